@@ -1,0 +1,268 @@
+//! Keys and values: a record's number gives its key, its number and version give its value.
+//!
+//! Why: every value that a store returns can be checked without remembering it, in this process or
+//! in the one that reopens the store after a crash.
+//!
+//! A value of 24 bytes or more:
+//!
+//! | offset | size | name    | meaning                                   |
+//! |--------|------|---------|-------------------------------------------|
+//! | 0      | 8    | number  | record number, little-endian              |
+//! | 8      | 8    | version | who wrote it, little-endian               |
+//! | 16     | rest | filler  | random bytes of (number, version): they do not compress |
+//!
+//! Shorter values are the first bytes of a hash of the number alone: they show that a value
+//! belongs to its key, not which write it came from.
+//!
+//! A key is the word `user`, zeros, and 16 hexadecimal digits of the code (23 bytes by default, as
+//! YCSB's); shorter than 16 bytes it is the letter `u` repeated and the code in 8 bytes,
+//! big-endian. The code is twice the number (one more for keys that are never stored, so that they
+//! lie between those that are), mixed one to one unless keys are to be inserted in order.
+
+use std::ops::RangeInclusive;
+
+use crate::numbers::to_u64;
+
+use crate::random::{Random, mix, scale};
+
+/// Lengths of keys, in bytes.
+pub const KEY_BYTES: RangeInclusive<usize> = 8..=65_535;
+/// Lengths of values, in bytes.
+pub const VALUE_BYTES: RangeInclusive<usize> = 0..=536_870_912;
+
+/// Bytes of number and version at the head of a value.
+const HEAD_BYTES: usize = 16;
+/// Shorter values carry no version: less than eight bytes of filler would hardly prove one.
+const VERSIONED_BYTES_MIN: usize = HEAD_BYTES + 8;
+
+/// The order of keys in relation to the order of record numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyOrder {
+    /// Unrelated: loading records in turn inserts keys at random (YCSB's default).
+    Hashed,
+    /// The same: for sequential loads and reads.
+    Ordered,
+}
+
+/// What a read gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Absent,
+    /// Bytes that are no value of the record.
+    Foreign,
+    /// A value of the record, too short to carry a version.
+    Unversioned,
+    /// This version of the record.
+    Version(u64),
+}
+
+/// What keys and values look like.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Bytes of every key; within [`KEY_BYTES`].
+    pub key_bytes: usize,
+    /// Bytes of values; each record has one of these sizes for ever, chosen by its number.
+    pub value_bytes: Vec<usize>,
+    /// Order of keys.
+    pub order: KeyOrder,
+}
+
+impl Shape {
+    /// Writes the key of a stored record over `key`, a buffer that only keys of this shape are
+    /// written to.
+    #[inline]
+    pub fn key(&self, number: u64, key: &mut Vec<u8>) {
+        self.encode(number << 1, key);
+    }
+
+    /// Writes a key that is never stored over `key`, as [`Shape::key`].
+    #[inline]
+    pub fn absent_key(&self, number: u64, key: &mut Vec<u8>) {
+        self.encode((number << 1) | 1, key);
+    }
+
+    #[inline]
+    fn encode(&self, code: u64, key: &mut Vec<u8>) {
+        let code = match self.order {
+            KeyOrder::Hashed => mix(code),
+            KeyOrder::Ordered => code,
+        };
+        // A buffer of this length was written by this function: only its end changes.
+        let is_new = key.len() != self.key_bytes;
+        if self.key_bytes < 16 {
+            if is_new {
+                key.clear();
+                key.resize(self.key_bytes, b'u');
+            }
+            if let Some(end) = key.last_chunk_mut() {
+                *end = code.to_be_bytes();
+            }
+            return;
+        }
+        if is_new {
+            key.clear();
+            key.extend(b"user".iter().take(self.key_bytes - 16));
+            key.resize(self.key_bytes, b'0');
+        }
+        if let Some(end) = key.last_chunk_mut() {
+            *end = hexadecimal(code);
+        }
+    }
+
+    /// Bytes of the value of a record.
+    #[inline]
+    pub fn value_len(&self, number: u64) -> usize {
+        match self.value_bytes.as_slice() {
+            [] => 0,
+            [bytes] => *bytes,
+            sizes => {
+                let index = scale(mix(number ^ 0x5eed), to_u64(sizes.len()));
+                sizes.get(crate::numbers::to_usize(index)).copied().unwrap_or(0)
+            }
+        }
+    }
+
+    /// Writes the value of a record's version over `value`.
+    #[inline]
+    pub fn value(&self, number: u64, version: u64, value: &mut Vec<u8>) {
+        let length = self.value_len(number);
+        value.clear();
+        if length < VERSIONED_BYTES_MIN {
+            let mut random = Random::new(number, 0);
+            let words = [random.bits(), random.bits(), random.bits()].map(u64::to_le_bytes);
+            value.extend_from_slice(words.as_flattened().get(..length).unwrap_or(&[]));
+            return;
+        }
+        value.extend_from_slice(&number.to_le_bytes());
+        value.extend_from_slice(&version.to_le_bytes());
+        let mut random = Random::new(number, version);
+        let (words, rest) = ((length - HEAD_BYTES) / 8, (length - HEAD_BYTES) % 8);
+        for _ in 0..words {
+            value.extend_from_slice(&random.bits().to_le_bytes());
+        }
+        value.extend_from_slice(random.bits().to_le_bytes().get(..rest).unwrap_or(&[]));
+    }
+
+    /// Checks a value that was read for a record.
+    pub fn check(&self, number: u64, value: &[u8], scratch: &mut Vec<u8>) -> Found {
+        let found = if self.value_len(number) < VERSIONED_BYTES_MIN {
+            Found::Unversioned
+        } else {
+            match value.get(8..).and_then(|rest| rest.first_chunk()) {
+                Some(version) => Found::Version(u64::from_le_bytes(*version)),
+                None => return Found::Foreign,
+            }
+        };
+        let version = if let Found::Version(version) = found { version } else { 0 };
+        self.value(number, version, scratch);
+        if scratch.as_slice() == value { found } else { Found::Foreign }
+    }
+
+    /// Bytes of key and value of a record.
+    pub fn record_bytes(&self, number: u64) -> u64 {
+        to_u64(self.key_bytes + self.value_len(number))
+    }
+}
+
+/// Sixteen hexadecimal digits, most significant first.
+#[inline]
+fn hexadecimal(code: u64) -> [u8; 16] {
+    let halves = [eight_digits(code >> 32), eight_digits(code & 0xffff_ffff)];
+    let mut digits = [0; 16];
+    digits.copy_from_slice(halves.as_flattened());
+    digits
+}
+
+/// The digits of 32 bits, all at once: each half byte is moved to a byte of its own, and those
+/// above 9 are carried on to the letters.
+#[inline]
+const fn eight_digits(code: u64) -> [u8; 8] {
+    let quarters = (code | (code << 16)) & 0x0000_ffff_0000_ffff;
+    let bytes = (quarters | (quarters << 8)) & 0x00ff_00ff_00ff_00ff;
+    let nibbles = (bytes | (bytes << 4)) & 0x0f0f_0f0f_0f0f_0f0f;
+    let letters = ((nibbles + 0x0606_0606_0606_0606) >> 4) & 0x0101_0101_0101_0101;
+    // From '0' on; 39 characters lie between '9' and 'a'.
+    (nibbles + 0x3030_3030_3030_3030 + letters * 39).to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn shape(key_bytes: usize, value_bytes: &[usize], order: KeyOrder) -> Shape {
+        Shape { key_bytes, value_bytes: value_bytes.to_vec(), order }
+    }
+
+    #[test]
+    fn keys_are_unique_and_of_the_asked_length() {
+        for key_bytes in [8, 9, 15, 16, 17, 20, 23, 100] {
+            for order in [KeyOrder::Hashed, KeyOrder::Ordered] {
+                let shape = shape(key_bytes, &[8], order);
+                let mut keys = BTreeSet::new();
+                let mut key = Vec::new();
+                for number in 0..1000 {
+                    shape.key(number, &mut key);
+                    assert_eq!(key.len(), key_bytes);
+                    assert!(keys.insert(key.clone()));
+                    shape.absent_key(number, &mut key);
+                    assert!(keys.insert(key.clone()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn digits_are_those_of_the_formatter() {
+        for code in [0, 1, 0x9abc_def0_1234_5678, u64::MAX, 0xa0a0_0909_ffff_0000] {
+            assert_eq!(hexadecimal(code).as_slice(), format!("{code:016x}").as_bytes());
+        }
+    }
+
+    #[test]
+    fn key_looks_as_documented() {
+        let mut key = Vec::new();
+        shape(23, &[8], KeyOrder::Ordered).key(0x1234, &mut key);
+        assert_eq!(key, b"user0000000000000002468");
+        shape(10, &[8], KeyOrder::Ordered).key(1, &mut key);
+        assert_eq!(key, b"uu\0\0\0\0\0\0\0\x02");
+    }
+
+    #[test]
+    fn ordered_keys_ascend_with_absent_ones_between() {
+        let shape = shape(23, &[8], KeyOrder::Ordered);
+        let (mut low, mut between, mut high) = (Vec::new(), Vec::new(), Vec::new());
+        shape.key(255, &mut low);
+        shape.absent_key(255, &mut between);
+        shape.key(256, &mut high);
+        assert!(low < between && between < high);
+    }
+
+    #[test]
+    fn values_prove_their_key_and_version() {
+        let shape = shape(23, &[0, 1, 15, 23, 24, 25, 128, 1001], KeyOrder::Hashed);
+        let (mut value, mut scratch) = (Vec::new(), Vec::new());
+        for number in 0..200 {
+            shape.value(number, 9, &mut value);
+            assert_eq!(value.len(), shape.value_len(number));
+            let expected = if value.len() >= 24 { Found::Version(9) } else { Found::Unversioned };
+            assert_eq!(shape.check(number, &value, &mut scratch), expected);
+            if let Some(last) = value.last_mut() {
+                *last ^= 1;
+                assert_eq!(shape.check(number, &value, &mut scratch), Found::Foreign);
+            }
+            if value.pop().is_some() {
+                assert_eq!(shape.check(number, &value, &mut scratch), Found::Foreign);
+            }
+        }
+    }
+
+    #[test]
+    fn a_mix_of_sizes_is_even_and_fixed_by_the_record() {
+        let shape = shape(23, &[10, 20], KeyOrder::Hashed);
+        let small = (0..1000).filter(|number| shape.value_len(*number) == 10).count();
+        assert!((430..570).contains(&small), "{small}");
+    }
+}

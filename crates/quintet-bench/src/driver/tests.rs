@@ -1,0 +1,261 @@
+use super::*;
+use crate::{
+    data::KeyOrder,
+    store::{Durability, EachEntry, Own, StoreOptions, StoreStats, Stores as _},
+    workload::{Suite, find, logkv::Preset, names},
+};
+
+fn amount(threads: u64) -> Amount {
+    Amount { records: 400, operations: 3000, threads, seed: 5 }
+}
+
+fn shape(order: KeyOrder) -> Shape {
+    Shape { key_bytes: 23, value_bytes: vec![24, 100], order }
+}
+
+fn run_one(store: &str, workload: &Workload, amount: Amount, load_batch: usize) -> Outcome<Phases> {
+    let dir = tempfile::tempdir().unwrap();
+    let options = StoreOptions {
+        dir: dir.path().to_path_buf(),
+        durability: Durability::Buffered,
+        records_max: workload.records_max(amount.operations, amount.records),
+        bytes_written_max: 16 << 20,
+        memory_budget: None,
+        settings: Vec::new(),
+    };
+    let store = Own.open(store, &options).unwrap();
+    let shape = shape(workload.order);
+    let task = Task {
+        workload,
+        shape: &shape,
+        amount: Amount {
+            operations: workload.operations(amount.operations, amount.records),
+            ..amount
+        },
+        timed_one_in: 4,
+        rate: None,
+        verify: true,
+        load_batch,
+    };
+    let phases = run(store.as_ref(), &task)?;
+    store.close()?;
+    Ok(phases)
+}
+
+fn everything() -> Vec<Workload> {
+    let named = [Suite::Ycsb, Suite::Micro, Suite::DbBench]
+        .into_iter()
+        .flat_map(|suite| names(suite).iter().map(move |name| find(suite, name).unwrap()));
+    let points = Preset::Table2.points();
+    named.chain(points.iter().map(|(name, point)| point.workload(name).unwrap())).collect()
+}
+
+#[test]
+fn every_workload_verifies_on_every_store() {
+    for store in Own.names().into_iter().filter(|name| *name != "null") {
+        for workload in everything() {
+            if workload.needs_order() && !Own.is_ordered(store) {
+                continue;
+            }
+            for threads in [1, 3] {
+                let phases = run_one(store, &workload, amount(threads), 1)
+                    .unwrap_or_else(|failure| panic!("{store} {}: {failure}", workload.name));
+                assert_eq!(phases.load.operations, 400);
+                assert!(phases.load.bytes_written >= 400 * 47);
+                let Some(body) = phases.body else { continue };
+                let expected = workload.operations(3000, 400);
+                assert_eq!(body.operations, expected, "{store} {}", workload.name);
+                assert!(body.time > Duration::ZERO);
+                assert!(workload.name.contains("absent") || body.absent <= expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn loading_in_batches_gives_the_same_records() {
+    let workload = find(Suite::Ycsb, "c").unwrap();
+    let one = run_one("hashbrown", &workload, amount(2), 1).unwrap();
+    let many = run_one("hashbrown", &workload, amount(2), 64).unwrap();
+    assert_eq!(one.load.bytes_written, many.load.bytes_written);
+    assert_eq!(many.load.operations, 400);
+    assert_eq!(many.body.unwrap().found, 3000);
+}
+
+#[test]
+fn an_unordered_store_refuses_ranges() {
+    let workload = find(Suite::Ycsb, "e").unwrap();
+    let failure = run_one("hashbrown", &workload, amount(1), 1).unwrap_err();
+    assert_eq!(failure.code(), 2);
+}
+
+#[test]
+fn a_rate_is_kept_and_counts_stalls() {
+    let workload = find(Suite::Micro, "read-uniform").unwrap();
+    let shape = shape(workload.order);
+    let stalling = Wrong { inner: Own.open("hashbrown", &options()).unwrap(), fault: Fault::Stall };
+    let task = Task {
+        workload: &workload,
+        shape: &shape,
+        amount: Amount { records: 10, operations: 1000, threads: 1, seed: 1 },
+        timed_one_in: 1,
+        rate: Some(10_000.0),
+        verify: false,
+        load_batch: 1,
+    };
+    let body = run(&stalling, &task).unwrap().body.unwrap();
+    assert!(body.time >= Duration::from_millis(95), "1000 operations at 10,000 a second");
+    let [reads, _, _] = body.times.summarize().unwrap();
+    // One stall of 50 ms delays the 500 operations that fall due meanwhile.
+    assert!(reads.max_ns >= 49_000_000, "{reads:?}");
+    assert!(reads.p50_ns < 49_000_000 && reads.p99_ns > 20_000_000, "{reads:?}");
+}
+
+#[test]
+fn verification_finds_stores_that_lie() {
+    let cases = [
+        (Fault::LosesUpdates, Suite::Ycsb, "a"),
+        (Fault::LosesDeletes, Suite::Micro, "delete"),
+        (Fault::FlipsBytes, Suite::Ycsb, "c"),
+        (Fault::FindsAnything, Suite::Micro, "read-absent"),
+        (Fault::FlipsBytes, Suite::Micro, "multi-get-16"),
+        (Fault::DropsAnswers, Suite::Micro, "multi-get-16"),
+    ];
+    for (fault, suite, name) in cases {
+        let workload = find(suite, name).unwrap();
+        let shape = shape(workload.order);
+        let store = Wrong { inner: Own.open("hashbrown", &options()).unwrap(), fault };
+        let task = Task {
+            workload: &workload,
+            shape: &shape,
+            amount: Amount { operations: workload.operations(3000, 400), ..amount(1) },
+            timed_one_in: 16,
+            rate: None,
+            verify: true,
+            load_batch: 1,
+        };
+        let failure = run(&store, &task).map(drop).unwrap_err();
+        assert_eq!(failure.code(), 3, "{fault:?}: {failure}");
+    }
+}
+
+#[test]
+fn a_failing_thread_ends_the_run() {
+    let workload = find(Suite::Ycsb, "a").unwrap();
+    let shape = shape(workload.order);
+    let store = Wrong { inner: Own.open("hashbrown", &options()).unwrap(), fault: Fault::Fails };
+    let task = Task {
+        workload: &workload,
+        shape: &shape,
+        amount: amount(4),
+        timed_one_in: 16,
+        rate: None,
+        verify: false,
+        load_batch: 1,
+    };
+    let failure = run(&store, &task).map(drop).unwrap_err();
+    assert_eq!((failure.code(), failure.to_string().as_str()), (1, "the disk is on fire"));
+}
+
+#[test]
+fn writes_can_be_told_again() {
+    let workload = find(Suite::Ycsb, "f").unwrap();
+    let amount = amount(2);
+    let mut versions = std::collections::BTreeSet::new();
+    for thread in 0..2 {
+        let inserts = each_write(&workload, amount, thread, |number, version| {
+            assert!(number < 400);
+            assert!(versions.insert(version.unwrap()));
+        });
+        assert_eq!(inserts, 0);
+    }
+    assert!((1300..1700).contains(&versions.len()));
+}
+
+fn options() -> StoreOptions {
+    StoreOptions {
+        dir: std::path::PathBuf::new(),
+        durability: Durability::Buffered,
+        records_max: 0,
+        bytes_written_max: 0,
+        memory_budget: None,
+        settings: Vec::new(),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    LosesUpdates,
+    LosesDeletes,
+    FlipsBytes,
+    FindsAnything,
+    DropsAnswers,
+    Stall,
+    Fails,
+}
+
+/// A store with one fault.
+struct Wrong {
+    inner: Box<dyn Store>,
+    fault: Fault,
+}
+
+impl Store for Wrong {
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
+        static STALLED: AtomicBool = AtomicBool::new(false);
+        if self.fault == Fault::Stall && !STALLED.swap(true, Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(50));
+        }
+        let found = self.inner.get_into(key, value)?;
+        if let (Fault::FlipsBytes, Some(byte)) = (self.fault, value.last_mut()) {
+            *byte ^= 1;
+        }
+        Ok(found || self.fault == Fault::FindsAnything)
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], each: &mut crate::store::EachFound<'_>) -> Outcome {
+        let mut value = Vec::new();
+        let skipped = usize::from(self.fault == Fault::DropsAnswers);
+        for (index, key) in keys.iter().enumerate().skip(skipped) {
+            let found = self.get_into(key, &mut value)?;
+            each(index, found.then_some(value.as_slice()));
+        }
+        Ok(())
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Outcome {
+        let mut old = Vec::new();
+        let present = self.inner.get_into(key, &mut old)?;
+        if self.fault == Fault::Fails && present {
+            return Err(Failure::Failed("the disk is on fire".to_owned()));
+        }
+        if self.fault == Fault::LosesUpdates && present {
+            return Ok(());
+        }
+        self.inner.put(key, value)
+    }
+
+    fn delete(&self, key: &[u8]) -> Outcome {
+        if self.fault == Fault::LosesDeletes { Ok(()) } else { self.inner.delete(key) }
+    }
+
+    fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
+        self.inner.range(start, limit, each)
+    }
+
+    fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
+        self.inner.scan(each)
+    }
+
+    fn sync(&self) -> Outcome {
+        self.inner.sync()
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.inner.stats()
+    }
+
+    fn close(self: Box<Self>) -> Outcome {
+        self.inner.close()
+    }
+}

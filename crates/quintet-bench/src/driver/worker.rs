@@ -1,0 +1,443 @@
+//! One thread of a run: executes operations, times some of them, checks reads where asked.
+
+use std::{
+    collections::BTreeSet,
+    hint::black_box,
+    ops::Range,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{BATCH_MAX, Phase, Shared, lock};
+use crate::{
+    data::Found,
+    failure::{Failure, Outcome},
+    latency::{Sampler, Times},
+    numbers::{to_f64, to_u64, to_usize},
+    random::{mix, scale},
+    workload::{Amount, Kind, Op, VERSION_FIRST},
+};
+
+/// Waits longer than this sleep, shorter ones spin: a sleep ends up to 60 microseconds late.
+const SPIN: Duration = Duration::from_micros(200);
+
+/// Which records have been inserted: all below [`Ledger::known`]. Numbers are handed out in turn;
+/// a record counts once it and all before it are in the store, so that no reader asks for one that
+/// is not there yet.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    next: AtomicU64,
+    known: AtomicU64,
+    /// Inserted above `known`.
+    early: Mutex<BTreeSet<u64>>,
+}
+
+impl Ledger {
+    pub(super) fn new(records: u64) -> Self {
+        Self {
+            next: AtomicU64::new(records),
+            known: AtomicU64::new(records),
+            early: Mutex::new(BTreeSet::new()),
+        }
+    }
+
+    /// Records that are in the store.
+    #[inline]
+    pub(super) fn known(&self) -> u64 {
+        self.known.load(Ordering::Acquire)
+    }
+
+    fn begin(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn finish(&self, number: u64) {
+        let mut early = lock(&self.early);
+        let mut known = self.known.load(Ordering::Relaxed);
+        if number != known {
+            early.insert(number);
+            return;
+        }
+        known += 1;
+        while early.remove(&known) {
+            known += 1;
+        }
+        self.known.store(known, Ordering::Release);
+    }
+}
+
+/// See the module head.
+pub(super) struct Worker<'a> {
+    shared: &'a Shared<'a>,
+    thread: u64,
+    sampler: Sampler,
+    times: Times,
+    /// Operations done since the first, over all windows.
+    done: u64,
+    /// When the first operation was due, and the distance to the next, where there is a rate.
+    pace: Option<(Instant, Duration)>,
+    found: u64,
+    absent: u64,
+    bytes_written: u64,
+    /// Decides the next dependent read.
+    last: u64,
+    keys: Vec<Vec<u8>>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    read: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+/// An operation whose key and value have been made.
+struct Prepared {
+    kind: Kind,
+    number: u64,
+    length: usize,
+    /// Version to be written.
+    version: u64,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(shared: &'a Shared<'a>, thread: u64) -> Outcome<Self> {
+        Ok(Self {
+            shared,
+            thread,
+            sampler: Sampler::new(shared.task.timed_one_in),
+            times: Times::new()?,
+            done: 0,
+            pace: None,
+            found: 0,
+            absent: 0,
+            bytes_written: 0,
+            last: thread,
+            keys: vec![Vec::new(); shared.task.workload.batch.min(BATCH_MAX)],
+            key: Vec::new(),
+            value: Vec::new(),
+            read: Vec::new(),
+            scratch: Vec::new(),
+        })
+    }
+
+    pub(super) fn amount(&self) -> Amount {
+        self.shared.task.amount
+    }
+
+    pub(super) fn bytes_written(&self) -> u64 {
+        self.bytes_written
+    }
+
+    /// Adds what this worker counted.
+    pub(super) fn add_to(&self, phase: &mut Phase) -> Outcome {
+        phase.bytes_written += self.bytes_written;
+        phase.found += self.found;
+        phase.absent += self.absent;
+        phase.times.merge(&self.times)
+    }
+
+    /// Runs operations; returns how many were done before one failed. The failure is noted.
+    pub(super) fn run(&mut self, window: &[Op]) -> u64 {
+        let before = self.done;
+        if let Some(rate) = self.shared.task.rate {
+            let threads = to_f64(self.amount().threads.max(1));
+            let distance = Duration::try_from_secs_f64(threads / rate).unwrap_or(Duration::ZERO);
+            self.pace = Some((Instant::now(), distance));
+        }
+        let outcome = if self.shared.task.workload.batch > 1 {
+            window.chunks(self.keys.len()).try_for_each(|ops| self.multi_get(ops))
+        } else {
+            window.iter().try_for_each(|op| self.one(*op))
+        };
+        if let Err(failure) = outcome {
+            self.shared.fail(failure);
+        }
+        self.done - before
+    }
+
+    /// Loads records; returns how many. A failure is noted.
+    pub(super) fn load(&mut self, numbers: Range<u64>) -> u64 {
+        let before = self.done;
+        let batch = to_u64(self.shared.task.load_batch.max(1));
+        let outcome = if batch > 1 {
+            let mut firsts = numbers.clone().step_by(to_usize(batch));
+            firsts.try_for_each(|first| self.load_batch(first..numbers.end.min(first + batch)))
+        } else {
+            let mut numbers = numbers;
+            numbers.try_for_each(|number| {
+                let op = self.prepare(Kind::Insert, number, 0, VERSION_FIRST);
+                self.timed(&op)
+            })
+        };
+        if let Err(failure) = outcome {
+            self.shared.fail(failure);
+        }
+        self.done - before
+    }
+
+    fn load_batch(&mut self, numbers: Range<u64>) -> Outcome {
+        let shape = self.shared.task.shape;
+        let mut entries = Vec::new();
+        for number in numbers.clone() {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            shape.key(number, &mut key);
+            shape.value(number, VERSION_FIRST, &mut value);
+            self.bytes_written += shape.record_bytes(number);
+            entries.push((key, value));
+        }
+        self.clocked(true, |worker| worker.shared.store.batch(&entries))?;
+        if let Some(truth) = &self.shared.truth {
+            for number in numbers.clone() {
+                if let Some(writing) = truth.write(number) {
+                    writing.finish(Some(VERSION_FIRST));
+                }
+            }
+        }
+        self.done += numbers.end - numbers.start;
+        Ok(())
+    }
+
+    /// Overwrites a record, untimed.
+    pub(super) fn update(&mut self, number: u64, version: u64) -> Outcome {
+        let op = self.prepare(Kind::Update, number, 0, version);
+        self.perform(&op)
+    }
+
+    #[inline]
+    fn one(&mut self, op: Op) -> Outcome {
+        let version = self.amount().version(self.thread, self.done);
+        let known = self.shared.ledger.known();
+        let number = match op.kind() {
+            Kind::Insert => self.shared.ledger.begin(),
+            Kind::ReadLatest => known.saturating_sub(1 + op.number()),
+            Kind::ReadDependent => scale(mix(self.last ^ op.number()), known),
+            Kind::ReadAbsent => op.number(),
+            // A record that another thread is still to insert.
+            _ if op.number() >= known => op.number() % known.max(1),
+            _ => op.number(),
+        };
+        let op = self.prepare(op.kind(), number, to_usize(op.length()), version);
+        self.timed(&op)
+    }
+
+    /// Makes key and value.
+    #[inline]
+    fn prepare(&mut self, kind: Kind, number: u64, length: usize, version: u64) -> Prepared {
+        let shape = self.shared.task.shape;
+        if kind == Kind::ReadAbsent {
+            shape.absent_key(number, &mut self.key);
+        } else {
+            shape.key(number, &mut self.key);
+        }
+        let version = if kind == Kind::Insert { VERSION_FIRST } else { version };
+        if matches!(kind, Kind::Insert | Kind::Update | Kind::ReadModifyWrite) {
+            shape.value(number, version, &mut self.value);
+        }
+        Prepared { kind, number, length, version }
+    }
+
+    #[inline]
+    fn timed(&mut self, op: &Prepared) -> Outcome {
+        let is_write = op.kind.is_write();
+        self.clocked(is_write, |worker| worker.perform(op))?;
+        self.done += 1;
+        if op.kind == Kind::Insert && op.number >= self.amount().records {
+            self.shared.ledger.finish(op.number);
+        }
+        Ok(())
+    }
+
+    /// Does `work`, timed if it is its turn.
+    #[inline]
+    fn clocked(&mut self, is_write: bool, work: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
+        if !self.sampler.is_due() {
+            return work(self);
+        }
+        if self.shared.stop.load(Ordering::Acquire) {
+            return Err(Failure::Failed("another thread failed".to_owned()));
+        }
+        let start = self.due();
+        work(self)?;
+        self.times.add(is_write, start.elapsed());
+        Ok(())
+    }
+
+    /// Waits for the moment when the next operation is due, and returns it: now, where there is no
+    /// rate.
+    fn due(&mut self) -> Instant {
+        let Some((due, distance)) = &mut self.pace else { return Instant::now() };
+        let moment = *due;
+        *due += *distance;
+        loop {
+            let left = moment.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return moment;
+            }
+            if left > SPIN {
+                std::thread::sleep(left.saturating_sub(SPIN));
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    #[inline]
+    fn perform(&mut self, op: &Prepared) -> Outcome {
+        match op.kind {
+            Kind::Read | Kind::ReadLatest | Kind::ReadDependent => self.get(op.number),
+            Kind::ReadAbsent => self.get_absent(op.number),
+            Kind::Insert | Kind::Update => self.put(op),
+            Kind::ReadModifyWrite => {
+                self.get(op.number)?;
+                self.put(op)
+            }
+            Kind::Range => self.range(op),
+            Kind::Delete => self.delete(op),
+        }
+    }
+
+    #[inline]
+    fn get(&mut self, number: u64) -> Outcome {
+        let truth = self.shared.truth.as_ref();
+        let before = truth.map(|truth| truth.before(number));
+        let found = self.shared.store.get_into(&self.key, &mut self.read)?;
+        self.count(found);
+        if let Some(head) = self.read.first_chunk() {
+            self.last = self.last.wrapping_add(u64::from_le_bytes(*head));
+        }
+        if let Some(before) = before {
+            let value = found.then(|| std::mem::take(&mut self.read));
+            self.check(number, before, value.as_deref())?;
+            self.read = value.unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn count(&mut self, found: bool) {
+        if found {
+            self.found += 1;
+        } else {
+            self.absent += 1;
+        }
+    }
+
+    fn get_absent(&mut self, number: u64) -> Outcome {
+        let found = self.shared.store.get_into(&self.key, &mut self.read)?;
+        self.count(found);
+        if found && self.shared.truth.is_some() {
+            return Err(Failure::Damage(format!("the absent key number {number} was found")));
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, op: &Prepared) -> Outcome {
+        let writing = self.shared.truth.as_ref().and_then(|truth| truth.write(op.number));
+        self.shared.store.put(&self.key, &self.value)?;
+        self.bytes_written += to_u64(self.key.len() + self.value.len());
+        if let Some(writing) = writing {
+            writing.finish(Some(op.version));
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, op: &Prepared) -> Outcome {
+        let writing = self.shared.truth.as_ref().and_then(|truth| truth.write(op.number));
+        self.shared.store.delete(&self.key)?;
+        self.bytes_written += to_u64(self.key.len());
+        if let Some(writing) = writing {
+            writing.finish(None);
+        }
+        Ok(())
+    }
+
+    fn range(&mut self, op: &Prepared) -> Outcome {
+        let verify = self.shared.task.verify;
+        let mut last: Vec<u8> = Vec::new();
+        let mut wrong = false;
+        let (start, read) = (&self.key, &mut self.read);
+        let mut each = |key: &[u8], value: &[u8]| {
+            read.clear();
+            read.extend_from_slice(value);
+            if verify {
+                wrong |= key < start.as_slice() || (!last.is_empty() && key <= last.as_slice());
+                last.clear();
+                last.extend_from_slice(key);
+            }
+        };
+        let count = self.shared.store.range(start, op.length, &mut each)?;
+        self.count(count > 0);
+        if wrong || (verify && (count == 0 || count > op.length)) {
+            let what = format!("a range of {} from record {} is wrong", op.length, op.number);
+            return Err(Failure::Damage(what));
+        }
+        Ok(())
+    }
+
+    fn multi_get(&mut self, ops: &[Op]) -> Outcome {
+        let shape = self.shared.task.shape;
+        for (key, op) in self.keys.iter_mut().zip(ops) {
+            shape.key(op.number(), key);
+        }
+        // Taken out for the call: `self` is needed meanwhile.
+        let buffers = std::mem::take(&mut self.keys);
+        let mut keys: [&[u8]; BATCH_MAX] = [&[]; BATCH_MAX];
+        for (to, from) in keys.iter_mut().zip(&buffers) {
+            *to = from;
+        }
+        let keys = keys.get(..ops.len()).unwrap_or(&[]);
+        let outcome = self.clocked(false, |worker| worker.multi_get_keys(ops, keys));
+        self.keys = buffers;
+        self.done += to_u64(ops.len());
+        outcome
+    }
+
+    fn multi_get_keys(&mut self, ops: &[Op], keys: &[&[u8]]) -> Outcome {
+        let shared = self.shared;
+        let before: Vec<u64> = match &shared.truth {
+            Some(truth) => ops.iter().map(|op| truth.before(op.number())).collect(),
+            None => Vec::new(),
+        };
+        let mut wrong = None;
+        let mut answers = 0;
+        shared.store.multi_get(keys, &mut |index, value| {
+            answers += 1;
+            self.count(value.is_some());
+            if let Some(value) = value {
+                // The copy that a get makes.
+                self.read.clear();
+                self.read.extend_from_slice(value);
+                black_box(&self.read);
+            }
+            if let (Some(op), Some(before)) = (ops.get(index), before.get(index))
+                && let Err(failure) = self.check(op.number(), *before, value)
+            {
+                wrong = Some(failure);
+            }
+        })?;
+        if answers != keys.len() {
+            wrong = Some(Failure::Damage(format!("{answers} answers to {} keys", keys.len())));
+        }
+        wrong.map_or(Ok(()), Err)
+    }
+
+    fn check(&mut self, number: u64, before: u64, value: Option<&[u8]>) -> Outcome {
+        let Some(truth) = &self.shared.truth else { return Ok(()) };
+        let found = match value {
+            None => Found::Absent,
+            Some(value) => self.shared.task.shape.check(number, value, &mut self.scratch),
+        };
+        if truth.agrees(number, before, found) { Ok(()) } else { Err(lie(number, found)) }
+    }
+}
+
+/// The failure of a read that gave what was not written last.
+pub(super) fn lie(number: u64, found: Found) -> Failure {
+    let what = match found {
+        Found::Version(version) => format!("version {version}, which is not the last one"),
+        Found::Unversioned => "a value where there should be none".to_owned(),
+        Found::Absent => "nothing where there should be a value".to_owned(),
+        Found::Foreign => "bytes that were never written for it".to_owned(),
+    };
+    Failure::Damage(format!("record {number} gave {what}"))
+}

@@ -1,0 +1,240 @@
+//! The machine and the process: what a result has to be read beside, and what it costs.
+//!
+//! Everything comes from `/proc` and `/sys`; what is missing there (another system, a container)
+//! is `None`, and the report shows a dash.
+
+use std::{
+    fs, io,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use crate::numbers::{to_u64, to_usize};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a block of `st_blocks` and of a sector in the block device's counters.
+const SECTOR_BYTES: u64 = 512;
+/// Syncs of the measurement of their latency.
+const SYNCS: usize = 33;
+
+/// What a result has to be read beside.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Model of the processor.
+    pub cpu: Option<String>,
+    /// Processors that this process may use.
+    pub cpus: Option<u64>,
+    /// Memory in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Release of the kernel.
+    pub kernel: Option<String>,
+    /// Transparent huge pages: `always`, `madvise` or `never`.
+    pub huge_pages: Option<String>,
+    /// Median time of an `fdatasync` after an overwrite of 4 KiB, in the benchmark's directory.
+    pub fsync_p50_ns: Option<u64>,
+    /// What reading the clock costs.
+    pub timer_ns: u64,
+}
+
+impl Machine {
+    /// Looks at this machine, and at the disk below `dir`.
+    pub fn look(dir: &Path) -> Self {
+        let cpus = std::thread::available_parallelism();
+        Self {
+            cpu: field("/proc/cpuinfo", "model name"),
+            cpus: cpus.ok().map(|count| to_u64(count.get())),
+            memory_bytes: field("/proc/meminfo", "MemTotal").and_then(|text| kibibytes(&text)),
+            kernel: read("/proc/sys/kernel/osrelease"),
+            huge_pages: read("/sys/kernel/mm/transparent_hugepage/enabled").map(|text| {
+                let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+                chosen.map_or(text.clone(), |(chosen, _)| chosen.to_owned())
+            }),
+            fsync_p50_ns: fsync_p50(dir).ok(),
+            timer_ns: crate::latency::timer_ns(),
+        }
+    }
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+/// The value of the first line `name: value` of a file.
+fn field(path: &str, name: &str) -> Option<String> {
+    field_of(&fs::read_to_string(path).ok()?, name)
+}
+
+fn field_of(text: &str, name: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_owned())
+    })
+}
+
+fn kibibytes(text: &str) -> Option<u64> {
+    text.strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The load average of the last minute.
+pub fn load_average() -> Option<f64> {
+    read("/proc/loadavg")?.split_whitespace().next()?.parse().ok()
+}
+
+fn fsync_p50(dir: &Path) -> io::Result<u64> {
+    let path = dir.join("fsync-latency");
+    let result = fsync_times(&path);
+    fs::remove_file(&path)?;
+    let mut times = result?;
+    times.sort_unstable();
+    let median = times.get(times.len() / 2).copied().unwrap_or_default();
+    Ok(u64::try_from(median.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn fsync_times(path: &Path) -> io::Result<Vec<Duration>> {
+    const BLOCK: [u8; 4096] = [0x51; 4096];
+    let file = fs::File::options().write(true).create_new(true).open(path)?;
+    for block in 0..to_u64(SYNCS) {
+        file.write_all_at(&BLOCK, block * 4096)?;
+    }
+    file.sync_all()?;
+    let sync = |block: u64| {
+        file.write_all_at(&BLOCK, block * 4096)?;
+        let start = Instant::now();
+        file.sync_data()?;
+        Ok(start.elapsed())
+    };
+    (0..to_u64(SYNCS)).map(sync).collect()
+}
+
+/// Processor time that this process has used, all threads together.
+pub fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Memory of this process in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Resident now.
+    pub resident_bytes: u64,
+    /// The most that was resident since it began.
+    pub peak_bytes: u64,
+}
+
+/// Memory of this process; zeros where the system does not tell.
+pub fn memory() -> Memory {
+    let bytes = |name| field("/proc/self/status", name).and_then(|text| kibibytes(&text));
+    Memory { resident_bytes: bytes("VmRSS").unwrap_or(0), peak_bytes: bytes("VmHWM").unwrap_or(0) }
+}
+
+/// Bytes written so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// By this process, as `/proc/self/io` counts: pages made dirty, and direct writes.
+    pub process: Option<u64>,
+    /// To the block device below the directory, by anybody.
+    pub device: Option<u64>,
+}
+
+/// Bytes written so far by this process, and to the device of `dir`.
+pub fn written(dir: &Path) -> Written {
+    let process = field("/proc/self/io", "write_bytes").and_then(|text| text.parse().ok());
+    Written { process, device: device_written(dir) }
+}
+
+fn device_written(dir: &Path) -> Option<u64> {
+    let device = fs::metadata(dir).ok()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let text = read(&format!("/sys/dev/block/{major}:{minor}/stat"))?;
+    // The seventh figure is sectors written (Documentation/block/stat.rst).
+    text.split_whitespace().nth(6)?.parse::<u64>().ok()?.checked_mul(SECTOR_BYTES)
+}
+
+impl Written {
+    /// What was written since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        let less = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
+        Self {
+            process: less(self.process, earlier.process),
+            device: less(self.device, earlier.device),
+        }
+    }
+}
+
+/// Bytes that the files below `dir` take on the disk.
+pub fn disk_bytes(dir: &Path) -> io::Result<u64> {
+    let mut total = 0;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        // A file may go away between the listing and the look at it.
+        let Ok(metadata) = entry.metadata() else { continue };
+        total += if metadata.is_dir() {
+            disk_bytes(&entry.path()).unwrap_or(0)
+        } else {
+            metadata.blocks() * SECTOR_BYTES
+        };
+    }
+    Ok(total)
+}
+
+/// Median, least and greatest of some figures; zeros where there are none.
+pub fn spread(figures: &[f64]) -> (f64, f64, f64) {
+    let mut sorted = figures.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let at = |index: usize| sorted.get(index).copied().unwrap_or(0.0);
+    let middle = sorted.len() / 2;
+    let median = if sorted.len().is_multiple_of(2) && middle > 0 {
+        f64::midpoint(at(middle - 1), at(middle))
+    } else {
+        at(middle)
+    };
+    (median, at(0), at(to_usize(to_u64(sorted.len()).saturating_sub(1))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_can_be_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = Machine::look(dir.path());
+        assert!(machine.cpus.unwrap() >= 1);
+        assert!(machine.memory_bytes.unwrap() > 1 << 20);
+        assert!(machine.fsync_p50_ns.unwrap() > 0);
+        assert!(!machine.kernel.unwrap().is_empty());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+        let memory = memory();
+        assert!(memory.peak_bytes >= memory.resident_bytes && memory.resident_bytes > 0);
+    }
+
+    #[test]
+    fn disk_bytes_counts_nested_files() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("below")).unwrap();
+        fs::write(dir.path().join("below/file"), vec![1; 100_000]).unwrap();
+        let bytes = disk_bytes(dir.path()).unwrap();
+        assert!((100_000..200_000).contains(&bytes), "{bytes}");
+        assert!(disk_bytes(&dir.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let text = "VmPeak:\t  5 kB\nVmRSS:\t    1234 kB\n";
+        assert_eq!(field_of(text, "VmRSS").as_deref(), Some("1234 kB"));
+        assert_eq!(field_of(text, "Vm"), None);
+        assert_eq!(kibibytes("1234 kB"), Some(1_263_616));
+        assert_eq!(kibibytes("lots"), None);
+    }
+
+    #[test]
+    fn spread_is_median_least_and_greatest() {
+        assert_eq!(spread(&[3.0, 1.0, 2.0]), (2.0, 1.0, 3.0));
+        assert_eq!(spread(&[4.0, 1.0]), (2.5, 1.0, 4.0));
+        assert_eq!(spread(&[7.0]), (7.0, 7.0, 7.0));
+        assert_eq!(spread(&[]), (0.0, 0.0, 0.0));
+    }
+}

@@ -1,0 +1,29 @@
+//! `quintet-bench`: what `quintet bench` does, without the rest of the `quintet` command.
+#![forbid(unsafe_code)]
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+use clap::Parser;
+
+/// Measures Quintet's engines, and reference stores, under standard workloads.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(flatten)]
+    bench: quintet_bench::cli::Args,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match quintet_bench::cli::run(&arguments.bench, &mut io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Standard error may be closed; there is nowhere else to say it.
+            let _ = writeln!(io::stderr(), "quintet-bench: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Any engine of Quintet, through the public surface of the library.
+
+use quintet::{Cursor, Database, DeleteOptions, EngineKind, Options, Table, TableOptions};
+
+use super::{Durability, EachEntry, EachFound, Store, StoreOptions, StoreStats};
+use crate::failure::Outcome;
+
+/// The table that is measured.
+const TABLE: &str = "bench";
+/// Entries that a scan fetches at once.
+const SCAN_ENTRIES: usize = 1024;
+/// A key that no workload uses (they are 8 bytes or longer).
+const UNUSED_KEY: &[u8] = b"none";
+
+/// One table of one engine in a database of its own.
+#[derive(Debug)]
+pub struct Engine {
+    database: Database,
+    table: Table,
+}
+
+impl Engine {
+    /// Opens the database in `options.dir`, and in it the table, making what is missing.
+    pub fn open(kind: EngineKind, options: &StoreOptions) -> Outcome<Self> {
+        let mut how = Options::new().durability(durability(options.durability));
+        if let Some(bytes) = options.memory_budget {
+            how = how.memory_budget(bytes);
+        }
+        let database = how.open(&options.dir)?;
+        let mut table = TableOptions::new(kind);
+        for (name, value) in &options.settings {
+            table = table.set(name, value);
+        }
+        let table = database.open_or_create_table(TABLE, table)?;
+        Ok(Self { database, table })
+    }
+}
+
+fn durability(durability: Durability) -> quintet::Durability {
+    match durability {
+        Durability::Buffered => quintet::Durability::Buffered,
+        Durability::Sync => quintet::Durability::Sync,
+    }
+}
+
+impl Store for Engine {
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
+        Ok(self.table.get_into(key, value)?)
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], each: &mut EachFound<'_>) -> Outcome {
+        for (index, value) in self.table.multi_get(keys)?.iter().enumerate() {
+            each(index, value.as_deref());
+        }
+        Ok(())
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Outcome {
+        Ok(self.table.put(key, value)?)
+    }
+
+    fn delete(&self, key: &[u8]) -> Outcome {
+        Ok(self.table.delete(key)?)
+    }
+
+    fn batch(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Outcome {
+        let mut batch = self.database.batch();
+        for (key, value) in entries {
+            batch.put(&self.table, key, value);
+        }
+        Ok(batch.commit()?)
+    }
+
+    fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
+        let mut count = 0;
+        for entry in self.table.range(start..)?.take(limit) {
+            let (key, value) = entry?;
+            each(&key, &value);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
+        let mut cursor = Cursor::START;
+        let mut count = 0;
+        loop {
+            let (entries, next) = self.table.scan(&cursor, SCAN_ENTRIES)?;
+            for (key, value) in &entries {
+                each(key, value);
+                count += 1;
+            }
+            if next.is_start() {
+                return Ok(count);
+            }
+            cursor = next;
+        }
+    }
+
+    /// Writes a synced delete of a key that was never there: the log, and all before it, is then
+    /// durable.
+    fn sync(&self) -> Outcome {
+        let how = DeleteOptions::new().durability(quintet::Durability::Sync);
+        self.table.delete_with(UNUSED_KEY, how)?;
+        Ok(())
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.table.stats().map_or_else(
+            |_| StoreStats::default(),
+            |stats| StoreStats {
+                keys: Some(stats.keys),
+                live_bytes: Some(stats.live_bytes),
+                memory_bytes: Some(stats.memory_bytes),
+                index_bytes: Some(stats.index_bytes),
+            },
+        )
+    }
+
+    fn close(self: Box<Self>) -> Outcome {
+        Ok(self.database.close()?)
+    }
+}

@@ -1,0 +1,226 @@
+//! The generator of the LogKV paper (section 4) and its experiments as presets.
+//!
+//! A command is a read with probability `read_fraction`, else a write. It goes to a key that is in
+//! the store with probability `hit_rate`; other reads ask for an absent key, other writes insert a
+//! new one. Among the keys in the store, the first `hot_fraction` of them take `hot_rate` of the
+//! commands (0 and 0: none is hot).
+//!
+//! How we differ: the paper starts from an unstated state and cannot say what a hit is in an empty
+//! store; we load `--records` records first (as many as there are commands, unless told), and do
+//! not measure that. Keys are 100 bytes and values 500, as in the authors' program.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Body, Choice, Kind, Suite, Workload};
+use crate::{
+    data::KeyOrder,
+    failure::{Failure, Outcome},
+};
+
+/// Bytes of a key in the authors' program.
+pub const KEY_BYTES: usize = 100;
+/// Bytes of a value in the authors' program.
+pub const VALUE_BYTES: usize = 500;
+
+/// The four parameters, each from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Probability that a command's key is in the store.
+    pub hit_rate: f64,
+    /// Probability that a command is a read.
+    pub read_fraction: f64,
+    /// Share of the keys that is hot.
+    pub hot_fraction: f64,
+    /// Share of the commands that goes to hot keys.
+    pub hot_rate: f64,
+}
+
+impl Point {
+    /// The workload of these parameters.
+    pub fn workload(self, name: &str) -> Outcome<Workload> {
+        for (what, value) in [
+            ("--hit-rate", self.hit_rate),
+            ("--read-fraction", self.read_fraction),
+            ("--hot-fraction", self.hot_fraction),
+            ("--hot-rate", self.hot_rate),
+        ] {
+            if !(0.0..=1.0).contains(&value) {
+                return Err(Failure::Usage(format!("{what} is a number from 0 to 1, not {value}")));
+            }
+        }
+        let (read, write) = (self.read_fraction, 1.0 - self.read_fraction);
+        let (hit, miss) = (self.hit_rate, 1.0 - self.hit_rate);
+        let shares = vec![
+            (Kind::Read, read * hit),
+            (Kind::ReadAbsent, read * miss),
+            (Kind::Insert, write * miss),
+            (Kind::Update, write * hit),
+        ];
+        let Self { hot_fraction, hot_rate, .. } = self;
+        Ok(Workload {
+            suite: Suite::LogKv,
+            name: name.to_owned(),
+            about: format!(
+                "hits {hit}, reads {read}; {hot_fraction} of the keys take {hot_rate} of it"
+            ),
+            order: KeyOrder::Hashed,
+            body: Body::Mix {
+                shares: shares.into_iter().filter(|(_, share)| *share > 0.0).collect(),
+                choice: Choice::HotCold { hot_fraction, hot_rate },
+            },
+            batch: 1,
+            background_writer: false,
+        })
+    }
+}
+
+/// The paper's experiments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    /// The whole product of Table 1 (240 points), 100,000 commands each.
+    Table1,
+    /// The four scenarios of Table 2, 1,000,000 commands each.
+    Table2,
+    /// Figure 3: throughput at a hot rate of 0.9, 100,000 commands, the naive store without
+    /// snapshots.
+    Fig3,
+    /// Figure 4: the same with 400,000 commands and with snapshots.
+    Fig4,
+    /// Figure 5: memory utilisation in the runs of Figure 4.
+    Fig5,
+    /// Table 3: recovery after `kill -9` for three snapshot thresholds, 100,000 commands.
+    Table3,
+}
+
+/// A store of a preset, with its options.
+pub type Variant = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// Out of reach: as good as no snapshots.
+const NEVER: &[(&str, &str)] = &[("snapshot_bytes", "1099511627776")];
+
+impl Preset {
+    /// Commands of each point in the paper.
+    pub const fn operations(self) -> u64 {
+        match self {
+            Self::Table1 | Self::Fig3 | Self::Table3 => 100_000,
+            Self::Fig4 | Self::Fig5 => 400_000,
+            Self::Table2 => 1_000_000,
+        }
+    }
+
+    /// Whether the store is killed and reopened after each run.
+    pub const fn recovers(self) -> bool {
+        matches!(self, Self::Table3)
+    }
+
+    /// The stores of the paper: its log-structured store and its naive one.
+    pub const fn variants(self) -> &'static [Variant] {
+        match self {
+            Self::Table1 | Self::Table2 | Self::Fig4 | Self::Fig5 => {
+                &[("hashlog", &[]), ("naive", &[("snapshot_bytes", "2097152")])]
+            }
+            Self::Fig3 => &[("hashlog", &[]), ("naive", NEVER)],
+            Self::Table3 => &[
+                ("hashlog", &[]),
+                ("naive", &[("snapshot_bytes", "65536")]),
+                ("naive", &[("snapshot_bytes", "2097152")]),
+                ("naive", &[("snapshot_bytes", "67108864")]),
+            ],
+        }
+    }
+
+    /// What the paper reports for this experiment, for the foot of the table.
+    pub const fn paper(self) -> &'static str {
+        match self {
+            Self::Table1 => "paper: the product of Table 1; only figures 3 to 5 show parts of it",
+            Self::Table2 => "paper: scenarios of Table 2; results not printed",
+            Self::Fig3 => "paper, figure 3: naive without persistence is ahead of LogKV throughout",
+            Self::Fig4 => "paper, figure 4: the curves of LogKV and NaiveKV overlap",
+            Self::Fig5 => {
+                "paper, figure 5: utilisation peaks at a read fraction of 0.2 (called doubtful)"
+            }
+            Self::Table3 => {
+                "paper, table 3 (thousand ops/s, recovery error): LogKV 2 MB 50, 3.55 %; \
+                 NaiveKV 64 KB 1, 0.17 %; 2 MB 17, 4.53 %; 64 MB inf, 99.18 %"
+            }
+        }
+    }
+
+    /// The points, each with a name.
+    pub fn points(self) -> Vec<(String, Point)> {
+        const HIT: [f64; 4] = [0.2, 0.6, 0.8, 0.99];
+        const READ: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.99];
+        const FRACTION: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
+        match self {
+            Self::Table1 => product(&HIT, &READ, &FRACTION, &[0.7, 0.8, 0.9]),
+            Self::Fig3 | Self::Fig4 | Self::Fig5 => product(&HIT, &READ, &FRACTION, &[0.9]),
+            Self::Table2 => [
+                ("read-heavy-hot", 0.8, 0.2, 0.6),
+                ("read-heavy", 0.8, 0.0, 0.0),
+                ("write-heavy-hot", 0.2, 0.2, 0.6),
+                ("write-heavy", 0.2, 0.0, 0.0),
+            ]
+            .map(|(name, read_fraction, hot_fraction, hot_rate)| {
+                let point = Point { hit_rate: 0.95, read_fraction, hot_fraction, hot_rate };
+                (name.to_owned(), point)
+            })
+            .to_vec(),
+            Self::Table3 => {
+                let point =
+                    Point { hit_rate: 0.8, read_fraction: 0.2, hot_fraction: 0.2, hot_rate: 0.6 };
+                vec![("recovery".to_owned(), point)]
+            }
+        }
+    }
+}
+
+fn product(hit: &[f64], read: &[f64], fraction: &[f64], rate: &[f64]) -> Vec<(String, Point)> {
+    let mut points = Vec::new();
+    for hot_rate in rate.iter().copied() {
+        for hot_fraction in fraction.iter().copied() {
+            for hit_rate in hit.iter().copied() {
+                for read_fraction in read.iter().copied() {
+                    let name = format!(
+                        "hit-{hit_rate}-read-{read_fraction}-hot-{hot_fraction}-{hot_rate}"
+                    );
+                    let point = Point { hit_rate, read_fraction, hot_fraction, hot_rate };
+                    points.push((name, point));
+                }
+            }
+        }
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_have_the_points_of_the_paper() {
+        assert_eq!(Preset::Table1.points().len(), 240);
+        assert_eq!(Preset::Table2.points().len(), 4);
+        assert_eq!(Preset::Fig3.points().len(), 80);
+        assert!(Preset::Fig4.points().iter().all(|(_, point)| point.hot_rate > 0.89));
+        for preset in [Preset::Table1, Preset::Table2, Preset::Fig5, Preset::Table3] {
+            for (name, point) in preset.points() {
+                point.workload(&name).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn shares_follow_the_parameters() {
+        let point = Point { hit_rate: 0.8, read_fraction: 0.25, hot_fraction: 0.1, hot_rate: 0.9 };
+        let workload = point.workload("x").unwrap();
+        for (kind, share) in
+            [(Kind::Read, 0.2), (Kind::ReadAbsent, 0.05), (Kind::Update, 0.6), (Kind::Insert, 0.15)]
+        {
+            assert!((workload.share(kind) - share).abs() < 1e-12, "{kind:?}");
+        }
+        let wrong = Point { hit_rate: 1.5, ..point }.workload("x").unwrap_err();
+        assert_eq!(wrong.code(), 2);
+        assert!(wrong.to_string().contains("--hit-rate"));
+    }
+}

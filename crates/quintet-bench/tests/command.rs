@@ -1,0 +1,197 @@
+//! The command as users run it: child processes, output, exit codes.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+fn bench(words: &str, dir: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_quintet-bench"))
+        .args(words.split(' '))
+        .arg("--dir")
+        .arg(dir)
+        .output()
+        .unwrap()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn text<'a>(line: &'a Value, name: &str) -> &'a str {
+    line[name].as_str().unwrap_or_else(|| panic!("no text {name}: {line}"))
+}
+
+fn number(line: &Value, name: &str) -> f64 {
+    line[name].as_f64().unwrap_or_else(|| panic!("no number {name}: {line}"))
+}
+
+#[test]
+fn json_is_one_object_a_line_with_all_figures() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "ycsb --engine naive,floor,hashbrown,null --workload load,a,c --records 500 \
+                 --operations 2_000 --threads 2 --value-bytes 40,100 --seed 7 --json";
+    let lines = lines(&bench(words, dir.path()));
+    let names: Vec<_> =
+        lines.iter().map(|line| (text(line, "workload"), text(line, "engine"))).collect();
+    let stores = ["naive", "floor", "hashbrown", "null"];
+    let expected: Vec<_> =
+        ["load", "a", "c"].into_iter().flat_map(|w| stores.map(|store| (w, store))).collect();
+    assert_eq!(names, expected);
+    for line in &lines {
+        let operations = if text(line, "workload") == "load" { 500 } else { 2000 };
+        assert_eq!(line["records"], 500);
+        assert_eq!(line["operations"], operations);
+        assert_eq!(line["threads"], 2);
+        assert!(number(line, "ops_per_second") > 0.0);
+        assert!(number(line, "p50_ns") <= number(line, "p99_ns"));
+        assert!(number(line, "p99_ns") <= number(line, "p999_ns"));
+        assert!(number(line, "cpu_seconds") >= 0.0);
+        assert!(number(line, "resident_bytes") > 0.0);
+        let is_real = text(line, "engine") != "null";
+        assert_eq!(number(line, "index_bytes_per_key") > 0.0, is_real);
+        let is_persistent = text(line, "engine") == "naive";
+        assert_eq!(number(line, "write_amplification") > 0.0, is_persistent, "{line}");
+        assert_eq!(number(line, "space_amplification") > 0.0, is_persistent, "{line}");
+        assert!(line["machine"]["timer_ns"].is_u64());
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn the_table_shows_multiples_of_the_floor_and_what_was_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "ycsb --engine floor,hashbrown --workload c,e --records 500 --runs 2";
+    let output = bench(words, dir.path());
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let floor = text.lines().find(|line| line.starts_with("c  ") && line.contains("floor"));
+    assert!(floor.unwrap().contains(" 1.00 "), "{text}");
+    assert!(text.contains("hashbrown: no key order, so no workload e"), "{text}");
+    assert!(text.contains("2 run(s)") && text.contains("load average"), "{text}");
+    let table: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(table.len(), 3, "{text}");
+}
+
+#[test]
+fn verified_runs_of_every_suite_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    for words in [
+        "micro --engine naive,floor --records 300 --operations 1000 --verify --json",
+        "dbbench --engine naive,floor --records 300 --operations 1000 --verify --json --threads 2",
+        "logkv --engine naive --records 300 --operations 1000 --verify --json",
+        "ycsb --engine naive --workload a --records 300 --durability sync --operations 50 --json",
+    ] {
+        let lines = lines(&bench(words, dir.path()));
+        assert!(!lines.is_empty());
+        for line in lines {
+            assert_eq!(line["verified"], words.contains("--verify"));
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_when_the_process_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "ycsb --engine naive,floor --workload a,d --records 2000 --threads 2 --recovery \
+                 --json --option naive.snapshot_bytes=65536";
+    for line in lines(&bench(words, dir.path())) {
+        if text(&line, "engine") == "floor" {
+            assert!(line.get("recovery").is_none());
+            continue;
+        }
+        let recovery = &line["recovery"];
+        assert_eq!(recovery["error_rate"], 0.0, "{line}");
+        assert!(number(recovery, "checked") >= 2000.0);
+        assert!(number(recovery, "seconds") >= number(recovery, "open_seconds"));
+    }
+}
+
+#[test]
+fn the_papers_recovery_experiment_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "logkv --preset table3 --operations 2000 --json";
+    let lines = lines(&bench(words, dir.path()));
+    assert!(lines.len() >= 3);
+    for line in lines {
+        assert_eq!(line["recovery"]["error_rate"], 0.0, "{line}");
+        assert_eq!(line["logkv"]["read_fraction"], 0.2);
+        assert_eq!(line["key_bytes"], 100);
+        assert!(number(&line, "memory_utilisation") > 0.0);
+    }
+}
+
+#[test]
+fn the_same_seed_does_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "logkv --engine hashbrown --records 300 --operations 3000 --hit-rate 0.6 --json";
+    let run = |seed: u32| {
+        let line = lines(&bench(&format!("{words} --seed {seed}"), dir.path())).remove(0);
+        (line["found"].clone(), line["absent"].clone(), line["user_bytes_written"].clone())
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn wrong_usage_is_one_clear_line_and_exit_code_2() {
+    let dir = tempfile::tempdir().unwrap();
+    for (words, expected) in [
+        ("ycsb --engine rocks", "floor"),
+        ("ycsb --workload z", "load, a, b"),
+        ("ycsb --engine floor --workload e", "no key order"),
+        ("ycsb --engine floor --records 0 --workload c", "--records"),
+        ("ycsb --engine floor --threads 0", "--threads"),
+        ("ycsb --engine floor --records many", "not a count"),
+        ("ycsb --engine floor --key-bytes 3", "8 to 65535"),
+        ("ycsb --engine floor,floor --workload c", "twice"),
+        ("ycsb --durability maybe", "buffered"),
+        ("ycsb --engine floor --option naive.snapshot_bytes=1 --workload c", "not measured"),
+        ("ycsb --engine naive --option no_such=1 --workload c --records 10", "no_such"),
+        ("logkv --hit-rate 2 --engine floor", "--hit-rate"),
+        ("logkv --preset fig9", "fig3"),
+        ("unknown", "unknown"),
+    ] {
+        let output = bench(words, dir.path());
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words}: {message}");
+        assert!(message.contains(expected), "{words}: {message}");
+        assert!(!message.contains("panicked"), "{words}: {message}");
+        assert!(output.stdout.is_empty(), "{words}");
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let output = bench("ycsb --engine floor --workload c --records 10", &file.join("below"));
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(message.contains("--dir"), "{message}");
+}
+
+#[test]
+fn a_run_that_fails_does_not_take_the_others_along() {
+    let dir = tempfile::tempdir().unwrap();
+    // The budget is too small for what is loaded; the other store does not have one.
+    let words = "ycsb --engine naive,hashbrown --workload c --records 20000 --memory-budget 2M \
+                 --json";
+    let output = bench(words, dir.path());
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("naive, workload c"), "{message}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 1);
+    assert!(text.contains("\"engine\":\"hashbrown\""));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+}

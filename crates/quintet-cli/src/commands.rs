@@ -1,0 +1,549 @@
+//! Every command but the shell: arguments in, calls of the library, output.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::{self, Read, Write},
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+};
+
+use clap::CommandFactory as _;
+use quintet::{
+    CheckLevel, Database, Durability, EngineKind, Error, Options, PutOptions, Report, Table,
+    TableOptions,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    arguments::{self, Arguments, Command, DurabilityChoice, Selection},
+    bytes::{escape, hex, parse_hex, put_json, quote},
+    entries::Wanted,
+    export::{self, NewFile},
+    failure::{Failure, Outcome},
+    figures,
+    formats::{Format, dump::Coding},
+    import::{self, Source},
+    inspect,
+    progress::Meter,
+    shell,
+};
+
+/// What all commands need.
+pub struct Context<'a> {
+    /// `--memory-budget`
+    pub memory_budget: Option<u64>,
+    /// Standard output.
+    pub out: &'a mut dyn Write,
+}
+
+impl std::fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("memory_budget", &self.memory_budget)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs one command.
+pub fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
+    let mut context = Context { memory_budget: arguments.memory_budget, out };
+    let context = &mut context;
+    match arguments.command {
+        Command::Create(command) => create(context, &command),
+        Command::Tables(command) => tables(context, &command),
+        Command::Drop(command) => drop_table(context, &command),
+        Command::Rename(command) => rename(context, &command),
+        Command::Get(command) => get(context, &command),
+        Command::Put(command) => put(context, &command),
+        Command::Del(command) => del(context, &command),
+        Command::Scan(command) => scan(context, &command),
+        Command::Count(command) => count(context, &command),
+        Command::Import(command) => run_import(context, &command),
+        Command::Export(command) => run_export(context, &command),
+        Command::Stats(command) => stats(context, &command),
+        Command::Check(command) => check(context, &command),
+        Command::Inspect(command) => inspect::inspect(&command.file, context.out),
+        Command::Shell(command) => shell::run(context, &command),
+        Command::Bench(command) => Ok(quintet_bench::cli::run(&command, context.out)?),
+        Command::Completions(command) => {
+            let mut definition = Arguments::command();
+            let mut script = Vec::new();
+            clap_complete::generate(command.shell, &mut definition, "quintet", &mut script);
+            Ok(context.out.write_all(&script)?)
+        }
+    }
+}
+
+impl From<DurabilityChoice> for Durability {
+    fn from(choice: DurabilityChoice) -> Self {
+        match choice {
+            DurabilityChoice::Buffered => Self::Buffered,
+            DurabilityChoice::Sync => Self::Sync,
+        }
+    }
+}
+
+impl Context<'_> {
+    fn options(&self) -> Options {
+        match self.memory_budget {
+            Some(bytes) => Options::new().memory_budget(bytes),
+            None => Options::new(),
+        }
+    }
+
+    /// Opens a database that must be there, for reading: other readers may have it open too.
+    fn open_to_read(&self, dir: &Path) -> Outcome<Database> {
+        must_be_database(dir)?;
+        Ok(self.options().read_only(true).open(dir)?)
+    }
+
+    /// Opens a database that must be there.
+    pub(crate) fn open_to_write(
+        &self,
+        dir: &Path,
+        durability: DurabilityChoice,
+    ) -> Outcome<Database> {
+        must_be_database(dir)?;
+        Ok(self.options().create(false).durability(durability.into()).open(dir)?)
+    }
+
+    /// Opens a database for the shell.
+    pub(crate) fn open_for_shell(&self, command: &arguments::Shell) -> Outcome<Database> {
+        if command.read_only {
+            self.open_to_read(&command.dir)
+        } else {
+            self.open_to_write(&command.dir, command.writing.durability)
+        }
+    }
+}
+
+/// A mistyped path must not leave a new database behind.
+fn must_be_database(dir: &Path) -> Outcome {
+    if dir.join("catalog").is_file() {
+        return Ok(());
+    }
+    let what = if dir.is_dir() { "is not a Quintet database" } else { "does not exist" };
+    Err(Failure::Failed(format!(
+        "{} {what}; `quintet create DIR TABLE --engine ENGINE` makes one",
+        dir.display()
+    )))
+}
+
+/// A key or value from the command line.
+fn bytes_of(text: &OsStr, is_hex: bool) -> Outcome<Vec<u8>> {
+    if !is_hex {
+        return Ok(text.as_bytes().to_vec());
+    }
+    parse_hex(text.as_bytes()).ok_or_else(|| {
+        Failure::Usage(format!("{} is not pairs of hexadecimal digits", quote(text.as_bytes())))
+    })
+}
+
+fn some_bytes(text: Option<&OsString>, is_hex: bool) -> Outcome<Option<Vec<u8>>> {
+    text.map(|text| bytes_of(text, is_hex)).transpose()
+}
+
+fn create(context: &mut Context<'_>, command: &arguments::Create) -> Outcome {
+    let mut options = TableOptions::new(command.engine);
+    for (name, value) in &command.options {
+        options = options.set(name, value);
+    }
+    let database = context.options().open(&command.target.dir)?;
+    database.create_table(&command.target.table, options)?;
+    Ok(database.close()?)
+}
+
+fn tables(context: &mut Context<'_>, command: &arguments::Tables) -> Outcome {
+    let database = context.open_to_read(&command.dir)?;
+    for table in database.tables() {
+        if command.json {
+            writeln!(
+                context.out,
+                "{}",
+                json!({ "table": table.name, "engine": table.kind.name() })
+            )?;
+        } else {
+            writeln!(context.out, "{}\t{}", table.name, table.kind)?;
+        }
+    }
+    Ok(())
+}
+
+fn drop_table(context: &mut Context<'_>, command: &arguments::Drop) -> Outcome {
+    let database = context.open_to_write(&command.target.dir, DurabilityChoice::Sync)?;
+    if command.tree {
+        database.drop_tree(&command.target.table)?;
+    } else {
+        database.drop_table(&command.target.table)?;
+    }
+    Ok(database.close()?)
+}
+
+fn rename(context: &mut Context<'_>, command: &arguments::Rename) -> Outcome {
+    let database = context.open_to_write(&command.target.dir, DurabilityChoice::Sync)?;
+    database.rename(&command.target.table, &command.new_name)?;
+    Ok(database.close()?)
+}
+
+fn get(context: &mut Context<'_>, command: &arguments::Get) -> Outcome {
+    let key = bytes_of(&command.key, command.hex)?;
+    let database = context.open_to_read(&command.target.dir)?;
+    let table = database.table(&command.target.table)?;
+    let Some(value) = table.get(&key)? else {
+        return Err(absent(&key, &command.target.table));
+    };
+    if command.raw {
+        context.out.write_all(&value)?;
+    } else if command.json {
+        writeln!(context.out, "{}", entry_json(&key, Some(&value)))?;
+    } else if command.hex {
+        writeln!(context.out, "{}", hex(&value))?;
+    } else {
+        writeln!(context.out, "{}", escape(&value))?;
+    }
+    Ok(())
+}
+
+/// The failure of asking for a key that is not there.
+pub(crate) fn absent(key: &[u8], table: &str) -> Failure {
+    Failure::Failed(format!("no key {} in table {table}", quote(key)))
+}
+
+fn entry_json(key: &[u8], value: Option<&[u8]>) -> Value {
+    let mut object = Map::new();
+    put_json(&mut object, "key", key);
+    if let Some(value) = value {
+        put_json(&mut object, "value", value);
+    }
+    Value::Object(object)
+}
+
+fn put(context: &mut Context<'_>, command: &arguments::Put) -> Outcome {
+    let key = bytes_of(&command.key, command.hex)?;
+    let value = match (&command.value_file, &command.value) {
+        (Some(file), _) => {
+            let mut value = Vec::new();
+            let read = open_input(file)?.read_to_end(&mut value);
+            read.map_err(|error| Failure::io(file.display(), &error))?;
+            if command.hex { bytes_of(OsStr::from_bytes(value.trim_ascii()), true)? } else { value }
+        }
+        (None, value) => some_bytes(value.as_ref(), command.hex)?.unwrap_or_default(),
+    };
+    let mut options = PutOptions::new();
+    if let Some(ttl) = command.ttl {
+        options = options.ttl(ttl);
+    }
+    if let Some(tag) = command.type_tag {
+        options = options.type_tag(tag);
+    }
+    if command.if_absent {
+        options = options.if_absent();
+    }
+    if command.if_present {
+        options = options.if_present();
+    }
+    let database = context.open_to_write(&command.target.dir, command.writing.durability)?;
+    let table = database.table(&command.target.table)?;
+    let was_applied = table.put_with(&key, &value, options)?;
+    database.close()?;
+    if was_applied {
+        return Ok(());
+    }
+    let state = if command.if_absent { "has a value already" } else { "has no value" };
+    Err(Failure::Failed(format!("not written: key {} {state}", quote(&key))))
+}
+
+/// A file, or standard input for `-`.
+fn open_input(file: &Path) -> Outcome<Box<dyn Read>> {
+    if file == Path::new("-") {
+        return Ok(Box::new(io::stdin()));
+    }
+    let opened = File::open(file).map_err(|error| Failure::io(file.display(), &error))?;
+    Ok(Box::new(opened))
+}
+
+fn del(context: &mut Context<'_>, command: &arguments::Del) -> Outcome {
+    let from = some_bytes(command.from.as_ref(), command.hex)?;
+    let to = some_bytes(command.to.as_ref(), command.hex)?;
+    let keys: Vec<_> =
+        command.keys.iter().map(|key| bytes_of(key, command.hex)).collect::<Outcome<_>>()?;
+    let database = context.open_to_write(&command.target.dir, command.writing.durability)?;
+    let table = database.table(&command.target.table)?;
+    if keys.is_empty() {
+        match (from, to) {
+            (Some(from), Some(to)) => table.delete_range(from..to)?,
+            (Some(from), None) => table.delete_range(from..)?,
+            (None, Some(to)) => table.delete_range(..to)?,
+            (None, None) => return Err(Failure::Usage("give keys, or --from and --to".into())),
+        }
+        return Ok(database.close()?);
+    }
+    let mut found = 0_u64;
+    // All keys go in one batch: a key that is refused leaves the others as they are.
+    let mut batch = database.batch();
+    for key in &keys {
+        found += u64::from(table.contains(key)?);
+        batch.delete(&table, key);
+    }
+    batch.commit()?;
+    database.close()?;
+    Ok(writeln!(context.out, "deleted {found} of {}", keys.len())?)
+}
+
+fn wanted(selection: &Selection, is_reverse: bool, is_hex: bool) -> Outcome<Wanted> {
+    Ok(Wanted {
+        prefix: some_bytes(selection.prefix.as_ref(), is_hex)?,
+        from: some_bytes(selection.from.as_ref(), is_hex)?,
+        to: some_bytes(selection.to.as_ref(), is_hex)?,
+        is_reverse,
+    })
+}
+
+fn scan(context: &mut Context<'_>, command: &arguments::Scan) -> Outcome {
+    let wanted = wanted(&command.selection, command.reverse, command.hex)?;
+    let database = context.open_to_read(&command.target.dir)?;
+    let table = database.table(&command.target.table)?;
+    let mut left = command.limit.unwrap_or(u64::MAX);
+    if left == 0 {
+        return Ok(());
+    }
+    let out = &mut *context.out;
+    let text = if command.hex { hex } else { escape };
+    wanted.for_each(&table, &mut |key, value| {
+        let value = Some(value).filter(|_| !command.keys_only);
+        if command.json {
+            writeln!(out, "{}", entry_json(key, value))?;
+        } else if let Some(value) = value {
+            writeln!(out, "{}\t{}", text(key), text(value))?;
+        } else {
+            writeln!(out, "{}", text(key))?;
+        }
+        left -= 1;
+        Ok(left > 0)
+    })
+}
+
+fn count(context: &mut Context<'_>, command: &arguments::Count) -> Outcome {
+    let wanted = wanted(&command.selection, false, command.hex)?;
+    let database = context.open_to_read(&command.target.dir)?;
+    let table = database.table(&command.target.table)?;
+    let mut count = 0_u64;
+    wanted.for_each(&table, &mut |_, _| {
+        count += 1;
+        Ok(true)
+    })?;
+    if command.json {
+        writeln!(context.out, "{}", json!({ "count": count }))?;
+    } else {
+        writeln!(context.out, "{count}")?;
+    }
+    Ok(())
+}
+
+fn run_import(context: &mut Context<'_>, command: &arguments::Import) -> Outcome {
+    let name = command.file.to_string_lossy().into_owned();
+    let format = command
+        .format
+        .or_else(|| Format::of_name(&name))
+        .ok_or_else(|| Failure::Usage(format!("{name}: give --format csv, tsv, jsonl or dump")))?;
+    let source = Source {
+        name,
+        format,
+        key: command.key.clone(),
+        value: command.value.clone(),
+        has_header: !command.no_header,
+        has_quotes: !command.no_quotes,
+        database: command.database.clone(),
+    };
+    source.check()?;
+    let size = std::fs::metadata(&command.file).ok().filter(std::fs::Metadata::is_file);
+    let meter = Meter::bytes(size.map(|found| found.len()));
+    let mut rows = source.open(Box::new(meter.wrap(open_input(&command.file)?)))?;
+    let (database, table) = import_target(context, command)?;
+    let out = &mut *context.out;
+    let result =
+        import::import(&database, &table, &source, &mut *rows, command.batch, &mut |progress| {
+            if command.acknowledge {
+                writeln!(out, "acknowledged {}", progress.rows)?;
+                out.flush()?;
+            }
+            Ok(())
+        });
+    meter.finish();
+    let progress = result?;
+    database.close()?;
+    let import::Progress { rows, replaced, batches } = progress;
+    if command.json {
+        let summary = json!({ "rows": rows, "replaced": replaced, "batches": batches });
+        writeln!(context.out, "{summary}")?;
+    } else {
+        let table = &command.target.table;
+        writeln!(context.out, "imported {rows} rows into {table}; {replaced} replaced a value")?;
+    }
+    Ok(())
+}
+
+fn import_target(context: &Context<'_>, command: &arguments::Import) -> Outcome<(Database, Table)> {
+    let name = &command.target.table;
+    let Some(engine) = command.engine else {
+        let database = context.open_to_write(&command.target.dir, command.writing.durability)?;
+        let table = database.table(name)?;
+        return Ok((database, table));
+    };
+    if !EngineKind::AVAILABLE.contains(&engine) {
+        return Err(EngineKind::unknown(engine.name()).into());
+    }
+    let options = context.options().durability(command.writing.durability.into());
+    let database = options.open(&command.target.dir)?;
+    let table = database.open_or_create_table(name, TableOptions::new(engine))?;
+    if table.kind() != engine {
+        let what = format!("table {name} exists and uses the {} engine", table.kind());
+        return Err(Failure::Failed(what));
+    }
+    Ok((database, table))
+}
+
+/// Refuses what the format has no use for.
+fn check_export(command: &arguments::Export, format: Format) -> Outcome {
+    let is_dump = format == Format::Dump;
+    let what = if is_dump && (command.rows || command.columns.is_some()) {
+        "a dump holds pairs, not rows or columns"
+    } else if !is_dump && command.print {
+        "--print is for dumps"
+    } else if command.no_header && !matches!(format, Format::Csv | Format::Tsv) {
+        "--no-header is for CSV and TSV"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::Usage(what.to_owned()))
+}
+
+fn run_export(context: &mut Context<'_>, command: &arguments::Export) -> Outcome {
+    let to_output = command.file == Path::new("-");
+    let name = command.file.to_string_lossy().into_owned();
+    let guessed = if to_output { Some(Format::Jsonl) } else { Format::of_name(&name) };
+    let format = command
+        .format
+        .or(guessed)
+        .ok_or_else(|| Failure::Usage(format!("{name}: give --format csv, tsv, jsonl or dump")))?;
+    check_export(command, format)?;
+    let target = export::Target {
+        format,
+        shape: match (&command.columns, command.rows, command.pairs) {
+            (Some(names), ..) => export::Shape::Columns(names.clone()),
+            (None, true, _) => export::Shape::Rows,
+            (None, false, true) => export::Shape::Pairs,
+            (None, false, false) => export::Shape::Guessed,
+        },
+        has_header: !command.no_header,
+        coding: if command.print { Coding::Print } else { Coding::ByteValue },
+    };
+    let database = context.open_to_read(&command.target.dir)?;
+    let table = database.table(&command.target.table)?;
+    let meter = Meter::entries(table.stats()?.keys);
+    let tick = &mut || meter.add(1);
+    if to_output {
+        let out = Box::new(&mut *context.out);
+        let result = export::export(&table, &target, "standard output", out, tick);
+        meter.finish();
+        note_stripped(result?.stripped);
+        return Ok(());
+    }
+    let explain = |error| Failure::io(&name, &error);
+    let mut file = NewFile::create(&command.file).map_err(explain)?;
+    let result = export::export(&table, &target, &name, Box::new(&mut file), tick);
+    meter.finish();
+    let export::Summary { entries, stripped } = result?;
+    file.finish().map_err(explain)?;
+    note_stripped(stripped);
+    Ok(writeln!(context.out, "exported {entries} entries of {} to {name}", command.target.table)?)
+}
+
+/// Says on standard error what an export left out.
+fn note_stripped(stripped: u64) {
+    if stripped > 0 {
+        let _ = writeln!(
+            io::stderr(),
+            "quintet: note: expiry times and type tags are not exported; {stripped} entries had one"
+        );
+    }
+}
+
+fn stats(context: &mut Context<'_>, command: &arguments::Stats) -> Outcome {
+    let database = context.open_to_read(&command.dir)?;
+    let figures = match &command.table {
+        Some(name) => figures::of_table(&database.table(name)?)?,
+        None => figures::of_database(&database),
+    };
+    if command.json {
+        writeln!(context.out, "{}", figures::as_json(figures))?;
+    } else {
+        write!(context.out, "{}", figures::as_text(&figures))?;
+    }
+    Ok(())
+}
+
+fn check(context: &mut Context<'_>, command: &arguments::Check) -> Outcome {
+    let level = if command.quick { CheckLevel::Quick } else { CheckLevel::Deep };
+    let report = match context.open_to_read(&command.dir) {
+        Ok(database) => database.check_with(level)?,
+        Err(Failure::Damage(what)) => return Err(Failure::Damage(what)),
+        Err(other) => return Err(other),
+    };
+    print_report(context.out, &report, command.json)?;
+    match report.findings.len() {
+        0 => Ok(()),
+        1 => Err(Failure::Damage(format!("{} is damaged", command.dir.display()))),
+        count => {
+            let what = format!("{} is damaged in {count} places", command.dir.display());
+            Err(Failure::Damage(what))
+        }
+    }
+}
+
+fn print_report(out: &mut dyn Write, report: &Report, as_json: bool) -> Outcome {
+    if as_json {
+        let findings: Vec<_> = report
+            .findings
+            .iter()
+            .map(|f| json!({ "file": f.file, "offset": f.offset, "what": f.what }))
+            .collect();
+        let summary = json!({
+            "sound": report.is_sound(),
+            "checked_bytes": report.checked_bytes,
+            "checked_entries": report.checked_entries,
+            "findings": findings,
+        });
+        return Ok(writeln!(out, "{summary}")?);
+    }
+    for finding in &report.findings {
+        writeln!(out, "{} at byte {}: {}", finding.file, finding.offset, finding.what)?;
+    }
+    let verdict = if report.is_sound() { "sound" } else { "damaged" };
+    let (entries, bytes) = (report.checked_entries, report.checked_bytes);
+    Ok(writeln!(out, "{verdict}: {entries} entries and {bytes} bytes of files checked")?)
+}
+
+/// Text from the command line that must be a table's name.
+pub(crate) fn table_name(word: Vec<u8>) -> Outcome<String> {
+    String::from_utf8(word).map_err(|error| {
+        let name = quote(error.as_bytes());
+        Failure::from(Error::NoSuchTable { name })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_bytes_or_hexadecimal() {
+        let odd = OsString::from_vec(vec![b'a', 0xff]);
+        assert_eq!(bytes_of(&odd, false).unwrap(), b"a\xff");
+        assert_eq!(bytes_of(OsStr::new("00fF"), true).unwrap(), b"\x00\xff");
+        assert!(matches!(bytes_of(OsStr::new("0"), true), Err(Failure::Usage(_))));
+    }
+}

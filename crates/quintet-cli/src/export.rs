@@ -1,0 +1,187 @@
+//! `export`: a table to a file.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use quintet::Table;
+
+use crate::{
+    entries::Entries,
+    failure::{Failure, Outcome},
+    formats::{
+        Format, WriteError, WriteRows,
+        delimited::{PairWriter, RecordWriter},
+        dump::{Coding, DumpWriter},
+        is_record_of, json_lines,
+    },
+};
+
+/// What a row of the file is.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// As the first entry suggests.
+    Guessed,
+    /// Key and value.
+    Pairs,
+    /// The columns of the first entry's value.
+    Rows,
+    /// These columns.
+    Columns(Vec<String>),
+}
+
+/// How to write the file.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Its format.
+    pub format: Format,
+    /// What a row is.
+    pub shape: Shape,
+    /// CSV, TSV: a first line names the columns.
+    pub has_header: bool,
+    /// Dump: how bytes are written.
+    pub coding: Coding,
+}
+
+impl Target {
+    /// The writer for a table whose first entry is `first`.
+    fn open<'a>(
+        &self,
+        out: Box<dyn Write + 'a>,
+        first: Option<(&[u8], &[u8])>,
+    ) -> Result<Box<dyn WriteRows + 'a>, WriteError> {
+        let shape = match (&self.shape, first) {
+            (Shape::Guessed, Some((key, value))) if is_record_of(key, value) => &Shape::Rows,
+            (Shape::Guessed, _) => &Shape::Pairs,
+            (shape, _) => shape,
+        };
+        let header = self.has_header;
+        let first_value = first.map_or(&b""[..], |(_, value)| value);
+        Ok(match (self.format, shape) {
+            (Format::Dump, _) => Box::new(DumpWriter::new(out, self.coding)?),
+            (Format::Jsonl, Shape::Rows) => Box::new(json_lines::RecordWriter::new(out, None)),
+            (Format::Jsonl, Shape::Columns(names)) => {
+                Box::new(json_lines::RecordWriter::new(out, Some(names.clone())))
+            }
+            (Format::Jsonl, _) => Box::new(json_lines::PairWriter::new(out)),
+            (Format::Csv | Format::Tsv, shape) => {
+                let delimiter = if self.format == Format::Csv { b',' } else { b'\t' };
+                match shape {
+                    Shape::Columns(names) => {
+                        let names = names.clone();
+                        Box::new(RecordWriter::chosen(out, delimiter, header, names)?)
+                    }
+                    Shape::Rows if first.is_some() => {
+                        Box::new(RecordWriter::exact(out, delimiter, header, first_value)?)
+                    }
+                    _ => Box::new(PairWriter::new(out, delimiter, header)?),
+                }
+            }
+        })
+    }
+}
+
+/// What has been exported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Entries in the file.
+    pub entries: u64,
+    /// Of these, entries whose expiry time or type tag the file does not hold.
+    pub stripped: u64,
+}
+
+/// Writes every entry of `table` to `out`. `tick` is called after each.
+pub fn export(
+    table: &Table,
+    target: &Target,
+    name: &str,
+    out: Box<dyn Write + '_>,
+    tick: &mut dyn FnMut(),
+) -> Outcome<Summary> {
+    let explain = |error| match error {
+        WriteError::Io(error) => Failure::io(name, &error),
+        WriteError::Unfit(what) => Failure::Failed(what),
+    };
+    let mut entries = Entries::new(table);
+    let first = entries.next().transpose()?;
+    let example = first.as_ref().map(|(key, value)| (key.as_slice(), &**value));
+    let mut writer = target.open(out, example).map_err(explain)?;
+    let mut summary = Summary::default();
+    for entry in first.map(Ok).into_iter().chain(entries) {
+        let (key, value) = entry?;
+        writer.write(&key, &value).map_err(explain)?;
+        summary.entries += 1;
+        let is_plain = value.expires_at_unix_millis().is_none() && value.type_tag().is_none();
+        summary.stripped += u64::from(!is_plain);
+        tick();
+    }
+    writer.finish().map_err(explain)?;
+    Ok(summary)
+}
+
+/// A file that appears under its name when it is complete.
+#[derive(Debug)]
+pub struct NewFile {
+    file: Option<BufWriter<File>>,
+    path: PathBuf,
+    /// Where it is written until then; `None` where the name is a pipe or a device.
+    partial: Option<PathBuf>,
+}
+
+impl NewFile {
+    /// Makes `path` with `.partial` after its name. What is at `path` stays until
+    /// [`NewFile::finish`].
+    pub fn create(path: &Path) -> io::Result<Self> {
+        // Follow links, so that the link stays and the file that it names is replaced.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let partial = match fs::metadata(&path) {
+            Ok(found) if !found.is_file() && !found.is_dir() => None,
+            _ => {
+                let mut name = path.as_os_str().to_owned();
+                name.push(".partial");
+                Some(PathBuf::from(name))
+            }
+        };
+        let file = match &partial {
+            Some(partial) => File::create(partial)?,
+            None => File::options().write(true).open(&path)?,
+        };
+        Ok(Self { file: Some(BufWriter::with_capacity(1 << 18, file)), path, partial })
+    }
+
+    /// Makes the file durable and gives it its name.
+    pub fn finish(mut self) -> io::Result<()> {
+        let Some(file) = self.file.take() else { return Ok(()) };
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        if let Some(partial) = &self.partial {
+            file.sync_all()?;
+            fs::rename(partial, &self.path)?;
+            self.partial = None;
+        }
+        Ok(())
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.file {
+            Some(file) => file.write(bytes),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some(partial) = &self.partial {
+            // The export failed: there is nothing to be done about a file that cannot be removed.
+            let _ = fs::remove_file(partial);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! How a command fails: the message and the exit code.
+//!
+//! Exit codes are part of the interface: 0 done, 1 failed, 2 wrong usage, 3 damage found on disk.
+
+use std::{fmt, io};
+
+/// What a command returns.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub enum Failure {
+    /// The command line, or what it names, makes no sense: exit code 2.
+    Usage(String),
+    /// It was tried and did not work: exit code 1.
+    Failed(String),
+    /// Bytes on disk are not what was written: exit code 3.
+    Damage(String),
+    /// The message has been printed; only the exit code is left.
+    Reported(u8),
+    /// Whoever read our output went away: end quietly.
+    BrokenPipe,
+}
+
+impl Failure {
+    /// A failure of `doing`, or a quiet end where the reader of our output left.
+    pub fn io(doing: impl fmt::Display, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::BrokenPipe,
+            _ => Self::Failed(format!("{doing}: {}", system_message(error))),
+        }
+    }
+
+    /// The exit code.
+    pub const fn code(&self) -> u8 {
+        match self {
+            Self::BrokenPipe => 0,
+            Self::Failed(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Damage(_) => 3,
+            Self::Reported(code) => *code,
+        }
+    }
+
+    /// The same failure with words in front of its message.
+    #[must_use]
+    pub fn within(self, place: impl fmt::Display) -> Self {
+        match self {
+            Self::Usage(what) => Self::Usage(format!("{place}: {what}")),
+            Self::Failed(what) => Self::Failed(format!("{place}: {what}")),
+            Self::Damage(what) => Self::Damage(format!("{place}: {what}")),
+            quiet => quiet,
+        }
+    }
+}
+
+/// The system's message without Rust's `(os error 2)`.
+fn system_message(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(end) => text.get(..end).unwrap_or(&text).to_lowercase(),
+        None => text,
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(what) | Self::Failed(what) | Self::Damage(what) => {
+                // One line, whatever a file name or a key put into it.
+                for character in what.chars() {
+                    match character {
+                        '\n' | '\r' => f.write_str(" ")?,
+                        c if c.is_control() => write!(f, "{}", c.escape_default())?,
+                        c => write!(f, "{c}")?,
+                    }
+                }
+                Ok(())
+            }
+            Self::Reported(_) | Self::BrokenPipe => Ok(()),
+        }
+    }
+}
+
+impl From<quintet::Error> for Failure {
+    fn from(error: quintet::Error) -> Self {
+        match error {
+            damage if damage.is_corruption() => Self::Damage(damage.to_string()),
+            quintet::Error::InvalidOption { .. } | quintet::Error::UnknownEngine { .. } => {
+                Self::Usage(error.to_string())
+            }
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<quintet_bench::failure::Failure> for Failure {
+    fn from(failure: quintet_bench::failure::Failure) -> Self {
+        use quintet_bench::failure::Failure as Bench;
+        match failure {
+            Bench::Usage(what) => Self::Usage(what),
+            Bench::Failed(what) => Self::Failed(what),
+            Bench::Damage(what) => Self::Damage(what),
+            Bench::BrokenPipe => Self::BrokenPipe,
+        }
+    }
+}
+
+/// For writes to standard output.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::io("standard output", &error)
+    }
+}

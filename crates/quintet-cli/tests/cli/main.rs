@@ -1,0 +1,8 @@
+//! The `quintet` command as its users run it: the real binary on real files.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod commands;
+mod common;
+mod import_export;
+mod kill;
+mod shell;

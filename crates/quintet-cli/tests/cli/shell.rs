@@ -1,0 +1,205 @@
+//! The shell on a pipe; and, one by one, what the tools of the original stores did wrong.
+
+use std::fmt::Write as _;
+
+use crate::common::{Answer, Place, check_failure};
+
+fn shell(place: &Place, input: impl Into<Vec<u8>>) -> Answer {
+    place.feed(&["shell", "DB"], input)
+}
+
+/// The shell must take all of the input; returns its answers.
+fn answers(place: &Place, input: impl Into<Vec<u8>>) -> String {
+    let found = shell(place, input);
+    assert_eq!((found.code, found.error.as_str()), (0, ""), "{found:?}");
+    String::from_utf8(found.out).unwrap()
+}
+
+#[test]
+fn each_command_is_answered() {
+    let place = Place::with_table();
+    let input = "put k a value \nget k\nput e\nget e\nget none\ncount\nscan k\n\
+                 create app/u naive snapshot_bytes=65536\nput x y\ntables\nuse t\ndel k\nget k\n\
+                 rename app/u v\ndrop v\ntables\n# a remark\ndelete e\nquit\nnot reached";
+    let expected = "ok\n\"a value \"\nok\n\"\"\n(absent)\n2\nk\t\"a value \"\n\
+                    ok\nok\napp/u\tnaive\nt\tnaive\nok\nok\n(absent)\n\
+                    ok\nok\nt\tnaive\nok\n";
+    assert_eq!(answers(&place, input), expected);
+    assert!(answers(&place, "help\n").contains("begin"));
+    assert!(answers(&place, "stats\nstatistic t\n").contains("naive"));
+}
+
+#[test]
+fn quotes_hold_what_cannot_be_typed() {
+    let place = Place::with_table();
+    let input =
+        b"put \"a key\" \"line\\nbreak\\x00\\u{e9}\"\nget \"a key\"\nput r \xff\x1b\nget r\n";
+    assert_eq!(
+        answers(&place, &input[..]),
+        "ok\n\"line\\nbreak\\0\u{e9}\"\nok\n\"\\xff\\u{1b}\"\n"
+    );
+    let value = place.run(&["get", "DB", "t", "a key", "--raw"]);
+    assert_eq!(value.out, "line\nbreak\0\u{e9}".as_bytes());
+}
+
+#[test]
+fn a_batch_is_all_or_nothing_over_tables() {
+    let place = Place::with_table();
+    place.ok(&["create", "DB", "u", "--engine", "naive"]);
+    let input = "use t\nbegin\nput a 1\nuse u\nput b 2\nget b\ncommit\nget b\nuse t\nget a\n";
+    let expected = "ok\nok\nok\nok\nok\n(absent)\nok\n\"2\"\nok\n\"1\"\n";
+    assert_eq!(answers(&place, input), expected);
+    assert_eq!(
+        answers(&place, "use t\nbegin\nput c 3\nabort\nget c\n"),
+        "ok\nok\nok\nok\n(absent)\n"
+    );
+    let found = shell(&place, "use t\nbegin\nput c 3\ndel a\n");
+    check_failure(&found, 1, "2 writes were not done");
+    assert_eq!(place.ok(&["get", "DB", "t", "a"]), "1\n");
+    check_failure(&shell(&place, "commit\n"), 1, "begin was not given");
+    check_failure(&shell(&place, "begin\nbegin\n"), 1, "already");
+}
+
+#[test]
+fn a_line_that_makes_no_sense_is_named_and_ends_the_run() {
+    let place = Place::with_table();
+    for (line, expected) in [
+        ("frob", "line 2: there is no command \"frob\""),
+        ("get", "line 2: KEY is missing"),
+        ("get a b", "unexpected \"b\""),
+        ("put", "KEY is missing"),
+        ("put \"a", "not closed"),
+        ("put a \"b\" c", "unexpected \"c\""),
+        ("put \"\\q\" v", "unknown escape"),
+        ("put \"\" v", "key"),
+        ("use nope", "nope"),
+        ("create t naive", "exists"),
+        ("create x lsm", "lsm"),
+        ("create x naive y", "NAME=VALUE"),
+        ("quit now", "unexpected \"now\""),
+        ("\u{1b}[2J", "\\u{1b}"),
+    ] {
+        let found = shell(&place, format!("put before 1\n{line}\nput after 1\n"));
+        check_failure(&found, 1, expected);
+        assert_eq!(found.text(), "ok\n", "{line}");
+        assert_eq!(place.ok(&["scan", "DB", "t"]), "before\t1\n", "{line}");
+    }
+    let found = place.feed(&["shell", "DB", "--keep-going"], "frob\nput k v\nget\nget k\n");
+    assert_eq!((found.code, found.text()), (1, "ok\n\"v\"\n"));
+    assert_eq!(found.error.lines().count(), 2);
+}
+
+#[test]
+fn without_a_table_the_shell_asks_for_one() {
+    let place = Place::with_table();
+    place.ok(&["create", "DB", "u", "--engine", "naive"]);
+    check_failure(&shell(&place, "put a b\n"), 1, "use TABLE");
+    assert_eq!(place.feed(&["shell", "DB", "u"], "put a b\n").text(), "ok\n");
+    assert_eq!(place.ok(&["get", "DB", "u", "a"]), "b\n");
+}
+
+#[test]
+fn a_read_only_shell_refuses_writes_and_lets_readers_in() {
+    let place = Place::with_table();
+    place.ok(&["put", "DB", "t", "k", "v"]);
+    let found = place.feed(&["shell", "DB", "--read-only"], "get k\nput k w\n");
+    assert_eq!(found.text(), "\"v\"\n");
+    check_failure(&found, 1, "read-only");
+}
+
+#[test]
+fn an_empty_line_does_nothing() {
+    // LogKV's tool ended with a segmentation fault.
+    let place = Place::with_table();
+    assert_eq!(answers(&place, "\n"), "");
+    assert_eq!(answers(&place, "\n\n   \n\t\nput k v\n\n\r\nget k\n\n"), "ok\n\"v\"\n");
+    assert_eq!(answers(&place, ""), "");
+}
+
+#[test]
+fn a_nul_in_a_value_is_kept() {
+    // LogKV cut the value at the NUL.
+    let place = Place::with_table();
+    assert_eq!(answers(&place, &b"put k a\0b\nget k\n"[..]), "ok\n\"a\\0b\"\n");
+    assert_eq!(place.run(&["get", "DB", "t", "k", "--raw"]).out, b"a\0b");
+}
+
+#[test]
+fn a_value_of_70_000_bytes_is_kept() {
+    // LogKV stored 4,465 of them.
+    let place = Place::with_table();
+    let value = "v".repeat(70_000);
+    let printed = answers(&place, format!("put k {value}\nget k\n"));
+    assert!(printed == format!("ok\n\"{value}\"\n"), "{} bytes", printed.len());
+    assert_eq!(place.ok(&["get", "DB", "t", "k", "--raw"]).len(), 70_000);
+}
+
+#[test]
+fn an_empty_value_is_not_an_absent_one() {
+    let place = Place::with_table();
+    assert_eq!(answers(&place, "put k\nget k\nget absent\n"), "ok\n\"\"\n(absent)\n");
+    place.ok(&["put", "DB", "t", "l", ""]);
+    assert_eq!(place.ok(&["get", "DB", "t", "l", "--json"]), "{\"key\":\"l\",\"value\":\"\"}\n");
+    place.fails(1, &["get", "DB", "t", "absent", "--json"], "no key");
+    assert_eq!(place.ok(&["count", "DB", "t"]), "2\n");
+}
+
+#[test]
+fn a_last_line_without_an_end_counts() {
+    // LogKV lost what its last chunk held; its tool, the last line.
+    let place = Place::with_table();
+    assert_eq!(answers(&place, "put a 1\nput b 2"), "ok\nok\n");
+    assert_eq!(answers(&place, "get b"), "\"2\"\n");
+}
+
+#[test]
+fn puts_after_a_reopen_are_kept() {
+    // LogKV crashed at the first put after a recovery.
+    let place = Place::with_table();
+    for round in 0..5 {
+        assert_eq!(answers(&place, format!("put k{round} v\nput same {round}\n")), "ok\nok\n");
+        assert_eq!(place.ok(&["count", "DB", "t"]), format!("{}\n", round + 2));
+        assert_eq!(place.ok(&["get", "DB", "t", "same"]), format!("{round}\n"));
+    }
+}
+
+/// LogKV replayed stale buffers once its log was longer than its 512 MB buffer. Takes a gigabyte
+/// of disk.
+#[test]
+#[ignore = "writes more than 512 MiB; run it with --ignored"]
+fn more_than_512_mib_of_log_are_replayed_exactly() {
+    replay_exactly(600 << 20);
+}
+
+/// The same with less data: as many segments and snapshots as the budget makes small.
+#[test]
+fn many_segments_of_log_are_replayed_exactly() {
+    replay_exactly(24 << 20);
+}
+
+fn replay_exactly(total: usize) {
+    const KEYS: usize = 50;
+    const VALUE_BYTES: usize = 40_000;
+    let place = Place::with_table();
+    let rounds = total / (KEYS * VALUE_BYTES);
+    let value = |round: usize, key: usize| {
+        let mut text = format!("{round}.{key}.").repeat(VALUE_BYTES / 8);
+        text.truncate(VALUE_BYTES);
+        text
+    };
+    for part in 0..4 {
+        let mut input = String::new();
+        for round in (rounds * part / 4)..(rounds * (part + 1) / 4) {
+            for key in 0..KEYS {
+                writeln!(input, "put k{key} {}", value(round, key)).unwrap();
+            }
+        }
+        let found = place.feed(&["shell", "DB", "--memory-budget", "32M"], input);
+        assert_eq!((found.code, found.error.as_str()), (0, ""));
+    }
+    for key in 0..KEYS {
+        let name = format!("k{key}");
+        let found = place.ok(&["get", "DB", "t", &name, "--raw"]);
+        assert!(found == value(rounds - 1, key), "{name} differs");
+    }
+}

@@ -1,0 +1,135 @@
+//! One number that bounds what a database keeps in memory.
+//!
+//! What: a shared account from which engines, caches and the log draw before they allocate.
+//! Why: an embedder gives the store one figure; nobody inside may exceed it, recovery and
+//! compaction included.
+//! Invariants: `used` is at most `limit`, except for [`Budget::take_anyway`], which replay of
+//! already acknowledged writes may use: refusing those would lose data.
+//! Thread rules: any thread; one atomic.
+
+use crate::{
+    Error, Result,
+    sync::{AtomicU64, Ordering},
+};
+
+/// The account. Bytes are estimates that include allocator overhead.
+#[derive(Debug)]
+pub struct Budget {
+    limit: u64,
+    used: AtomicU64,
+}
+
+impl Budget {
+    /// An account of `limit` bytes.
+    pub fn new(limit: u64) -> Self {
+        Self { limit, used: AtomicU64::new(0) }
+    }
+
+    /// What may be used in all, in bytes.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// What is used now, in bytes.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Draws `bytes`, or refuses with [`Error::OutOfMemory`].
+    pub fn take(&self, bytes: u64) -> Result<()> {
+        #[cfg(feature = "testing")]
+        if refusal::refuses(bytes) {
+            return Err(Error::OutOfMemory { budget: self.limit, needed: bytes });
+        }
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|sum| *sum <= self.limit)
+            })
+            .map(drop)
+            .map_err(|_| Error::OutOfMemory { budget: self.limit, needed: bytes })
+    }
+
+    /// Draws `bytes` even past the limit: for what is acknowledged already.
+    pub fn take_anyway(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives `bytes` back.
+    pub fn give(&self, bytes: u64) {
+        let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "gave back {bytes} of {before}");
+    }
+}
+
+/// Memory that runs out on purpose.
+///
+/// Stable Rust aborts the process when an ordinary allocation fails, so a test cannot fail one and
+/// look at what follows. What the store does about memory it does here, before it allocates:
+/// everything large is drawn from a [`Budget`] first, and a draw can be refused. That covers "the
+/// k-th allocation above 64 KiB fails" for all accounted memory; what is not accounted is small
+/// and bounded.
+///
+/// The count is the calling thread's own, so that tests in parallel do not disturb each other.
+#[cfg(feature = "testing")]
+pub mod refusal {
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLAN: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+        static DRAWS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// What counts as a large allocation unless a test says otherwise, in bytes.
+    pub const LARGE_BYTES: u64 = 64 * 1024;
+
+    /// Refuses the `number`th draw from now (the first is 1) of more than `above_bytes` that this
+    /// thread makes, once. With 0, no draw is refused. Starts the count anew.
+    pub fn refuse(number: u64, above_bytes: u64) {
+        PLAN.set((number, above_bytes));
+        DRAWS.set(0);
+    }
+
+    /// Draws above the bound since [`refuse`].
+    pub fn draws() -> u64 {
+        DRAWS.get()
+    }
+
+    pub(super) fn refuses(bytes: u64) -> bool {
+        let (number, above_bytes) = PLAN.get();
+        if bytes <= above_bytes {
+            return false;
+        }
+        DRAWS.set(DRAWS.get() + 1);
+        DRAWS.get() == number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_draw_takes_nothing_and_the_next_one_goes_through() {
+        let budget = Budget::new(1 << 20);
+        refusal::refuse(2, refusal::LARGE_BYTES);
+        budget.take(100).unwrap();
+        budget.take(100_000).unwrap();
+        assert!(matches!(budget.take(100_000), Err(Error::OutOfMemory { .. })));
+        assert_eq!(budget.used(), 100_100);
+        budget.take(100_000).unwrap();
+        assert_eq!(refusal::draws(), 3);
+        refusal::refuse(0, refusal::LARGE_BYTES);
+    }
+
+    #[test]
+    fn the_limit_is_never_passed_but_by_replay() {
+        let budget = Budget::new(100);
+        budget.take(60).unwrap();
+        assert!(matches!(budget.take(41), Err(Error::OutOfMemory { budget: 100, needed: 41 })));
+        assert!(budget.take(u64::MAX).is_err());
+        budget.take_anyway(60);
+        assert_eq!(budget.used(), 120);
+        budget.give(120);
+        budget.take(100).unwrap();
+    }
+}

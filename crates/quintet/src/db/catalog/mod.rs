@@ -1,0 +1,307 @@
+//! The catalog: which tables there are, under which names, and how far they are persisted.
+//!
+//! What: one append-only file of checksummed edits ([`file`], [`edit`]), replayed into a tree of
+//! names ([`tree`]) when the database is opened, and rewritten when it is mostly dead.
+//! Why: names change rarely and must never be half changed. Each edit is one synced append, so
+//! creating a table, or renaming or dropping a whole subtree, is one disk write, whatever its
+//! size.
+//!
+//! Invariants:
+//! - An edit takes effect in memory only after it is durable.
+//! - A catalog comes into being, and is replaced, by a synced temporary file and a rename.
+//! - Edits are in sequence; the first that is not whole ends the catalog. If the recorded length
+//!   says that edits go on there, that is damage; else it is the torn end of an edit that never
+//!   took effect, and is cut off when the database is opened for writing.
+//! - After a failed sync no further edit is taken: whether the last one holds is not known.
+//!
+//! Thread rules: any thread. Edits are serialised by the file's lock; readers of the tree wait
+//! only for the change in memory, never for the disk. Lock order: file, then tree.
+//!
+//! The file `catalog`:
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | magic | `QUINTCAT` |
+//! | 8 | 4 | version | 1 |
+//! | 12 | 4 | | zero |
+//! | 16 | 16 | database id | random; in the head of every file of the database |
+//! | 32 | 4 | crc | CRC32C of bytes 0 to 31 |
+//! | 512 | 20 | length, first | next sequence (8), past the last edit (8), CRC32C of database id and both (4) |
+//! | 1024 | 20 | length, second | the same; the older or torn one of both is written after an edit's sync, and durable with the next |
+//! | 4096 | | edits | back to back |
+//!
+//! Each edit:
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | length | bytes of body, 1 to 2^26 |
+//! | 4 | 4 | crc | CRC32C of database id, the edit's offset (8), sequence (8), length (8) and body |
+//! | 8 | 8 | sequence | one more than the edit before |
+//! | 16 | | body | changes, see [`edit`] |
+
+pub(crate) mod edit;
+mod file;
+pub(crate) mod tree;
+
+use std::sync::{Arc, OnceLock};
+
+use edit::{Change, Progress, TableRecord};
+use file::CatalogFile;
+pub(crate) use file::{NAME, UNFINISHED_NAME};
+use tree::{TableNode, Tree};
+
+use crate::{
+    Error, Result,
+    codec::Lsn,
+    disk::{Dir, Open},
+    report::Report,
+    seeded::{self, Bug},
+    sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+};
+
+/// The open catalog.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    dir: Arc<dyn Dir>,
+    database_id: [u8; 16],
+    read_only: bool,
+    /// `None` in a database opened for reading only, and after closing.
+    file: Mutex<Option<CatalogFile>>,
+    tree: RwLock<Tree>,
+    /// Durable edits since the database was made.
+    edits: AtomicU64,
+    /// The first failed sync.
+    failure: OnceLock<String>,
+}
+
+impl Catalog {
+    /// Makes the catalog of a new database. Durable when this returns.
+    pub(crate) fn create(dir: &Arc<dyn Dir>, database_id: [u8; 16]) -> Result<Self> {
+        let tree = Tree::default();
+        let file = CatalogFile::create(dir, database_id, 0, &tree.dump())?;
+        Ok(Self {
+            dir: Arc::clone(dir),
+            database_id,
+            read_only: false,
+            edits: AtomicU64::new(file.sequence()),
+            failure: OnceLock::new(),
+            file: Mutex::new(Some(file)),
+            tree: RwLock::new(tree),
+        })
+    }
+
+    /// Opens the catalog in `dir`; `None` where there is none.
+    pub(crate) fn open(dir: &Arc<dyn Dir>, read_only: bool) -> Result<Option<Self>> {
+        let Some((contents, tree)) = load(dir)? else { return Ok(None) };
+        let file = if read_only {
+            None
+        } else {
+            Some(CatalogFile::resume(dir, &contents, CatalogFile::size_of(&tree.dump()))?)
+        };
+        Ok(Some(Self {
+            dir: Arc::clone(dir),
+            database_id: contents.database_id,
+            read_only,
+            file: Mutex::new(file),
+            tree: RwLock::new(tree),
+            edits: AtomicU64::new(contents.next_sequence),
+            failure: OnceLock::new(),
+        }))
+    }
+
+    /// Identity of the database.
+    pub(crate) fn database_id(&self) -> [u8; 16] {
+        self.database_id
+    }
+
+    /// How many edits there have been since the database was made. Those counted are durable.
+    pub(crate) fn edits(&self) -> u64 {
+        self.edits.load(Ordering::Acquire)
+    }
+
+    /// Looks something up.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Tree) -> T) -> T {
+        look(&read(&self.tree))
+    }
+
+    /// Makes a table with its directories. `prepare` gets its number and makes what must be there
+    /// first.
+    pub(crate) fn create_table(
+        &self,
+        path: &str,
+        record: TableRecord,
+        prepare: impl FnOnce(u64) -> Result<()>,
+    ) -> Result<u64> {
+        self.edit(|tree| {
+            let (changes, id) = tree.plan_create(path, record)?;
+            prepare(id)?;
+            Ok((changes, id))
+        })
+    }
+
+    /// Gives a table or a directory a new path.
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.edit(|tree| {
+            // To its own name: nothing to do, if it is there.
+            if from == to {
+                return tree.find_existing(from).map(|_| (Vec::new(), ()));
+            }
+            Ok((tree.plan_rename(from, to)?, ()))
+        })
+    }
+
+    /// Removes the node at `path` (with `table_only`, only a table) and returns the tables that
+    /// go.
+    pub(crate) fn remove(&self, path: &str, table_only: bool) -> Result<Vec<(String, u64)>> {
+        self.edit(|tree| {
+            let id = tree.find_existing(path)?;
+            if table_only && tree.table(id).is_none() {
+                return Err(Error::NoSuchTable { name: path.to_owned() });
+            }
+            Ok((tree.plan_remove(id), tree.tables_below(id)))
+        })
+    }
+
+    /// Records how far persisting has come. Tables that are gone meanwhile are left out.
+    pub(crate) fn progress(&self, mut progress: Progress) -> Result<()> {
+        self.edit(|tree| {
+            progress.tables.retain(|(id, _)| tree.table(*id).is_some());
+            if seeded::active(Bug::CatalogForgetsWatermark) {
+                progress.log_durable = Lsn(0);
+            }
+            Ok((vec![Change::Progress(progress)], ()))
+        })
+    }
+
+    /// Makes the recorded length durable too, and takes no edit any more: another process may open
+    /// the file next.
+    pub(crate) fn close(&self) -> Result<()> {
+        lock(&self.file).take().map_or(Ok(()), |mut file| file.sync())
+    }
+
+    /// The file's size in bytes.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        lock(&self.file).as_ref().map_or(0, CatalogFile::bytes)
+    }
+
+    /// Plans an edit, makes it durable, and then lets it take effect.
+    fn edit<T>(&self, plan: impl FnOnce(&Tree) -> Result<(Vec<Change>, T)>) -> Result<T> {
+        let mut file = lock(&self.file);
+        let refusal = if self.read_only { Error::ReadOnly } else { Error::Closed };
+        let file = file.as_mut().ok_or(refusal)?;
+        let (changes, answer) = plan(&read(&self.tree))?;
+        if changes.is_empty() {
+            return Ok(answer);
+        }
+        let appended = file.append(&changes);
+        self.note_failure(file);
+        appended?;
+        self.edits.store(file.sequence(), Ordering::Release);
+        {
+            let mut tree = write(&self.tree);
+            for change in &changes {
+                if let Err(what) = tree.apply(change) {
+                    debug_assert!(false, "the catalog planned an edit that it refuses: {what}");
+                }
+            }
+        }
+        if file.wants_rewrite() {
+            // The edit holds. A rewrite that fails is tried again with the next edit.
+            let _ = file.rewrite(&read(&self.tree).dump());
+            self.note_failure(file);
+        }
+        Ok(answer)
+    }
+
+    fn note_failure(&self, file: &CatalogFile) {
+        if let Some(reason) = file.failure() {
+            let _ = self.failure.set(reason.to_owned());
+        }
+    }
+
+    /// Why no edit is taken any more, if a sync failed. Whether the last edit holds is not known
+    /// then, so nothing that rests on it may be acknowledged: a write to a table that a failed
+    /// drop may have removed.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    /// Reads the file again and compares it with what is in memory.
+    pub(crate) fn check(&self, report: &mut Report) -> Result<()> {
+        // No edit may come between reading the file and comparing.
+        let _file = lock(&self.file);
+        match load(&self.dir) {
+            Ok(Some((contents, tree))) => {
+                report.checked_bytes += contents.file_bytes;
+                if tree.dump() != read(&self.tree).dump() {
+                    report.add(NAME, 0, "the file says something else than the open catalog");
+                }
+                Ok(())
+            }
+            Ok(None) => {
+                report.add(NAME, 0, "the file is missing");
+                Ok(())
+            }
+            Err(Error::Corruption { file, offset, what }) => {
+                report.add(file, offset, what);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn load(dir: &Arc<dyn Dir>) -> Result<Option<(file::Contents, Tree)>> {
+    let file = match dir.open(NAME, Open::READ) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io(format!("open {NAME}"), error)),
+    };
+    let contents = file::read(&*file)?;
+    let tree = replay(&contents)?;
+    Ok(Some((contents, tree)))
+}
+
+fn replay(contents: &file::Contents) -> Result<Tree> {
+    let mut tree = Tree::default();
+    for (offset, changes) in &contents.edits {
+        for change in changes {
+            tree.apply(change).map_err(|what| Error::corruption(NAME, *offset, what))?;
+        }
+    }
+    Ok(tree)
+}
+
+/// What a catalog's bytes say, for tools and fuzzing: a line for each change, with its offset.
+pub(crate) fn describe(bytes: &[u8]) -> Result<Vec<(u64, String)>> {
+    let contents = file::parse(bytes)?;
+    replay(&contents)?;
+    let lines = contents.edits.iter().flat_map(|(offset, changes)| {
+        changes.iter().map(move |change| (*offset, format!("{change:?}")))
+    });
+    Ok(lines.collect())
+}
+
+/// A table's state for recovery.
+pub(crate) type OpenTable = (u64, TableNode);
+
+impl Tree {
+    /// Every table with its record, by number.
+    pub(crate) fn open_tables(&self) -> Vec<OpenTable> {
+        let mut tables: Vec<OpenTable> = self
+            .tables()
+            .into_iter()
+            .filter_map(|(_, id)| Some((id, self.table(id)?.clone())))
+            .collect();
+        tables.sort_by_key(|(id, _)| *id);
+        tables
+    }
+
+    /// The log's bounds.
+    pub(crate) fn log_bounds(&self) -> (Lsn, Lsn) {
+        (self.log_start, self.log_durable)
+    }
+}
+
+#[cfg(test)]
+mod tests;

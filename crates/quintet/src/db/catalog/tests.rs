@@ -1,0 +1,345 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::{
+    disk::{
+        Env as _,
+        sim::{Call, Effect, Fault, Policy, PolicyLimits, SimEnv, When},
+        write_all_at,
+    },
+    engine::{EngineKind, TableOptions},
+};
+
+const ID: [u8; 16] = *b"0123456789abcdef";
+
+fn record() -> TableRecord {
+    let options = TableOptions::new(EngineKind::Naive).set("snapshot_bytes", "4096");
+    TableRecord::new(&options, [1, 2])
+}
+
+fn dir(env: &SimEnv) -> Arc<dyn Dir> {
+    env.open_dir("db".as_ref(), true).unwrap()
+}
+
+fn names(catalog: &Catalog) -> Vec<String> {
+    catalog.look(Tree::tables).into_iter().map(|(name, _)| name).collect()
+}
+
+fn create(catalog: &Catalog, path: &str) -> Result<u64> {
+    catalog.create_table(path, record(), |_| Ok(()))
+}
+
+fn reopen(env: &SimEnv) -> Result<Catalog> {
+    Ok(Catalog::open(&dir(env), false)?.unwrap())
+}
+
+/// Overwrites the file, durably.
+fn store(env: &SimEnv, bytes: &[u8]) {
+    let dir = dir(env);
+    dir.remove(NAME).unwrap();
+    let file = dir.open(NAME, Open::CREATE).unwrap();
+    write_all_at(&*file, bytes, 0).unwrap();
+    file.sync_all().unwrap();
+    dir.sync().unwrap();
+}
+
+fn bytes(env: &SimEnv) -> Vec<u8> {
+    env.contents("db/catalog").unwrap()
+}
+
+#[test]
+fn layout_is_pinned() {
+    let env = SimEnv::new(1);
+    let catalog = Catalog::create(&dir(&env), ID).unwrap();
+    create(&catalog, "a/t").unwrap();
+    catalog
+        .progress(Progress {
+            log_start: Lsn(4096),
+            log_durable: Lsn(8192),
+            tables: vec![(2, Lsn(5000))],
+        })
+        .unwrap();
+    catalog.rename("a", "b").unwrap();
+    catalog.remove("b/t", true).unwrap();
+    let bytes = bytes(&env);
+    assert_eq!(&bytes[..32], b"QUINTCAT\x01\0\0\0\0\0\0\x000123456789abcdef");
+    assert_eq!(bytes[32..36], crate::codec::crc32c(&bytes[..32]).to_le_bytes());
+    assert!(bytes[36..512].iter().chain(&bytes[532..1024]).all(|byte| *byte == 0));
+    // Sequence and length: the newest in the odd slot, the one before in the even one.
+    assert_eq!(bytes[1024..1040], [[5, 0, 0, 0, 0, 0, 0, 0], 4251_u64.to_le_bytes()].concat());
+    assert_eq!(bytes[512..528], [[4, 0, 0, 0, 0, 0, 0, 0], 4233_u64.to_le_bytes()].concat());
+    let mut edits = Vec::new();
+    let mut rest = &bytes[4096..];
+    while let [a, b, c, d, tail @ ..] = rest {
+        let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+        edits.push(&tail[12..12 + length]);
+        rest = &tail[12 + length..];
+    }
+    let table = [
+        &[1, 1, 0, 1, b'a', 2, 2, 1, 1, b't', 5][..],
+        b"naive\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x01\x0esnapshot_bytes\x044096",
+    ]
+    .concat();
+    let expected: [&[u8]; 5] = [
+        &[6, 1, 5, 0, 0, 0],
+        &table,
+        &[5, 0x80, 0x20, 0x80, 0x40, 1, 2, 0x88, 0x27],
+        &[3, 1, 0, 1, b'b'],
+        &[4, 1],
+    ];
+    assert_eq!(edits, expected);
+    let lines = describe(&bytes).unwrap();
+    assert_eq!(lines.len(), 7);
+    assert_eq!(lines.last().unwrap().1, "Remove { id: 1 }");
+}
+
+/// Every edit takes effect as a whole or not at all, whatever happens at any moment of it.
+#[test]
+fn a_crash_at_any_event_leaves_the_state_before_or_after_an_edit() {
+    let env = SimEnv::new(7);
+    let catalog = Catalog::create(&dir(&env), ID).unwrap();
+    env.record_history();
+    // The names after each edit, and the event at which it had returned.
+    let mut states = vec![(env.mark(), names(&catalog))];
+    for step in 0..60 {
+        match step % 6 {
+            0 | 1 | 3 => drop(create(&catalog, &format!("d{}/t{step}", step % 5)).unwrap()),
+            2 => catalog.rename(&format!("d{}", (step - 1) % 5), &format!("m{step}")).unwrap(),
+            4 => {
+                let first = names(&catalog).into_iter().next().unwrap();
+                catalog.remove(first.split('/').next().unwrap(), false).unwrap();
+            }
+            _ => catalog
+                .progress(Progress { log_start: Lsn(step), log_durable: Lsn(step), tables: vec![] })
+                .unwrap(),
+        }
+        states.push((env.mark(), names(&catalog)));
+    }
+    let mut images = 0;
+    for event in states[0].0..=states.last().unwrap().0 {
+        let limits = PolicyLimits { each: 8, random: 4, torn: 8, copying: 0 };
+        for policy in env.policies(event, limits) {
+            let image = env.image_at(event, policy);
+            let opened = reopen(&image).unwrap_or_else(|error| panic!("{event} {policy}: {error}"));
+            let before = states.iter().rposition(|(mark, _)| *mark <= event).unwrap_or(0);
+            let allowed = &states[before..(before + 2).min(states.len())];
+            let found = names(&opened);
+            assert!(
+                allowed.iter().any(|(_, names)| *names == found),
+                "{event} {policy}: {found:?}"
+            );
+            // It goes on from there, and what was cut off stays away.
+            create(&opened, "after/crash").unwrap();
+            assert_eq!(names(&opened).len(), names(&reopen(&image).unwrap()).len());
+            images += 1;
+        }
+    }
+    assert!(images > 500, "{images}");
+}
+
+#[test]
+fn the_file_is_rewritten_when_it_is_mostly_dead() {
+    let env = SimEnv::new(2);
+    let catalog = Catalog::create(&dir(&env), ID).unwrap();
+    let kept = create(&catalog, "kept").unwrap();
+    let mut largest = 0;
+    for step in 0..2000 {
+        create(&catalog, "passing/table").unwrap();
+        catalog.remove("passing", false).unwrap();
+        largest = largest.max(catalog.file_bytes());
+        assert_eq!(catalog.file_bytes(), bytes(&env).len() as u64, "step {step}");
+    }
+    assert!(largest < 16 << 10, "{largest}");
+    let opened = reopen(&env.crash(Policy::AllLost)).unwrap();
+    assert_eq!(names(&opened), ["kept"]);
+    assert_eq!(opened.look(|tree| tree.find_table("kept")), Some(kept));
+    // Numbers are not given again, even those that no edit names any more.
+    assert_eq!(create(&opened, "next").unwrap(), 2 + 2 * 2000);
+}
+
+#[test]
+fn a_torn_last_edit_is_cut_and_a_damaged_one_is_refused() {
+    let env = SimEnv::new(3);
+    let catalog = Catalog::create(&dir(&env), ID).unwrap();
+    create(&catalog, "one").unwrap();
+    let before = bytes(&env);
+    create(&catalog, "two").unwrap();
+    let after = bytes(&env);
+    drop(catalog);
+    // The edit was being written: its length is not recorded yet.
+    for cut in before.len()..after.len() {
+        let torn = [&before[..], &after[before.len()..cut]].concat();
+        store(&env, &torn);
+        assert_eq!(names(&reopen(&env).unwrap()), ["one"], "cut at {cut}");
+        assert_eq!(bytes(&env), before);
+    }
+    // It was whole, and its length is recorded.
+    for cut in before.len()..after.len() {
+        store(&env, &after[..cut]);
+        assert!(reopen(&env).is_err_and(|error| error.is_corruption()), "cut at {cut}");
+    }
+}
+
+/// Whatever single byte is wrong: an error, or the right answer.
+#[test]
+fn every_flipped_byte_is_noticed_or_harmless() {
+    let env = SimEnv::new(4);
+    let catalog = Catalog::create(&dir(&env), ID).unwrap();
+    for name in ["a/x", "a/y", "b"] {
+        create(&catalog, name).unwrap();
+    }
+    catalog.close().unwrap();
+    let sound = bytes(&env);
+    let expected = describe(&sound).unwrap();
+    let mut refused = BTreeMap::new();
+    for place in 0..sound.len() {
+        for flip in [1, 0x80, 0xff] {
+            let mut damaged = sound.clone();
+            damaged[place] ^= flip;
+            match describe(&damaged) {
+                Ok(lines) => assert_eq!(lines, expected, "byte {place}"),
+                Err(_) => *refused.entry(place / 4096).or_insert(0) += 1,
+            }
+        }
+    }
+    // All of the edits, and the head but for its unused bytes and one of two lengths.
+    assert_eq!(refused[&1], 3 * (sound.len() - 4096));
+    assert!(refused[&0] >= 3 * 36);
+}
+
+#[test]
+fn changes_that_cannot_be_are_damage() {
+    let add = |id, parent, name: &str| Change::AddDirectory { id, parent, name: name.to_owned() };
+    let moved = |id, parent, name: &str| Change::Move { id, parent, name: name.to_owned() };
+    let bad: [&[Change]; 9] = [
+        &[add(0, 0, "root")],
+        &[add(1, 0, "a"), add(1, 0, "b")],
+        &[add(1, 0, "a"), add(2, 0, "a")],
+        &[add(1, 7, "a")],
+        &[add(1, 0, "../a")],
+        &[add(u64::MAX, 0, "a")],
+        &[add(1, 0, "a"), add(2, 1, "b"), moved(1, 2, "c")],
+        &[moved(1, 0, "a")],
+        &[Change::Remove { id: 0 }],
+    ];
+    for changes in bad {
+        let mut tree = Tree::default();
+        let outcome = changes.iter().try_for_each(|change| tree.apply(change));
+        assert!(outcome.is_err(), "{changes:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_an_edit_and_a_failed_sync_refuses_all() {
+    let env = SimEnv::new(5);
+    let catalog = Catalog::create(&dir(&env), ID).unwrap();
+    env.inject(Fault::new(&[Call::Write], When::Nth(1), Effect::NoSpace));
+    assert!(matches!(create(&catalog, "a"), Err(Error::DiskFull { .. })));
+    env.clear_faults();
+    create(&catalog, "b").unwrap();
+    env.inject(Fault::new(&[Call::Sync], When::Nth(1), Effect::Io));
+    assert!(matches!(create(&catalog, "c"), Err(Error::Io { .. })));
+    env.clear_faults();
+    assert!(matches!(create(&catalog, "d"), Err(Error::LogFailed { .. })));
+    assert_eq!(names(&catalog), ["b"]);
+    assert_eq!(names(&reopen(&env.crash(Policy::AllLost)).unwrap()), ["b"]);
+}
+
+#[test]
+fn renaming_keeps_the_tree_whole() {
+    let env = SimEnv::new(6);
+    let catalog = Catalog::create(&dir(&env), ID).unwrap();
+    for name in ["a/b/c/t", "a/u", "z"] {
+        create(&catalog, name).unwrap();
+    }
+    // Into a directory that only now comes to be, below one that would else be empty.
+    catalog.rename("a/b/c/t", "a/b/d/t").unwrap();
+    assert_eq!(names(&catalog), ["a/b/d/t", "a/u", "z"]);
+    catalog.rename("a/b", "b").unwrap();
+    catalog.rename("a/u", "u").unwrap();
+    assert_eq!(names(&catalog), ["b/d/t", "u", "z"]);
+    create(&catalog, "a").unwrap();
+    let deep = vec!["x"; 31].join("/");
+    catalog.rename("z", &format!("{deep}/z")).unwrap();
+    assert!(matches!(catalog.rename("b", &format!("{deep}/b")), Err(Error::Limit { .. })));
+    assert!(matches!(catalog.rename("u", "z/u/u"), Ok(())));
+    assert_eq!(names(&reopen(&env).unwrap()), names(&catalog));
+    let mut report = Report::default();
+    catalog.check(&mut report).unwrap();
+    assert!(report.is_sound());
+}
+
+/// A crash at any event of a rewrite leaves the old file or the new one, and edits after it hold.
+#[test]
+fn a_crash_at_any_event_of_a_rewrite_loses_nothing() {
+    let env = SimEnv::new(8);
+    let catalog = Catalog::create(&dir(&env), ID).unwrap();
+    create(&catalog, "kept").unwrap();
+    let mut before = 0;
+    while catalog.file_bytes() >= before {
+        before = catalog.file_bytes();
+        if before > 12_000 {
+            env.record_history();
+        }
+        create(&catalog, "passing").unwrap();
+        catalog.remove("passing", true).unwrap();
+    }
+    let rewritten = env.mark();
+    create(&catalog, "after").unwrap();
+    let end = env.mark();
+    let first = env.history().first().unwrap().number;
+    for event in first..=end {
+        for policy in env.policies(event, PolicyLimits { each: 8, random: 4, torn: 8, copying: 0 })
+        {
+            let image = env.image_at(event, policy);
+            let opened = reopen(&image).unwrap_or_else(|error| panic!("{event} {policy}: {error}"));
+            let found = names(&opened);
+            assert!(found.contains(&"kept".to_owned()), "{event} {policy}: {found:?}");
+            assert!(event < rewritten || !found.contains(&"passing".to_owned()));
+            assert_eq!(
+                found.contains(&"after".to_owned()),
+                event == end || found.len() > 1 && event >= rewritten
+            );
+        }
+    }
+}
+
+#[test]
+fn numbers_are_never_given_again() {
+    let env = SimEnv::new(9);
+    let catalog = Catalog::create(&dir(&env), ID).unwrap();
+    let first = create(&catalog, "t").unwrap();
+    catalog.remove("t", true).unwrap();
+    assert!(create(&catalog, "t").unwrap() > first);
+}
+
+/// Each deliberate bug makes a test above fail.
+mod seeded_bugs {
+    use super::*;
+    use crate::seeded::finds;
+
+    #[test]
+    fn catalog_skips_sync() {
+        finds(Bug::CatalogSkipsSync, a_crash_at_any_event_leaves_the_state_before_or_after_an_edit);
+    }
+
+    #[test]
+    fn catalog_skips_checksum() {
+        finds(Bug::CatalogSkipsChecksum, every_flipped_byte_is_noticed_or_harmless);
+    }
+
+    #[test]
+    fn catalog_renames_before_sync() {
+        finds(Bug::CatalogRenamesBeforeSync, a_crash_at_any_event_of_a_rewrite_loses_nothing);
+    }
+
+    #[test]
+    fn catalog_skips_dir_sync() {
+        finds(Bug::CatalogSkipsDirSync, a_crash_at_any_event_of_a_rewrite_loses_nothing);
+    }
+
+    #[test]
+    fn catalog_reuses_table_id() {
+        finds(Bug::CatalogReusesTableId, numbers_are_never_given_again);
+    }
+}

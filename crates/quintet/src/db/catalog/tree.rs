@@ -1,0 +1,399 @@
+//! The tree of names in memory.
+//!
+//! Nodes have numbers that are never used again; a node knows its parent and its name there. So
+//! moving or removing a subtree changes one node. A directory is there as long as it holds
+//! something.
+//!
+//! Invariants: the root is number 0; every other node's parent is a directory that lists it; there
+//! are no cycles; numbers are below `next_id`. [`Tree::apply`] refuses a change that would break
+//! one: the bytes it came from may be damaged.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::edit::{Change, Progress, TableRecord};
+use crate::{
+    Error, Result,
+    codec::Lsn,
+    db::options::{NAME_BYTES_MAX, NAME_DEPTH_MAX},
+    seeded::{self, Bug},
+};
+
+/// The number of the root directory.
+const ROOT: u64 = 0;
+
+#[derive(Debug)]
+struct Node {
+    parent: u64,
+    name: String,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    Directory(BTreeMap<String, u64>),
+    Table(Box<TableNode>),
+}
+
+/// A table as the catalog knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableNode {
+    pub(crate) record: TableRecord,
+    /// What its files were complete to when that was last recorded.
+    pub(crate) complete: Lsn,
+}
+
+/// The names, the tables' records and the log's bounds.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    nodes: HashMap<u64, Node>,
+    next_id: u64,
+    pub(crate) log_start: Lsn,
+    pub(crate) log_durable: Lsn,
+}
+
+/// A change that cannot be: why.
+pub(crate) type Refusal = &'static str;
+
+impl Default for Tree {
+    fn default() -> Self {
+        let content = Content::Directory(BTreeMap::new());
+        let root = Node { parent: ROOT, name: String::new(), content };
+        Self {
+            nodes: HashMap::from([(ROOT, root)]),
+            next_id: ROOT + 1,
+            log_start: Lsn(0),
+            log_durable: Lsn(0),
+        }
+    }
+}
+
+impl Tree {
+    /// Numbers from here on were never used.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    /// Whether there ever was a table or a directory.
+    pub(crate) fn had_nodes(&self) -> bool {
+        self.next_id > ROOT + 1
+    }
+
+    /// Takes a change in.
+    pub(crate) fn apply(&mut self, change: &Change) -> Result<(), Refusal> {
+        match change {
+            Change::AddDirectory { id, parent, name } => {
+                self.add(*id, *parent, name, Content::Directory(BTreeMap::new()))
+            }
+            Change::AddTable { id, parent, name, table } => {
+                let node = TableNode { record: table.clone(), complete: Lsn(0) };
+                self.add(*id, *parent, name, Content::Table(Box::new(node)))
+            }
+            Change::Move { id, parent, name } => self.relocate(*id, *parent, name),
+            Change::Remove { id } => self.remove(*id),
+            Change::Progress(progress) => {
+                self.progress(progress);
+                Ok(())
+            }
+            Change::NextId { id } => {
+                self.next_id = self.next_id.max(*id);
+                Ok(())
+            }
+        }
+    }
+
+    fn children(&mut self, id: u64) -> Result<&mut BTreeMap<String, u64>, Refusal> {
+        match self.nodes.get_mut(&id).map(|node| &mut node.content) {
+            Some(Content::Directory(children)) => Ok(children),
+            _ => Err("a node's parent is not a directory"),
+        }
+    }
+
+    fn enter(&mut self, id: u64, parent: u64, name: &str) -> Result<(), Refusal> {
+        check_component(name).map_err(|_| "a name is outside its limits")?;
+        let children = self.children(parent)?;
+        if children.contains_key(name) {
+            return Err("two nodes have one name");
+        }
+        children.insert(name.to_owned(), id);
+        Ok(())
+    }
+
+    fn add(&mut self, id: u64, parent: u64, name: &str, content: Content) -> Result<(), Refusal> {
+        if self.nodes.contains_key(&id) || id == u64::MAX {
+            return Err("a node's number is used twice");
+        }
+        self.enter(id, parent, name)?;
+        self.nodes.insert(id, Node { parent, name: name.to_owned(), content });
+        self.next_id = self.next_id.max(id + 1);
+        Ok(())
+    }
+
+    fn leave(&mut self, id: u64) -> Result<(), Refusal> {
+        if id == ROOT {
+            return Err("the root does not move");
+        }
+        let node = self.nodes.get(&id).ok_or("a change names a node that does not exist")?;
+        let (parent, name) = (node.parent, node.name.clone());
+        self.children(parent)?.remove(&name);
+        Ok(())
+    }
+
+    fn relocate(&mut self, id: u64, parent: u64, name: &str) -> Result<(), Refusal> {
+        if self.lineage(parent).any(|ancestor| ancestor == id) {
+            return Err("a directory would move into itself");
+        }
+        self.children(parent)?;
+        self.leave(id)?;
+        self.enter(id, parent, name)?;
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.parent = parent;
+            name.clone_into(&mut node.name);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, id: u64) -> Result<(), Refusal> {
+        self.leave(id)?;
+        for id in self.below(id) {
+            self.nodes.remove(&id);
+        }
+        if seeded::active(Bug::CatalogReusesTableId) {
+            self.next_id = self.nodes.keys().max().map_or(ROOT, |id| *id) + 1;
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        self.log_start = self.log_start.max(progress.log_start);
+        self.log_durable = self.log_durable.max(progress.log_durable);
+        for (id, lsn) in &progress.tables {
+            if let Some(Node { content: Content::Table(table), .. }) = self.nodes.get_mut(id) {
+                table.complete = table.complete.max(*lsn);
+            }
+        }
+    }
+
+    /// A node and its ancestors, up to but without the root.
+    fn lineage(&self, id: u64) -> impl Iterator<Item = u64> {
+        let mut next = id;
+        std::iter::from_fn(move || {
+            let id = next;
+            next = self.nodes.get(&id).filter(|_| id != ROOT)?.parent;
+            Some(id)
+        })
+    }
+
+    /// A node and everything below it, parents first.
+    fn below(&self, id: u64) -> Vec<u64> {
+        let mut found = vec![id];
+        let mut next = 0;
+        while let Some(id) = found.get(next).copied() {
+            next += 1;
+            if let Some(Node { content: Content::Directory(children), .. }) = self.nodes.get(&id) {
+                found.extend(children.values());
+            }
+        }
+        found
+    }
+
+    /// The node at `path`.
+    pub(crate) fn find(&self, path: &str) -> Option<u64> {
+        path.split('/').try_fold(ROOT, |id, name| match &self.nodes.get(&id)?.content {
+            Content::Directory(children) => children.get(name).copied(),
+            Content::Table(_) => None,
+        })
+    }
+
+    /// The table at `path`.
+    pub(crate) fn find_table(&self, path: &str) -> Option<u64> {
+        self.find(path).filter(|id| self.table(*id).is_some())
+    }
+
+    /// A table's record.
+    pub(crate) fn table(&self, id: u64) -> Option<&TableNode> {
+        match &self.nodes.get(&id)?.content {
+            Content::Table(table) => Some(table),
+            Content::Directory(_) => None,
+        }
+    }
+
+    /// The path of a node.
+    pub(crate) fn path(&self, id: u64) -> Option<String> {
+        let mut names: Vec<_> = self
+            .lineage(id)
+            .filter_map(|id| self.nodes.get(&id))
+            .map(|node| node.name.as_str())
+            .collect();
+        names.reverse();
+        (!names.is_empty()).then(|| names.join("/"))
+    }
+
+    /// Every table at or below a node, with its path, sorted by path.
+    pub(crate) fn tables_below(&self, id: u64) -> Vec<(String, u64)> {
+        let mut tables: Vec<_> = self
+            .below(id)
+            .into_iter()
+            .filter(|id| self.table(*id).is_some())
+            .filter_map(|id| Some((self.path(id)?, id)))
+            .collect();
+        tables.sort_unstable();
+        tables
+    }
+
+    /// Every table, with its path, sorted by path.
+    pub(crate) fn tables(&self) -> Vec<(String, u64)> {
+        self.tables_below(ROOT)
+    }
+
+    /// The directories that `path` needs above its last component and that are missing, as
+    /// changes, and the place of that component. Numbers are given from `next_id` on.
+    fn plan_place<'a>(&self, path: &'a str) -> Result<(Vec<Change>, u64, u64, &'a str)> {
+        check_path(path)?;
+        let (above, last) = path.rsplit_once('/').unwrap_or(("", path));
+        let (mut changes, mut parent, mut next_id) = (Vec::new(), ROOT, self.next_id);
+        for name in above.split('/').filter(|name| !name.is_empty()) {
+            match self.nodes.get(&parent).map(|node| &node.content) {
+                Some(Content::Table(_)) => {
+                    let name = self.path(parent).unwrap_or_default();
+                    return Err(Error::TableExists { name });
+                }
+                Some(Content::Directory(children)) if children.contains_key(name) => {
+                    parent = children.get(name).copied().unwrap_or(ROOT);
+                }
+                _ => {
+                    let id = next_id;
+                    next_id += 1;
+                    changes.push(Change::AddDirectory { id, parent, name: name.to_owned() });
+                    parent = id;
+                }
+            }
+        }
+        if self.find_table(above).is_some() {
+            return Err(Error::TableExists { name: above.to_owned() });
+        }
+        if self.find(path).is_some() {
+            return Err(Error::TableExists { name: path.to_owned() });
+        }
+        Ok((changes, parent, next_id, last))
+    }
+
+    /// The edit that makes a table, and the table's number.
+    pub(crate) fn plan_create(&self, path: &str, table: TableRecord) -> Result<(Vec<Change>, u64)> {
+        let (mut changes, parent, id, name) = self.plan_place(path)?;
+        changes.push(Change::AddTable { id, parent, name: name.to_owned(), table });
+        Ok((changes, id))
+    }
+
+    /// The edit that gives a table or a directory a new path.
+    pub(crate) fn plan_rename(&self, from: &str, to: &str) -> Result<Vec<Change>> {
+        let id = self.find_existing(from)?;
+        let (mut changes, parent, _, name) = self.plan_place(to)?;
+        if to.strip_prefix(from).is_some_and(|rest| rest.starts_with('/')) {
+            let what = format!("{from:?} cannot be moved into itself ({to:?})");
+            return Err(Error::Limit { what });
+        }
+        let (depth_from, depth_to) = (depth(from), depth(to));
+        if depth_to > depth_from {
+            let deepest = self
+                .below(id)
+                .into_iter()
+                .map(|id| self.lineage(id).count())
+                .max()
+                .unwrap_or(depth_from);
+            check_depth(to, deepest + depth_to - depth_from)?;
+        }
+        // Directories that this leaves empty go. Those that it enters, or adds to, are not empty.
+        let entered = match changes.first() {
+            Some(Change::AddDirectory { parent, .. }) => *parent,
+            _ => parent,
+        };
+        let kept: Vec<u64> = self.lineage(entered).collect();
+        changes.push(Change::Move { id, parent, name: name.to_owned() });
+        changes.extend(self.emptied_by(id, &kept));
+        Ok(changes)
+    }
+
+    /// The edit that removes a node and everything below it.
+    pub(crate) fn plan_remove(&self, id: u64) -> Vec<Change> {
+        let emptied = self.emptied_by(id, &[]);
+        if emptied.is_some() { emptied.into_iter().collect() } else { vec![Change::Remove { id }] }
+    }
+
+    /// The removal of the highest directory that holds nothing but `id` and is not in `kept`.
+    fn emptied_by(&self, id: u64, kept: &[u64]) -> Option<Change> {
+        let emptied = self
+            .lineage(id)
+            .skip(1)
+            .take_while(|ancestor| {
+                let alone = match self.nodes.get(ancestor).map(|node| &node.content) {
+                    Some(Content::Directory(children)) => children.len() == 1,
+                    _ => false,
+                };
+                alone && !kept.contains(ancestor)
+            })
+            .last()?;
+        Some(Change::Remove { id: emptied })
+    }
+
+    /// The node at `path`, or the error that there is none.
+    pub(crate) fn find_existing(&self, path: &str) -> Result<u64> {
+        self.find(path).ok_or_else(|| Error::NoSuchTable { name: path.to_owned() })
+    }
+
+    /// Changes that build this tree anew, parents first.
+    pub(crate) fn dump(&self) -> Vec<Change> {
+        let mut changes = vec![Change::NextId { id: self.next_id }];
+        let mut progress = Progress {
+            log_start: self.log_start,
+            log_durable: self.log_durable,
+            tables: Vec::new(),
+        };
+        for id in self.below(ROOT).into_iter().skip(1) {
+            let Some(node) = self.nodes.get(&id) else { continue };
+            let (parent, name) = (node.parent, node.name.clone());
+            match &node.content {
+                Content::Directory(_) => changes.push(Change::AddDirectory { id, parent, name }),
+                Content::Table(table) => {
+                    progress.tables.push((id, table.complete));
+                    let table = table.record.clone();
+                    changes.push(Change::AddTable { id, parent, name, table });
+                }
+            }
+        }
+        changes.push(Change::Progress(progress));
+        changes
+    }
+}
+
+fn depth(path: &str) -> usize {
+    path.split('/').count()
+}
+
+fn check_depth(path: &str, depth: usize) -> Result<()> {
+    if depth <= NAME_DEPTH_MAX {
+        return Ok(());
+    }
+    let what = format!("{path:?} is {depth} names deep; paths have at most {NAME_DEPTH_MAX}");
+    Err(Error::Limit { what })
+}
+
+/// Refuses a path whose names are outside their limits.
+pub(crate) fn check_path(path: &str) -> Result<()> {
+    check_depth(path, depth(path))?;
+    path.split('/').try_for_each(check_component)
+}
+
+fn check_component(name: &str) -> Result<()> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    let sized = (1..=NAME_BYTES_MAX).contains(&name.len());
+    if sized && !name.starts_with('.') && name.bytes().all(allowed) {
+        return Ok(());
+    }
+    let what = format!(
+        "{name:?} is not a name: each name of a path has 1 to {NAME_BYTES_MAX} of the characters \
+         A-Z a-z 0-9 _ . - and does not start with a dot"
+    );
+    Err(Error::Limit { what })
+}

@@ -1,0 +1,284 @@
+//! The commit path: how a write gets into the log and into its tables.
+//!
+//! Steps: validate; ask the engine and the log whether the write can be taken (`admit`); lock the
+//! stripes of its keys; look at its condition; append its record; apply it; let go; wait for the
+//! sync if asked.
+//!
+//! Invariants:
+//! - Whatever can refuse or delay a write does so before anything is logged.
+//! - A table's status and the database's `closed` are looked at again under the stripes: closing
+//!   takes all stripes, so nothing is appended after it.
+//! - Every admitted operation is applied or retracted.
+//! - An error of the sync that a `Sync` write waits for means that the log has failed: the write
+//!   may be visible until the database is closed, and is not acknowledged.
+
+use std::{borrow::Cow, sync::Arc};
+
+use super::{
+    Durability,
+    core::{Core, JobKind, TableState},
+    envelope::Envelope,
+    ops::{Frame, Ops, put_op, size_of_pieces},
+    options::Condition,
+};
+use crate::{
+    Error, Result,
+    codec::Lsn,
+    engine::{Engine as _, Op},
+    seeded::{self, Bug},
+    sync::{Ordering, yield_now},
+    wal::{Appended, Ticket},
+};
+
+/// A table of a batch.
+type BatchTable = Arc<TableState>;
+
+impl Core {
+    /// Commits one operation; says whether its condition held.
+    pub(super) fn commit_one(
+        &self,
+        table: &TableState,
+        op: &Op<'_>,
+        condition: Condition,
+        durability: Durability,
+    ) -> Result<bool> {
+        self.check_writable()?;
+        self.check_usable(table)?;
+        self.bound_recovery(frees(op))?;
+        table.engine.admit(op)?;
+        match self.log_and_apply(table, op, condition) {
+            Ok(Some((appended, applied))) => {
+                self.finish(appended, durability)?;
+                applied.map(|()| true)
+            }
+            Ok(None) => {
+                table.engine.retract(op);
+                Ok(false)
+            }
+            Err(error) => {
+                table.engine.retract(op);
+                Err(error)
+            }
+        }
+    }
+
+    /// The part under the stripes. An error, or `None` (the condition does not hold): nothing was
+    /// logged.
+    fn log_and_apply(
+        &self,
+        table: &TableState,
+        op: &Op<'_>,
+        condition: Condition,
+    ) -> Result<Option<(Appended, Result<()>)>> {
+        let frame = Frame::new(table.id, op);
+        let pieces = frame.pieces(op);
+        self.log.admit(size_of_pieces(&pieces), frees(op))?;
+        let early = seeded::active(Bug::ConditionOutsideStripe);
+        let early = if early { Some(self.holds_early(table, op, condition)?) } else { None };
+        let held = match op {
+            Op::Put { key, .. } | Op::Delete { key } => {
+                self.stripes.hold(self.stripes.index(table.id, table.hash.hash(key)))
+            }
+            Op::DeleteRange { .. } => self.stripes.hold_every(),
+        };
+        self.check_open()?;
+        self.check_usable(table)?;
+        if !early.map_or_else(|| self.holds(table, op, condition), Ok)? {
+            return Ok(None);
+        }
+        let mut ticket = self.log.begin()?;
+        let appended = ticket.append(&pieces)?;
+        let applied = self.apply(table, appended, op);
+        drop(ticket);
+        held.bump();
+        Ok(Some((appended, applied)))
+    }
+
+    /// Of a seeded bug: the condition before the stripe, and time for others to come in between.
+    fn holds_early(&self, table: &TableState, op: &Op<'_>, condition: Condition) -> Result<bool> {
+        let holds = self.holds(table, op, condition);
+        (0..100).for_each(|_| yield_now());
+        holds
+    }
+
+    fn holds(&self, table: &TableState, op: &Op<'_>, condition: Condition) -> Result<bool> {
+        let (Op::Put { key, .. } | Op::Delete { key }) = op else { return Ok(true) };
+        match condition {
+            Condition::Always => Ok(true),
+            Condition::Absent => self.get(table, key).map(|value| value.is_none()),
+            Condition::Present => self.get(table, key).map(|value| value.is_some()),
+            Condition::Expired => {
+                let stored = table.engine.get(key)?;
+                let envelope = stored.and_then(|stored| Envelope::decode(&stored));
+                let now = self.shared.clock.now();
+                Ok(envelope.is_some_and(|(envelope, _)| envelope.is_expired(now)))
+            }
+        }
+    }
+
+    /// Applies a logged operation. A failure stops the table: the log holds the write, the table
+    /// does not.
+    fn apply(&self, table: &TableState, appended: Appended, op: &Op<'_>) -> Result<()> {
+        table.note_applied(appended.end);
+        table.engine.apply(appended.lsn, op).map_err(|error| {
+            table.fail(&error);
+            Error::TableFailed { table: self.name_of(table), reason: error.to_string() }
+        })
+    }
+
+    /// After the stripes: wakes what the write made due, and waits for the disk if asked.
+    fn finish(&self, appended: Appended, durability: Durability) -> Result<()> {
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        if self.log.wants_preparation() && !self.prepare_armed.swap(true, Ordering::AcqRel) {
+            self.shared.jobs.wake(JobKind::LogPrepare);
+        }
+        if self.arrears(appended.end) > self.recovery_budget / 2 {
+            self.shared.jobs.wake(JobKind::Persist);
+        }
+        if durability == Durability::Sync {
+            return self.log.wait_durable(appended.end);
+        }
+        if !self.sync_armed.load(Ordering::SeqCst) && !self.sync_armed.swap(true, Ordering::SeqCst)
+        {
+            self.shared.jobs.wake(JobKind::LogSync);
+        }
+        Ok(())
+    }
+
+    /// Bytes of log that opening would replay.
+    pub(super) fn unpersisted_bytes(&self, end: Lsn) -> u64 {
+        end.0.saturating_sub(self.log_start.load(Ordering::Relaxed))
+    }
+
+    /// Makes a writer help where the background has fallen behind, so that recovery stays bounded.
+    /// What `frees` space goes on where the help fails: the disk may be full.
+    fn bound_recovery(&self, frees: bool) -> Result<()> {
+        if self.arrears(self.log.end()) <= self.recovery_budget {
+            return Ok(());
+        }
+        self.counters.write_stalls.fetch_add(1, Ordering::Relaxed);
+        let outcome = self.persist_all_over(self.recovery_budget);
+        if frees { Ok(()) } else { outcome }
+    }
+
+    /// Commits the operations of `body`, all or none. `tables` are those that it names.
+    pub(super) fn commit_batch(
+        &self,
+        body: &[u8],
+        tables: &[BatchTable],
+        durability: Durability,
+    ) -> Result<()> {
+        self.check_writable()?;
+        if body.is_empty() {
+            return Ok(());
+        }
+        let all_free = operations(body, tables).all(|(_, op)| frees(&op));
+        self.bound_recovery(all_free)?;
+        let mut admitted = 0;
+        let logged = self
+            .admit_batch(body, tables, &mut admitted)
+            .and_then(|()| self.log_batch(body, tables, all_free));
+        match logged {
+            Ok((appended, applied)) => {
+                self.finish(appended, durability)?;
+                applied
+            }
+            Err(error) => {
+                for (table, op) in operations(body, tables).take(admitted) {
+                    table.engine.retract(&op);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn admit_batch(&self, body: &[u8], tables: &[BatchTable], admitted: &mut usize) -> Result<()> {
+        tables.iter().try_for_each(|table| self.check_usable(table))?;
+        for (table, op) in operations(body, tables) {
+            table.engine.admit(&op)?;
+            *admitted += 1;
+        }
+        Ok(())
+    }
+
+    fn log_batch(
+        &self,
+        body: &[u8],
+        tables: &[BatchTable],
+        frees: bool,
+    ) -> Result<(Appended, Result<()>)> {
+        self.log.admit(crate::codec::to_u64(body.len()), frees)?;
+        let mut indexes = Vec::new();
+        let mut every = false;
+        for (table, op) in operations(body, tables) {
+            match op {
+                Op::Put { key, .. } | Op::Delete { key } => {
+                    indexes.push(self.stripes.index(table.id, table.hash.hash(key)));
+                }
+                Op::DeleteRange { .. } => every = true,
+            }
+        }
+        let held =
+            if every { self.stripes.hold_every() } else { self.stripes.hold_all_of(&mut indexes) };
+        self.check_open()?;
+        tables.iter().try_for_each(|table| self.check_usable(table))?;
+        if seeded::active(Bug::BatchSplits) {
+            return self.log_split(body, tables);
+        }
+        let mut ticket: Ticket<'_> = self.log.begin()?;
+        let logged =
+            if seeded::active(Bug::BatchLogsFirstOnly) { first_of(body) } else { body.into() };
+        let appended = ticket.append(&[&logged])?;
+        let mut applied = Ok(());
+        for (table, op) in operations(body, tables) {
+            // One table that stops does not keep the batch from the others: the log holds all of
+            // it.
+            applied = applied.and(self.apply(table, appended, &op));
+        }
+        drop(ticket);
+        held.bump();
+        Ok((appended, applied))
+    }
+
+    /// Of a seeded bug: a record for each operation of a batch.
+    fn log_split(&self, body: &[u8], tables: &[BatchTable]) -> Result<(Appended, Result<()>)> {
+        let mut last = Appended { lsn: self.log.end(), end: self.log.end() };
+        for (table, op) in operations(body, tables) {
+            let frame = Frame::new(table.id, &op);
+            let mut ticket = self.log.begin()?;
+            last = ticket.append(&frame.pieces(&op))?;
+            self.apply(table, last, &op)?;
+        }
+        Ok((last, Ok(())))
+    }
+}
+
+/// Of a seeded bug: the first operation of a batch alone.
+fn first_of(body: &[u8]) -> Cow<'_, [u8]> {
+    let mut first = Vec::new();
+    if let Some((id, op)) = Ops::new(body).next().flatten() {
+        put_op(&mut first, id, &op);
+    }
+    first.into()
+}
+
+/// Whether the operation gives space back rather than takes it.
+fn frees(op: &Op<'_>) -> bool {
+    !matches!(op, Op::Put { .. })
+}
+
+/// The operations of a batch's body with their tables.
+fn operations<'a>(
+    body: &'a [u8],
+    tables: &'a [BatchTable],
+) -> impl Iterator<Item = (&'a BatchTable, Op<'a>)> {
+    let mut last: Option<&BatchTable> = None;
+    Ops::new(body).flatten().filter_map(move |(id, op)| {
+        // Runs of operations on one table are the common case.
+        let table = last
+            .filter(|table| table.id == id)
+            .or_else(|| tables.iter().find(|table| table.id == id))?;
+        last = Some(table);
+        Some((table, op))
+    })
+}

@@ -1,0 +1,356 @@
+//! The shared state of an open database, and of each of its tables.
+//!
+//! Invariants: what is in [`Tables`] is what the catalog holds; a table's `applied_end` covers
+//! every operation of it before that operation's log ticket is dropped, so "nothing applied past
+//! what is persisted" below [`Log::applied`] means "complete to there".
+//!
+//! Lock order: `round`, a table's `maintenance`, catalog (file, then tree), stripes, the log's, an
+//! engine's. The jobs' slots are never held across a call.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use super::{
+    Durability, catalog::Catalog, envelope::Envelope, expiry::Clock, stripes::Stripes, value::Value,
+};
+use crate::{
+    Error, Result,
+    budget::Budget,
+    codec::{KeyHash, Lsn},
+    disk::{Dir, Env, JobHandle, LockGuard},
+    engine::{AnyEngine, Engine as _, EngineKind, Host},
+    sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering, RwLock, lock, read},
+    wal::Log,
+};
+
+/// Whether a table takes operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    Open = 0,
+    Failed = 1,
+    Dropped = 2,
+    Closed = 3,
+}
+
+/// One open table.
+#[derive(Debug)]
+pub(super) struct TableState {
+    pub(super) id: u64,
+    pub(super) kind: EngineKind,
+    pub(super) hash: KeyHash,
+    pub(super) engine: AnyEngine,
+    status: AtomicU8,
+    /// Why it stopped; set before the status says so.
+    failure: OnceLock<String>,
+    /// Its last name, once it is dropped.
+    pub(super) dropped_name: OnceLock<String>,
+    /// Past the last operation applied.
+    applied_end: AtomicU64,
+    /// What its files are complete to.
+    persisted: AtomicU64,
+    /// It may hold values that expire: the sweep looks at it.
+    pub(super) may_expire: AtomicBool,
+    /// Held while the engine persists, compacts or checks, and while the table's files are
+    /// removed.
+    pub(super) maintenance: Mutex<()>,
+}
+
+impl TableState {
+    pub(super) fn new(
+        id: u64,
+        kind: EngineKind,
+        hash: KeyHash,
+        engine: AnyEngine,
+        persisted: Lsn,
+    ) -> Self {
+        Self {
+            id,
+            kind,
+            hash,
+            engine,
+            status: AtomicU8::new(0),
+            failure: OnceLock::new(),
+            dropped_name: OnceLock::new(),
+            applied_end: AtomicU64::new(0),
+            persisted: AtomicU64::new(persisted.0),
+            may_expire: AtomicBool::new(false),
+            maintenance: Mutex::new(()),
+        }
+    }
+
+    pub(super) fn status(&self) -> Status {
+        match self.status.load(Ordering::Acquire) {
+            0 => Status::Open,
+            1 => Status::Failed,
+            2 => Status::Dropped,
+            _ => Status::Closed,
+        }
+    }
+
+    /// Moves the status on; it never goes back.
+    pub(super) fn end(&self, status: Status) {
+        let code = match status {
+            Status::Open => 0,
+            Status::Failed => 1,
+            Status::Dropped => 2,
+            Status::Closed => 3,
+        };
+        self.status.fetch_max(code, Ordering::AcqRel);
+    }
+
+    /// Stops the table: a logged operation could not be applied.
+    pub(super) fn fail(&self, reason: &Error) {
+        let _ = self.failure.set(reason.to_string());
+        self.end(Status::Failed);
+    }
+
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    pub(super) fn note_applied(&self, end: Lsn) {
+        self.applied_end.fetch_max(end.0, Ordering::AcqRel);
+    }
+
+    pub(super) fn note_persisted(&self, lsn: Lsn) {
+        self.persisted.fetch_max(lsn.0, Ordering::AcqRel);
+    }
+
+    pub(super) fn persisted(&self) -> Lsn {
+        Lsn(self.persisted.load(Ordering::Acquire))
+    }
+
+    /// Whether its files lack an operation that was applied.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.applied_end.load(Ordering::Acquire) > self.persisted.load(Ordering::Acquire)
+    }
+}
+
+/// The parts that engines call back into. Apart from [`Core`], so that engines do not keep it
+/// alive.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) clock: Clock,
+    /// Set when the log is open: not yet while it is replayed.
+    pub(super) log: OnceLock<Arc<Log>>,
+    pub(super) jobs: Jobs,
+}
+
+impl Host for Shared {
+    fn sync_log(&self) -> Result<()> {
+        match self.log.get() {
+            Some(log) => log.sync().map(drop),
+            None => Err(Error::LogFailed { reason: "it is not open yet".to_owned() }),
+        }
+    }
+
+    fn wake(&self) {
+        self.jobs.wake(JobKind::Persist);
+    }
+
+    fn is_expired(&self, stored: &[u8]) -> bool {
+        match Envelope::decode(stored) {
+            Some((envelope, _)) => {
+                envelope.expires_at.is_some() && envelope.is_expired(self.clock.now())
+            }
+            None => false,
+        }
+    }
+}
+
+/// The background jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JobKind {
+    LogSync,
+    LogPrepare,
+    Persist,
+    Expire,
+}
+
+/// The started jobs' handles.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    slots: [Mutex<Option<JobHandle>>; 4],
+}
+
+impl Jobs {
+    fn slot(&self, kind: JobKind) -> &Mutex<Option<JobHandle>> {
+        let [log_sync, log_prepare, persist, expire] = &self.slots;
+        match kind {
+            JobKind::LogSync => log_sync,
+            JobKind::LogPrepare => log_prepare,
+            JobKind::Persist => persist,
+            JobKind::Expire => expire,
+        }
+    }
+
+    pub(super) fn set(&self, kind: JobKind, handle: JobHandle) {
+        *lock(self.slot(kind)) = Some(handle);
+    }
+
+    pub(super) fn wake(&self, kind: JobKind) {
+        if let Some(handle) = &*lock(self.slot(kind)) {
+            handle.wake();
+        }
+    }
+
+    /// Stops all jobs and waits for those that run.
+    pub(super) fn stop(&self) {
+        for slot in &self.slots {
+            // Not under the slot's lock: the job that this waits for may be waking another.
+            let handle = lock(slot).take();
+            drop(handle);
+        }
+    }
+}
+
+/// Counts since the database was opened.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) commits: AtomicU64,
+    pub(super) expired_swept: AtomicU64,
+    pub(super) write_stalls: AtomicU64,
+    pub(super) persist_rounds: AtomicU64,
+}
+
+/// The tables by number.
+pub(super) type Tables = RwLock<HashMap<u64, Arc<TableState>>>;
+
+/// An open database.
+pub(super) struct Core {
+    pub(super) env: Arc<dyn Env>,
+    pub(super) dir: Arc<dyn Dir>,
+    pub(super) tables_dir: Arc<dyn Dir>,
+    pub(super) read_only: bool,
+    pub(super) durability: Durability,
+    pub(super) sync_interval: Duration,
+    pub(super) recovery_budget: u64,
+    pub(super) budget: Arc<Budget>,
+    pub(super) catalog: Catalog,
+    pub(super) tables: Tables,
+    pub(super) shared: Arc<Shared>,
+    pub(super) log: Arc<Log>,
+    pub(super) stripes: Stripes,
+    /// One round of persisting at a time.
+    pub(super) round: Mutex<()>,
+    /// Dropped tables whose files are still to be removed.
+    pub(super) doomed: Mutex<Vec<Arc<TableState>>>,
+    /// Below this, the log holds nothing that some table lacks.
+    pub(super) log_start: AtomicU64,
+    /// What the last successful round over all tables went up to.
+    pub(super) round_end: AtomicU64,
+    pub(super) closed: AtomicBool,
+    pub(super) sync_armed: AtomicBool,
+    pub(super) prepare_armed: AtomicBool,
+    pub(super) counters: Counters,
+    /// The last failure of a background job that has not succeeded since.
+    pub(super) background_failure: Mutex<Option<String>>,
+    /// `None` once closed.
+    pub(super) lock: Mutex<Option<Box<dyn LockGuard>>>,
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("path", &self.dir.path()).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn check_open(&self) -> Result<()> {
+        if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Refuses writes to a closed or read-only database, and to one whose catalog has failed.
+    pub(super) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        match self.catalog.failure() {
+            None => Ok(()),
+            Some(reason) => Err(Error::LogFailed { reason: reason.to_owned() }),
+        }
+    }
+
+    /// Refuses operations on a table that takes none.
+    #[inline]
+    pub(super) fn check_usable(&self, table: &TableState) -> Result<()> {
+        match table.status() {
+            Status::Open => Ok(()),
+            status => Err(self.unusable(table, status)),
+        }
+    }
+
+    #[cold]
+    fn unusable(&self, table: &TableState, status: Status) -> Error {
+        let name = self.name_of(table);
+        match status {
+            Status::Failed => Error::TableFailed {
+                table: name,
+                reason: table.failure().unwrap_or_default().to_owned(),
+            },
+            Status::Dropped => Error::StaleTable { name },
+            Status::Closed | Status::Open => Error::Closed,
+        }
+    }
+
+    /// A table's name now, or the last one that it had.
+    pub(super) fn name_of(&self, table: &TableState) -> String {
+        if let Some(name) = table.dropped_name.get() {
+            return name.clone();
+        }
+        let name = self.catalog.look(|tree| tree.path(table.id));
+        name.or_else(|| table.dropped_name.get().cloned()).unwrap_or_default()
+    }
+
+    /// All tables, by number.
+    pub(super) fn all_tables(&self) -> Vec<Arc<TableState>> {
+        let mut tables: Vec<_> = read(&self.tables).values().cloned().collect();
+        tables.sort_by_key(|table| table.id);
+        tables
+    }
+
+    /// What a reader sees of a stored value: nothing once it is expired.
+    #[inline]
+    pub(super) fn visible(
+        &self,
+        table: &TableState,
+        stored: crate::engine::Value,
+    ) -> Result<Option<Value>> {
+        let value = Value::open(stored).ok_or_else(|| self.bad_envelope(table))?;
+        Ok(if value.is_expired(|| self.shared.clock.now()) { None } else { Some(value) })
+    }
+
+    #[cold]
+    pub(super) fn bad_envelope(&self, table: &TableState) -> Error {
+        let file = format!("tables/{}", table.id);
+        Error::corruption(file, 0, format!("a value of {} has no envelope", self.name_of(table)))
+    }
+
+    /// The visible value of a key.
+    #[inline]
+    pub(super) fn get(&self, table: &TableState, key: &[u8]) -> Result<Option<Value>> {
+        match table.engine.get(key)? {
+            Some(stored) => self.visible(table, stored),
+            None => Ok(None),
+        }
+    }
+
+    /// Tells the log how far the catalog has come.
+    pub(super) fn note_catalog(&self) {
+        self.log.note_catalog(self.catalog.edits());
+    }
+
+    pub(super) fn note_background(&self, result: &Result<()>) {
+        let failure = result.as_ref().err().map(ToString::to_string);
+        *lock(&self.background_failure) = failure;
+    }
+}

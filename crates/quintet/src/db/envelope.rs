@@ -1,0 +1,194 @@
+//! The envelope of every stored value: what the database keeps beside the user's bytes.
+//!
+//! Engines store envelope and value as one run of bytes and do not look into it.
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 1 | flags | bit 0: expiry follows; bit 1: type tag follows; the others are zero |
+//! | 1 | 8 | expiry | if bit 0: milliseconds since 1970 from which the value is gone |
+//! | | 1 | type tag | if bit 1: see [`TypeTag`] |
+//! | | | value | the user's bytes |
+
+#![deny(clippy::indexing_slicing)]
+
+use crate::codec::Decoder;
+
+/// The longest envelope.
+pub(crate) const ENVELOPE_BYTES_MAX: usize = 10;
+
+const HAS_EXPIRY: u8 = 1;
+const HAS_TAG: u8 = 2;
+
+/// What the user says a value is. The store keeps the tag and does not interpret the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TypeTag {
+    /// An unsigned 32-bit integer.
+    U32,
+    /// An unsigned 64-bit integer.
+    U64,
+    /// A signed 64-bit integer.
+    I64,
+    /// A 32-bit float.
+    F32,
+    /// A 64-bit float.
+    F64,
+    /// UTF-8 text.
+    String,
+    /// Any bytes.
+    Blob,
+}
+
+impl TypeTag {
+    /// Every tag with its byte on disk and its name.
+    const ALL: [(Self, u8, &'static str); 7] = [
+        (Self::U32, 1, "u32"),
+        (Self::U64, 2, "u64"),
+        (Self::I64, 3, "i64"),
+        (Self::F32, 4, "f32"),
+        (Self::F64, 5, "f64"),
+        (Self::String, 6, "string"),
+        (Self::Blob, 7, "blob"),
+    ];
+
+    fn to_byte(self) -> u8 {
+        Self::ALL.iter().find(|(tag, ..)| *tag == self).map_or(0, |(_, byte, _)| *byte)
+    }
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.iter().find(|(_, other, _)| *other == byte).map(|(tag, ..)| *tag)
+    }
+
+    /// The name: `u64`.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(tag, ..)| *tag == self).map_or("", |(.., name)| name)
+    }
+}
+
+impl std::fmt::Display for TypeTag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl std::str::FromStr for TypeTag {
+    type Err = crate::Error;
+
+    fn from_str(text: &str) -> crate::Result<Self> {
+        Self::ALL.iter().find(|(.., name)| *name == text).map(|(tag, ..)| *tag).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|(.., name)| *name).collect();
+            crate::Error::InvalidOption {
+                name: "type".to_owned(),
+                what: format!("{text:?} is not one of: {}", names.join(", ")),
+            }
+        })
+    }
+}
+
+/// What an envelope says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Envelope {
+    /// Milliseconds since 1970 from which the value is gone.
+    pub(crate) expires_at: Option<u64>,
+    /// The user's word for what the value is.
+    pub(crate) type_tag: Option<TypeTag>,
+}
+
+/// An envelope's bytes, on the stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Encoded {
+    bytes: [u8; ENVELOPE_BYTES_MAX],
+    length: usize,
+}
+
+impl Encoded {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or(&[])
+    }
+
+    fn push(&mut self, more: &[u8]) {
+        if let Some(target) = self.bytes.get_mut(self.length..self.length + more.len()) {
+            target.copy_from_slice(more);
+            self.length += more.len();
+        }
+    }
+}
+
+impl Envelope {
+    pub(crate) fn encode(&self) -> Encoded {
+        let mut encoded = Encoded { bytes: [0; ENVELOPE_BYTES_MAX], length: 0 };
+        let expiry = if self.expires_at.is_some() { HAS_EXPIRY } else { 0 };
+        let tag = if self.type_tag.is_some() { HAS_TAG } else { 0 };
+        encoded.push(&[expiry | tag]);
+        if let Some(expires_at) = self.expires_at {
+            encoded.push(&expires_at.to_le_bytes());
+        }
+        if let Some(tag) = self.type_tag {
+            encoded.push(&[tag.to_byte()]);
+        }
+        encoded
+    }
+
+    /// The envelope of a stored value, and the offset of the user's bytes. `None`: not an
+    /// envelope.
+    #[inline]
+    pub(crate) fn decode(stored: &[u8]) -> Option<(Self, usize)> {
+        let mut decoder = Decoder::new(stored);
+        let flags = decoder.u8()?;
+        if flags == 0 {
+            return Some((Self::default(), 1));
+        }
+        if flags & !(HAS_EXPIRY | HAS_TAG) != 0 {
+            return None;
+        }
+        let expires_at = if flags & HAS_EXPIRY != 0 { Some(decoder.u64()?) } else { None };
+        let type_tag =
+            if flags & HAS_TAG != 0 { Some(TypeTag::from_byte(decoder.u8()?)?) } else { None };
+        Some((Self { expires_at, type_tag }, stored.len() - decoder.rest().len()))
+    }
+
+    /// Whether the value is gone at `now` (milliseconds since 1970).
+    pub(crate) fn is_expired(&self, now: u64) -> bool {
+        self.expires_at.is_some_and(|expires_at| expires_at <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layout_is_pinned() {
+        let plain = Envelope::default();
+        assert_eq!(plain.encode().as_slice(), [0]);
+        let full =
+            Envelope { expires_at: Some(0x0102_0304_0506_0708), type_tag: Some(TypeTag::String) };
+        assert_eq!(full.encode().as_slice(), [3, 8, 7, 6, 5, 4, 3, 2, 1, 6]);
+    }
+
+    #[test]
+    fn every_envelope_round_trips() {
+        let tags = TypeTag::ALL.iter().map(|(tag, ..)| Some(*tag)).chain([None]);
+        for type_tag in tags {
+            for expires_at in [None, Some(0), Some(u64::MAX)] {
+                let envelope = Envelope { expires_at, type_tag };
+                let encoded = envelope.encode();
+                let mut stored = encoded.as_slice().to_vec();
+                let start = stored.len();
+                stored.extend_from_slice(b"value");
+                assert_eq!(Envelope::decode(&stored), Some((envelope, start)));
+                for cut in 0..start {
+                    assert_eq!(Envelope::decode(&stored[..cut]), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_flags_and_tags_are_refused() {
+        assert_eq!(Envelope::decode(&[4]), None);
+        assert_eq!(Envelope::decode(&[0x80]), None);
+        assert_eq!(Envelope::decode(&[2, 0]), None);
+        assert_eq!(Envelope::decode(&[2, 8]), None);
+    }
+}

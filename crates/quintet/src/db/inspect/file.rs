@@ -1,0 +1,163 @@
+//! One file of a database in words, for people who look for damage or learn the formats.
+//!
+//! What: a log segment, the catalog or a snapshot of a naive table, recognised by its magic and
+//! printed in the layout that the head of its module documents.
+//! Why: a format that cannot be looked at cannot be trusted; and `quintet inspect` needs no code
+//! of its own for any of them.
+//!
+//! Invariants: nothing is written; bytes are decoded by the modules that own them, with their
+//! checks; memory holds one record or block, or the catalog; a damaged file is an error after what
+//! could be read of it. No lock is taken: a file of an open database shows what it held at some
+//! moment.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::{ops::ControlFlow, path::Path, sync::Arc};
+
+use super::{catalog, record_body, stored_value};
+use crate::{
+    Error, Result,
+    codec::to_usize,
+    disk::{Env as _, File, Open, os::OsEnv, read_up_to},
+    engine::naive::snapshot,
+    wal::{Found, Kind, SegmentReader},
+};
+
+/// Bytes of a key that are shown.
+const SHOWN_BYTES_MAX: usize = 64;
+
+/// Takes one line of the description; `Break` when no more are wanted.
+pub type Sink<'a> = dyn FnMut(&str) -> ControlFlow<()> + 'a;
+
+/// Describes the file at `path`: a log segment, a catalog or a snapshot, line by line.
+///
+/// Fails with [`Error::Corruption`] where the file is damaged or is none of these, with
+/// [`Error::NewerFormat`] and [`Error::Io`]. Lines given before a failure hold.
+pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
+    let shown = path.display().to_string();
+    let io = |error| Error::io(format!("read {shown}"), error);
+    let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| io(std::io::ErrorKind::InvalidFilename.into()))?;
+    let dir = OsEnv::new().open_dir(parent.unwrap_or(Path::new(".")), false).map_err(io)?;
+    let file = dir.open(name, Open::READ).map_err(io)?;
+    let mut magic = [0; 8];
+    let count = read_up_to(&*file, &mut magic, 0).map_err(io)?;
+    let mut lines = Lines { sink, is_wanted: true };
+    match magic.get(..count).unwrap_or(&[]) {
+        b"QTLOGSEG" => describe_segment(file, &shown, &mut lines),
+        b"QUINTCAT" => {
+            let mut bytes = vec![0; to_usize(file.len().map_err(io)?)];
+            let count = read_up_to(&*file, &mut bytes, 0).map_err(io)?;
+            describe_catalog(bytes.get(..count).unwrap_or(&[]), &mut lines)
+        }
+        b"QNAIVSNP" => describe_snapshot(&*file, &shown, &mut lines),
+        other => {
+            let found = other.escape_ascii();
+            let what = format!("no log segment, catalog or snapshot starts with \"{found}\"");
+            Err(Error::corruption(shown, 0, what))
+        }
+    }
+}
+
+/// The sink, until it has had enough.
+struct Lines<'a, 'b> {
+    sink: &'a mut Sink<'b>,
+    is_wanted: bool,
+}
+
+impl Lines<'_, '_> {
+    fn say(&mut self, line: impl AsRef<str>) {
+        if self.is_wanted {
+            self.is_wanted = (self.sink)(line.as_ref()).is_continue();
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
+}
+
+/// A key: its first bytes, and its length where there are more.
+fn brief(bytes: &[u8]) -> String {
+    match bytes.get(..SHOWN_BYTES_MAX) {
+        Some(start) if bytes.len() > SHOWN_BYTES_MAX => {
+            format!("\"{}\"... ({} bytes)", start.escape_ascii(), bytes.len())
+        }
+        _ => format!("\"{}\"", bytes.escape_ascii()),
+    }
+}
+
+fn describe_segment(file: Arc<dyn File>, name: &str, lines: &mut Lines<'_, '_>) -> Result<()> {
+    let mut reader = SegmentReader::open(file, name)?;
+    let head = *reader.head();
+    lines.say("log segment");
+    lines.say(format!("  database id  {}", hex(&head.database_id)));
+    lines.say(format!("  number       {}", head.number));
+    lines.say(format!("  base lsn     {}", head.base));
+    lines.say(format!("  capacity     {}", head.capacity));
+    lines.say(format!("  boot id      {}", hex(&head.boot_id)));
+    lines.say(format!("  nonce        {:016x}", head.nonce));
+    lines.say(format!("  in use       {}", head.in_use));
+    lines.say(format!("  catalog      {} edits", head.catalog));
+    lines.say(format!("  failed       {}", head.failed));
+    let mut offset = SegmentReader::first_offset();
+    while lines.is_wanted {
+        if let Some(found) = reader.record_at(offset)? {
+            describe_record(&mut reader, &found, lines)?;
+            offset += found.size;
+        } else if let Some(found) = reader.next_valid(offset)? {
+            let gap = found.offset - offset;
+            lines.say(format!("byte {offset}: no valid record for {gap} bytes"));
+            offset = found.offset;
+        } else {
+            lines.say(format!("byte {offset}: no record from here on"));
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn describe_record(
+    reader: &mut SegmentReader,
+    found: &Found,
+    lines: &mut Lines<'_, '_>,
+) -> Result<()> {
+    let Found { kind, offset, lsn, durable, body_bytes, .. } = *found;
+    let kind_name = match kind {
+        Kind::Commit => "commit",
+        Kind::Filler => "filler",
+    };
+    lines.say(format!(
+        "byte {offset}: {kind_name}, lsn {lsn}, durable below {durable}, {body_bytes} bytes of body"
+    ));
+    if kind == Kind::Filler {
+        return Ok(());
+    }
+    for operation in record_body(reader.body(found)?)? {
+        lines.say(format!("  {operation}"));
+    }
+    Ok(())
+}
+
+fn describe_catalog(bytes: &[u8], lines: &mut Lines<'_, '_>) -> Result<()> {
+    lines.say("catalog");
+    for (offset, change) in catalog(bytes)? {
+        lines.say(format!("byte {offset}: {change}"));
+    }
+    Ok(())
+}
+
+fn describe_snapshot(file: &dyn File, name: &str, lines: &mut Lines<'_, '_>) -> Result<()> {
+    let identity = snapshot::identify(file, name)?;
+    lines.say("snapshot of a naive table");
+    lines.say(format!("  database id  {}", hex(&identity.database_id)));
+    lines.say(format!("  table id     {}", identity.table_id));
+    lines.say(format!("  complete to  {}", identity.lsn));
+    let summary = snapshot::load(file, name, &identity, &mut |key, stored| {
+        let value = stored_value(stored).unwrap_or_else(|error| error.to_string());
+        lines.say(format!("key {}: {value}", brief(key)));
+    })?;
+    lines.say(format!("{} entries in {} bytes", summary.entries, summary.file_bytes));
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! What the user holds: databases, tables, batches, values and options.
+//!
+//! Why here: names, atomicity, durability, expiry and limits are the same for every engine, so
+//! they are decided once, above the engines ([`crate::engine`]) and the log ([`crate::wal`]),
+//! which do not know each other.
+//!
+//! A put goes: [`Table::put`] -> `commit` (admit, stripes, condition, log, apply) -> sync if
+//! asked. Opening goes: `recovery` (lock, catalog, engines, log) -> `jobs`.
+//!
+//! Files of a database: `LOCK`; `catalog` (see `catalog`); `log/` (see [`crate::wal`]);
+//! `tables/<number>/` (see each engine). Table names never become file names.
+
+mod batch;
+mod catalog;
+mod check;
+mod commit;
+mod core;
+mod database;
+mod envelope;
+mod expiry;
+pub mod inspect;
+mod jobs;
+#[cfg(all(test, shuttle))]
+mod models;
+mod ops;
+mod options;
+mod persist;
+mod recovery;
+mod stats;
+mod stripes;
+mod table;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+mod value;
+
+pub use self::{
+    batch::Batch,
+    check::CheckLevel,
+    database::{Database, TableInfo},
+    envelope::TypeTag,
+    options::{
+        BATCH_BYTES_MAX, DeleteOptions, Durability, KEY_BYTES_MAX, NAME_BYTES_MAX, NAME_DEPTH_MAX,
+        Options, PutOptions, VALUE_BYTES_MAX,
+    },
+    stats::{DatabaseStats, TableStats},
+    table::{Entries, KeyBounds, Table},
+    value::{Key, Value},
+};

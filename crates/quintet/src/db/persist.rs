@@ -1,0 +1,189 @@
+//! Persisting: engines write what the log alone holds, the catalog records it, the log lets go of
+//! it.
+//!
+//! Invariants:
+//! - One round at a time. It takes `up_to` (everything below is applied) before it looks at any
+//!   table, so a table with nothing un-persisted is complete to `up_to`: an idle table never holds
+//!   the log.
+//! - The log is durable to `up_to` before the catalog says that it starts there.
+//! - The catalog records an engine's LSN only after the engine's files are durable to it, and
+//!   names the log's new start before segments go.
+
+use std::sync::Arc;
+
+use super::{
+    catalog::edit::Progress,
+    core::{Core, Status, TableState},
+};
+use crate::{
+    Result,
+    codec::Lsn,
+    engine::{Due, Engine as _},
+    seeded::{self, Bug},
+    sync::{Ordering, lock, read},
+};
+
+impl Core {
+    /// Persists these tables now, however little they lack.
+    pub(super) fn persist_tables(&self, tables: &[Arc<TableState>]) -> Result<()> {
+        let _round = lock(&self.round);
+        self.persist_round(tables)
+    }
+
+    /// Persists all tables now.
+    pub(super) fn persist_all(&self) -> Result<()> {
+        let _round = lock(&self.round);
+        self.persist_whole_round()
+    }
+
+    /// Persists all tables, unless somebody else has meanwhile: at most `bytes` of log are in
+    /// arrears.
+    pub(super) fn persist_all_over(&self, bytes: u64) -> Result<()> {
+        let _round = lock(&self.round);
+        if self.arrears(self.log.end()) <= bytes { Ok(()) } else { self.persist_whole_round() }
+    }
+
+    /// Bytes of log since the last round over all tables. As [`Core::unpersisted_bytes`], unless a
+    /// table that has stopped holds the log: another round would not help then.
+    pub(super) fn arrears(&self, end: Lsn) -> u64 {
+        let last = self.round_end.load(Ordering::Relaxed);
+        self.unpersisted_bytes(end).min(end.0.saturating_sub(last))
+    }
+
+    /// Whether a table's engine, or the log's length, asks for a round.
+    pub(super) fn is_anything_due(&self) -> bool {
+        let wants = |table: &Arc<TableState>| {
+            table.status() == Status::Open
+                && matches!(table.engine.due(), Due::Persist | Due::Compact)
+        };
+        self.arrears(self.log.end()) > self.recovery_budget / 2
+            || read(&self.tables).values().any(wants)
+    }
+
+    fn persist_whole_round(&self) -> Result<()> {
+        let up_to = self.log.applied();
+        self.persist_round(&self.all_tables())?;
+        self.round_end.fetch_max(up_to.0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Persists the tables whose engines ask for it, and all when much log is un-persisted.
+    pub(super) fn persist_due(&self) -> Result<()> {
+        let _round = lock(&self.round);
+        let mut tables = self.all_tables();
+        tables.retain(|table| table.status() == Status::Open);
+        let mut outcome = Ok(());
+        for table in &tables {
+            if table.engine.due() == Due::Compact {
+                outcome = outcome.and(self.compact_alone(table));
+            }
+        }
+        if self.arrears(self.log.end()) > self.recovery_budget / 2 {
+            return outcome.and(self.persist_whole_round());
+        }
+        tables.retain(|table| table.engine.due() == Due::Persist);
+        if tables.is_empty() { outcome } else { outcome.and(self.persist_round(&tables)) }
+    }
+
+    /// Whether an engine has work for when the writers rest.
+    pub(super) fn wants_persist_later(&self) -> bool {
+        self.all_tables()
+            .iter()
+            .any(|table| table.status() == Status::Open && table.engine.due() == Due::Later)
+    }
+
+    /// Compacts one table, and writes what that leaves to be written.
+    pub(super) fn compact(&self, table: &Arc<TableState>) -> Result<()> {
+        let _round = lock(&self.round);
+        self.compact_alone(table)?;
+        if table.engine.due() == Due::Persist {
+            self.persist_round(std::slice::from_ref(table))?;
+        }
+        Ok(())
+    }
+
+    fn compact_alone(&self, table: &TableState) -> Result<()> {
+        self.check_open()?;
+        let _maintenance = lock(&table.maintenance);
+        self.check_usable(table)?;
+        table.engine.compact()
+    }
+
+    /// The caller holds `round`.
+    fn persist_round(&self, tables: &[Arc<TableState>]) -> Result<()> {
+        self.check_open()?;
+        self.counters.persist_rounds.fetch_add(1, Ordering::Relaxed);
+        let up_to = self.log.applied();
+        if self.log.durable() < up_to {
+            self.log.sync()?;
+        }
+        let mut outcome = Ok(());
+        let mut progress = Progress::default();
+        if seeded::active(Bug::CatalogRecordsCompleteEarly) {
+            let tables = tables.iter().filter(|table| table.is_dirty());
+            let tables = tables.map(|table| (table.id, up_to)).collect();
+            self.catalog.progress(Progress { tables, ..Progress::default() })?;
+        }
+        for table in tables {
+            // One table that fails does not keep the others from being persisted.
+            match persist_table(table, up_to) {
+                Ok(Some(lsn)) => progress.tables.push((table.id, lsn)),
+                Ok(None) => {}
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        progress.log_start = self.needed_from(up_to);
+        progress.log_durable = self.log.durable();
+        let advanced = progress.log_start.0 > self.log_start.load(Ordering::Relaxed);
+        if advanced || !progress.tables.is_empty() {
+            let log_start = progress.log_start;
+            if seeded::active(Bug::PrunesBeforeCatalog) {
+                self.log.prune(log_start)?;
+            }
+            self.catalog.progress(progress)?;
+            self.note_catalog();
+            self.log_start.fetch_max(log_start.0, Ordering::Relaxed);
+            self.log.prune(log_start)?;
+        }
+        outcome
+    }
+
+    /// The first LSN that some table still needs the log for, at most `up_to`.
+    fn needed_from(&self, up_to: Lsn) -> Lsn {
+        let needed = |table: &Arc<TableState>| {
+            if table.is_dirty() { table.persisted().min(up_to) } else { up_to }
+        };
+        read(&self.tables).values().map(needed).min().unwrap_or(up_to)
+    }
+
+    /// Removes the files of tables that were dropped. What is left over, the next open removes.
+    pub(super) fn bury(&self) {
+        let _round = lock(&self.round);
+        // Once closed, the numbers may be another process's.
+        if !self.is_closed() {
+            self.bury_alone();
+        }
+    }
+
+    /// The caller holds `round`, and the database's lock is held.
+    pub(super) fn bury_alone(&self) {
+        let doomed = std::mem::take(&mut *lock(&self.doomed));
+        for table in &doomed {
+            let _maintenance = lock(&table.maintenance);
+            let _ = super::recovery::remove_tree(&self.tables_dir, &table.id.to_string());
+        }
+    }
+}
+
+/// What the table's files are complete to now, if that has changed.
+fn persist_table(table: &TableState, up_to: Lsn) -> Result<Option<Lsn>> {
+    let _maintenance = lock(&table.maintenance);
+    let wanted = table.is_dirty() || table.engine.due() == Due::Persist;
+    if table.status() != Status::Open || !wanted {
+        return Ok(None);
+    }
+    let before = table.persisted();
+    let lsn = table.engine.persist(up_to)?;
+    table.note_persisted(lsn);
+    Ok((lsn > before).then_some(lsn))
+}

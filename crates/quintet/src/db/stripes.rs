@@ -1,0 +1,211 @@
+//! Striped versioned locks: same-key operations are logged and applied in one order.
+//!
+//! What: a fixed array of locks, each with a version, indexed by a hash of table and key.
+//! Why: a lock for each key would cost memory for each key; one lock would serialise all. A
+//! transaction remembers the versions of what it read and validates them under its own stripes.
+//!
+//! Invariants: a version changes only under its lock, and only when something was written; who
+//! takes several stripes takes them in ascending order, so no two commits wait for each other.
+//! Thread rules: any thread; plain reads take no stripe.
+
+use crate::{
+    codec::{to_u64, to_usize},
+    seeded::{self, Bug},
+    sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock},
+};
+
+/// Enough that 64 writers rarely meet, few enough to lock all for a range.
+#[cfg(not(any(loom, shuttle)))]
+const STRIPE_COUNT: usize = 512;
+#[cfg(any(loom, shuttle))]
+const STRIPE_COUNT: usize = 4;
+
+/// One lock, alone on its cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Stripe {
+    lock: Mutex<()>,
+    version: AtomicU64,
+}
+
+/// The array.
+#[derive(Debug)]
+pub(crate) struct Stripes {
+    stripes: Box<[Stripe]>,
+}
+
+/// The place of a key: its index in the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StripeIndex(usize);
+
+/// Held stripes. Dropping lets go of them.
+#[derive(Debug)]
+pub(crate) struct Held<'a> {
+    one: Option<(&'a Stripe, MutexGuard<'a, ()>)>,
+    more: Vec<(&'a Stripe, MutexGuard<'a, ()>)>,
+}
+
+impl Default for Stripes {
+    fn default() -> Self {
+        Self::new(STRIPE_COUNT)
+    }
+}
+
+impl Stripes {
+    /// An array of `count` stripes, a power of two.
+    pub(crate) fn new(count: usize) -> Self {
+        let stripe = || Stripe { lock: Mutex::new(()), version: AtomicU64::new(0) };
+        Self { stripes: (0..count).map(|_| stripe()).collect() }
+    }
+
+    /// The stripe of a key, from its hash.
+    #[inline]
+    pub(crate) fn index(&self, table_id: u64, key_hash: u64) -> StripeIndex {
+        // Engines use both ends of the hash: mix it with the table anew.
+        let mixed = (key_hash ^ table_id).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        StripeIndex(to_usize(mixed % to_u64(self.stripes.len())))
+    }
+
+    /// Locks one stripe.
+    #[inline]
+    pub(crate) fn hold(&self, index: StripeIndex) -> Held<'_> {
+        Held { one: self.take(index.0), more: Vec::new() }
+    }
+
+    /// Locks several, in order. `indexes` is sorted here.
+    pub(crate) fn hold_all_of(&self, indexes: &mut Vec<StripeIndex>) -> Held<'_> {
+        indexes.sort_unstable();
+        indexes.dedup();
+        let more = indexes.iter().filter_map(|index| self.take(index.0)).collect();
+        Held { one: None, more }
+    }
+
+    /// Locks every stripe: nothing commits meanwhile.
+    pub(crate) fn hold_every(&self) -> Held<'_> {
+        let more = (0..self.stripes.len()).filter_map(|index| self.take(index)).collect();
+        Held { one: None, more }
+    }
+
+    fn take(&self, index: usize) -> Option<(&Stripe, MutexGuard<'_, ()>)> {
+        if seeded::active(Bug::StripesNotLocked) {
+            return None;
+        }
+        let stripe = self.stripes.get(index)?;
+        Some((stripe, lock(&stripe.lock)))
+    }
+
+    /// The version of a stripe. Two equal reads with no lock between mean: nothing was written.
+    #[cfg(test)]
+    pub(crate) fn version(&self, index: StripeIndex) -> u64 {
+        self.stripes.get(index.0).map_or(0, |stripe| stripe.version.load(Ordering::Acquire))
+    }
+}
+
+impl Held<'_> {
+    /// Says that something was written under these stripes.
+    pub(crate) fn bump(&self) {
+        for (stripe, _) in self.one.iter().chain(&self.more) {
+            stripe.version.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_change_only_with_a_bump() {
+        let stripes = Stripes::new(8);
+        let index = stripes.index(1, 42);
+        drop(stripes.hold(index));
+        assert_eq!(stripes.version(index), 0);
+        let held = stripes.hold(index);
+        held.bump();
+        drop(held);
+        assert_eq!(stripes.version(index), 1);
+        drop(stripes.hold_every());
+    }
+
+    #[test]
+    fn several_stripes_are_taken_once_each_and_in_order() {
+        let stripes = Stripes::new(4);
+        let mut indexes: Vec<_> = (0..100).map(|hash| stripes.index(9, hash)).collect();
+        let held = stripes.hold_all_of(&mut indexes);
+        held.bump();
+        assert!(indexes.is_sorted());
+        assert!(indexes.len() <= 4);
+        assert!(indexes.iter().all(|index| stripes.version(*index) == 1));
+    }
+}
+
+#[cfg(all(test, any(loom, shuttle)))]
+mod models {
+    use super::*;
+    use crate::sync::{Arc, thread};
+
+    fn model(body: impl Fn() + Send + Sync + 'static) {
+        #[cfg(loom)]
+        loom::model(body);
+        #[cfg(shuttle)]
+        shuttle::check_pct(body, 2000, 3);
+    }
+
+    fn opposite_orders_do_not_deadlock_and_versions_count() {
+        model(|| {
+            let stripes = Arc::new(Stripes::new(2));
+            let threads: Vec<_> = [[0, 1], [1, 0]]
+                .into_iter()
+                .map(|order| {
+                    let stripes = Arc::clone(&stripes);
+                    thread::spawn(move || {
+                        let mut indexes: Vec<_> = order.map(StripeIndex).to_vec();
+                        stripes.hold_all_of(&mut indexes).bump();
+                    })
+                })
+                .collect();
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert_eq!([0, 1].map(|index| stripes.version(StripeIndex(index))), [2, 2]);
+        });
+    }
+
+    /// What a stripe guards is not changed by two at once.
+    fn a_stripe_has_one_holder() {
+        model(|| {
+            let guarded = Arc::new((Stripes::new(2), AtomicU64::new(0)));
+            let add = |(stripes, count): &(Stripes, AtomicU64)| {
+                let _held = stripes.hold(StripeIndex(1));
+                count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            };
+            let other = thread::spawn({
+                let guarded = Arc::clone(&guarded);
+                move || add(&guarded)
+            });
+            add(&guarded);
+            other.join().unwrap();
+            assert_eq!(guarded.1.load(Ordering::Relaxed), 2);
+        });
+    }
+
+    #[cfg(loom)]
+    #[test]
+    fn loom_stripes() {
+        opposite_orders_do_not_deadlock_and_versions_count();
+        a_stripe_has_one_holder();
+    }
+
+    #[cfg(loom)]
+    #[test]
+    fn loom_finds_stripes_not_locked() {
+        crate::seeded::finds(Bug::StripesNotLocked, a_stripe_has_one_holder);
+    }
+
+    #[cfg(shuttle)]
+    #[test]
+    fn shuttle_stripes() {
+        opposite_orders_do_not_deadlock_and_versions_count();
+        a_stripe_has_one_holder();
+    }
+}

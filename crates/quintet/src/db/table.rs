@@ -1,0 +1,384 @@
+//! What the user does with one table.
+
+use std::{
+    borrow::Borrow,
+    ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive},
+    sync::Arc,
+};
+
+use super::{
+    DeleteOptions, PutOptions, TableStats,
+    core::{JobKind, TableState},
+    database::Session,
+    envelope::Envelope,
+    options::{Condition, check_key, check_value},
+    value::{Key, Value},
+};
+use crate::{
+    Error, Result,
+    engine::{Cursor, Engine as _, EngineKind, Entry, EntryIter, KeyRange, Op},
+    sync::Ordering,
+};
+
+/// A table of an open database. Cheap to clone; usable from any number of threads.
+///
+/// It stays valid when the table is renamed. Once the table is dropped, every operation fails with
+/// [`Error::StaleTable`]; once the database is closed, with [`Error::Closed`].
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub(super) session: Arc<Session>,
+    pub(super) state: Arc<TableState>,
+}
+
+impl Table {
+    /// The table's path now; the last one that it had, if it was dropped.
+    pub fn name(&self) -> String {
+        self.session.core.name_of(&self.state)
+    }
+
+    /// The table's engine.
+    pub fn kind(&self) -> EngineKind {
+        self.state.kind
+    }
+
+    /// Sets the value of `key` (1 to 65,535 bytes) to `value` (0 to 512 MiB), with the database's
+    /// durability.
+    ///
+    /// Fails with [`Error::Limit`], [`Error::OutOfMemory`], [`Error::DiskFull`],
+    /// [`Error::ReadOnly`] and has then changed nothing; with [`Error::LogFailed`] once the log
+    /// has failed.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_with(key, value, PutOptions::new()).map(drop)
+    }
+
+    /// Sets the value of `key` as `options` say, and returns whether it was set: `false` where a
+    /// condition did not hold.
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: PutOptions,
+    ) -> Result<bool> {
+        let (key, body) = (key.as_ref(), value.as_ref());
+        check_key(key)?;
+        check_value(body)?;
+        let core = &self.session.core;
+        let expires_at = options.expiry(|| core.shared.clock.now())?;
+        let envelope = Envelope { expires_at, type_tag: options.type_tag }.encode();
+        let op = Op::Put { key, head: envelope.as_slice(), body };
+        let durability = options.durability.unwrap_or(core.durability);
+        let applied = core.commit_one(&self.state, &op, options.condition, durability)?;
+        if applied && expires_at.is_some() {
+            self.note_expiring();
+        }
+        Ok(applied)
+    }
+
+    /// Has the sweep look at this table.
+    pub(super) fn note_expiring(&self) {
+        if !self.state.may_expire.swap(true, Ordering::AcqRel) {
+            self.session.core.shared.jobs.wake(JobKind::Expire);
+        }
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = key.as_ref();
+        check_key(key)?;
+        self.session.core.check_usable(&self.state)?;
+        self.session.core.get(&self.state, key)
+    }
+
+    /// Copies the value of `key` into `out`, in place of what was there; `false`, and `out` empty,
+    /// where there is none.
+    pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<bool> {
+        out.clear();
+        let value = self.get(key)?;
+        if let Some(value) = &value {
+            out.extend_from_slice(value);
+        }
+        Ok(value.is_some())
+    }
+
+    /// The values of `keys`, in their order.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        keys.iter().try_for_each(|key| check_key(key))?;
+        let core = &self.session.core;
+        core.check_usable(&self.state)?;
+        let mut stored = Vec::with_capacity(keys.len());
+        self.state.engine.multi_get(&keys, &mut stored)?;
+        let visible = |stored: Option<_>| match stored {
+            Some(stored) => core.visible(&self.state, stored),
+            None => Ok(None),
+        };
+        stored.into_iter().map(visible).collect()
+    }
+
+    /// Whether `key` has a value.
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.get(key).map(|value| value.is_some())
+    }
+
+    /// Removes `key`, present or not. Fails as [`Table::put`] does.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_with(key, DeleteOptions::new()).map(drop)
+    }
+
+    /// Removes `key` as `options` say, and returns whether a delete was done: `false` where a
+    /// condition did not hold.
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: DeleteOptions) -> Result<bool> {
+        let key = key.as_ref();
+        check_key(key)?;
+        let core = &self.session.core;
+        let durability = options.durability.unwrap_or(core.durability);
+        core.commit_one(&self.state, &Op::Delete { key }, options.condition, durability)
+    }
+
+    /// Removes all keys of a range, as one commit. Ordered engines only, else
+    /// [`Error::Unordered`].
+    pub fn delete_range(&self, range: impl KeyBounds) -> Result<()> {
+        self.check_ordered()?;
+        let range = range.into_key_range();
+        if range.is_empty() {
+            return Ok(());
+        }
+        let start = range.start.as_deref().unwrap_or(&[]);
+        let end = range.end.as_deref().unwrap_or(&[]);
+        for bound in [start, end] {
+            if !bound.is_empty() {
+                check_key(bound)?;
+            }
+        }
+        let core = &self.session.core;
+        let op = Op::DeleteRange { start, end };
+        core.commit_one(&self.state, &op, Condition::Always, core.durability).map(drop)
+    }
+
+    /// The entries of a range in key order, from either end. Ordered engines only, else
+    /// [`Error::Unordered`]. After an error the iterator ends.
+    pub fn range(&self, range: impl KeyBounds) -> Result<Entries> {
+        self.check_ordered()?;
+        let stored = self.state.engine.range(range.into_key_range())?;
+        let stored = stored.ok_or_else(|| self.unordered())?;
+        Ok(Entries { table: self.clone(), stored, failed: false })
+    }
+
+    /// About `count` entries (at least 1, as far as there are any) from `cursor` on, and the
+    /// cursor to go on with: [`Cursor::START`] begins, and comes back at the end.
+    ///
+    /// Every entry that is present throughout a whole scan is returned at least once, whatever
+    /// else is written meanwhile, and the scan ends. An entry may be returned again. No order
+    /// is promised. A page may be empty before the end.
+    pub fn scan(
+        &self,
+        cursor: impl Borrow<Cursor>,
+        count: usize,
+    ) -> Result<(Vec<(Key, Value)>, Cursor)> {
+        let core = &self.session.core;
+        core.check_usable(&self.state)?;
+        let (stored, next) = self.state.engine.scan(cursor.borrow(), count.max(1))?;
+        let mut entries = Vec::with_capacity(stored.len());
+        for entry in stored {
+            if let Some(value) = core.visible(&self.state, entry.value)? {
+                entries.push((entry.key, value));
+            }
+        }
+        Ok((entries, next))
+    }
+
+    /// Makes every write to this table so far durable in the table's own files, so that opening
+    /// need not replay it.
+    pub fn persist(&self) -> Result<()> {
+        let core = &self.session.core;
+        core.check_writable()?;
+        core.check_usable(&self.state)?;
+        core.persist_tables(std::slice::from_ref(&self.state))
+    }
+
+    /// Gives back the space of what was deleted, replaced or has expired, as far as the engine
+    /// can.
+    pub fn compact(&self) -> Result<()> {
+        let core = &self.session.core;
+        core.check_writable()?;
+        core.check_usable(&self.state)?;
+        core.compact(&self.state)
+    }
+
+    /// Figures. Fails only for a table that was dropped or closed.
+    pub fn stats(&self) -> Result<TableStats> {
+        self.session.core.check_usable(&self.state)?;
+        Ok(self.session.core.table_stats(&self.state))
+    }
+
+    fn check_ordered(&self) -> Result<()> {
+        self.session.core.check_usable(&self.state)?;
+        if self.state.kind.is_ordered() { Ok(()) } else { Err(self.unordered()) }
+    }
+
+    fn unordered(&self) -> Error {
+        Error::Unordered { table: self.name(), engine: self.state.kind.name() }
+    }
+}
+
+/// The entries of a range: see [`Table::range`].
+pub struct Entries {
+    table: Table,
+    stored: EntryIter,
+    failed: bool,
+}
+
+impl std::fmt::Debug for Entries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entries").field("table", &self.table.name()).finish_non_exhaustive()
+    }
+}
+
+impl Entries {
+    fn next_visible(
+        &mut self,
+        mut next: impl FnMut(&mut EntryIter) -> Option<Result<Entry>>,
+    ) -> Option<Result<(Key, Value)>> {
+        while !self.failed {
+            let visible = next(&mut self.stored)?.and_then(|entry| {
+                let core = &self.table.session.core;
+                let value = core.visible(&self.table.state, entry.value)?;
+                Ok(value.map(|value| (entry.key, value)))
+            });
+            match visible {
+                Ok(Some(entry)) => return Some(Ok(entry)),
+                Ok(None) => {}
+                Err(error) => {
+                    self.failed = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Iterator for Entries {
+    type Item = Result<(Key, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_visible(Iterator::next)
+    }
+}
+
+impl DoubleEndedIterator for Entries {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.next_visible(DoubleEndedIterator::next_back)
+    }
+}
+
+/// A range of keys: any of Rust's ranges over anything that is bytes (`b"a"..b"b"`, `"a"..="b"`,
+/// `..`, a pair of [`Bound`]s).
+pub trait KeyBounds {
+    /// The range as owned bounds.
+    fn into_key_range(self) -> KeyRange;
+}
+
+/// The first key after `key`.
+fn after(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+fn key_range<K: AsRef<[u8]>>(start: Bound<K>, end: Bound<K>) -> KeyRange {
+    KeyRange {
+        start: match start {
+            Bound::Included(key) => Some(key.as_ref().to_vec()),
+            Bound::Excluded(key) => Some(after(key.as_ref())),
+            Bound::Unbounded => None,
+        },
+        end: match end {
+            Bound::Included(key) => Some(after(key.as_ref())),
+            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+            Bound::Unbounded => None,
+        },
+    }
+}
+
+impl<K: AsRef<[u8]>> KeyBounds for Range<K> {
+    fn into_key_range(self) -> KeyRange {
+        key_range(Bound::Included(self.start), Bound::Excluded(self.end))
+    }
+}
+
+impl<K: AsRef<[u8]>> KeyBounds for RangeInclusive<K> {
+    fn into_key_range(self) -> KeyRange {
+        let (start, end) = self.into_inner();
+        key_range(Bound::Included(start), Bound::Included(end))
+    }
+}
+
+impl<K: AsRef<[u8]>> KeyBounds for RangeFrom<K> {
+    fn into_key_range(self) -> KeyRange {
+        key_range(Bound::Included(self.start), Bound::Unbounded)
+    }
+}
+
+impl<K: AsRef<[u8]>> KeyBounds for RangeTo<K> {
+    fn into_key_range(self) -> KeyRange {
+        key_range(Bound::Unbounded, Bound::Excluded(self.end))
+    }
+}
+
+impl<K: AsRef<[u8]>> KeyBounds for RangeToInclusive<K> {
+    fn into_key_range(self) -> KeyRange {
+        key_range(Bound::Unbounded, Bound::Included(self.end))
+    }
+}
+
+impl KeyBounds for RangeFull {
+    fn into_key_range(self) -> KeyRange {
+        KeyRange::default()
+    }
+}
+
+impl<K: AsRef<[u8]>> KeyBounds for (Bound<K>, Bound<K>) {
+    fn into_key_range(self) -> KeyRange {
+        key_range(self.0, self.1)
+    }
+}
+
+impl KeyRange {
+    /// Whether no key can lie in it.
+    fn is_empty(&self) -> bool {
+        match (&self.start, &self.end) {
+            (_, Some(end)) if end.is_empty() => true,
+            (Some(start), Some(end)) => start >= end,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(range: impl KeyBounds) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+        let range = range.into_key_range();
+        (range.start, range.end)
+    }
+
+    #[test]
+    fn every_kind_of_range_is_understood() {
+        let some = |key: &[u8]| Some(key.to_vec());
+        assert_eq!(bounds(b"a"..b"b"), (some(b"a"), some(b"b")));
+        assert_eq!(bounds("a"..="b"), (some(b"a"), some(b"b\0")));
+        assert_eq!(bounds(vec![1]..), (some(&[1]), None));
+        assert_eq!(bounds(..b"b".as_slice()), (None, some(b"b")));
+        assert_eq!(bounds(..="b"), (None, some(b"b\0")));
+        assert_eq!(bounds(..), (None, None));
+        let pair = (Bound::Excluded("a"), Bound::Unbounded);
+        assert_eq!(bounds(pair), (some(b"a\0"), None));
+    }
+
+    #[test]
+    fn ranges_without_keys_are_known() {
+        assert!((b"b"..b"a").into_key_range().is_empty());
+        assert!((.."").into_key_range().is_empty());
+        assert!(!(b"a"..).into_key_range().is_empty());
+    }
+}

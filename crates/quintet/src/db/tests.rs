@@ -1,0 +1,416 @@
+//! What the parts of the database promise together: recovery, commits and the sweep, on the
+//! simulated system; and that each deliberate bug in them is found.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    sync::{Arc, Barrier},
+    time::Duration,
+};
+
+use super::{
+    Batch, Database, Durability, Options, PutOptions, Table,
+    core::{Core, JobKind},
+    stripes::Stripes,
+};
+use crate::{
+    Error,
+    disk::{
+        Env as _,
+        sim::{Call, Damage, Effect, Fault, Policy, PolicyLimits, SimEnv, When},
+    },
+    engine::{EngineKind, TableOptions},
+    seeded::{Bug, finds, plant},
+    sync::{AtomicU64, Ordering},
+};
+
+const LIMITS: PolicyLimits = PolicyLimits { each: 8, random: 4, torn: 8, copying: 2 };
+
+fn open(env: &SimEnv) -> Database {
+    try_open(env).unwrap()
+}
+
+fn try_open(env: &SimEnv) -> crate::Result<Database> {
+    let options = Options::new().memory_budget(4 << 20).segment_bytes(64 << 10);
+    options.open_in(Arc::new(env.clone()), "db")
+}
+
+fn create(db: &Database, name: &str) -> Table {
+    db.create_table(name, TableOptions::new(EngineKind::Naive)).unwrap()
+}
+
+fn core(db: &Database) -> &Core {
+    &db.session.core
+}
+
+fn value(table: &Table, key: &str) -> Option<String> {
+    let value = table.get(key).unwrap()?;
+    Some(String::from_utf8(value.to_vec()).unwrap())
+}
+
+fn ttl(millis: u64) -> PutOptions {
+    PutOptions::new().ttl(Duration::from_millis(millis))
+}
+
+#[test]
+fn puts_deletes_and_batches_come_back_after_a_kill() {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let (a, b) = (create(&db, "a"), create(&db, "b"));
+    a.put("gone", "1").unwrap();
+    a.delete("gone").unwrap();
+    db.batch().put(&a, "k", "2").put(&b, "k", "3").delete(&b, "none").commit().unwrap();
+    let db = open(&env.kill());
+    let (a, b) = (db.table("a").unwrap(), db.table("b").unwrap());
+    assert_eq!(value(&a, "gone"), None);
+    assert_eq!(value(&a, "k").as_deref(), Some("2"));
+    assert_eq!(value(&b, "k").as_deref(), Some("3"));
+}
+
+#[test]
+fn a_batch_is_all_or_nothing_wherever_the_power_goes() {
+    let env = SimEnv::new(2);
+    let db = open(&env);
+    let (a, b) = (create(&db, "a"), create(&db, "b"));
+    env.record_history();
+    let start = env.mark();
+    for round in 0..4 {
+        let text = round.to_string();
+        let mut batch = db.batch();
+        batch.put(&a, "k", &text).put(&b, "k", &text);
+        batch.commit_with(Durability::Sync).unwrap();
+    }
+    for event in start..=env.mark() {
+        for policy in env.policies(event, LIMITS) {
+            let db = open(&env.image_at(event, policy));
+            let (a, b) = (db.table("a").unwrap(), db.table("b").unwrap());
+            assert_eq!(value(&a, "k"), value(&b, "k"), "event {event}, {policy}");
+        }
+    }
+}
+
+/// Persisting while the power goes: no table lacks what the log no longer has.
+#[test]
+fn a_round_of_persisting_loses_nothing_wherever_the_power_goes() {
+    let env = SimEnv::new(3);
+    let db = open(&env);
+    let (a, b) = (create(&db, "a"), create(&db, "b"));
+    // More segments than the log keeps to use again.
+    for number in 0..900_u32 {
+        a.put(number.to_be_bytes(), [1; 500]).unwrap();
+    }
+    b.put("k", "v").unwrap();
+    db.sync().unwrap();
+    env.record_history();
+    let start = env.mark();
+    db.persist().unwrap();
+    for event in start..=env.mark() {
+        for policy in env.policies(event, LIMITS) {
+            let image = env.image_at(event, policy);
+            let db = try_open(&image).unwrap_or_else(|error| panic!("{event}, {policy}: {error}"));
+            assert_eq!(db.table("a").unwrap().stats().unwrap().keys, 900, "{event}, {policy}");
+            assert_eq!(value(&db.table("b").unwrap(), "k").as_deref(), Some("v"));
+        }
+    }
+}
+
+#[test]
+fn each_table_is_replayed_from_where_its_own_files_end() {
+    let env = SimEnv::new(4);
+    let db = open(&env);
+    let (a, b) = (create(&db, "a"), create(&db, "b"));
+    a.put("k", "1").unwrap();
+    b.put("k", "2").unwrap();
+    b.persist().unwrap();
+    let db = open(&env.kill());
+    assert_eq!(value(&db.table("a").unwrap(), "k").as_deref(), Some("1"));
+    assert_eq!(value(&db.table("b").unwrap(), "k").as_deref(), Some("2"));
+}
+
+#[test]
+fn an_expiry_is_replayed() {
+    let env = SimEnv::new(5);
+    let db = open(&env);
+    create(&db, "t").put_with("k", "v", ttl(1000)).unwrap();
+    let env = env.kill();
+    let db = open(&env);
+    let table = db.table("t").unwrap();
+    assert_eq!(value(&table, "k").as_deref(), Some("v"));
+    env.advance(Duration::from_secs(1));
+    assert_eq!(value(&table, "k"), None);
+}
+
+#[test]
+fn the_sweep_leaves_a_value_that_was_written_meanwhile() {
+    let env = SimEnv::new(6);
+    let db = open(&env);
+    let table = create(&db, "t");
+    table.put_with("k", "old", ttl(10)).unwrap();
+    env.advance(Duration::from_millis(10));
+    // The sweep has seen the expired value, and now comes to delete it.
+    table.put("k", "new").unwrap();
+    super::expiry::remove_expired(core(&db), &table.state, b"k").unwrap();
+    assert_eq!(value(&table, "k").as_deref(), Some("new"));
+    table.put_with("k", "old", ttl(10)).unwrap();
+    env.advance(Duration::from_millis(10));
+    super::expiry::remove_expired(core(&db), &table.state, b"k").unwrap();
+    assert_eq!(table.stats().unwrap().keys, 0);
+}
+
+#[test]
+fn the_sweep_empties_a_table_and_rests() {
+    let env = SimEnv::new(7);
+    let db = open(&env);
+    let table = create(&db, "t");
+    for number in 0..3000_u32 {
+        table.put_with(number.to_be_bytes(), "v", ttl(100)).unwrap();
+    }
+    table.put("stays", "v").unwrap();
+    env.advance(Duration::from_millis(1200));
+    env.run_due();
+    env.advance(Duration::from_millis(1200));
+    env.run_due();
+    assert_eq!(table.stats().unwrap().keys, 1);
+    // The rest went with the compaction that so much expiry asks for.
+    assert!(db.stats().expired_swept_total > 2000);
+    // Nothing expires any more: the job is not due however late it gets.
+    env.advance(Duration::from_secs(100));
+    env.run_due();
+    env.advance(Duration::from_secs(100));
+    assert_eq!(env.due_jobs(), Vec::<&str>::new());
+}
+
+/// The last record has no later one that says it was durable: the catalog does.
+#[test]
+fn damage_to_the_last_record_is_noticed_after_a_clean_close() {
+    let env = SimEnv::new(8);
+    let db = open(&env);
+    let table = create(&db, "t");
+    table.put("k", "precious").unwrap();
+    let end = core(&db).log.end().0;
+    db.close().unwrap();
+    let (name, _) = env.files().into_iter().find(|(name, _)| name.starts_with("db/log/")).unwrap();
+    // Within the value.
+    env.damage(&name, &Damage::FlipBit { offset: end - 10, bit: 1 }).unwrap();
+    let env = env.crash(Policy::AllLost);
+    assert!(try_open(&env).is_err_and(|error| error.is_corruption()));
+}
+
+/// Of two writers that want to be the first, one is.
+fn first_writers(bug: Option<Bug>) {
+    let env = SimEnv::new(9);
+    let db = open(&env);
+    let table = create(&db, "t");
+    let start = Barrier::new(2);
+    let writer = |name: &'static str| {
+        let _planted = bug.map(plant);
+        let mut wins = Vec::new();
+        for number in 0..200_u32 {
+            start.wait();
+            let options = PutOptions::new().if_absent();
+            wins.push(table.put_with(number.to_be_bytes(), name, options).unwrap());
+        }
+        wins
+    };
+    let (one, other) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| writer("one"));
+        let other = writer("other");
+        (one.join().unwrap(), other)
+    });
+    for (number, (one, other)) in (0_u32..).zip(one.into_iter().zip(other)) {
+        assert!(one != other, "key {number}: {one} and {other}");
+        let expected = if one { "one" } else { "other" };
+        assert_eq!(table.get(number.to_be_bytes()).unwrap().unwrap(), expected);
+    }
+}
+
+#[test]
+fn one_of_two_conditional_writers_wins() {
+    first_writers(None);
+}
+
+#[test]
+fn a_full_disk_refuses_puts_and_not_reads_and_writes_resume() {
+    let env = SimEnv::new(10);
+    let db = open(&env);
+    let table = create(&db, "t");
+    table.put("k", "v").unwrap();
+    env.inject(Fault::new(
+        &[Call::Write, Call::Create, Call::Allocate],
+        When::From(1),
+        Effect::NoSpace,
+    ));
+    let mut refused = false;
+    for number in 0..3000_u32 {
+        match table.put((number % 50).to_be_bytes(), [1; 500]) {
+            Ok(()) => {}
+            Err(Error::DiskFull { .. }) => {
+                refused = true;
+                break;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(refused);
+    assert_eq!(value(&table, "k").as_deref(), Some("v"));
+    env.clear_faults();
+    env.advance(Duration::from_secs(2));
+    env.run_due();
+    table.put("k", "again").unwrap();
+    assert_eq!(db.stats().background_failure, None);
+    assert!(db.check().unwrap().is_sound());
+    let db = open(&env.kill());
+    assert_eq!(value(&db.table("t").unwrap(), "k").as_deref(), Some("again"));
+}
+
+#[test]
+fn a_failed_log_refuses_writes_and_not_reads() {
+    let env = SimEnv::new(11);
+    let db = open(&env);
+    let table = create(&db, "t");
+    table.put_with("k", "v", PutOptions::new().durability(Durability::Sync)).unwrap();
+    env.inject(Fault::new(&[Call::Sync], When::Nth(1), Effect::Io));
+    let sync = PutOptions::new().durability(Durability::Sync);
+    assert!(table.put_with("lost", "v", sync).is_err());
+    for _ in 0..3 {
+        assert!(matches!(table.put("k", "w"), Err(Error::LogFailed { .. })));
+        let refused = db.create_table("u", TableOptions::new(EngineKind::Naive));
+        assert!(matches!(refused, Err(Error::LogFailed { .. })));
+    }
+    assert_eq!(value(&table, "k").as_deref(), Some("v"));
+    assert!(db.close().is_err());
+    env.clear_faults();
+    let db = open(&env);
+    assert_eq!(value(&db.table("t").unwrap(), "k").as_deref(), Some("v"));
+}
+
+/// Creating a table fails at each of its I/Os in turn: nothing is left of it, and the next try
+/// holds.
+#[test]
+fn a_creation_that_fails_anywhere_can_be_tried_again() {
+    for number in 1..40 {
+        let env = SimEnv::new(12);
+        let db = open(&env);
+        create(&db, "first").put("k", "v").unwrap();
+        let calls = [Call::Write, Call::CreateDir, Call::SyncDir];
+        env.inject(Fault::new(&calls, When::Nth(number), Effect::Io));
+        let outcome = db.create_table("t", TableOptions::new(EngineKind::Naive));
+        let fired = env.faults_fired() > 0;
+        env.clear_faults();
+        let table = match outcome {
+            Ok(table) => table,
+            Err(_) => create(&db, "t"),
+        };
+        table.put("k", "v").unwrap();
+        env.run_due();
+        db.persist().unwrap();
+        let db = open(&env.crash(Policy::AllLost));
+        assert_eq!(value(&db.table("t").unwrap(), "k").as_deref(), Some("v"), "call {number}");
+        assert_eq!(db.tables().len(), 2);
+        if !fired {
+            return;
+        }
+    }
+    panic!("a creation makes more calls than this test knows");
+}
+
+#[test]
+fn handles_and_errors_cross_threads() {
+    fn check_send<T: Send>() {}
+    fn check<T: Send + Sync>() {}
+    check::<Database>();
+    check::<Table>();
+    check::<Batch>();
+    check::<super::Value>();
+    check::<Options>();
+    check::<Error>();
+    check_send::<super::Entries>();
+}
+
+#[test]
+fn a_dropped_tables_files_go_and_its_memory_comes_back() {
+    let env = SimEnv::new(13);
+    let db = open(&env);
+    let before = db.stats().memory_bytes;
+    let table = create(&db, "t");
+    table.put("k", [1; 10_000]).unwrap();
+    table.persist().unwrap();
+    assert!(db.stats().memory_bytes > before + 10_000);
+    db.drop_table("t").unwrap();
+    drop(table);
+    core(&db).shared.jobs.wake(JobKind::Persist);
+    env.run_due();
+    assert_eq!(db.stats().memory_bytes, before);
+    let left = env.files().into_iter().filter(|(name, _)| name.starts_with("db/tables/"));
+    assert_eq!(left.count(), 0);
+    let dir = env.open_dir("db/tables".as_ref(), false).unwrap();
+    assert_eq!(dir.list().unwrap(), []);
+}
+
+/// Two holders of one stripe are never inside together.
+fn exclusion(bug: Option<Bug>) {
+    let (stripes, inside) = (Stripes::new(2), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let _planted = bug.map(plant);
+                for _ in 0..2000 {
+                    let _held = stripes.hold(stripes.index(1, 42));
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    std::thread::yield_now();
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_stripe_has_one_holder() {
+    exclusion(None);
+}
+
+/// Each deliberate bug makes a test above fail.
+mod seeded_bugs {
+    use super::*;
+
+    macro_rules! found {
+        ($($name:ident: $bug:ident by $test:ident;)+) => {
+            $(#[test]
+            fn $name() {
+                finds(Bug::$bug, $test);
+            })+
+        };
+    }
+
+    found! {
+        catalog_forgets_watermark: CatalogForgetsWatermark by
+            damage_to_the_last_record_is_noticed_after_a_clean_close;
+        catalog_records_complete_early: CatalogRecordsCompleteEarly by
+            a_round_of_persisting_loses_nothing_wherever_the_power_goes;
+        prunes_before_catalog: PrunesBeforeCatalog by
+            a_round_of_persisting_loses_nothing_wherever_the_power_goes;
+        batch_logs_first_only: BatchLogsFirstOnly by
+            puts_deletes_and_batches_come_back_after_a_kill;
+        batch_splits: BatchSplits by a_batch_is_all_or_nothing_wherever_the_power_goes;
+        replay_skips_deletes: ReplaySkipsDeletes by
+            puts_deletes_and_batches_come_back_after_a_kill;
+        replay_ignores_complete: ReplayIgnoresComplete by
+            each_table_is_replayed_from_where_its_own_files_end;
+        replay_forgets_expiry: ReplayForgetsExpiry by an_expiry_is_replayed;
+        sweep_does_not_look_again: SweepDoesNotLookAgain by
+            the_sweep_leaves_a_value_that_was_written_meanwhile;
+    }
+
+    #[test]
+    fn stripes_not_locked() {
+        let test = || exclusion(Some(Bug::StripesNotLocked));
+        assert!(std::panic::catch_unwind(test).is_err(), "not found");
+    }
+
+    #[test]
+    fn condition_outside_stripe() {
+        let test = || first_writers(Some(Bug::ConditionOutsideStripe));
+        assert!(std::panic::catch_unwind(test).is_err(), "not found");
+    }
+}

@@ -1,0 +1,85 @@
+//! What a read returns.
+
+use std::{
+    fmt,
+    ops::Deref,
+    time::{Duration, SystemTime},
+};
+
+use super::envelope::{Envelope, TypeTag};
+use crate::engine;
+
+/// A key, as reads return it.
+pub type Key = Vec<u8>;
+
+/// A value read from a table: dereferences to the user's bytes. Cloning shares them.
+///
+/// It stays valid and unchanged whatever happens to the table or the database.
+#[derive(Clone)]
+pub struct Value {
+    bytes: engine::Value,
+    envelope: Envelope,
+}
+
+impl Value {
+    /// Opens a stored value; `None` where its envelope does not parse.
+    #[inline]
+    pub(crate) fn open(stored: engine::Value) -> Option<Self> {
+        let (envelope, start) = Envelope::decode(&stored)?;
+        Some(Self { bytes: stored.skip(start), envelope })
+    }
+
+    #[inline]
+    pub(crate) fn is_expired(&self, now: impl FnOnce() -> u64) -> bool {
+        self.envelope.expires_at.is_some() && self.envelope.is_expired(now())
+    }
+
+    /// What the writer said the value is.
+    pub fn type_tag(&self) -> Option<TypeTag> {
+        self.envelope.type_tag
+    }
+
+    /// When the value goes away, in milliseconds since 1970; `None`: never.
+    pub fn expires_at_unix_millis(&self) -> Option<u64> {
+        self.envelope.expires_at
+    }
+
+    /// When the value goes away; `None`: never (or further away than a `SystemTime` can say).
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(self.envelope.expires_at?))
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes.fmt(f)
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
+    }
+}
+
+impl Eq for Value {}
+
+impl From<Value> for Vec<u8> {
+    fn from(value: Value) -> Self {
+        value.to_vec()
+    }
+}

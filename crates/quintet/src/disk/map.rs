@@ -1,0 +1,155 @@
+//! Shared, writable mappings: the log's tail.
+//!
+//! A mapping is seen as a slice of atomic words, so that writers that own disjoint ranges, a
+//! syncer and a reader can all touch it without a lock and without undefined behaviour. Bytes are
+//! stored little-endian within a word, so the words are the file's bytes.
+//!
+//! Invariants: the length is a whole number of words; a system mapping stays valid until dropped
+//! because [`File::map`](super::File::map)'s contract keeps the file locked and at least as long.
+//! (Another program that truncates the file all the same makes the process receive SIGBUS.)
+
+use std::{io, ops::Range};
+
+use crate::{
+    codec::{to_u64, to_usize},
+    sync::AtomicU64,
+};
+
+/// Words of a mapped file.
+#[derive(Debug)]
+pub struct Mapping(Backing);
+
+#[derive(Debug)]
+enum Backing {
+    #[cfg(feature = "testing")]
+    /// Ordinary memory: the simulated disk looks at it when it builds a crash image.
+    #[cfg(feature = "testing")]
+    Heap(Box<[AtomicU64]>),
+    /// Pages of a file.
+    System(system::Pages),
+}
+
+impl Mapping {
+    /// A zeroed mapping in ordinary memory.
+    #[cfg(feature = "testing")]
+    pub fn heap(bytes: u64) -> Self {
+        Self(Backing::Heap((0..to_usize(bytes / 8)).map(|_| AtomicU64::new(0)).collect()))
+    }
+
+    /// Maps the first `bytes` of an open file, shared and writable.
+    ///
+    /// # Safety
+    ///
+    /// The file is at least `bytes` long and nobody makes it shorter while the mapping lives.
+    #[expect(unsafe_code, reason = "mapping a file is unsafe by nature: see the contract")]
+    pub unsafe fn file(fd: std::os::fd::BorrowedFd<'_>, bytes: u64) -> io::Result<Self> {
+        // SAFETY: passed on to our caller.
+        unsafe { system::Pages::new(fd, to_usize(bytes)) }.map(|pages| Self(Backing::System(pages)))
+    }
+
+    /// The words. Word `i` holds bytes `8 i` to `8 i + 7` of the file, little-endian.
+    #[inline]
+    pub fn words(&self) -> &[AtomicU64] {
+        match &self.0 {
+            #[cfg(feature = "testing")]
+            Backing::Heap(words) => words,
+            Backing::System(pages) => pages.words(),
+        }
+    }
+
+    /// The length in bytes.
+    pub fn bytes(&self) -> u64 {
+        to_u64(self.words().len()) * 8
+    }
+
+    /// Makes the pages of a byte range writable ahead of the first store, in one system call
+    /// rather than one fault a page. They count as written from then on. A hint: errors are
+    /// left to the store itself.
+    pub fn prepare_writes(&self, range: Range<u64>) {
+        match &self.0 {
+            #[cfg(feature = "testing")]
+            Backing::Heap(_) => {}
+            Backing::System(pages) => pages.prepare_writes(range),
+        }
+    }
+}
+
+mod system {
+    #![expect(unsafe_code, reason = "mmap, munmap and madvise; listed in UNSAFE.md")]
+
+    use std::{io, ops::Range, ptr::NonNull};
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+    use super::super::BLOCK_BYTES;
+    use crate::{codec::to_usize, sync::AtomicU64};
+
+    /// An owned `MAP_SHARED` mapping.
+    #[derive(Debug)]
+    pub(super) struct Pages {
+        start: NonNull<AtomicU64>,
+        bytes: usize,
+    }
+
+    // SAFETY: the memory is only reached through atomics, and unmapped once, by `Drop`.
+    unsafe impl Send for Pages {}
+    // SAFETY: as above.
+    unsafe impl Sync for Pages {}
+
+    impl Pages {
+        /// # Safety
+        ///
+        /// As [`super::Mapping::file`].
+        pub(super) unsafe fn new(
+            fd: std::os::fd::BorrowedFd<'_>,
+            bytes: usize,
+        ) -> io::Result<Self> {
+            let bytes = bytes & !7;
+            // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.
+            let start = unsafe {
+                mmap(
+                    std::ptr::null_mut(),
+                    bytes,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::SHARED,
+                    fd,
+                    0,
+                )
+            }?;
+            let pages = Self {
+                start: NonNull::new(start.cast()).ok_or(io::ErrorKind::InvalidData)?,
+                bytes,
+            };
+            // Before the first touch: else large folios turn one record into 2 MiB of writes, and a
+            // fault reads megabytes ahead. A refusal costs speed, not correctness.
+            // SAFETY: the range is exactly our mapping.
+            let _ = unsafe { madvise(start, bytes, Advice::Random) };
+            Ok(pages)
+        }
+
+        pub(super) fn words(&self) -> &[AtomicU64] {
+            // SAFETY: `start` maps `bytes` readable and writable bytes until `Drop`, page-aligned
+            // and so aligned for words; every access goes through atomics.
+            unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes / 8) }
+        }
+
+        pub(super) fn prepare_writes(&self, range: Range<u64>) {
+            let first = to_usize(range.start) & !(to_usize(BLOCK_BYTES) - 1);
+            let end = to_usize(range.end).min(self.bytes);
+            if first < end {
+                // SAFETY: the range lies within our mapping; populating changes no byte.
+                let _ = unsafe {
+                    let start = self.start.as_ptr().cast::<u8>().add(first);
+                    madvise(start.cast(), end - first, Advice::LinuxPopulateWrite)
+                };
+            }
+        }
+    }
+
+    impl Drop for Pages {
+        fn drop(&mut self) {
+            // SAFETY: mapped by `new` with this length and unmapped only here.
+            let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+        }
+    }
+}

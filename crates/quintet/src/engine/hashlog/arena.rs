@@ -1,0 +1,380 @@
+//! Chunks in memory: addresses, frames, and reads that race with everything.
+//!
+//! What: an address is a chunk's number and a position in units of 8 bytes. A table of four words
+//! a chunk says where in memory it is (if it is) and how full; frames of one chunk each lie in one
+//! reserved region of huge pages.
+//! Why: a get must cost the record's cache lines and no write, while frames are evicted, recycled
+//! and updated under it.
+//!
+//! | word | bits | meaning |
+//! |---|---|---|
+//! | 0 | 0 to 31 | frame number + 1; 0: not in memory |
+//! | 0 | 32 to 63 | generation: changes whenever the chunk leaves its frame or its number is used anew |
+//! | 1 | | units below this are frozen: no entry there changes any more |
+//! | 2 | 0 to 31 | dead units |
+//! | 2 | 32 to 63 | units of tombstones |
+//! | 3 | 0 to 31 | units in use |
+//! | 3 | 63 | sealed: no more appends |
+//!
+//! Invariants: word 0 changes before its frame is written for another chunk, so a reader that
+//! finds it unchanged afterwards has read the chunk; frames stay mapped until the table is closed,
+//! so a stale read is only wrong, never a fault.
+//!
+//! Thread rules: any thread. `attach`, `detach` and `seal` are called by whoever owns the chunk's
+//! life (roll, and maintenance under its lock).
+
+use std::{io, sync::Arc};
+
+use super::entry::{Head, UNIT_BYTES, copy_out, key_equals};
+use crate::{
+    budget::Budget,
+    codec::{to_u64, to_usize},
+    disk::Region,
+    index::slots::ADDRESS_END,
+    sync::{AtomicU64, Mutex, Ordering, fence, lock},
+};
+
+/// Units of an extent's head: appends start past it.
+pub(super) const EXTENT_HEAD_UNITS: u64 = 16;
+const ROW_WORDS: u64 = 4;
+const CHUNKS_MAX: u64 = 1 << 20;
+const SEALED: u64 = 1 << 63;
+const UNITS_MASK: u64 = 0xffff_ffff;
+/// Frames kept for the next chunk rather than given back to the system.
+const SPARE_FRAMES: usize = 2;
+/// The first frames are in ordinary pages: a small table should not take whole huge ones.
+const SMALL_FRAMES: u64 = 2;
+/// Chunks of at least this size are in huge pages.
+const HUGE_CHUNK_BYTES: u64 = 2 << 20;
+
+/// The arena. See the module head.
+#[derive(Debug)]
+pub(super) struct Arena {
+    frames: Region,
+    table: Region,
+    unit_bits: u32,
+    frames_max: u64,
+    allocator: Mutex<Allocator>,
+    budget: Arc<Budget>,
+}
+
+#[derive(Debug, Default)]
+struct Allocator {
+    next: u64,
+    /// Drawn from the budget.
+    spare: Vec<u64>,
+    /// Given back.
+    free: Vec<u64>,
+    in_use: u64,
+}
+
+/// What a look at an address in memory gives.
+#[derive(Debug)]
+pub(super) enum Look<T> {
+    Found(T),
+    OtherKey,
+    /// The memory changed meanwhile.
+    Changed,
+    /// The chunk is not in memory; its word 0 for a later comparison.
+    Cold(u64),
+}
+
+impl Arena {
+    pub(super) fn new(chunk_bytes: u64, budget: Arc<Budget>) -> io::Result<Self> {
+        let unit_bits = (chunk_bytes / to_u64(UNIT_BYTES)).trailing_zeros();
+        // Replay of acknowledged writes may pass the limit: room for twice as much.
+        let frames_max = (budget.limit() / chunk_bytes * 2 + 256).min(1 << 31);
+        let chunks_max = (ADDRESS_END >> unit_bits).min(CHUNKS_MAX);
+        Ok(Self {
+            frames: Region::reserve(frames_max * chunk_bytes)?,
+            table: Region::reserve(chunks_max * ROW_WORDS * 8)?,
+            unit_bits,
+            frames_max,
+            allocator: Mutex::new(Allocator::default()),
+            budget,
+        })
+    }
+
+    pub(super) fn chunk_units(&self) -> u64 {
+        1 << self.unit_bits
+    }
+
+    pub(super) fn chunk_bytes(&self) -> u64 {
+        self.chunk_units() * to_u64(UNIT_BYTES)
+    }
+
+    pub(super) fn chunks_max(&self) -> u64 {
+        to_u64(self.table.words().len()) / ROW_WORDS
+    }
+
+    pub(super) fn address(&self, chunk: u64, unit: u64) -> u64 {
+        chunk << self.unit_bits | unit
+    }
+
+    /// Chunk and position.
+    #[inline]
+    pub(super) fn split(&self, address: u64) -> (u64, u64) {
+        (address >> self.unit_bits, address & (self.chunk_units() - 1))
+    }
+
+    #[inline]
+    fn row(&self, chunk: u64, word: u64) -> &AtomicU64 {
+        // Slots hold only addresses of chunks made by this arena.
+        &self.table.words()[to_usize(chunk * ROW_WORDS + word)]
+    }
+
+    /// Word 0.
+    #[inline]
+    pub(super) fn state(&self, chunk: u64) -> u64 {
+        self.row(chunk, 0).load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_resident(&self, chunk: u64) -> bool {
+        self.state(chunk) & UNITS_MASK != 0
+    }
+
+    /// Draws a frame from the budget; `anyway` past its limit as well.
+    pub(super) fn take_frame(&self, anyway: bool) -> Option<u64> {
+        let mut frames = lock(&self.allocator);
+        if let Some(frame) = frames.spare.pop() {
+            frames.in_use += 1;
+            return Some(frame);
+        }
+        if frames.free.is_empty() && frames.next >= self.frames_max {
+            return None;
+        }
+        if anyway {
+            self.budget.take_anyway(self.chunk_bytes());
+        } else {
+            self.budget.take(self.chunk_bytes()).ok()?;
+        }
+        frames.in_use += 1;
+        let frame = frames.free.pop().unwrap_or_else(|| {
+            frames.next += 1;
+            frames.next - 1
+        });
+        if frame >= SMALL_FRAMES && self.chunk_bytes() >= HUGE_CHUNK_BYTES {
+            let start = frame * self.chunk_bytes();
+            self.frames.advise_huge(start..start + self.chunk_bytes());
+        }
+        Some(frame)
+    }
+
+    pub(super) fn give_frame(&self, frame: u64) {
+        let mut frames = lock(&self.allocator);
+        frames.in_use -= 1;
+        if frames.spare.len() < SPARE_FRAMES && self.budget.used() <= self.budget.limit() {
+            frames.spare.push(frame);
+            return;
+        }
+        let start = frame * self.chunk_bytes();
+        self.frames.discard(start..start + self.chunk_bytes());
+        frames.free.push(frame);
+        self.budget.give(self.chunk_bytes());
+    }
+
+    /// Bytes drawn from the budget.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let frames = lock(&self.allocator);
+        (frames.in_use + to_u64(frames.spare.len())) * self.chunk_bytes()
+    }
+
+    /// The words of a frame.
+    #[inline]
+    pub(super) fn frame(&self, frame: u64) -> &[AtomicU64] {
+        let first = to_usize(frame << self.unit_bits);
+        self.frames.words().get(first..first + to_usize(self.chunk_units())).unwrap_or(&[])
+    }
+
+    /// The words of a chunk, where it is in memory.
+    pub(super) fn words(&self, chunk: u64) -> Option<&[AtomicU64]> {
+        frame_in(self.state(chunk)).map(|frame| self.frame(frame))
+    }
+
+    /// Starts a chunk in an unused number: `frozen` and `used` in units.
+    pub(super) fn begin(&self, chunk: u64, frozen: u64, used: u64, sealed: bool) {
+        self.row(chunk, 1).store(frozen, Ordering::Relaxed);
+        self.row(chunk, 2).store(0, Ordering::Relaxed);
+        self.row(chunk, 3).store(used | if sealed { SEALED } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Makes a filled frame the chunk's.
+    pub(super) fn attach(&self, chunk: u64, frame: u64) {
+        let state = self.row(chunk, 0);
+        let generation = state.load(Ordering::Relaxed) & !UNITS_MASK;
+        state.store(generation | (frame + 1), Ordering::Release);
+    }
+
+    /// Takes a chunk out of memory; whoever reads it notices. The frame, if there was one, is the
+    /// caller's.
+    pub(super) fn detach(&self, chunk: u64) -> Option<u64> {
+        let state = self.row(chunk, 0);
+        let before = state.load(Ordering::Relaxed);
+        state.store((before & !UNITS_MASK).wrapping_add(1 << 32), Ordering::Relaxed);
+        // The change is seen before anything that is written to the frame from here on.
+        fence(Ordering::Release);
+        frame_in(before)
+    }
+
+    pub(super) fn frozen(&self, chunk: u64) -> u64 {
+        self.row(chunk, 1).load(Ordering::Acquire)
+    }
+
+    pub(super) fn freeze(&self, chunk: u64, units: u64) {
+        self.row(chunk, 1).store(units, Ordering::Release);
+    }
+
+    pub(super) fn add_dead(&self, chunk: u64, units: u64) {
+        self.row(chunk, 2).fetch_add(units, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_tombstone(&self, chunk: u64, units: u64) {
+        self.row(chunk, 2).fetch_add(units << 32, Ordering::Relaxed);
+    }
+
+    /// Dead units, and units of tombstones.
+    pub(super) fn waste(&self, chunk: u64) -> (u64, u64) {
+        let word = self.row(chunk, 2).load(Ordering::Relaxed);
+        (word & UNITS_MASK, word >> 32)
+    }
+
+    /// Units in use, and whether the chunk is sealed.
+    pub(super) fn used(&self, chunk: u64) -> (u64, bool) {
+        let word = self.row(chunk, 3).load(Ordering::Acquire);
+        (word & UNITS_MASK, word & SEALED != 0)
+    }
+
+    /// Reserves `units`; `None` where the chunk is full or sealed.
+    pub(super) fn reserve(&self, chunk: u64, units: u64) -> Option<u64> {
+        let capacity = self.chunk_units();
+        let add =
+            |word: u64| (word & SEALED == 0 && word + units <= capacity).then_some(word + units);
+        self.row(chunk, 3).fetch_update(Ordering::AcqRel, Ordering::Acquire, add).ok()
+    }
+
+    /// Takes back the last reservation of a chunk with a single writer.
+    pub(super) fn unreserve(&self, chunk: u64, units: u64) {
+        self.row(chunk, 3).fetch_sub(units, Ordering::AcqRel);
+    }
+
+    /// Prevents further appends; returns the units in use.
+    pub(super) fn seal(&self, chunk: u64) -> u64 {
+        self.row(chunk, 3).fetch_or(SEALED, Ordering::AcqRel) & UNITS_MASK
+    }
+
+    /// Ends the extent of an open chunk: further appends go behind the head of a next one, at a
+    /// multiple of `align` units, or the chunk is sealed. Returns where the extent ends and
+    /// whether it is sealed.
+    pub(super) fn end_extent(&self, chunk: u64, align: u64) -> (u64, bool) {
+        let capacity = self.chunk_units();
+        let next = |word: u64| {
+            let start = (word & UNITS_MASK).next_multiple_of(align);
+            let end = start + EXTENT_HEAD_UNITS;
+            // A next extent with less than an alignment of room is not worth its head.
+            if start + align > capacity { word & UNITS_MASK | SEALED } else { end }
+        };
+        let before = self
+            .row(chunk, 3)
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+                (word & SEALED == 0).then(|| next(word))
+            })
+            .unwrap_or_else(|word| word);
+        let sealed = before & SEALED != 0 || next(before) & SEALED != 0;
+        (before & UNITS_MASK, sealed)
+    }
+
+    /// Reads the entry at `address` if it is in memory and `key` is its key. `take` gets the head
+    /// and the entry's words and copies what it needs; it may be given garbage, in which case what
+    /// it returns is dropped.
+    #[inline]
+    pub(super) fn look<T>(
+        &self,
+        address: u64,
+        key: &[u8],
+        take: impl FnOnce(&Head, &[AtomicU64]) -> T,
+    ) -> Look<T> {
+        let (chunk, unit) = self.split(address);
+        let state = self.state(chunk);
+        let Some(frame) = frame_in(state) else { return Look::Cold(state) };
+        let words = self.frame(frame).get(to_usize(unit)..).unwrap_or(&[]);
+        let Some((head, first)) = load_head(words) else { return Look::Changed };
+        let taken = words.get(..head.units()).and_then(|words| {
+            let matches = head.key_bytes == key.len()
+                && key_equals(words.get(head.key_at() / UNIT_BYTES..)?, key);
+            Some(matches.then(|| take(&head, words)))
+        });
+        fence(Ordering::Acquire);
+        let unchanged = words.first().is_some_and(|word| word.load(Ordering::Relaxed) == first)
+            && self.row(chunk, 0).load(Ordering::Relaxed) == state;
+        match taken {
+            Some(Some(taken)) if unchanged => Look::Found(taken),
+            Some(None) if unchanged => Look::OtherKey,
+            _ => Look::Changed,
+        }
+    }
+
+    /// Word 0 of the chunk of an address.
+    pub(super) fn state_of(&self, address: u64) -> u64 {
+        self.state(self.split(address).0)
+    }
+
+    /// Copies the entry at `address` out: its head, key and value.
+    pub(super) fn copy(&self, address: u64) -> Look<(Head, Vec<u8>, Vec<u8>)> {
+        let (chunk, unit) = self.split(address);
+        let state = self.state(chunk);
+        let Some(frame) = frame_in(state) else { return Look::Cold(state) };
+        let words = self.frame(frame).get(to_usize(unit)..).unwrap_or(&[]);
+        let Some((head, first)) = load_head(words) else { return Look::Changed };
+        if head.units() > words.len() {
+            return Look::Changed;
+        }
+        let (key, value) = copy_entry(&head, words);
+        fence(Ordering::Acquire);
+        let unchanged = words.first().is_some_and(|word| word.load(Ordering::Relaxed) == first)
+            && self.row(chunk, 0).load(Ordering::Relaxed) == state;
+        if unchanged { Look::Found((head, key, value)) } else { Look::Changed }
+    }
+
+    /// Starts loading the first lines of the record at `address`.
+    #[inline]
+    pub(super) fn prefetch(&self, address: u64) {
+        let (chunk, unit) = self.split(address);
+        if let Some(frame) = frame_in(self.state(chunk)) {
+            let first = to_usize((frame << self.unit_bits) + unit);
+            for line in [0, 8, 16] {
+                self.frames.prefetch(first + line);
+            }
+        }
+    }
+}
+
+#[inline]
+fn frame_in(state: u64) -> Option<u64> {
+    (state & UNITS_MASK).checked_sub(1)
+}
+
+/// The head that `words` begin with, and its first word; `None` while it is being changed.
+#[inline]
+pub(super) fn load_head(words: &[AtomicU64]) -> Option<(Head, u64)> {
+    let [first, second, rest @ ..] = words else { return None };
+    let first = first.load(Ordering::Acquire);
+    if first & 1 != 0 {
+        return None;
+    }
+    let third = || rest.first().map_or(0, |word| word.load(Ordering::Relaxed));
+    Head::decode(first, second.load(Ordering::Relaxed), third).map(|head| (head, first))
+}
+
+/// Copies the value of an entry out.
+#[inline]
+pub(super) fn copy_value(head: &Head, words: &[AtomicU64], out: &mut [u8]) {
+    copy_out(words, head.value_at(), out);
+}
+
+/// The key and value of an entry that does not change any more.
+pub(super) fn copy_entry(head: &Head, words: &[AtomicU64]) -> (Vec<u8>, Vec<u8>) {
+    let (mut key, mut value) = (vec![0; head.key_bytes], vec![0; head.value_bytes]);
+    copy_out(words, head.key_at(), &mut key);
+    copy_out(words, head.value_at(), &mut value);
+    (key, value)
+}

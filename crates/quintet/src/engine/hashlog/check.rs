@@ -1,0 +1,121 @@
+//! Checking: every extent, every entry, every slot, every count.
+
+use std::collections::BTreeMap;
+
+use super::{
+    HashLog,
+    arena::EXTENT_HEAD_UNITS,
+    entry::{Stored, UNIT_BYTES},
+};
+use crate::{
+    Error, Result,
+    codec::{to_u64, to_usize},
+    engine::Cursor,
+    report::Report,
+    sync::{Ordering, lock, read},
+};
+
+/// Entries that one step of the walk over the index looks at.
+const STEP: usize = 1024;
+
+impl HashLog {
+    pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
+        let maintenance = lock(&self.maintenance);
+        if let Some(manifest) = &maintenance.manifest {
+            note(report, manifest.reread().map(drop))?;
+            report.checked_bytes += manifest.bytes();
+        }
+        let chunks: Vec<_> = read(&self.chunks).values().cloned().collect();
+        for chunk in &chunks {
+            if !chunk.retired.load(Ordering::Relaxed) {
+                self.check_chunk(chunk, report)?;
+            }
+        }
+        let larges: Vec<_> = read(&self.larges).values().cloned().collect();
+        for large in larges {
+            if large.written.load(Ordering::Relaxed)
+                && let Some(place) = large.place.get()
+            {
+                note(report, self.read_large_at(&large, place).map(drop))?;
+                report.checked_bytes += large.length;
+            }
+        }
+        self.check_index(report)
+    }
+
+    fn check_chunk(&self, chunk: &super::Chunk, report: &mut Report) -> Result<()> {
+        let buffer = match self.read_chunk(chunk) {
+            Ok(buffer) => buffer,
+            Err(error) => return note(report, Err(error)),
+        };
+        report.checked_bytes += to_u64(buffer.len());
+        for extent in lock(&chunk.flush).extents.clone() {
+            let mut unit = extent.start + EXTENT_HEAD_UNITS;
+            let mut count = 0;
+            while unit < extent.end {
+                let bytes = buffer.as_slice().get(to_usize(unit) * UNIT_BYTES..).unwrap_or(&[]);
+                let Some(entry) = Stored::verify(bytes, chunk.serial, to_usize(unit)) else {
+                    if let Some(place) = chunk.place.get() {
+                        let what = "the entry's checksum does not match";
+                        note(report, Err(place.damage(unit * 8, what)))?;
+                    }
+                    return Ok(());
+                };
+                unit += to_u64(entry.head.units());
+                count += 1;
+            }
+            report.checked_entries += count;
+            if count != extent.entry_count {
+                let what = format!("{count} entries in an extent of {}", extent.entry_count);
+                report.add(super::files::label(self.owner.table_id, "manifest"), 0, what);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every slot leads to an entry that the key leads to as well. Counts are compared where
+    /// nobody writes meanwhile.
+    fn check_index(&self, report: &mut Report) -> Result<()> {
+        let applied = self.counters.applied.load(Ordering::Relaxed);
+        let mut seen = BTreeMap::new();
+        let mut cursor = Cursor::START;
+        let mut count = 0;
+        loop {
+            let (entries, next) = self.scan_from(&cursor, STEP)?;
+            for entry in entries {
+                count += 1;
+                let again = self.read_value(&entry.key)?;
+                let changed = self.counters.applied.load(Ordering::Relaxed) != applied;
+                if again.is_none_or(|value| value != entry.value) && !changed {
+                    let what = format!("key {} is not found by its hash", entry.key.escape_ascii());
+                    report.add(super::files::label(self.owner.table_id, "index"), 0, what);
+                }
+                *seen.entry(self.hash(&entry.key)).or_insert(0_u32) += 1;
+            }
+            if next.is_start() {
+                break;
+            }
+            cursor = next;
+        }
+        let changed = self.counters.applied.load(Ordering::Relaxed) != applied;
+        let twice = seen.values().any(|times| *times > 1);
+        if !changed
+            && (count != self.index.len() || twice && !self.collided.load(Ordering::Relaxed))
+        {
+            let what = format!("{count} entries, {} keys counted", self.index.len());
+            report.add(super::files::label(self.owner.table_id, "index"), 0, what);
+        }
+        Ok(())
+    }
+}
+
+/// Damage becomes a finding; other errors end the check.
+fn note(report: &mut Report, outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(Error::Corruption { file, offset, what }) => {
+            report.add(file, offset, what);
+            Ok(())
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,245 @@
+//! Compaction: copies what is live out of the chunks with the most waste, and gives those back.
+//!
+//! Live entries go to a chunk of their own (they are cold: hot keys have moved on), whose order is
+//! above everything that it copies from and below everything that is written meanwhile. A slot is
+//! exchanged only if it still holds the old address, under the group's lock, so writers go on and
+//! readers see either copy. Tombstones are kept while an older chunk exists. What has expired
+//! becomes a tombstone, or nothing where no older chunk could bring the key back.
+
+use std::sync::Arc;
+
+use super::{
+    Chunk, HashLog,
+    arena::EXTENT_HEAD_UNITS,
+    entry::{Head, Kind, Stored, UNIT_BYTES},
+    maintain::Maintenance,
+    write::size_of,
+};
+use crate::{
+    Result,
+    codec::{to_u64, to_usize},
+    index::slots::Verdict,
+    sync::{Ordering, lock, read},
+};
+
+/// Chunks that one call rewrites: bounds the call.
+const VICTIMS_PER_STEP: usize = 8;
+
+impl HashLog {
+    /// One bounded step of compaction, then of warming.
+    pub(super) fn compact_step(&self) -> Result<()> {
+        let mut maintenance = lock(&self.maintenance);
+        if !self.context.read_only {
+            let target = self.counters.waste_target.load(Ordering::Relaxed);
+            let mut victims = 0;
+            while victims < VICTIMS_PER_STEP
+                && self.waste_exceeds(target)
+                && let Some(victim) = self.pick_victim(&maintenance)
+            {
+                self.compact_chunk(&mut maintenance, &victim)?;
+                victims += 1;
+            }
+            if victims > 0 {
+                let complete = maintenance.complete;
+                self.publish(&mut maintenance, complete)?;
+            } else if self.waste_exceeds(target) {
+                self.close_hot(&mut maintenance, target)?;
+            }
+        }
+        drop(maintenance);
+        if self.warm_wanted.load(Ordering::Relaxed) {
+            self.warm_step()?;
+        }
+        // Whatever is left is for another step.
+        self.context.host.wake();
+        Ok(())
+    }
+
+    /// All waste is in chunks that still take appends: starts a new one, so that the next step has
+    /// a victim; if the waste is not there either, compaction waits for the next write.
+    fn close_hot(&self, maintenance: &mut Maintenance, target: u64) -> Result<()> {
+        let wasteful = read(&self.chunks).values().any(|chunk| {
+            let (dead, tombstones) = self.arena.waste(chunk.id);
+            (dead + tombstones) * 100 > self.arena.used(chunk.id).0 * target
+        });
+        let applied = self.counters.applied.load(Ordering::Relaxed);
+        let stuck = self.counters.stuck_at.swap(applied + 1, Ordering::Relaxed);
+        let closed = self.counters.closed_hot_at.load(Ordering::Relaxed) == applied + 1;
+        if !wasteful || closed || stuck == applied + 1 {
+            return Ok(());
+        }
+        self.counters.stuck_at.store(0, Ordering::Relaxed);
+        if let Some(cold) = maintenance.cold.take() {
+            self.arena.seal(cold.id);
+        }
+        self.roll_from(self.hot.load(Ordering::Acquire))?;
+        let complete = maintenance.complete;
+        self.publish(maintenance, complete)?;
+        // One more step with the new chunk; if it finds nothing, that is that.
+        self.counters.closed_hot_at.store(applied + 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The written chunk with the most waste; the oldest one where only tombstones are left to
+    /// drop, because those of the oldest chunk are the ones that nobody needs.
+    fn pick_victim(&self, maintenance: &Maintenance) -> Option<Arc<Chunk>> {
+        let cold = maintenance.cold.as_ref().map(|chunk| chunk.id);
+        let mut candidates: Vec<Arc<Chunk>> = read(&self.chunks)
+            .values()
+            .filter(|chunk| !chunk.retired.load(Ordering::Relaxed))
+            .cloned()
+            .collect();
+        candidates.sort_unstable_by_key(|chunk| (chunk.order, chunk.serial));
+        let hot_order = lock(&self.roll).hot_order;
+        let usable = |chunk: &&Arc<Chunk>| {
+            chunk.written.load(Ordering::Acquire)
+                && Some(chunk.id) != cold
+                && chunk.order < hot_order.saturating_sub(1)
+        };
+        let oldest = candidates.first().filter(usable);
+        let best = candidates
+            .iter()
+            .filter(usable)
+            .max_by_key(|chunk| self.arena.waste(chunk.id).0)
+            .filter(|chunk| self.arena.waste(chunk.id).0 * 16 >= self.arena.used(chunk.id).0);
+        let dead_in_best = best.map_or(0, |chunk| self.arena.waste(chunk.id).0);
+        let in_oldest = oldest.map_or(0, |chunk| {
+            let (dead, tombstones) = self.arena.waste(chunk.id);
+            dead + tombstones
+        });
+        if in_oldest >= dead_in_best && in_oldest > 0 || best.is_none() {
+            return oldest.cloned();
+        }
+        best.cloned()
+    }
+
+    fn compact_chunk(&self, maintenance: &mut Maintenance, victim: &Arc<Chunk>) -> Result<()> {
+        let buffer = self.read_chunk(victim)?;
+        let extents = lock(&victim.flush).extents.clone();
+        let mut units = 0;
+        for extent in &extents {
+            let mut unit = extent.start + EXTENT_HEAD_UNITS;
+            while unit < extent.end {
+                let bytes = buffer.as_slice().get(to_usize(unit) * UNIT_BYTES..).unwrap_or(&[]);
+                let Some(entry) = Stored::verify(bytes, victim.serial, to_usize(unit)) else {
+                    let place = victim.place.get();
+                    return Err(place.map_or(crate::Error::Closed, |place| {
+                        place.damage(unit * 8, "the entry's checksum does not match")
+                    }));
+                };
+                self.move_entry(maintenance, victim, unit, &entry)?;
+                unit += to_u64(entry.head.units());
+                units += to_u64(entry.head.units());
+            }
+        }
+        let (dead, tombstones) = self.arena.waste(victim.id);
+        self.counters.units.fetch_sub(units, Ordering::Relaxed);
+        self.counters.waste_units.fetch_sub(dead + tombstones, Ordering::Relaxed);
+        self.counters.compacted_total.fetch_add(1, Ordering::Relaxed);
+        victim.retired.store(true, Ordering::Relaxed);
+        self.release_frame(victim.id);
+        maintenance.retired.push(Arc::clone(victim));
+        Ok(())
+    }
+
+    fn move_entry(
+        &self,
+        maintenance: &mut Maintenance,
+        victim: &Arc<Chunk>,
+        unit: u64,
+        entry: &Stored<'_>,
+    ) -> Result<()> {
+        let (key, value) = (entry.key(), entry.value());
+        let hash = self.hash(key);
+        let address = self.arena.address(victim.id, unit);
+        if entry.head.kind == Kind::Tombstone {
+            if self.has_older(victim) && !self.has_entry(hash, key)? {
+                self.copy_tombstone(maintenance, victim, entry.head.lsn, key)?;
+            }
+            return Ok(());
+        }
+        let is_it = |found| if found == address { Verdict::Found(()) } else { Verdict::Other };
+        if self.index.find(hash, is_it).is_none() {
+            return Ok(());
+        }
+        if entry.head.kind == Kind::Put && self.context.host.is_expired(value) {
+            return self.expire(maintenance, victim, address, hash, entry);
+        }
+        let (chunk, copy) = self.copy_cold(maintenance, victim, &entry.head, key, value)?;
+        let moved = self.index.lock(hash).replace(address, copy);
+        if moved {
+            self.counters.units.fetch_add(to_u64(entry.head.units()), Ordering::Relaxed);
+        } else {
+            // Written anew since: the copy was never seen, and must not be found by recovery.
+            self.arena.unreserve(chunk, to_u64(entry.head.units()));
+        }
+        Ok(())
+    }
+
+    fn expire(
+        &self,
+        maintenance: &mut Maintenance,
+        victim: &Arc<Chunk>,
+        address: u64,
+        hash: u64,
+        entry: &Stored<'_>,
+    ) -> Result<()> {
+        if !self.index.lock(hash).remove(address) {
+            return Ok(());
+        }
+        let units = to_u64(entry.head.units());
+        self.arena.add_dead(victim.id, units);
+        self.counters.waste_units.fetch_add(units, Ordering::Relaxed);
+        self.counters.live_bytes.fetch_sub(size_of(&entry.head), Ordering::Relaxed);
+        if self.has_older(victim) {
+            self.copy_tombstone(maintenance, victim, entry.head.lsn, entry.key())?;
+        }
+        Ok(())
+    }
+
+    fn copy_tombstone(
+        &self,
+        maintenance: &mut Maintenance,
+        victim: &Arc<Chunk>,
+        lsn: u64,
+        key: &[u8],
+    ) -> Result<()> {
+        let head = Head { kind: Kind::Tombstone, key_bytes: key.len(), value_bytes: 0, lsn };
+        let (chunk, _) = self.copy_cold(maintenance, victim, &head, key, &[])?;
+        let units = to_u64(head.units());
+        self.arena.add_tombstone(chunk, units);
+        self.counters.units.fetch_add(units, Ordering::Relaxed);
+        self.counters.waste_units.fetch_add(units, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Appends to the cold chunk: chunk and address.
+    fn copy_cold(
+        &self,
+        maintenance: &mut Maintenance,
+        victim: &Arc<Chunk>,
+        head: &Head,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(u64, u64)> {
+        let units = to_u64(head.units());
+        loop {
+            if let Some(chunk) = &maintenance.cold {
+                let above = (chunk.order, chunk.serial) > (victim.order, victim.serial);
+                if above && let Some(unit) = self.arena.reserve(chunk.id, units) {
+                    let words = self.arena.words(chunk.id).unwrap_or(&[]);
+                    let words = words.get(to_usize(unit)..to_usize(unit + units)).unwrap_or(&[]);
+                    head.store(words, key, [value, &[]]);
+                    self.counters.unflushed_units.fetch_add(units, Ordering::Relaxed);
+                    return Ok((chunk.id, self.arena.address(chunk.id, unit)));
+                }
+                self.arena.seal(chunk.id);
+            }
+            let frame = self.frame_anyway()?;
+            let mut roll = lock(&self.roll);
+            // Just below the chunk that takes appends: above whatever is written out already.
+            let order = roll.hot_order.saturating_sub(1);
+            maintenance.cold = Some(self.start_chunk(&mut roll, order, frame)?);
+        }
+    }
+}

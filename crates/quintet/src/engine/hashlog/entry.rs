@@ -1,0 +1,413 @@
+//! One entry: its bytes in memory and on disk.
+//!
+//! What: a head of two or three words, then the key, then the value, zeros up to a multiple of 8.
+//! Why: the same bytes in both places, so that a chunk is written as it is; fixed positions (two
+//! sizes of head instead of the paper's 16-bit fields) because a get decodes one in a few
+//! instructions, which varints do not allow, and lose nothing to rounding up to words.
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | crc | on disk: CRC32C of chunk serial, position in units, and bytes 4 to the end. In memory: a version, odd while the entry is being changed |
+//! | 4 | 1 | flags | bit 7 always set; bit 0 tombstone; bit 1 the value is a [`LargeRef`]; bit 2 wide head |
+//! | 5 | 1 | key size | 0 in a wide head |
+//! | 6 | 2 | value size | 0 in a wide head |
+//! | 8 | 8 | lsn | version: the log record that wrote it |
+//! | 16 | 4 | key size | wide head only |
+//! | 20 | 4 | value size | wide head only |
+//!
+//! Invariants: a reader of memory takes nothing from an entry whose first word changed while it
+//! read, or whose chunk did ([`super::arena`]).
+
+#![deny(clippy::indexing_slicing)]
+
+use crate::{
+    codec::{crc32c, crc32c_append, low_u8, low_u32, to_u64, to_usize},
+    sync::{AtomicU64, Ordering},
+};
+
+/// Entries start at multiples of this.
+pub(super) const UNIT_BYTES: usize = 8;
+/// Largest wide head and key: what has to fit in a chunk beside a value.
+pub(super) const HEAD_BYTES_MAX: usize = 24;
+
+const PRESENT: u8 = 0x80;
+const TOMBSTONE: u8 = 1;
+const LARGE: u8 = 2;
+const WIDE: u8 = 4;
+
+/// What an entry says of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Its value.
+    Put,
+    /// It was removed.
+    Tombstone,
+    /// Where its value is.
+    Large,
+}
+
+/// A decoded head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) kind: Kind,
+    pub(super) key_bytes: usize,
+    pub(super) value_bytes: usize,
+    pub(super) lsn: u64,
+}
+
+impl Head {
+    fn wide(&self) -> bool {
+        self.key_bytes > 0xff || self.value_bytes > 0xffff
+    }
+
+    /// Where the key starts, in bytes.
+    #[inline]
+    pub(super) fn key_at(&self) -> usize {
+        if self.wide() { 24 } else { 16 }
+    }
+
+    /// Where the value starts, in bytes.
+    #[inline]
+    pub(super) fn value_at(&self) -> usize {
+        self.key_at() + self.key_bytes
+    }
+
+    /// Bytes without the padding.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.value_at() + self.value_bytes
+    }
+
+    /// Size in units.
+    #[inline]
+    pub(super) fn units(&self) -> usize {
+        self.bytes().div_ceil(UNIT_BYTES)
+    }
+
+    /// The first word but for its low 32 bits.
+    fn first(&self) -> u64 {
+        let kind = match self.kind {
+            Kind::Put => 0,
+            Kind::Tombstone => TOMBSTONE,
+            Kind::Large => LARGE,
+        };
+        if self.wide() {
+            u64::from(PRESENT | kind | WIDE) << 32
+        } else {
+            u64::from(PRESENT | kind) << 32
+                | to_u64(self.key_bytes) << 40
+                | to_u64(self.value_bytes) << 48
+        }
+    }
+
+    /// Decodes the words of a head; `third` is asked for where the head is wide. `None` for what
+    /// no writer makes.
+    #[inline]
+    pub(super) fn decode(first: u64, lsn: u64, third: impl FnOnce() -> u64) -> Option<Self> {
+        let flags = low_u8(first >> 32);
+        let kind = match flags & (TOMBSTONE | LARGE) {
+            0 => Kind::Put,
+            TOMBSTONE => Kind::Tombstone,
+            LARGE => Kind::Large,
+            _ => return None,
+        };
+        if flags & !(TOMBSTONE | LARGE | WIDE) != PRESENT {
+            return None;
+        }
+        let (key_bytes, value_bytes) = if flags & WIDE == 0 {
+            (to_usize(first >> 40 & 0xff), to_usize(first >> 48))
+        } else {
+            let sizes = third();
+            (to_usize(sizes & 0xffff_ffff), to_usize(sizes >> 32))
+        };
+        let head = Self { kind, key_bytes, value_bytes, lsn };
+        let plausible = key_bytes != 0 && key_bytes <= 0xffff && head.wide() == (flags & WIDE != 0);
+        plausible.then_some(head)
+    }
+
+    /// Writes the entry into its words; the version becomes 0.
+    pub(super) fn store(&self, words: &[AtomicU64], key: &[u8], value: [&[u8]; 2]) {
+        let mut fill = Fill { words, pending: 0, bits: 0 };
+        fill.word(self.first());
+        fill.word(self.lsn);
+        if self.wide() {
+            fill.word(to_u64(self.key_bytes) | to_u64(self.value_bytes) << 32);
+        }
+        fill.bytes(key);
+        for piece in value {
+            fill.bytes(piece);
+        }
+        fill.finish();
+    }
+
+    /// Exchanges LSN and value in place, for one of the same size. Readers beside it see the old
+    /// entry, the new one, or that they have to look again. One writer at a time.
+    pub(super) fn exchange(&self, words: &[AtomicU64], lsn: u64, value: [&[u8]; 2]) {
+        let ([first, second, ..], Some(from)) = (words, words.get(self.value_at() / UNIT_BYTES..))
+        else {
+            return;
+        };
+        let before = first.load(Ordering::Relaxed);
+        let version = low_u32(before);
+        let rest = before & !0xffff_ffff;
+        first.store(rest | u64::from(version.wrapping_add(1)), Ordering::Relaxed);
+        crate::sync::fence(Ordering::Release);
+        second.store(lsn, Ordering::Relaxed);
+        let bits = low_u32(to_u64(self.value_at() % UNIT_BYTES)) * 8;
+        let kept = match (bits, from.first()) {
+            (1.., Some(word)) => word.load(Ordering::Relaxed) & ((1 << bits) - 1),
+            _ => 0,
+        };
+        let mut fill = Fill { words: from, pending: kept, bits };
+        for piece in value {
+            fill.bytes(piece);
+        }
+        fill.finish();
+        first.store(rest | u64::from(version.wrapping_add(2)), Ordering::Release);
+    }
+}
+
+/// Writes bytes into words, a word at a time.
+struct Fill<'a> {
+    words: &'a [AtomicU64],
+    pending: u64,
+    /// Bits of `pending` in use: a multiple of 8 below 64.
+    bits: u32,
+}
+
+impl Fill<'_> {
+    #[inline]
+    fn emit(&mut self, word: u64) {
+        if let Some((first, rest)) = self.words.split_first() {
+            first.store(word, Ordering::Relaxed);
+            self.words = rest;
+        }
+    }
+
+    #[inline]
+    fn word(&mut self, word: u64) {
+        if self.bits == 0 {
+            self.emit(word);
+        } else {
+            self.emit(self.pending | word << self.bits);
+            self.pending = word >> (64 - self.bits);
+        }
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        let (chunks, rest) = bytes.as_chunks::<8>();
+        for chunk in chunks {
+            self.word(u64::from_le_bytes(*chunk));
+        }
+        for byte in rest {
+            self.pending |= u64::from(*byte) << self.bits;
+            self.bits += 8;
+            if self.bits == 64 {
+                self.emit(self.pending);
+                (self.pending, self.bits) = (0, 0);
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        if self.bits > 0 {
+            self.emit(self.pending);
+        }
+    }
+}
+
+/// Whether the words hold exactly `key`, followed by anything.
+#[inline]
+pub(super) fn key_equals(words: &[AtomicU64], key: &[u8]) -> bool {
+    let (chunks, rest) = key.as_chunks::<8>();
+    let Some((whole, tail)) = words.split_at_checked(chunks.len()) else { return false };
+    for (word, chunk) in whole.iter().zip(chunks) {
+        if word.load(Ordering::Relaxed) != u64::from_le_bytes(*chunk) {
+            return false;
+        }
+    }
+    if rest.is_empty() {
+        return true;
+    }
+    let Some(last) = tail.first() else { return false };
+    let mut wanted = 0;
+    for (index, byte) in rest.iter().enumerate() {
+        wanted |= u64::from(*byte) << (index * 8);
+    }
+    let mask = (1 << (rest.len() * 8)) - 1;
+    last.load(Ordering::Relaxed) & mask == wanted
+}
+
+/// Copies bytes out of words, from byte `at`.
+#[inline]
+pub(super) fn copy_out(words: &[AtomicU64], at: usize, out: &mut [u8]) {
+    let Some(words) = words.get(at / UNIT_BYTES..) else { return };
+    let shift = low_u32(to_u64(at % UNIT_BYTES)) * 8;
+    let (chunks, rest) = out.as_chunks_mut::<8>();
+    let count = chunks.len();
+    if shift == 0 {
+        for (chunk, word) in chunks.iter_mut().zip(words) {
+            *chunk = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+    } else {
+        let mut low = words.first().map_or(0, |word| word.load(Ordering::Relaxed));
+        for (chunk, word) in chunks.iter_mut().zip(words.get(1..).unwrap_or(&[])) {
+            let high = word.load(Ordering::Relaxed);
+            *chunk = (low >> shift | high << (64 - shift)).to_le_bytes();
+            low = high;
+        }
+    }
+    let load = |index| words.get(index).map_or(0, |word: &AtomicU64| word.load(Ordering::Relaxed));
+    if !rest.is_empty() {
+        let mut word = load(count) >> shift;
+        if to_usize(u64::from(64 - shift)) < rest.len() * 8 {
+            word |= load(count + 1) << (64 - shift);
+        }
+        for (target, byte) in rest.iter_mut().zip(word.to_le_bytes()) {
+            *target = byte;
+        }
+    }
+}
+
+/// An entry within bytes read from disk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored<'a> {
+    pub(super) head: Head,
+    bytes: &'a [u8],
+}
+
+impl<'a> Stored<'a> {
+    /// The head of the entry that `bytes` begin with, unverified.
+    pub(super) fn head(bytes: &[u8]) -> Option<Head> {
+        let word = |index: usize| {
+            let bytes = bytes.get(index * 8..)?.first_chunk::<8>()?;
+            Some(u64::from_le_bytes(*bytes))
+        };
+        let third = word(2);
+        let head = Head::decode(word(0)?, word(1)?, || third.unwrap_or(0))?;
+        Some(head)
+    }
+
+    /// The entry that `bytes` begin with, verified: chunk `serial`, position `unit`.
+    pub(super) fn verify(bytes: &'a [u8], serial: u64, unit: usize) -> Option<Self> {
+        let head = Self::head(bytes)?;
+        let bytes = bytes.get(..head.units() * UNIT_BYTES)?;
+        let (crc, rest) = bytes.split_first_chunk::<4>()?;
+        (u32::from_le_bytes(*crc) == checksum(rest, serial, unit)).then_some(Self { head, bytes })
+    }
+
+    pub(super) fn key(&self) -> &'a [u8] {
+        self.bytes.get(self.head.key_at()..self.head.value_at()).unwrap_or(&[])
+    }
+
+    pub(super) fn value(&self) -> &'a [u8] {
+        self.bytes.get(self.head.value_at()..self.head.bytes()).unwrap_or(&[])
+    }
+}
+
+fn checksum(rest: &[u8], serial: u64, unit: usize) -> u32 {
+    let mut place = [0; 16];
+    let (low, high) = place.split_at_mut(8);
+    low.copy_from_slice(&serial.to_le_bytes());
+    high.copy_from_slice(&to_u64(unit).to_le_bytes());
+    crc32c_append(crc32c(&place), rest)
+}
+
+/// Puts the checksum into the first bytes of an entry about to be written.
+pub(super) fn seal(bytes: &mut [u8], serial: u64, unit: usize) {
+    if let Some((crc, rest)) = bytes.split_first_chunk_mut::<4>() {
+        *crc = checksum(rest, serial, unit).to_le_bytes();
+    }
+}
+
+/// Value bytes of an entry whose value lies elsewhere: the number of the large value, then its
+/// size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LargeRef {
+    pub(super) number: u64,
+    pub(super) bytes: u64,
+}
+
+impl LargeRef {
+    pub(super) fn encode(self) -> [u8; 16] {
+        let mut out = [0; 16];
+        let (low, high) = out.split_at_mut(8);
+        low.copy_from_slice(&self.number.to_le_bytes());
+        high.copy_from_slice(&self.bytes.to_le_bytes());
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (low, high) = bytes.split_first_chunk::<8>()?;
+        let high = high.first_chunk::<8>()?;
+        Some(Self { number: u64::from_le_bytes(*low), bytes: u64::from_le_bytes(*high) })
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    fn words(count: usize) -> Vec<AtomicU64> {
+        (0..count).map(|_| AtomicU64::new(u64::MAX)).collect()
+    }
+
+    fn bytes_of(words: &[AtomicU64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn entries_round_trip_at_every_alignment_and_width() {
+        for key_bytes in [1, 7, 8, 9, 23, 255, 256, 65_535] {
+            for value_bytes in [0, 1, 7, 8, 15, 129, 65_535, 65_536] {
+                let key = vec![3; key_bytes];
+                let value: Vec<u8> = (0..value_bytes).map(|i| low_u8(to_u64(i) * 7)).collect();
+                let head = Head { kind: Kind::Put, key_bytes, value_bytes, lsn: 99 };
+                let memory = words(head.units());
+                let (front, back) = value.split_at(value_bytes / 3);
+                head.store(&memory, &key, [front, back]);
+                assert!(key_equals(&memory[head.key_at() / 8..], &key));
+                let mut out = vec![0; value_bytes];
+                copy_out(&memory, head.value_at(), &mut out);
+                assert_eq!(out, value);
+                let flipped: Vec<u8> = value.iter().map(|byte| !byte).collect();
+                head.exchange(&memory, 100, [&flipped, &[]]);
+                copy_out(&memory, head.value_at(), &mut out);
+                assert_eq!(out, flipped);
+                let mut disk = bytes_of(&memory);
+                seal(&mut disk, 5, 6);
+                let stored = Stored::verify(&disk, 5, 6).unwrap();
+                assert_eq!((stored.key(), stored.value()), (key.as_slice(), flipped.as_slice()));
+                assert_eq!(stored.head.lsn, 100);
+                assert!(Stored::verify(&disk, 5, 7).is_none());
+                assert!(Stored::verify(&disk, 4, 6).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let head = Head { kind: Kind::Put, key_bytes: 3, value_bytes: 6, lsn: 9 };
+        let memory = words(head.units());
+        head.store(&memory, b"key", [b"val", b"ue!"]);
+        let mut disk = bytes_of(&memory);
+        seal(&mut disk, 1, 16);
+        for bit in 0..disk.len() * 8 {
+            disk[bit / 8] ^= 1 << (bit % 8);
+            assert!(Stored::verify(&disk, 1, 16).is_none(), "bit {bit}");
+            disk[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn the_layout_is_pinned() {
+        let head = Head { kind: Kind::Put, key_bytes: 3, value_bytes: 2, lsn: 0x0102 };
+        let memory = words(head.units());
+        head.store(&memory, b"key", [b"v", b"w"]);
+        let mut disk = bytes_of(&memory);
+        assert_eq!(&disk[..], b"\0\0\0\0\x80\x03\x02\0\x02\x01\0\0\0\0\0\0keyvw\0\0\0");
+        seal(&mut disk, 1, 16);
+        assert_eq!(u32::from_le_bytes(*disk.first_chunk().unwrap()), 0x3b8a_0d0c);
+    }
+}

@@ -1,0 +1,411 @@
+//! Append-only chunks and a hash table in memory (LogKV).
+//!
+//! What: every write appends an entry to the youngest chunk; a table of 8-byte slots
+//! ([`crate::index::slots`]) finds the newest entry of each key. Chunks are appended to data files
+//! ([`files`]) and stay in memory ([`arena`]) within the budget.
+//! Why: the highest write rate of the engines, and gets of one index line and one record: for
+//! ingest, sessions, caches, counters.
+//!
+//! put: lock the key's group -> find its entry -> exchange it in place (same size, not frozen) or
+//! append and exchange the slot -> unlock. get: [`read`]. persist and compact: [`maintain`],
+//! [`compact`]. open: [`recover`].
+//!
+//! Invariants:
+//! - A chunk's entries below its frozen bound never change; only they are written. Flushing
+//!   freezes, waits for the writers that did not see it, syncs the log, writes, syncs, then
+//!   publishes in the [`manifest`]. A publication holds everything that was applied before it
+//!   began.
+//! - Of two entries of one key the one in the chunk of higher (order, serial), or further back in
+//!   the same chunk, is the newer. Appends go to one chunk at a time, of even order; copies of
+//!   compaction to a chunk whose order is odd and between all that it copies from and all that is
+//!   yet to be written.
+//! - A tombstone is kept while an older chunk exists.
+//! - What a publication frees is freed after it is durable.
+//! - Two live keys with one 64-bit hash set `collided` before the second is readable; from then on
+//!   opening reads keys instead of hints. Everything else resolves equal hashes by the full key
+//!   anyway.
+//!
+//! Thread rules: gets take no lock and store nothing while the record is in memory. Writers lock a
+//! group of the index. Lock order: `maintenance`, group, `roll`, `residency`, `chunks`, `larges`.
+//! Maintenance never waits for writers with a later lock held.
+//!
+//! Options: `chunk_bytes` (power of two, 16 KiB to 16 MiB, 2 MiB), `live_ratio` (per cent of file
+//! bytes that are kept alive, 10 to 90, 50), `mutable_chunks` (chunks that may await a persist and
+//! so be updated in place, 1 to 1024, 16).
+//!
+//! How we differ from the paper: nothing is lost of the last chunk (the shared log has it); sizes
+//! have 32 bits and versions are LSNs; chunks have checksums and the index a checkpoint;
+//! compaction and persistence stop nobody; colder chunks leave memory; hot keys are updated in
+//! place.
+
+mod arena;
+mod check;
+mod compact;
+mod entry;
+mod files;
+mod maintain;
+mod manifest;
+mod read;
+mod recover;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
+mod write;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
+
+use self::{
+    arena::Arena,
+    files::{Owner, Place},
+    maintain::Maintenance,
+    manifest::Extent,
+};
+use super::{
+    Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
+};
+use crate::{
+    Error, Result,
+    codec::{Lsn, to_u64},
+    disk::Queue,
+    index::slots::SlotTable,
+    report::Report,
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read},
+};
+
+const CHUNK_BYTES_DEFAULT: u64 = 2 << 20;
+const LIVE_PER_CENT_DEFAULT: u64 = 50;
+const MUTABLE_CHUNKS_DEFAULT: u64 = 16;
+/// At rest, compaction goes on until this share of what is stored is waste: heads and hints take
+/// most of the fifth that a resting table may take beyond its live bytes.
+const REST_WASTE_PER_CENT: u64 = 4;
+/// Rest is this long without a write, in milliseconds.
+const REST_MILLIS: u64 = 500;
+
+/// A chunk. Its numbers that change on the way are in the [`Arena`].
+#[derive(Debug)]
+struct Chunk {
+    id: u64,
+    serial: u64,
+    order: u64,
+    created: u64,
+    place: OnceLock<Place>,
+    /// Units that a read of one entry fetches.
+    span: AtomicU64,
+    /// All of it is in its file, and no more will come: it may leave memory.
+    written: AtomicBool,
+    /// Nothing in it is live: it goes with the next publication.
+    retired: AtomicBool,
+    flush: Mutex<Flush>,
+}
+
+/// How far a chunk is in its file.
+#[derive(Debug, Default)]
+struct Flush {
+    /// Where the next extent starts, in units.
+    start: u64,
+    /// Start and end of extents that are frozen and not yet written.
+    ended: Vec<(u64, u64)>,
+    /// No extent will come after those.
+    sealed: bool,
+    extents: Vec<Extent>,
+}
+
+/// A value too large for a chunk.
+#[derive(Debug)]
+struct Large {
+    number: u64,
+    lsn: u64,
+    length: u64,
+    /// While it is in memory.
+    bytes: Mutex<Option<Arc<[u8]>>>,
+    place: OnceLock<Place>,
+    /// It is in its place in a file.
+    written: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Roll {
+    next_serial: u64,
+    next_id: u64,
+    free_ids: Vec<u64>,
+    /// Order of the chunk that takes appends, or of the last that did.
+    hot_order: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    live_bytes: AtomicU64,
+    /// Units of entries in chunks, and of those the dead ones and the tombstones.
+    units: AtomicU64,
+    waste_units: AtomicU64,
+    /// Units appended since the last flush.
+    unflushed_units: AtomicU64,
+    /// Operations applied, and when they were seen to have changed: tells rest.
+    applied: AtomicU64,
+    applied_seen: AtomicU64,
+    applied_seen_millis: AtomicU64,
+    /// Per cent of waste down to which compaction is to go.
+    waste_target: AtomicU64,
+    /// `applied` + 1 when compaction found nothing to do, and when it last closed the hot chunk.
+    stuck_at: AtomicU64,
+    closed_hot_at: AtomicU64,
+    in_place_total: AtomicU64,
+    cold_reads_total: AtomicU64,
+    compacted_total: AtomicU64,
+    evicted_total: AtomicU64,
+    index_charged: AtomicU64,
+    /// Bytes in the two kinds of file.
+    data_bytes: AtomicU64,
+    manifest_bytes: AtomicU64,
+    written_bytes_total: AtomicU64,
+}
+
+/// A table of the hashlog engine. See the module head.
+#[derive(Debug)]
+pub struct HashLog {
+    context: Context,
+    owner: Owner,
+    live_per_cent: u64,
+    mutable_chunks: u64,
+    /// All ones, but for tests of equal hashes.
+    hash_mask: u64,
+    index: SlotTable,
+    arena: Arena,
+    chunks: RwLock<BTreeMap<u64, Arc<Chunk>>>,
+    larges: RwLock<BTreeMap<u64, Arc<Large>>>,
+    next_large: AtomicU64,
+    /// Large values whose entry died after it was frozen: freed by a publication.
+    dead_larges: Mutex<Vec<u64>>,
+    /// Number + 1 of the chunk that takes appends.
+    hot: AtomicU64,
+    roll: Mutex<Roll>,
+    residency: Mutex<()>,
+    maintenance: Mutex<Maintenance>,
+    /// Compaction freed something that the next publication gives back.
+    publish_wanted: AtomicBool,
+    /// A get met a chunk that is not in memory.
+    warm_wanted: AtomicBool,
+    collided: AtomicBool,
+    queues: Mutex<Vec<Box<dyn Queue>>>,
+    counters: Counters,
+}
+
+impl HashLog {
+    /// Loads a table (or starts one in an empty directory) and says to which LSN its files are
+    /// complete.
+    pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
+        Self::open_with_mask(options, context, u64::MAX)
+    }
+
+    fn open_with_mask(
+        options: &TableOptions,
+        context: Context,
+        hash_mask: u64,
+    ) -> Result<(Self, Lsn)> {
+        options.check_names(&["chunk_bytes", "live_ratio", "mutable_chunks"])?;
+        let chunk_bytes =
+            options.number("chunk_bytes", CHUNK_BYTES_DEFAULT, 16 << 10..=16 << 20)?;
+        if !chunk_bytes.is_power_of_two() {
+            return Err(Error::InvalidOption {
+                name: "chunk_bytes".to_owned(),
+                what: format!("{chunk_bytes} is not a power of two"),
+            });
+        }
+        let live_per_cent = options.number("live_ratio", LIVE_PER_CENT_DEFAULT, 10..=90)?;
+        let mutable_chunks = options.number("mutable_chunks", MUTABLE_CHUNKS_DEFAULT, 1..=1024)?;
+        let owner = Owner { database_id: context.database_id, table_id: context.table_id };
+        let no_memory = |error| Error::io("reserve address space for a table", error);
+        let engine = Self {
+            owner,
+            live_per_cent,
+            mutable_chunks,
+            hash_mask,
+            index: SlotTable::new(context.budget.limit() / 8).map_err(no_memory)?,
+            arena: Arena::new(chunk_bytes, Arc::clone(&context.budget)).map_err(no_memory)?,
+            chunks: RwLock::default(),
+            larges: RwLock::default(),
+            next_large: AtomicU64::new(1),
+            dead_larges: Mutex::default(),
+            hot: AtomicU64::new(0),
+            roll: Mutex::default(),
+            residency: Mutex::default(),
+            maintenance: Mutex::new(Maintenance::new(Arc::clone(&context.dir), owner)),
+            publish_wanted: AtomicBool::new(false),
+            warm_wanted: AtomicBool::new(false),
+            collided: AtomicBool::new(false),
+            queues: Mutex::default(),
+            counters: Counters::default(),
+            context,
+        };
+        let complete = engine.recover()?;
+        engine.charge_index();
+        Ok((engine, complete))
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.context.hash.hash(key) & self.hash_mask
+    }
+
+    fn chunk(&self, id: u64) -> Option<Arc<Chunk>> {
+        read(&self.chunks).get(&id).cloned()
+    }
+
+    /// Draws from or gives to the budget what the index has grown or shrunk by.
+    fn charge_index(&self) {
+        let now = self.index.bytes();
+        let before = self.counters.index_charged.swap(now, Ordering::Relaxed);
+        self.context.budget.take_anyway(now.saturating_sub(before));
+        self.context.budget.give(before.saturating_sub(now));
+    }
+
+    /// Waste in units, and all units.
+    fn waste(&self) -> (u64, u64) {
+        let counters = &self.counters;
+        let units = counters.units.load(Ordering::Relaxed);
+        (counters.waste_units.load(Ordering::Relaxed).min(units), units)
+    }
+
+    /// Whether waste is more than `per_cent` of everything, and worth a chunk.
+    fn waste_exceeds(&self, per_cent: u64) -> bool {
+        let (waste, units) = self.waste();
+        waste * 100 > units * per_cent && waste * 2 > self.arena.chunk_units()
+    }
+
+    /// The share of waste at which compaction starts: before the bound, because copies and what
+    /// awaits its publication take space as well.
+    fn waste_per_cent_max(&self) -> u64 {
+        (100 - self.live_per_cent) * 7 / 10
+    }
+
+    /// Whether nothing has been written for a while.
+    fn is_resting(&self, applied: u64) -> bool {
+        let counters = &self.counters;
+        let now = u64::try_from(self.context.env.monotonic().as_millis()).unwrap_or(u64::MAX);
+        if counters.applied_seen.swap(applied, Ordering::Relaxed) != applied {
+            counters.applied_seen_millis.store(now, Ordering::Relaxed);
+        }
+        let since = counters.applied_seen_millis.load(Ordering::Relaxed);
+        now.saturating_sub(since) >= REST_MILLIS
+    }
+
+    fn has_room_to_warm(&self) -> bool {
+        let budget = &self.context.budget;
+        budget.used() + 4 * self.arena.chunk_bytes() <= budget.limit() / 10 * 9
+    }
+}
+
+impl Drop for HashLog {
+    fn drop(&mut self) {
+        let held = self.arena.memory_bytes() + self.counters.index_charged.load(Ordering::Relaxed);
+        let larges = read(&self.larges);
+        let in_memory = |large: &Arc<Large>| lock(&large.bytes).as_ref().map_or(0, |b| b.len());
+        let larges: usize = larges.values().map(in_memory).sum();
+        self.context.budget.give(held + to_u64(larges));
+    }
+}
+
+impl Engine for HashLog {
+    #[inline]
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.read_value(key)
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
+        self.read_many(keys, out)
+    }
+
+    fn admit(&self, op: &Op<'_>) -> Result<()> {
+        self.make_room(op)
+    }
+
+    fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
+        match op {
+            Op::Put { key, head, body } => self.put(lsn, key, [head, body]),
+            Op::Delete { key } => self.delete(lsn, key),
+            Op::DeleteRange { .. } => Err(Error::Unordered {
+                table: self.context.table_id.to_string(),
+                engine: "hashlog",
+            }),
+        }
+    }
+
+    fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
+        self.scan_from(from, limit)
+    }
+
+    fn range(&self, _range: KeyRange) -> Result<Option<EntryIter>> {
+        Ok(None)
+    }
+
+    fn persist(&self, up_to: Lsn) -> Result<Lsn> {
+        self.persist_to(up_to)
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.compact_step()
+    }
+
+    fn check(&self, report: &mut Report) -> Result<()> {
+        self.check_all(report)
+    }
+
+    fn stats(&self) -> EngineStats {
+        let counters = &self.counters;
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (waste, _) = self.waste();
+        let chunks = read(&self.chunks);
+        let resident = chunks.keys().filter(|id| self.arena.is_resident(**id)).count();
+        let index_bytes = self.index.bytes();
+        EngineStats {
+            keys: self.index.len(),
+            live_bytes: load(&counters.live_bytes),
+            dead_bytes: waste * 8,
+            file_bytes: load(&counters.data_bytes) + load(&counters.manifest_bytes),
+            memory_bytes: self.arena.memory_bytes() + index_bytes,
+            index_bytes,
+            written_bytes_total: load(&counters.written_bytes_total),
+            details: vec![
+                ("chunks", to_u64(chunks.len())),
+                ("chunks_in_memory", to_u64(resident)),
+                ("large_values", to_u64(read(&self.larges).len())),
+                ("in_place_updates_total", load(&counters.in_place_total)),
+                ("cold_reads_total", load(&counters.cold_reads_total)),
+                ("chunks_compacted_total", load(&counters.compacted_total)),
+                ("chunks_evicted_total", load(&counters.evicted_total)),
+                ("manifest_bytes", load(&counters.manifest_bytes)),
+            ],
+        }
+    }
+
+    fn due(&self) -> Due {
+        let counters = &self.counters;
+        let unflushed = counters.unflushed_units.load(Ordering::Relaxed);
+        if unflushed >= self.mutable_chunks * self.arena.chunk_units()
+            || self.publish_wanted.load(Ordering::Relaxed)
+        {
+            return Due::Persist;
+        }
+        let applied = counters.applied.load(Ordering::Relaxed);
+        let most = self.waste_per_cent_max();
+        let warm = self.warm_wanted.load(Ordering::Relaxed) && self.has_room_to_warm();
+        let stuck = counters.stuck_at.load(Ordering::Relaxed) == applied + 1;
+        if !stuck && self.waste_exceeds(most) {
+            counters.waste_target.store(most, Ordering::Relaxed);
+            return Due::Compact;
+        }
+        let untidy = !stuck && self.waste_exceeds(REST_WASTE_PER_CENT.min(most));
+        if untidy && self.is_resting(applied) {
+            counters.waste_target.store(REST_WASTE_PER_CENT.min(most), Ordering::Relaxed);
+            return Due::Compact;
+        }
+        match (warm, untidy) {
+            (true, _) => Due::Compact,
+            (false, true) => Due::Later,
+            (false, false) => Due::Nothing,
+        }
+    }
+}

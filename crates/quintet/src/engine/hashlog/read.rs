@@ -1,0 +1,430 @@
+//! Reading: gets from memory and from the disk, batches, scans.
+//!
+//! A get from memory: hash, one index line, the record; the value is copied out and the copy is
+//! kept only if neither the entry nor its chunk changed meanwhile. From the disk: one direct read
+//! of the blocks around the entry, verified by its own checksum.
+
+use super::{
+    HashLog, Large,
+    arena::{Look, copy_value},
+    entry::{Head, Kind, LargeRef, Stored, UNIT_BYTES, copy_out},
+    files::{EXTENT_HEAD_BYTES, ExtentHead, LARGE_MAGIC, Place},
+};
+use crate::{
+    Error, Result,
+    codec::{Decoder, crc32c, to_u64, to_usize},
+    disk::{AlignedBuffer, Completion, Request},
+    engine::{Cursor, Entry, Value},
+    index::slots::Verdict,
+    sync::{Ordering, lock, read},
+};
+
+/// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
+const BATCH: usize = 32;
+/// Reads under way at once on one queue.
+const QUEUE_DEPTH: usize = 64;
+
+/// What a key's entry says.
+#[derive(Debug)]
+enum Answer {
+    Value(Value),
+    Large(LargeRef),
+    /// Not in memory: address and state of its chunk.
+    Cold(u64, u64),
+}
+
+/// An entry read from the disk.
+#[derive(Debug)]
+pub(super) struct ColdEntry {
+    buffer: AlignedBuffer,
+    skip: usize,
+    serial: u64,
+    unit: usize,
+}
+
+impl ColdEntry {
+    fn bytes(&self) -> &[u8] {
+        self.buffer.as_slice().get(self.skip..).unwrap_or(&[])
+    }
+
+    pub(super) fn entry(&self) -> Option<Stored<'_>> {
+        Stored::verify(self.bytes(), self.serial, self.unit)
+    }
+}
+
+/// One read to be made for an entry.
+struct ColdRead {
+    place: Place,
+    serial: u64,
+    unit: u64,
+    bytes: usize,
+}
+
+impl HashLog {
+    #[inline]
+    pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.read_hashed(key, self.hash(key))
+    }
+
+    #[inline]
+    fn read_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Value>> {
+        match self.answer(key, hash, &[]) {
+            None => Ok(None),
+            Some(Answer::Value(value)) => Ok(Some(value)),
+            Some(answer) => self.read_slowly(key, hash, answer),
+        }
+    }
+
+    /// Looks the key up in memory; entries in `others` are known to be other keys'.
+    #[inline]
+    fn answer(&self, key: &[u8], hash: u64, others: &[(u64, u64)]) -> Option<Answer> {
+        self.index.find(hash, |address| match self.arena.look(address, key, answer_of) {
+            Look::Found(Some(answer)) => Verdict::Found(answer),
+            Look::OtherKey => Verdict::Other,
+            Look::Found(None) | Look::Changed => Verdict::Changed,
+            Look::Cold(state) if others.contains(&(address, state)) => Verdict::Other,
+            Look::Cold(state) => Verdict::Found(Answer::Cold(address, state)),
+        })
+    }
+
+    #[cold]
+    fn read_slowly(&self, key: &[u8], hash: u64, first: Answer) -> Result<Option<Value>> {
+        let mut others = Vec::new();
+        let mut answer = Some(first);
+        loop {
+            match answer {
+                None => return Ok(None),
+                Some(Answer::Value(value)) => return Ok(Some(value)),
+                Some(Answer::Large(large)) => {
+                    if let Some(value) = self.read_large(large)? {
+                        return Ok(Some(value));
+                    }
+                    // Gone since: the key has another entry now.
+                }
+                Some(Answer::Cold(address, state)) => {
+                    if let Some(cold) = self.read_cold(address, state)?
+                        && let Some(entry) = cold.entry()
+                    {
+                        if entry.key() != key {
+                            others.push((address, state));
+                        } else if entry.head.kind != Kind::Large {
+                            return Ok(Some(value_of(&entry)));
+                        } else if let Some(large) = LargeRef::decode(entry.value())
+                            && let Some(value) = self.read_large(large)?
+                        {
+                            return Ok(Some(value));
+                        }
+                    }
+                }
+            }
+            answer = self.answer(key, hash, &others);
+        }
+    }
+
+    /// Whether the key has an entry. A copied tombstone would outrank one that was overlooked.
+    pub(super) fn has_entry(&self, hash: u64, key: &[u8]) -> Result<bool> {
+        let mut others = Vec::new();
+        loop {
+            match self.answer(key, hash, &others) {
+                None => return Ok(false),
+                Some(Answer::Value(_) | Answer::Large(_)) => return Ok(true),
+                Some(Answer::Cold(address, state)) => {
+                    if let Some(cold) = self.read_cold(address, state)?
+                        && let Some(entry) = cold.entry()
+                    {
+                        if entry.key() == key {
+                            return Ok(true);
+                        }
+                        others.push((address, state));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where to read the entry at `address`; `None` where its chunk changed.
+    fn cold_read(&self, address: u64, state: u64) -> Option<ColdRead> {
+        let (id, unit) = self.arena.split(address);
+        let chunk = self.chunk(id)?;
+        let place = chunk.place.get()?.clone();
+        if self.arena.state(id) != state {
+            return None;
+        }
+        let rest = place.bytes.checked_sub(unit * to_u64(UNIT_BYTES))?;
+        let span = chunk.span.load(Ordering::Relaxed).max(3) * to_u64(UNIT_BYTES);
+        Some(ColdRead { place, serial: chunk.serial, unit, bytes: to_usize(span.min(rest)) })
+    }
+
+    /// Reads an entry from the disk, in one read unless it is far larger than most. `None` where
+    /// its chunk changed meanwhile: look again.
+    pub(super) fn read_cold(&self, address: u64, state: u64) -> Result<Option<ColdEntry>> {
+        let Some(request) = self.cold_read(address, state) else { return Ok(None) };
+        self.warm_wanted.store(true, Ordering::Relaxed);
+        self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
+        let from = request.unit * to_u64(UNIT_BYTES);
+        let (buffer, skip) = request.place.read(from, request.bytes)?;
+        self.finish_cold(address, state, &request, buffer, skip)
+    }
+
+    fn finish_cold(
+        &self,
+        address: u64,
+        state: u64,
+        request: &ColdRead,
+        mut buffer: AlignedBuffer,
+        mut skip: usize,
+    ) -> Result<Option<ColdEntry>> {
+        let from = request.unit * to_u64(UNIT_BYTES);
+        let head = Stored::head(buffer.as_slice().get(skip..).unwrap_or(&[]));
+        let size = head.map_or(0, |head| head.units() * UNIT_BYTES);
+        if skip + size > buffer.len() && from + to_u64(size) <= request.place.bytes {
+            (buffer, skip) = request.place.read(from, size)?;
+        }
+        let unit = to_usize(request.unit);
+        let cold = ColdEntry { buffer, skip, serial: request.serial, unit };
+        let (id, _) = self.arena.split(address);
+        match (cold.entry().is_some(), self.arena.state(id) == state && self.chunk_is(id, request))
+        {
+            (true, true) => Ok(Some(cold)),
+            (_, false) => Ok(None),
+            (false, true) => Err(request.place.damage(from, "the entry's checksum does not match")),
+        }
+    }
+
+    fn chunk_is(&self, id: u64, request: &ColdRead) -> bool {
+        read(&self.chunks).get(&id).is_some_and(|chunk| chunk.serial == request.serial)
+    }
+
+    /// The bytes of a large value; `None` where it is gone.
+    pub(super) fn read_large(&self, large: LargeRef) -> Result<Option<Value>> {
+        let found = read(&self.larges).get(&large.number).cloned();
+        let Some(found) = found else { return Ok(None) };
+        if let Some(bytes) = lock(&found.bytes).clone() {
+            return Ok(Some(Value::shared(bytes)));
+        }
+        let Some(place) = found.place.get() else { return Ok(None) };
+        self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
+        match self.read_large_at(&found, place) {
+            Ok(value) => Ok(Some(value)),
+            Err(_) if !read(&self.larges).contains_key(&large.number) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn read_large_at(&self, large: &Large, place: &Place) -> Result<Value> {
+        let length = to_usize(large.length);
+        if to_u64(length + EXTENT_HEAD_BYTES) > place.bytes {
+            return Err(place.damage(0, "the large value is longer than its place"));
+        }
+        let (buffer, skip) = place.read(0, EXTENT_HEAD_BYTES + length)?;
+        let bytes = buffer.as_slice().get(skip..).unwrap_or(&[]);
+        let head = ExtentHead::decode(bytes, LARGE_MAGIC, &self.owner)
+            .map_err(|what| place.damage(0, what))?;
+        let value = bytes.get(EXTENT_HEAD_BYTES..EXTENT_HEAD_BYTES + length).unwrap_or(&[]);
+        if head.serial != large.number || head.capacity != large.length {
+            return Err(place.damage(0, "another large value is here"));
+        }
+        if crc32c(value) != head.body_crc {
+            return Err(place.damage(0, "the checksum of the large value does not match"));
+        }
+        Ok(Value::fill_with(length, |out| out.copy_from_slice(value)))
+    }
+
+    /// A batch: all index lines are on their way before the first is looked at, then all records.
+    pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
+        out.reserve(keys.len());
+        let first = out.len();
+        let mut cold = Vec::new();
+        for batch in keys.chunks(BATCH) {
+            let mut hashes = [0; BATCH];
+            for (hash, key) in hashes.iter_mut().zip(batch) {
+                *hash = self.hash(key);
+                self.index.prefetch(*hash);
+            }
+            for (hash, _) in hashes.iter().zip(batch) {
+                if let Some(address) = self.index.find(*hash, Verdict::Found) {
+                    self.arena.prefetch(address);
+                }
+            }
+            for (hash, key) in hashes.iter().zip(batch) {
+                match self.answer(key, *hash, &[]) {
+                    None => out.push(None),
+                    Some(Answer::Value(value)) => out.push(Some(value)),
+                    Some(Answer::Cold(address, state)) => {
+                        cold.push((out.len() - first, address, state));
+                        out.push(None);
+                    }
+                    Some(answer) => out.push(self.read_slowly(key, *hash, answer)?),
+                }
+            }
+        }
+        if cold.is_empty() {
+            return Ok(());
+        }
+        self.read_many_cold(keys, &cold, out.get_mut(first..).unwrap_or(&mut []))
+    }
+
+    /// Reads many entries from the disk at once.
+    fn read_many_cold(
+        &self,
+        keys: &[&[u8]],
+        cold: &[(usize, u64, u64)],
+        out: &mut [Option<Value>],
+    ) -> Result<()> {
+        let pooled = lock(&self.queues).pop();
+        let mut queue = match pooled {
+            Some(queue) => queue,
+            None => self
+                .context
+                .env
+                .queue(QUEUE_DEPTH)
+                .map_err(|error| Error::io("start a queue of reads", error))?,
+        };
+        self.warm_wanted.store(true, Ordering::Relaxed);
+        let mut requests = Vec::with_capacity(cold.len());
+        for (token, (_, address, state)) in cold.iter().enumerate() {
+            let request = self.cold_read(*address, *state);
+            if let Some(read) = &request {
+                let from = read.unit * to_u64(UNIT_BYTES);
+                let (offset, _, span) = read.place.span(from, read.bytes);
+                queue.submit(
+                    to_u64(token),
+                    Request::Read {
+                        file: std::sync::Arc::clone(&read.place.file.file),
+                        offset,
+                        buffer: AlignedBuffer::zeroed(span),
+                        length: span,
+                    },
+                );
+                self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
+            }
+            requests.push(request);
+        }
+        let mut done = Vec::with_capacity(cold.len());
+        while queue.pending() > 0 {
+            let pending = queue.pending();
+            queue.wait(pending, &mut done);
+        }
+        lock(&self.queues).push(queue);
+        let mut answers: Vec<Option<Completion>> = cold.iter().map(|_| None).collect();
+        for completion in done {
+            if let Some(slot) = answers.get_mut(to_usize(completion.token)) {
+                *slot = Some(completion);
+            }
+        }
+        for ((entry, request), completion) in cold.iter().zip(&requests).zip(answers) {
+            let (index, address, state) = *entry;
+            let (Some(key), Some(slot)) = (keys.get(index), out.get_mut(index)) else { continue };
+            *slot = match (request, completion) {
+                (Some(request), Some(completion)) => {
+                    self.complete_cold(key, address, state, request, completion)?
+                }
+                _ => self.read_value(key)?,
+            };
+        }
+        Ok(())
+    }
+
+    fn complete_cold(
+        &self,
+        key: &[u8],
+        address: u64,
+        state: u64,
+        request: &ColdRead,
+        completion: Completion,
+    ) -> Result<Option<Value>> {
+        let from = request.unit * to_u64(UNIT_BYTES);
+        let (offset, skip, span) = request.place.span(from, request.bytes);
+        let count = completion.result.map_err(|error| request.place.read_error(offset, error))?;
+        if count < span {
+            return self.read_value(key);
+        }
+        let cold = self.finish_cold(address, state, request, completion.buffer, skip)?;
+        match cold.as_ref().and_then(ColdEntry::entry) {
+            Some(entry) if entry.key() == key && entry.head.kind == Kind::Put => {
+                Ok(Some(value_of(&entry)))
+            }
+            _ => self.read_value(key),
+        }
+    }
+
+    /// The key and value of the entry at `address`; `None` where it is gone.
+    fn read_entry(&self, address: u64) -> Result<Option<Entry>> {
+        let (id, _) = self.arena.split(address);
+        let (head, key, value) = match self.arena.copy(address) {
+            Look::Found(found) => found,
+            Look::Changed | Look::OtherKey => return Ok(None),
+            Look::Cold(state) => {
+                debug_assert!(id < self.arena.chunks_max());
+                let Some(cold) = self.read_cold(address, state)? else { return Ok(None) };
+                let Some(entry) = cold.entry() else { return Ok(None) };
+                (entry.head, entry.key().to_vec(), entry.value().to_vec())
+            }
+        };
+        let value = match head.kind {
+            Kind::Put => Some(Value::from(value)),
+            Kind::Tombstone => None,
+            Kind::Large => match LargeRef::decode(&value) {
+                Some(large) => self.read_large(large)?,
+                None => None,
+            },
+        };
+        Ok(value.map(|value| Entry { key, value }))
+    }
+
+    pub(super) fn scan_from(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
+        let mut cursor = if from.is_start() {
+            0
+        } else {
+            let mut decoder = Decoder::new(&from.0);
+            decoder.u64().filter(|_| decoder.is_empty()).ok_or_else(|| Error::Limit {
+                what: "the cursor is not one that a scan returned".to_owned(),
+            })?
+        };
+        let mut entries = Vec::new();
+        let mut addresses = Vec::new();
+        while entries.len() < limit.max(1) {
+            addresses.clear();
+            let next = self.index.walk(cursor, &mut addresses);
+            let before = entries.len();
+            let mut whole = true;
+            for address in &addresses {
+                match self.read_entry(*address)? {
+                    Some(entry) => entries.push(entry),
+                    None => whole = false,
+                }
+            }
+            if !whole {
+                // Something moved between the walk and the read: the group is taken again.
+                entries.truncate(before);
+                std::hint::spin_loop();
+                continue;
+            }
+            match next {
+                None => return Ok((entries, Cursor::START)),
+                Some(next) => cursor = next,
+            }
+        }
+        Ok((entries, Cursor(cursor.to_le_bytes().to_vec())))
+    }
+}
+
+#[inline]
+fn answer_of(head: &Head, words: &[crate::sync::AtomicU64]) -> Option<Answer> {
+    match head.kind {
+        Kind::Put => Some(Answer::Value(Value::fill_with(head.value_bytes, |out| {
+            copy_value(head, words, out);
+        }))),
+        Kind::Large => {
+            let mut bytes = [0; 16];
+            copy_out(words, head.value_at(), &mut bytes);
+            LargeRef::decode(&bytes).map(Answer::Large)
+        }
+        Kind::Tombstone => None,
+    }
+}
+
+fn value_of(entry: &Stored<'_>) -> Value {
+    let bytes = entry.value();
+    Value::fill_with(bytes.len(), |out| out.copy_from_slice(bytes))
+}

@@ -1,0 +1,479 @@
+//! Opening: manifest -> chunks -> hints -> index.
+//!
+//! The hints of all extents are dealt out by hash, in parallel over extents; then each share is
+//! sorted and the newest entry of each hash put into the index, in parallel over shares. Shares
+//! follow the order of the index's lines, so that each is loaded within the caches. Where memory
+//! is short, the hints are read several times for a part of the hashes each.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, OnceLock},
+};
+
+use super::{
+    Chunk, Flush, HashLog, Large,
+    arena::EXTENT_HEAD_UNITS,
+    entry::{Kind, LargeRef, Stored, UNIT_BYTES},
+    files::{DataFile, DataFiles, number_of as data_number},
+    maintain::{Maintenance, manifest_bytes},
+    manifest::{
+        Contents, Extent, Hint, Hints, Manifest, is_unfinished, number_of as manifest_number,
+        take_hint,
+    },
+    read::ColdEntry,
+};
+use crate::{
+    Error, Result,
+    codec::{Decoder, Lsn, to_u64, to_usize},
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, read, write},
+};
+
+/// Entries of a share: they and the index lines that they go to fit in a second-level cache.
+const SHARE_ENTRIES: u64 = 1 << 14;
+const SHARE_BITS_MAX: u32 = 12;
+/// Bytes that an entry takes while it is dealt out: itself, and what growing vectors waste.
+const DEALT_BYTES: u64 = 28;
+/// Groups of extents that are read at once.
+const TASKS: usize = 8;
+
+/// Hash, then from the highest bit: rank of the chunk (20), unit (21), units of the entry (20),
+/// wide (1), kind (2). Of two of the same hash, the greater is the newer.
+type Dealt = (u64, u64);
+
+const KIND_BITS: u32 = 2;
+const WIDE_SHIFT: u32 = KIND_BITS;
+const UNITS_SHIFT: u32 = 3;
+const UNIT_SHIFT: u32 = UNITS_SHIFT + 20;
+const RANK_SHIFT: u32 = UNIT_SHIFT + 21;
+
+/// An extent to load.
+struct Source {
+    chunk: Arc<Chunk>,
+    rank: u64,
+    extent: Extent,
+    hints: Hints,
+}
+
+/// One way of dealing: `passes` rounds, each into `1 << bits` shares.
+#[derive(Clone, Copy)]
+struct Deal {
+    pass: u64,
+    passes: u64,
+    bits: u32,
+    shift: u32,
+}
+
+impl Deal {
+    fn share(&self, hash: u64) -> Option<usize> {
+        let mine = self.passes == 1 || (hash >> 40) % self.passes == self.pass;
+        mine.then(|| to_usize(hash >> self.shift & ((1 << self.bits) - 1)))
+    }
+}
+
+/// What loading has come to.
+#[derive(Default)]
+struct Loaded {
+    keys: AtomicU64,
+    live_bytes: AtomicU64,
+    waste_units: AtomicU64,
+    /// Large values by hash and packed place.
+    larges: Mutex<BTreeMap<Dealt, u64>>,
+    live_larges: Mutex<Vec<u64>>,
+    failed: Mutex<Option<Error>>,
+    full: AtomicBool,
+}
+
+impl Loaded {
+    fn note(&self, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            lock(&self.failed).get_or_insert(error);
+        }
+    }
+}
+
+impl HashLog {
+    /// Loads what the last publication left; the LSN that it is complete to.
+    pub(super) fn recover(&self) -> Result<Lsn> {
+        let mut maintenance = lock(&self.maintenance);
+        let dir = &self.context.dir;
+        let doing = |error| Error::io(format!("list {}", dir.path().display()), error);
+        let names: Vec<String> =
+            dir.list().map_err(doing)?.into_iter().map(|entry| entry.name).collect();
+        let newest = names.iter().filter_map(|name| manifest_number(name)).max();
+        let mut contents = Contents::default();
+        if let Some(number) = newest {
+            let write = !self.context.read_only;
+            let (manifest, found) = Manifest::open(dir, self.owner, number, write)?;
+            contents = found;
+            maintenance.manifest = Some(manifest);
+        }
+        maintenance.files = DataFiles::new(Arc::clone(dir), self.owner, contents.commit.next_file);
+        let sources = self.adopt_chunks(&mut maintenance, &contents)?;
+        self.adopt_larges(&mut maintenance, &contents)?;
+        let whole = Lsn(contents.commit.complete) >= self.context.complete;
+        if !self.context.read_only && whole {
+            self.remove_strays(&names, newest, &contents)?;
+        }
+        maintenance.complete = contents.commit.complete;
+        self.collided.store(contents.commit.collided != 0, Ordering::Relaxed);
+        self.next_large.store(contents.commit.next_large.max(1), Ordering::Relaxed);
+        if let Some(manifest) = &maintenance.manifest {
+            let live_larges = self.load_index(manifest, &sources)?;
+            self.drop_unreferenced(&mut maintenance, &live_larges);
+        }
+        self.count_bytes(&maintenance);
+        Ok(Lsn(maintenance.complete))
+    }
+
+    /// Makes the chunks that the manifest names, none of them in memory.
+    fn adopt_chunks(
+        &self,
+        maintenance: &mut Maintenance,
+        contents: &Contents,
+    ) -> Result<Vec<Source>> {
+        let mut extents: BTreeMap<(u64, u64), Vec<(Extent, Hints)>> = BTreeMap::new();
+        for (extent, hints) in &contents.extents {
+            extents.entry((extent.order, extent.serial)).or_default().push((*extent, *hints));
+            maintenance.manifest_needed += manifest_bytes(extent);
+        }
+        let mut sources = Vec::with_capacity(contents.extents.len());
+        let mut roll = lock(&self.roll);
+        for (rank, ((order, serial), extents)) in extents.into_iter().enumerate() {
+            let Some((last, _)) = extents.last().copied() else { continue };
+            let file = maintenance.files.open(last.file, !self.context.read_only)?;
+            self.refuse_implausible(&file, &extents)?;
+            let place = DataFiles::adopt(&file, last.offset, last.place_bytes);
+            let flush = Flush {
+                start: 0,
+                ended: Vec::new(),
+                sealed: true,
+                extents: extents.iter().map(|(extent, _)| *extent).collect(),
+            };
+            let chunk = Arc::new(Chunk {
+                id: last.chunk,
+                serial,
+                order,
+                created: last.created,
+                place: OnceLock::from(place),
+                span: AtomicU64::new(last.span),
+                written: AtomicBool::new(true),
+                retired: AtomicBool::new(false),
+                flush: Mutex::new(flush),
+            });
+            self.arena.begin(chunk.id, last.end, last.end, true);
+            roll.next_id = roll.next_id.max(chunk.id + 1);
+            roll.hot_order = roll.hot_order.max(order.next_multiple_of(2));
+            let before = write(&self.chunks).insert(chunk.id, Arc::clone(&chunk));
+            if before.is_some() {
+                return Err(Error::corruption(
+                    &*file.label,
+                    last.offset,
+                    "the manifest names two chunks of one number",
+                ));
+            }
+            let source = |(extent, hints)| {
+                let (chunk, rank) = (Arc::clone(&chunk), to_u64(rank));
+                Source { chunk, rank, extent, hints }
+            };
+            sources.extend(extents.into_iter().map(source));
+        }
+        roll.next_serial = contents.commit.next_serial;
+        let chunks = read(&self.chunks);
+        roll.free_ids = (0..roll.next_id).rev().filter(|id| !chunks.contains_key(id)).collect();
+        Ok(sources)
+    }
+
+    fn refuse_implausible(&self, file: &DataFile, extents: &[(Extent, Hints)]) -> Result<()> {
+        for (extent, _) in extents {
+            let plausible = extent.chunk < self.arena.chunks_max()
+                && extent.start + EXTENT_HEAD_UNITS <= extent.end
+                && extent.end <= self.arena.chunk_units()
+                && extent.end * 8 <= extent.place_bytes
+                && extent.offset.is_multiple_of(crate::disk::BLOCK_BYTES)
+                && extent.start.is_multiple_of(crate::disk::BLOCK_BYTES / 8);
+            if !plausible {
+                let what =
+                    "the manifest names an extent that cannot be (was `chunk_bytes` changed?)";
+                return Err(Error::corruption(&*file.label, extent.offset, what));
+            }
+        }
+        Ok(())
+    }
+
+    fn adopt_larges(&self, maintenance: &mut Maintenance, contents: &Contents) -> Result<()> {
+        for record in &contents.larges {
+            let file = maintenance.files.open(record.file, !self.context.read_only)?;
+            let large = Large {
+                number: record.number,
+                lsn: record.lsn,
+                length: record.bytes,
+                bytes: Mutex::new(None),
+                place: OnceLock::from(DataFiles::adopt(&file, record.offset, record.place_bytes)),
+                written: AtomicBool::new(true),
+            };
+            write(&self.larges).insert(record.number, Arc::new(large));
+        }
+        Ok(())
+    }
+
+    /// Removes files that no manifest names: left by a crash.
+    fn remove_strays(
+        &self,
+        names: &[String],
+        manifest: Option<u64>,
+        contents: &Contents,
+    ) -> Result<()> {
+        let in_use: std::collections::BTreeSet<u64> = (contents.extents.iter())
+            .map(|(extent, _)| extent.file)
+            .chain(contents.larges.iter().map(|large| large.file))
+            .collect();
+        for name in names {
+            let stray = data_number(name).is_some_and(|number| !in_use.contains(&number))
+                || manifest_number(name).is_some_and(|number| Some(number) != manifest)
+                || is_unfinished(name);
+            if !stray {
+                continue;
+            }
+            match self.context.dir.remove(name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::io(format!("remove {name}"), error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees large values that no entry names: their entries died in a publication that did not
+    /// drop them.
+    fn drop_unreferenced(&self, maintenance: &mut Maintenance, live: &[u64]) {
+        let live: std::collections::BTreeSet<u64> = live.iter().copied().collect();
+        let dead: Vec<u64> =
+            read(&self.larges).keys().copied().filter(|number| !live.contains(number)).collect();
+        if !dead.is_empty() && !self.context.read_only {
+            self.publish_wanted.store(true, Ordering::Relaxed);
+            maintenance.dead_larges.extend(dead);
+        }
+    }
+
+    /// Fills the index; the numbers of the large values in use.
+    fn load_index(&self, manifest: &Manifest, sources: &[Source]) -> Result<Vec<u64>> {
+        let total: u64 = sources.iter().map(|source| source.extent.entry_count).sum();
+        self.index.presize(total);
+        let bits = (total / SHARE_ENTRIES).next_power_of_two().trailing_zeros();
+        let bits = bits.min(SHARE_BITS_MAX).min(self.index.group_bits());
+        let memory = (self.context.budget.limit() / 3).max(1 << 20);
+        let passes = (total * DEALT_BYTES).div_ceil(memory).max(1);
+        let loaded = Loaded::default();
+        for pass in 0..passes {
+            let shift = self.index.group_bits() - bits;
+            let deal = Deal { pass, passes, bits, shift };
+            self.load_pass(manifest, sources, &loaded, deal)?;
+        }
+        self.index.add_len(loaded.keys.load(Ordering::Relaxed));
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let live = std::mem::take(&mut *lock(&loaded.live_larges));
+        let larges = read(&self.larges);
+        let large_bytes: u64 =
+            live.iter().filter_map(|number| larges.get(number)).map(|large| large.length).sum();
+        let counters = &self.counters;
+        counters.live_bytes.store(load(&loaded.live_bytes) + large_bytes, Ordering::Relaxed);
+        counters.waste_units.store(load(&loaded.waste_units), Ordering::Relaxed);
+        let heads = to_u64(sources.len()) * EXTENT_HEAD_UNITS;
+        let units: u64 = sources.iter().map(|source| source.extent.end - source.extent.start).sum();
+        counters.units.store(units - heads, Ordering::Relaxed);
+        Ok(live)
+    }
+
+    fn load_pass(
+        &self,
+        manifest: &Manifest,
+        sources: &[Source],
+        loaded: &Loaded,
+        deal: Deal,
+    ) -> Result<()> {
+        let size = sources.len().div_ceil(TASKS).max(1);
+        let groups: Vec<&[Source]> = sources.chunks(size).collect();
+        let dealt: Vec<Mutex<Vec<Vec<Dealt>>>> =
+            groups.iter().map(|_| Mutex::new(vec![Vec::new(); 1 << deal.bits])).collect();
+        let env = &self.context.env;
+        env.parallel(groups.len(), &|task| {
+            if let (Some(group), Some(shares)) = (groups.get(task), dealt.get(task)) {
+                let mut shares = lock(shares);
+                for source in *group {
+                    loaded.note(self.deal_extent(manifest, source, loaded, deal, &mut shares));
+                }
+            }
+        });
+        if lock(&loaded.failed).is_none() {
+            env.parallel(1 << deal.bits, &|share| {
+                let mut entries = Vec::new();
+                for group in &dealt {
+                    if let Some(part) = lock(group).get_mut(share) {
+                        entries.append(part);
+                    }
+                }
+                loaded.note(self.load_share(sources, loaded, &mut entries));
+            });
+        }
+        match lock(&loaded.failed).take() {
+            Some(error) => Err(error),
+            None if loaded.full.load(Ordering::Relaxed) => Err(Error::OutOfMemory {
+                budget: self.context.budget.limit(),
+                needed: self.index.bytes(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn deal_extent(
+        &self,
+        manifest: &Manifest,
+        source: &Source,
+        loaded: &Loaded,
+        deal: Deal,
+        shares: &mut [Vec<Dealt>],
+    ) -> Result<()> {
+        let bytes = manifest.hints(&source.hints)?;
+        let bytes = match bytes.filter(|bytes| hints_fit(bytes, &source.extent)) {
+            Some(bytes) => bytes,
+            None => self.hints_of_data(source)?,
+        };
+        let mut decoder = Decoder::new(&bytes);
+        let mut unit = source.extent.start + EXTENT_HEAD_UNITS;
+        while let Some(hint) = take_hint(&mut decoder) {
+            let units = units_of(&hint);
+            if let Some(share) = deal.share(hint.hash).and_then(|share| shares.get_mut(share)) {
+                let packed = source.rank << RANK_SHIFT
+                    | unit << UNIT_SHIFT
+                    | units << UNITS_SHIFT
+                    | hint.wide << WIDE_SHIFT
+                    | hint.kind;
+                share.push((hint.hash, packed));
+                if hint.kind == 2 {
+                    lock(&loaded.larges).insert((hint.hash, packed), hint.large);
+                }
+            }
+            unit += units;
+        }
+        Ok(())
+    }
+
+    /// Hints made anew from the extent's entries.
+    fn hints_of_data(&self, source: &Source) -> Result<Vec<u8>> {
+        let extent = &source.extent;
+        let Some(place) = source.chunk.place.get() else { return Ok(Vec::new()) };
+        let size = to_usize((extent.end - extent.start) * 8);
+        let (buffer, skip) = place.read(extent.start * 8, size)?;
+        let mut image = vec![0; to_usize(extent.start * 8)];
+        image.extend_from_slice(buffer.as_slice().get(skip..skip + size).unwrap_or(&[]));
+        self.verify_extent(place, extent, &image)?;
+        let mut hints = Vec::new();
+        let mut unit = extent.start + EXTENT_HEAD_UNITS;
+        while unit < extent.end {
+            let bytes = image.get(to_usize(unit) * UNIT_BYTES..).unwrap_or(&[]);
+            let entry = Stored::verify(bytes, source.chunk.serial, to_usize(unit))
+                .ok_or_else(|| place.damage(unit * 8, "the entry's checksum does not match"))?;
+            let (kind, large) = match entry.head.kind {
+                Kind::Put => (0, 0),
+                Kind::Tombstone => (1, 0),
+                Kind::Large => (2, LargeRef::decode(entry.value()).map_or(0, |large| large.number)),
+            };
+            let payload = to_u64(entry.head.key_bytes + entry.head.value_bytes);
+            let wide = u64::from(entry.head.key_at() == 24);
+            let hash = self.hash(entry.key());
+            super::manifest::put_hint(&mut hints, Hint { hash, payload, wide, kind, large });
+            unit += to_u64(entry.head.units());
+        }
+        Ok(hints)
+    }
+
+    fn load_share(&self, sources: &[Source], loaded: &Loaded, entries: &mut [Dealt]) -> Result<()> {
+        entries.sort_unstable();
+        let chunks = by_rank(sources);
+        let (mut keys, mut live_bytes, mut waste) = (0, 0, 0);
+        for group in entries.chunk_by(|a, b| a.0 == b.0) {
+            let newest = if group.len() > 1 && self.collided.load(Ordering::Relaxed) {
+                self.newest_by_key(&chunks, group)?
+            } else {
+                group.last().copied().into_iter().collect()
+            };
+            for (hash, packed) in group {
+                let Some(chunk) = chunks.get(to_usize(packed >> RANK_SHIFT)) else { continue };
+                let units = packed >> UNITS_SHIFT & 0xf_ffff;
+                if !newest.contains(&(*hash, *packed)) {
+                    self.arena.add_dead(chunk.id, units);
+                    waste += units;
+                    continue;
+                }
+                let kind = packed & 3;
+                if kind == 1 {
+                    self.arena.add_tombstone(chunk.id, units);
+                    waste += units;
+                    continue;
+                }
+                let unit = packed >> UNIT_SHIFT & 0x1f_ffff;
+                if !self.index.load(*hash, self.arena.address(chunk.id, unit)) {
+                    loaded.full.store(true, Ordering::Relaxed);
+                }
+                keys += 1;
+                // Known to the unit: what rounding adds is less than what sizes of entries vary.
+                live_bytes += units * 8 - 16 - (packed >> WIDE_SHIFT & 1) * 8;
+                if kind == 2
+                    && let Some(number) = lock(&loaded.larges).get(&(*hash, *packed))
+                {
+                    lock(&loaded.live_larges).push(*number);
+                }
+            }
+        }
+        loaded.keys.fetch_add(keys, Ordering::Relaxed);
+        loaded.live_bytes.fetch_add(live_bytes, Ordering::Relaxed);
+        loaded.waste_units.fetch_add(waste, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The newest entry of each key among entries of one hash.
+    fn newest_by_key(&self, chunks: &[Arc<Chunk>], group: &[Dealt]) -> Result<Vec<Dealt>> {
+        let mut newest = BTreeMap::new();
+        for (hash, packed) in group {
+            let Some(chunk) = chunks.get(to_usize(packed >> RANK_SHIFT)) else { continue };
+            let unit = packed >> UNIT_SHIFT & 0x1f_ffff;
+            let address = self.arena.address(chunk.id, unit);
+            let state = self.arena.state(chunk.id);
+            let cold = self.read_cold(address, state)?;
+            let key = cold.as_ref().and_then(ColdEntry::entry).map(|entry| entry.key().to_vec());
+            newest.insert(key, (*hash, *packed));
+        }
+        Ok(newest.into_values().collect())
+    }
+}
+
+/// The chunks, at the index of their rank.
+fn by_rank(sources: &[Source]) -> Vec<Arc<Chunk>> {
+    let mut chunks: Vec<Arc<Chunk>> = Vec::new();
+    for source in sources {
+        if to_u64(chunks.len()) == source.rank {
+            chunks.push(Arc::clone(&source.chunk));
+        }
+    }
+    chunks
+}
+
+fn units_of(hint: &Hint) -> u64 {
+    (16 + 8 * hint.wide + hint.payload).div_ceil(8)
+}
+
+/// Whether hints say as many entries as their extent has, and fill it.
+fn hints_fit(bytes: &[u8], extent: &Extent) -> bool {
+    let mut decoder = Decoder::new(bytes);
+    let (mut count, mut unit) = (0, extent.start + EXTENT_HEAD_UNITS);
+    while let Some(hint) = take_hint(&mut decoder) {
+        count += 1;
+        unit = unit.saturating_add(units_of(&hint));
+        if hint.payload >> 24 != 0 || hint.kind > 2 {
+            return false;
+        }
+    }
+    decoder.is_empty() && count == extent.entry_count && unit == extent.end
+}

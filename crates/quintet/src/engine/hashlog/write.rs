@@ -1,0 +1,438 @@
+//! Writing: puts and deletes, the chunk that takes appends, and room for them.
+
+use std::sync::{Arc, OnceLock};
+
+use super::{
+    Chunk, Flush, HashLog, Large,
+    arena::{EXTENT_HEAD_UNITS, Look},
+    entry::{HEAD_BYTES_MAX, Head, Kind, LargeRef, UNIT_BYTES},
+};
+use crate::{
+    Error, Result,
+    codec::{Lsn, to_u64, to_usize},
+    engine::Op,
+    index::slots::Writer,
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, read, write},
+};
+
+/// Groups that the index grows by after an insert: two keep up.
+const GROWTH_STEPS: u32 = 2;
+/// Entries of more than this part of a chunk keep their value elsewhere: less is wasted at chunk
+/// ends.
+const LARGE_PART: u64 = 4;
+
+/// The entry that a key has now.
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    address: u64,
+    head: Head,
+    large: Option<LargeRef>,
+    in_memory: bool,
+}
+
+/// What is known of an entry that is not in memory.
+struct Known {
+    address: u64,
+    state: u64,
+    /// `None`: another key's.
+    current: Option<Current>,
+    hash: u64,
+}
+
+/// What a writer finds for its key.
+enum Found {
+    Nothing,
+    Current(Current),
+    /// Read this entry first, without the lock.
+    Unknown(u64, u64),
+}
+
+impl HashLog {
+    pub(super) fn put(&self, lsn: Lsn, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+        let value_bytes = value[0].len() + value[1].len();
+        let head = Head { kind: Kind::Put, key_bytes: key.len(), value_bytes, lsn: lsn.0 };
+        let large = to_u64(head.units()) > self.arena.chunk_units() / LARGE_PART;
+        if large && value_bytes > 16 {
+            return self.put_large(lsn, key, value);
+        }
+        self.put_entry(head, key, value)
+    }
+
+    fn put_large(&self, lsn: Lsn, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+        let length = value[0].len() + value[1].len();
+        let number = self.next_large.fetch_add(1, Ordering::Relaxed);
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, length).collect();
+        if let Some(out) = Arc::get_mut(&mut bytes) {
+            let (front, back) = out.split_at_mut(value[0].len());
+            front.copy_from_slice(value[0]);
+            back.copy_from_slice(value[1]);
+        }
+        self.context.budget.take_anyway(to_u64(length));
+        self.counters.live_bytes.fetch_add(to_u64(length), Ordering::Relaxed);
+        let large = Arc::new(Large {
+            number,
+            lsn: lsn.0,
+            length: to_u64(length),
+            bytes: Mutex::new(Some(bytes)),
+            place: OnceLock::new(),
+            written: AtomicBool::new(false),
+        });
+        write(&self.larges).insert(number, large);
+        let reference = LargeRef { number, bytes: to_u64(length) }.encode();
+        let value_bytes = reference.len();
+        let head = Head { kind: Kind::Large, key_bytes: key.len(), value_bytes, lsn: lsn.0 };
+        self.counters.unflushed_units.fetch_add(to_u64(length / UNIT_BYTES), Ordering::Relaxed);
+        self.put_entry(head, key, [&reference, &[]])
+    }
+
+    fn put_entry(&self, head: Head, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+        let hash = self.hash(key);
+        self.counters.applied.fetch_add(1, Ordering::Relaxed);
+        let mut known = Vec::new();
+        loop {
+            let mut writer = self.index.lock(hash);
+            match self.find_current(&writer, hash, key, &known) {
+                Found::Unknown(address, state) => {
+                    drop(writer);
+                    known.extend(self.learn(address, state, key)?);
+                }
+                Found::Current(current) if current.head.lsn > head.lsn => {
+                    // Replay of what the files have already.
+                    drop(writer);
+                    if head.kind == Kind::Large {
+                        self.forget_large(&value);
+                    }
+                    return Ok(());
+                }
+                Found::Current(current) if self.exchange(&current, &head, value) => return Ok(()),
+                Found::Current(current) => {
+                    let address = self.append(&head, key, value)?;
+                    writer.replace(current.address, address);
+                    self.bury(&current);
+                    self.counters.live_bytes.fetch_add(size_of(&head), Ordering::Relaxed);
+                    return Ok(());
+                }
+                Found::Nothing => {
+                    let address = self.append(&head, key, value)?;
+                    if !writer.insert(address) {
+                        return Err(self.out_of_memory(64));
+                    }
+                    drop(writer);
+                    self.counters.live_bytes.fetch_add(size_of(&head), Ordering::Relaxed);
+                    self.index.grow(GROWTH_STEPS);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    pub(super) fn delete(&self, lsn: Lsn, key: &[u8]) -> Result<()> {
+        let hash = self.hash(key);
+        self.counters.applied.fetch_add(1, Ordering::Relaxed);
+        let head = Head { kind: Kind::Tombstone, key_bytes: key.len(), value_bytes: 0, lsn: lsn.0 };
+        let mut known = Vec::new();
+        loop {
+            let mut writer = self.index.lock(hash);
+            match self.find_current(&writer, hash, key, &known) {
+                Found::Unknown(address, state) => {
+                    drop(writer);
+                    known.extend(self.learn(address, state, key)?);
+                }
+                Found::Nothing => return Ok(()),
+                Found::Current(current) if current.head.lsn > head.lsn => return Ok(()),
+                Found::Current(current) => {
+                    let address = self.append(&head, key, [&[], &[]])?;
+                    writer.remove(current.address);
+                    self.bury(&current);
+                    let (chunk, _) = self.arena.split(address);
+                    self.arena.add_tombstone(chunk, to_u64(head.units()));
+                    self.counters.waste_units.fetch_add(to_u64(head.units()), Ordering::Relaxed);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn find_current(&self, writer: &Writer<'_>, hash: u64, key: &[u8], known: &[Known]) -> Found {
+        let found = writer.find(|address| {
+            match self.arena.look(address, key, |head, words| (*head, large_of(head, words))) {
+                Look::Found((head, large)) => {
+                    Some(Found::Current(Current { address, head, large, in_memory: true }))
+                }
+                Look::OtherKey => {
+                    self.note_collision(address, hash);
+                    None
+                }
+                // Only eviction changes a chunk under the group's lock.
+                Look::Changed => Some(Found::Unknown(address, self.arena.state_of(address))),
+                Look::Cold(state) => {
+                    match known
+                        .iter()
+                        .find(|known| (known.address, known.state) == (address, state))
+                    {
+                        None => Some(Found::Unknown(address, state)),
+                        Some(Known { current: Some(current), .. }) => {
+                            Some(Found::Current(*current))
+                        }
+                        Some(other) => {
+                            if other.hash == hash {
+                                self.collided.store(true, Ordering::Relaxed);
+                            }
+                            None
+                        }
+                    }
+                }
+            }
+        });
+        found.unwrap_or(Found::Nothing)
+    }
+
+    /// Two live keys with the same tag: do they share all of the hash?
+    #[cold]
+    fn note_collision(&self, address: u64, hash: u64) {
+        match self.arena.copy(address) {
+            Look::Found((_, key, _)) if self.hash(&key) == hash => {
+                self.collided.store(true, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads an entry that is not in memory, or has its whole chunk loaded where there is room: in
+    /// replay the next operations are likely to ask for its neighbours.
+    fn learn(&self, address: u64, state: u64, key: &[u8]) -> Result<Option<Known>> {
+        let (id, _) = self.arena.split(address);
+        if self.arena.is_resident(id) || self.has_room_to_warm() && self.warm(id)? {
+            return Ok(None);
+        }
+        let Some(cold) = self.read_cold(address, state)? else { return Ok(None) };
+        let Some(entry) = cold.entry() else { return Ok(None) };
+        let head = entry.head;
+        let large = LargeRef::decode(entry.value()).filter(|_| head.kind == Kind::Large);
+        let current = Current { address, head, large, in_memory: false };
+        let current = (entry.key() == key).then_some(current);
+        Ok(Some(Known { address, state, current, hash: self.hash(entry.key()) }))
+    }
+
+    /// Updates in place where the entry is as large and not frozen.
+    fn exchange(&self, current: &Current, head: &Head, value: [&[u8]; 2]) -> bool {
+        let (chunk, unit) = self.arena.split(current.address);
+        let alike = current.in_memory
+            && current.head.kind == Kind::Put
+            && head.kind == Kind::Put
+            && current.head.value_bytes == head.value_bytes;
+        if !alike || unit < self.arena.frozen(chunk) {
+            return false;
+        }
+        let Some(words) = self.arena.words(chunk) else { return false };
+        let Some(words) = words.get(to_usize(unit)..to_usize(unit) + head.units()) else {
+            return false;
+        };
+        head.exchange(words, head.lsn, value);
+        self.counters.in_place_total.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Counts an entry that lost its slot.
+    fn bury(&self, current: &Current) {
+        let (chunk, unit) = self.arena.split(current.address);
+        let units = to_u64(current.head.units());
+        self.arena.add_dead(chunk, units);
+        self.counters.waste_units.fetch_add(units, Ordering::Relaxed);
+        self.counters.live_bytes.fetch_sub(size_of(&current.head), Ordering::Relaxed);
+        if let Some(large) = current.large {
+            self.counters.live_bytes.fetch_sub(large.bytes, Ordering::Relaxed);
+            if unit < self.arena.frozen(chunk) {
+                // Files may name it: it goes with the publication that holds what replaced it.
+                lock(&self.dead_larges).push(large.number);
+                self.publish_wanted.store(true, Ordering::Relaxed);
+            } else {
+                self.drop_large(large.number);
+            }
+        }
+    }
+
+    fn forget_large(&self, value: &[&[u8]; 2]) {
+        if let Some(large) = LargeRef::decode(value[0]) {
+            self.counters.live_bytes.fetch_sub(large.bytes, Ordering::Relaxed);
+            self.drop_large(large.number);
+        }
+    }
+
+    /// Drops a large value that no frozen entry names.
+    fn drop_large(&self, number: u64) {
+        let Some(large) = read(&self.larges).get(&number).cloned() else { return };
+        let mut bytes = lock(&large.bytes);
+        if large.place.get().is_some() {
+            // A flush has begun to write it: the place is freed with the next publication.
+            lock(&self.dead_larges).push(number);
+        } else if let Some(bytes) = bytes.take() {
+            self.context.budget.give(to_u64(bytes.len()));
+            drop(write(&self.larges).remove(&number));
+        }
+    }
+
+    /// Takes a large value out of memory and of the list.
+    pub(super) fn remove_large(&self, number: u64) -> Option<Arc<Large>> {
+        let large = write(&self.larges).remove(&number)?;
+        if let Some(bytes) = lock(&large.bytes).take() {
+            self.context.budget.give(to_u64(bytes.len()));
+        }
+        Some(large)
+    }
+
+    /// Appends an entry to the hot chunk. The caller holds the key's group.
+    fn append(&self, head: &Head, key: &[u8], value: [&[u8]; 2]) -> Result<u64> {
+        let units = to_u64(head.units());
+        loop {
+            let hot = self.hot.load(Ordering::Acquire);
+            if let Some(chunk) = hot.checked_sub(1)
+                && let Some(unit) = self.arena.reserve(chunk, units)
+            {
+                let words = self.arena.words(chunk).unwrap_or(&[]);
+                let words = words.get(to_usize(unit)..to_usize(unit + units)).unwrap_or(&[]);
+                head.store(words, key, value);
+                self.counters.units.fetch_add(units, Ordering::Relaxed);
+                self.counters.unflushed_units.fetch_add(units, Ordering::Relaxed);
+                return Ok(self.arena.address(chunk, unit));
+            }
+            self.roll_from(hot)?;
+        }
+    }
+
+    /// Starts a new hot chunk, unless another thread did.
+    pub(super) fn roll_from(&self, seen: u64) -> Result<()> {
+        let mut roll = lock(&self.roll);
+        if self.hot.load(Ordering::Acquire) != seen {
+            return Ok(());
+        }
+        if let Some(old) = seen.checked_sub(1) {
+            self.arena.seal(old);
+        }
+        let frame = self.frame_anyway()?;
+        roll.hot_order += 2;
+        let order = roll.hot_order;
+        let chunk = self.start_chunk(&mut roll, order, frame)?;
+        self.hot.store(chunk.id + 1, Ordering::Release);
+        drop(roll);
+        self.charge_index();
+        let unflushed = self.counters.unflushed_units.load(Ordering::Relaxed);
+        if unflushed >= self.mutable_chunks * self.arena.chunk_units()
+            || self.waste_exceeds(self.waste_per_cent_max())
+        {
+            self.context.host.wake();
+        }
+        Ok(())
+    }
+
+    /// A frame: from the budget, from a colder chunk, or past the limit (the write is
+    /// acknowledged).
+    pub(super) fn frame_anyway(&self) -> Result<u64> {
+        loop {
+            if let Some(frame) = self.arena.take_frame(false) {
+                return Ok(frame);
+            }
+            if !self.evict_one() {
+                let frame = self.arena.take_frame(true);
+                return frame.ok_or_else(|| self.out_of_memory(self.arena.chunk_bytes()));
+            }
+        }
+    }
+
+    pub(super) fn start_chunk(
+        &self,
+        roll: &mut super::Roll,
+        order: u64,
+        frame: u64,
+    ) -> Result<Arc<Chunk>> {
+        let id = roll.free_ids.pop().unwrap_or_else(|| {
+            roll.next_id += 1;
+            roll.next_id - 1
+        });
+        if id >= self.arena.chunks_max() {
+            self.arena.give_frame(frame);
+            return Err(Error::Limit { what: "the table has as many chunks as it can".to_owned() });
+        }
+        roll.next_serial += 1;
+        let chunk = Arc::new(Chunk {
+            id,
+            serial: roll.next_serial,
+            order,
+            created: self.context.env.unix_millis(),
+            place: OnceLock::new(),
+            span: AtomicU64::new(0),
+            written: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
+            flush: Mutex::new(Flush::default()),
+        });
+        self.arena.begin(id, 0, EXTENT_HEAD_UNITS, false);
+        self.arena.attach(id, frame);
+        write(&self.chunks).insert(id, Arc::clone(&chunk));
+        Ok(chunk)
+    }
+
+    fn out_of_memory(&self, needed: u64) -> Error {
+        Error::OutOfMemory { budget: self.context.budget.limit(), needed }
+    }
+
+    /// Before a write is logged: sees to it that there is memory for it, by evicting what is in
+    /// files, or by writing out what is not yet. That delays the writer by the write of a few
+    /// chunks at most.
+    pub(super) fn make_room(&self, op: &Op<'_>) -> Result<()> {
+        let (key, value_bytes) = match op {
+            Op::Put { key, head, body } => (key, head.len() + body.len()),
+            Op::Delete { key } => (key, 0),
+            Op::DeleteRange { .. } => return Ok(()),
+        };
+        let entry = to_u64(HEAD_BYTES_MAX + key.len() + value_bytes);
+        let large = entry > self.arena.chunk_bytes() / LARGE_PART;
+        let in_chunk = if large { to_u64(key.len()) + 48 } else { entry };
+        let fits = self.hot.load(Ordering::Acquire).checked_sub(1).is_some_and(|chunk| {
+            let (used, sealed) = self.arena.used(chunk);
+            !sealed && used + in_chunk.div_ceil(8) <= self.arena.chunk_units()
+        });
+        let chunk = if fits { 0 } else { self.arena.chunk_bytes() };
+        let needed = chunk + if large { entry } else { 0 };
+        let budget = &self.context.budget;
+        if budget.used() + needed <= budget.limit() || needed == 0 {
+            return Ok(());
+        }
+        while budget.used() + needed > budget.limit() {
+            if self.evict_one() {
+                continue;
+            }
+            self.flush_for_room()?;
+            if !self.evict_one() {
+                break;
+            }
+        }
+        // Two chunks are the least that a table works with.
+        let in_memory = self.arena.memory_bytes() / self.arena.chunk_bytes();
+        if budget.used() + needed > budget.limit() && (in_memory >= 2 || large) {
+            return Err(self.out_of_memory(needed));
+        }
+        Ok(())
+    }
+
+    /// Whether any chunk of lower order than this one exists.
+    pub(super) fn has_older(&self, chunk: &Chunk) -> bool {
+        let order = (chunk.order, chunk.serial);
+        read(&self.chunks).values().any(|other| {
+            (other.order, other.serial) < order && !other.retired.load(Ordering::Relaxed)
+        })
+    }
+}
+
+/// Bytes of key and value.
+pub(super) fn size_of(head: &Head) -> u64 {
+    to_u64(head.key_bytes + head.value_bytes)
+}
+
+fn large_of(head: &Head, words: &[AtomicU64]) -> Option<LargeRef> {
+    if head.kind != Kind::Large {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    super::entry::copy_out(words, head.value_at(), &mut bytes);
+    LargeRef::decode(&bytes)
+}

@@ -1,0 +1,302 @@
+//! The engine contract: what a table's index structure does for the database.
+//!
+//! What: the trait [`Engine`], the types that cross it, and the closed set of engines.
+//! Why: policy (when to flush, merge, recover) differs by engine; the log, atomicity, expiry and
+//! names do not, and live in `db`.
+//!
+//! Invariants that every engine keeps:
+//! - `admit` is the only place that refuses or delays a write; once logged, `apply` does not fail
+//!   because of memory, space or debt. An error from `apply` stops the table.
+//! - Applying a record twice, in order, gives the same state: replay is idempotent.
+//! - No effect of an LSN beyond the durable end of the log reaches a file that recovery reads:
+//!   before it publishes such a file, an engine calls [`Host::sync_log`].
+//! - `persist` returns only LSNs below which every effect is durable in the table's own files.
+//! - Values are stored as given: the envelope (`db::envelope`) is not looked into.
+//! - No threads, clocks or randomness: background work is asked for through [`Host::wake`] and
+//!   done when the database calls `persist` or `compact`, as [`Engine::due`] says.
+//!
+//! Thread rules: every method is `&self` and may run on any number of threads. The database
+//! serialises `apply` for one key, in log order, and runs at most one of `persist` and `compact`
+//! of a table at once.
+//!
+//! Lock order, crate-wide, first to last: catalog, stripes (by index), log slots, an engine's own
+//! locks, log rotation, log sync.
+
+mod options;
+mod value;
+
+pub mod hashlog;
+pub mod naive;
+
+use std::{fmt, sync::Arc};
+
+pub use options::{EngineKind, TableOptions};
+pub use value::Value;
+
+use crate::{
+    Result,
+    budget::Budget,
+    codec::{KeyHash, Lsn},
+    disk::{Dir, Env},
+    report::Report,
+};
+
+/// One mutation of one table. A value is stored as `head` followed by `body`: `head` is the
+/// database's envelope, `body` the user's bytes (replay gives both in `body`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op<'a> {
+    /// Sets the value of a key.
+    Put {
+        /// 1 to 65,535 bytes.
+        key: &'a [u8],
+        /// First part of the value.
+        head: &'a [u8],
+        /// Rest of the value.
+        body: &'a [u8],
+    },
+    /// Removes a key, present or not.
+    Delete {
+        /// 1 to 65,535 bytes.
+        key: &'a [u8],
+    },
+    /// Removes all keys from `start` (included) to `end` (excluded). Ordered engines only.
+    DeleteRange {
+        /// First key removed.
+        start: &'a [u8],
+        /// First key kept; empty for "to the last key".
+        end: &'a [u8],
+    },
+}
+
+/// One entry of a table.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value.
+    pub value: Value,
+}
+
+/// A place in a scan: opaque bytes of the engine; empty at the start and again at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cursor(pub Vec<u8>);
+
+impl Cursor {
+    /// The place before the first entry, and the one after the last.
+    pub const START: Self = Self(Vec::new());
+
+    /// Whether this is the start (or, returned by a scan, the end).
+    pub fn is_start(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Keys from `start` (included) to `end` (excluded); `None` is unbounded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyRange {
+    /// First key.
+    pub start: Option<Vec<u8>>,
+    /// First key past the range.
+    pub end: Option<Vec<u8>>,
+}
+
+/// Entries of a range, in key order from the front and in reverse order from the back.
+pub type EntryIter = Box<dyn DoubleEndedIterator<Item = Result<Entry>> + Send>;
+
+/// The background work that an engine wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// None.
+    Nothing,
+    /// [`Engine::persist`].
+    Persist,
+    /// [`Engine::compact`].
+    Compact,
+    /// None now; but ask again after a second: work that is better done once the writers rest.
+    Later,
+}
+
+/// Figures of one table. Bytes and counts are current, not cumulative, unless the name says
+/// otherwise.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EngineStats {
+    /// Live keys (those expired but not yet swept included).
+    pub keys: u64,
+    /// Bytes of live keys and values.
+    pub live_bytes: u64,
+    /// Bytes in files that a compaction would give back.
+    pub dead_bytes: u64,
+    /// Bytes in files.
+    pub file_bytes: u64,
+    /// Bytes in memory.
+    pub memory_bytes: u64,
+    /// Of `memory_bytes`, what finds keys rather than holds them.
+    pub index_bytes: u64,
+    /// Bytes written to the table's files since the database was opened.
+    pub written_bytes_total: u64,
+    /// What only this engine counts, by name.
+    pub details: Vec<(&'static str, u64)>,
+}
+
+/// What the database does for its engines.
+pub trait Host: Send + Sync + fmt::Debug {
+    /// Makes the log durable past every operation applied before the call.
+    fn sync_log(&self) -> Result<()>;
+    /// Has [`Engine::due`] asked soon. Cheap; callable with locks held.
+    fn wake(&self);
+    /// Whether a stored value has expired and may be dropped.
+    fn is_expired(&self, stored: &[u8]) -> bool;
+}
+
+/// Where a table lives and what it draws on.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The system.
+    pub env: Arc<dyn Env>,
+    /// The table's own directory.
+    pub dir: Arc<dyn Dir>,
+    /// Identity of the database: goes into every file's head.
+    pub database_id: [u8; 16],
+    /// Number of the table, never used again: goes into every file's head.
+    pub table_id: u64,
+    /// The table's keyed hash.
+    pub hash: KeyHash,
+    /// The database's memory account.
+    pub budget: Arc<Budget>,
+    /// The database.
+    pub host: Arc<dyn Host>,
+    /// Nothing may be written.
+    pub read_only: bool,
+    /// The catalog's word for how far the files are complete. An engine that finds less removes
+    /// nothing: the database refuses the table, and what is missing may come back.
+    pub complete: Lsn,
+}
+
+/// A table's index structure. See the module head for what every engine keeps.
+pub trait Engine: Send + Sync {
+    /// The value of `key`.
+    fn get(&self, key: &[u8]) -> Result<Option<Value>>;
+    /// The values of `keys`, appended to `out` in their order.
+    fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
+        for key in keys {
+            out.push(self.get(key)?);
+        }
+        Ok(())
+    }
+    /// Refuses or delays a write before it is logged. What it grants, `apply` can rely on.
+    fn admit(&self, op: &Op<'_>) -> Result<()>;
+    /// Takes back an `admit` whose operation will not be logged after all (a condition did not
+    /// hold, the log refused). Engines that reserve nothing in `admit` have nothing to do.
+    fn retract(&self, _op: &Op<'_>) {}
+    /// Applies a logged operation. In replay there was no `admit`.
+    fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()>;
+    /// About `limit` entries from `from` on, and where to go on ([`Cursor::START`] at the end).
+    /// Every entry that is present throughout a whole scan is returned at least once; a scan ends.
+    fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)>;
+    /// The entries of a range; `None` for an engine without order.
+    fn range(&self, range: KeyRange) -> Result<Option<EntryIter>>;
+    /// Makes every effect below `up_to` durable in the table's files (`up_to` is at most what is
+    /// applied) and returns the LSN below which they are complete.
+    fn persist(&self, up_to: Lsn) -> Result<Lsn>;
+    /// Gives back space: rewrites what is mostly dead, drops what has expired
+    /// ([`Host::is_expired`]).
+    fn compact(&self) -> Result<()>;
+    /// Verifies every file of the table and that what is in memory agrees.
+    fn check(&self, report: &mut Report) -> Result<()>;
+    /// Figures.
+    fn stats(&self) -> EngineStats;
+    /// The background work that is wanted now. Cheap: a few loads.
+    fn due(&self) -> Due;
+}
+
+/// The engines that this build has. Hot calls are dispatched here without a virtual call.
+#[derive(Debug)]
+pub enum AnyEngine {
+    /// See [`naive`].
+    Naive(Box<naive::Naive>),
+    /// See [`hashlog`].
+    HashLog(Box<hashlog::HashLog>),
+}
+
+impl AnyEngine {
+    /// Loads (or, in an empty directory, starts) a table and says to which LSN its files are
+    /// complete.
+    pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
+        match options.kind() {
+            EngineKind::Naive => naive::Naive::open(options, context)
+                .map(|(engine, lsn)| (Self::Naive(Box::new(engine)), lsn)),
+            EngineKind::HashLog => hashlog::HashLog::open(options, context)
+                .map(|(engine, lsn)| (Self::HashLog(Box::new(engine)), lsn)),
+            kind => Err(EngineKind::unknown(kind.name())),
+        }
+    }
+
+    fn engine(&self) -> &dyn Engine {
+        match self {
+            Self::Naive(engine) => &**engine,
+            Self::HashLog(engine) => &**engine,
+        }
+    }
+}
+
+impl Engine for AnyEngine {
+    #[inline]
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        match self {
+            Self::Naive(engine) => engine.get(key),
+            Self::HashLog(engine) => engine.get(key),
+        }
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
+        self.engine().multi_get(keys, out)
+    }
+
+    #[inline]
+    fn admit(&self, op: &Op<'_>) -> Result<()> {
+        match self {
+            Self::Naive(engine) => engine.admit(op),
+            Self::HashLog(engine) => engine.admit(op),
+        }
+    }
+
+    fn retract(&self, op: &Op<'_>) {
+        self.engine().retract(op);
+    }
+
+    #[inline]
+    fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
+        match self {
+            Self::Naive(engine) => engine.apply(lsn, op),
+            Self::HashLog(engine) => engine.apply(lsn, op),
+        }
+    }
+
+    fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
+        self.engine().scan(from, limit)
+    }
+
+    fn range(&self, range: KeyRange) -> Result<Option<EntryIter>> {
+        self.engine().range(range)
+    }
+
+    fn persist(&self, up_to: Lsn) -> Result<Lsn> {
+        self.engine().persist(up_to)
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.engine().compact()
+    }
+
+    fn check(&self, report: &mut Report) -> Result<()> {
+        self.engine().check(report)
+    }
+
+    fn stats(&self) -> EngineStats {
+        self.engine().stats()
+    }
+
+    fn due(&self) -> Due {
+        self.engine().due()
+    }
+}

@@ -1,0 +1,568 @@
+//! The baseline: a hash table in memory and whole snapshots (LogKV's `NaiveKV`).
+//!
+//! What: every key and value is in memory; after each `snapshot_bytes` of updates the whole table
+//! is written to a new snapshot file ([`snapshot`]), and opening loads the newest one and replays
+//! the log from there.
+//! Why: it is the simplest engine that keeps the contract, so it is the measure for the others and
+//! the oracle of their tests.
+//!
+//! Invariants:
+//! - A snapshot is fuzzy: writers go on while it is streamed, shard by shard. It holds, for each
+//!   key, a state at or after its LSN; replay from that LSN makes it exact, because operations are
+//!   blind.
+//! - The log is durable past every effect in a snapshot before the snapshot gets its name.
+//! - The newest snapshot is the only one that counts; damage in it is an error, never a reason to
+//!   take an older one, whose log may be gone.
+//! - The budget holds exactly what `admit` reserved and not used, plus each shard's `charged`.
+//!
+//! Thread rules: shards have a lock each; a get takes one for reading. Nothing locks two shards.
+//! Returned values share the stored bytes and outlive anything that happens to the table.
+//!
+//! Options: `snapshot_bytes`, from 4096 to 2^40, 2 MiB by default as in the paper.
+//!
+//! How we differ from the paper: recovery is exact (the paper lost what came after the last
+//! snapshot), snapshots do not stop the world, and the threshold option is honoured (the original
+//! ignored it).
+
+pub mod snapshot;
+
+use std::sync::Arc;
+
+use super::{
+    Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
+};
+use crate::{
+    Error, Result,
+    codec::{Decoder, Lsn, to_u64, to_usize},
+    disk::Open,
+    index::hashtable::{HashTable, Keyed, NODE_BYTES},
+    report::Report,
+    seeded::{self, Bug},
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+};
+
+/// Enough that 64 threads rarely meet on one lock; each costs a cache line or two.
+const SHARD_COUNT: usize = 64;
+/// What the paper uses.
+const SNAPSHOT_BYTES_DEFAULT: u64 = 2 << 20;
+/// What an entry takes beside its key and value: the node (hash, link and the record below), the
+/// counts before the shared bytes, and what the allocator adds to two allocations.
+const ENTRY_OVERHEAD_BYTES: u64 = NODE_BYTES + to_u64(size_of::<Record>()) + 16 + 2 * 16;
+/// A snapshot copies this many entries, or about this many bytes, out of a shard at a time.
+const SNAPSHOT_STEP_ENTRIES: usize = 256;
+const SNAPSHOT_STEP_BYTES: usize = 64 << 10;
+
+/// One entry: its key, then its stored value, in one allocation that values handed out share.
+#[derive(Clone, Debug)]
+struct Record {
+    bytes: Arc<[u8]>,
+    key_bytes: usize,
+}
+
+impl Record {
+    fn new(key: &[u8], head: &[u8], body: &[u8]) -> Self {
+        let length = key.len() + head.len() + body.len();
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, length).collect();
+        if let Some(mut rest) = Arc::get_mut(&mut bytes) {
+            for piece in [key, head, body] {
+                let (target, tail) = rest.split_at_mut(piece.len());
+                target.copy_from_slice(piece);
+                rest = tail;
+            }
+        }
+        Self { bytes, key_bytes: key.len() }
+    }
+
+    fn stored(&self) -> &[u8] {
+        self.bytes.get(self.key_bytes..).unwrap_or(&[])
+    }
+
+    fn value(&self) -> Value {
+        Value::shared(Arc::clone(&self.bytes)).skip(self.key_bytes)
+    }
+
+    fn cost(&self) -> u64 {
+        cost(self.bytes.len())
+    }
+}
+
+impl Keyed for Record {
+    fn key(&self) -> &[u8] {
+        self.bytes.get(..self.key_bytes).unwrap_or(&[])
+    }
+}
+
+/// What an entry with this many bytes of key and stored value draws from the budget.
+fn cost(payload_bytes: usize) -> u64 {
+    ENTRY_OVERHEAD_BYTES + to_u64(payload_bytes)
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    table: HashTable<Record>,
+    /// Bytes of keys and stored values.
+    live_bytes: u64,
+    /// What the shard holds of the budget: its entries' costs and its bucket array.
+    charged: u64,
+}
+
+/// The newest snapshot.
+#[derive(Clone, Debug, Default)]
+struct Published {
+    /// `None` before the first.
+    name: Option<String>,
+    lsn: Lsn,
+    file_bytes: u64,
+}
+
+/// A table of the naive engine. See the module head.
+#[derive(Debug)]
+pub struct Naive {
+    context: Context,
+    shards: Box<[RwLock<Shard>]>,
+    snapshot_bytes: u64,
+    /// Drawn from the budget by `admit` and neither applied nor retracted yet.
+    reserved: AtomicU64,
+    /// Bytes of updates since the newest snapshot was begun.
+    update_bytes: AtomicU64,
+    /// Bytes of entries that were replaced or removed since then.
+    dead_bytes: AtomicU64,
+    /// A snapshot is wanted although few updates came: `compact` dropped entries.
+    snapshot_wanted: AtomicBool,
+    published: Mutex<Published>,
+    snapshots_total: AtomicU64,
+    written_bytes_total: AtomicU64,
+}
+
+impl Naive {
+    /// Loads the newest snapshot in the table's directory, verifying all of it, and removes older
+    /// and unfinished ones. Returns the LSN that it is complete to (0 without a snapshot).
+    pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
+        options.check_names(&["snapshot_bytes"])?;
+        let snapshot_bytes =
+            options.number("snapshot_bytes", SNAPSHOT_BYTES_DEFAULT, 4096..=1 << 40)?;
+        let naive = Self {
+            context,
+            shards: (0..SHARD_COUNT).map(|_| RwLock::new(Shard::default())).collect(),
+            snapshot_bytes,
+            reserved: AtomicU64::new(0),
+            update_bytes: AtomicU64::new(0),
+            dead_bytes: AtomicU64::new(0),
+            snapshot_wanted: AtomicBool::new(false),
+            published: Mutex::new(Published::default()),
+            snapshots_total: AtomicU64::new(0),
+            written_bytes_total: AtomicU64::new(0),
+        };
+        let lsn = naive.load_newest()?;
+        Ok((naive, lsn))
+    }
+
+    fn load_newest(&self) -> Result<Lsn> {
+        let dir = &self.context.dir;
+        let doing = |what: &str, name: &str| format!("{what} {}", self.label(name));
+        let entries = dir.list().map_err(|error| Error::io(doing("list", ""), error))?;
+        let mut snapshots: Vec<(Lsn, String)> = entries
+            .iter()
+            .filter_map(|entry| Some((snapshot::lsn_of_name(&entry.name)?, entry.name.clone())))
+            .collect();
+        snapshots.sort_unstable();
+        let newest = snapshots.pop();
+        if let Some((lsn, name)) = &newest {
+            self.load(*lsn, name)?;
+        }
+        if !self.context.read_only {
+            // A process that died may have left the newest name in the cache alone. The log will be
+            // pruned, and older snapshots go, on the strength of it.
+            dir.sync().map_err(|error| Error::io(doing("sync", ""), error))?;
+            let unfinished = entries.iter().map(|entry| &entry.name);
+            let unfinished = unfinished.filter(|name| *name == snapshot::UNFINISHED_NAME);
+            for name in snapshots.iter().map(|(_, name)| name).chain(unfinished) {
+                dir.remove(name).map_err(|error| Error::io(doing("remove", name), error))?;
+            }
+        }
+        Ok(newest.map_or(Lsn(0), |(lsn, _)| lsn))
+    }
+
+    fn load(&self, lsn: Lsn, name: &str) -> Result<()> {
+        let label = self.label(name);
+        let file = self
+            .context
+            .dir
+            .open(name, Open::READ)
+            .map_err(|error| Error::io(format!("open {label}"), error))?;
+        let mut visit = |key: &[u8], stored: &[u8]| {
+            self.insert(key, &[], stored, 0);
+        };
+        let summary = snapshot::load(&*file, &label, &self.identity(lsn), &mut visit)?;
+        let published =
+            Published { name: Some(name.to_owned()), lsn, file_bytes: summary.file_bytes };
+        *lock(&self.published) = published;
+        Ok(())
+    }
+
+    fn identity(&self, lsn: Lsn) -> snapshot::Identity {
+        snapshot::Identity {
+            database_id: self.context.database_id,
+            table_id: self.context.table_id,
+            lsn,
+        }
+    }
+
+    /// A file of this table, for messages.
+    fn label(&self, name: &str) -> String {
+        format!("tables/{}/{name}", self.context.table_id)
+    }
+
+    fn shard(&self, hash: u64) -> Option<&RwLock<Shard>> {
+        // The table inside the shard uses the low bits.
+        self.shards.get(to_usize(hash >> 58))
+    }
+
+    /// Puts an entry in; `in_hand` bytes of the budget are already drawn for it (all it costs, or
+    /// 0).
+    fn insert(&self, key: &[u8], head: &[u8], body: &[u8], in_hand: u64) {
+        let record = Record::new(key, head, body);
+        let (cost, payload) = (record.cost(), to_u64(record.bytes.len()));
+        let hash = self.context.hash.hash(key);
+        let Some(shard) = self.shard(hash) else { return };
+        if in_hand == 0 {
+            self.context.budget.take_anyway(cost);
+        }
+        let mut shard = write(shard);
+        let before = shard.table.bucket_bytes();
+        let old = shard.table.insert(hash, record);
+        shard.live_bytes += payload;
+        shard.charged += cost;
+        self.settle(&mut shard, before, old);
+    }
+
+    fn remove(&self, key: &[u8]) {
+        let hash = self.context.hash.hash(key);
+        let Some(shard) = self.shard(hash) else { return };
+        let mut shard = write(shard);
+        let before = shard.table.bucket_bytes();
+        let old = shard.table.remove(hash, key);
+        self.settle(&mut shard, before, old);
+    }
+
+    /// Accounts for entries that left the shard and for the change of its bucket array.
+    fn settle(
+        &self,
+        shard: &mut Shard,
+        bucket_bytes_before: u64,
+        gone: impl IntoIterator<Item = Record>,
+    ) {
+        for record in gone {
+            let payload = to_u64(record.bytes.len());
+            shard.live_bytes -= payload;
+            shard.charged -= record.cost();
+            self.context.budget.give(record.cost());
+            self.dead_bytes.fetch_add(payload, Ordering::Relaxed);
+        }
+        let after = shard.table.bucket_bytes();
+        // Growing the array cannot be refused here; it is 8 bytes an entry, a shard at a time.
+        self.context.budget.take_anyway(after.saturating_sub(bucket_bytes_before));
+        self.context.budget.give(bucket_bytes_before.saturating_sub(after));
+        shard.charged = shard.charged + after - bucket_bytes_before;
+    }
+
+    /// Takes `bytes` out of what `admit` reserved. `false` in replay, where nothing was admitted.
+    fn claim(&self, bytes: u64) -> bool {
+        self.reserved
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| held.checked_sub(bytes))
+            .is_ok()
+    }
+
+    fn note_update(&self, bytes: usize) {
+        let bytes = to_u64(bytes).max(1);
+        let before = self.update_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before < self.snapshot_bytes && before + bytes >= self.snapshot_bytes {
+            self.context.host.wake();
+        }
+    }
+
+    /// Streams the table into `writer` in bounded memory.
+    fn stream(&self, writer: &mut snapshot::Writer) -> Result<()> {
+        let mut records: Vec<Record> = Vec::new();
+        for shard in &self.shards {
+            let mut cursor = 0;
+            loop {
+                let mut bytes = 0;
+                {
+                    let shard = read(shard);
+                    while records.len() < SNAPSHOT_STEP_ENTRIES && bytes < SNAPSHOT_STEP_BYTES {
+                        cursor = shard.table.scan(cursor, |record| {
+                            bytes += record.bytes.len();
+                            records.push(record.clone());
+                        });
+                        if cursor == 0 {
+                            break;
+                        }
+                    }
+                }
+                for record in records.drain(..) {
+                    if !self.context.host.is_expired(record.stored()) {
+                        writer.entry(record.key(), record.stored())?;
+                    }
+                }
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes and publishes a snapshot that is complete to `lsn`.
+    fn snapshot(&self, lsn: Lsn) -> Result<()> {
+        let dir = &self.context.dir;
+        let mut writer = snapshot::Writer::create(
+            dir,
+            self.label(snapshot::UNFINISHED_NAME),
+            &self.identity(lsn),
+        )?;
+        self.stream(&mut writer)?;
+        let file_bytes = writer.finish()?;
+        self.written_bytes_total.fetch_add(file_bytes, Ordering::Relaxed);
+        if !seeded::active(Bug::SnapshotSkipsLogSync) {
+            self.context.host.sync_log()?;
+        }
+        let name = snapshot::name_of(lsn);
+        if seeded::active(Bug::SnapshotRemovesOldFirst)
+            && let Some(old) = &lock(&self.published).name
+        {
+            let _ = dir.remove(old);
+        }
+        let skips_sync = seeded::active(Bug::SnapshotSkipsDirSync);
+        dir.rename(snapshot::UNFINISHED_NAME, &name)
+            .and_then(|()| if skips_sync { Ok(()) } else { dir.sync() })
+            .map_err(|error| Error::io(format!("publish {}", self.label(&name)), error))?;
+        let published = Published { name: Some(name.clone()), lsn, file_bytes };
+        let old = std::mem::replace(&mut *lock(&self.published), published);
+        self.snapshots_total.fetch_add(1, Ordering::Relaxed);
+        if let Some(old) = old.name.filter(|old| *old != name) {
+            // Should this fail, the next open removes it.
+            let _ = dir.remove(&old);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Naive {
+    fn drop(&mut self) {
+        let charged: u64 = self.shards.iter().map(|shard| read(shard).charged).sum();
+        self.context.budget.give(charged + self.reserved.load(Ordering::Relaxed));
+    }
+}
+
+impl Engine for Naive {
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        let hash = self.context.hash.hash(key);
+        let Some(shard) = self.shard(hash) else { return Ok(None) };
+        Ok(read(shard).table.get(hash, key).map(Record::value))
+    }
+
+    fn admit(&self, op: &Op<'_>) -> Result<()> {
+        if let Op::Put { key, head, body } = op {
+            let cost = cost(key.len() + head.len() + body.len());
+            self.context.budget.take(cost)?;
+            self.reserved.fetch_add(cost, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn retract(&self, op: &Op<'_>) {
+        if let Op::Put { key, head, body } = op {
+            let cost = cost(key.len() + head.len() + body.len());
+            if self.claim(cost) {
+                self.context.budget.give(cost);
+            }
+        }
+    }
+
+    fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
+        match op {
+            Op::Put { key, head, body } => {
+                let bytes = key.len() + head.len() + body.len();
+                let cost = cost(bytes);
+                let in_hand = if self.claim(cost) { cost } else { 0 };
+                self.insert(key, head, body, in_hand);
+                self.note_update(bytes);
+                Ok(())
+            }
+            Op::Delete { key } => {
+                self.remove(key);
+                self.note_update(key.len());
+                Ok(())
+            }
+            Op::DeleteRange { .. } => Err(Error::Unordered {
+                table: self.context.table_id.to_string(),
+                engine: super::EngineKind::Naive.name(),
+            }),
+        }
+    }
+
+    fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
+        let (mut number, mut cursor) = decode_cursor(from)?;
+        let mut entries = Vec::new();
+        while let Some(shard) = self.shards.get(number) {
+            let shard = read(shard);
+            loop {
+                cursor = shard.table.scan(cursor, |record| {
+                    entries.push(Entry { key: record.key().to_vec(), value: record.value() });
+                });
+                if cursor == 0 {
+                    number += 1;
+                    break;
+                }
+                if entries.len() >= limit {
+                    break;
+                }
+            }
+            if entries.len() >= limit {
+                break;
+            }
+        }
+        Ok((entries, encode_cursor(number, cursor)))
+    }
+
+    fn range(&self, _range: KeyRange) -> Result<Option<EntryIter>> {
+        Ok(None)
+    }
+
+    fn persist(&self, up_to: Lsn) -> Result<Lsn> {
+        let updates = self.update_bytes.load(Ordering::Relaxed);
+        let dead = self.dead_bytes.load(Ordering::Relaxed);
+        let wanted = self.snapshot_wanted.swap(false, Ordering::Relaxed);
+        if updates > 0 || wanted {
+            if let Err(error) = self.snapshot(up_to) {
+                self.snapshot_wanted.fetch_or(wanted, Ordering::Relaxed);
+                // The space may be what is missing.
+                let _ = self.context.dir.remove(snapshot::UNFINISHED_NAME);
+                return Err(error);
+            }
+            self.update_bytes.fetch_sub(updates, Ordering::Relaxed);
+            self.dead_bytes.fetch_sub(dead, Ordering::Relaxed);
+        }
+        let mut lsn = lock(&self.published).lsn;
+        if seeded::active(Bug::SnapshotClaimsItsEnd) {
+            // As far past the start as writers have come meanwhile.
+            lsn.0 += self.update_bytes.load(Ordering::Relaxed);
+        }
+        Ok(lsn)
+    }
+
+    fn compact(&self) -> Result<()> {
+        for shard in &self.shards {
+            let mut cursor = 0;
+            loop {
+                let mut shard = write(shard);
+                let mut gone = Vec::new();
+                cursor = shard.table.sweep(
+                    cursor,
+                    |record| self.context.host.is_expired(record.stored()),
+                    |record| gone.push(record),
+                );
+                let before = shard.table.bucket_bytes();
+                if cursor == 0 {
+                    shard.table.shrink();
+                }
+                self.settle(&mut shard, before, gone);
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        if self.dead_bytes.load(Ordering::Relaxed) > 0 {
+            self.snapshot_wanted.store(true, Ordering::Relaxed);
+            self.context.host.wake();
+        }
+        Ok(())
+    }
+
+    fn check(&self, report: &mut Report) -> Result<()> {
+        let published = lock(&self.published).clone();
+        let Some(name) = published.name else { return Ok(()) };
+        let label = self.label(&name);
+        let file = match self.context.dir.open(&name, Open::READ) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                report.add(label, 0, "the newest snapshot is missing");
+                return Ok(());
+            }
+            Err(error) => return Err(Error::io(format!("open {label}"), error)),
+        };
+        // From the disk, not from what the cache still has.
+        let _ = file.drop_cache();
+        match snapshot::load(&*file, &label, &self.identity(published.lsn), &mut |_, _| {}) {
+            Ok(summary) => {
+                report.checked_bytes += summary.file_bytes;
+                report.checked_entries += summary.entries;
+                Ok(())
+            }
+            Err(Error::Corruption { file, offset, what }) => {
+                report.add(file, offset, what);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn stats(&self) -> EngineStats {
+        let mut stats = EngineStats::default();
+        for shard in &self.shards {
+            let shard = read(shard);
+            stats.keys += to_u64(shard.table.len());
+            stats.live_bytes += shard.live_bytes;
+            stats.memory_bytes += shard.charged;
+        }
+        let published = lock(&self.published).clone();
+        stats.file_bytes = published.file_bytes;
+        stats.dead_bytes = self.dead_bytes.load(Ordering::Relaxed).min(published.file_bytes);
+        stats.index_bytes = stats.memory_bytes - stats.live_bytes;
+        stats.written_bytes_total = self.written_bytes_total.load(Ordering::Relaxed);
+        stats.details = vec![
+            ("snapshots_total", self.snapshots_total.load(Ordering::Relaxed)),
+            ("snapshot_lsn", published.lsn.0),
+            ("update_bytes", self.update_bytes.load(Ordering::Relaxed)),
+        ];
+        stats
+    }
+
+    fn due(&self) -> Due {
+        let updates = self.update_bytes.load(Ordering::Relaxed);
+        if updates >= self.snapshot_bytes || self.snapshot_wanted.load(Ordering::Relaxed) {
+            Due::Persist
+        } else {
+            Due::Nothing
+        }
+    }
+}
+
+/// A scan's place: the shard's number, then the cursor in its table.
+fn encode_cursor(shard: usize, cursor: u64) -> Cursor {
+    match u8::try_from(shard).ok().filter(|_| shard < SHARD_COUNT) {
+        None => Cursor::START,
+        Some(shard) => {
+            let mut bytes = vec![shard];
+            bytes.extend_from_slice(&cursor.to_le_bytes());
+            Cursor(bytes)
+        }
+    }
+}
+
+fn decode_cursor(cursor: &Cursor) -> Result<(usize, u64)> {
+    if cursor.is_start() {
+        return Ok((0, 0));
+    }
+    let mut decoder = Decoder::new(&cursor.0);
+    match (decoder.u8(), decoder.u64(), decoder.is_empty()) {
+        (Some(shard), Some(cursor), true) if usize::from(shard) < SHARD_COUNT => {
+            Ok((usize::from(shard), cursor))
+        }
+        _ => Err(Error::Limit { what: "the cursor is not one that a scan returned".to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

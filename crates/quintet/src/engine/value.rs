@@ -1,0 +1,114 @@
+//! The bytes of a value, cheap to hand around.
+
+use std::{fmt, ops::Deref, sync::Arc};
+
+/// Values up to this many bytes (envelope included) need no allocation.
+pub const INLINE_BYTES_MAX: usize = 142;
+
+/// A value read from a table: dereferences to its bytes. Cloning shares or copies them, whichever
+/// is cheaper.
+///
+/// It stays valid and unchanged whatever happens to the table.
+#[derive(Clone)]
+pub struct Value {
+    bytes: Bytes,
+    /// First byte that the user sees.
+    start: usize,
+}
+
+#[derive(Clone)]
+enum Bytes {
+    Shared(Arc<[u8]>),
+    Inline { length: u8, bytes: [u8; INLINE_BYTES_MAX] },
+}
+
+impl Value {
+    /// A value over shared bytes.
+    pub fn shared(bytes: Arc<[u8]>) -> Self {
+        Self { bytes: Bytes::Shared(bytes), start: 0 }
+    }
+
+    /// A value of `length` bytes that `fill` writes into zeros. Short ones are held in place.
+    #[inline]
+    pub fn fill_with(length: usize, fill: impl FnOnce(&mut [u8])) -> Self {
+        match u8::try_from(length) {
+            Ok(short) if length <= INLINE_BYTES_MAX => {
+                let mut bytes = [0; INLINE_BYTES_MAX];
+                if let Some(used) = bytes.get_mut(..length) {
+                    fill(used);
+                }
+                Self { bytes: Bytes::Inline { length: short, bytes }, start: 0 }
+            }
+            _ => {
+                let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, length).collect();
+                if let Some(used) = Arc::get_mut(&mut bytes) {
+                    fill(used);
+                }
+                Self::shared(bytes)
+            }
+        }
+    }
+
+    /// The same value without its first `count` bytes.
+    #[must_use]
+    pub fn skip(mut self, count: usize) -> Self {
+        self.start = (self.start + count).min(self.start + self.len());
+        self
+    }
+
+    fn whole(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Shared(bytes) => bytes,
+            Bytes::Inline { length, bytes } => bytes.get(..usize::from(*length)).unwrap_or(&[]),
+        }
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.whole().get(self.start..).unwrap_or(&[])
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.escape_ascii())
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
+    }
+}
+
+impl Eq for Value {}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::shared(bytes.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_long_values_skip_and_clone_alike() {
+        for length in [0, 1, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, 70_000] {
+            let value = Value::fill_with(length, |bytes| bytes.fill(7));
+            assert_eq!(value, vec![7; length]);
+            assert_eq!(value.clone().skip(1).len(), length.saturating_sub(1));
+            assert_eq!(value.skip(1).skip(usize::MAX / 2).len(), 0);
+        }
+    }
+}

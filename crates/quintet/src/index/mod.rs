@@ -1,0 +1,4 @@
+//! Index structures: memory only, no threads, no syncs, no paths. Engines add the policy.
+
+pub(crate) mod hashtable;
+pub(crate) mod slots;

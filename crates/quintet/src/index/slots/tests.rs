@@ -1,0 +1,184 @@
+//! The table against a model, its size at every step, and readers beside writers.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::codec::to_u64;
+
+/// What the table may take for each key, once there are more than a few hundred.
+const BYTES_PER_KEY_MAX: u64 = 12;
+
+fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+fn get(table: &SlotTable, hash: u64, address: u64) -> Option<u64> {
+    table.find(hash, |found| if found == address { Verdict::Found(found) } else { Verdict::Other })
+}
+
+fn insert(table: &SlotTable, hash: u64, address: u64) {
+    assert!(table.lock(hash).insert(address));
+    table.grow(2);
+}
+
+#[test]
+fn behaves_like_a_map_through_growth_replacement_and_removal() {
+    let table = SlotTable::new(1 << 16).unwrap();
+    let mut model: BTreeMap<u64, u64> = BTreeMap::new();
+    for step in 0..200_000_u64 {
+        let key = mix(step) % 30_000;
+        let hash = mix(key);
+        let address = step + 1;
+        match (model.get(&key).copied(), mix(step * 3) % 3) {
+            (Some(old), 0) => {
+                assert!(table.lock(hash).remove(old));
+                model.remove(&key);
+            }
+            (Some(old), _) => {
+                assert!(table.lock(hash).replace(old, address));
+                model.insert(key, address);
+            }
+            (None, _) => {
+                insert(&table, hash, address);
+                model.insert(key, address);
+            }
+        }
+        assert!(!table.lock(hash).remove(step + 2));
+    }
+    assert_eq!(table.len(), to_u64(model.len()));
+    for (key, address) in &model {
+        assert_eq!(get(&table, mix(*key), *address), Some(*address));
+    }
+    for (key, address) in model {
+        assert!(table.lock(mix(key)).remove(address));
+    }
+    assert_eq!(table.nodes_used.load(Ordering::Relaxed), 0);
+    let mut rest = Vec::new();
+    let mut cursor = Some(0);
+    while let Some(at) = cursor {
+        cursor = table.walk(at, &mut rest);
+    }
+    assert_eq!(rest, Vec::<u64>::new());
+}
+
+#[test]
+fn at_most_twelve_bytes_a_key_at_every_size() {
+    let table = SlotTable::new(1 << 23).unwrap();
+    let mut worst = 0.0_f64;
+    let mut second_lines = 0.0_f64;
+    for key in 1..=5_000_000_u64 {
+        insert(&table, mix(key), key);
+        if key >= 1000 && key.is_multiple_of(997) {
+            let bytes = table.bytes();
+            assert!(bytes <= key * BYTES_PER_KEY_MAX, "{bytes} bytes for {key} keys");
+            worst = worst.max(crate::codec::to_f64(bytes) / crate::codec::to_f64(key));
+            let nodes = table.nodes_used.load(Ordering::Relaxed);
+            second_lines =
+                second_lines.max(crate::codec::to_f64(nodes) / crate::codec::to_f64(key));
+        }
+    }
+    println!("worst {worst:.2} bytes a key, {second_lines:.3} nodes a key");
+    for key in 1..=5_000_000_u64 {
+        assert_eq!(get(&table, mix(key), key), Some(key));
+    }
+}
+
+#[test]
+fn presized_tables_have_the_same_size_limits() {
+    for keys in [1_000_u64, 50_000, 300_000] {
+        let table = SlotTable::new(1 << 23).unwrap();
+        table.presize(keys);
+        for key in 1..=keys {
+            insert(&table, mix(key), key);
+        }
+        assert!(table.bytes() <= keys * BYTES_PER_KEY_MAX, "{} for {keys}", table.bytes());
+        assert!((1..=keys).all(|key| get(&table, mix(key), key).is_some()));
+    }
+}
+
+#[test]
+fn a_full_table_goes_on_in_chains() {
+    let table = SlotTable::new(512).unwrap();
+    for key in 1..=1000_u64 {
+        insert(&table, mix(key), key);
+    }
+    assert!((1..=1000).all(|key| get(&table, mix(key), key).is_some()));
+}
+
+#[test]
+fn a_walk_shows_everything_that_stays_while_the_table_grows() {
+    let table = SlotTable::new(1 << 20).unwrap();
+    for key in 1..=2000_u64 {
+        insert(&table, mix(key), key);
+    }
+    let mut seen = Vec::new();
+    let (mut cursor, mut next_key, mut steps) = (Some(0), 2001_u64, 0_u64);
+    while let Some(at) = cursor {
+        cursor = table.walk(at, &mut seen);
+        steps += 1;
+        if steps.is_multiple_of(3) {
+            for _ in 0..200 {
+                insert(&table, mix(next_key), next_key);
+                next_key += 1;
+            }
+        }
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert!((1..=2000).all(|key| seen.binary_search(&key).is_ok()));
+}
+
+#[test]
+fn readers_never_miss_what_stays() {
+    let table = SlotTable::new(1 << 20).unwrap();
+    let stay = 500_u64;
+    for key in 1..=stay {
+        insert(&table, mix(key), key);
+    }
+    let done = crate::sync::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in 0..2_u64 {
+            let (table, done) = (&table, &done);
+            scope.spawn(move || {
+                let mut round = reader;
+                while !done.load(Ordering::Relaxed) {
+                    round += 1;
+                    let key = mix(round) % stay + 1;
+                    let found = table.find(mix(key), |address| {
+                        if address % 1_000_000 == key {
+                            Verdict::Found(address)
+                        } else {
+                            Verdict::Other
+                        }
+                    });
+                    assert!(found.is_some(), "key {key} was not found");
+                    assert!(get(table, mix(key + 10_000_000), 77).is_none());
+                }
+            });
+        }
+        for writer in 0..2_u64 {
+            let table = &table;
+            scope.spawn(move || {
+                for step in 0..60_000_u64 {
+                    let key = (step * 2 + writer) % stay + 1;
+                    let mut locked = table.lock(mix(key));
+                    let old = locked.find(|at| (at % 1_000_000 == key).then_some(at)).unwrap();
+                    assert!(locked.replace(old, key + (step % 1000) * 1_000_000));
+                    drop(locked);
+                    let extra = 1_000 + step * 2 + writer;
+                    insert(table, mix(extra), 900_000_000_000 % ADDRESS_END + 999_999);
+                    if step % 3 == 0 {
+                        let _ =
+                            table.lock(mix(extra)).remove(900_000_000_000 % ADDRESS_END + 999_999);
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            done.store(true, Ordering::Relaxed);
+        });
+    });
+}

@@ -1,0 +1,93 @@
+//! Quintet: a persistent key-value store in which every table picks its index structure, while all
+//! tables share one write-ahead log, one atomic batch and one memory budget.
+//!
+//! ```
+//! # fn main() -> quintet::Result<()> {
+//! # let path = std::env::temp_dir().join(format!("quintet-doc-{}", std::process::id()));
+//! use quintet::{Database, EngineKind, TableOptions};
+//!
+//! let db = Database::open(&path)?;
+//! let users = db.open_or_create_table("app/users", TableOptions::new(EngineKind::Naive))?;
+//! let orders = db.open_or_create_table("app/orders", TableOptions::new(EngineKind::Naive))?;
+//! users.put("alice", "Alice")?;
+//! let mut batch = db.batch();
+//! batch.put(&users, "bob", "Bob").put(&orders, "1", "bob");
+//! batch.commit()?; // over both tables: all of it or nothing
+//! assert_eq!(users.get("bob")?.unwrap(), "Bob");
+//! db.close()?;
+//! # std::fs::remove_dir_all(&path).ok();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A returned write survives the death of the process at once, and a power loss after
+//! [`Options::sync_interval`] ([`Durability::Buffered`], the default) or at once
+//! ([`Durability::Sync`]). Every call may be made from any number of threads. Damage on disk is
+//! [`Error::Corruption`], never a wrong answer and never a panic.
+//!
+//! Start at [`Database`], [`Table`] and [`Batch`]; [`Options`] and [`TableOptions`] say what can
+//! be chosen, [`EngineKind`] which index structures there are.
+#![deny(unsafe_code)]
+
+mod budget;
+mod codec;
+mod db;
+mod disk;
+mod engine;
+mod error;
+mod index;
+mod pages;
+mod report;
+mod seeded;
+mod sync;
+mod wal;
+
+pub use crate::db::{
+    BATCH_BYTES_MAX, Batch, CheckLevel, Database, DatabaseStats, DeleteOptions, Durability,
+    Entries, KEY_BYTES_MAX, Key, KeyBounds, NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions,
+    Table, TableInfo, TableStats, TypeTag, VALUE_BYTES_MAX, Value, inspect,
+};
+pub use codec::Lsn;
+pub use engine::{Cursor, EngineKind, KeyRange, TableOptions};
+pub use error::{Error, Result};
+pub use report::{Finding, Report};
+pub use wal::LogStats;
+
+/// The inside of the crate, for its own tests, benchmarks and fuzz targets. No part of the public
+/// surface: release builds do not have the feature.
+#[cfg(feature = "testing")]
+pub mod testing {
+    /// See the module's own head.
+    pub mod budget {
+        pub use crate::budget::*;
+    }
+    /// See the module's own head.
+    pub mod codec {
+        pub use crate::codec::*;
+    }
+    /// See the module's own head.
+    pub mod disk {
+        pub use crate::disk::*;
+    }
+    /// See the module's own head.
+    pub mod engine {
+        pub use crate::engine::*;
+    }
+    /// See the module's own head.
+    pub mod report {
+        pub use crate::report::*;
+    }
+    /// See the module's own head.
+    pub mod seeded {
+        pub use crate::seeded::*;
+    }
+    /// See the module's own head.
+    pub mod wal {
+        pub use crate::wal::*;
+    }
+}
+
+/// The README's example, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

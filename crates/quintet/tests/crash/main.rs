@@ -1,0 +1,67 @@
+//! Crash enumeration: after a power loss or the death of the process at any event of any workload,
+//! with any of the un-synced changes surviving, the database opens, holds a prefix of the commits
+//! with every acknowledged one in it, checks sound, and goes on working.
+//!
+//! `QUINTET_CRASH_STATES` sets how many distinct states are verified, `QUINTET_CRASH_SEED` what is
+//! left to chance, `QUINTET_CRASH_THREADS` the threads. A failure prints the command that repeats
+//! it. `QUINTET_CRASH_BUG` names a deliberate bug that is to be found, in place of the whole list.
+
+#![expect(clippy::unwrap_used, reason = "a test: what should not fail may panic")]
+
+/// The engines that workloads use, table by table.
+const ENGINES: &[quintet::EngineKind] = quintet::EngineKind::AVAILABLE;
+
+mod driver;
+mod oracle;
+mod runner;
+mod seeded;
+mod workload;
+
+use std::{fmt::Debug, str::FromStr};
+
+use crate::driver::{Case, Plan, enumerate, repeat};
+
+fn setting<T: FromStr<Err: Debug>>(name: &str, default: T) -> T {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+#[test]
+fn every_crash_leaves_a_prefix_with_everything_acknowledged() {
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let plan = Plan {
+        states: setting("QUINTET_CRASH_STATES", 200_000),
+        seed: setting("QUINTET_CRASH_SEED", 1),
+        threads: setting("QUINTET_CRASH_THREADS", threads),
+        failures: 3,
+        bug: None,
+    };
+    match enumerate(plan) {
+        Ok(totals) => println!("crash enumeration: {totals}"),
+        Err(failures) => {
+            for failure in &failures {
+                println!("{failure}");
+            }
+            panic!("{} crash states failed, seed {}", failures.len(), plan.seed);
+        }
+    }
+}
+
+/// Does nothing unless a case is named: a failure prints the command.
+#[test]
+fn repeat_one_case() {
+    let Ok(text) = std::env::var("QUINTET_CRASH_CASE") else { return };
+    let case: Case = text.parse().unwrap();
+    assert_eq!(case.to_string(), text);
+    if let Err(what) = repeat(&case) {
+        panic!("{what}");
+    }
+}
+
+#[test]
+fn short_sequences_are_all_there() {
+    let sequences = workload::short_sequences();
+    assert_eq!(sequences.len(), 14 + 14 * 14 + 14 * 14 * 14);
+    for text in workload::HAND_MADE {
+        assert_eq!(text.parse::<workload::Workload>().unwrap().to_string(), text);
+    }
+}

@@ -1,0 +1,400 @@
+//! Runs a workload on a simulated disk and keeps the trace that the oracle needs.
+
+use std::{sync::Arc, time::Duration};
+
+use quintet::{
+    Cursor, Database, Durability, EngineKind, Options, PutOptions, Result, TableOptions,
+    testing::disk::{Env as _, sim::SimEnv},
+};
+
+use crate::{
+    oracle::{Bounds, Change, Contents, NameChange, Naming, Stored, TableId, Times, Trace},
+    workload::Op,
+};
+
+/// Larger than a block.
+const LARGE_BYTES: usize = 9000;
+/// So many fill a log segment of 64 KiB.
+const ROTATE_PUTS: usize = 6;
+const ROTATE_BYTES: usize = 12_000;
+const TTL: Duration = Duration::from_millis(500);
+/// Longer than the time to live and every interval of a background job that does not depend on
+/// load.
+const TICK: Duration = Duration::from_secs(2);
+/// The parent of every other table that a workload makes.
+const TREE: &str = "tree";
+
+/// How the database under test is opened: everything small, so that rare paths are common.
+pub fn open(env: &SimEnv) -> Result<Database> {
+    Options::new()
+        .memory_budget(4 << 20)
+        .segment_bytes(64 << 10)
+        .recovery_budget(256 << 10)
+        .open_in(Arc::new(env.clone()), "db")
+}
+
+/// Everything in a database.
+pub fn read(db: &Database) -> Result<Contents> {
+    let mut contents = Contents::new();
+    for info in db.tables() {
+        let table = db.table(&info.name)?;
+        let mut cursor = Cursor::default();
+        let entries = contents.entry(info.name).or_default();
+        loop {
+            let (found, next) = table.scan(&cursor, 100)?;
+            entries.extend(found.into_iter().map(|(key, value)| (key.clone(), value.to_vec())));
+            if next.is_start() {
+                break;
+            }
+            cursor = next;
+        }
+    }
+    Ok(contents)
+}
+
+/// Fails where a full check finds anything.
+fn check(db: &Database) -> Result<(), String> {
+    let report = db.check().map_err(|error| format!("check: {error}"))?;
+    if report.is_sound() { Ok(()) } else { Err(format!("check found {:?}", report.findings)) }
+}
+
+/// What a run did.
+pub struct Outcome {
+    /// What was done since the database was opened, on top of what was found.
+    pub trace: Trace,
+    /// The event after which the database served what it had found.
+    pub opened: u64,
+}
+
+/// Opens the database, compares what is found with what may be found, checks it, runs the steps,
+/// and closes, opens and compares once more.
+pub fn run(env: &SimEnv, before: &Trace, bounds: Bounds, ops: &[Op]) -> Result<Outcome, String> {
+    let db = open(env).map_err(|error| format!("open: {error}"))?;
+    let contents = read(&db).map_err(|error| format!("read: {error}"))?;
+    let found = before.find(&contents, bounds, env.unix_millis())?;
+    let opened = env.mark();
+    check(&db)?;
+    let trace = before.cut(found, bounds);
+    let mut runner = Runner::new(env, Some(db), trace);
+    for (index, op) in ops.iter().enumerate() {
+        runner.step(index, *op).map_err(|error| format!("step {index}, {op}: {error}"))?;
+    }
+    runner.verify("after the last step")?;
+    runner.reopen().map_err(|error| format!("last reopen: {error}"))?;
+    runner.verify("after the last reopen")?;
+    check(&runner.database())?;
+    runner.close().map_err(|error| format!("last close: {error}"))?;
+    Ok(Outcome { trace: runner.trace, opened })
+}
+
+/// An open database and what was done to it.
+pub struct Runner<'a> {
+    env: &'a SimEnv,
+    /// `None` after a failed close or open.
+    pub db: Option<Database>,
+    pub trace: Trace,
+    step: usize,
+    /// The disk fails now and then: what is not seen to be durable is not taken to be.
+    pub faulty: bool,
+    /// The change of names whose sync failed: it may hold or not.
+    pub uncertain: Option<NameChange>,
+}
+
+impl<'a> Runner<'a> {
+    pub fn new(env: &'a SimEnv, db: Option<Database>, trace: Trace) -> Self {
+        Self { env, db, trace, step: 0, faulty: false, uncertain: None }
+    }
+
+    /// One step of a workload. A database must be open.
+    pub fn step(&mut self, index: usize, op: Op) -> Result<()> {
+        self.step = index;
+        let db = self.database();
+        self.run(&db, op)
+    }
+
+    fn database(&self) -> Database {
+        self.db.clone().expect("a database is open between steps")
+    }
+
+    /// What is visible is exactly what was done.
+    pub fn verify(&self, when: &str) -> Result<(), String> {
+        let contents = read(&self.database()).map_err(|error| format!("{when}: {error}"))?;
+        let bounds = Bounds::all(&self.trace);
+        let found = self.trace.find(&contents, bounds, self.env.unix_millis());
+        found.map(drop).map_err(|error| format!("{when}: {error}"))
+    }
+
+    fn run(&mut self, db: &Database, op: Op) -> Result<()> {
+        let place = self.trace.commits.len();
+        match op {
+            Op::Put => self.put(db, &format!("fresh-{place}"), 20, Durability::Buffered),
+            Op::SyncPut => self.put(db, &format!("sync-{place}"), 20, Durability::Sync),
+            Op::PutLarge => self.put(db, "large", LARGE_BYTES, Durability::Buffered),
+            Op::Overwrite => self.put(db, "seed-0", 30, Durability::Buffered),
+            Op::Rotate => (0..ROTATE_PUTS).try_for_each(|part| {
+                self.put(db, &format!("rotate-{part}"), ROTATE_BYTES, Durability::Buffered)
+            }),
+            Op::Delete => self.delete(db),
+            Op::Batch => self.batch(db, Durability::Buffered),
+            Op::SyncBatch => self.batch(db, Durability::Sync),
+            Op::Create => self.create(db),
+            Op::Drop => match self.current() {
+                Some((name, _)) => self.drop_name(&name, || db.drop_table(&name)),
+                None => Ok(()),
+            },
+            Op::DropTree => {
+                let below = format!("{TREE}/");
+                if self.trace.names_now().iter().any(|(name, _)| name.starts_with(&below)) {
+                    self.drop_name(TREE, || db.drop_tree(TREE))?;
+                }
+                Ok(())
+            }
+            Op::Rename => self.rename(db),
+            Op::Persist => {
+                db.persist()?;
+                self.all_durable();
+                Ok(())
+            }
+            Op::PersistTable => match self.current() {
+                // Says nothing of other tables; what it needs of the log is an inner matter.
+                Some((name, _)) => db.table(&name)?.persist(),
+                None => Ok(()),
+            },
+            Op::Compact => match self.current() {
+                Some((name, _)) => db.table(&name)?.compact(),
+                None => Ok(()),
+            },
+            Op::Expire => self.expire(db),
+            Op::Reopen => {
+                self.reopen()?;
+                Ok(())
+            }
+            Op::Tick => {
+                self.tick();
+                Ok(())
+            }
+        }
+    }
+
+    pub fn close(&mut self) -> Result<()> {
+        if let Some(db) = self.db.take() {
+            db.close()?;
+        }
+        self.all_durable();
+        Ok(())
+    }
+
+    fn reopen(&mut self) -> Result<()> {
+        self.close()?;
+        self.db = Some(open(self.env)?);
+        Ok(())
+    }
+
+    /// Time passes; the log is synced in the background, so everything is durable.
+    fn tick(&mut self) {
+        self.env.run_due();
+        self.env.advance(TICK);
+        let log = |db: &Database| db.stats().log;
+        let log = self.db.as_ref().filter(|_| self.faulty).map(log);
+        if log.is_none_or(|log| log.durable >= log.end) {
+            self.all_durable();
+        }
+    }
+
+    /// Everything committed is known to be durable from now on.
+    fn all_durable(&mut self) {
+        let now = self.env.mark();
+        for (_, times) in &mut self.trace.commits {
+            times.durable = times.durable.min(now);
+        }
+    }
+
+    /// Notes commits while they are under way and when they are acknowledged.
+    fn commit(
+        &mut self,
+        changes: Vec<Change>,
+        durability: Durability,
+        work: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let started = self.env.mark();
+        let outcome = work();
+        let acknowledged = if outcome.is_ok() { self.env.mark() } else { u64::MAX };
+        self.trace.commits.push((changes, Times { started, acknowledged, durable: u64::MAX }));
+        if outcome.is_err() && !self.shows_last() {
+            self.trace.commits.pop();
+        }
+        outcome?;
+        if durability == Durability::Sync {
+            self.all_durable();
+        }
+        Ok(())
+    }
+
+    /// Whether the last commit, which failed, is visible all the same.
+    fn shows_last(&self) -> bool {
+        let Ok(contents) = read(&self.database()) else { return true };
+        let bounds = Bounds::all_or_all_but_last(&self.trace);
+        let found = self.trace.find(&contents, bounds, self.env.unix_millis());
+        found.is_ok_and(|found| found.commits() == self.trace.commits.len())
+    }
+
+    fn name(&mut self, naming: Naming, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        let started = self.env.mark();
+        if let Err(error) = work() {
+            if error.to_string().starts_with("sync catalog") {
+                let times = Times { started, acknowledged: u64::MAX, durable: u64::MAX };
+                let commits_before = self.trace.commits.len();
+                self.uncertain = Some(NameChange { naming, times, commits_before });
+            }
+            return Err(error);
+        }
+        let acknowledged = self.env.mark();
+        let times = Times { started, acknowledged, durable: acknowledged };
+        let commits_before = self.trace.commits.len();
+        self.trace.names.push(NameChange { naming, times, commits_before });
+        self.all_durable();
+        Ok(())
+    }
+
+    /// The newest table.
+    fn current(&self) -> Option<(String, TableId)> {
+        self.trace.names_now().pop()
+    }
+
+    /// Bytes that no other step writes.
+    fn value(&self, length: usize) -> Vec<u8> {
+        let tag = self.trace.commits.len().to_le_bytes();
+        (0..length).map(|index| tag[index % 2] ^ index.to_le_bytes()[0]).collect()
+    }
+
+    fn put(
+        &mut self,
+        db: &Database,
+        key: &str,
+        length: usize,
+        durability: Durability,
+    ) -> Result<()> {
+        let Some((name, table)) = self.current() else { return Ok(()) };
+        let handle = db.table(&name)?;
+        let value = self.value(length);
+        let stored = Stored { bytes: value.clone().into(), expires: None };
+        let change = Change { table, key: key.into(), value: Some(stored) };
+        let options = PutOptions::new().durability(durability);
+        self.commit(vec![change], durability, || handle.put_with(key, &value, options).map(drop))
+    }
+
+    fn delete(&mut self, db: &Database) -> Result<()> {
+        let Some((name, table)) = self.current() else { return Ok(()) };
+        let handle = db.table(&name)?;
+        let key = format!("seed-{}", 1 + self.step % 2);
+        let change = Change { table, key: key.clone().into(), value: None };
+        self.commit(vec![change], Durability::Buffered, || handle.delete(&key))
+    }
+
+    /// Two puts and a delete over the oldest table and the current one.
+    fn batch(&mut self, db: &Database, durability: Durability) -> Result<()> {
+        let names = self.trace.names_now();
+        let (Some((first, first_id)), Some((second, second_id))) = (names.first(), names.last())
+        else {
+            return Ok(());
+        };
+        let (first, second) = (db.table(first)?, db.table(second)?);
+        let place = self.trace.commits.len();
+        let key = format!("batch-{place}");
+        let value = self.value(40);
+        let stored = Stored { bytes: value.clone().into(), expires: None };
+        let put = |table: &TableId| Change {
+            table: *table,
+            key: key.clone().into(),
+            value: Some(stored.clone()),
+        };
+        let delete = Change { table: *second_id, key: "seed-3".into(), value: None };
+        let changes = vec![put(first_id), put(second_id), delete];
+        let mut batch = db.batch();
+        batch.put(&first, &key, &value);
+        batch.put(&second, &key, &value);
+        batch.delete(&second, "seed-3");
+        self.commit(changes, durability, || batch.commit_with(durability))
+    }
+
+    fn create(&mut self, db: &Database) -> Result<()> {
+        let table = self.trace.names.len() as TableId;
+        let dir = if table.is_multiple_of(2) { format!("{TREE}/sub/") } else { String::new() };
+        let name = format!("{dir}table-{table}");
+        self.create_named(db, &name, table)
+    }
+
+    fn create_named(&mut self, db: &Database, name: &str, table: TableId) -> Result<()> {
+        let kinds = crate::ENGINES;
+        // A batch meets different engines; `QUINTET_CRASH_ENGINE` names the only one.
+        let kind = match std::env::var("QUINTET_CRASH_ENGINE") {
+            Ok(name) => name.parse()?,
+            Err(_) => kinds[usize::try_from(table).unwrap_or(0) % kinds.len()],
+        };
+        let mut options = TableOptions::new(kind);
+        if kind == EngineKind::Naive {
+            options = options.set("snapshot_bytes", "16384");
+        }
+        if kind == EngineKind::HashLog {
+            options = options.set("chunk_bytes", "16384").set("mutable_chunks", "2");
+        }
+        let naming = Naming::Create { name: name.to_owned(), table };
+        self.name(naming, || db.create_table(name, options).map(drop))
+    }
+
+    fn drop_name(&mut self, name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.name(Naming::Drop { name: name.to_owned() }, work)
+    }
+
+    fn rename(&mut self, db: &Database) -> Result<()> {
+        let Some((from, _)) = self.current() else { return Ok(()) };
+        let place = self.trace.names.len();
+        let dir = if place.is_multiple_of(2) { String::new() } else { format!("{TREE}/") };
+        let to = format!("{dir}renamed-{place}");
+        let naming = Naming::Rename { from: from.clone(), to: to.clone() };
+        self.name(naming, || db.rename(&from, &to))
+    }
+
+    fn expire(&mut self, db: &Database) -> Result<()> {
+        let Some((name, table)) = self.current() else { return Ok(()) };
+        let handle = db.table(&name)?;
+        let key = format!("expiring-{}", self.step % 3);
+        let value = self.value(25);
+        let options = PutOptions::new().ttl(TTL);
+        let place = self.trace.commits.len();
+        // The exact time is read back: the clock moves while the put is under way.
+        let change = Change { table, key: key.clone().into(), value: None };
+        self.commit(vec![change], Durability::Buffered, || {
+            handle.put_with(&key, &value, options).map(drop)
+        })?;
+        let expires = handle.get(&key)?.and_then(|value| value.expires_at_unix_millis());
+        if let Some(change) = self.trace.commits[place].0.first_mut() {
+            change.value = Some(Stored { bytes: value.into(), expires });
+        }
+        self.tick();
+        Ok(())
+    }
+}
+
+/// A database with two tables and a few durable entries in each, closed.
+pub fn base(seed: u64) -> Result<(SimEnv, Trace), String> {
+    let env = SimEnv::new(seed);
+    let mut runner = Runner::new(&env, None, Trace::default());
+    let mut make = || -> Result<()> {
+        let db = open(&env)?;
+        runner.db = Some(db.clone());
+        for (table, name) in (0..).zip(["first", "second"]) {
+            runner.create_named(&db, name, table)?;
+            for key in 0..4 {
+                runner.put(&db, &format!("seed-{key}"), 10, Durability::Buffered)?;
+            }
+        }
+        drop(db);
+        runner.close()
+    };
+    make().map_err(|error| format!("base: {error}"))?;
+    let mut trace = runner.trace;
+    trace.names.iter_mut().for_each(|change| change.times = Times::BEFORE);
+    trace.commits.iter_mut().for_each(|(_, times)| *times = Times::BEFORE);
+    Ok((env, trace))
+}

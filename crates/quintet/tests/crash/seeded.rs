@@ -1,0 +1,44 @@
+//! The enumeration finds the deliberate bugs that a crash can show.
+
+use quintet::testing::seeded::Bug;
+
+use crate::driver::{Plan, enumerate};
+
+/// More than any of them takes.
+const STATES: u64 = 30_000;
+
+/// Every bug for which a crash is the way to see it.
+const FOUND_BY_CRASHES: &[Bug] = &[
+    Bug::LogSkipsSync,
+    Bug::LogAcknowledgesBeforeSync,
+    Bug::LogForgetsSealedSegment,
+    Bug::LogSkipsSegmentDirSync,
+    Bug::LogSkipsSegmentHeadSync,
+    Bug::LogClaimsTooMuchDurable,
+    Bug::LogLeavesSegmentEndOpen,
+    Bug::LogSkipsBodyChecksum,
+    Bug::LogRefusesTornTail,
+    Bug::LogLeavesFillersUnsynced,
+    Bug::LogStepsOverHolesAfterReboot,
+    Bug::LogReplaysOneTooFew,
+    Bug::LogReplaysOneTooLate,
+    Bug::LogPrunesTooMuch,
+];
+
+#[test]
+fn planted_bugs_are_found() {
+    let one = std::env::var("QUINTET_CRASH_BUG").ok();
+    let wanted = |bug: &Bug| match &one {
+        Some(name) => bug.name() == name,
+        None => FOUND_BY_CRASHES.contains(bug),
+    };
+    let mut missed = Vec::new();
+    for bug in Bug::ALL.iter().copied().filter(wanted) {
+        let plan = Plan { states: STATES, seed: 1, threads: 1, failures: 1, bug: Some(bug) };
+        match enumerate(plan) {
+            Err(failures) => println!("{bug}: {}", failures[0]),
+            Ok(_) => missed.push(bug),
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}

@@ -1,0 +1,212 @@
+//! What a workload does: words of a small alphabet, written and read as text so that one line
+//! repeats a failure.
+
+use std::{fmt, str::FromStr};
+
+/// One step. Keys and values follow from its place in the workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// A small put under a fresh key of the current table (the newest, or the last renamed).
+    Put,
+    /// A put whose value is larger than a block.
+    PutLarge,
+    /// Removes a key that was there from the start, or else one that never was.
+    Delete,
+    /// A put over a key that was there from the start.
+    Overwrite,
+    /// Puts and deletes in two tables, atomically.
+    Batch,
+    /// Makes a table, which becomes the current one.
+    Create,
+    /// Drops the current table.
+    Drop,
+    /// Gives the current table another name.
+    Rename,
+    /// Makes all tables complete on disk.
+    Persist,
+    /// A put with `Durability::Sync`.
+    SyncPut,
+    /// Puts until the log has gone on to another segment.
+    Rotate,
+    /// A put that expires, time that passes, and the sweep.
+    Expire,
+    /// A clean close and a recovery.
+    Reopen,
+    /// Time passes and all background jobs run.
+    Tick,
+    /// A batch with `Durability::Sync`.
+    SyncBatch,
+    /// Drops all tables below one directory of the hierarchy.
+    DropTree,
+    /// Rewrites the current table without what is dead.
+    Compact,
+    /// Makes the current table complete on disk.
+    PersistTable,
+}
+
+/// The words of which all short sequences are tried.
+pub const ALPHABET: [Op; 14] = [
+    Op::Put,
+    Op::PutLarge,
+    Op::Delete,
+    Op::Overwrite,
+    Op::Batch,
+    Op::Create,
+    Op::Drop,
+    Op::Rename,
+    Op::Persist,
+    Op::SyncPut,
+    Op::Rotate,
+    Op::Expire,
+    Op::Reopen,
+    Op::Tick,
+];
+
+const ALL: [(Op, &str); 18] = [
+    (Op::Put, "put"),
+    (Op::PutLarge, "put-large"),
+    (Op::Delete, "delete"),
+    (Op::Overwrite, "overwrite"),
+    (Op::Batch, "batch"),
+    (Op::Create, "create"),
+    (Op::Drop, "drop"),
+    (Op::Rename, "rename"),
+    (Op::Persist, "persist"),
+    (Op::SyncPut, "sync-put"),
+    (Op::Rotate, "rotate"),
+    (Op::Expire, "expire"),
+    (Op::Reopen, "reopen"),
+    (Op::Tick, "tick"),
+    (Op::SyncBatch, "sync-batch"),
+    (Op::DropTree, "drop-tree"),
+    (Op::Compact, "compact"),
+    (Op::PersistTable, "persist-table"),
+];
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = ALL.iter().find(|(op, _)| op == self).map_or("?", |(_, word)| word);
+        f.write_str(word)
+    }
+}
+
+/// A sequence of steps, from an empty disk or from a database that has two tables with a few
+/// entries.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Workload {
+    /// Whether the creation of the database is part of it.
+    pub from_nothing: bool,
+    /// The steps.
+    pub ops: Vec<Op>,
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words: Vec<String> = self.ops.iter().map(Op::to_string).collect();
+        if self.from_nothing {
+            words.insert(0, "init".to_owned());
+        }
+        f.write_str(&words.join(","))
+    }
+}
+
+impl FromStr for Workload {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let rest = text.strip_prefix("init");
+        let words = rest.unwrap_or(text).split(',').filter(|word| !word.is_empty());
+        let ops = words
+            .map(|word| {
+                let found = ALL.iter().find(|(_, name)| *name == word);
+                found.map(|(op, _)| *op).ok_or_else(|| format!("no operation named {word:?}"))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { from_nothing: rest.is_some(), ops })
+    }
+}
+
+/// All sequences of one to three words of the alphabet, short ones first.
+pub fn short_sequences() -> Vec<Workload> {
+    let mut found: Vec<Vec<Op>> = Vec::new();
+    let mut last: Vec<Vec<Op>> = vec![Vec::new()];
+    for _ in 0..3 {
+        last = last
+            .iter()
+            .flat_map(|ops| ALPHABET.iter().map(|op| [ops.as_slice(), &[*op]].concat()))
+            .collect();
+        found.extend(last.iter().cloned());
+    }
+    found.into_iter().map(|ops| Workload { from_nothing: false, ops }).collect()
+}
+
+/// Longer ones that aim at something.
+pub const HAND_MADE: [&str; 43] = [
+    // The creation of a database and of its first tables.
+    "init",
+    "init,create",
+    "init,create,put,sync-put",
+    "init,create,create,batch,reopen",
+    "init,create,put,drop,create,put,reopen",
+    // The log: rotation, pruning, recycled segments, large records.
+    "rotate,rotate,rotate",
+    "rotate,persist,rotate,persist,rotate,put",
+    "rotate,tick,rotate,tick,rotate,tick,put",
+    "rotate,persist,put,rotate,persist,put,reopen,put",
+    "put-large,put-large,put-large,put-large,sync-put",
+    "put,sync-put,put,sync-put,put",
+    "put,put,put,tick,put,put,put",
+    "sync-put,rotate,sync-put,rotate,sync-batch",
+    "rotate,persist,rotate,persist,rotate,persist,rotate,sync-put,put",
+    // Pruning while one table lags behind.
+    "batch,rotate,persist-table,reopen",
+    "rotate,batch,rotate,persist-table,put,reopen",
+    "batch,rotate,rotate,persist-table,rotate,persist-table,put",
+    // Snapshots and replay of one table among several.
+    "persist-table,put,persist-table,put,persist",
+    "create,put,persist-table,batch,persist-table,batch",
+    "put,persist,put,persist,put,persist,put",
+    "batch,persist,batch,persist-table,batch,tick,batch",
+    "put-large,persist,overwrite,persist,delete,persist",
+    "delete,persist,reopen,put,persist,reopen",
+    // Batches across everything else.
+    "batch,rotate,batch,persist,batch",
+    "batch,sync-batch,batch,reopen,batch",
+    "create,batch,rename,batch,drop,batch",
+    "batch,create,sync-batch,drop,sync-batch",
+    // Names.
+    "create,create,create,rename,drop,drop",
+    "create,put,create,put,drop-tree,create,put",
+    "create,rename,rename,rename,reopen,rename",
+    "create,put,drop,create,put,drop,create,put,reopen",
+    "create,put,persist,drop,create,put,persist,reopen",
+    "create,put,rename,persist,drop-tree,persist,create",
+    "create,create,drop-tree,create,create,drop-tree,reopen",
+    // Expiry.
+    "expire,expire,expire",
+    "expire,persist,expire,reopen,expire",
+    "expire,compact,put,compact,tick",
+    "put,overwrite,compact,delete,compact,reopen",
+    "expire,rotate,expire,persist,tick",
+    // Opening again and again.
+    "reopen,reopen,reopen",
+    "put,reopen,put,reopen,put,reopen",
+    "tick,put,tick,reopen,tick,put,tick",
+    "rotate,reopen,rotate,reopen,rotate,reopen",
+];
+
+/// A long one.
+pub fn random(seed: u64) -> Workload {
+    let mut state = seed;
+    let mut next = move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) >> 32).unwrap()
+    };
+    let length = 8 + next() % 40;
+    Workload {
+        from_nothing: next() % 16 == 0,
+        ops: (0..length).map(|_| ALL[next() % ALL.len()].0).collect(),
+    }
+}

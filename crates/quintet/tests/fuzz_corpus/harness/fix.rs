@@ -1,0 +1,259 @@
+//! Files built around an input, with sound heads and checksums where the input asks for them.
+//!
+//! Written from the layout tables and not with the code under test: a second reading of the
+//! formats.
+//!
+//! The first byte of an input is a set of flags:
+//!
+//! | bit | meaning |
+//! |---|---|
+//! | 0 | leave the checksums as they are |
+//! | 1 | the input begins with a head of its own |
+//! | 2 | leave that head's checksum as it is |
+//! | 3, 4 | a variant that the format defines |
+
+use quintet::testing::codec::{crc32c, crc32c_append, round_up, to_u64, to_usize};
+
+const BLOCK: usize = 4096;
+
+/// The flags, and what follows them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Input<'a> {
+    raw_body: bool,
+    own_head: bool,
+    raw_head: bool,
+    pub(super) variant: u8,
+    rest: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        let (flags, rest) = bytes.split_first().map_or((0, bytes), |(flags, rest)| (*flags, rest));
+        Self {
+            raw_body: flags & 1 != 0,
+            own_head: flags & 2 != 0,
+            raw_head: flags & 4 != 0,
+            variant: (flags >> 3) & 3,
+            rest,
+        }
+    }
+
+    /// Writes the input's own head over the front of `head`, where it has one.
+    fn overlay_head(&mut self, head: &mut [u8]) {
+        if self.own_head {
+            let count = head.len().min(self.rest.len());
+            let (own, rest) = self.rest.split_at(count);
+            head[..count].copy_from_slice(own);
+            self.rest = rest;
+        }
+    }
+}
+
+fn set_u32(bytes: &mut [u8], offset: usize, value: u32) {
+    bytes[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+fn set_u64(bytes: &mut [u8], offset: usize, value: u64) {
+    bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> usize {
+    let four = bytes[offset..offset + 4].try_into().unwrap_or_default();
+    usize::try_from(u32::from_le_bytes(four)).unwrap_or(usize::MAX)
+}
+
+fn crc_of(parts: &[&[u8]]) -> u32 {
+    parts.iter().fold(0, |crc, part| crc32c_append(crc, part))
+}
+
+/// What a log segment has to carry to be recovery's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    pub(super) database_id: [u8; 16],
+    pub(super) number: u64,
+    pub(super) base: u64,
+    pub(super) boot_id: [u8; 16],
+}
+
+/// A segment whose records are the input. Variants: 1, in use; 2, in use and of another boot; 3,
+/// in use and after a failed sync.
+pub(super) fn log_segment(mut input: Input<'_>, segment: &Segment) -> Vec<u8> {
+    const FIELDS: usize = 80;
+    let mut file = vec![0; BLOCK];
+    file[..8].copy_from_slice(b"QTLOGSEG");
+    set_u32(&mut file, 8, 1);
+    file[16..32].copy_from_slice(&segment.database_id);
+    set_u64(&mut file, 32, segment.number);
+    set_u64(&mut file, 40, segment.base);
+    file[56..72].copy_from_slice(&segment.boot_id);
+    set_u64(&mut file, 72, 0x6e6f_6e63_6521);
+    if input.variant == 2 {
+        file[56] ^= 1;
+    }
+    set_u64(&mut file, BLOCK - 16, u64::from(input.variant != 0));
+    set_u64(&mut file, BLOCK - 8, u64::from(input.variant == 3));
+    let capacity = round_up(to_u64(BLOCK + input.rest.len()).max(16 << 10), to_u64(BLOCK));
+    set_u64(&mut file, 48, capacity);
+    input.overlay_head(&mut file[..FIELDS]);
+    if !input.raw_head {
+        let crc = crc_of(&[&file[..12], &file[16..FIELDS]]);
+        set_u32(&mut file, 12, crc);
+    }
+    file.extend_from_slice(input.rest);
+    file.resize(to_usize(capacity), 0);
+    if !input.raw_body {
+        let salt = crc_of(&[&file[16..32], &file[32..40], &file[72..80]]);
+        let base = u64::from_le_bytes(file[40..48].try_into().unwrap_or_default());
+        fix_records(&mut file, salt, base);
+    }
+    file
+}
+
+/// Gives everything that begins like a record its LSN and its checksums.
+fn fix_records(file: &mut [u8], salt: u32, base: u64) {
+    let mut offset = BLOCK;
+    while offset + 32 <= file.len() {
+        let size = fix_record(&mut file[offset..], salt, base.wrapping_add(to_u64(offset)));
+        offset += size.unwrap_or(8);
+    }
+}
+
+/// The record's size, if it is one.
+fn fix_record(bytes: &mut [u8], salt: u32, lsn: u64) -> Option<usize> {
+    let is_commit = bytes.starts_with(b"QREC");
+    if !is_commit && !bytes.starts_with(b"QFIL") {
+        return None;
+    }
+    let length = u32_at(bytes, 4);
+    let size = 32 + length.next_multiple_of(8);
+    set_u64(bytes, 8, lsn);
+    let body_crc = if is_commit { crc32c(bytes.get(32..size).unwrap_or(&[])) } else { 0 };
+    set_u32(bytes, 24, body_crc);
+    set_u32(bytes, 28, 0);
+    let head_crc = crc32c_append(salt, &bytes[..32]);
+    set_u32(bytes, 28, head_crc);
+    (size <= bytes.len()).then_some(size)
+}
+
+/// A catalog whose edits are the input. Variants: 0, the recorded length is the end of the edits;
+/// 1, none is recorded; 2, it is beyond; 3, it is one edit less.
+pub(super) fn catalog(mut input: Input<'_>, database_id: [u8; 16]) -> Vec<u8> {
+    let mut file = vec![0; BLOCK];
+    file[..8].copy_from_slice(b"QUINTCAT");
+    set_u32(&mut file, 8, 1);
+    file[16..32].copy_from_slice(&database_id);
+    input.overlay_head(&mut file[..32]);
+    if !input.raw_head {
+        let crc = crc32c(&file[..32]);
+        set_u32(&mut file, 32, crc);
+    }
+    file.extend_from_slice(input.rest);
+    let mut ends = vec![(1, BLOCK)];
+    if !input.raw_body {
+        fix_edits(&mut file, &mut ends);
+    }
+    let recorded = match input.variant {
+        1 => None,
+        2 => ends.last().map(|(sequence, end)| (sequence + 1, end + 64)),
+        3 => ends.iter().rev().nth(1).copied(),
+        _ => ends.last().copied(),
+    };
+    if let Some((sequence, end)) = recorded {
+        set_u64(&mut file, 512, sequence);
+        set_u64(&mut file, 520, to_u64(end));
+        let crc = crc_of(&[&file[16..32], &file[512..528]]);
+        set_u32(&mut file, 528, crc);
+    }
+    file
+}
+
+/// Gives the edits their sequence numbers and checksums; notes the next sequence and offset after
+/// each.
+fn fix_edits(file: &mut [u8], ends: &mut Vec<(u64, usize)>) {
+    let (mut sequence, mut offset) = (1_u64, BLOCK);
+    while offset + 16 <= file.len() {
+        let length = u32_at(file, offset);
+        let end = offset.saturating_add(16).saturating_add(length);
+        if length == 0 || end > file.len() {
+            break;
+        }
+        set_u64(file, offset + 8, sequence);
+        let crc = crc_of(&[
+            &file[16..32],
+            &to_u64(offset).to_le_bytes(),
+            &sequence.to_le_bytes(),
+            &to_u64(length).to_le_bytes(),
+            &file[offset + 16..end],
+        ]);
+        set_u32(file, offset + 4, crc);
+        (sequence, offset) = (sequence + 1, end);
+        ends.push((sequence, offset));
+    }
+}
+
+/// A naive snapshot whose blocks and foot are the input. Variant 0: the foot is made to fit the
+/// blocks.
+pub(super) fn naive_snapshot(
+    mut input: Input<'_>,
+    database_id: [u8; 16],
+    table_id: u64,
+    lsn: u64,
+) -> Vec<u8> {
+    let mut file = vec![0; 64];
+    file[..8].copy_from_slice(b"QNAIVSNP");
+    set_u32(&mut file, 8, 1);
+    file[16..32].copy_from_slice(&database_id);
+    set_u64(&mut file, 32, table_id);
+    set_u64(&mut file, 40, lsn);
+    input.overlay_head(&mut file[..60]);
+    if !input.raw_head {
+        let crc = crc32c(&file[..60]);
+        set_u32(&mut file, 60, crc);
+    }
+    file.extend_from_slice(input.rest);
+    if !input.raw_body {
+        fix_blocks(&mut file, input.variant == 0);
+    }
+    file
+}
+
+fn fix_blocks(file: &mut Vec<u8>, make_foot: bool) {
+    let salt = u32::from_le_bytes(file[60..64].try_into().unwrap_or_default());
+    let (mut number, mut offset, mut stream) = (0_u64, 64, Vec::new());
+    while offset + 8 <= file.len() {
+        let length = u32_at(file, offset);
+        let end = offset.saturating_add(8).saturating_add(length);
+        if length == 0 || end > file.len() {
+            break;
+        }
+        stream.extend_from_slice(&file[offset + 8..end]);
+        let crc = crc32c_append(salt, &number.to_le_bytes());
+        let crc = crc32c_append(crc, &file[offset..offset + 4]);
+        let crc = crc32c_append(crc, &file[offset + 8..end]);
+        set_u32(file, offset + 4, crc);
+        (number, offset) = (number + 1, end);
+    }
+    if make_foot {
+        file.truncate(offset);
+        file.resize(offset + 32, 0);
+        set_u64(file, offset + 8, entries_in(&stream));
+        set_u64(file, offset + 16, to_u64(stream.len()));
+        set_u64(file, offset + 24, number);
+    }
+    if let Some(foot) = file.get(offset..offset + 32) {
+        let crc = crc32c_append(salt, &number.to_le_bytes());
+        let crc = crc32c_append(crc, &foot[..4]);
+        let crc = crc32c_append(crc, &foot[8..]);
+        set_u32(file, offset + 4, crc);
+    }
+}
+
+/// Whole entries at the front of a snapshot's stream.
+fn entries_in(stream: &[u8]) -> u64 {
+    let mut decoder = quintet::testing::codec::Decoder::new(stream);
+    let mut entries = 0;
+    while decoder.bytes().and_then(|_| decoder.bytes()).is_some() {
+        entries += 1;
+    }
+    entries
+}

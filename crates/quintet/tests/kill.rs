@@ -1,0 +1,163 @@
+//! Real processes on real files: a child with several writing threads is killed with SIGKILL at a
+//! random moment, again and again over one directory. Every commit that it had acknowledged is
+//! found, batches are whole, names are as acknowledged, and the check is sound.
+//!
+//! `QUINTET_KILLS` sets how many times (20), `QUINTET_KILL_SEED` when.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "common/lanes.rs"]
+mod lanes;
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use quintet::Durability;
+
+use crate::lanes::{Lanes, change_names, found_names, options};
+
+/// The lanes: most are buffered, one waits for the disk, and after them comes the one that changes
+/// names.
+const LANES: u64 = 4;
+const CHILD: &str = "QUINTET_KILL_CHILD";
+/// A child starts over here, so that checking stays quick.
+const COMMITS_MAX: u64 = 15_000;
+const LIFE_MS_MAX: u64 = 150;
+
+/// The child: writes until it is killed. Does nothing in an ordinary run.
+#[test]
+fn child_that_writes() {
+    let Ok(path) = std::env::var(CHILD) else { return };
+    let mut words = path.split('|');
+    let path = words.next().unwrap();
+    let starts: Vec<u64> = words.map(|word| word.parse().unwrap()).collect();
+    let db = options().open(path).unwrap();
+    let lanes = Lanes::new(&db).unwrap();
+    let acknowledge = |lane: u64, number: u64| {
+        // One write for one line: lines of threads do not mix.
+        let line = format!("acknowledged {lane} {number}\n");
+        std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
+    };
+    std::thread::scope(|scope| {
+        for (lane, start) in (0..LANES).zip(starts.clone()) {
+            let lanes = &lanes;
+            scope.spawn(move || {
+                let durability = if lane == 0 { Durability::Sync } else { Durability::Buffered };
+                for number in start.. {
+                    lanes.commit(lane, number, durability).unwrap();
+                    acknowledge(lane, number);
+                }
+            });
+        }
+        for number in starts[starts.len() - 1].. {
+            change_names(&db, number).unwrap();
+            acknowledge(LANES, number);
+        }
+    });
+}
+
+fn spawn(path: &Path, starts: &[u64]) -> Child {
+    let starts: Vec<String> = starts.iter().map(|start| format!("|{start}")).collect();
+    Command::new(std::env::current_exe().unwrap())
+        .args(["child_that_writes", "--exact", "--nocapture", "--test-threads=1"])
+        .env(CHILD, format!("{}{}", path.display(), starts.concat()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Lets a child live for so long; raises `counts` to what it acknowledged.
+fn live(path: &Path, counts: &mut [u64], life: Duration) {
+    let mut child = spawn(path, counts);
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let reader = std::thread::spawn(move || {
+        let mut seen = Vec::new();
+        for line in output.lines().map_while(Result::ok) {
+            let words: Option<(u64, u64)> = line.strip_prefix("acknowledged ").and_then(|rest| {
+                let (lane, number) = rest.split_once(' ')?;
+                Some((lane.parse().ok()?, number.parse().ok()?))
+            });
+            seen.extend(words);
+        }
+        seen
+    });
+    std::thread::sleep(life);
+    let early = child.try_wait().unwrap();
+    child.kill().unwrap();
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(early.is_none() && errors.is_empty(), "the child ended by itself: {errors}");
+    for (lane, number) in reader.join().unwrap() {
+        let count = &mut counts[usize::try_from(lane).unwrap()];
+        *count = (*count).max(number + 1);
+    }
+}
+
+/// Opens what is left and raises `counts` to what is there.
+fn verify(path: &Path, counts: &mut [u64]) -> Result<(), String> {
+    let db = options().open(path).map_err(|error| format!("open: {error}"))?;
+    let lanes = Lanes::new(&db).map_err(|error| format!("tables: {error}"))?;
+    let found = lanes.found(LANES)?;
+    for (lane, (count, found)) in counts.iter_mut().zip(found).enumerate() {
+        if found < *count || found > *count + 1 {
+            return Err(format!("lane {lane}: {count} acknowledged, {found} found"));
+        }
+        *count = found;
+    }
+    let names = &mut counts[usize::try_from(LANES).unwrap()];
+    *names = found_names(&db, *names)?;
+    let report = db.check().map_err(|error| format!("check: {error}"))?;
+    if !report.is_sound() {
+        return Err(format!("check: {:?}", report.findings));
+    }
+    drop(lanes);
+    db.close().map_err(|error| format!("close: {error}"))
+}
+
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+    *state >> 33
+}
+
+#[test]
+fn every_acknowledged_commit_survives_a_killed_process() {
+    let kills: u64 = std::env::var("QUINTET_KILLS").map_or(20, |text| text.parse().unwrap());
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let seed = std::env::var("QUINTET_KILL_SEED")
+        .map_or_else(|_| u64::from(clock.subsec_nanos()), |text| text.parse().unwrap());
+    println!("QUINTET_KILL_SEED={seed}");
+    let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let root = root.join(format!("kill-{}-{seed}", std::process::id()));
+    let began = Instant::now();
+    let (mut state, mut total, mut generation) = (seed, 0, 0);
+    let mut counts = vec![0; usize::try_from(LANES).unwrap() + 1];
+    for kill in 0..kills {
+        let path = root.join(generation.to_string());
+        std::fs::create_dir_all(&root).unwrap();
+        let before: u64 = counts.iter().sum();
+        let life = Duration::from_micros(next(&mut state) % (LIFE_MS_MAX * 1000));
+        live(&path, &mut counts, life);
+        if let Err(what) = verify(&path, &mut counts) {
+            panic!("kill {kill} after {life:?}, seed {seed}, left in {}: {what}", path.display());
+        }
+        let after: u64 = counts.iter().sum();
+        total += after - before;
+        if after > COMMITS_MAX {
+            std::fs::remove_dir_all(&path).unwrap();
+            generation += 1;
+            counts.fill(0);
+        }
+    }
+    let _ = std::fs::remove_dir_all(&root);
+    println!(
+        "{kills} kills, {total} acknowledged commits, all found; {:.1} s",
+        began.elapsed().as_secs_f64()
+    );
+    assert!(total > 0, "no child lived long enough to write");
+}

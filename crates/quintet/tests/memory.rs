@@ -1,0 +1,95 @@
+//! One number bounds memory: a table is filled until it refuses, opened again from the log alone,
+//! persisted, and opened from its snapshot. The process, which does nothing else, never held more
+//! than the budget and a stated constant.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+
+use quintet::{Database, EngineKind, Error, Options, Result, TableOptions};
+
+const BUDGET_BYTES: u64 = 64 << 20;
+/// What is not drawn from the budget: the program itself and its test harness (about 6 MiB), one
+/// window of the log and one block of a snapshot at a time (2 MiB), what the allocator keeps of
+/// freed memory.
+const BESIDE_BYTES: u64 = 12 << 20;
+/// Small entries are nearly all overhead, large ones nearly all value.
+const VALUE_BYTES: [usize; 3] = [8, 300, 10_000];
+
+/// The most memory that the process held since the last look, in bytes.
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+}
+
+fn open(path: &Path) -> Result<Database> {
+    // Persisting is asked for, so that the first opening has the whole log to replay.
+    Options::new().memory_budget(BUDGET_BYTES).recovery_budget(1 << 30).open(path)
+}
+
+fn count(db: &Database) -> u64 {
+    db.stats().tables.iter().map(|table| table.keys).sum()
+}
+
+fn check_peak(when: &str) {
+    let (peak, limit) = (peak_bytes(), BUDGET_BYTES + BESIDE_BYTES);
+    // The kernel starts the mark anew; where it may not, it stays the highest of all.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    println!("{when}: peak {} KiB, limit {} KiB", peak >> 10, limit >> 10);
+    assert!(peak <= limit, "{when}: the process held {peak} bytes, {limit} are allowed");
+}
+
+fn fill_and_reopen(path: &Path, value_bytes: usize) {
+    let value = vec![7; value_bytes];
+    let key = |number: u64| format!("key-{number:010}");
+    let db = open(path).unwrap();
+    let options = TableOptions::new(EngineKind::Naive).set("snapshot_bytes", "1099511627776");
+    let table = db.create_table("t", options).unwrap();
+    let mut written = 0;
+    let refusal = loop {
+        match table.put(key(written), &value) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refusal, Error::OutOfMemory { budget: BUDGET_BYTES, .. }), "{refusal}");
+    check_peak(&format!("{written} values of {value_bytes} bytes"));
+    // Refused once is not refused for ever: what is deleted makes room.
+    table.delete(key(0)).unwrap();
+    table.put(key(0), &value).unwrap();
+    assert!(written * (u64::try_from(value_bytes).unwrap() + 150) > BUDGET_BYTES / 2, "{written}");
+    drop(table);
+    db.close().unwrap();
+    drop(db);
+
+    let db = open(path).unwrap();
+    assert_eq!(count(&db), written, "replayed from the log");
+    check_peak("opened from the log");
+    let refused = db.table("t").unwrap().put("one-more", &value);
+    assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
+    db.persist().unwrap();
+    check_peak("persisted");
+    db.close().unwrap();
+    drop(db);
+
+    let db = open(path).unwrap();
+    assert_eq!(count(&db), written, "loaded from the snapshot");
+    assert_eq!(db.table("t").unwrap().get(key(written - 1)).unwrap().unwrap(), value[..]);
+    assert!(db.check().unwrap().is_sound());
+    check_peak("opened from the snapshot, and checked");
+    db.close().unwrap();
+}
+
+#[test]
+fn a_full_table_stays_within_the_budget_through_recovery_and_persisting() {
+    let root =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("memory-{}", std::process::id()));
+    for value_bytes in VALUE_BYTES {
+        let path = root.join(value_bytes.to_string());
+        fill_and_reopen(&path, value_bytes);
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+    std::fs::remove_dir_all(&root).unwrap();
+}

@@ -1,0 +1,552 @@
+//! The model test: random operations on a database and on plain maps must give the same answers.
+//!
+//! Each run is one seed: it opens a database on the simulated system with limits so small that
+//! snapshots, log rotation, pruning, catalog rewrites and write stalls are common, and mixes puts,
+//! deletes, batches over tables, conditions, expiry, names, jobs, reopening, kills and crashes.
+//! After a crash the state must be one that the commits went through, no older than the last that
+//! was synced; after a kill, the last.
+//!
+//! `QUINTET_MODEL_SEEDS` (64) says how many seeds, `QUINTET_MODEL_SEED` runs one alone. A failure
+//! prints it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use quintet::{
+    Cursor, Database, DeleteOptions, Durability, EngineKind, Error, Options, PutOptions, Table,
+    TableOptions,
+    testing::disk::{
+        Env as _,
+        sim::{Policy, SimEnv},
+    },
+};
+
+/// A generator (`SplitMix64`) whose seed is the whole test.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(u64::try_from(length).unwrap())).unwrap()
+    }
+
+    fn chance(&mut self, one_in: u64) -> bool {
+        self.below(one_in) == 0
+    }
+}
+
+/// A value and when it goes away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Item {
+    bytes: Vec<u8>,
+    expires_at: Option<u64>,
+}
+
+type Rows = BTreeMap<Vec<u8>, Item>;
+/// Every table by name. Cloned at each commit, so that a crash can be compared with all of them.
+type State = BTreeMap<String, Rows>;
+/// What can be read: every table's keys and values.
+type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+struct Run {
+    random: Random,
+    env: SimEnv,
+    db: Option<Database>,
+    engine: EngineKind,
+    state: State,
+    /// The states since the last that is known to be durable, which is the first.
+    history: VecDeque<State>,
+    /// Time as the database knows it: it does not go back while it is open.
+    now: u64,
+}
+
+const NAMES: [&str; 6] = ["a", "b/c", "b/d", "b/e/f", "g", "h/i"];
+
+#[test]
+fn random_operations_match_the_model_on_every_engine() {
+    let variable = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let seeds = match variable("QUINTET_MODEL_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..variable("QUINTET_MODEL_SEEDS").unwrap_or(64),
+    };
+    for engine in EngineKind::AVAILABLE {
+        for seed in seeds.clone() {
+            let outcome = std::panic::catch_unwind(|| Run::new(seed, *engine).run());
+            if let Err(panic) = outcome {
+                eprintln!("to run this again: QUINTET_MODEL_SEED={seed}, engine {engine}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+impl Run {
+    fn new(seed: u64, engine: EngineKind) -> Self {
+        let mut run = Self {
+            random: Random(seed),
+            env: SimEnv::new(seed),
+            db: None,
+            engine,
+            state: State::new(),
+            history: VecDeque::from([State::new()]),
+            now: 0,
+        };
+        run.open();
+        run
+    }
+
+    fn run(mut self) {
+        for _ in 0..400 {
+            self.tick();
+            match self.random.below(100) {
+                0..40 => self.write(),
+                40..50 => self.batch(),
+                50..66 => self.read(),
+                66..69 => self.create(),
+                69..71 => self.rename(),
+                71..73 => self.drop_something(),
+                73..76 => self.maintain(),
+                76..90 => self.run_jobs(),
+                90..93 => self.fill(),
+                93..95 => self.compare(),
+                95..97 => self.reopen(),
+                97..98 => self.kill(),
+                98..99 => self.crash(),
+                _ => self.read_only(),
+            }
+        }
+        self.compare();
+        assert!(self.db().check().unwrap().is_sound());
+        self.reopen();
+        self.compare();
+    }
+
+    fn db(&self) -> Database {
+        self.db.clone().unwrap()
+    }
+
+    fn options(&mut self) -> Options {
+        Options::new()
+            .memory_budget(4 << 20)
+            .segment_bytes(64 << 10)
+            .recovery_budget(if self.random.chance(2) { 64 << 10 } else { 512 << 10 })
+    }
+
+    fn open(&mut self) {
+        let options = self.options();
+        self.db = Some(options.open_in(Arc::new(self.env.clone()), "db").unwrap());
+        self.now = 0;
+        self.look_at_clock();
+    }
+
+    /// The wall clock moves on, or jumps; the database's never goes back.
+    fn tick(&mut self) {
+        if self.random.chance(40) {
+            let millis = i64::try_from(self.random.below(2000)).unwrap() - 1000;
+            self.env.jump_wall_clock(millis);
+        } else {
+            self.env.advance(Duration::from_millis(self.random.below(20)));
+        }
+        self.look_at_clock();
+    }
+
+    /// Has the database look at its clock, as any read of a value that expires does.
+    fn look_at_clock(&mut self) {
+        // Without a table nobody has looked, and the clock may still go back.
+        let Some(name) = self.state.keys().next() else { return };
+        let table = self.db().table(name).unwrap();
+        let mut batch = self.db().batch();
+        batch.put_with(&table, "clock", "", PutOptions::new().ttl(Duration::from_millis(1)));
+        self.now = self.now.max(self.env.unix_millis());
+    }
+
+    fn table(&mut self) -> Option<(String, Table)> {
+        let count = self.state.len();
+        if count == 0 {
+            return None;
+        }
+        let place = self.random.index(count);
+        let name = self.state.keys().nth(place).unwrap().clone();
+        let table = self.db().table(&name).unwrap();
+        Some((name, table))
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let number = self.random.index(50);
+        let length = if self.random.chance(50) { 5000 } else { 1 + number % 9 };
+        let mut key = number.to_le_bytes()[..1].to_vec();
+        key.resize(length, 7);
+        key
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let length = match self.random.index(40) {
+            0 => 20_000,
+            1 => 0,
+            other => other * 10,
+        };
+        let byte = self.random.next().to_le_bytes()[0];
+        vec![byte; length]
+    }
+
+    fn visible(&self, name: &str, key: &[u8]) -> Option<Vec<u8>> {
+        let item = self.state[name].get(key)?;
+        let gone = item.expires_at.is_some_and(|expires_at| expires_at <= self.now);
+        (!gone).then(|| item.bytes.clone())
+    }
+
+    /// The model has committed.
+    fn committed(&mut self, durable: bool) {
+        self.history.push_back(self.state.clone());
+        if durable {
+            self.now_durable();
+        }
+        // What the background made durable is not known; old states only make the test slower.
+        if self.history.len() > 200 {
+            self.db().sync().unwrap();
+            self.now_durable();
+        }
+    }
+
+    fn now_durable(&mut self) {
+        self.history = VecDeque::from([self.state.clone()]);
+    }
+
+    fn lifetime(&mut self, options: PutOptions) -> (PutOptions, Option<u64>) {
+        if self.random.chance(3) {
+            let ttl = 1 + self.random.below(300);
+            (options.ttl(Duration::from_millis(ttl)), Some(self.now + ttl))
+        } else {
+            (options, None)
+        }
+    }
+
+    fn write(&mut self) {
+        let Some((name, table)) = self.table() else { return self.create() };
+        let (key, sync) = (self.key(), self.random.chance(8));
+        let durability = if sync { Durability::Sync } else { Durability::Buffered };
+        let present = self.visible(&name, &key).is_some();
+        if self.random.chance(3) {
+            let conditional = self.random.chance(2);
+            let options = DeleteOptions::new().durability(durability);
+            let options = if conditional { options.if_present() } else { options };
+            let done = table.delete_with(&key, options).unwrap();
+            assert_eq!(done, present || !conditional);
+            if done {
+                self.state.get_mut(&name).unwrap().remove(&key);
+                self.committed(sync);
+            }
+            return;
+        }
+        let (options, expires_at) = self.lifetime(PutOptions::new().durability(durability));
+        let (options, wanted) = match self.random.below(4) {
+            0 => (options.if_absent(), !present),
+            1 => (options.if_present(), present),
+            _ => (options, true),
+        };
+        let bytes = self.value();
+        match table.put_with(&key, &bytes, options) {
+            Ok(done) => {
+                assert_eq!(done, wanted);
+                if done {
+                    let item = Item { bytes, expires_at };
+                    self.state.get_mut(&name).unwrap().insert(key, item);
+                    self.committed(sync);
+                }
+            }
+            Err(Error::OutOfMemory { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn batch(&mut self) {
+        let mut batch = self.db().batch();
+        let mut state = self.state.clone();
+        for _ in 0..=self.random.below(6) {
+            let Some((name, table)) = self.table() else { return };
+            let (key, rows) = (self.key(), state.get_mut(&name).unwrap());
+            if self.random.chance(4) {
+                batch.delete(&table, &key);
+                rows.remove(&key);
+            } else {
+                let (options, expires_at) = self.lifetime(PutOptions::new());
+                let bytes = self.value();
+                batch.put_with(&table, &key, &bytes, options);
+                rows.insert(key, Item { bytes, expires_at });
+            }
+        }
+        if self.random.chance(8) {
+            let Some((_, table)) = self.table() else { return };
+            batch.put(&table, "", "no key");
+            assert!(matches!(batch.commit(), Err(Error::Limit { .. })));
+            return;
+        }
+        let sync = self.random.chance(4);
+        let durability = if sync { Durability::Sync } else { Durability::Buffered };
+        match batch.commit_with(durability) {
+            Ok(()) => {
+                self.state = state;
+                self.committed(sync);
+            }
+            Err(Error::OutOfMemory { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn read(&mut self) {
+        let Some((name, table)) = self.table() else { return };
+        let keys: Vec<_> = (0..3).map(|_| self.key()).collect();
+        let expected: Vec<_> = keys.iter().map(|key| self.visible(&name, key)).collect();
+        let found = table.multi_get(&keys).unwrap();
+        let found: Vec<_> = found.into_iter().map(|value| value.map(|v| v.to_vec())).collect();
+        assert_eq!(found, expected);
+        assert_eq!(table.get(&keys[0]).unwrap().map(|value| value.to_vec()), expected[0]);
+        assert_eq!(table.contains(&keys[1]).unwrap(), expected[1].is_some());
+    }
+
+    fn create(&mut self) {
+        let name = NAMES[self.random.index(6)];
+        let options = TableOptions::new(self.engine);
+        let options = match self.engine {
+            EngineKind::Naive => options.set("snapshot_bytes", "4096"),
+            EngineKind::HashLog => options.set("chunk_bytes", "16384").set("mutable_chunks", "2"),
+            _ => options,
+        };
+        match self.db().create_table(name, options) {
+            Ok(_) => {
+                assert!(!self.state.contains_key(name));
+                self.state.insert(name.to_owned(), Rows::new());
+                self.committed(true);
+            }
+            Err(Error::TableExists { .. }) => assert!(self.is_taken(name)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// A table has the name, or one above or below it.
+    fn is_taken(&self, name: &str) -> bool {
+        let below = |one: &str, other: &str| {
+            one == other || one.strip_prefix(other).is_some_and(|rest| rest.starts_with('/'))
+        };
+        self.state.keys().any(|table| below(table, name) || below(name, table))
+    }
+
+    fn rename(&mut self) {
+        let from = ["a", "b", "b/c", "b/e", "g", "h"][self.random.index(6)];
+        let to = ["a", "b", "g", "h", "h/j", "k/l/m"][self.random.index(6)];
+        let moved: Vec<_> = self
+            .state
+            .keys()
+            .filter(|name| *name == from || name.starts_with(&format!("{from}/")))
+            .cloned()
+            .collect();
+        match self.db().rename(from, to) {
+            Ok(()) => {
+                assert!(!moved.is_empty());
+                for name in moved {
+                    let rows = self.state.remove(&name).unwrap();
+                    let name = name.replacen(from, to, 1);
+                    assert!(self.state.insert(name, rows).is_none());
+                }
+                self.committed(true);
+            }
+            Err(Error::NoSuchTable { .. }) => assert!(moved.is_empty()),
+            Err(Error::TableExists { .. }) => assert!(self.is_taken(to)),
+            Err(Error::Limit { .. }) => assert!(to.starts_with(&format!("{from}/"))),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn drop_something(&mut self) {
+        if self.random.chance(2) {
+            let Some((name, table)) = self.table() else { return };
+            self.db().drop_table(&name).unwrap();
+            assert!(matches!(table.put("k", "v"), Err(Error::StaleTable { .. })));
+            self.state.remove(&name);
+        } else {
+            let path = ["b", "h", "k"][self.random.index(3)];
+            let prefix = format!("{path}/");
+            let before = self.state.len();
+            let known = |name: &String| name == path || name.starts_with(&prefix);
+            self.state.retain(|name, _| !known(name));
+            let dropped = self.db().drop_tree(path);
+            assert_eq!(dropped.is_ok(), self.state.len() < before, "{dropped:?}");
+        }
+        self.committed(true);
+    }
+
+    fn maintain(&mut self) {
+        match (self.random.below(4), self.table()) {
+            (0, _) => {
+                self.db().persist().unwrap();
+                self.now_durable();
+            }
+            (1, Some((_, table))) => table.persist().unwrap(),
+            (2, Some((_, table))) => table.compact().unwrap(),
+            _ => {
+                self.db().sync().unwrap();
+                self.now_durable();
+            }
+        }
+    }
+
+    fn run_jobs(&mut self) {
+        match self.random.below(4) {
+            0 => {
+                self.env.run_due();
+            }
+            1 => {
+                self.env.advance(Duration::from_millis(100));
+                self.env.run_due();
+                self.look_at_clock();
+            }
+            _ => {
+                self.env.step();
+            }
+        }
+        assert_eq!(self.db().stats().background_failure, None);
+    }
+
+    /// Many writes, so that the log turns over.
+    fn fill(&mut self) {
+        let Some((name, table)) = self.table() else { return };
+        for _ in 0..60 {
+            let (key, bytes) = (self.key(), vec![9; 800]);
+            match table.put(&key, &bytes) {
+                Ok(()) => {
+                    let item = Item { bytes, expires_at: None };
+                    self.state.get_mut(&name).unwrap().insert(key, item);
+                    self.committed(false);
+                }
+                Err(Error::OutOfMemory { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn contents(db: &Database) -> Contents {
+        let rows = |table: &Table| {
+            let (mut rows, mut cursor) = (BTreeMap::new(), Cursor::START);
+            loop {
+                let (page, next) = table.scan(&cursor, 7).unwrap();
+                rows.extend(page.into_iter().map(|(key, value)| (key, value.to_vec())));
+                if next.is_start() {
+                    return rows;
+                }
+                cursor = next;
+            }
+        };
+        let tables = db.tables().into_iter().map(|table| table.name);
+        tables.map(|name| (name.clone(), rows(&db.table(&name).unwrap()))).collect()
+    }
+
+    fn seen(state: &State, now: u64) -> Contents {
+        let live = |item: &Item| item.expires_at.is_none_or(|expires_at| expires_at > now);
+        let rows = |rows: &Rows| {
+            let rows = rows.iter().filter(|(_, item)| live(item));
+            rows.map(|(key, item)| (key.clone(), item.bytes.clone())).collect()
+        };
+        state.iter().map(|(name, table)| (name.clone(), rows(table))).collect()
+    }
+
+    fn compare(&mut self) {
+        Self::assert_same(&Self::contents(&self.db()), &Self::seen(&self.state, self.now));
+    }
+
+    /// Says what differs rather than everything.
+    fn assert_same(found: &Contents, expected: &Contents) {
+        let names = |contents: &Contents| contents.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(found), names(expected), "tables");
+        for (name, rows) in expected {
+            for key in rows.keys().chain(found[name].keys()) {
+                let length = |rows: &BTreeMap<Vec<u8>, Vec<u8>>| rows.get(key).map(Vec::len);
+                assert!(
+                    found[name].get(key) == rows.get(key),
+                    "{name}, key {key:?}: found {:?} bytes, expected {:?}",
+                    length(&found[name]),
+                    length(rows)
+                );
+            }
+        }
+    }
+
+    /// A value that was seen to be gone may not be seen again when the clock starts anew.
+    fn forget_expired(&mut self) {
+        let now = self.env.unix_millis();
+        let back = self.now.saturating_sub(now);
+        if back > 0 {
+            self.env.jump_wall_clock(i64::try_from(back).unwrap());
+        }
+    }
+
+    fn reopen(&mut self) {
+        self.forget_expired();
+        let db = self.db.take().unwrap();
+        if self.random.chance(2) {
+            db.close().unwrap();
+        }
+        drop(db);
+        self.now_durable();
+        self.open();
+        self.compare();
+    }
+
+    fn kill(&mut self) {
+        self.forget_expired();
+        self.env = self.env.kill();
+        self.open();
+        self.compare();
+    }
+
+    fn crash(&mut self) {
+        self.forget_expired();
+        let policy = match self.random.below(4) {
+            0 => Policy::AllLost,
+            1 => Policy::AllKept,
+            _ => Policy::Random { seed: self.random.next() },
+        };
+        self.env = self.env.crash(policy);
+        self.open();
+        let found = Self::contents(&self.db());
+        let now = self.now;
+        let state = self.history.iter().rev().find(|state| Self::seen(state, now) == found);
+        let Some(state) = state.cloned() else {
+            panic!("after {policy:?}: no state between the last durable one and the last");
+        };
+        self.state = state;
+        assert!(self.db().check().unwrap().is_sound());
+        self.db().sync().unwrap();
+        self.now_durable();
+    }
+
+    fn read_only(&mut self) {
+        self.forget_expired();
+        self.db = None;
+        let before = self.env.image_hash();
+        let options = self.options().read_only(true);
+        let db = options.open_in(Arc::new(self.env.clone()), "db").unwrap();
+        assert!(db.check().unwrap().is_sound());
+        let now = self.env.unix_millis();
+        Self::assert_same(&Self::contents(&db), &Self::seen(&self.state, now));
+        drop(db);
+        assert_eq!(self.env.image_hash(), before, "reading only has written");
+        self.now_durable();
+        self.open();
+    }
+}

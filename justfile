@@ -1,0 +1,61 @@
+# `just` lists the recipes. Continuous integration runs `.ci/run`, which needs no `just`.
+
+_default:
+    @just --list --unsorted
+
+# Everything that a change has to pass
+ci:
+    .ci/run
+
+build:
+    cargo build --release
+
+# The README's test command
+test:
+    cargo test --workspace
+
+lint:
+    cargo fmt --all --check
+    cargo clippy --locked --workspace --all-targets -- -D warnings
+
+# The rules that no compiler checks
+tidy:
+    cargo xtask tidy
+
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# Crash enumeration on the simulated disk: `just crash 5000000` for a long run
+crash states="1000000":
+    QUINTET_CRASH_STATES={{states}} cargo test --release --package quintet --test crash -- --nocapture
+
+# Real power cuts of an ext4 in a loop device (root)
+powercut cuts="20":
+    .ci/powercut {{cuts}}
+
+# Child processes of the command killed with SIGKILL, on real files
+kill:
+    cargo test --release --package quintet-cli --test cli kill -- --nocapture
+
+# Every fuzz target for so many seconds: `just fuzz 480`
+fuzz seconds="60":
+    fuzz/run {{seconds}}
+
+# Exhaustive models of the small concurrent parts
+loom:
+    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p quintet --lib --release loom_
+
+# Random schedules of the larger ones
+shuttle:
+    RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle cargo test -p quintet --lib --release shuttle_
+
+# The threaded tests under ThreadSanitizer
+tsan:
+    .ci/tsan
+
+bench:
+    cargo bench --workspace
+
+# Licences, advisories, yanked crates (needs cargo-deny)
+deny:
+    cargo deny check

@@ -1,0 +1,146 @@
+//! Sizes, characters and words of every Rust source.
+
+use super::{Finding, LIBRARY, Tree, source::Source};
+
+/// A file with more lines than this, unit tests not counted, is worth a talk.
+const FILE_LINES_WARNED: usize = 600;
+/// A file with more lines than this, unit tests not counted, is cut in two.
+const FILE_LINES_MAX: usize = 900;
+/// Lines of code between the braces of a function, as Clippy counts: comments and blanks are free.
+const FUNCTION_LINES_MAX: usize = 70;
+/// Characters in a line.
+const COLUMNS_MAX: usize = 100;
+
+/// Words that ask for work in a comment. Spelt in two, so that this file passes.
+const UNFINISHED_WORDS: [&str; 4] =
+    [concat!("FIX", "ME"), concat!("TO", "DO"), concat!("HA", "CK"), concat!("XX", "X")];
+/// Macros that are left behind by work in progress.
+const UNFINISHED_MACROS: [&str; 3] = ["dbg!", "todo!", "unimplemented!"];
+
+/// Types that `as` converts to without a word about what is lost.
+const NUMBERS: [&str; 15] = [
+    "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32",
+    "f64", "_",
+];
+
+pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
+    for source in tree.sources.values() {
+        check_lines(source, findings);
+        check_words(source, findings);
+        check_size(source, findings);
+        check_functions(source, findings);
+    }
+    for (path, source) in tree.library().filter(|(path, _)| *path != "codec.rs") {
+        check_casts(path, source, findings);
+    }
+}
+
+fn check_lines(source: &Source, findings: &mut Vec<Finding>) {
+    for (index, line) in source.text.lines().enumerate() {
+        let columns = line.chars().count();
+        // A row of a table and a link cannot be broken.
+        let is_row = ["//! |", "/// |"].iter().any(|start| line.trim_start().starts_with(start));
+        if columns > COLUMNS_MAX && !is_row && !line.contains("://") {
+            let message = format!("{columns} columns; the limit is {COLUMNS_MAX}");
+            findings.push(Finding::error(&source.path, index + 1, message));
+        }
+        if let Some(c) = line.chars().find(|c| !c.is_ascii()) {
+            let message = format!("{c:?} is not ASCII; write an escape or a word");
+            findings.push(Finding::error(&source.path, index + 1, message));
+        }
+    }
+}
+
+fn check_words(source: &Source, findings: &mut Vec<Finding>) {
+    for word in UNFINISHED_WORDS {
+        for offset in super::source::whole_words(&source.comments, word) {
+            let message = format!("{word}: finish it, or open an issue and give the reason here");
+            findings.push(Finding::error(&source.path, source.line_of(offset), message));
+        }
+    }
+    for name in UNFINISHED_MACROS {
+        for offset in source.words(name) {
+            let message = format!("{name}: left behind by work in progress");
+            findings.push(Finding::error(&source.path, source.line_of(offset), message));
+        }
+    }
+    for start in ["#[allow(", "#![allow("] {
+        for (offset, _) in source.code.match_indices(start) {
+            let message = "`allow`: use `expect` with a reason";
+            findings.push(Finding::error(&source.path, source.line_of(offset), message));
+        }
+    }
+}
+
+fn check_size(source: &Source, findings: &mut Vec<Finding>) {
+    let mut offset = 0;
+    let mut lines = 0;
+    for line in source.text.split_inclusive('\n') {
+        if !source.is_test(offset) {
+            lines += 1;
+        }
+        offset += line.len();
+    }
+    let message = format!("{lines} lines without unit tests; aim for 150 to 400, {FILE_LINES_MAX}");
+    if lines > FILE_LINES_MAX {
+        findings.push(Finding::error(&source.path, 1, format!("{message} is the limit")));
+    } else if lines > FILE_LINES_WARNED {
+        findings.push(Finding::warning(&source.path, 1, format!("{message} is the limit")));
+    }
+}
+
+fn check_functions(source: &Source, findings: &mut Vec<Finding>) {
+    for offset in source.words("fn").filter(|offset| !source.is_test(*offset)) {
+        let rest = &source.code[offset + 2..];
+        let name: String =
+            rest.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        // `fn(u8) -> u8` is a type, `fn name();` has no body.
+        let Some(open) = body(rest).filter(|_| !name.is_empty()) else { continue };
+        let open = offset + 2 + open;
+        let close = source.closing_brace(open);
+        let inside = &source.code[(open + 1).min(close)..close];
+        let lines = inside.lines().filter(|line| !line.trim().is_empty()).count();
+        if lines > FUNCTION_LINES_MAX {
+            let message = format!("function `{name}`: {lines} lines of {FUNCTION_LINES_MAX}");
+            findings.push(Finding::error(&source.path, source.line_of(offset), message));
+        }
+    }
+}
+
+/// Where the body opens: the first brace outside brackets, unless a `;` ends the signature first.
+fn body(signature: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (offset, c) in signature.char_indices() {
+        match c {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth = depth.saturating_sub(1),
+            '{' if depth == 0 => return Some(offset),
+            ';' if depth == 0 => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn check_casts(path: &str, source: &Source, findings: &mut Vec<Finding>) {
+    for offset in source.words("as").filter(|offset| !source.is_test(*offset)) {
+        let rest = source.code[offset + 2..].trim_start();
+        let target: String =
+            rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        if NUMBERS.contains(&target.as_str()) && !is_rename(&source.code[..offset]) {
+            let message = format!(
+                "`as {target}`: use `codec` or `try_from` ({LIBRARY}{path} is not codec.rs)"
+            );
+            findings.push(Finding::error(&source.path, source.line_of(offset), message));
+        }
+    }
+}
+
+/// Whether `as` at the end of `code` belongs to a `use`: `use std::fmt::Write as _;`.
+fn is_rename(code: &str) -> bool {
+    let statement = code.rfind(';').map_or(code, |end| &code[end..]);
+    statement.rsplit('\n').any(|line| {
+        let line = line.trim_start_matches([';', ' ']);
+        line.starts_with("use ") || line.starts_with("pub use ") || line.contains(") use ")
+    })
+}
