@@ -10,6 +10,7 @@ pub mod entries;
 pub mod export;
 pub mod failure;
 pub mod figures;
+pub mod form;
 pub mod formats;
 pub mod import;
 pub mod inspect;

@@ -105,6 +105,16 @@ pub enum Error {
         /// The name it had.
         name: String,
     },
+    /// A key or a value is not of the table's types, or a table does not have the types that a
+    /// program opens it with.
+    TypeMismatch {
+        /// The table.
+        table: String,
+        /// The types that the catalog has: `string,u64 -> blob`.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
     /// The table's engine keeps no order: it has no ranges. Use `scan`, or an ordered engine.
     Unordered {
         /// The table.
@@ -187,6 +197,9 @@ impl fmt::Display for Error {
             Self::TableExists { name } => write!(f, "{name:?} exists already"),
             Self::StaleTable { name } => {
                 write!(f, "table {name:?} was dropped or belongs to another database")
+            }
+            Self::TypeMismatch { table, expected, found } => {
+                write!(f, "table {table} has the types {expected}, not {found}")
             }
             Self::Unordered { table, engine } => write!(
                 f,

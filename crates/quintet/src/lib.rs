@@ -40,17 +40,21 @@ mod pages;
 mod report;
 mod seeded;
 mod sync;
+mod types;
 mod wal;
 
 pub use crate::db::{
     BATCH_BYTES_MAX, Batch, CheckLevel, Database, DatabaseStats, DeleteOptions, Durability,
     Entries, KEY_BYTES_MAX, Key, KeyBounds, NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions,
-    Table, TableInfo, TableStats, TypeTag, VALUE_BYTES_MAX, Value, inspect,
+    Table, TableInfo, TableStats, TypedEntries, TypedTable, VALUE_BYTES_MAX, Value, inspect,
 };
 pub use codec::Lsn;
 pub use engine::{Cursor, EngineKind, KeyRange, TableOptions};
 pub use error::{Error, Result};
 pub use report::{Finding, Report};
+pub use types::{
+    KEY_PARTS_MAX, KeyPart, KeyPrefix, KeyRef, TableTypes, TypeTag, TypedKey, TypedValue, ValueRef,
+};
 pub use wal::LogStats;
 
 /// The inside of the crate, for its own tests, benchmarks and fuzz targets. No part of the public

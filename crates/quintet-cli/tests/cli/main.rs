@@ -6,3 +6,4 @@ mod common;
 mod import_export;
 mod kill;
 mod shell;
+mod typed;

@@ -17,6 +17,7 @@ use crate::{
     engine::{EngineKind, Host, TableOptions},
     report::Report,
     sync::{Ordering, lock, read, write},
+    types::TableTypes,
 };
 
 /// An open database: one directory of tables that share a log, atomic batches and a memory budget.
@@ -49,6 +50,8 @@ pub struct TableInfo {
     pub name: String,
     /// Its engine.
     pub kind: EngineKind,
+    /// The types of its keys and values, where they are fixed.
+    pub types: Option<TableTypes>,
 }
 
 impl Database {
@@ -199,13 +202,16 @@ impl Core {
     }
 
     fn infos(&self, tables: Vec<(String, u64)>) -> Vec<TableInfo> {
-        let info = |(name, id)| Some(TableInfo { name, kind: self.table_by_id(id)?.kind });
+        let info = |(name, id)| {
+            let table = self.table_by_id(id)?;
+            Some(TableInfo { name, kind: table.kind, types: table.types().cloned() })
+        };
         tables.into_iter().filter_map(info).collect()
     }
 
     /// Before an edit of the catalog: what was committed is durable, so that after a power loss
     /// names and contents together are one prefix of what was done.
-    fn before_edit(&self) -> Result<()> {
+    pub(super) fn before_edit(&self) -> Result<()> {
         self.check_writable()?;
         self.log.sync().map(drop)
     }
@@ -216,7 +222,8 @@ impl Core {
             return Err(EngineKind::unknown(options.kind().name()));
         }
         let record = TableRecord::new(options, new_seed(&*self.env));
-        let node = TableNode { record: record.clone(), complete: Lsn(0) };
+        let types = options.table_types().cloned();
+        let node = TableNode { record: record.clone(), complete: Lsn(0), types: types.clone() };
         let loader = Loader {
             env: &self.env,
             tables_dir: &self.tables_dir,
@@ -227,7 +234,7 @@ impl Core {
         };
         let mut state = None;
         self.catalog
-            .create_table(path, record, |id| {
+            .create_table(path, record, types, |id| {
                 self.make_directory(id)?;
                 state = Some(Arc::new(loader.load(id, &node)?));
                 // In place before its name is, so that whoever finds the name finds the table.

@@ -31,18 +31,19 @@ mod stripes;
 mod table;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod typed;
 mod value;
 
 pub use self::{
     batch::Batch,
     check::CheckLevel,
     database::{Database, TableInfo},
-    envelope::TypeTag,
     options::{
         BATCH_BYTES_MAX, DeleteOptions, Durability, KEY_BYTES_MAX, NAME_BYTES_MAX, NAME_DEPTH_MAX,
         Options, PutOptions, VALUE_BYTES_MAX,
     },
     stats::{DatabaseStats, TableStats},
     table::{Entries, KeyBounds, Table},
+    typed::{TypedEntries, TypedTable},
     value::{Key, Value},
 };

@@ -6,11 +6,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Database, envelope::TypeTag};
+use super::Database;
 use crate::{
     Error, Result,
     codec::{to_u64, to_usize},
     disk::{Env, os::OsEnv},
+    types::TypeTag,
 };
 
 /// Longest key in bytes. Keys have at least one byte.

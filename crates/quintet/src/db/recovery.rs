@@ -264,7 +264,7 @@ impl Loader<'_> {
             complete: node.complete,
         };
         let (engine, lsn) = AnyEngine::open(&options, context)?;
-        Ok(TableState::new(id, options.kind(), hash, engine, lsn))
+        Ok(TableState::new(id, options.kind(), hash, engine, lsn, node.types.clone()))
     }
 }
 

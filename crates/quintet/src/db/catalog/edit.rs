@@ -10,12 +10,14 @@
 //! | 4 | remove | id: the node and everything below it |
 //! | 5 | progress | log start, log durable (varints), table count, then each table's id and the LSN its files are complete to |
 //! | 6 | next id | ids from here on were never used |
+//! | 7 | types | id: a table, key part count (varint), a type byte for each part, the value's type byte |
 
 #![deny(clippy::indexing_slicing)]
 
 use crate::{
     codec::{Decoder, Lsn, put_bytes, put_u64, put_varint, to_u64},
     engine::TableOptions,
+    types::{TableTypes, TypeTag},
 };
 
 /// One change of the catalog.
@@ -62,6 +64,13 @@ pub(crate) enum Change {
         /// The number.
         id: u64,
     },
+    /// The types of a table that had none.
+    Types {
+        /// The table.
+        id: u64,
+        /// The types.
+        types: TableTypes,
+    },
 }
 
 /// What the catalog keeps of a table beside its place.
@@ -107,6 +116,7 @@ const MOVE: u8 = 3;
 const REMOVE: u8 = 4;
 const PROGRESS: u8 = 5;
 const NEXT_ID: u8 = 6;
+const TYPES: u8 = 7;
 
 impl Change {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -149,6 +159,13 @@ impl Change {
                 out.push(NEXT_ID);
                 put_varint(out, *id);
             }
+            Self::Types { id, types } => {
+                out.push(TYPES);
+                put_varint(out, *id);
+                put_varint(out, to_u64(types.key().len()));
+                out.extend(types.key().iter().map(|tag| tag.to_byte()));
+                out.push(types.value().to_byte());
+            }
         }
     }
 
@@ -174,6 +191,7 @@ impl Change {
                 Some(Self::Progress(Progress { log_start, log_durable, tables }))
             }
             NEXT_ID => Some(Self::NextId { id: decoder.varint()? }),
+            TYPES => Some(Self::Types { id: decoder.varint()?, types: types(decoder)? }),
             _ => None,
         }
     }
@@ -191,6 +209,14 @@ fn table_record(decoder: &mut Decoder<'_>) -> Option<TableRecord> {
         settings.push((text(decoder)?, text(decoder)?));
     }
     Some(TableRecord { engine, seed, settings })
+}
+
+fn types(decoder: &mut Decoder<'_>) -> Option<TableTypes> {
+    let mut key = Vec::new();
+    for _ in 0..decoder.varint()? {
+        key.push(TypeTag::from_byte(decoder.u8()?)?);
+    }
+    TableTypes::new(key, TypeTag::from_byte(decoder.u8()?)?).ok()
 }
 
 /// The changes of an edit's body; `None` where it is not a whole number of them.

@@ -57,6 +57,7 @@ use crate::{
     report::Report,
     seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+    types::TableTypes,
 };
 
 /// The open catalog.
@@ -130,10 +131,11 @@ impl Catalog {
         &self,
         path: &str,
         record: TableRecord,
+        types: Option<TableTypes>,
         prepare: impl FnOnce(u64) -> Result<()>,
     ) -> Result<u64> {
         self.edit(|tree| {
-            let (changes, id) = tree.plan_create(path, record)?;
+            let (changes, id) = tree.plan_create(path, record, types)?;
             prepare(id)?;
             Ok((changes, id))
         })
@@ -147,6 +149,22 @@ impl Catalog {
                 return tree.find_existing(from).map(|_| (Vec::new(), ()));
             }
             Ok((tree.plan_rename(from, to)?, ()))
+        })
+    }
+
+    /// Fixes the types of a table that has none, if `prepare` has nothing against it.
+    pub(crate) fn fix_types(
+        &self,
+        id: u64,
+        types: &TableTypes,
+        prepare: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        self.edit(|tree| match tree.table(id) {
+            Some(TableNode { types: None, .. }) => {
+                prepare()?;
+                Ok((vec![Change::Types { id, types: types.clone() }], ()))
+            }
+            _ => Ok((Vec::new(), ())),
         })
     }
 

@@ -18,6 +18,7 @@ use crate::{
     codec::Lsn,
     db::options::{NAME_BYTES_MAX, NAME_DEPTH_MAX},
     seeded::{self, Bug},
+    types::TableTypes,
 };
 
 /// The number of the root directory.
@@ -42,6 +43,8 @@ pub(crate) struct TableNode {
     pub(crate) record: TableRecord,
     /// What its files were complete to when that was last recorded.
     pub(crate) complete: Lsn,
+    /// The types of its keys and values, once they are fixed.
+    pub(crate) types: Option<TableTypes>,
 }
 
 /// The names, the tables' records and the log's bounds.
@@ -87,7 +90,7 @@ impl Tree {
                 self.add(*id, *parent, name, Content::Directory(BTreeMap::new()))
             }
             Change::AddTable { id, parent, name, table } => {
-                let node = TableNode { record: table.clone(), complete: Lsn(0) };
+                let node = TableNode { record: table.clone(), complete: Lsn(0), types: None };
                 self.add(*id, *parent, name, Content::Table(Box::new(node)))
             }
             Change::Move { id, parent, name } => self.relocate(*id, *parent, name),
@@ -95,6 +98,16 @@ impl Tree {
             Change::Progress(progress) => {
                 self.progress(progress);
                 Ok(())
+            }
+            Change::Types { id, types } => {
+                match self.nodes.get_mut(id).map(|node| &mut node.content) {
+                    Some(Content::Table(table)) if table.types.is_none() => {
+                        table.types = Some(types.clone());
+                        Ok(())
+                    }
+                    Some(Content::Table(_)) => Err("a table's types are fixed twice"),
+                    _ => Err("types are given to what is no table"),
+                }
             }
             Change::NextId { id } => {
                 self.next_id = self.next_id.max(*id);
@@ -280,9 +293,15 @@ impl Tree {
     }
 
     /// The edit that makes a table, and the table's number.
-    pub(crate) fn plan_create(&self, path: &str, table: TableRecord) -> Result<(Vec<Change>, u64)> {
+    pub(crate) fn plan_create(
+        &self,
+        path: &str,
+        table: TableRecord,
+        types: Option<TableTypes>,
+    ) -> Result<(Vec<Change>, u64)> {
         let (mut changes, parent, id, name) = self.plan_place(path)?;
         changes.push(Change::AddTable { id, parent, name: name.to_owned(), table });
+        changes.extend(types.map(|types| Change::Types { id, types }));
         Ok((changes, id))
     }
 
@@ -357,8 +376,10 @@ impl Tree {
                 Content::Directory(_) => changes.push(Change::AddDirectory { id, parent, name }),
                 Content::Table(table) => {
                     progress.tables.push((id, table.complete));
+                    let types = table.types.clone();
                     let table = table.record.clone();
                     changes.push(Change::AddTable { id, parent, name, table });
+                    changes.extend(types.map(|types| Change::Types { id, types }));
                 }
             }
         }
