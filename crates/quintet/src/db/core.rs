@@ -15,7 +15,8 @@ use std::{
 };
 
 use super::{
-    Durability, catalog::Catalog, envelope::Envelope, expiry::Clock, stripes::Stripes, value::Value,
+    Durability, catalog::Catalog, envelope::Envelope, expiry::Clock, mount::Mounts,
+    stripes::Stripes, value::Value,
 };
 use crate::{
     Error, Result,
@@ -245,6 +246,7 @@ pub(super) struct Core {
     pub(super) recovery_budget: u64,
     pub(super) budget: Arc<Budget>,
     pub(super) catalog: Catalog,
+    pub(super) mounts: Mounts,
     pub(super) tables: Tables,
     pub(super) shared: Arc<Shared>,
     pub(super) log: Arc<Log>,

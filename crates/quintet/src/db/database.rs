@@ -6,6 +6,7 @@ use super::{
     Batch, CheckLevel, DatabaseStats, Options, Table,
     catalog::{
         edit::{Progress, TableRecord},
+        places::{MountPlace, Place},
         tree::{TableNode, Tree, check_path},
     },
     core::{Core, JobKind, Status, TableState},
@@ -69,6 +70,10 @@ impl Database {
     /// is a directory of tables; with [`Error::Limit`] for its names, [`Error::InvalidOption`] and
     /// [`Error::UnknownEngine`].
     pub fn create_table(&self, path: &str, options: impl Borrow<TableOptions>) -> Result<Table> {
+        if let Place::Mount(place) = self.session.core.place(path) {
+            let target = self.session.core.open_mount(&place)?;
+            return target.create_table(&place.target_path(), options);
+        }
         let state = self.session.core.create_table(path, options.borrow())?;
         Ok(Table { session: Arc::clone(&self.session), state })
     }
@@ -77,6 +82,9 @@ impl Database {
     pub fn table(&self, path: &str) -> Result<Table> {
         let core = &self.session.core;
         core.check_open()?;
+        if let Place::Mount(place) = core.place(path) {
+            return core.open_mount(&place)?.table(&place.target_path());
+        }
         let id = core.catalog.look(|tree| tree.find_table(path));
         let state = id.and_then(|id| core.table_by_id(id));
         let state = state.ok_or_else(|| Error::NoSuchTable { name: path.to_owned() })?;
@@ -97,20 +105,19 @@ impl Database {
             }
             match self.create_table(path, options.borrow()) {
                 // Another thread was first; or the path is a directory, and stays one.
-                Err(Error::TableExists { .. })
-                    if self.session.core.catalog.look(|tree| tree.find_table(path)).is_some() => {}
+                Err(Error::TableExists { .. }) if self.table(path).is_ok() => {}
                 other => return other,
             }
         }
     }
 
-    /// All tables, by path.
+    /// All tables, by path; those behind mounts are left out ([`Database::walk`] has them).
     pub fn tables(&self) -> Vec<TableInfo> {
         let core = &self.session.core;
         core.infos(core.catalog.look(Tree::tables))
     }
 
-    /// The table at `path`, or all tables below the directory `path`. Fails with
+    /// The table at `path`, or all tables below the directory `path`, mounts left out. Fails with
     /// [`Error::NoSuchTable`].
     pub fn tables_in(&self, path: &str) -> Result<Vec<TableInfo>> {
         let core = &self.session.core;
@@ -129,6 +136,16 @@ impl Database {
         let core = &self.session.core;
         core.before_edit()?;
         check_path(to)?;
+        match (core.place(from), core.place(to)) {
+            (Place::Mount(from), Place::Mount(to)) if from.id == to.id && !from.rest.is_empty() => {
+                let target = core.open_mount(&from)?;
+                return target.rename(&from.target_path(), &to.target_path());
+            }
+            (Place::Mount(mount), _) if !mount.rest.is_empty() => return Err(crosses(&mount)),
+            (_, Place::Mount(mount)) => return Err(crosses(&mount)),
+            // A mount itself moves as a table does.
+            (_, Place::Here) => {}
+        }
         core.catalog.rename(from, to)?;
         core.note_catalog();
         Ok(())
@@ -137,13 +154,24 @@ impl Database {
     /// Removes a table. Its files go in the background. Durable when this returns, as is
     /// everything committed before. Fails with [`Error::NoSuchTable`], also for a directory.
     pub fn drop_table(&self, path: &str) -> Result<()> {
-        self.session.core.remove(path, true)
+        self.remove(path, true)
     }
 
-    /// Removes a table, or a directory with all its tables, in one edit of the catalog. Otherwise
+    /// Removes a table, or a directory with all its tables, in one edit of the catalog. Mounts in
+    /// it go; what they showed stays. Otherwise
     /// as [`Database::drop_table`].
     pub fn drop_tree(&self, path: &str) -> Result<()> {
-        self.session.core.remove(path, false)
+        self.remove(path, false)
+    }
+
+    fn remove(&self, path: &str, table_only: bool) -> Result<()> {
+        let core = &self.session.core;
+        let Place::Mount(place) = core.place(path) else { return core.remove(path, table_only) };
+        if place.rest.is_empty() {
+            let what = "it shows another database; unmount removes it from here".to_owned();
+            return Err(Error::Mount { path: place.path, what });
+        }
+        core.open_mount(&place)?.remove(&place.target_path(), table_only)
     }
 
     /// An empty batch.
@@ -192,8 +220,14 @@ impl Database {
     /// Closes: waits for background work, makes every commit durable, and lets other processes in.
     /// Further operations on any handle fail with [`Error::Closed`]. Closing again does nothing.
     pub fn close(&self) -> Result<()> {
-        self.session.core.close()
+        let mounted = self.session.core.mounts.close();
+        self.session.core.close().and(mounted)
     }
+}
+
+fn crosses(mount: &MountPlace) -> Error {
+    let what = "tables do not move from one database to another".to_owned();
+    Error::Mount { path: mount.path.clone(), what }
 }
 
 impl Core {
@@ -218,9 +252,7 @@ impl Core {
 
     fn create_table(&self, path: &str, options: &TableOptions) -> Result<Arc<TableState>> {
         self.before_edit()?;
-        if !EngineKind::AVAILABLE.contains(&options.kind()) {
-            return Err(EngineKind::unknown(options.kind().name()));
-        }
+        options.check()?;
         let record = TableRecord::new(options, new_seed(&*self.env));
         let types = options.table_types().cloned();
         let node = TableNode { record: record.clone(), complete: Lsn(0), types: types.clone() };

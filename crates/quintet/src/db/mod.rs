@@ -18,10 +18,12 @@ mod core;
 mod database;
 mod envelope;
 mod expiry;
+mod hierarchy;
 pub mod inspect;
 mod jobs;
 #[cfg(all(test, shuttle))]
 mod models;
+mod mount;
 mod ops;
 mod options;
 mod persist;
@@ -38,6 +40,8 @@ pub use self::{
     batch::Batch,
     check::CheckLevel,
     database::{Database, TableInfo},
+    hierarchy::{Child, ChildKind},
+    mount::{MountInfo, MountOptions},
     options::{
         BATCH_BYTES_MAX, DeleteOptions, Durability, KEY_BYTES_MAX, NAME_BYTES_MAX, NAME_DEPTH_MAX,
         Options, PutOptions, VALUE_BYTES_MAX,

@@ -116,6 +116,14 @@ impl TableOptions {
         self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    /// Refuses an engine that this build lacks.
+    pub(crate) fn check(&self) -> Result<()> {
+        if EngineKind::AVAILABLE.contains(&self.kind) {
+            return Ok(());
+        }
+        Err(EngineKind::unknown(self.kind.name()))
+    }
+
     /// Refuses any option that is not in `known`.
     pub fn check_names(&self, known: &[&str]) -> Result<()> {
         match self.settings.keys().find(|name| !known.contains(&name.as_str())) {

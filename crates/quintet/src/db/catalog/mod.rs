@@ -41,13 +41,15 @@
 
 pub(crate) mod edit;
 mod file;
+pub(crate) mod places;
 pub(crate) mod tree;
 
 use std::sync::{Arc, OnceLock};
 
-use edit::{Change, Progress, TableRecord};
+use edit::{Change, MountRecord, Progress, TableDefaults, TableRecord};
 use file::CatalogFile;
 pub(crate) use file::{NAME, UNFINISHED_NAME};
+use places::Place;
 use tree::{TableNode, Tree};
 
 use crate::{
@@ -165,6 +167,26 @@ impl Catalog {
                 Ok((vec![Change::Types { id, types: types.clone() }], ()))
             }
             _ => Ok((Vec::new(), ())),
+        })
+    }
+
+    /// Gives a directory the options of tables that are made in it without any, or takes them.
+    pub(crate) fn set_defaults(&self, path: &str, defaults: Option<TableDefaults>) -> Result<()> {
+        self.edit(|tree| Ok((tree.plan_defaults(path, defaults)?, ())))
+    }
+
+    /// Makes a mount.
+    pub(crate) fn mount(&self, path: &str, mount: MountRecord) -> Result<()> {
+        self.edit(|tree| Ok((tree.plan_mount(path, mount)?, ())))
+    }
+
+    /// Removes the mount at `path`; its number.
+    pub(crate) fn unmount(&self, path: &str) -> Result<u64> {
+        self.edit(|tree| match tree.place(path) {
+            Place::Mount(place) if place.rest.is_empty() => {
+                Ok((tree.plan_remove(place.id), place.id))
+            }
+            _ => Err(Error::NoSuchTable { name: path.to_owned() }),
         })
     }
 
