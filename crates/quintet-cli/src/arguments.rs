@@ -36,6 +36,16 @@ pub enum Command {
     Create(Create),
     /// List the tables
     Tables(Tables),
+    /// List a directory of tables
+    List(List),
+    /// Show a directory of another database in this one
+    Mount(Mount),
+    /// Take a mount away; what it showed stays
+    Unmount(Unmount),
+    /// List the mounts: path, target, directory in it, how
+    Mounts(Tables),
+    /// Set, print or clear the options of tables that are created without --engine
+    Defaults(Defaults),
     /// Drop a table with everything in it
     Drop(Drop),
     /// Rename a table, or a directory of tables
@@ -101,9 +111,9 @@ pub struct Create {
     /// Where
     #[command(flatten)]
     pub target: Target,
-    /// The index structure
+    /// The index structure (default: what `defaults` says for the directory)
     #[arg(long, value_name = "ENGINE", value_parser = parse_engine)]
-    pub engine: EngineKind,
+    pub engine: Option<EngineKind>,
     /// An engine option; may be repeated
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = parse_option)]
     pub options: Vec<(String, String)>,
@@ -120,6 +130,67 @@ pub struct Tables {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `list`
+#[derive(Debug, Args)]
+pub struct List {
+    /// The database directory
+    pub dir: PathBuf,
+    /// The directory of tables (default: the top)
+    #[arg(default_value = "", hide_default_value = true)]
+    pub path: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mount`
+#[derive(Debug, Args)]
+pub struct Mount {
+    /// The database directory
+    pub dir: PathBuf,
+    /// Where its tables shall be found: names and / such as archive/eu
+    pub path: String,
+    /// The other database's directory
+    pub target: PathBuf,
+    /// Only this directory of it (default: all)
+    #[arg(long, value_name = "PATH")]
+    pub subtree: Option<String>,
+    /// Take no writes through the mount
+    #[arg(long)]
+    pub read_only: bool,
+}
+
+/// `unmount`
+#[derive(Debug, Args)]
+pub struct Unmount {
+    /// The database directory
+    pub dir: PathBuf,
+    /// The mount
+    pub path: String,
+}
+
+/// `defaults`
+#[derive(Debug, Args)]
+pub struct Defaults {
+    /// The database directory
+    pub dir: PathBuf,
+    /// The directory of tables (default: the top)
+    #[arg(default_value = "", hide_default_value = true)]
+    pub path: String,
+    /// Set: the index structure
+    #[arg(long, value_name = "ENGINE", value_parser = parse_engine, conflicts_with = "clear")]
+    pub engine: Option<EngineKind>,
+    /// Set: an engine option; may be repeated
+    #[arg(long = "option", value_name = "NAME=VALUE", value_parser = parse_option)]
+    pub options: Vec<(String, String)>,
+    /// Types
+    #[command(flatten)]
+    pub typing: Typing,
+    /// Take the directory's own defaults away
+    #[arg(long)]
+    pub clear: bool,
 }
 
 /// `drop`

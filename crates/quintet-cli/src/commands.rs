@@ -23,6 +23,7 @@ use crate::{
     figures,
     form::Form,
     formats::{Format, dump::Coding},
+    hierarchy,
     import::{self, Source},
     inspect,
     progress::Meter,
@@ -52,6 +53,11 @@ pub fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
     match arguments.command {
         Command::Create(command) => create(context, &command),
         Command::Tables(command) => tables(context, &command),
+        Command::List(command) => hierarchy::list(context, &command),
+        Command::Mount(command) => hierarchy::mount(context, &command),
+        Command::Unmount(command) => hierarchy::unmount(context, &command),
+        Command::Mounts(command) => hierarchy::mounts(context, &command),
+        Command::Defaults(command) => hierarchy::defaults(context, &command),
         Command::Drop(command) => drop_table(context, &command),
         Command::Rename(command) => rename(context, &command),
         Command::Get(command) => get(context, &command),
@@ -85,7 +91,7 @@ impl From<DurabilityChoice> for Durability {
 }
 
 impl Context<'_> {
-    fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> Options {
         match self.memory_budget {
             Some(bytes) => Options::new().memory_budget(bytes),
             None => Options::new(),
@@ -93,7 +99,7 @@ impl Context<'_> {
     }
 
     /// Opens a database that must be there, for reading: other readers may have it open too.
-    fn open_to_read(&self, dir: &Path) -> Outcome<Database> {
+    pub(crate) fn open_to_read(&self, dir: &Path) -> Outcome<Database> {
         must_be_database(dir)?;
         Ok(self.options().read_only(true).open(dir)?)
     }
@@ -131,7 +137,17 @@ fn must_be_database(dir: &Path) -> Outcome {
 }
 
 fn create(context: &mut Context<'_>, command: &arguments::Create) -> Outcome {
-    let mut options = TableOptions::new(command.engine);
+    let Some(engine) = command.engine else {
+        if !command.options.is_empty() || command.typing.types()?.is_some() {
+            return Err(Failure::Usage("options and types need --engine".to_owned()));
+        }
+        let database = context
+            .open_to_write(&command.target.dir, DurabilityChoice::Sync)
+            .map_err(|_| Failure::Usage("--engine ENGINE is needed for the first table".into()))?;
+        database.create_default_table(&command.target.table)?;
+        return Ok(database.close()?);
+    };
+    let mut options = TableOptions::new(engine);
     for (name, value) in &command.options {
         options = options.set(name, value);
     }

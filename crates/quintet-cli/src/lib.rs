@@ -12,6 +12,7 @@ pub mod failure;
 pub mod figures;
 pub mod form;
 pub mod formats;
+mod hierarchy;
 pub mod import;
 pub mod inspect;
 pub mod progress;

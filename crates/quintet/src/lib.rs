@@ -96,3 +96,8 @@ pub mod testing {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The example of the documentation of tables, likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tables.md")]
+struct Tables;

@@ -12,6 +12,7 @@ use crate::{
     failure::{Failure, Outcome},
     figures,
     form::{Form, Typing},
+    hierarchy::print_children,
 };
 
 /// Entries that `scan` shows on a terminal.
@@ -41,6 +42,7 @@ pub(super) const COMMANDS: &[Help] = &[
     help("count", "", "print how many entries there are"),
     help("use", "TABLE", "work on this table from now on"),
     help("tables", "", "list the tables"),
+    help("list", "[PATH]", "list a directory of tables, a mount too"),
     help(
         "create",
         "TABLE ENGINE [NAME=VALUE]...",
@@ -144,6 +146,11 @@ impl<'a> Session<'a> {
                 for table in self.database.tables() {
                     writeln!(out, "{}\t{}", table.name, table.kind)?;
                 }
+            }
+            b"list" => {
+                let path = words.next()?.map(table_name).transpose()?.unwrap_or_default();
+                words.end()?;
+                print_children(self.database, &path, false, out)?;
             }
             b"create" => self.create(words, out)?,
             b"rename" => {
