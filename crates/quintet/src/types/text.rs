@@ -155,7 +155,7 @@ mod json {
     }
 
     fn skip_spaces(rest: &mut Characters<'_>) {
-        while rest.next_if(|c| c.is_ascii_whitespace()).is_some() {}
+        while rest.next_if(char::is_ascii_whitespace).is_some() {}
     }
 
     fn expect(rest: &mut Characters<'_>, wanted: char) -> Option<()> {

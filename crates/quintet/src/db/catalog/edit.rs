@@ -11,7 +11,7 @@
 //! | 5 | progress | log start, log durable (varints), table count, then each table's id and the LSN its files are complete to |
 //! | 6 | next id | ids from here on were never used |
 //! | 7 | types | id: a table, key part count (varint), a type byte for each part, the value's type byte |
-//! | 8 | defaults | id: a directory (0: the root), 0 or 1 (a byte); with 1, engine, option count, options as in 2, key part count (0: no types), types as in 7 |
+//! | 8 | defaults | id: a directory (0: the root), 0 or 1 (a byte); with 1, engine, option count, options as in 2, 0 or 1 (a byte); with 1, types as in 7 |
 //! | 9 | add mount | id, parent, name, target, subtree (length varint + bytes each), 1 if it is for reading only (a byte) |
 
 #![deny(clippy::indexing_slicing)]
@@ -209,9 +209,9 @@ impl Change {
                 if let Some(defaults) = defaults {
                     put_bytes(out, defaults.engine.as_bytes());
                     put_settings(out, &defaults.settings);
-                    match &defaults.types {
-                        Some(types) => put_types(out, types),
-                        None => put_varint(out, 0),
+                    out.push(u8::from(defaults.types.is_some()));
+                    if let Some(types) = &defaults.types {
+                        put_types(out, types);
                     }
                 }
             }
@@ -265,7 +265,7 @@ impl Change {
                 Some(Self::Progress(Progress { log_start, log_durable, tables }))
             }
             NEXT_ID => Some(Self::NextId { id: decoder.varint()? }),
-            TYPES => Some(Self::Types { id: decoder.varint()?, types: types(decoder)?? }),
+            TYPES => Some(Self::Types { id: decoder.varint()?, types: types(decoder)? }),
             DEFAULTS => {
                 let id = decoder.varint()?;
                 let defaults = if flag(decoder)? { Some(defaults(decoder)?) } else { None };
@@ -317,7 +317,8 @@ fn mount(decoder: &mut Decoder<'_>) -> Option<MountRecord> {
 
 fn defaults(decoder: &mut Decoder<'_>) -> Option<TableDefaults> {
     let (engine, settings) = (text(decoder)?, settings(decoder)?);
-    Some(TableDefaults { engine, settings, types: types(decoder)? })
+    let types = if flag(decoder)? { Some(types(decoder)?) } else { None };
+    Some(TableDefaults { engine, settings, types })
 }
 
 fn put_types(out: &mut Vec<u8>, types: &TableTypes) {
@@ -326,16 +327,12 @@ fn put_types(out: &mut Vec<u8>, types: &TableTypes) {
     out.push(types.value().to_byte());
 }
 
-/// Types, or that there are none; the outer `None`: no such bytes.
-fn types(decoder: &mut Decoder<'_>) -> Option<Option<TableTypes>> {
+fn types(decoder: &mut Decoder<'_>) -> Option<TableTypes> {
     let mut key = Vec::new();
     for _ in 0..decoder.varint()? {
         key.push(TypeTag::from_byte(decoder.u8()?)?);
     }
-    if key.is_empty() {
-        return Some(None);
-    }
-    TableTypes::new(key, TypeTag::from_byte(decoder.u8()?)?).ok().map(Some)
+    TableTypes::new(key, TypeTag::from_byte(decoder.u8()?)?).ok()
 }
 
 /// The changes of an edit's body; `None` where it is not a whole number of them.
