@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! - Whatever can refuse or delay a write does so before anything is logged.
-//! - A table's status, its types and the database's `closed` are looked at again under the stripes: closing
-//!   takes all stripes, so nothing is appended after it.
+//! - A table's status, its types and the database's `closed` are looked at again under the
+//!   stripes: closing takes all stripes, so nothing is appended after it.
 //! - Every admitted operation is applied or retracted.
 //! - An error of the sync that a `Sync` write waits for means that the log has failed: the write
 //!   may be visible until the database is closed, and is not acknowledged.

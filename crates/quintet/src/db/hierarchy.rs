@@ -126,7 +126,9 @@ impl Database {
     pub fn create_default_table(&self, path: &str) -> Result<Table> {
         let options = self.default_options(path)?.ok_or_else(|| Error::InvalidOption {
             name: "engine".to_owned(),
-            what: format!("no directory above {path:?} has default options; name an engine (--engine)"),
+            what: format!(
+                "no directory above {path:?} has default options; name an engine (--engine)"
+            ),
         })?;
         self.create_table(path, options)
     }

@@ -50,9 +50,9 @@ impl Table {
     /// Sets the value of `key` (1 to 65,535 bytes) to `value` (0 to 512 MiB), with the database's
     /// durability.
     ///
-    /// Fails with [`Error::Limit`], [`Error::TypeMismatch`], [`Error::OutOfMemory`], [`Error::DiskFull`],
-    /// [`Error::ReadOnly`] and has then changed nothing; with [`Error::LogFailed`] once the log
-    /// has failed.
+    /// Fails with [`Error::Limit`], [`Error::TypeMismatch`], [`Error::OutOfMemory`],
+    /// [`Error::DiskFull`], [`Error::ReadOnly`] and has then changed nothing; with
+    /// [`Error::LogFailed`] once the log has failed.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, PutOptions::new()).map(drop)
     }
