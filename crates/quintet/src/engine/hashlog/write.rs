@@ -1,9 +1,9 @@
 //! Writing: puts and deletes, the chunk that takes appends, and room for them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::{
-    Chunk, Flush, HashLog, Large,
+    Chunk, Flush, HashLog, Large, LargeState,
     arena::{EXTENT_HEAD_UNITS, Look},
     entry::{HEAD_BYTES_MAX, Head, Kind, LargeRef, UNIT_BYTES},
 };
@@ -73,8 +73,7 @@ impl HashLog {
             number,
             lsn: lsn.0,
             length: to_u64(length),
-            bytes: Mutex::new(Some(bytes)),
-            place: OnceLock::new(),
+            state: Mutex::new(LargeState { bytes: Some(bytes), ..LargeState::default() }),
             written: AtomicBool::new(false),
         });
         write(&self.larges).insert(number, large);
@@ -262,11 +261,11 @@ impl HashLog {
     /// Drops a large value that no frozen entry names.
     fn drop_large(&self, number: u64) {
         let Some(large) = read(&self.larges).get(&number).cloned() else { return };
-        let mut bytes = lock(&large.bytes);
-        if large.place.get().is_some() {
+        let mut state = lock(&large.state);
+        if state.place.is_some() {
             // A flush has begun to write it: the place is freed with the next publication.
             lock(&self.dead_larges).push(number);
-        } else if let Some(bytes) = bytes.take() {
+        } else if let Some(bytes) = state.bytes.take() {
             self.context.budget.give(to_u64(bytes.len()));
             drop(write(&self.larges).remove(&number));
         }
@@ -275,7 +274,7 @@ impl HashLog {
     /// Takes a large value out of memory and of the list.
     pub(super) fn remove_large(&self, number: u64) -> Option<Arc<Large>> {
         let large = write(&self.larges).remove(&number)?;
-        if let Some(bytes) = lock(&large.bytes).take() {
+        if let Some(bytes) = lock(&large.state).bytes.take() {
             self.context.budget.give(to_u64(bytes.len()));
         }
         Some(large)
@@ -359,7 +358,6 @@ impl HashLog {
             serial: roll.next_serial,
             order,
             created: self.context.env.unix_millis(),
-            place: OnceLock::new(),
             span: AtomicU64::new(0),
             written: AtomicBool::new(false),
             retired: AtomicBool::new(false),
