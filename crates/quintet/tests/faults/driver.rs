@@ -47,7 +47,7 @@ const SYNCING: [Call; 3] = [Call::Sync, Call::SyncDir, Call::Rename];
 const RANDOM_WORKLOADS: u64 = 6;
 const SHORT_ONE_IN: usize = 97;
 const CRASHES_OF_A_RUN: usize = 8;
-const SHOWN_MAX: usize = 40;
+const SHOWN_MAX: usize = 6;
 
 /// Which loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

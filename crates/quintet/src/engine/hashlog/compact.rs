@@ -142,7 +142,9 @@ impl HashLog {
         self.counters.waste_units.fetch_sub(dead + tombstones, Ordering::Relaxed);
         self.counters.compacted_total.fetch_add(1, Ordering::Relaxed);
         victim.retired.store(true, Ordering::Relaxed);
-        self.release_frame(victim.id);
+        if !self.release_frame(victim.id) {
+            self.counters.cold_chunks.fetch_sub(1, Ordering::Relaxed);
+        }
         maintenance.retired.push(Arc::clone(victim));
         Ok(())
     }

@@ -27,6 +27,9 @@ const BLOCK_UNITS: u64 = BLOCK_BYTES / 8;
 /// A cold read fetches at most this much, unless an entry turns out to be larger.
 const SPAN_UNITS_MAX: u64 = BLOCK_UNITS;
 
+/// Hints of what is not yet published may take this part of the budget.
+const HINTS_PART: u64 = 32;
+
 impl HashLog {
     /// Ends the extents that have entries. Afterwards nothing in them changes.
     pub(super) fn freeze(&self) {
@@ -300,7 +303,8 @@ impl HashLog {
     }
 
     /// Writes what is frozen and what can be frozen, so that chunks may leave memory: durably,
-    /// because memory is then the only other place where it is. Nothing is published.
+    /// because memory is then the only other place where it is. Published is only what takes memory
+    /// until then.
     pub(super) fn flush_for_room(&self) -> Result<()> {
         let mut maintenance = lock(&self.maintenance);
         if self.context.read_only {
@@ -313,6 +317,12 @@ impl HashLog {
         self.freeze();
         self.write_frozen(&mut maintenance)?;
         self.sync_written(&mut maintenance)?;
+        let hint_bytes: u64 = maintenance.pending.iter().map(|add| to_u64(add.hints.len())).sum();
+        if hint_bytes > self.context.budget.limit() / HINTS_PART {
+            // They leave memory with the publication.
+            let complete = maintenance.complete;
+            return self.publish(&mut maintenance, complete);
+        }
         self.publish_soon(&maintenance);
         Ok(())
     }

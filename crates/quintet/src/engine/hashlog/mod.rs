@@ -63,6 +63,7 @@ use self::{
     files::{Owner, Place},
     maintain::Maintenance,
     manifest::Extent,
+    write::Known,
 };
 use super::{
     Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
@@ -177,6 +178,9 @@ struct Counters {
     /// `applied` + 1 when compaction found nothing to do, and when it last closed the hot chunk.
     stuck_at: AtomicU64,
     closed_hot_at: AtomicU64,
+    /// Chunks that are not in memory, and keys that were read ahead of their writes.
+    cold_chunks: AtomicU64,
+    learned: AtomicU64,
     in_place_total: AtomicU64,
     cold_reads_total: AtomicU64,
     compacted_total: AtomicU64,
@@ -217,6 +221,8 @@ pub struct HashLog {
     warm_wanted: AtomicBool,
     collided: AtomicBool,
     queues: Mutex<Vec<Box<dyn Queue>>>,
+    /// By hash, for each write that is admitted and not yet applied: what was read ahead for it.
+    learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
     counters: Counters,
 }
 
@@ -264,6 +270,7 @@ impl HashLog {
             warm_wanted: AtomicBool::new(false),
             collided: AtomicBool::new(false),
             queues: Mutex::default(),
+            learned: Mutex::default(),
             counters: Counters::default(),
             context,
         };
@@ -347,7 +354,17 @@ impl Engine for HashLog {
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
-        self.make_room(op)
+        self.make_room(op)?;
+        match op {
+            Op::Put { key, .. } | Op::Delete { key } => self.learn_ahead(key),
+            Op::DeleteRange { .. } => Ok(()),
+        }
+    }
+
+    fn retract(&self, op: &Op<'_>) {
+        if let Op::Put { key, .. } | Op::Delete { key } = op {
+            drop(self.take_learned(self.hash(key)));
+        }
     }
 
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {

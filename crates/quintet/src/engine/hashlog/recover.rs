@@ -163,6 +163,7 @@ impl HashLog {
                 flush: Mutex::new(flush),
             });
             self.arena.begin(chunk.id, last.end, last.end, true);
+            self.counters.cold_chunks.fetch_add(1, Ordering::Relaxed);
             roll.next_id = roll.next_id.max(chunk.id + 1);
             roll.hot_order = roll.hot_order.max(order.next_multiple_of(2));
             let before = write(&self.chunks).insert(chunk.id, Arc::clone(&chunk));

@@ -51,6 +51,7 @@ impl HashLog {
         if let Some(frame) = self.arena.detach(chunk.id) {
             self.arena.give_frame(frame);
             self.counters.evicted_total.fetch_add(1, Ordering::Relaxed);
+            self.counters.cold_chunks.fetch_add(1, Ordering::Relaxed);
         }
         true
     }
@@ -67,12 +68,14 @@ impl HashLog {
         false
     }
 
-    /// Takes a chunk that nothing refers to out of memory.
-    pub(super) fn release_frame(&self, chunk: u64) {
+    /// Takes a chunk that nothing refers to out of memory; says whether it was there.
+    pub(super) fn release_frame(&self, chunk: u64) -> bool {
         let _residency = lock(&self.residency);
-        if let Some(frame) = self.arena.detach(chunk) {
+        let frame = self.arena.detach(chunk);
+        if let Some(frame) = frame {
             self.arena.give_frame(frame);
         }
+        frame.is_some()
     }
 
     /// Loads a chunk into memory, verified, if the budget has a frame for it.
@@ -112,6 +115,7 @@ impl HashLog {
             }
         }
         self.arena.attach(id, frame);
+        self.counters.cold_chunks.fetch_sub(1, Ordering::Relaxed);
         Ok(true)
     }
 

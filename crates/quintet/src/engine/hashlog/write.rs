@@ -11,7 +11,7 @@ use crate::{
     Error, Result,
     codec::{Lsn, to_u64, to_usize},
     engine::Op,
-    index::slots::Writer,
+    index::slots::{Verdict, Writer},
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, read, write},
 };
 
@@ -31,7 +31,8 @@ struct Current {
 }
 
 /// What is known of an entry that is not in memory.
-struct Known {
+#[derive(Debug)]
+pub(super) struct Known {
     address: u64,
     state: u64,
     /// `None`: another key's.
@@ -87,7 +88,7 @@ impl HashLog {
     fn put_entry(&self, head: Head, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         let hash = self.hash(key);
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
-        let mut known = Vec::new();
+        let mut known = self.take_learned(hash);
         loop {
             let mut writer = self.index.lock(hash);
             match self.find_current(&writer, hash, key, &known) {
@@ -129,7 +130,7 @@ impl HashLog {
         let hash = self.hash(key);
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
         let head = Head { kind: Kind::Tombstone, key_bytes: key.len(), value_bytes: 0, lsn: lsn.0 };
-        let mut known = Vec::new();
+        let mut known = self.take_learned(hash);
         loop {
             let mut writer = self.index.lock(hash);
             match self.find_current(&writer, hash, key, &known) {
@@ -211,6 +212,56 @@ impl HashLog {
         let current = Current { address, head, large, in_memory: false };
         let current = (entry.key() == key).then_some(current);
         Ok(Some(Known { address, state, current, hash: self.hash(entry.key()) }))
+    }
+
+    /// Before a write is logged: reads its key's entry where that is not in memory, so that
+    /// applying the write needs no disk, which may fail. (The entry may leave memory between the
+    /// two; then applying reads it.)
+    pub(super) fn learn_ahead(&self, key: &[u8]) -> Result<()> {
+        if self.counters.cold_chunks.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let hash = self.hash(key);
+        let mut known: Vec<Known> = Vec::new();
+        loop {
+            let unknown =
+                self.index.find(hash, |address| match self.arena.look(address, key, |_, _| ()) {
+                    Look::Found(()) => Verdict::Found(None),
+                    Look::OtherKey => Verdict::Other,
+                    Look::Changed => Verdict::Changed,
+                    Look::Cold(state) => {
+                        let this =
+                            |known: &&Known| (known.address, known.state) == (address, state);
+                        match known.iter().find(this) {
+                            None => Verdict::Found(Some((address, state))),
+                            Some(Known { current: Some(_), .. }) => Verdict::Found(None),
+                            Some(_) => Verdict::Other,
+                        }
+                    }
+                });
+            let Some((address, state)) = unknown.flatten() else { break };
+            known.extend(self.learn(address, state, key)?);
+        }
+        if !known.is_empty() {
+            lock(&self.learned).entry(hash).or_default().push(known);
+            self.counters.learned.fetch_add(1, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// What was read ahead for a write of this hash.
+    pub(super) fn take_learned(&self, hash: u64) -> Vec<Known> {
+        if self.counters.learned.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let mut learned = lock(&self.learned);
+        let Some(of_hash) = learned.get_mut(&hash) else { return Vec::new() };
+        let known = of_hash.pop().unwrap_or_default();
+        self.counters.learned.fetch_sub(1, Ordering::Relaxed);
+        if of_hash.is_empty() {
+            learned.remove(&hash);
+        }
+        known
     }
 
     /// Updates in place where the entry is as large and not frozen.
