@@ -1,5 +1,7 @@
 //! The engine alone against a plain map, with chunks so small that every path is taken.
 
+mod faults;
+
 use std::{collections::BTreeMap, path::Path};
 
 use super::*;
