@@ -6,9 +6,11 @@ use crate::disk::sim::{Call, Effect, Fault, Policy, When};
 
 const KEYS: u64 = 400;
 
+type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+
 /// A table whose every key was persisted as `old`, and every third one written again since, with a
 /// large value among them.
-fn prepare(bench: &Bench) -> (HashLog, BTreeMap<Vec<u8>, Vec<u8>>, BTreeMap<Vec<u8>, Vec<u8>>) {
+fn prepare(bench: &Bench) -> (HashLog, Entries, Entries) {
     let (table, _) = bench.open();
     for key in 0..KEYS {
         put(&table, 1 + key, format!("key{key}").as_bytes(), &[1; 100]);
@@ -27,7 +29,7 @@ fn lose_power(bench: &Bench) -> Bench {
     Bench { env: bench.env.crash(Policy::AllLost), ..Bench::new(0) }
 }
 
-fn reopened(bench: &Bench) -> (BTreeMap<Vec<u8>, Vec<u8>>, Lsn) {
+fn reopened(bench: &Bench) -> (Entries, Lsn) {
     let (table, complete) = bench.open();
     assert_sound(&table);
     (all(&table), complete)
@@ -237,7 +239,9 @@ fn a_manifest_that_cannot_be_rewritten_does_not_fail_a_persist() {
     table.persist(Lsn(1)).unwrap();
     let faults = [Call::Create, Call::Rename]
         .map(|call| Fault::new(&[call], When::From(1), Effect::NoSpace).on("manifest-"));
-    faults.into_iter().for_each(|fault| bench.env.inject(fault));
+    for fault in faults {
+        bench.env.inject(fault);
+    }
     bench
         .env
         .inject(Fault::new(&[Call::Punch, Call::Remove], When::From(1), Effect::Io).on("data"));
@@ -289,4 +293,30 @@ fn buffers_of_persisting_and_opening_are_drawn_from_the_budget() {
     let held = table.stats().memory_bytes;
     assert!(budget.peak() >= held + 28 * 20_000, "{} of {held}", budget.peak());
     assert_eq!(budget.used(), held);
+}
+
+/// As in replay, and after a failed log: the files stay as they are.
+#[test]
+fn nothing_is_published_that_the_log_may_lose() {
+    let bench = Bench { budget: 300 << 10, ..Bench::new(19) };
+    let host = Arc::new(TestHost::default());
+    let context = Context { host: Arc::clone(&host) as Arc<dyn Host>, ..bench.context() };
+    let (table, _) = HashLog::open_with_mask(&bench.options, context, bench.hash_mask).unwrap();
+    put(&table, 1, b"before", b"value");
+    table.persist(Lsn(10)).unwrap();
+    host.refuses.store(true, Ordering::Relaxed);
+    let mut applied = 0;
+    // Replay: nothing is admitted, and memory runs over rather than that a write is lost.
+    for lsn in 100..6000_u64 {
+        let key = format!("key{lsn}").into_bytes();
+        table.apply(Lsn(lsn), &Op::Put { key: &key, head: b"", body: &[7; 100] }).unwrap();
+        applied += 1;
+    }
+    assert!(matches!(table.persist(Lsn(6000)), Err(Error::LogFailed { .. })));
+    assert_eq!(all(&table).len(), applied + 1);
+    let (found, complete) = reopened(&lose_power(&bench));
+    assert_eq!((found.len(), complete), (1, Lsn(10)));
+    host.refuses.store(false, Ordering::Relaxed);
+    assert_eq!(table.persist(Lsn(6000)).unwrap(), Lsn(6000));
+    assert_eq!(reopened(&lose_power(&bench)).0.len(), applied + 1);
 }
