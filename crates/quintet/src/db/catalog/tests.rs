@@ -90,7 +90,74 @@ fn layout_is_pinned() {
     assert_eq!(edits, expected);
     let lines = describe(&bytes).unwrap();
     assert_eq!(lines.len(), 7);
-    assert_eq!(lines.last().unwrap().1, "Remove { id: 1 }");
+    assert_eq!(lines.last().unwrap().1, "remove 1 and everything below it");
+}
+
+#[test]
+fn types_defaults_and_mounts_have_pinned_bytes_and_words() {
+    let types = TableTypes::of::<(String, u64), f64>();
+    let defaults = TableDefaults {
+        engine: "naive".to_owned(),
+        settings: vec![("a".to_owned(), "b".to_owned())],
+        types: Some(types.clone()),
+    };
+    let (target, subtree) = ("/x".to_owned(), "eu".to_owned());
+    let mount = MountRecord { target, subtree, read_only: true };
+    let cases: [(Change, &[u8], &str); 4] = [
+        (Change::Types { id: 5, types }, &[7, 5, 2, 6, 2, 5], "types of 5: string,u64 -> f64"),
+        (
+            Change::Defaults { id: 0, defaults: Some(defaults) },
+            b"\x08\0\x01\x05naive\x01\x01a\x01b\x01\x02\x06\x02\x05",
+            "defaults in 0, engine naive, a=b, types string,u64 -> f64",
+        ),
+        (Change::Defaults { id: 3, defaults: None }, &[8, 3, 0], "no defaults in 3"),
+        (
+            Change::AddMount { id: 4, parent: 0, name: "m".to_owned(), mount },
+            b"\x09\x04\0\x01m\x02/x\x02eu\x01",
+            "add mount 4 \"m\" in 0, of \"/x\", directory \"eu\", read-only",
+        ),
+    ];
+    for (change, bytes, words) in cases {
+        let mut encoded = Vec::new();
+        change.encode(&mut encoded);
+        assert_eq!(encoded, bytes, "{words}");
+        assert_eq!(edit::decode_all(bytes), Some(vec![change.clone()]));
+        assert_eq!(change.to_string(), words);
+        for cut in 1..bytes.len() {
+            assert_eq!(edit::decode_all(&bytes[..cut]), None, "{words} cut at {cut}");
+        }
+    }
+    assert_eq!(edit::decode_all(&[7, 5, 0, 5]), None, "a key without parts");
+    assert_eq!(edit::decode_all(&[8, 3, 2]), None, "no flag");
+}
+
+#[test]
+fn changes_are_told_in_words() {
+    let env = SimEnv::new(1);
+    let catalog = Catalog::create(&dir(&env), ID).unwrap();
+    create(&catalog, "app/users").unwrap();
+    catalog.rename("app", "old").unwrap();
+    let tables = vec![(2, Lsn(4100))];
+    let progress = Progress { log_start: Lsn(4096), log_durable: Lsn(5000), tables };
+    catalog.progress(progress).unwrap();
+    catalog.remove("old", false).unwrap();
+    let told: Vec<String> =
+        describe(&bytes(&env)).unwrap().into_iter().map(|(_, line)| line).collect();
+    let golden = [
+        "next id 1",
+        "progress, log starts at 0, durable below 0",
+        "add directory 1 \"app\" in 0",
+        "add table 2 \"users\" in 1, engine naive, seed 0000000000000001 0000000000000002, \
+         snapshot_bytes=4096",
+        "move 1 to \"old\" in 0",
+        "progress, log starts at 4096, durable below 5000, table 2 complete to 4100",
+        "remove 1 and everything below it",
+    ];
+    assert_eq!(told, golden);
+    let size = catalog.file_bytes();
+    drop(catalog);
+    let catalog = Catalog::open(&dir(&env), true).unwrap().unwrap();
+    assert_eq!(catalog.file_bytes(), size, "opened for reading as well");
 }
 
 /// Every edit takes effect as a whole or not at all, whatever happens at any moment of it.

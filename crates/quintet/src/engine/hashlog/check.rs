@@ -34,9 +34,9 @@ impl HashLog {
         let larges: Vec<_> = read(&self.larges).values().cloned().collect();
         for large in larges {
             if large.written.load(Ordering::Relaxed)
-                && let Some(place) = large.place.get()
+                && let Some(place) = large.place()
             {
-                note(report, self.read_large_at(&large, place).map(drop))?;
+                note(report, self.read_large_at(&large, &place).map(drop))?;
                 report.checked_bytes += large.length;
             }
         }
@@ -48,14 +48,14 @@ impl HashLog {
             Ok(buffer) => buffer,
             Err(error) => return note(report, Err(error)),
         };
-        report.checked_bytes += to_u64(buffer.len());
+        report.checked_bytes += to_u64(buffer.as_slice().len());
         for extent in lock(&chunk.flush).extents.clone() {
             let mut unit = extent.start + EXTENT_HEAD_UNITS;
             let mut count = 0;
             while unit < extent.end {
                 let bytes = buffer.as_slice().get(to_usize(unit) * UNIT_BYTES..).unwrap_or(&[]);
                 let Some(entry) = Stored::verify(bytes, chunk.serial, to_usize(unit)) else {
-                    if let Some(place) = chunk.place.get() {
+                    if let Some(place) = chunk.place() {
                         let what = "the entry's checksum does not match";
                         note(report, Err(place.damage(unit * 8, what)))?;
                     }

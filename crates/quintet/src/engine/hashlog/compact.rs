@@ -30,6 +30,11 @@ impl HashLog {
     pub(super) fn compact_step(&self) -> Result<()> {
         let mut maintenance = lock(&self.maintenance);
         if !self.context.read_only {
+            if !maintenance.retired.is_empty() {
+                // An earlier publication failed. More victims would take memory, and give nothing.
+                let complete = maintenance.complete;
+                self.publish(&mut maintenance, complete)?;
+            }
             let target = self.counters.waste_target.load(Ordering::Relaxed);
             let mut victims = 0;
             while victims < VICTIMS_PER_STEP
@@ -122,7 +127,7 @@ impl HashLog {
             while unit < extent.end {
                 let bytes = buffer.as_slice().get(to_usize(unit) * UNIT_BYTES..).unwrap_or(&[]);
                 let Some(entry) = Stored::verify(bytes, victim.serial, to_usize(unit)) else {
-                    let place = victim.place.get();
+                    let place = victim.place();
                     return Err(place.map_or(crate::Error::Closed, |place| {
                         place.damage(unit * 8, "the entry's checksum does not match")
                     }));
@@ -137,7 +142,9 @@ impl HashLog {
         self.counters.waste_units.fetch_sub(dead + tombstones, Ordering::Relaxed);
         self.counters.compacted_total.fetch_add(1, Ordering::Relaxed);
         victim.retired.store(true, Ordering::Relaxed);
-        self.release_frame(victim.id);
+        if !self.release_frame(victim.id) {
+            self.counters.cold_chunks.fetch_sub(1, Ordering::Relaxed);
+        }
         maintenance.retired.push(Arc::clone(victim));
         Ok(())
     }

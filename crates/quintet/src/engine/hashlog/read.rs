@@ -146,7 +146,7 @@ impl HashLog {
     fn cold_read(&self, address: u64, state: u64) -> Option<ColdRead> {
         let (id, unit) = self.arena.split(address);
         let chunk = self.chunk(id)?;
-        let place = chunk.place.get()?.clone();
+        let place = chunk.place()?;
         if self.arena.state(id) != state {
             return None;
         }
@@ -199,12 +199,16 @@ impl HashLog {
     pub(super) fn read_large(&self, large: LargeRef) -> Result<Option<Value>> {
         let found = read(&self.larges).get(&large.number).cloned();
         let Some(found) = found else { return Ok(None) };
-        if let Some(bytes) = lock(&found.bytes).clone() {
+        let (bytes, place) = {
+            let state = lock(&found.state);
+            (state.bytes.clone(), state.place.clone())
+        };
+        if let Some(bytes) = bytes {
             return Ok(Some(Value::shared(bytes)));
         }
-        let Some(place) = found.place.get() else { return Ok(None) };
+        let Some(place) = place else { return Ok(None) };
         self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-        match self.read_large_at(&found, place) {
+        match self.read_large_at(&found, &place) {
             Ok(value) => Ok(Some(value)),
             Err(_) if !read(&self.larges).contains_key(&large.number) => Ok(None),
             Err(error) => Err(error),

@@ -1,5 +1,7 @@
 //! The engine alone against a plain map, with chunks so small that every path is taken.
 
+mod faults;
+
 use std::{collections::BTreeMap, path::Path};
 
 use super::*;
@@ -13,12 +15,14 @@ use crate::{
 #[derive(Debug, Default)]
 struct TestHost {
     syncs: AtomicU64,
+    refuses: AtomicBool,
 }
 
 impl Host for TestHost {
     fn sync_log(&self) -> Result<()> {
         self.syncs.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        let refuses = self.refuses.load(Ordering::Relaxed);
+        if refuses { Err(Error::LogFailed { reason: "as asked".to_owned() }) } else { Ok(()) }
     }
 
     fn wake(&self) {}
