@@ -148,6 +148,9 @@ bugs! {
     SweepDoesNotLookAgain = 43, "sweep-does-not-look-again";
     /// Values replayed from the log lose their expiry.
     ReplayForgetsExpiry = 44, "replay-forgets-expiry";
+    // Threads.
+    /// An in-place update writes an entry's LSN with a plain store, beside readers.
+    UpdateStoresPlainly = 61, "update-stores-plainly";
 }
 
 #[cfg(feature = "testing")]

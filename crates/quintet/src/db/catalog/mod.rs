@@ -43,7 +43,7 @@ pub(crate) mod edit;
 mod file;
 pub(crate) mod tree;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use edit::{Change, Progress, TableRecord};
 use file::CatalogFile;
@@ -56,7 +56,7 @@ use crate::{
     disk::{Dir, Open},
     report::Report,
     seeded::{self, Bug},
-    sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+    sync::{AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read, write},
 };
 
 /// The open catalog.

@@ -22,6 +22,7 @@
 
 use crate::{
     codec::{crc32c, crc32c_append, low_u8, low_u32, to_u64, to_usize},
+    pages::store,
     sync::{AtomicU64, Ordering},
 };
 
@@ -152,7 +153,7 @@ impl Head {
         let rest = before & !0xffff_ffff;
         first.store(rest | u64::from(version.wrapping_add(1)), Ordering::Relaxed);
         crate::sync::fence(Ordering::Release);
-        second.store(lsn, Ordering::Relaxed);
+        store(second, lsn);
         let bits = low_u32(to_u64(self.value_at() % UNIT_BYTES)) * 8;
         let kept = match (bits, from.first()) {
             (1.., Some(word)) => word.load(Ordering::Relaxed) & ((1 << bits) - 1),

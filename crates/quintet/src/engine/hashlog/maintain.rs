@@ -3,10 +3,7 @@
 //! persist: freeze what is in the chunks -> wait for writers that did not see it -> sync the log
 //! -> write -> sync the data -> publish in the manifest -> free what the publication dropped.
 
-use std::{
-    mem,
-    sync::{Arc, OnceLock},
-};
+use std::{mem, sync::Arc};
 
 use super::{
     Chunk, HashLog, Large,
@@ -19,7 +16,7 @@ use crate::{
     Error, Result,
     codec::{Lsn, crc32c, round_up, to_u64, to_usize},
     disk::{AlignedBuffer, BLOCK_BYTES, Dir},
-    sync::{Ordering, lock, read, write},
+    sync::{OnceLock, Ordering, lock, read, write},
 };
 
 /// Extents start at blocks.

@@ -52,10 +52,7 @@ mod recover;
 mod tests;
 mod write;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use self::{
     arena::Arena,
@@ -72,7 +69,7 @@ use crate::{
     disk::Queue,
     index::slots::SlotTable,
     report::Report,
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read},
+    sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read},
 };
 
 const CHUNK_BYTES_DEFAULT: u64 = 2 << 20;

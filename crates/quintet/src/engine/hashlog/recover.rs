@@ -5,11 +5,7 @@
 //! follow the order of the index's lines, so that each is loaded within the caches. Where memory
 //! is short, the hints are read several times for a part of the hashes each.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::BTreeMap, io, sync::Arc};
 
 use super::{
     Chunk, Flush, HashLog, Large,
@@ -26,7 +22,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Decoder, Lsn, to_u64, to_usize},
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, read, write},
+    sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, lock, read, write},
 };
 
 /// Entries of a share: they and the index lines that they go to fit in a second-level cache.

@@ -1,6 +1,6 @@
 //! Writing: puts and deletes, the chunk that takes appends, and room for them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::{
     Chunk, Flush, HashLog, Large,
@@ -12,7 +12,7 @@ use crate::{
     codec::{Lsn, to_u64, to_usize},
     engine::Op,
     index::slots::Writer,
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, read, write},
+    sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, lock, read, write},
 };
 
 /// Groups that the index grows by after an insert: two keep up.
