@@ -23,7 +23,8 @@
 use crate::{
     codec::{crc32c, crc32c_append, low_u8, low_u32, to_u64, to_usize},
     pages::store,
-    sync::{AtomicU64, Ordering},
+    seeded::{self, Bug},
+    sync::{AtomicU64, Ordering, fence},
 };
 
 /// Entries start at multiples of this.
@@ -151,8 +152,10 @@ impl Head {
         let before = first.load(Ordering::Relaxed);
         let version = low_u32(before);
         let rest = before & !0xffff_ffff;
-        first.store(rest | u64::from(version.wrapping_add(1)), Ordering::Relaxed);
-        crate::sync::fence(Ordering::Release);
+        if !seeded::active(Bug::UpdateKeepsVersion) {
+            first.store(rest | u64::from(version.wrapping_add(1)), Ordering::Relaxed);
+        }
+        fence(Ordering::Release);
         store(second, lsn);
         let bits = low_u32(to_u64(self.value_at() % UNIT_BYTES)) * 8;
         let kept = match (bits, from.first()) {

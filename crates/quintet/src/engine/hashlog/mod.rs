@@ -45,6 +45,8 @@ mod entry;
 mod files;
 mod maintain;
 mod manifest;
+#[cfg(all(test, any(loom, shuttle)))]
+mod models;
 mod read;
 mod recover;
 #[cfg(test)]
