@@ -49,9 +49,9 @@ loom:
 shuttle:
     RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle cargo test -p quintet --lib --release shuttle_
 
-# The threaded tests under ThreadSanitizer
-tsan:
-    .ci/tsan
+# The threaded tests under ThreadSanitizer: so many operations a thread
+tsan operations="6000":
+    .ci/tsan {{operations}}
 
 bench:
     cargo bench --workspace

@@ -42,15 +42,19 @@ macro_rules! bugs {
                 }
             }
 
-            /// The bug's place in a set of 64 bits.
-            const fn bit(self) -> u64 {
+            /// The bug's place in a set of [`WORDS`] times 64 bits: word, and bit of it.
+            const fn place(self) -> (usize, u64) {
                 match self {
-                    $(Self::$variant => 1 << $number,)+
+                    $(Self::$variant => ($number / 64, 1 << ($number % 64)),)+
                 }
             }
         }
     };
 }
+
+/// Words of a set of bugs: numbers are below 64 times this.
+#[cfg(feature = "testing")]
+const WORDS: usize = 2;
 
 bugs! {
     // The log: durability.
@@ -148,6 +152,15 @@ bugs! {
     SweepDoesNotLookAgain = 43, "sweep-does-not-look-again";
     /// Values replayed from the log lose their expiry.
     ReplayForgetsExpiry = 44, "replay-forgets-expiry";
+    // Threads.
+    /// An in-place update writes an entry's LSN with a plain store, beside readers.
+    UpdateStoresPlainly = 124, "update-stores-plainly";
+    /// An in-place update does not mark the entry as changing before it writes the value.
+    UpdateKeepsVersion = 125, "update-keeps-version";
+    /// A chunk that leaves its frame keeps its generation.
+    RecycleKeepsGeneration = 126, "recycle-keeps-generation";
+    /// A read does not look again whether the chunk is still in its frame.
+    ReadForgetsRecycling = 127, "read-forgets-recycling";
 }
 
 #[cfg(feature = "testing")]
@@ -189,31 +202,32 @@ mod switch {
         sync::atomic::{AtomicU64, Ordering},
     };
 
-    use super::Bug;
+    use super::{Bug, WORDS};
 
-    static EVERYWHERE: AtomicU64 = AtomicU64::new(0);
+    static EVERYWHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
     thread_local! {
-        static HERE: Cell<u64> = const { Cell::new(0) };
-        static REACHED: Cell<u64> = const { Cell::new(0) };
+        static HERE: [Cell<u64>; WORDS] = const { [const { Cell::new(0) }; WORDS] };
+        static REACHED: [Cell<u64>; WORDS] = const { [const { Cell::new(0) }; WORDS] };
     }
 
     /// Bugs whose site was reached on any thread while they were planted everywhere.
-    static REACHED_EVERYWHERE: AtomicU64 = AtomicU64::new(0);
+    static REACHED_EVERYWHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
     /// Whether the site of `bug` is to do the wrong thing. Two loads where nothing is planted.
     #[inline]
     pub fn active(bug: Bug) -> bool {
-        let here = HERE.get();
-        let everywhere = EVERYWHERE.load(Ordering::Relaxed);
-        if (here | everywhere) & bug.bit() == 0 {
+        let (word, bit) = bug.place();
+        let here = HERE.with(|here| here[word].get());
+        let everywhere = EVERYWHERE[word].load(Ordering::Relaxed);
+        if (here | everywhere) & bit == 0 {
             return false;
         }
-        if here & bug.bit() != 0 {
-            REACHED.set(REACHED.get() | bug.bit());
+        if here & bit != 0 {
+            REACHED.with(|reached| reached[word].set(reached[word].get() | bit));
         }
-        if everywhere & bug.bit() != 0 {
-            REACHED_EVERYWHERE.fetch_or(bug.bit(), Ordering::Relaxed);
+        if everywhere & bit != 0 {
+            REACHED_EVERYWHERE[word].fetch_or(bit, Ordering::Relaxed);
         }
         true
     }
@@ -232,20 +246,21 @@ mod switch {
 
     /// Makes `bug` active on the calling thread.
     pub fn plant(bug: Bug) -> Planted {
-        let before = HERE.get();
-        let was_active = before & bug.bit() != 0;
-        HERE.set(before | bug.bit());
+        let (word, bit) = bug.place();
+        let before = HERE.with(|here| here[word].replace(here[word].get() | bit));
+        let was_active = before & bit != 0;
         if !was_active {
-            REACHED.set(REACHED.get() & !bug.bit());
+            REACHED.with(|reached| reached[word].set(reached[word].get() & !bit));
         }
         Planted { bug, everywhere: false, was_active, _here: PhantomData }
     }
 
     /// Makes `bug` active on every thread of the process.
     pub fn plant_everywhere(bug: Bug) -> Planted {
-        let was_active = EVERYWHERE.fetch_or(bug.bit(), Ordering::SeqCst) & bug.bit() != 0;
+        let (word, bit) = bug.place();
+        let was_active = EVERYWHERE[word].fetch_or(bit, Ordering::SeqCst) & bit != 0;
         if !was_active {
-            REACHED_EVERYWHERE.fetch_and(!bug.bit(), Ordering::SeqCst);
+            REACHED_EVERYWHERE[word].fetch_and(!bit, Ordering::SeqCst);
         }
         Planted { bug, everywhere: true, was_active, _here: PhantomData }
     }
@@ -254,12 +269,13 @@ mod switch {
         /// Whether a site of the bug was reached since it was planted. A bug that no run reaches
         /// shows nothing about the tests: assert this beside the failure.
         pub fn was_reached(&self) -> bool {
+            let (word, bit) = self.bug.place();
             let reached = if self.everywhere {
-                REACHED_EVERYWHERE.load(Ordering::SeqCst)
+                REACHED_EVERYWHERE[word].load(Ordering::SeqCst)
             } else {
-                REACHED.get()
+                REACHED.with(|reached| reached[word].get())
             };
-            reached & self.bug.bit() != 0
+            reached & bit != 0
         }
     }
 
@@ -268,10 +284,11 @@ mod switch {
             if self.was_active {
                 return;
             }
+            let (word, bit) = self.bug.place();
             if self.everywhere {
-                EVERYWHERE.fetch_and(!self.bug.bit(), Ordering::SeqCst);
+                EVERYWHERE[word].fetch_and(!bit, Ordering::SeqCst);
             } else {
-                HERE.set(HERE.get() & !self.bug.bit());
+                HERE.with(|here| here[word].set(here[word].get() & !bit));
             }
         }
     }
@@ -285,7 +302,7 @@ mod tests {
 
     #[test]
     fn numbers_and_names_are_unique() {
-        let bits: BTreeSet<u64> = Bug::ALL.iter().map(|bug| bug.bit()).collect();
+        let bits: BTreeSet<_> = Bug::ALL.iter().map(|bug| bug.place()).collect();
         let names: BTreeSet<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
         assert_eq!(bits.len(), Bug::ALL.len());
         assert_eq!(names.len(), Bug::ALL.len());

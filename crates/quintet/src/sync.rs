@@ -3,13 +3,23 @@
 //!
 //! Ordinary builds use `std`; `--cfg loom` and `--cfg shuttle` exchange atomics, locks and threads
 //! for the checkers' own. Nothing outside this module names `std::sync::atomic`, `Mutex`, `RwLock`
-//! or `Condvar` in code that a model covers (`wal`, `db::stripes`).
+//! or `Condvar` in code that a model covers (`wal`, `db::stripes`). With `--cfg tsan` the locks
+//! are [`announced`]: the thread sanitizer sees them change hands.
 
+#[cfg(tsan)]
+pub mod announced;
+
+#[cfg(tsan)]
+pub use announced::{Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(not(tsan))]
+pub use std::sync::OnceLock;
+#[cfg(not(any(loom, shuttle, tsan)))]
+pub use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[cfg(not(any(loom, shuttle)))]
 pub use std::{
     hint::spin_loop,
     sync::{
-        Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     },
     thread::{self, Thread, yield_now},
@@ -36,11 +46,13 @@ pub use shuttle::{
 };
 
 // The simulated system alone waits on conditions.
+#[cfg(all(feature = "testing", tsan))]
+pub use announced::Condvar;
 #[cfg(all(feature = "testing", loom))]
 pub use loom::sync::Condvar;
 #[cfg(all(feature = "testing", shuttle))]
 pub use shuttle::sync::Condvar;
-#[cfg(all(feature = "testing", not(any(loom, shuttle))))]
+#[cfg(all(feature = "testing", not(any(loom, shuttle, tsan))))]
 pub use std::sync::Condvar;
 
 /// Parks the thread for at most `time`.
@@ -116,7 +128,12 @@ pub fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 /// Locks of the standard library under every configuration: what `disk` waits for is the system,
 /// which no model checker schedules.
 pub mod system {
-    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use std::sync::PoisonError;
+
+    #[cfg(tsan)]
+    pub use super::announced::{Condvar, Mutex, MutexGuard};
+    #[cfg(not(tsan))]
+    pub use std::sync::{Condvar, Mutex, MutexGuard};
 
     /// As [`super::lock`].
     pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,12 +7,7 @@
 //! Lock order: `round`, a table's `maintenance`, catalog (file, then tree), stripes, the log's, an
 //! engine's. The jobs' slots are never held across a call.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use super::{
     Durability, catalog::Catalog, envelope::Envelope, expiry::Clock, mount::Mounts,
@@ -24,7 +19,7 @@ use crate::{
     codec::{KeyHash, Lsn},
     disk::{Dir, Env, JobHandle, LockGuard},
     engine::{AnyEngine, Engine as _, EngineKind, Host},
-    sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering, RwLock, lock, read},
+    sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read},
     types::TableTypes,
     wal::Log,
 };

@@ -11,12 +11,7 @@
 //!   refused.
 //! - Opening any number of times, interrupted anywhere, gives the same state.
 
-use std::{
-    collections::HashMap,
-    io,
-    path::Path,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::HashMap, io, path::Path, sync::Arc};
 
 use super::{
     Database, Options,
@@ -41,7 +36,7 @@ use crate::{
     disk::{Dir, Env, LockGuard},
     engine::{AnyEngine, Context, Engine as _, Host, Op},
     seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock},
+    sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, RwLock},
     wal::{Anchor, Log, LogOptions},
 };
 

@@ -199,7 +199,7 @@ mod models {
     #[cfg(loom)]
     #[test]
     fn loom_finds_stripes_not_locked() {
-        crate::seeded::finds(Bug::StripesNotLocked, a_stripe_has_one_holder);
+        seeded::finds(Bug::StripesNotLocked, a_stripe_has_one_holder);
     }
 
     #[cfg(shuttle)]

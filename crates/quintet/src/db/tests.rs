@@ -351,7 +351,7 @@ fn a_dropped_tables_files_go_and_its_memory_comes_back() {
 fn exclusion(bug: Option<Bug>) {
     let (stripes, inside) = (Stripes::new(2), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        for _ in 0..2 {
+        let threads = [(); 2].map(|()| {
             scope.spawn(|| {
                 let _planted = bug.map(plant);
                 for _ in 0..2000 {
@@ -360,7 +360,10 @@ fn exclusion(bug: Option<Bug>) {
                     std::thread::yield_now();
                     inside.fetch_sub(1, Ordering::SeqCst);
                 }
-            });
+            })
+        });
+        for thread in threads {
+            thread.join().unwrap();
         }
     });
 }

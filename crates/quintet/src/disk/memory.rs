@@ -12,7 +12,10 @@
 
 use std::{io, ops::Range};
 
-use crate::sync::AtomicU64;
+use crate::{
+    seeded::{self, Bug},
+    sync::{AtomicU64, Ordering},
+};
 
 /// A reserved range of words. See the module head.
 #[derive(Debug)]
@@ -48,6 +51,15 @@ impl Region {
             backing::prefetch(word);
         }
     }
+}
+
+/// Stores a word that other threads may be reading.
+#[inline]
+pub fn store(word: &AtomicU64, value: u64) {
+    if seeded::active(Bug::UpdateStoresPlainly) {
+        return backing::store_plainly(word, value);
+    }
+    word.store(value, Ordering::Relaxed);
 }
 
 #[cfg(not(any(loom, shuttle, miri)))]
@@ -145,6 +157,13 @@ mod backing {
         }
     }
 
+    /// The deliberate race of a seeded bug.
+    pub(super) fn store_plainly(word: &AtomicU64, value: u64) {
+        // SAFETY: the pointer is valid. It is a data race where another thread reads the word:
+        // that is what the test that plants the bug wants to be found; nothing else comes here.
+        unsafe { word.as_ptr().write(value) };
+    }
+
     #[inline]
     pub(super) fn prefetch(word: &AtomicU64) {
         #[cfg(target_arch = "x86_64")]
@@ -194,6 +213,11 @@ mod backing {
         }
     }
 
+    /// The checkers' words have no plain stores.
+    pub(super) fn store_plainly(word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::Relaxed);
+    }
+
     pub(super) fn prefetch(_word: &AtomicU64) {}
 }
 
@@ -201,7 +225,6 @@ mod backing {
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
-    use crate::sync::Ordering;
 
     #[test]
     fn words_keep_what_is_stored_and_read_zero_after_discard() {

@@ -37,7 +37,7 @@ use std::{
 
 pub use buffer::AlignedBuffer;
 pub use map::Mapping;
-pub use memory::Region;
+pub use memory::{Region, store};
 pub use queue::{Completion, Queue, Request};
 
 /// The smallest unit that a disk writes whole; direct I/O is aligned to [`BLOCK_BYTES`].

@@ -27,7 +27,7 @@ mod tests;
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 
@@ -36,7 +36,10 @@ pub use replay::{Replayed, replay};
 use super::{Dir, DirEntry, Env, File, Job, JobHandle, LockGuard, Mapping, Open, Queue};
 use crate::{
     codec::to_u64,
-    sync::{Ordering, system::lock},
+    sync::{
+        Ordering,
+        system::{Mutex, lock},
+    },
 };
 
 /// One change, as it was asked for. Directories, files, mappings and locks are named by numbers,

@@ -2,4 +2,4 @@
 //!
 //! So far only reserved regions of anonymous memory ([`Region`]).
 
-pub(crate) use crate::disk::Region;
+pub(crate) use crate::disk::{Region, store};

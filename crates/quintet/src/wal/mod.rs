@@ -33,10 +33,7 @@ mod segment;
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 pub use reader::{Found, SegmentReader};
@@ -56,7 +53,7 @@ use crate::{
     disk::{BLOCK_BYTES, Dir, Env, File},
     report::Report,
     seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, yield_now},
+    sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, lock, yield_now},
 };
 
 /// Bytes that a record's body may have: a batch of 1 GiB with its keys.

@@ -384,7 +384,7 @@ fn threads_that_sync_share_syncs_and_lose_nothing() {
     let mut rig = Rig::new();
     let (log, _) = rig.open();
     thread::scope(|scope| {
-        for thread in 0..8_u64 {
+        let threads = [0, 1, 2, 3, 4, 5, 6, 7].map(|thread: u64| {
             let log = &log;
             scope.spawn(move || {
                 for step in 0..50 {
@@ -392,7 +392,10 @@ fn threads_that_sync_share_syncs_and_lose_nothing() {
                     log.wait_durable(end).unwrap();
                     assert!(log.durable() >= end);
                 }
-            });
+            })
+        });
+        for thread in threads {
+            thread.join().unwrap();
         }
     });
     assert_eq!(log.applied(), log.end());

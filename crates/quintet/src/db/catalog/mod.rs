@@ -44,7 +44,7 @@ mod file;
 pub(crate) mod places;
 pub(crate) mod tree;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use edit::{Change, MountRecord, Progress, TableDefaults, TableRecord};
 use file::CatalogFile;
@@ -58,7 +58,7 @@ use crate::{
     disk::{Dir, Open},
     report::Report,
     seeded::{self, Bug},
-    sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+    sync::{AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read, write},
     types::TableTypes,
 };
 

@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::PathBuf,
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -21,7 +21,7 @@ use rustix::{
 use super::super::{AlignedBuffer, BLOCK_BYTES, File, Mapping, write_all_at};
 use crate::{
     codec::{round_up, to_u64, to_usize},
-    sync::system::lock,
+    sync::system::{Mutex, lock},
 };
 
 /// How much is written at once where zeros stand in for a missing feature of the file system.

@@ -11,13 +11,13 @@
 
 use std::{
     fmt, io,
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, PoisonError},
     thread::{self, JoinHandle, ThreadId},
     time::Instant,
 };
 
 use super::super::{Job, JobControl, Next};
-use crate::sync::system::lock;
+use crate::sync::system::{Condvar, Mutex, lock};
 
 /// One job with its thread.
 pub(super) struct JobThread {

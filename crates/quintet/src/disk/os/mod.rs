@@ -116,11 +116,15 @@ impl Env for OsEnv {
             }
         };
         std::thread::scope(|scope| {
-            for _ in 1..threads {
-                // Where the system gives no thread, this one does all.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-            }
+            // Where the system gives no thread, this one does all.
+            let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+            let helpers: Vec<_> = (1..threads).filter_map(start).collect();
             work();
+            for helper in helpers {
+                if let Err(panic) = helper.join() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
         });
     }
 

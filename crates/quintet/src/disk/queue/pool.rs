@@ -11,14 +11,14 @@ use std::{
     collections::VecDeque,
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, PoisonError},
     thread::{self, JoinHandle},
 };
 
 use super::Transfer;
 use crate::{
     disk::{AlignedBuffer, Completion, Queue, Request},
-    sync::system::lock,
+    sync::system::{Condvar, Mutex, MutexGuard, lock},
 };
 
 /// The most threads of one queue. Enough to overlap the waits of a disk; more would only fight

@@ -247,7 +247,7 @@ fn traces_of_several_threads_are_in_the_order_of_effect() {
     let root = env.open_dir(Path::new(ROOT), false).unwrap();
     let file = root.open("file", Open::CREATE).unwrap();
     std::thread::scope(|scope| {
-        for thread in 0..4_u8 {
+        let threads = [0, 1, 2, 3].map(|thread: u8| {
             let file = &file;
             // All write the same bytes of the file: the last one in the trace must be the one
             // found.
@@ -255,7 +255,10 @@ fn traces_of_several_threads_are_in_the_order_of_effect() {
                 for _ in 0..200 {
                     write_all_at(&**file, &[thread; 64], 0).unwrap();
                 }
-            });
+            })
+        });
+        for thread in threads {
+            thread.join().unwrap();
         }
     });
     let again = TestDir::new();

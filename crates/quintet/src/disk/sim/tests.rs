@@ -837,7 +837,7 @@ fn many_threads_share_one_disk() {
     let file = durable(&*dir, "map", 0, 1);
     let mapping = file.map(4096).unwrap();
     std::thread::scope(|scope| {
-        for thread in 0..4_u64 {
+        let threads = [0, 1, 2, 3].map(|thread: u64| {
             let (dir, mapping, file) = (dir.clone(), mapping.clone(), file.clone());
             scope.spawn(move || {
                 let own = create(&*dir, &format!("file-{thread}"));
@@ -848,7 +848,10 @@ fn many_threads_share_one_disk() {
                     file.sync_data().unwrap();
                 }
                 dir.sync().unwrap();
-            });
+            })
+        });
+        for thread in threads {
+            thread.join().unwrap();
         }
     });
     let after = env.crash(Policy::AllLost);

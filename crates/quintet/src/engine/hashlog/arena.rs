@@ -31,6 +31,7 @@ use crate::{
     codec::{to_u64, to_usize},
     disk::Region,
     index::slots::ADDRESS_END,
+    seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, fence, lock},
 };
 
@@ -39,6 +40,8 @@ pub(super) const EXTENT_HEAD_UNITS: u64 = 16;
 const ROW_WORDS: u64 = 4;
 const CHUNKS_MAX: u64 = 1 << 20;
 const SEALED: u64 = 1 << 63;
+/// Adds one to a generation.
+const GENERATION: u64 = 1 << 32;
 const UNITS_MASK: u64 = 0xffff_ffff;
 /// Frames kept for the next chunk rather than given back to the system.
 const SPARE_FRAMES: usize = 2;
@@ -210,7 +213,8 @@ impl Arena {
     pub(super) fn detach(&self, chunk: u64) -> Option<u64> {
         let state = self.row(chunk, 0);
         let before = state.load(Ordering::Relaxed);
-        state.store((before & !UNITS_MASK).wrapping_add(1 << 32), Ordering::Relaxed);
+        let step = if seeded::active(Bug::RecycleKeepsGeneration) { 0 } else { GENERATION };
+        state.store((before & !UNITS_MASK).wrapping_add(step), Ordering::Relaxed);
         // The change is seen before anything that is written to the frame from here on.
         fence(Ordering::Release);
         frame_in(before)
@@ -305,7 +309,8 @@ impl Arena {
         });
         fence(Ordering::Acquire);
         let unchanged = words.first().is_some_and(|word| word.load(Ordering::Relaxed) == first)
-            && self.row(chunk, 0).load(Ordering::Relaxed) == state;
+            && (self.row(chunk, 0).load(Ordering::Relaxed) == state
+                || seeded::active(Bug::ReadForgetsRecycling));
         match taken {
             Some(Some(taken)) if unchanged => Look::Found(taken),
             Some(None) if unchanged => Look::OtherKey,

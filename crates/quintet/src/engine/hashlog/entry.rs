@@ -22,7 +22,9 @@
 
 use crate::{
     codec::{crc32c, crc32c_append, low_u8, low_u32, to_u64, to_usize},
-    sync::{AtomicU64, Ordering},
+    pages::store,
+    seeded::{self, Bug},
+    sync::{AtomicU64, Ordering, fence},
 };
 
 /// Entries start at multiples of this.
@@ -150,9 +152,11 @@ impl Head {
         let before = first.load(Ordering::Relaxed);
         let version = low_u32(before);
         let rest = before & !0xffff_ffff;
-        first.store(rest | u64::from(version.wrapping_add(1)), Ordering::Relaxed);
-        crate::sync::fence(Ordering::Release);
-        second.store(lsn, Ordering::Relaxed);
+        if !seeded::active(Bug::UpdateKeepsVersion) {
+            first.store(rest | u64::from(version.wrapping_add(1)), Ordering::Relaxed);
+        }
+        fence(Ordering::Release);
+        store(second, lsn);
         let bits = low_u32(to_u64(self.value_at() % UNIT_BYTES)) * 8;
         let kept = match (bits, from.first()) {
             (1.., Some(word)) => word.load(Ordering::Relaxed) & ((1 << bits) - 1),

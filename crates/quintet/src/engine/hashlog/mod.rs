@@ -48,6 +48,8 @@ mod files;
 mod flush;
 mod maintain;
 mod manifest;
+#[cfg(all(test, any(loom, shuttle)))]
+mod models;
 mod read;
 mod recover;
 mod residency;

@@ -447,9 +447,10 @@ fn readers_writers_and_maintenance_agree() {
         count
     };
     std::thread::scope(|scope| {
+        let mut threads = Vec::new();
         for writer in 0..writers {
             let (table, done, lsn) = (&table, &done, &lsn);
-            scope.spawn(move || {
+            threads.push(scope.spawn(move || {
                 let mut random = Random(writer);
                 let mut count = 1;
                 while !done.load(Ordering::Relaxed) {
@@ -466,11 +467,11 @@ fn readers_writers_and_maintenance_agree() {
                     }
                     count += 1;
                 }
-            });
+            }));
         }
         for reader in 0..2 {
             let (table, done) = (&table, &done);
-            scope.spawn(move || {
+            threads.push(scope.spawn(move || {
                 let mut random = Random(100 + reader);
                 let mut newest = BTreeMap::new();
                 while !done.load(Ordering::Relaxed) {
@@ -481,21 +482,21 @@ fn readers_writers_and_maintenance_agree() {
                         assert!(before <= count, "key {key} went back from {before} to {count}");
                     }
                 }
-            });
+            }));
         }
-        let (table, done, lsn) = (&table, &done, &lsn);
-        scope.spawn(move || {
-            let start = std::time::Instant::now();
-            while start.elapsed().as_secs() < seconds {
-                let at = lsn.load(Ordering::Relaxed).saturating_sub(100);
-                match table.due() {
-                    Due::Nothing | Due::Later => std::thread::yield_now(),
-                    Due::Persist => drop(table.persist(Lsn(at)).unwrap()),
-                    Due::Compact => table.compact().unwrap(),
-                }
+        let start = std::time::Instant::now();
+        while start.elapsed().as_secs() < seconds {
+            let at = lsn.load(Ordering::Relaxed).saturating_sub(100);
+            match table.due() {
+                Due::Nothing | Due::Later => std::thread::yield_now(),
+                Due::Persist => drop(table.persist(Lsn(at)).unwrap()),
+                Due::Compact => table.compact().unwrap(),
             }
-            done.store(true, Ordering::Relaxed);
-        });
+        }
+        done.store(true, Ordering::Relaxed);
+        for thread in threads {
+            thread.join().unwrap();
+        }
     });
     let stats = table.stats();
     assert!(

@@ -303,7 +303,7 @@ fn a_snapshot_does_not_stop_writers() {
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let writer = scope.spawn(|| {
             for number in (5000..9000_u32).cycle() {
                 let key = number.to_be_bytes();
                 let op = if number % 3 > 0 { put(&key, b"x") } else { Op::Delete { key: &key } };
@@ -319,6 +319,7 @@ fn a_snapshot_does_not_stop_writers() {
             naive.persist(Lsn(round)).unwrap();
         }
         stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
     });
     drop(naive);
     let (naive, lsn) = fixture.open().unwrap();

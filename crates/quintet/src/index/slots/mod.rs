@@ -28,7 +28,7 @@
 //! Thread rules: readers take no lock and store nothing. Writers of different locks run in
 //! parallel. Lock order: `growth`, one group, `free_nodes`.
 
-#[cfg(all(test, shuttle))]
+#[cfg(all(test, any(loom, shuttle)))]
 mod models;
 mod shape;
 #[cfg(test)]

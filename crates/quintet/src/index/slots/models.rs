@@ -1,18 +1,24 @@
-//! Models of changes to slots against a reader, explored by shuttle (many random interleavings).
+//! Models of changes to slots against a reader, explored by loom (every interleaving and every
+//! order that the memory model allows, up to a bound) and shuttle (many random interleavings).
 //! Lines have two slots here, nodes two, and there is one lock. A reader that does not compare
 //! versions is found in the models of removal and of growth.
-//!
-//! Not for loom: the slots lie in a region of words that loom does not see as its own.
+//! The region of words that the slots lie in is made of the checker's own.
 
 use super::{SlotTable, Verdict};
 use crate::sync::{Arc, thread};
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    let iterations = std::env::var("SHUTTLE_ITERATIONS")
-        .ok()
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(5_000);
-    shuttle::check_pct(model, iterations, 4);
+    #[cfg(loom)]
+    {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(model);
+    }
+    #[cfg(shuttle)]
+    {
+        let count = std::env::var("SHUTTLE_ITERATIONS").ok().and_then(|count| count.parse().ok());
+        shuttle::check_pct(model, count.unwrap_or(5_000), 4);
+    }
 }
 
 /// Hashes of one line: the same low bits and the same highest bit.
@@ -32,8 +38,7 @@ fn finds(table: &SlotTable, key: u64, addresses: &[u64]) -> bool {
     table.find(hash(key), look).is_some()
 }
 
-#[test]
-fn shuttle_a_reader_finds_one_of_the_versions() {
+fn a_reader_finds_one_of_the_versions() {
     explore(|| {
         let table = Arc::new(SlotTable::new(16).unwrap());
         insert(&table, 1, 10);
@@ -47,8 +52,7 @@ fn shuttle_a_reader_finds_one_of_the_versions() {
     });
 }
 
-#[test]
-fn shuttle_a_reader_finds_what_a_removal_moves() {
+fn a_reader_finds_what_a_removal_moves() {
     explore(|| {
         let table = Arc::new(SlotTable::new(16).unwrap());
         // Three in a line of two: the last is in a node, and takes the place of the first.
@@ -66,8 +70,7 @@ fn shuttle_a_reader_finds_what_a_removal_moves() {
     });
 }
 
-#[test]
-fn shuttle_a_reader_finds_what_growth_moves() {
+fn a_reader_finds_what_growth_moves() {
     explore(|| {
         let table = Arc::new(SlotTable::new(16).unwrap());
         for key in [1, 2, 0x7_ffff] {
@@ -86,8 +89,7 @@ fn shuttle_a_reader_finds_what_growth_moves() {
     });
 }
 
-#[test]
-fn shuttle_two_writers_of_a_line_lose_nothing() {
+fn two_writers_of_a_line_lose_nothing() {
     explore(|| {
         let table = Arc::new(SlotTable::new(16).unwrap());
         let writer = {
@@ -98,4 +100,28 @@ fn shuttle_two_writers_of_a_line_lose_nothing() {
         writer.join().unwrap();
         assert!(finds(&table, 1, &[10]) && finds(&table, 2, &[20]));
     });
+}
+
+/// The models as tests of either checker's name.
+macro_rules! models {
+    ($($loom:ident, $shuttle:ident: $model:ident;)+) => {
+        $(#[cfg(loom)]
+        #[test]
+        fn $loom() {
+            $model();
+        }
+
+        #[cfg(shuttle)]
+        #[test]
+        fn $shuttle() {
+            $model();
+        })+
+    };
+}
+
+models! {
+    loom_slot_replacement, shuttle_slot_replacement: a_reader_finds_one_of_the_versions;
+    loom_slot_removal, shuttle_slot_removal: a_reader_finds_what_a_removal_moves;
+    loom_slot_growth, shuttle_slot_growth: a_reader_finds_what_growth_moves;
+    loom_slot_writers, shuttle_slot_writers: two_writers_of_a_line_lose_nothing;
 }

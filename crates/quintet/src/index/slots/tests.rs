@@ -139,9 +139,10 @@ fn readers_never_miss_what_stays() {
     }
     let done = crate::sync::AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let mut threads = Vec::new();
         for reader in 0..2_u64 {
             let (table, done) = (&table, &done);
-            scope.spawn(move || {
+            threads.push(scope.spawn(move || {
                 let mut round = reader;
                 while !done.load(Ordering::Relaxed) {
                     round += 1;
@@ -156,11 +157,11 @@ fn readers_never_miss_what_stays() {
                     assert!(found.is_some(), "key {key} was not found");
                     assert!(get(table, mix(key + 10_000_000), 77).is_none());
                 }
-            });
+            }));
         }
         for writer in 0..2_u64 {
             let table = &table;
-            scope.spawn(move || {
+            threads.push(scope.spawn(move || {
                 for step in 0..60_000_u64 {
                     let key = (step * 2 + writer) % stay + 1;
                     let mut locked = table.lock(mix(key));
@@ -174,11 +175,12 @@ fn readers_never_miss_what_stays() {
                             table.lock(mix(extra)).remove(900_000_000_000 % ADDRESS_END + 999_999);
                     }
                 }
-            });
+            }));
         }
-        scope.spawn(|| {
-            std::thread::sleep(std::time::Duration::from_millis(300));
-            done.store(true, Ordering::Relaxed);
-        });
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        done.store(true, Ordering::Relaxed);
+        for thread in threads {
+            thread.join().unwrap();
+        }
     });
 }

@@ -1,0 +1,164 @@
+//! Models of what changes memory under a reader: an update in place, a frame that goes to another
+//! chunk, and a chunk number that is used anew. Explored by loom (every interleaving and every
+//! order that the memory model allows, up to a bound) and by shuttle (many random interleavings);
+//! and that the deliberate bugs of these protocols are found.
+//!
+//! Run with `just loom` or `just shuttle`. Chunks have eight units here. The reader is [`Arena::look`],
+//! the writers are [`Head::store`], [`Head::exchange`], [`Arena::detach`] and [`Arena::attach`].
+
+use super::{
+    arena::{Arena, Look, copy_value},
+    entry::{Head, Kind},
+};
+use crate::{
+    budget::Budget,
+    seeded::{Bug, plant_everywhere},
+    sync::{Arc, thread},
+};
+
+const KEY: &[u8] = b"k";
+/// With the key, two whole words: a torn value has one of each.
+const VALUE_BYTES: usize = 15;
+const CHUNK_BYTES: u64 = 64;
+
+/// Runs `model` under the checker that this build is for.
+fn explore(model: impl Fn() + Send + Sync + 'static) {
+    #[cfg(loom)]
+    {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(model);
+    }
+    #[cfg(shuttle)]
+    {
+        let count = std::env::var("SHUTTLE_ITERATIONS").ok().and_then(|count| count.parse().ok());
+        shuttle::check_pct(model, count.unwrap_or(5_000), 4);
+    }
+}
+
+/// Asserts that `model` fails with `bug` planted. Not beside other tests of the same code: the
+/// threads of the checkers are not threads of the system, so the bug is planted everywhere, and
+/// the models and their bugs run in one test.
+fn finds(bug: Bug, model: fn()) {
+    let planted = plant_everywhere(bug);
+    let outcome = std::panic::catch_unwind(|| explore(model));
+    assert!(planted.was_reached(), "{bug}: the model does not reach it");
+    assert!(outcome.is_err(), "{bug} was not found");
+}
+
+fn arena() -> Arc<Arena> {
+    let budget = std::sync::Arc::new(Budget::new(1 << 20));
+    Arc::new(Arena::new(CHUNK_BYTES, budget).unwrap())
+}
+
+fn head(lsn: u64) -> Head {
+    Head { kind: Kind::Put, key_bytes: KEY.len(), value_bytes: VALUE_BYTES, lsn }
+}
+
+/// Entries hold their LSN in every byte.
+fn value(lsn: u64) -> [u8; VALUE_BYTES] {
+    [u8::try_from(lsn).unwrap(); VALUE_BYTES]
+}
+
+/// Makes `chunk` one of a single entry, in a frame that whoever had it has given back.
+fn fill(arena: &Arena, chunk: u64, lsn: u64) {
+    let frame = arena.take_frame(true).unwrap();
+    arena.begin(chunk, 0, 4, false);
+    head(lsn).store(arena.frame(frame), KEY, [&value(lsn), &[]]);
+    arena.attach(chunk, frame);
+}
+
+/// The LSN of what a reader of the chunk's entry accepts; none where it has to look again.
+fn read(arena: &Arena, chunk: u64) -> Option<u64> {
+    let look = arena.look(arena.address(chunk, 0), KEY, |head, words| {
+        let mut bytes = [0; VALUE_BYTES];
+        copy_value(head, words, &mut bytes);
+        (head.lsn, bytes)
+    });
+    match look {
+        Look::Found((lsn, bytes)) => {
+            assert_eq!(bytes, value(lsn), "a torn value was accepted");
+            Some(lsn)
+        }
+        Look::Changed | Look::Cold(_) => None,
+        Look::OtherKey => panic!("every entry has this key"),
+    }
+}
+
+/// Readers of an entry that is updated in place twice see whole values, in their order.
+fn updates_in_place() {
+    let arena = arena();
+    fill(&arena, 0, 1);
+    let writer = {
+        let arena = Arc::clone(&arena);
+        thread::spawn(move || {
+            let words = arena.words(0).unwrap();
+            head(2).exchange(words, 2, [&value(2), &[]]);
+        })
+    };
+    let seen = read(&arena, 0);
+    assert!(matches!(seen, None | Some(1 | 2)), "{seen:?}");
+    if seen == Some(2) {
+        assert_eq!(read(&arena, 0), Some(2), "the value went back");
+    }
+    writer.join().unwrap();
+    assert_eq!(read(&arena, 0), Some(2));
+}
+
+/// A chunk leaves its frame, and another gets it: a reader of the first sees its entry or nothing.
+fn recycled_frames() {
+    let arena = arena();
+    fill(&arena, 0, 1);
+    let recycler = {
+        let arena = Arc::clone(&arena);
+        thread::spawn(move || {
+            let frame = arena.detach(0).unwrap();
+            arena.give_frame(frame);
+            fill(&arena, 1, 2);
+        })
+    };
+    let seen = read(&arena, 0);
+    assert!(matches!(seen, None | Some(1)), "the entry of another chunk: {seen:?}");
+    recycler.join().unwrap();
+    assert_eq!((read(&arena, 0), read(&arena, 1)), (None, Some(2)));
+}
+
+/// A chunk goes, and its number and frame are used anew: no reader sees a part of each.
+fn reused_numbers() {
+    let arena = arena();
+    fill(&arena, 0, 1);
+    let recycler = {
+        let arena = Arc::clone(&arena);
+        thread::spawn(move || {
+            let frame = arena.detach(0).unwrap();
+            arena.give_frame(frame);
+            fill(&arena, 0, 2);
+        })
+    };
+    let seen = read(&arena, 0);
+    assert!(matches!(seen, None | Some(1 | 2)), "{seen:?}");
+    recycler.join().unwrap();
+    assert_eq!(read(&arena, 0), Some(2));
+}
+
+/// All in one test: see [`finds`].
+fn the_protocols_hold_and_their_bugs_are_found() {
+    explore(updates_in_place);
+    explore(recycled_frames);
+    explore(reused_numbers);
+    finds(Bug::UpdateKeepsVersion, updates_in_place);
+    finds(Bug::ReadForgetsRecycling, recycled_frames);
+    finds(Bug::RecycleKeepsGeneration, reused_numbers);
+}
+
+#[cfg(loom)]
+#[test]
+fn loom_reads_beside_updates_and_recycling() {
+    the_protocols_hold_and_their_bugs_are_found();
+}
+
+#[cfg(shuttle)]
+#[test]
+fn shuttle_reads_beside_updates_and_recycling() {
+    the_protocols_hold_and_their_bugs_are_found();
+}
