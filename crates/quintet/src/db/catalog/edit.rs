@@ -193,21 +193,22 @@ impl fmt::Display for Change {
                 tables.try_for_each(|(id, lsn)| write!(f, ", table {id} complete to {lsn}"))
             }
             Self::NextId { id } => write!(f, "next id {id}"),
-            Self::Types { id, types } => write!(f, "types of {id}: {types}"),
-            Self::Defaults { id, defaults: None } => write!(f, "no defaults in {id}"),
-            Self::Defaults { id, defaults: Some(defaults) } => {
-                write!(f, "defaults in {id}, engine {}", defaults.engine)?;
-                let mut settings = defaults.settings.iter();
-                settings.try_for_each(|(name, value)| write!(f, ", {name}={value}"))?;
-                defaults.types.iter().try_for_each(|types| write!(f, ", types {types}"))
+            Self::Defaults { id, defaults: None } => write!(f, "no defaults for tables in {id}"),
+            Self::Defaults { id, defaults: Some(TableDefaults { engine, settings, types }) } => {
+                write!(f, "defaults for tables in {id}, engine {engine}")?;
+                settings.iter().try_for_each(|(name, value)| write!(f, ", {name}={value}"))?;
+                types.iter().try_for_each(|types| write!(f, ", types {types}"))
             }
             Self::AddMount { id, parent, name, mount } => {
                 let MountRecord { target, subtree, read_only } = mount;
-                let (name, target) = (name.escape_debug(), target.escape_debug());
-                write!(f, "add mount {id} \"{name}\" in {parent}, of \"{target}\"")?;
-                write!(f, ", directory \"{}\"", subtree.escape_debug())?;
-                f.write_str(if *read_only { ", read-only" } else { ", read-write" })
+                write!(f, "add mount {id} \"{}\" in {parent}", name.escape_debug())?;
+                write!(f, " of \"{}\"", target.escape_debug())?;
+                if !subtree.is_empty() {
+                    write!(f, ", below \"{}\"", subtree.escape_debug())?;
+                }
+                f.write_str(if *read_only { ", read only" } else { "" })
             }
+            Self::Types { id, types } => write!(f, "types of {id}, {types}"),
         }
     }
 }

@@ -104,17 +104,17 @@ fn types_defaults_and_mounts_have_pinned_bytes_and_words() {
     let (target, subtree) = ("/x".to_owned(), "eu".to_owned());
     let mount = MountRecord { target, subtree, read_only: true };
     let cases: [(Change, &[u8], &str); 4] = [
-        (Change::Types { id: 5, types }, &[7, 5, 2, 6, 2, 5], "types of 5: string,u64 -> f64"),
+        (Change::Types { id: 5, types }, &[7, 5, 2, 6, 2, 5], "types of 5, string,u64 -> f64"),
         (
             Change::Defaults { id: 0, defaults: Some(defaults) },
             b"\x08\0\x01\x05naive\x01\x01a\x01b\x01\x02\x06\x02\x05",
-            "defaults in 0, engine naive, a=b, types string,u64 -> f64",
+            "defaults for tables in 0, engine naive, a=b, types string,u64 -> f64",
         ),
-        (Change::Defaults { id: 3, defaults: None }, &[8, 3, 0], "no defaults in 3"),
+        (Change::Defaults { id: 3, defaults: None }, &[8, 3, 0], "no defaults for tables in 3"),
         (
             Change::AddMount { id: 4, parent: 0, name: "m".to_owned(), mount },
             b"\x09\x04\0\x01m\x02/x\x02eu\x01",
-            "add mount 4 \"m\" in 0, of \"/x\", directory \"eu\", read-only",
+            "add mount 4 \"m\" in 0 of \"/x\", below \"eu\", read only",
         ),
     ];
     for (change, bytes, words) in cases {
@@ -154,6 +154,20 @@ fn changes_are_told_in_words() {
         "remove 1 and everything below it",
     ];
     assert_eq!(told, golden);
+    let mount = MountRecord {
+        target: "/data/other".to_owned(),
+        subtree: "app".to_owned(),
+        read_only: true,
+    };
+    let mount = Change::AddMount { id: 7, parent: 0, name: "m".to_owned(), mount };
+    let golden = "add mount 7 \"m\" in 0 of \"/data/other\", below \"app\", read only";
+    assert_eq!(mount.to_string(), golden);
+    let options = TableOptions::new(EngineKind::Naive).set("snapshot_bytes", "4096");
+    let defaults = Change::Defaults { id: 3, defaults: Some(TableDefaults::new(&options)) };
+    let golden = "defaults for tables in 3, engine naive, snapshot_bytes=4096";
+    assert_eq!(defaults.to_string(), golden);
+    let none = Change::Defaults { id: 3, defaults: None };
+    assert_eq!(none.to_string(), "no defaults for tables in 3");
     let size = catalog.file_bytes();
     drop(catalog);
     let catalog = Catalog::open(&dir(&env), true).unwrap().unwrap();
