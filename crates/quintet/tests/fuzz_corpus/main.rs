@@ -42,6 +42,21 @@ fn kept_inputs_of_naive_snapshot() {
     run("naive_snapshot");
 }
 
+#[test]
+fn kept_inputs_of_hashlog_chunk() {
+    run("hashlog_chunk");
+}
+
+#[test]
+fn kept_inputs_of_hashlog_manifest() {
+    run("hashlog_manifest");
+}
+
+#[test]
+fn kept_inputs_of_hashlog_hints() {
+    run("hashlog_hints");
+}
+
 /// The inputs that the code makes are kept as it makes them today; `UPDATE=1` rewrites them.
 #[test]
 fn samples_are_kept() {

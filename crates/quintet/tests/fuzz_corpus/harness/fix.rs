@@ -38,6 +38,10 @@ impl<'a> Input<'a> {
         }
     }
 
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Writes the input's own head over the front of `head`, where it has one.
     fn overlay_head(&mut self, head: &mut [u8]) {
         if self.own_head {
@@ -256,4 +260,196 @@ fn entries_in(stream: &[u8]) -> u64 {
         entries += 1;
     }
     entries
+}
+
+const SECTOR: usize = 512;
+/// Bytes of a hashlog extent's head, and of its record in the manifest.
+const EXTENT_HEAD: usize = 128;
+const EXTENT_WORDS: usize = 16;
+
+/// A data file of one chunk, whose entries are the input, behind the head of a sound file; and the
+/// extent as a manifest is to name it.
+pub(super) fn hashlog_chunk(
+    input: &mut Input<'_>,
+    file_head: &[u8],
+    database_id: [u8; 16],
+    table_id: u64,
+) -> (Vec<u8>, [u64; EXTENT_WORDS]) {
+    const CHUNK: usize = 16 << 10;
+    let mut head = vec![0; EXTENT_HEAD];
+    head[..8].copy_from_slice(b"QHLCHUNK");
+    set_u32(&mut head, 8, 1);
+    head[16..32].copy_from_slice(&database_id);
+    set_u64(&mut head, 32, table_id);
+    set_u64(&mut head, 40, 1);
+    set_u64(&mut head, 48, 2);
+    set_u64(&mut head, 104, to_u64(CHUNK));
+    let (own_head, raw_head) = (input.own_head, input.raw_head);
+    input.overlay_head(&mut head);
+    let serial = u64::from_le_bytes(head[40..48].try_into().unwrap_or_default());
+    let mut entries = input.rest[..input.rest.len().min(CHUNK - EXTENT_HEAD)].to_vec();
+    let (mut at, mut count) = (0, 0);
+    while let Some(bytes) = entry_bytes(&entries[at..]) {
+        if at + bytes > entries.len() {
+            break;
+        }
+        if !input.raw_body {
+            let unit = to_u64((EXTENT_HEAD + at) / 8);
+            let entry = &entries[at + 4..at + bytes];
+            let crc = crc_of(&[&serial.to_le_bytes(), &unit.to_le_bytes(), entry]);
+            set_u32(&mut entries, at, crc);
+        }
+        (at, count) = (at + bytes, count + 1);
+    }
+    entries.truncate(at);
+    let end = (EXTENT_HEAD + at) / 8;
+    if !own_head {
+        set_u32(&mut head, 60, u32::try_from(end).unwrap_or(0));
+        set_u32(&mut head, 64, count);
+    }
+    let body_crc = crc32c(&entries);
+    if !raw_head {
+        set_u32(&mut head, 68, body_crc);
+        set_u32(&mut head, 12, 0);
+        let crc = crc32c(&head);
+        set_u32(&mut head, 12, crc);
+    }
+    let mut file = file_head.to_vec();
+    file.extend_from_slice(&head);
+    file.extend_from_slice(&entries);
+    file.resize(BLOCK + CHUNK, 0);
+    let mut extent = extent_of(&head);
+    extent[8] = to_u64(end);
+    extent[9] = u64::from(count);
+    extent[10] = u64::from(body_crc);
+    (file, extent)
+}
+
+/// Bytes of the entry that `bytes` begin with, where its head can be one.
+fn entry_bytes(bytes: &[u8]) -> Option<usize> {
+    let wide = bytes.get(4)? & 4 != 0;
+    let sizes = if wide {
+        (u32_at(bytes.get(16..20)?, 0), u32_at(bytes.get(20..24)?, 0))
+    } else {
+        (
+            usize::from(*bytes.get(5)?),
+            usize::from(*bytes.get(6)?) | usize::from(*bytes.get(7)?) << 8,
+        )
+    };
+    let head = if wide { 24 } else { 16 };
+    Some(sizes.0.saturating_add(sizes.1).saturating_add(head).min(1 << 30).next_multiple_of(8))
+}
+
+/// A manifest's words of the extent with this head, in a place at the front of the first file.
+fn extent_of(head: &[u8]) -> [u64; EXTENT_WORDS] {
+    let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
+    let half = |at: usize| to_u64(u32_at(head, at));
+    let (serial, order, created) = (word(40), word(48), word(88));
+    let place = [0, to_u64(BLOCK), 16 << 10];
+    let [file, offset, bytes] = place;
+    let (start, end) = (half(56), half(60));
+    let (count, crc) = (half(64), half(68));
+    let lsns = (word(72), word(80));
+    [
+        0, serial, order, created, file, offset, bytes, start, end, count, crc, lsns.0, lsns.1, 1,
+        64, 0,
+    ]
+}
+
+/// Bytes of the first extent of a data file.
+pub(super) fn hashlog_extent_bytes(data: &[u8]) -> usize {
+    u32_at(data, BLOCK + 60) * 8
+}
+
+/// The first extent of a data file as a manifest names it; variant 0: as the hints in the input
+/// would have it.
+pub(super) fn hashlog_extent(data: &[u8], input: &Input<'_>) -> [u64; EXTENT_WORDS] {
+    let mut extent = extent_of(&data[BLOCK..BLOCK + EXTENT_HEAD]);
+    if input.variant == 0 {
+        let mut decoder = quintet::testing::codec::Decoder::new(input.rest);
+        let (mut unit, mut count) = (16_u64, 0);
+        while let Some(sizes) = decoder.u64().and_then(|_| decoder.varint()) {
+            if sizes & 3 == 2 && decoder.varint().is_none() {
+                break;
+            }
+            let bytes = (sizes >> 3).saturating_add(16 + 8 * (sizes >> 2 & 1));
+            unit = unit.saturating_add(bytes.div_ceil(8));
+            count += 1;
+        }
+        (extent[8], extent[9]) = (unit, count);
+    }
+    extent
+}
+
+/// The hints of the first extent of a manifest that the code wrote.
+pub(super) fn hashlog_first_hints(manifest: &[u8]) -> &[u8] {
+    // The first publication is empty; in the second a begin of one word comes first.
+    let record = 2 * SECTOR + 9 + 8;
+    let size = u32_at(manifest, record);
+    &manifest[record + 9 + EXTENT_WORDS * 8..record + 9 + size]
+}
+
+/// A manifest with one publication: an extent with its hints.
+pub(super) fn hashlog_checkpoint(
+    extent: &[u64; EXTENT_WORDS],
+    hints: &[u8],
+    manifest_head: &[u8],
+) -> Vec<u8> {
+    let record = |kind: u8, words: &[u64], rest: &[u8]| {
+        let size = u32::try_from(words.len() * 8 + rest.len()).unwrap_or(0);
+        let mut out = [&size.to_le_bytes()[..], &[0; 4], &[kind]].concat();
+        words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        out.extend_from_slice(rest);
+        out
+    };
+    let publication =
+        [record(1, &[0], &[]), record(2, extent, hints), record(6, &[0, 1000, 10, 10, 1, 0], &[])]
+            .concat();
+    let input =
+        Input { raw_body: false, own_head: false, raw_head: false, variant: 0, rest: &publication };
+    hashlog_manifest(input, manifest_head)
+}
+
+/// A manifest whose publications are the input. Variant 0: they are numbered as they come.
+pub(super) fn hashlog_manifest(mut input: Input<'_>, manifest_head: &[u8]) -> Vec<u8> {
+    let mut file = manifest_head.to_vec();
+    input.overlay_head(&mut file[..48]);
+    if !input.raw_head {
+        set_u32(&mut file, 12, 0);
+        let crc = crc32c(&file[..48]);
+        set_u32(&mut file, 12, crc);
+    }
+    file.extend_from_slice(input.rest);
+    if !input.raw_body {
+        fix_publications(&mut file, input.variant == 0);
+    }
+    file
+}
+
+fn fix_publications(file: &mut Vec<u8>, number: bool) {
+    let salt = crc32c(&file[16..48]);
+    let (mut at, mut sequence) = (SECTOR, 0_u64);
+    while at + 9 <= file.len() {
+        let (size, kind) = (u32_at(file, at), file[at + 8]);
+        let (body, end) = (at + 9, at.saturating_add(9).saturating_add(size));
+        if size == 0 || end > file.len() {
+            break;
+        }
+        if number && (kind == 1 || kind == 6) && size >= 8 {
+            set_u64(file, body, sequence);
+        }
+        let summed = if kind == 2 { size.min(EXTENT_WORDS * 8) } else { size };
+        if kind == 2 && summed == EXTENT_WORDS * 8 {
+            let crc = u64::from(crc32c(&file[body + summed..end]));
+            set_u64(file, body + summed - 8, crc);
+        }
+        let lead = [&[kind][..], &to_u64(size).to_le_bytes()].concat();
+        let crc = crc32c_append(crc32c_append(salt, &lead), &file[body..body + summed]);
+        set_u32(file, at + 4, crc);
+        at = end;
+        if kind == 6 {
+            (at, sequence) = (end.next_multiple_of(SECTOR), sequence + 1);
+            file.resize(file.len().max(at), 0);
+        }
+    }
 }

@@ -7,6 +7,7 @@
 
 mod database;
 mod fix;
+mod hashlog;
 mod log;
 mod snapshot;
 
@@ -24,13 +25,16 @@ use quintet::{
 pub type Target = fn(&[u8]);
 
 /// Every target of this crate, by the name of its fuzz target and of its folder of kept inputs.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("codec", codec),
     ("log_segment", log::log_segment),
     ("record_body", database::record_body),
     ("envelope", database::envelope),
     ("catalog", database::catalog),
     ("naive_snapshot", snapshot::naive_snapshot),
+    ("hashlog_chunk", hashlog::chunk),
+    ("hashlog_manifest", hashlog::manifest),
+    ("hashlog_hints", hashlog::hints),
 ];
 
 /// No input may take longer, sanitizers included.
@@ -51,7 +55,9 @@ pub fn run(name: &str, input: &[u8]) {
 
 /// Inputs that the code itself makes, to be kept: target, name, bytes.
 pub fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
-    database::samples()
+    let mut samples = database::samples();
+    samples.extend(hashlog::samples());
+    samples
 }
 
 /// Puts a file of these bytes into `dir`.

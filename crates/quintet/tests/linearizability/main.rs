@@ -1,0 +1,335 @@
+//! Histories of eight threads on every engine, checked for linearizability key by key.
+//!
+//! Each operation's call and return are timed, with what it answered; afterwards [`checker`] looks
+//! for an order of the operations that explains all answers. Batches and batches of gets count as
+//! an operation for each key, an entry of a scan as a get during the scan's call. Beside the eight
+//! threads others write, so that chunks roll, and one persists and compacts all the time, with a
+//! memory budget, chunks and segments as small as they come: keys are updated in place, evicted,
+//! read from the disk, moved by compaction.
+//!
+//! `QUINTET_HISTORIES` (4 for each engine) says how many, `QUINTET_HISTORY_SEED` where to begin.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod checker;
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use checker::{Action, Operation};
+use quintet::{
+    Cursor, Database, DeleteOptions, EngineKind, Error, Options, PutOptions, Result, Table,
+    TableOptions, Value,
+    testing::seeded::{Bug, plant},
+};
+
+const THREADS: usize = 8;
+/// Operations of each thread in one history.
+const OPERATIONS: u64 = 1_000;
+/// Keys that histories are of. The first are written often, the last seldom, so that those are
+/// met in colder chunks.
+const KEYS: u64 = 16;
+const SELDOM: u64 = 8;
+/// Keys of the threads that only fill chunks.
+const FILLING: u64 = 1_500;
+
+/// A generator (`SplitMix64`).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+/// A database in a directory that goes with it.
+struct Bench {
+    path: PathBuf,
+    db: Database,
+    table: Table,
+    start: Instant,
+}
+
+impl Bench {
+    fn new(kind: EngineKind, name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("quintet-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        let db = Options::new()
+            .memory_budget(1 << 20)
+            .segment_bytes(128 << 10)
+            .recovery_budget(256 << 10)
+            .sync_interval(Duration::from_millis(2))
+            .open(&path)
+            .unwrap();
+        let options = TableOptions::new(kind);
+        let options = match kind {
+            EngineKind::Naive => options.set("snapshot_bytes", "65536"),
+            EngineKind::HashLog => options.set("chunk_bytes", "16384").set("mutable_chunks", "2"),
+            _ => options,
+        };
+        let table = db.create_table("t", options).unwrap();
+        Self { path, db, table, start: Instant::now() }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = self.db.close();
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+fn key_of(number: u64) -> Vec<u8> {
+    format!("key-{number:04}").into_bytes()
+}
+
+/// A value says its number and a filling that depends on it: a torn one shows. Two sizes, so that
+/// most updates find an entry of their own.
+fn value_of(number: u64) -> Vec<u8> {
+    let mut value = Vec::from(number.to_le_bytes());
+    value.resize(if number.is_multiple_of(5) { 300 } else { 100 }, number.to_le_bytes()[0]);
+    value
+}
+
+fn number_in(value: &Value) -> u64 {
+    let number = u64::from_le_bytes(*value.first_chunk().unwrap());
+    assert!(*value == value_of(number), "a torn value");
+    number
+}
+
+/// The operations of one thread, by key.
+struct Recorder<'a> {
+    bench: &'a Bench,
+    thread: usize,
+    operations: Vec<(u64, Operation)>,
+}
+
+impl Recorder<'_> {
+    /// Runs `call` and records what `actions` makes of its answer. A write that was refused for
+    /// want of memory was not made.
+    fn record<T>(
+        &mut self,
+        call: impl FnOnce() -> Result<T>,
+        actions: impl FnOnce(T) -> Vec<(u64, Action)>,
+    ) {
+        let called = self.bench.now();
+        let answer = call();
+        let returned = self.bench.now();
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(Error::OutOfMemory { .. }) => return,
+            Err(error) => panic!("{error}"),
+        };
+        for (key, action) in actions(answer) {
+            let operation = Operation { thread: self.thread, called, returned, action };
+            self.operations.push((key, operation));
+        }
+    }
+
+    /// One random operation that writes `value` if it writes.
+    fn step(&mut self, random: &mut Random, value: u64) {
+        let (db, table) = (&self.bench.db, &self.bench.table);
+        let seldom = random.below(10) == 0;
+        let number =
+            if seldom { SELDOM + random.below(KEYS - SELDOM) } else { random.below(SELDOM) };
+        let (key, bytes) = (key_of(number), value_of(value));
+        match random.below(if seldom { 220 } else { 100 }) {
+            0..30 => {
+                let actions = |()| vec![(number, Action::Put(value))];
+                self.record(|| table.put(&key, &bytes), actions);
+            }
+            30..36 => self.record(|| table.delete(&key), |()| vec![(number, Action::Delete)]),
+            36..42 => {
+                let options = PutOptions::new().if_absent();
+                self.record(
+                    || table.put_with(&key, &bytes, options),
+                    |done| vec![(number, Action::PutIfAbsent(value, done))],
+                );
+            }
+            42..48 => {
+                let options = PutOptions::new().if_present();
+                self.record(
+                    || table.put_with(&key, &bytes, options),
+                    |done| vec![(number, Action::PutIfPresent(value, done))],
+                );
+            }
+            48..52 => {
+                let options = DeleteOptions::new().if_present();
+                self.record(
+                    || table.delete_with(&key, options),
+                    |done| vec![(number, Action::DeleteIfPresent(done))],
+                );
+            }
+            52..58 => {
+                let other = (number + 1) % SELDOM;
+                let mut batch = db.batch();
+                batch.put(table, &key, &bytes).put(table, key_of(other), &bytes);
+                let both = vec![(number, Action::Put(value)), (other, Action::Put(value))];
+                self.record(|| batch.commit(), |()| both);
+            }
+            58..64 => {
+                let keys: Vec<_> = (0..KEYS).map(key_of).collect();
+                self.record(
+                    || table.multi_get(&keys),
+                    |found| {
+                        let gets = found.iter().map(|value| value.as_ref().map(number_in));
+                        (0..).zip(gets.map(Action::Get)).collect()
+                    },
+                );
+            }
+            64..66 => self.scan(),
+            _ => self.record(
+                || table.get(&key),
+                |found| vec![(number, Action::Get(found.as_ref().map(number_in)))],
+            ),
+        }
+    }
+
+    fn scan(&mut self) {
+        let mut cursor = Cursor::START;
+        loop {
+            let mut next = Cursor::START;
+            let table = &self.bench.table;
+            let from = cursor.clone();
+            self.record(
+                || table.scan(from, 100),
+                |(entries, after)| {
+                    next = after;
+                    let number = |key: &[u8]| {
+                        let text = std::str::from_utf8(key).unwrap().strip_prefix("key-")?;
+                        text.parse::<u64>().ok()
+                    };
+                    entries
+                        .iter()
+                        .filter_map(|(key, value)| Some((number(key)?, number_in(value))))
+                        .map(|(key, value)| (key, Action::Get(Some(value))))
+                        .collect()
+                },
+            );
+            if next.is_start() {
+                return;
+            }
+            cursor = next;
+        }
+    }
+}
+
+/// Fills chunks and looks at what it wrote.
+fn fill(bench: &Bench, seed: u64, done: &AtomicBool) {
+    let mut random = Random(seed);
+    while !done.load(Ordering::Relaxed) {
+        let key = format!("filling-{}", random.below(FILLING));
+        match bench.table.put(&key, [7; 2_000]) {
+            Ok(()) => assert_eq!(bench.table.get(&key).unwrap().unwrap().len(), 2_000),
+            Err(Error::OutOfMemory { .. }) => thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn maintain(bench: &Bench, done: &AtomicBool) {
+    while !done.load(Ordering::Relaxed) {
+        bench.table.persist().unwrap();
+        bench.table.compact().unwrap();
+    }
+}
+
+type Histories = HashMap<u64, Vec<Operation>>;
+
+/// One history of eight threads, by key. A bug is planted on those threads.
+fn run(bench: &Bench, seed: u64, bug: Option<Bug>) -> Histories {
+    let done = AtomicBool::new(false);
+    let recorded: Vec<_> = thread::scope(|scope| {
+        let done = &done;
+        let mut others: Vec<_> =
+            [1, 2].map(|filler| scope.spawn(move || fill(bench, seed + filler * 77, done))).into();
+        others.push(scope.spawn(move || maintain(bench, done)));
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let _planted = bug.map(plant);
+                    let number = u64::try_from(thread).unwrap();
+                    let mut random = Random(seed.wrapping_mul(31).wrapping_add(number));
+                    let mut recorder = Recorder { bench, thread, operations: Vec::new() };
+                    for count in 0..OPERATIONS {
+                        recorder.step(&mut random, count * 8 + number);
+                    }
+                    recorder.operations
+                })
+            })
+            .collect();
+        let recorded = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        done.store(true, Ordering::Relaxed);
+        for other in others {
+            other.join().unwrap();
+        }
+        recorded
+    });
+    let mut histories = Histories::new();
+    for (key, operation) in recorded.into_iter().flat_map(thread::Result::unwrap) {
+        histories.entry(key).or_default().push(operation);
+    }
+    histories
+}
+
+fn check(kind: EngineKind, seed: u64, bug: Option<Bug>) -> std::result::Result<usize, String> {
+    let bench = Bench::new(kind, &format!("history-{kind}-{}", bug.is_some()));
+    let histories = run(&bench, seed, bug);
+    checker::check_keys(&histories).map_err(|(key, stuck)| {
+        let stuck: Vec<String> = stuck.iter().map(ToString::to_string).collect();
+        format!("engine {kind}, key {key}: no order explains\n{}", stuck.join("\n"))
+    })?;
+    if kind == EngineKind::HashLog {
+        let details = bench.table.stats().unwrap().details;
+        for wanted in ["in_place_updates_total", "chunks_compacted_total", "chunks_evicted_total"] {
+            let count = details.iter().find(|(name, _)| *name == wanted).unwrap().1;
+            assert!(count > 0, "no {wanted} in this history: {details:?}");
+        }
+    }
+    Ok(histories.values().map(Vec::len).sum())
+}
+
+#[test]
+fn histories_of_eight_threads_are_linearizable_on_every_engine() {
+    let number = |name: &str, default| {
+        std::env::var(name).map_or(default, |text| text.parse::<u64>().unwrap())
+    };
+    let (first, count) = (number("QUINTET_HISTORY_SEED", 1), number("QUINTET_HISTORIES", 4));
+    for kind in EngineKind::AVAILABLE {
+        let mut operations = 0;
+        for seed in first..first + count {
+            match check(*kind, seed, None) {
+                Ok(recorded) => operations += recorded,
+                Err(what) => panic!("QUINTET_HISTORY_SEED={seed} QUINTET_HISTORIES=1: {what}"),
+            }
+        }
+        println!("{kind}: {count} histories, {operations} operations");
+    }
+}
+
+/// Whether histories with `bug` planted are rejected: soon, as the chance that threads meet wants.
+fn rejects(bug: Bug) {
+    let rejected = (0..50).any(|seed| {
+        let outcome = std::panic::catch_unwind(|| check(EngineKind::Naive, seed, Some(bug)));
+        !matches!(outcome, Ok(Ok(_)))
+    });
+    assert!(rejected, "{bug} was not found in 50 histories");
+}
+
+#[test]
+fn a_condition_outside_its_stripe_is_found() {
+    rejects(Bug::ConditionOutsideStripe);
+}
