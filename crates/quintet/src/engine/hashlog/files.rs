@@ -415,8 +415,8 @@ impl DataFiles {
     }
 
     /// Makes everything written durable, new names included. After an error, files that have
-    /// failed ([`DataFile::has_failed`]) hold what is not durable and never will be; all others are
-    /// synced.
+    /// failed ([`DataFile::has_failed`]) hold what is not durable and never will be; all others
+    /// are synced.
     pub(super) fn sync(&mut self) -> Result<()> {
         let mut outcome = Ok(());
         for file in mem::take(&mut self.dirty) {

@@ -303,8 +303,8 @@ impl HashLog {
     }
 
     /// Writes what is frozen and what can be frozen, so that chunks may leave memory: durably,
-    /// because memory is then the only other place where it is. Published is only what takes memory
-    /// until then.
+    /// because memory is then the only other place where it is. Published is only what takes
+    /// memory until then.
     pub(super) fn flush_for_room(&self) -> Result<()> {
         let mut maintenance = lock(&self.maintenance);
         if self.context.read_only {

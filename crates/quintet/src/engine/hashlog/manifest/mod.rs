@@ -22,10 +22,10 @@
 //!
 //! Invariants: a publication is synced before anything that it frees is freed. What follows the
 //! last commit never happened, unless a later publication's begin stands behind it: then the bytes
-//! between are damaged. No sector is written twice once it is part of a commit. Where a sync fails,
-//! what the disk holds is in doubt: that file gets nothing more, and another manifest takes its
-//! place. Until one has its name durably, whichever of the two a crash leaves is right, because
-//! nothing that either names is freed.
+//! between are damaged. No sector is written twice once it is part of a commit. Where a sync
+//! fails, what the disk holds is in doubt: that file gets nothing more, and another manifest takes
+//! its place. Until one has its name durably, whichever of the two a crash leaves is right,
+//! because nothing that either names is freed.
 //!
 //! Thread rules: belongs to maintenance (one thread at a time).
 
@@ -355,8 +355,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Puts the last record of a publication into the buffer, which will lie at `at`, and fills its
-    /// sector; the bytes in the buffer.
+    /// Puts the last record of a publication into the buffer, which will lie at `at`, and fills
+    /// its sector; the bytes in the buffer.
     fn end_publication(&mut self, commit: Commit, at: u64) -> u64 {
         let Commit { complete, next_serial, next_large, next_file, collided, .. } = commit;
         let words = [self.sequence, complete, next_serial, next_large, next_file, collided];
@@ -391,7 +391,8 @@ impl Manifest {
     }
 
     /// Writes the first manifest of a table, or one with what is still in force of `from`, under
-    /// another name. Its content is durable when this returns; [`Self::publish`] gives it its name.
+    /// another name. Its content is durable when this returns; [`Self::publish`] gives it its
+    /// name.
     pub(super) fn prepare(
         dir: &Arc<dyn Dir>,
         owner: Owner,

@@ -131,8 +131,8 @@ fn the_first_publication_recovers_from_every_failed_call() {
     assert!(met >= 15, "{met}");
 }
 
-/// An extent behind others of its chunk: the chunk moves as a whole, and the manifest forgets where
-/// it was.
+/// An extent behind others of its chunk: the chunk moves as a whole, and the manifest forgets
+/// where it was.
 #[test]
 fn a_chunk_of_several_extents_leaves_a_failed_file_whole() {
     let mut bench = Bench::new(13);
