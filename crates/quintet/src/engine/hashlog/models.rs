@@ -3,8 +3,8 @@
 //! order that the memory model allows, up to a bound) and by shuttle (many random interleavings);
 //! and that the deliberate bugs of these protocols are found.
 //!
-//! Run with `just loom` or `just shuttle`. Chunks have eight units here. The reader is [`Arena::look`],
-//! the writers are [`Head::store`], [`Head::exchange`], [`Arena::detach`] and [`Arena::attach`].
+//! Run with `just loom` or `just shuttle`. Chunks have eight units here. The reader is
+//! [`Arena::look`], the writers are [`Head::store`], [`Head::exchange`], [`Arena::detach`] and [`Arena::attach`].
 
 use super::{
     arena::{Arena, Look, copy_value},

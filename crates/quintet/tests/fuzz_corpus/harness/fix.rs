@@ -398,7 +398,9 @@ pub(super) fn hashlog_checkpoint(
     let record = |kind: u8, words: &[u64], rest: &[u8]| {
         let size = u32::try_from(words.len() * 8 + rest.len()).unwrap_or(0);
         let mut out = [&size.to_le_bytes()[..], &[0; 4], &[kind]].concat();
-        words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        for word in words {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
         out.extend_from_slice(rest);
         out
     };

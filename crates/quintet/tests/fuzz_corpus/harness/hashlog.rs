@@ -58,7 +58,7 @@ fn open(env: &SimEnv) -> Result<(HashLog, Lsn)> {
         complete: Lsn(0),
     };
     let options = TableOptions::new(EngineKind::HashLog)
-        .set("chunk_bytes", &CHUNK_BYTES.to_string())
+        .set("chunk_bytes", CHUNK_BYTES.to_string())
         .set("mutable_chunks", "2");
     HashLog::open(&options, context)
 }
