@@ -4,7 +4,8 @@
 //! and that the deliberate bugs of these protocols are found.
 //!
 //! Run with `just loom` or `just shuttle`. Chunks have eight units here. The reader is
-//! [`Arena::look`], the writers are [`Head::store`], [`Head::exchange`], [`Arena::detach`] and [`Arena::attach`].
+//! [`Arena::look`], the writers are [`Head::store`], [`Head::exchange`], [`Arena::detach`] and
+//! [`Arena::attach`].
 
 use super::{
     arena::{Arena, Look, copy_value},
