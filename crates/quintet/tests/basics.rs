@@ -98,3 +98,15 @@ fn jobs_keep_recovery_bounded() {
     assert_eq!(db.table("idle").unwrap().get("k").unwrap().unwrap(), b"v");
     assert_eq!(db.table("busy").unwrap().stats().unwrap().keys, 100);
 }
+
+#[test]
+fn a_table_may_be_renamed_to_its_own_name() {
+    let db = open(&SimEnv::new(1));
+    db.create_table("app/users", naive()).unwrap().put("k", "v").unwrap();
+    for name in ["app/users", "app"] {
+        db.rename(name, name).unwrap();
+    }
+    assert_eq!(db.table("app/users").unwrap().get("k").unwrap().unwrap(), b"v");
+    assert!(matches!(db.rename("absent", "absent"), Err(Error::NoSuchTable { .. })));
+    assert_eq!(db.tables().len(), 1);
+}

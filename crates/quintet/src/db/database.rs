@@ -129,7 +129,7 @@ impl Database {
 
     /// Gives a table, or a directory with all its tables, another path, in constant time and all
     /// at once. Open [`Table`]s stay valid. Durable when this returns, as is everything
-    /// committed before.
+    /// committed before. To the name that it has is no change, and no error.
     ///
     /// Fails with [`Error::NoSuchTable`], [`Error::TableExists`] and [`Error::Limit`].
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {

@@ -24,6 +24,11 @@ const BATCH: usize = 32;
 /// Reads under way at once on one queue.
 const QUEUE_DEPTH: usize = 64;
 
+/// Entries that changed under one read, one after the other. Beyond this many it is no change that
+/// a writer makes but an entry that names a large value which is not there.
+const ATTEMPTS_MAX: u32 = 5_000;
+const MISLED: &str = "the index points at what is no value";
+
 /// What a key's entry says.
 #[derive(Debug)]
 enum Answer {
@@ -80,8 +85,9 @@ impl HashLog {
     fn answer(&self, key: &[u8], hash: u64, others: &[(u64, u64)]) -> Option<Answer> {
         self.index.find(hash, |address| match self.arena.look(address, key, answer_of) {
             Look::Found(Some(answer)) => Verdict::Found(answer),
-            Look::OtherKey => Verdict::Other,
-            Look::Found(None) | Look::Changed => Verdict::Changed,
+            // No slot points at what is no value, unless a checkpoint that lies made it.
+            Look::Found(None) | Look::OtherKey => Verdict::Other,
+            Look::Changed => Verdict::Changed,
             Look::Cold(state) if others.contains(&(address, state)) => Verdict::Other,
             Look::Cold(state) => Verdict::Found(Answer::Cold(address, state)),
         })
@@ -91,7 +97,7 @@ impl HashLog {
     fn read_slowly(&self, key: &[u8], hash: u64, first: Answer) -> Result<Option<Value>> {
         let mut others = Vec::new();
         let mut answer = Some(first);
-        loop {
+        for _ in 0..ATTEMPTS_MAX {
             match answer {
                 None => return Ok(None),
                 Some(Answer::Value(value)) => return Ok(Some(value)),
@@ -119,6 +125,8 @@ impl HashLog {
             }
             answer = self.answer(key, hash, &others);
         }
+        let label = super::files::label(self.owner.table_id, "");
+        Err(Error::corruption(label, 0, MISLED))
     }
 
     /// Whether the key has an entry. A copied tombstone would outrank one that was overlooked.
@@ -367,13 +375,22 @@ impl HashLog {
         };
         let value = match head.kind {
             Kind::Put => Some(Value::from(value)),
-            Kind::Tombstone => None,
+            Kind::Tombstone => return Err(self.misled(id)),
             Kind::Large => match LargeRef::decode(&value) {
                 Some(large) => self.read_large(large)?,
                 None => None,
             },
         };
         Ok(value.map(|value| Entry { key, value }))
+    }
+
+    /// A checkpoint or an entry that lies, under sound checksums.
+    #[cold]
+    fn misled(&self, chunk: u64) -> Error {
+        let chunk = self.chunk(chunk);
+        let place = chunk.as_ref().and_then(|chunk| chunk.place.get());
+        let label = super::files::label(self.owner.table_id, "");
+        place.map_or_else(|| Error::corruption(label, 0, MISLED), |place| place.damage(0, MISLED))
     }
 
     pub(super) fn scan_from(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
@@ -387,6 +404,7 @@ impl HashLog {
         };
         let mut entries = Vec::new();
         let mut addresses = Vec::new();
+        let mut attempts = 0;
         while entries.len() < limit.max(1) {
             addresses.clear();
             let next = self.index.walk(cursor, &mut addresses);
@@ -401,12 +419,16 @@ impl HashLog {
             if !whole {
                 // Something moved between the walk and the read: the group is taken again.
                 entries.truncate(before);
+                attempts += 1;
+                if let (Some(address), true) = (addresses.first(), attempts > ATTEMPTS_MAX) {
+                    return Err(self.misled(self.arena.split(*address).0));
+                }
                 std::hint::spin_loop();
                 continue;
             }
             match next {
                 None => return Ok((entries, Cursor::START)),
-                Some(next) => cursor = next,
+                Some(next) => (cursor, attempts) = (next, 0),
             }
         }
         Ok((entries, Cursor(cursor.to_le_bytes().to_vec())))

@@ -11,11 +11,11 @@ use super::{
     Chunk, Flush, HashLog, Large, LargeState,
     arena::EXTENT_HEAD_UNITS,
     entry::{Kind, LargeRef, Stored, UNIT_BYTES},
-    files::{DataFile, DataFiles, number_of as data_number},
+    files::{DataFile, DataFiles, label, number_of as data_number},
     maintain::Maintenance,
     manifest::{
-        Contents, Extent, Hint, Hints, Manifest, is_unfinished, number_of as manifest_number,
-        take_hint,
+        Commit, Contents, Extent, Hint, Hints, Manifest, is_unfinished,
+        number_of as manifest_number, take_hint,
     },
     read::ColdEntry,
 };
@@ -25,6 +25,8 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, read, write},
 };
 
+/// No serial, order or file number gets as far: counting on cannot overflow.
+const NUMBER_END: u64 = 1 << 62;
 /// Entries of a share: they and the index lines that they go to fit in a second-level cache.
 const SHARE_ENTRIES: u64 = 1 << 14;
 const SHARE_BITS_MAX: u32 = 12;
@@ -108,7 +110,12 @@ impl HashLog {
         }
         // Read, and sorted by chunk.
         let _memory = self.context.budget.charge_anyway(2 * contents.memory_bytes());
-        maintenance.files = DataFiles::new(Arc::clone(dir), self.owner, contents.commit.next_file);
+        let Commit { next_serial, next_large, next_file, .. } = contents.commit;
+        if [next_serial, next_large, next_file].iter().any(|number| *number >= NUMBER_END) {
+            let what = "the manifest's next numbers cannot be";
+            return Err(Error::corruption(label(self.owner.table_id, "manifest"), 0, what));
+        }
+        maintenance.files = DataFiles::new(Arc::clone(dir), self.owner, next_file);
         let sources = self.adopt_chunks(&mut maintenance, &contents)?;
         self.adopt_larges(&mut maintenance, &contents)?;
         let whole = Lsn(contents.commit.complete) >= self.context.complete;
@@ -188,10 +195,16 @@ impl HashLog {
 
     fn refuse_implausible(&self, file: &DataFile, extents: &[(Extent, Hints)]) -> Result<()> {
         for (extent, _) in extents {
+            let units = extent.end.saturating_sub(extent.start);
+            let numbers = [extent.serial, extent.order];
             let plausible = extent.chunk < self.arena.chunks_max()
-                && extent.start + EXTENT_HEAD_UNITS <= extent.end
+                && units >= EXTENT_HEAD_UNITS
                 && extent.end <= self.arena.chunk_units()
+                && extent.entry_count <= units
+                && extent.span <= self.arena.chunk_units()
+                && numbers.iter().all(|number| *number < NUMBER_END)
                 && extent.end * 8 <= extent.place_bytes
+                && is_within(file, extent.offset, extent.place_bytes)?
                 && extent.offset.is_multiple_of(crate::disk::BLOCK_BYTES)
                 && extent.start.is_multiple_of(crate::disk::BLOCK_BYTES / 8);
             if !plausible {
@@ -206,6 +219,14 @@ impl HashLog {
     fn adopt_larges(&self, maintenance: &mut Maintenance, contents: &Contents) -> Result<()> {
         for record in &contents.larges {
             let file = maintenance.files.open(record.file, !self.context.read_only)?;
+            let plausible = record.number < NUMBER_END
+                && record.bytes <= record.place_bytes
+                && record.offset.is_multiple_of(crate::disk::BLOCK_BYTES)
+                && is_within(&file, record.offset, record.place_bytes)?;
+            if !plausible {
+                let what = "the manifest names a large value that cannot be";
+                return Err(Error::corruption(&*file.label, record.offset, what));
+            }
             let place = DataFiles::adopt(&file, record.offset, record.place_bytes);
             let large = Large {
                 number: record.number,
@@ -455,6 +476,13 @@ impl HashLog {
         }
         Ok(newest.into_values().collect())
     }
+}
+
+/// Whether a range lies within a file: no length is trusted that the file does not have.
+fn is_within(file: &DataFile, offset: u64, bytes: u64) -> Result<bool> {
+    let length =
+        file.file.len().map_err(|error| Error::io(format!("read {}", file.label), error))?;
+    Ok(offset.checked_add(bytes).is_some_and(|end| end <= length))
 }
 
 /// The chunks, at the index of their rank.
