@@ -42,11 +42,12 @@ macro_rules! bugs {
                 }
             }
 
-            /// The bug's place in a set of 64 bits.
-            const fn bit(self) -> u64 {
-                match self {
-                    $(Self::$variant => 1 << $number,)+
-                }
+            /// The bug's place in the sets: word and bit.
+            const fn place(self) -> (usize, u64) {
+                let number: usize = match self {
+                    $(Self::$variant => $number,)+
+                };
+                (number / 64, 1 << (number % 64))
             }
         }
     };
@@ -148,6 +149,37 @@ bugs! {
     SweepDoesNotLookAgain = 43, "sweep-does-not-look-again";
     /// Values replayed from the log lose their expiry.
     ReplayForgetsExpiry = 44, "replay-forgets-expiry";
+    // The hashlog engine.
+    /// A publication holds effects that the log can still lose.
+    HashlogSkipsLogSync = 45, "hashlog-skips-log-sync";
+    /// Chunks are published before they are durable.
+    HashlogSkipsDataSync = 46, "hashlog-skips-data-sync";
+    /// A publication counts before it is durable.
+    HashlogSkipsManifestSync = 47, "hashlog-skips-manifest-sync";
+    /// Compaction drops a tombstone while an older chunk has an entry of its key.
+    HashlogDropsTombstonesEarly = 48, "hashlog-drops-tombstones-early";
+    /// A chunk is recycled before those who read it look again whether it is still there.
+    HashlogRecyclesUnderReaders = 49, "hashlog-recycles-under-readers";
+    /// An entry is updated in place although it is frozen.
+    HashlogUpdatesFrozenEntries = 50, "hashlog-updates-frozen-entries";
+    /// Opening takes an older manifest than the newest.
+    HashlogLoadsOldManifest = 51, "hashlog-loads-old-manifest";
+    /// Reading from the disk does not compare the checksum of an entry.
+    HashlogSkipsEntryChecksum = 52, "hashlog-skips-entry-checksum";
+    /// Reading a whole chunk does not compare the checksum of an extent.
+    HashlogSkipsExtentChecksum = 53, "hashlog-skips-extent-checksum";
+    /// Compaction counts what it copied as live a second time.
+    HashlogMiscountsCopies = 54, "hashlog-miscounts-copies";
+    /// A compacted chunk is dropped by a publication that lacks the copies of its entries.
+    HashlogLosesMovedEntries = 55, "hashlog-loses-moved-entries";
+    /// Space is given back before the publication that drops it.
+    HashlogFreesBeforePublishing = 56, "hashlog-frees-before-publishing";
+    /// Two live keys of one hash are not noted: opening keeps the newer alone.
+    HashlogForgetsCollisions = 57, "hashlog-forgets-collisions";
+    /// Copies of compaction rank above what was written meanwhile.
+    HashlogRanksCopiesHighest = 58, "hashlog-ranks-copies-highest";
+    /// The index loses what lies in overflow nodes when it shrinks.
+    SlotsShrinkLosesNodes = 59, "slots-shrink-loses-nodes";
 }
 
 #[cfg(feature = "testing")]
@@ -191,31 +223,46 @@ mod switch {
 
     use super::Bug;
 
-    static EVERYWHERE: AtomicU64 = AtomicU64::new(0);
+    /// Words of a set of bugs.
+    const WORDS: usize = 4;
+
+    static EVERYWHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
     thread_local! {
-        static HERE: Cell<u64> = const { Cell::new(0) };
-        static REACHED: Cell<u64> = const { Cell::new(0) };
+        static HERE: [Cell<u64>; WORDS] = const { [const { Cell::new(0) }; WORDS] };
+        static REACHED: [Cell<u64>; WORDS] = const { [const { Cell::new(0) }; WORDS] };
     }
 
     /// Bugs whose site was reached on any thread while they were planted everywhere.
-    static REACHED_EVERYWHERE: AtomicU64 = AtomicU64::new(0);
+    static REACHED_EVERYWHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+
+    type Set = std::thread::LocalKey<[Cell<u64>; WORDS]>;
+
+    #[inline]
+    fn has(set: &'static Set, (word, bit): (usize, u64)) -> bool {
+        set.with(|set| set[word].get() & bit != 0)
+    }
+
+    fn change(set: &'static Set, (word, bit): (usize, u64), member: bool) {
+        set.with(|set| {
+            let rest = set[word].get() & !bit;
+            set[word].set(if member { rest | bit } else { rest });
+        });
+    }
 
     /// Whether the site of `bug` is to do the wrong thing. Two loads where nothing is planted.
     #[inline]
     pub fn active(bug: Bug) -> bool {
-        let here = HERE.get();
-        let everywhere = EVERYWHERE.load(Ordering::Relaxed);
-        if (here | everywhere) & bug.bit() == 0 {
-            return false;
+        let place @ (word, bit) = bug.place();
+        let here = has(&HERE, place);
+        let everywhere = EVERYWHERE[word].load(Ordering::Relaxed) & bit != 0;
+        if here {
+            change(&REACHED, place, true);
         }
-        if here & bug.bit() != 0 {
-            REACHED.set(REACHED.get() | bug.bit());
+        if everywhere {
+            REACHED_EVERYWHERE[word].fetch_or(bit, Ordering::Relaxed);
         }
-        if everywhere & bug.bit() != 0 {
-            REACHED_EVERYWHERE.fetch_or(bug.bit(), Ordering::Relaxed);
-        }
-        true
+        here || everywhere
     }
 
     /// Keeps a bug active until dropped.
@@ -232,20 +279,20 @@ mod switch {
 
     /// Makes `bug` active on the calling thread.
     pub fn plant(bug: Bug) -> Planted {
-        let before = HERE.get();
-        let was_active = before & bug.bit() != 0;
-        HERE.set(before | bug.bit());
+        let was_active = has(&HERE, bug.place());
+        change(&HERE, bug.place(), true);
         if !was_active {
-            REACHED.set(REACHED.get() & !bug.bit());
+            change(&REACHED, bug.place(), false);
         }
         Planted { bug, everywhere: false, was_active, _here: PhantomData }
     }
 
     /// Makes `bug` active on every thread of the process.
     pub fn plant_everywhere(bug: Bug) -> Planted {
-        let was_active = EVERYWHERE.fetch_or(bug.bit(), Ordering::SeqCst) & bug.bit() != 0;
+        let (word, bit) = bug.place();
+        let was_active = EVERYWHERE[word].fetch_or(bit, Ordering::SeqCst) & bit != 0;
         if !was_active {
-            REACHED_EVERYWHERE.fetch_and(!bug.bit(), Ordering::SeqCst);
+            REACHED_EVERYWHERE[word].fetch_and(!bit, Ordering::SeqCst);
         }
         Planted { bug, everywhere: true, was_active, _here: PhantomData }
     }
@@ -254,12 +301,12 @@ mod switch {
         /// Whether a site of the bug was reached since it was planted. A bug that no run reaches
         /// shows nothing about the tests: assert this beside the failure.
         pub fn was_reached(&self) -> bool {
-            let reached = if self.everywhere {
-                REACHED_EVERYWHERE.load(Ordering::SeqCst)
+            let place @ (word, bit) = self.bug.place();
+            if self.everywhere {
+                REACHED_EVERYWHERE[word].load(Ordering::SeqCst) & bit != 0
             } else {
-                REACHED.get()
-            };
-            reached & self.bug.bit() != 0
+                has(&REACHED, place)
+            }
         }
     }
 
@@ -269,9 +316,10 @@ mod switch {
                 return;
             }
             if self.everywhere {
-                EVERYWHERE.fetch_and(!self.bug.bit(), Ordering::SeqCst);
+                let (word, bit) = self.bug.place();
+                EVERYWHERE[word].fetch_and(!bit, Ordering::SeqCst);
             } else {
-                HERE.set(HERE.get() & !self.bug.bit());
+                change(&HERE, self.bug.place(), false);
             }
         }
     }
@@ -285,7 +333,7 @@ mod tests {
 
     #[test]
     fn numbers_and_names_are_unique() {
-        let bits: BTreeSet<u64> = Bug::ALL.iter().map(|bug| bug.bit()).collect();
+        let bits: BTreeSet<(usize, u64)> = Bug::ALL.iter().map(|bug| bug.place()).collect();
         let names: BTreeSet<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
         assert_eq!(bits.len(), Bug::ALL.len());
         assert_eq!(names.len(), Bug::ALL.len());

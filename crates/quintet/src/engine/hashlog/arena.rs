@@ -31,6 +31,7 @@ use crate::{
     codec::{to_u64, to_usize},
     disk::Region,
     index::slots::ADDRESS_END,
+    seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, fence, lock},
 };
 
@@ -210,6 +211,9 @@ impl Arena {
     pub(super) fn detach(&self, chunk: u64) -> Option<u64> {
         let state = self.row(chunk, 0);
         let before = state.load(Ordering::Relaxed);
+        if seeded::active(Bug::HashlogRecyclesUnderReaders) {
+            return frame_in(before);
+        }
         state.store((before & !UNITS_MASK).wrapping_add(1 << 32), Ordering::Relaxed);
         // The change is seen before anything that is written to the frame from here on.
         fence(Ordering::Release);

@@ -13,12 +13,13 @@ use super::{
     arena::EXTENT_HEAD_UNITS,
     entry::{Head, Kind, Stored, UNIT_BYTES},
     maintain::Maintenance,
-    write::size_of,
+    write::{RESIZE_STEPS, size_of},
 };
 use crate::{
     Result,
     codec::{to_u64, to_usize},
     index::slots::Verdict,
+    seeded::{self, Bug},
     sync::{Ordering, lock, read},
 };
 
@@ -122,10 +123,7 @@ impl HashLog {
             while unit < extent.end {
                 let bytes = buffer.as_slice().get(to_usize(unit) * UNIT_BYTES..).unwrap_or(&[]);
                 let Some(entry) = Stored::verify(bytes, victim.serial, to_usize(unit)) else {
-                    let place = victim.place.get();
-                    return Err(place.map_or(crate::Error::Closed, |place| {
-                        place.damage(unit * 8, "the entry's checksum does not match")
-                    }));
+                    return Err(victim.damage(unit, "the entry's checksum does not match"));
                 };
                 self.move_entry(maintenance, victim, unit, &entry)?;
                 unit += to_u64(entry.head.units());
@@ -153,7 +151,9 @@ impl HashLog {
         let hash = self.hash(key);
         let address = self.arena.address(victim.id, unit);
         if entry.head.kind == Kind::Tombstone {
-            if self.has_older(victim) && !self.has_entry(hash, key)? {
+            let needed =
+                self.has_older(victim) && !seeded::active(Bug::HashlogDropsTombstonesEarly);
+            if needed && !self.has_entry(hash, key)? {
                 self.copy_tombstone(maintenance, victim, entry.head.lsn, key)?;
             }
             return Ok(());
@@ -169,6 +169,9 @@ impl HashLog {
         let moved = self.index.lock(hash).replace(address, copy);
         if moved {
             self.counters.units.fetch_add(to_u64(entry.head.units()), Ordering::Relaxed);
+            if seeded::active(Bug::HashlogMiscountsCopies) {
+                self.counters.live_bytes.fetch_add(size_of(&entry.head), Ordering::Relaxed);
+            }
         } else {
             // Written anew since: the copy was never seen, and must not be found by recovery.
             self.arena.unreserve(chunk, to_u64(entry.head.units()));
@@ -187,6 +190,7 @@ impl HashLog {
         if !self.index.lock(hash).remove(address) {
             return Ok(());
         }
+        self.index.shrink(RESIZE_STEPS);
         let units = to_u64(entry.head.units());
         self.arena.add_dead(victim.id, units);
         self.counters.waste_units.fetch_add(units, Ordering::Relaxed);
@@ -238,7 +242,11 @@ impl HashLog {
             let frame = self.frame_anyway()?;
             let mut roll = lock(&self.roll);
             // Just below the chunk that takes appends: above whatever is written out already.
-            let order = roll.hot_order.saturating_sub(1);
+            let order = if seeded::active(Bug::HashlogRanksCopiesHighest) {
+                roll.hot_order + 1
+            } else {
+                roll.hot_order.saturating_sub(1)
+            };
             maintenance.cold = Some(self.start_chunk(&mut roll, order, frame)?);
         }
     }

@@ -25,7 +25,7 @@
 //! | kind | body |
 //! |---|---|
 //! | 1 begin | sequence of the publication |
-//! | 2 extent | chunk, serial, order, created, file, offset, bytes of the place; start, end, entry count, body crc, first lsn, last lsn, sealed (0, 1), span; hint crc; then hints: hash (8), varint of `key and value bytes * 8 + wide * 4 + kind` (0 put, 1 tombstone, 2 large), for a large one the varint of its number |
+//! | 2 extent | chunk, serial, order, created, file, offset, bytes of the place; start, end, entry count, body crc, first lsn, last lsn, sealed (0, 1) plus twice the bytes of a directory of blocks (0: the extent is not packed and lies at `start` of its chunk's place), span; hint crc; then that directory ([`super::pack`]) and the hints: hash (8), varint of `key and value bytes * 8 + wide * 4 + kind` (0 put, 1 tombstone, 2 large), for a large one the varint of its number |
 //! | 3 drop | chunk, serial |
 //! | 4 large | number, lsn, file, offset, bytes of the place, value size |
 //! | 5 drop large | number |
@@ -49,6 +49,7 @@ use crate::{
         to_usize,
     },
     disk::{Dir, File, Open, SECTOR_BYTES, read_exact_at, read_up_to, write_all_at},
+    seeded::{self, Bug},
 };
 
 const MAGIC: &[u8; 8] = b"QHLINDEX";
@@ -83,9 +84,17 @@ pub(super) struct Extent {
     pub(super) body_crc: u64,
     pub(super) first_lsn: u64,
     pub(super) last_lsn: u64,
+    /// Bit 0: sealed; above: bytes of the directory before the hints.
     pub(super) sealed: u64,
     /// Units that a read of one entry should fetch.
     pub(super) span: u64,
+}
+
+impl Extent {
+    /// Bytes of the directory of blocks before the hints; 0 where the extent is not packed.
+    pub(super) fn packing_bytes(&self) -> u64 {
+        self.sealed >> 1
+    }
 }
 
 /// A large value as the manifest knows it.
@@ -536,7 +545,9 @@ impl Manifest {
         let size = round_up(to_u64(self.buffer.len()), SECTOR_BYTES);
         self.buffer.resize(to_usize(size), 0);
         self.write_buffer(self.end)?;
-        self.sync()?;
+        if !seeded::active(Bug::HashlogSkipsManifestSync) {
+            self.sync()?;
+        }
         self.end += size;
         self.sequence += 1;
         self.buffer.clear();

@@ -99,3 +99,27 @@ fn shuttle_two_writers_of_a_line_lose_nothing() {
         assert!(finds(&table, 1, &[10]) && finds(&table, 2, &[20]));
     });
 }
+
+#[test]
+fn shuttle_a_reader_finds_what_shrinking_moves() {
+    explore(|| {
+        let table = Arc::new(SlotTable::new(16).unwrap());
+        for key in [1, 2, 0x7_ffff] {
+            insert(&table, key, key);
+        }
+        table.add_len(100);
+        table.grow(1);
+        let writer = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || {
+                // As if most had been removed: three are left.
+                table.add_len(u64::MAX - 102);
+                table.shrink(1);
+            })
+        };
+        assert!(finds(&table, 2, &[2]));
+        assert!(finds(&table, 0x7_ffff, &[0x7_ffff]));
+        writer.join().unwrap();
+        assert!(finds(&table, 1, &[1]));
+    });
+}
