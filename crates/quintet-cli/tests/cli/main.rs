@@ -3,6 +3,7 @@
 
 mod commands;
 mod common;
+mod hashlog;
 mod import_export;
 mod kill;
 mod shell;

@@ -231,6 +231,18 @@ fn open_head<'a>(
     Ok(decoder)
 }
 
+/// What a data file's head says: owner, number, and when it was created.
+pub(super) fn file_head(bytes: &[u8]) -> Result<(Owner, u64, u64), String> {
+    let mut decoder = Decoder::new(bytes.get(16..).unwrap_or(&[]));
+    let mut ids = || Some((decoder.id()?, decoder.u64()?));
+    let (database_id, table_id) = ids().ok_or("the head is cut off")?;
+    let owner = Owner { database_id, table_id };
+    let mut decoder = open_head(bytes, FILE_HEAD_BYTES, FILE_MAGIC, &owner)?;
+    let mut rest = || Some((decoder.u64()?, decoder.u64()?));
+    let (number, created) = rest().ok_or("the head is cut off")?;
+    Ok((owner, number, created))
+}
+
 /// The files of a table.
 #[derive(Debug)]
 pub(super) struct DataFiles {

@@ -246,21 +246,6 @@ impl HashLog {
         Ok((extent, hints))
     }
 
-    /// The place of a chunk whose extents are not packed: of `bytes` where no more will come.
-    fn place_chunk(
-        &self,
-        maintenance: &mut Maintenance,
-        chunk: &Chunk,
-        bytes: Option<u64>,
-        now: u64,
-    ) -> Result<Place> {
-        if let Some(place) = chunk.place.get() {
-            return Ok(place.clone());
-        }
-        let place = maintenance.files.place(bytes.unwrap_or(self.arena.chunk_bytes()), now)?;
-        Ok(chunk.place.get_or_init(|| place).clone())
-    }
-
     /// Puts checksums into the entries of an extent's image and collects their hints.
     fn seal_entries(
         &self,

@@ -39,7 +39,11 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod describe;
+
 use std::{io, sync::Arc};
+
+pub(super) use self::describe::describe;
 
 use super::files::{Owner, label};
 use crate::{

@@ -42,6 +42,7 @@
 mod arena;
 mod check;
 mod compact;
+pub mod describe;
 mod entry;
 mod files;
 mod maintain;

@@ -150,13 +150,18 @@ pub(super) struct Packed {
 
 /// Packs the entries behind the head in an extent's `image`.
 pub(super) fn pack(image: &[u8]) -> Packed {
+    pack_in(image, BLOCK_BYTES)
+}
+
+fn pack_in(image: &[u8], block_bytes_max: usize) -> Packed {
     let mut directory = Vec::new();
     let mut blocks = Vec::with_capacity(image.len() / 2);
     let mut table = CompressTable::small();
     let mut scratch = Vec::new();
     let mut rest = image.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]);
     while !rest.is_empty() {
-        let (block, behind) = rest.split_at_checked(block_bytes(rest)).unwrap_or((rest, &[]));
+        let (block, behind) =
+            rest.split_at_checked(block_bytes(rest, block_bytes_max)).unwrap_or((rest, &[]));
         scratch.resize(get_maximum_output_size(block.len()), 0);
         let packed = compress_into_with_table(block, &mut scratch, &mut table)
             .ok()
@@ -174,11 +179,11 @@ pub(super) fn pack(image: &[u8]) -> Packed {
 }
 
 /// Bytes of as many entries as make a block, at least one.
-fn block_bytes(entries: &[u8]) -> usize {
+fn block_bytes(entries: &[u8], most: usize) -> usize {
     let mut at = 0;
     while let Some(head) = entries.get(at..).and_then(Stored::head) {
         let next = at + head.units() * UNIT_BYTES;
-        if at > 0 && next > BLOCK_BYTES {
+        if at > 0 && next > most {
             return at;
         }
         at = next;
@@ -205,7 +210,10 @@ mod tests {
         super::entry::{Head, Kind, seal},
         *,
     };
-    use crate::sync::{AtomicU64, Ordering};
+    use crate::{
+        codec::low_u8,
+        sync::{AtomicU64, Ordering},
+    };
 
     /// An extent's image with entries of these values.
     fn image(values: &[Vec<u8>]) -> Vec<u8> {
@@ -230,7 +238,7 @@ mod tests {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let next = |_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            crate::codec::low_u8(state >> 33)
+            low_u8(state >> 33)
         };
         (0..bytes).map(next).collect()
     }
@@ -274,7 +282,7 @@ mod tests {
     fn a_directory_that_no_writer_makes_is_refused() {
         let packed = pack(&image(&[vec![1; 100], noise(30_000)]));
         let bytes = to_u64(EXTENT_HEAD_BYTES + packed.body.len());
-        let units = 16 + (16 + 4 + 100 + 7) / 8 + (16 + 4 + 30_000 + 7) / 8;
+        let units = 16 + (16_u64 + 4 + 100).div_ceil(8) + (16_u64 + 4 + 30_000).div_ceil(8);
         assert!(Blocks::decode(&packed.directory, 0, units, bytes).is_some());
         assert_eq!(Blocks::decode(&packed.directory, 0, units, bytes - 1), None);
         assert_eq!(Blocks::decode(&packed.directory, 0, units - 1, bytes), None);
@@ -283,6 +291,68 @@ mod tests {
         for cut in 0..packed.directory.len() {
             assert_eq!(Blocks::decode(&packed.directory[..cut], 0, units, bytes), None);
         }
+    }
+
+    /// What `docs/benchmarks.md` says of block sizes.
+    #[test]
+    #[ignore = "prints figures: run it with --nocapture"]
+    fn block_sizes_compared() {
+        let text = include_str!("../../../../../examples/data/characters.csv");
+        let names: Vec<Vec<u8>> = text.lines().map(|line| line.as_bytes().to_vec()).collect();
+        let lines: Vec<&str> = text.lines().collect();
+        let pages: Vec<Vec<u8>> =
+            lines.chunks(12).map(|lines| lines.join("\n").into_bytes()).collect();
+        let half: Vec<Vec<u8>> = (0..8000_usize)
+            .map(|number| {
+                let mut value = noise(64 + number % 8);
+                value.rotate_left(number % 60);
+                value.iter_mut().for_each(|byte| *byte ^= low_u8(to_u64(number) * 151));
+                value.extend_from_within(..64);
+                value
+            })
+            .collect();
+        for (what, values) in [("rows of text", names), ("a dozen rows", pages), ("half", half)] {
+            let image = image(&values);
+            for bytes in [1, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 2 << 20] {
+                let start = std::time::Instant::now();
+                let packed = pack_in(&image, bytes);
+                let packing = start.elapsed();
+                let place_bytes = to_u64(EXTENT_HEAD_BYTES + packed.body.len());
+                let end = to_u64(image.len() / UNIT_BYTES);
+                let blocks = Blocks::decode(&packed.directory, 0, end, place_bytes).unwrap();
+                let start = std::time::Instant::now();
+                let count = blocks.iter().count();
+                for block in blocks.iter() {
+                    let mut out = vec![0; block.unpacked_bytes()];
+                    let from = to_usize(block.from) - EXTENT_HEAD_BYTES;
+                    block.unpack(&packed.body[from..], &mut out).unwrap();
+                }
+                let unpacking = start.elapsed() / u32::try_from(count).unwrap();
+                println!(
+                    "{what}, blocks of {bytes}: {} of {} bytes, packed in {packing:?}, a block \
+                     unpacked in {unpacking:?}",
+                    packed.body.len(),
+                    image.len(),
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_layout_is_pinned() {
+        // Two blocks: 20 units in 13 bytes of LZ4 (40 literal bytes would be more), 1 kept.
+        let directory = [20, 26, 1, 17];
+        let blocks = Blocks::decode(&directory, 0, 37, 4096).unwrap();
+        let found: Vec<Block> = blocks.iter().collect();
+        let first = Block { start: 16, end: 36, from: 132, bytes: 13, kept: false };
+        let second = Block { start: 36, end: 37, from: 145, bytes: 8, kept: true };
+        assert_eq!(found, [first, second]);
+        // One literal, a match at distance 1 of 4 + 15 + 135 bytes, and five last literals.
+        let stored = [0x1f, b'q', 1, 0, 135, 0x50, b'q', b'q', b'q', b'q', b'q'];
+        let block = Block { bytes: stored.len(), ..first };
+        let mut out = [0; 160];
+        block.unpack(&stored, &mut out).unwrap();
+        assert_eq!(out, [b'q'; 160]);
     }
 
     #[test]

@@ -56,6 +56,21 @@ impl Chunk {
 }
 
 impl HashLog {
+    /// The place of a chunk whose extents are not packed: of `bytes` where no more will come.
+    pub(super) fn place_chunk(
+        &self,
+        maintenance: &mut Maintenance,
+        chunk: &Chunk,
+        bytes: Option<u64>,
+        now: u64,
+    ) -> Result<Place> {
+        if let Some(place) = chunk.place.get() {
+            return Ok(place.clone());
+        }
+        let place = maintenance.files.place(bytes.unwrap_or(self.arena.chunk_bytes()), now)?;
+        Ok(chunk.place.get_or_init(|| place).clone())
+    }
+
     /// Writes an extent's sealed `image` packed, not durably; where it is, and its directory.
     pub(super) fn write_packed(
         maintenance: &mut Maintenance,

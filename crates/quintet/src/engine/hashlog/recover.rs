@@ -188,13 +188,11 @@ impl HashLog {
                 ));
             }
             for (extent, hints) in extents {
-                let place = match chunk.place.get() {
-                    Some(place) => place.clone(),
-                    None => {
-                        let write = !self.context.read_only;
-                        let file = maintenance.files.open(extent.file, write)?;
-                        DataFiles::adopt(&file, extent.offset, extent.place_bytes)
-                    }
+                let place = if let Some(place) = chunk.place.get() {
+                    place.clone()
+                } else {
+                    let file = maintenance.files.open(extent.file, !self.context.read_only)?;
+                    DataFiles::adopt(&file, extent.offset, extent.place_bytes)
                 };
                 let (chunk, rank) = (Arc::clone(&chunk), to_u64(rank));
                 sources.push(Source { chunk, rank, extent, hints, place });

@@ -45,8 +45,7 @@ fn check_crashes(bench: &Bench, start: u64, log: &Logged, published: &[(u64, Lsn
     for event in start..=end {
         for policy in bench.env.policies(event, PolicyLimits::default()) {
             let image = bench.env.image_at(event, policy);
-            let crashed =
-                Bench { env: image, options: bench.options.clone(), ..Bench::new(bench.seed()) };
+            let crashed = Bench { env: image, options: bench.options.clone(), ..Bench::new(7) };
             let place = format!("event {event}, {policy}");
             let (table, complete) =
                 crashed.try_open().unwrap_or_else(|error| panic!("{place}: {error}"));
@@ -63,12 +62,6 @@ fn check_crashes(bench: &Bench, start: u64, log: &Logged, published: &[(u64, Lsn
         }
     }
     states
-}
-
-impl Bench {
-    fn seed(&self) -> u64 {
-        7
-    }
 }
 
 fn crash_everywhere(bench: &Bench) {
