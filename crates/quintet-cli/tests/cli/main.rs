@@ -4,6 +4,8 @@
 mod commands;
 mod common;
 mod hashlog;
+mod hierarchy;
 mod import_export;
 mod kill;
 mod shell;
+mod typed;
