@@ -3,9 +3,12 @@
 //! What: a shared account from which engines, caches and the log draw before they allocate.
 //! Why: an embedder gives the store one figure; nobody inside may exceed it, recovery and
 //! compaction included.
-//! Invariants: `used` is at most `limit`, except for [`Budget::take_anyway`], which replay of
-//! already acknowledged writes may use: refusing those would lose data.
+//! Invariants: `used` is at most `limit`, except for [`Budget::take_anyway`] and
+//! [`Budget::charge_anyway`], which replay of already acknowledged writes may use (refusing those
+//! would lose data) and the work that gives memory back.
 //! Thread rules: any thread; one atomic.
+
+use std::sync::Arc;
 
 use crate::{
     Error, Result,
@@ -17,12 +20,20 @@ use crate::{
 pub struct Budget {
     limit: u64,
     used: AtomicU64,
+    /// The most that was used at once.
+    #[cfg(feature = "testing")]
+    peak: AtomicU64,
 }
 
 impl Budget {
     /// An account of `limit` bytes.
     pub fn new(limit: u64) -> Self {
-        Self { limit, used: AtomicU64::new(0) }
+        Self {
+            limit,
+            used: AtomicU64::new(0),
+            #[cfg(feature = "testing")]
+            peak: AtomicU64::new(0),
+        }
     }
 
     /// What may be used in all, in bytes.
@@ -45,19 +56,53 @@ impl Budget {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
                 used.checked_add(bytes).filter(|sum| *sum <= self.limit)
             })
-            .map(drop)
-            .map_err(|_| Error::OutOfMemory { budget: self.limit, needed: bytes })
+            .map_err(|_| Error::OutOfMemory { budget: self.limit, needed: bytes })?;
+        self.note_peak();
+        Ok(())
     }
 
     /// Draws `bytes` even past the limit: for what is acknowledged already.
     pub fn take_anyway(&self, bytes: u64) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
+        self.note_peak();
+    }
+
+    /// Draws `bytes` even past the limit until the [`Charge`] is dropped: for the buffers of work
+    /// that has to be done, which are bounded, and which give memory back in the end.
+    pub fn charge_anyway(self: &Arc<Self>, bytes: u64) -> Charge {
+        self.take_anyway(bytes);
+        Charge { budget: Arc::clone(self), bytes }
+    }
+
+    #[inline]
+    fn note_peak(&self) {
+        #[cfg(feature = "testing")]
+        self.peak.fetch_max(self.used(), Ordering::Relaxed);
+    }
+
+    /// The most that was used at once, in bytes.
+    #[cfg(feature = "testing")]
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
     }
 
     /// Gives `bytes` back.
     pub fn give(&self, bytes: u64) {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "gave back {bytes} of {before}");
+    }
+}
+
+/// Bytes that are drawn from a budget for as long as this lives.
+#[derive(Debug)]
+pub struct Charge {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.give(self.bytes);
     }
 }
 
@@ -131,5 +176,14 @@ mod tests {
         assert_eq!(budget.used(), 120);
         budget.give(120);
         budget.take(100).unwrap();
+    }
+
+    #[test]
+    fn a_charge_is_given_back_when_it_is_dropped() {
+        let budget = Arc::new(Budget::new(100));
+        let charge = budget.charge_anyway(130);
+        assert_eq!(budget.used(), 130);
+        drop(charge);
+        assert_eq!((budget.used(), budget.peak()), (0, 130));
     }
 }

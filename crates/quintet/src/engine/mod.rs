@@ -140,7 +140,11 @@ pub struct EngineStats {
 
 /// What the database does for its engines.
 pub trait Host: Send + Sync + fmt::Debug {
-    /// Makes the log durable past every operation applied before the call.
+    /// Makes the log durable past every operation applied before the call. An error means that an
+    /// effect in memory may not be in the log after a crash: the engine publishes nothing, and
+    /// says so. Always an error while the log is replayed, since what is replayed is not known to
+    /// be durable before all of it is: an engine that has to give memory back then can do so only
+    /// of what its files have already.
     fn sync_log(&self) -> Result<()>;
     /// Has [`Engine::due`] asked soon. Cheap; callable with locks held.
     fn wake(&self);

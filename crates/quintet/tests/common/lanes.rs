@@ -11,7 +11,7 @@ use std::{
 
 use quintet::{Cursor, Database, Durability, EngineKind, Options, Result, TableOptions};
 
-/// The tables that every commit writes to.
+/// The tables that every commit writes to: a batch meets both engines.
 const TABLES: [&str; 2] = ["first", "deep/down/second"];
 /// Every fifth commit also removes what the commit two before it wrote.
 const REMOVES_EVERY: u64 = 5;
@@ -54,8 +54,13 @@ fn removed_by(number: u64) -> Option<u64> {
 impl Lanes {
     /// Makes the tables where they are missing.
     pub fn new(db: &Database) -> Result<Self> {
-        let options = TableOptions::new(EngineKind::Naive).set("snapshot_bytes", "262144");
-        let tables = TABLES.map(|name| db.open_or_create_table(name, &options));
+        let naive = TableOptions::new(EngineKind::Naive).set("snapshot_bytes", "262144");
+        let hashlog = TableOptions::new(EngineKind::HashLog)
+            .set("chunk_bytes", "65536")
+            .set("mutable_chunks", "2");
+        let [first, second] = TABLES;
+        let tables = [(first, naive), (second, hashlog)]
+            .map(|(name, options)| db.open_or_create_table(name, &options));
         Ok(Self { db: db.clone(), tables: tables.into_iter().collect::<Result<_>>()? })
     }
 

@@ -13,8 +13,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-/// The engines that workloads use: `hashlog` does not pass these loops yet.
-const ENGINES: &[quintet::EngineKind] = &[quintet::EngineKind::Naive];
+/// The engines that workloads use.
+const ENGINES: &[quintet::EngineKind] = quintet::EngineKind::AVAILABLE;
 
 mod driver;
 #[expect(dead_code, reason = "shared with the crash enumeration, which uses all of it")]

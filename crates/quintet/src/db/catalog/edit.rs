@@ -16,6 +16,8 @@
 
 #![deny(clippy::indexing_slicing)]
 
+use std::fmt;
+
 use crate::{
     codec::{Decoder, Lsn, put_bytes, put_u64, put_varint, to_u64},
     engine::TableOptions,
@@ -166,6 +168,43 @@ pub(crate) struct Progress {
     pub(crate) log_durable: Lsn,
     /// The LSN that a table's files are complete to, by table id.
     pub(crate) tables: Vec<(u64, Lsn)>,
+}
+
+/// As `quintet inspect` prints it.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddDirectory { id, parent, name } => {
+                write!(f, "add directory {id} \"{}\" in {parent}", name.escape_debug())
+            }
+            Self::AddTable { id, parent, name, table } => {
+                let TableRecord { engine, seed: [first, second], settings } = table;
+                write!(f, "add table {id} \"{}\" in {parent}", name.escape_debug())?;
+                write!(f, ", engine {engine}, seed {first:016x} {second:016x}")?;
+                settings.iter().try_for_each(|(name, value)| write!(f, ", {name}={value}"))
+            }
+            Self::Move { id, parent, name } => {
+                write!(f, "move {id} to \"{}\" in {parent}", name.escape_debug())
+            }
+            Self::Remove { id } => write!(f, "remove {id} and everything below it"),
+            Self::Progress(Progress { log_start, log_durable, tables }) => {
+                write!(f, "progress, log starts at {log_start}, durable below {log_durable}")?;
+                let mut tables = tables.iter();
+                tables.try_for_each(|(id, lsn)| write!(f, ", table {id} complete to {lsn}"))
+            }
+            Self::NextId { id } => write!(f, "next id {id}"),
+            Self::Defaults { id, defaults: None } => write!(f, "no defaults in {id}"),
+            Self::Defaults { id, defaults: Some(defaults) } => {
+                write!(f, "defaults in {id}: {defaults:?}")
+            }
+            Self::AddMount { id, parent, name, mount } => {
+                write!(f, "add mount {id} \"{}\" in {parent}", name.escape_debug())?;
+                write!(f, ", of {:?} in {:?}", mount.subtree, mount.target)?;
+                if mount.read_only { write!(f, ", read only") } else { Ok(()) }
+            }
+            Self::Types { id, types } => write!(f, "types of table {id}: {types:?}"),
+        }
+    }
 }
 
 const ADD_DIRECTORY: u8 = 1;

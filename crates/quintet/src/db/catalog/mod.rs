@@ -70,6 +70,8 @@ pub(crate) struct Catalog {
     read_only: bool,
     /// `None` in a database opened for reading only, and after closing.
     file: Mutex<Option<CatalogFile>>,
+    /// Of its edits and its head, when it was opened, in bytes.
+    opened_bytes: u64,
     tree: RwLock<Tree>,
     /// Durable edits since the database was made.
     edits: AtomicU64,
@@ -88,6 +90,7 @@ impl Catalog {
             read_only: false,
             edits: AtomicU64::new(file.sequence()),
             failure: OnceLock::new(),
+            opened_bytes: file.bytes(),
             file: Mutex::new(Some(file)),
             tree: RwLock::new(tree),
         })
@@ -106,6 +109,7 @@ impl Catalog {
             database_id: contents.database_id,
             read_only,
             file: Mutex::new(file),
+            opened_bytes: contents.end,
             tree: RwLock::new(tree),
             edits: AtomicU64::new(contents.next_sequence),
             failure: OnceLock::new(),
@@ -221,7 +225,7 @@ impl Catalog {
 
     /// The file's size in bytes.
     pub(crate) fn file_bytes(&self) -> u64 {
-        lock(&self.file).as_ref().map_or(0, CatalogFile::bytes)
+        lock(&self.file).as_ref().map_or(self.opened_bytes, CatalogFile::bytes)
     }
 
     /// Plans an edit, makes it durable, and then lets it take effect.
@@ -317,7 +321,7 @@ pub(crate) fn describe(bytes: &[u8]) -> Result<Vec<(u64, String)>> {
     let contents = file::parse(bytes)?;
     replay(&contents)?;
     let lines = contents.edits.iter().flat_map(|(offset, changes)| {
-        changes.iter().map(move |change| (*offset, format!("{change:?}")))
+        changes.iter().map(move |change| (*offset, change.to_string()))
     });
     Ok(lines.collect())
 }

@@ -90,7 +90,36 @@ fn layout_is_pinned() {
     assert_eq!(edits, expected);
     let lines = describe(&bytes).unwrap();
     assert_eq!(lines.len(), 7);
-    assert_eq!(lines.last().unwrap().1, "Remove { id: 1 }");
+    assert_eq!(lines.last().unwrap().1, "remove 1 and everything below it");
+}
+
+#[test]
+fn changes_are_told_in_words() {
+    let env = SimEnv::new(1);
+    let catalog = Catalog::create(&dir(&env), ID).unwrap();
+    create(&catalog, "app/users").unwrap();
+    catalog.rename("app", "old").unwrap();
+    let tables = vec![(2, Lsn(4100))];
+    let progress = Progress { log_start: Lsn(4096), log_durable: Lsn(5000), tables };
+    catalog.progress(progress).unwrap();
+    catalog.remove("old", false).unwrap();
+    let told: Vec<String> =
+        describe(&bytes(&env)).unwrap().into_iter().map(|(_, line)| line).collect();
+    let golden = [
+        "next id 1",
+        "progress, log starts at 0, durable below 0",
+        "add directory 1 \"app\" in 0",
+        "add table 2 \"users\" in 1, engine naive, seed 0000000000000001 0000000000000002, \
+         snapshot_bytes=4096",
+        "move 1 to \"old\" in 0",
+        "progress, log starts at 4096, durable below 5000, table 2 complete to 4100",
+        "remove 1 and everything below it",
+    ];
+    assert_eq!(told, golden);
+    let size = catalog.file_bytes();
+    drop(catalog);
+    let catalog = Catalog::open(&dir(&env), true).unwrap().unwrap();
+    assert_eq!(catalog.file_bytes(), size, "opened for reading as well");
 }
 
 /// Every edit takes effect as a whole or not at all, whatever happens at any moment of it.

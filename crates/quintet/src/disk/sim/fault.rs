@@ -196,6 +196,7 @@ pub(super) struct Plan {
     /// Calls so far, by kind, in the order of [`Call::ALL`].
     calls: [u64; Call::ALL.len()],
     fired: u64,
+    suspended: bool,
     random: Random,
 }
 
@@ -205,6 +206,7 @@ impl Plan {
             faults: Vec::new(),
             calls: [0; Call::ALL.len()],
             fired: 0,
+            suspended: false,
             random: Random::derived(seed, 4),
         }
     }
@@ -215,6 +217,11 @@ impl Plan {
 
     pub(super) fn clear(&mut self) {
         self.faults.clear();
+    }
+
+    /// Holds all faults back, or no more; says what was before.
+    pub(super) fn suspend(&mut self, suspended: bool) -> bool {
+        std::mem::replace(&mut self.suspended, suspended)
     }
 
     pub(super) fn fired(&self) -> u64 {
@@ -232,6 +239,9 @@ impl Plan {
 
     /// Counts a call and picks its fate. A delay is left to the caller, who owns the clock.
     pub(super) fn rule(&mut self, call: Call, path: &str) -> Ruling {
+        if self.suspended {
+            return Ruling::Proceed(None);
+        }
         for (kind, count) in Call::ALL.iter().zip(&mut self.calls) {
             *count += u64::from(*kind == call);
         }

@@ -249,6 +249,15 @@ impl SimEnv {
         self.disk().plan.clear();
     }
 
+    /// Does `work` with every planned fault held back, and without counting its calls: a test's
+    /// own look at the state. For one thread at a time.
+    pub fn unharmed<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = self.disk().plan.suspend(true);
+        let outcome = work();
+        self.disk().plan.suspend(before);
+        outcome
+    }
+
     /// How many calls were hit by a fault.
     pub fn faults_fired(&self) -> u64 {
         self.disk().plan.fired()

@@ -34,9 +34,9 @@ impl HashLog {
         let larges: Vec<_> = read(&self.larges).values().cloned().collect();
         for large in larges {
             if large.written.load(Ordering::Relaxed)
-                && let Some(place) = large.place.get()
+                && let Some(place) = large.place()
             {
-                note(report, self.read_large_at(&large, place).map(drop))?;
+                note(report, self.read_large_at(&large, &place).map(drop))?;
                 report.checked_bytes += large.length;
             }
         }
@@ -48,7 +48,7 @@ impl HashLog {
             Ok(buffer) => buffer,
             Err(error) => return note(report, Err(error)),
         };
-        report.checked_bytes += to_u64(buffer.len());
+        report.checked_bytes += to_u64(buffer.as_slice().len());
         for extent in lock(&chunk.flush).extents.clone() {
             let mut unit = extent.start + EXTENT_HEAD_UNITS;
             let mut count = 0;

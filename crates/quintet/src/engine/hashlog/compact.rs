@@ -5,6 +5,10 @@
 //! exchanged only if it still holds the old address, under the group's lock, so writers go on and
 //! readers see either copy. Tombstones are kept while an older chunk exists. What has expired
 //! becomes a tombstone, or nothing where no older chunk could bring the key back.
+//!
+//! What limits its rate: a step rewrites a few chunks and then lets the job look again; while
+//! there are writes, it stops as soon as waste is back at the bound, so it reads and writes in
+//! proportion to what updates make waste; what goes beyond waits for rest, and ends with it.
 
 use std::sync::Arc;
 
@@ -31,6 +35,11 @@ impl HashLog {
     pub(super) fn compact_step(&self) -> Result<()> {
         let mut maintenance = lock(&self.maintenance);
         if !self.context.read_only {
+            if !maintenance.retired.is_empty() {
+                // An earlier publication failed. More victims would take memory, and give nothing.
+                let complete = maintenance.complete;
+                self.publish(&mut maintenance, complete)?;
+            }
             let target = self.counters.waste_target.load(Ordering::Relaxed);
             let mut victims = 0;
             while victims < VICTIMS_PER_STEP
@@ -135,7 +144,9 @@ impl HashLog {
         self.counters.waste_units.fetch_sub(dead + tombstones, Ordering::Relaxed);
         self.counters.compacted_total.fetch_add(1, Ordering::Relaxed);
         victim.retired.store(true, Ordering::Relaxed);
-        self.release_frame(victim.id);
+        if !self.release_frame(victim.id) {
+            self.counters.cold_chunks.fetch_sub(1, Ordering::Relaxed);
+        }
         maintenance.retired.push(Arc::clone(victim));
         Ok(())
     }

@@ -37,14 +37,19 @@
 //! | 128 | | entries | see [`super::entry`], or packed in blocks; after `QHLLARGE`: the value's bytes |
 //!
 //! Invariants: a block is written once. Places are never used again: what is freed is punched out,
-//! and a file without anything live is removed. Numbers of files are never used again.
+//! and a file without anything live is removed. Numbers of files are never used again. A file of
+//! which a sync failed, or a write for other than want of space, keeps what is known to be durable
+//! in it and gets nothing more: what else it was given goes to another file.
 //!
 //! Thread rules: [`DataFiles`] belongs to maintenance (one thread at a time); a [`Place`] may be
 //! read by any.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    io, mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use crate::{
@@ -81,6 +86,30 @@ pub(super) struct DataFile {
     live: AtomicU64,
     /// Bytes of those.
     live_bytes: AtomicU64,
+    failed: AtomicBool,
+}
+
+impl DataFile {
+    fn new(number: u64, file: Arc<dyn File>, label: String) -> Arc<Self> {
+        let (live, live_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { number, file, label, live, live_bytes, failed: AtomicBool::new(false) })
+    }
+
+    /// Whether a write or a sync of it failed for good: what is not known to be durable in it may
+    /// never be.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    fn fail(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether a write that failed like this may be repeated in its place.
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, QuotaExceeded, StorageFull, WouldBlock};
+    matches!(error.kind(), Interrupted | QuotaExceeded | StorageFull | WouldBlock)
 }
 
 /// A range of a file.
@@ -110,11 +139,11 @@ impl Place {
         (first, to_usize(start - first), to_usize(end - first))
     }
 
-    pub(super) fn read_error(&self, offset: u64, error: std::io::Error) -> Error {
+    pub(super) fn read_error(&self, offset: u64, error: io::Error) -> Error {
         match error.kind() {
             // Requests are whole blocks: only what goes on after a short read at the end of the
             // file is not, and some systems refuse that.
-            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidInput => {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput => {
                 Error::corruption(&*self.file.label, offset, "the file ends before its data")
             }
             _ => Error::io(format!("read {}", self.file.label), error),
@@ -255,7 +284,10 @@ pub(super) struct DataFiles {
     next_number: u64,
     /// Written since the last sync.
     dirty: Vec<Arc<DataFile>>,
-    new_names: bool,
+    /// Those whose names are not durable.
+    unnamed: Vec<Arc<DataFile>>,
+    /// Freed, and not yet given back to the file system.
+    freed: Vec<Place>,
     pub(super) written_bytes: u64,
 }
 
@@ -282,7 +314,8 @@ impl DataFiles {
             current: None,
             next_number,
             dirty: Vec::new(),
-            new_names: false,
+            unnamed: Vec::new(),
+            freed: Vec::new(),
             written_bytes: 0,
         }
     }
@@ -301,18 +334,12 @@ impl DataFiles {
         let how = if write { Open::WRITE } else { Open::READ };
         let file = match self.dir.open(&name, how.direct()) {
             Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(Error::corruption(label, 0, "the file is missing"));
             }
             Err(error) => return Err(Error::io(format!("open {label}"), error)),
         };
-        let file = Arc::new(DataFile {
-            number,
-            file,
-            label,
-            live: AtomicU64::new(0),
-            live_bytes: AtomicU64::new(0),
-        });
+        let file = DataFile::new(number, file, label);
         let place = Place { file: Arc::clone(&file), offset: 0, bytes: BLOCK_BYTES };
         let (head, _) = place.read(0, to_usize(BLOCK_BYTES))?;
         let number_found = open_head(head.as_slice(), FILE_HEAD_BYTES, FILE_MAGIC, &self.owner)
@@ -336,7 +363,16 @@ impl DataFiles {
     pub(super) fn place(&mut self, bytes: u64, now: u64) -> Result<Place> {
         let bytes = round_up(bytes, BLOCK_BYTES);
         let fits = |end: u64| end + bytes <= FILE_BYTES_MAX;
-        let (file, end) = match self.current.take().filter(|(_, end)| fits(*end)) {
+        if let Some((file, end)) = &self.current
+            && (file.has_failed() || !fits(*end))
+        {
+            let file = Arc::clone(file);
+            self.current = None;
+            if file.live.load(Ordering::Relaxed) == 0 {
+                self.freed.push(Place { file, offset: 0, bytes: BLOCK_BYTES });
+            }
+        }
+        let (file, end) = match self.current.take() {
             Some(current) => current,
             None => (self.create(now)?, BLOCK_BYTES),
         };
@@ -353,8 +389,9 @@ impl DataFiles {
         let name = name_of(number);
         let label = label(self.owner.table_id, &name);
         let doing = |error| Error::io(format!("create {label}"), error);
-        let file = self.dir.open(&name, Open::CREATE.direct()).map_err(doing)?;
+        // Whatever becomes of this one, its number is used.
         self.next_number += 1;
+        let file = self.dir.open(&name, Open::CREATE.direct()).map_err(doing)?;
         let mut head = Vec::with_capacity(FILE_HEAD_BYTES);
         head.extend_from_slice(&FILE_MAGIC);
         put_u32(&mut head, FORMAT);
@@ -366,24 +403,26 @@ impl DataFiles {
         sign(&mut head);
         let mut block = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
         block.as_mut_slice()[..FILE_HEAD_BYTES].copy_from_slice(&head);
-        write_all_at(&*file, block.as_slice(), 0).map_err(doing)?;
-        let file = Arc::new(DataFile {
-            number,
-            file,
-            label,
-            live: AtomicU64::new(0),
-            live_bytes: AtomicU64::new(0),
-        });
+        if let Err(error) = write_all_at(&*file, block.as_slice(), 0) {
+            // Should this fail, the next open does it.
+            let _ = self.dir.remove(&name);
+            return Err(doing(error));
+        }
+        let file = DataFile::new(number, file, label);
         self.files.push(Arc::clone(&file));
         self.dirty.push(Arc::clone(&file));
-        self.new_names = true;
+        self.unnamed.push(Arc::clone(&file));
         Ok(file)
     }
 
     /// Writes whole blocks at `from` of a place. Durable after [`Self::sync`].
     pub(super) fn write(&mut self, place: &Place, from: u64, blocks: &[u8]) -> Result<()> {
-        write_all_at(&*place.file.file, blocks, place.offset + from)
-            .map_err(|error| Error::io(format!("write {}", place.file.label), error))?;
+        if let Err(error) = write_all_at(&*place.file.file, blocks, place.offset + from) {
+            if !is_passing(&error) {
+                place.file.fail();
+            }
+            return Err(Error::io(format!("write {}", place.file.label), error));
+        }
         self.written_bytes += to_u64(blocks.len());
         if !self.dirty.iter().any(|file| file.number == place.file.number) {
             self.dirty.push(Arc::clone(&place.file));
@@ -391,40 +430,68 @@ impl DataFiles {
         Ok(())
     }
 
-    /// Makes everything written durable, new names included. An error is final.
+    /// Makes everything written durable, new names included. After an error, files that have
+    /// failed ([`DataFile::has_failed`]) hold what is not durable and never will be; all others are
+    /// synced.
     pub(super) fn sync(&mut self) -> Result<()> {
-        for file in &self.dirty {
-            file.file
-                .sync_all()
-                .map_err(|error| Error::io(format!("sync {}", file.label), error))?;
+        let mut outcome = Ok(());
+        for file in mem::take(&mut self.dirty) {
+            if !file.has_failed()
+                && let Err(error) = file.file.sync_all()
+            {
+                file.fail();
+                outcome = outcome.and(Err(Error::io(format!("sync {}", file.label), error)));
+            }
         }
-        self.dirty.clear();
-        if self.new_names {
-            let doing = |error| Error::io(format!("sync {}", self.dir.path().display()), error);
-            self.dir.sync().map_err(doing)?;
-            self.new_names = false;
+        let unnamed = mem::take(&mut self.unnamed);
+        if unnamed.iter().any(|file| !file.has_failed())
+            && let Err(error) = self.dir.sync()
+        {
+            for file in &unnamed {
+                file.fail();
+            }
+            let doing = format!("sync {}", self.dir.path().display());
+            outcome = outcome.and(Err(Error::io(doing, error)));
         }
-        Ok(())
+        outcome
     }
 
-    /// Gives a place back to the file system. Nothing that recovery reads may name it any more.
-    pub(super) fn free(&mut self, place: &Place) -> Result<()> {
+    /// Takes note that a place is not used any more: nothing that recovery reads names it.
+    /// [`Self::give_back`] does the rest.
+    pub(super) fn free(&mut self, place: Place) {
+        place.file.live_bytes.fetch_sub(place.bytes, Ordering::Relaxed);
+        place.file.live.fetch_sub(1, Ordering::Relaxed);
+        self.freed.push(place);
+    }
+
+    /// Gives what was freed back to the file system; returns how often that failed. It is tried
+    /// again with the next call.
+    pub(super) fn give_back(&mut self) -> u64 {
+        let mut freed = mem::take(&mut self.freed);
+        freed.retain(|place| self.give_back_place(place).is_err());
+        self.freed = freed;
+        to_u64(self.freed.len())
+    }
+
+    fn give_back_place(&mut self, place: &Place) -> io::Result<()> {
         let file = &place.file;
-        file.live_bytes.fetch_sub(place.bytes, Ordering::Relaxed);
-        let left = file.live.fetch_sub(1, Ordering::Relaxed) - 1;
         let is_current =
             self.current.as_ref().is_some_and(|(current, _)| Arc::ptr_eq(current, file));
-        if left == 0 && !is_current {
-            self.files.retain(|other| other.number != file.number);
-            self.dirty.retain(|other| other.number != file.number);
-            return self
-                .dir
-                .remove(&name_of(file.number))
-                .map_err(|error| Error::io(format!("remove {}", file.label), error));
+        if file.live.load(Ordering::Relaxed) > 0 || is_current {
+            return file.file.punch_hole(place.offset, place.bytes);
         }
-        file.file
-            .punch_hole(place.offset, place.bytes)
-            .map_err(|error| Error::io(format!("punch {}", file.label), error))
+        if self.files.iter().all(|other| other.number != file.number) {
+            // It went with another of its places.
+            return Ok(());
+        }
+        match self.dir.remove(&name_of(file.number)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        for files in [&mut self.files, &mut self.dirty, &mut self.unnamed] {
+            files.retain(|other| other.number != file.number);
+        }
+        Ok(())
     }
 
     /// Bytes of what is placed, heads of files included.

@@ -7,8 +7,8 @@
 //! ingest, sessions, caches, counters.
 //!
 //! put: lock the key's group -> find its entry -> exchange it in place (same size, not frozen) or
-//! append and exchange the slot -> unlock. get: [`read`]. persist and compact: [`maintain`],
-//! [`compact`]. open: [`recover`].
+//! append and exchange the slot -> unlock. get: [`read`]. persist: [`flush`], [`maintain`].
+//! compact: [`compact`]. open: [`recover`]. What is in memory: [`residency`].
 //!
 //! Invariants:
 //! - A chunk's entries below its frozen bound never change; only they are written. Flushing
@@ -21,6 +21,8 @@
 //!   yet to be written.
 //! - A tombstone is kept while an older chunk exists.
 //! - What a publication frees is freed after it is durable.
+//! - Failures of the disk leave the table working: a sync that failed is never believed later, so
+//!   what it was for is written to another file, and until it is durable it stays in memory.
 //! - Two live keys with one 64-bit hash set `collided` before the second is readable; from then on
 //!   opening reads keys instead of hints. Everything else resolves equal hashes by the full key
 //!   anyway.
@@ -45,21 +47,20 @@ mod compact;
 pub mod describe;
 mod entry;
 mod files;
+mod flush;
 mod maintain;
 mod manifest;
 mod pack;
 mod packed;
 mod read;
 mod recover;
+mod residency;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 mod write;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use self::{
     arena::Arena,
@@ -67,6 +68,7 @@ use self::{
     maintain::Maintenance,
     manifest::Extent,
     pack::Piece,
+    write::Known,
 };
 use super::{
     Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
@@ -96,13 +98,11 @@ struct Chunk {
     serial: u64,
     order: u64,
     created: u64,
-    /// Where it is, unless its extents are packed.
-    place: OnceLock<Place>,
-    /// Its packed extents.
+    /// Its extents, where they are packed: each in a place of its own.
     pieces: RwLock<Vec<Arc<Piece>>>,
     /// Units that a read of one entry fetches.
     span: AtomicU64,
-    /// All of it is in its file, and no more will come: it may leave memory.
+    /// All of it is durable in its file, and no more will come: it may leave memory.
     written: AtomicBool,
     /// Nothing in it is live: it goes with the next publication.
     retired: AtomicBool,
@@ -118,7 +118,18 @@ struct Flush {
     ended: Vec<(u64, u64)>,
     /// No extent will come after those.
     sealed: bool,
+    /// Where it is in the files, once it is; another place after that file has failed.
+    place: Option<Place>,
+    /// Those in the file, and how many of them are durable.
     extents: Vec<Extent>,
+    durable_count: usize,
+}
+
+impl Chunk {
+    /// Where it is in the files.
+    fn place(&self) -> Option<Place> {
+        lock(&self.flush).place.clone()
+    }
 }
 
 /// A value too large for a chunk.
@@ -127,11 +138,25 @@ struct Large {
     number: u64,
     lsn: u64,
     length: u64,
-    /// While it is in memory.
-    bytes: Mutex<Option<Arc<[u8]>>>,
-    place: OnceLock<Place>,
-    /// It is in its place in a file.
+    state: Mutex<LargeState>,
+    /// It is durable in its place in a file.
     written: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct LargeState {
+    /// While it is in memory.
+    bytes: Option<Arc<[u8]>>,
+    place: Option<Place>,
+    /// It is written to its place, perhaps not durably.
+    in_file: bool,
+}
+
+impl Large {
+    /// Where it is in the files.
+    fn place(&self) -> Option<Place> {
+        lock(&self.state).place.clone()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -160,6 +185,9 @@ struct Counters {
     /// `applied` + 1 when compaction found nothing to do, and when it last closed the hot chunk.
     stuck_at: AtomicU64,
     closed_hot_at: AtomicU64,
+    /// Chunks that are not in memory, and keys that were read ahead of their writes.
+    cold_chunks: AtomicU64,
+    learned: AtomicU64,
     in_place_total: AtomicU64,
     cold_reads_total: AtomicU64,
     compacted_total: AtomicU64,
@@ -169,6 +197,8 @@ struct Counters {
     data_bytes: AtomicU64,
     manifest_bytes: AtomicU64,
     written_bytes_total: AtomicU64,
+    /// Work after a publication that failed and is to be tried again.
+    cleanup_failures_total: AtomicU64,
 }
 
 /// A table of the hashlog engine. See the module head.
@@ -200,6 +230,8 @@ pub struct HashLog {
     warm_wanted: AtomicBool,
     collided: AtomicBool,
     queues: Mutex<Vec<Box<dyn Queue>>>,
+    /// By hash, for each write that is admitted and not yet applied: what was read ahead for it.
+    learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
     counters: Counters,
 }
 
@@ -249,6 +281,7 @@ impl HashLog {
             warm_wanted: AtomicBool::new(false),
             collided: AtomicBool::new(false),
             queues: Mutex::default(),
+            learned: Mutex::default(),
             counters: Counters::default(),
             context,
         };
@@ -314,7 +347,8 @@ impl Drop for HashLog {
     fn drop(&mut self) {
         let held = self.arena.memory_bytes() + self.counters.index_charged.load(Ordering::Relaxed);
         let larges = read(&self.larges);
-        let in_memory = |large: &Arc<Large>| lock(&large.bytes).as_ref().map_or(0, |b| b.len());
+        let in_memory =
+            |large: &Arc<Large>| lock(&large.state).bytes.as_ref().map_or(0, |bytes| bytes.len());
         let larges: usize = larges.values().map(in_memory).sum();
         self.context.budget.give(held + to_u64(larges));
     }
@@ -331,7 +365,17 @@ impl Engine for HashLog {
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
-        self.make_room(op)
+        self.make_room(op)?;
+        match op {
+            Op::Put { key, .. } | Op::Delete { key } => self.learn_ahead(key),
+            Op::DeleteRange { .. } => Ok(()),
+        }
+    }
+
+    fn retract(&self, op: &Op<'_>) {
+        if let Op::Put { key, .. } | Op::Delete { key } = op {
+            drop(self.take_learned(self.hash(key)));
+        }
     }
 
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
@@ -392,6 +436,7 @@ impl Engine for HashLog {
                 ("cold_reads_total", load(&counters.cold_reads_total)),
                 ("chunks_compacted_total", load(&counters.compacted_total)),
                 ("chunks_evicted_total", load(&counters.evicted_total)),
+                ("cleanup_failures_total", load(&counters.cleanup_failures_total)),
                 ("manifest_bytes", load(&counters.manifest_bytes)),
             ],
         }

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{crc32c, low_u32, round_up, to_u64, to_usize},
-    disk::{AlignedBuffer, BLOCK_BYTES},
+    codec::{crc32c, low_u32, to_u64, to_usize},
+    disk::AlignedBuffer,
     seeded::{self, Bug},
     sync::{read, write},
 };
@@ -42,7 +42,7 @@ impl Chunk {
     pub(super) fn places(&self) -> Vec<Place> {
         let pieces = read(&self.pieces);
         let pieces = pieces.iter().map(|piece| piece.place.clone());
-        self.place.get().cloned().into_iter().chain(pieces).collect()
+        self.place().into_iter().chain(pieces).collect()
     }
 
     /// Says that the bytes of a unit in the files are damaged.
@@ -51,33 +51,18 @@ impl Chunk {
             let from = piece.blocks.find(unit).map_or(0, |block| block.from);
             return piece.place.damage(from, what);
         }
-        self.place.get().map_or(Error::Closed, |place| place.damage(unit * 8, what))
+        self.place().map_or(Error::Closed, |place| place.damage(unit * 8, what))
     }
 }
 
 impl HashLog {
-    /// The place of a chunk whose extents are not packed: of `bytes` where no more will come.
-    pub(super) fn place_chunk(
-        &self,
-        maintenance: &mut Maintenance,
-        chunk: &Chunk,
-        bytes: Option<u64>,
-        now: u64,
-    ) -> Result<Place> {
-        if let Some(place) = chunk.place.get() {
-            return Ok(place.clone());
-        }
-        let place = maintenance.files.place(bytes.unwrap_or(self.arena.chunk_bytes()), now)?;
-        Ok(chunk.place.get_or_init(|| place).clone())
-    }
-
     /// Writes an extent's sealed `image` packed, not durably; where it is, and its directory.
     pub(super) fn write_packed(
+        &self,
         maintenance: &mut Maintenance,
         chunk: &Chunk,
         image: &[u8],
         head: &mut ExtentHead,
-        owner: &super::Owner,
     ) -> Result<(Place, Vec<u8>)> {
         let packed = pack(image);
         let stored = EXTENT_HEAD_BYTES + packed.body.len();
@@ -85,12 +70,12 @@ impl HashLog {
         head.packing = low_u32(to_u64(packed.directory.len()));
         let mut buffer = AlignedBuffer::zeroed(stored);
         let (front, back) = buffer.as_mut_slice().split_at_mut(EXTENT_HEAD_BYTES);
-        front.copy_from_slice(&head.encode(CHUNK_MAGIC, owner));
+        front.copy_from_slice(&head.encode(CHUNK_MAGIC, &self.owner));
         back[..packed.body.len()].copy_from_slice(&packed.body);
         let place = maintenance.files.place(to_u64(stored), head.updated)?;
         if let Err(error) = maintenance.files.write(&place, 0, buffer.as_slice()) {
             // The extent is written again, to another place.
-            let _ = maintenance.files.free(&place);
+            maintenance.files.free(place);
             return Err(error);
         }
         let (start, end) = (u64::from(head.start), u64::from(head.end));
@@ -166,9 +151,4 @@ impl HashLog {
     pub(super) fn large_body(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         self.compresses.then(|| super::pack::pack_value(bytes)).flatten()
     }
-}
-
-/// Bytes of the place that a large value of `stored` bytes takes.
-pub(super) fn large_place_bytes(stored: usize) -> u64 {
-    round_up(to_u64(EXTENT_HEAD_BYTES + stored), BLOCK_BYTES)
 }

@@ -163,9 +163,10 @@ impl HashLog {
         let chunk = self.chunk(id)?;
         let serial = chunk.serial;
         let span = chunk.span.load(Ordering::Relaxed).max(3) * to_u64(UNIT_BYTES);
-        let (place, from, rest) = if let Some(place) = chunk.place.get() {
+        let (place, from, rest) = if let Some(place) = chunk.place() {
             let from = unit * to_u64(UNIT_BYTES);
-            (place.clone(), from, place.bytes.checked_sub(from)?)
+            let rest = place.bytes.checked_sub(from)?;
+            (place, from, rest)
         } else {
             let piece = chunk.piece(unit)?;
             let (place, block) = (piece.place.clone(), piece.blocks.find(unit)?);
@@ -238,12 +239,16 @@ impl HashLog {
     pub(super) fn read_large(&self, large: LargeRef) -> Result<Option<Value>> {
         let found = read(&self.larges).get(&large.number).cloned();
         let Some(found) = found else { return Ok(None) };
-        if let Some(bytes) = lock(&found.bytes).clone() {
+        let (bytes, place) = {
+            let state = lock(&found.state);
+            (state.bytes.clone(), state.place.clone())
+        };
+        if let Some(bytes) = bytes {
             return Ok(Some(Value::shared(bytes)));
         }
-        let Some(place) = found.place.get() else { return Ok(None) };
+        let Some(place) = place else { return Ok(None) };
         self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-        match self.read_large_at(&found, place) {
+        match self.read_large_at(&found, &place) {
             Ok(value) => Ok(Some(value)),
             Err(_) if !read(&self.larges).contains_key(&large.number) => Ok(None),
             Err(error) => Err(error),

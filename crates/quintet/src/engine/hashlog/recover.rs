@@ -5,18 +5,14 @@
 //! follow the order of the index's lines, so that each is loaded within the caches. Where memory
 //! is short, the hints are read several times for a part of the hashes each.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::BTreeMap, io, sync::Arc};
 
 use super::{
-    Chunk, Flush, HashLog, Large,
+    Chunk, Flush, HashLog, Large, LargeState,
     arena::EXTENT_HEAD_UNITS,
     entry::{Kind, LargeRef, Stored, UNIT_BYTES},
     files::{DataFile, DataFiles, Place, number_of as data_number},
-    maintain::{Maintenance, manifest_bytes},
+    maintain::Maintenance,
     manifest::{
         Contents, Extent, Hint, Hints, Manifest, is_unfinished, number_of as manifest_number,
         take_hint,
@@ -36,6 +32,8 @@ const SHARE_ENTRIES: u64 = 1 << 14;
 const SHARE_BITS_MAX: u32 = 12;
 /// Bytes that an entry takes while it is dealt out: itself, and what growing vectors waste.
 const DEALT_BYTES: u64 = 28;
+/// Less is not worth another pass over the hints.
+const DEALT_BYTES_MIN: u64 = 1 << 20;
 /// Groups of extents that are read at once.
 const TASKS: usize = 8;
 
@@ -117,6 +115,8 @@ impl HashLog {
             contents = found;
             maintenance.manifest = Some(manifest);
         }
+        // Read, and sorted by chunk.
+        let _memory = self.context.budget.charge_anyway(2 * contents.memory_bytes());
         maintenance.files = DataFiles::new(Arc::clone(dir), self.owner, contents.commit.next_file);
         let sources = self.adopt_chunks(&mut maintenance, &contents)?;
         self.adopt_larges(&mut maintenance, &contents)?;
@@ -144,7 +144,7 @@ impl HashLog {
         let mut extents: BTreeMap<(u64, u64), Vec<(Extent, Hints)>> = BTreeMap::new();
         for (extent, hints) in &contents.extents {
             extents.entry((extent.order, extent.serial)).or_default().push((*extent, *hints));
-            maintenance.manifest_needed += manifest_bytes(extent);
+            maintenance.manifest_needed += extent.manifest_bytes();
         }
         let mut sources = Vec::with_capacity(contents.extents.len());
         let mut roll = lock(&self.roll);
@@ -153,15 +153,14 @@ impl HashLog {
             let file = maintenance.files.open(last.file, !self.context.read_only)?;
             self.refuse_implausible(&file, &extents)?;
             let packed = last.packing_bytes() > 0;
-            let place = if packed {
-                OnceLock::new()
-            } else {
-                OnceLock::from(DataFiles::adopt(&file, last.offset, last.place_bytes))
-            };
+            let place = || DataFiles::adopt(&file, last.offset, last.place_bytes);
+            let place = (!packed).then(place);
             let flush = Flush {
                 start: 0,
                 ended: Vec::new(),
                 sealed: true,
+                place: place.clone(),
+                durable_count: extents.len(),
                 extents: extents.iter().map(|(extent, _)| *extent).collect(),
             };
             let chunk = Arc::new(Chunk {
@@ -169,7 +168,6 @@ impl HashLog {
                 serial,
                 order,
                 created: last.created,
-                place,
                 pieces: RwLock::default(),
                 span: AtomicU64::new(last.span),
                 written: AtomicBool::new(true),
@@ -177,6 +175,7 @@ impl HashLog {
                 flush: Mutex::new(flush),
             });
             self.arena.begin(chunk.id, last.end, last.end, true);
+            self.counters.cold_chunks.fetch_add(1, Ordering::Relaxed);
             roll.next_id = roll.next_id.max(chunk.id + 1);
             roll.hot_order = roll.hot_order.max(order.next_multiple_of(2));
             let before = write(&self.chunks).insert(chunk.id, Arc::clone(&chunk));
@@ -188,7 +187,7 @@ impl HashLog {
                 ));
             }
             for (extent, hints) in extents {
-                let place = if let Some(place) = chunk.place.get() {
+                let place = if let Some(place) = &place {
                     place.clone()
                 } else {
                     let file = maintenance.files.open(extent.file, !self.context.read_only)?;
@@ -227,12 +226,12 @@ impl HashLog {
     fn adopt_larges(&self, maintenance: &mut Maintenance, contents: &Contents) -> Result<()> {
         for record in &contents.larges {
             let file = maintenance.files.open(record.file, !self.context.read_only)?;
+            let place = DataFiles::adopt(&file, record.offset, record.place_bytes);
             let large = Large {
                 number: record.number,
                 lsn: record.lsn,
                 length: record.bytes,
-                bytes: Mutex::new(None),
-                place: OnceLock::from(DataFiles::adopt(&file, record.offset, record.place_bytes)),
+                state: Mutex::new(LargeState { bytes: None, place: Some(place), in_file: true }),
                 written: AtomicBool::new(true),
             };
             write(&self.larges).insert(record.number, Arc::new(large));
@@ -286,8 +285,12 @@ impl HashLog {
         self.index.presize(total);
         let bits = (total / SHARE_ENTRIES).next_power_of_two().trailing_zeros();
         let bits = bits.min(SHARE_BITS_MAX).min(self.index.group_bits());
-        let memory = (self.context.budget.limit() / 3).max(1 << 20);
+        self.charge_index();
+        let budget = &self.context.budget;
+        let free = budget.limit().saturating_sub(budget.used());
+        let memory = (budget.limit() / 3).min(free / 2).max(DEALT_BYTES_MIN);
         let passes = (total * DEALT_BYTES).div_ceil(memory).max(1);
+        let _memory = budget.charge_anyway((total * DEALT_BYTES).div_ceil(passes));
         let loaded = Loaded::default();
         for pass in 0..passes {
             let shift = self.index.group_bits() - bits;
@@ -358,6 +361,7 @@ impl HashLog {
         deal: Deal,
         shares: &mut [Vec<Dealt>],
     ) -> Result<()> {
+        let _memory = self.context.budget.charge_anyway(source.hints.bytes);
         let bytes = manifest.hints(&source.hints)?;
         let bytes = bytes.filter(|bytes| {
             let (directory, hints) = directory_and_hints(bytes, &source.extent);
@@ -390,12 +394,13 @@ impl HashLog {
     /// Directory and hints made anew from the extent's bytes.
     fn hints_of_data(&self, source: &Source) -> Result<Vec<u8>> {
         let Source { extent, place, .. } = source;
+        let size = to_usize((extent.end - extent.start) * 8);
+        let _memory = self.context.budget.charge_anyway(2 * to_u64(size));
         let (image, mut hints) = if extent.packing_bytes() > 0 {
             let (image, directory) = self.read_packed(place, extent)?;
             adopt_piece(source, &directory);
             (image, directory)
         } else {
-            let size = to_usize((extent.end - extent.start) * 8);
             let (image, _) = place.read(extent.start * 8, size)?;
             self.verify_extent(place, extent, image.as_slice())?;
             (image, Vec::new())

@@ -2,6 +2,7 @@
 
 mod bugs;
 mod crashes;
+mod faults;
 mod packed;
 mod space;
 
@@ -18,12 +19,14 @@ use crate::{
 #[derive(Debug, Default)]
 struct TestHost {
     syncs: AtomicU64,
+    refuses: AtomicBool,
 }
 
 impl Host for TestHost {
     fn sync_log(&self) -> Result<()> {
         self.syncs.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        let refuses = self.refuses.load(Ordering::Relaxed);
+        if refuses { Err(Error::LogFailed { reason: "as asked".to_owned() }) } else { Ok(()) }
     }
 
     fn wake(&self) {}

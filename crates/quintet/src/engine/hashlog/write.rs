@@ -1,9 +1,9 @@
 //! Writing: puts and deletes, the chunk that takes appends, and room for them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::{
-    Chunk, Flush, HashLog, Large,
+    Chunk, Flush, HashLog, Large, LargeState,
     arena::{EXTENT_HEAD_UNITS, Look},
     entry::{HEAD_BYTES_MAX, Head, Kind, LargeRef, UNIT_BYTES},
 };
@@ -11,7 +11,7 @@ use crate::{
     Error, Result,
     codec::{Lsn, to_u64, to_usize},
     engine::Op,
-    index::slots::Writer,
+    index::slots::{Verdict, Writer},
     seeded::{self, Bug},
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
 };
@@ -32,7 +32,8 @@ struct Current {
 }
 
 /// What is known of an entry that is not in memory.
-struct Known {
+#[derive(Debug)]
+pub(super) struct Known {
     address: u64,
     state: u64,
     /// `None`: another key's.
@@ -74,8 +75,7 @@ impl HashLog {
             number,
             lsn: lsn.0,
             length: to_u64(length),
-            bytes: Mutex::new(Some(bytes)),
-            place: OnceLock::new(),
+            state: Mutex::new(LargeState { bytes: Some(bytes), ..LargeState::default() }),
             written: AtomicBool::new(false),
         });
         write(&self.larges).insert(number, large);
@@ -89,7 +89,7 @@ impl HashLog {
     fn put_entry(&self, head: Head, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         let hash = self.hash(key);
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
-        let mut known = Vec::new();
+        let mut known = self.take_learned(hash);
         loop {
             let mut writer = self.index.lock(hash);
             match self.find_current(&writer, hash, key, &known) {
@@ -131,7 +131,7 @@ impl HashLog {
         let hash = self.hash(key);
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
         let head = Head { kind: Kind::Tombstone, key_bytes: key.len(), value_bytes: 0, lsn: lsn.0 };
-        let mut known = Vec::new();
+        let mut known = self.take_learned(hash);
         loop {
             let mut writer = self.index.lock(hash);
             match self.find_current(&writer, hash, key, &known) {
@@ -221,6 +221,56 @@ impl HashLog {
         Ok(Some(Known { address, state, current, hash: self.hash(entry.key()) }))
     }
 
+    /// Before a write is logged: reads its key's entry where that is not in memory, so that
+    /// applying the write needs no disk, which may fail. (The entry may leave memory between the
+    /// two; then applying reads it.)
+    pub(super) fn learn_ahead(&self, key: &[u8]) -> Result<()> {
+        if self.counters.cold_chunks.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let hash = self.hash(key);
+        let mut known: Vec<Known> = Vec::new();
+        loop {
+            let unknown =
+                self.index.find(hash, |address| match self.arena.look(address, key, |_, _| ()) {
+                    Look::Found(()) => Verdict::Found(None),
+                    Look::OtherKey => Verdict::Other,
+                    Look::Changed => Verdict::Changed,
+                    Look::Cold(state) => {
+                        let this =
+                            |known: &&Known| (known.address, known.state) == (address, state);
+                        match known.iter().find(this) {
+                            None => Verdict::Found(Some((address, state))),
+                            Some(Known { current: Some(_), .. }) => Verdict::Found(None),
+                            Some(_) => Verdict::Other,
+                        }
+                    }
+                });
+            let Some((address, state)) = unknown.flatten() else { break };
+            known.extend(self.learn(address, state, key)?);
+        }
+        if !known.is_empty() {
+            lock(&self.learned).entry(hash).or_default().push(known);
+            self.counters.learned.fetch_add(1, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// What was read ahead for a write of this hash.
+    pub(super) fn take_learned(&self, hash: u64) -> Vec<Known> {
+        if self.counters.learned.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let mut learned = lock(&self.learned);
+        let Some(of_hash) = learned.get_mut(&hash) else { return Vec::new() };
+        let known = of_hash.pop().unwrap_or_default();
+        self.counters.learned.fetch_sub(1, Ordering::Relaxed);
+        if of_hash.is_empty() {
+            learned.remove(&hash);
+        }
+        known
+    }
+
     /// Updates in place where the entry is as large and not frozen.
     fn exchange(&self, current: &Current, head: &Head, value: [&[u8]; 2]) -> bool {
         let (chunk, unit) = self.arena.split(current.address);
@@ -270,11 +320,11 @@ impl HashLog {
     /// Drops a large value that no frozen entry names.
     fn drop_large(&self, number: u64) {
         let Some(large) = read(&self.larges).get(&number).cloned() else { return };
-        let mut bytes = lock(&large.bytes);
-        if large.place.get().is_some() {
+        let mut state = lock(&large.state);
+        if state.place.is_some() {
             // A flush has begun to write it: the place is freed with the next publication.
             lock(&self.dead_larges).push(number);
-        } else if let Some(bytes) = bytes.take() {
+        } else if let Some(bytes) = state.bytes.take() {
             self.context.budget.give(to_u64(bytes.len()));
             drop(write(&self.larges).remove(&number));
         }
@@ -283,7 +333,7 @@ impl HashLog {
     /// Takes a large value out of memory and of the list.
     pub(super) fn remove_large(&self, number: u64) -> Option<Arc<Large>> {
         let large = write(&self.larges).remove(&number)?;
-        if let Some(bytes) = lock(&large.bytes).take() {
+        if let Some(bytes) = lock(&large.state).bytes.take() {
             self.context.budget.give(to_u64(bytes.len()));
         }
         Some(large)
@@ -367,7 +417,6 @@ impl HashLog {
             serial: roll.next_serial,
             order,
             created: self.context.env.unix_millis(),
-            place: OnceLock::new(),
             pieces: RwLock::default(),
             span: AtomicU64::new(0),
             written: AtomicBool::new(false),

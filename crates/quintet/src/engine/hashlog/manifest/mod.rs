@@ -18,40 +18,33 @@
 //! | 40 | 8 | number | of this manifest; newer ones replace it |
 //! | 512 | | publications | each at a multiple of 512: a begin, records, a commit |
 //!
-//! A record is `body size (4), crc (4), kind (1), body`; the CRC32C covers salt (ids and number),
-//! kind, size and body, but for an extent's hints, which have their own. Integers of bodies are 8
-//! bytes.
-//!
-//! | kind | body |
-//! |---|---|
-//! | 1 begin | sequence of the publication |
-//! | 2 extent | chunk, serial, order, created, file, offset, bytes of the place; start, end, entry count, body crc, first lsn, last lsn, sealed (0, 1) plus twice the bytes of a directory of blocks (0: the extent is not packed and lies at `start` of its chunk's place), span; hint crc; then that directory ([`super::pack`]) and the hints: hash (8), varint of `key and value bytes * 8 + wide * 4 + kind` (0 put, 1 tombstone, 2 large), for a large one the varint of its number |
-//! | 3 drop | chunk, serial |
-//! | 4 large | number, lsn, file, offset, bytes of the place, value size |
-//! | 5 drop large | number |
-//! | 6 commit | sequence, complete lsn, next serial, next large number, next file number, collided (0, 1) |
+//! Records are laid out in [`record`].
 //!
 //! Invariants: a publication is synced before anything that it frees is freed. What follows the
 //! last commit never happened, unless a later publication's begin stands behind it: then the bytes
-//! between are damaged. No sector is written twice once it is part of a commit.
+//! between are damaged. No sector is written twice once it is part of a commit. Where a sync fails,
+//! what the disk holds is in doubt: that file gets nothing more, and another manifest takes its
+//! place. Until one has its name durably, whichever of the two a crash leaves is right, because
+//! nothing that either names is freed.
 //!
 //! Thread rules: belongs to maintenance (one thread at a time).
 
 #![deny(clippy::indexing_slicing)]
 
 mod describe;
+mod record;
 
 use std::{io, sync::Arc};
 
 pub(super) use self::describe::describe;
-
+use self::record::{BEGIN, COMMIT, DROP, DROP_LARGE, EXTENT, LARGE, Record, decode};
+pub(super) use self::record::{
+    Commit, Contents, Extent, Hint, Hints, LargeRecord, put_hint, take_hint,
+};
 use super::files::{Owner, label};
 use crate::{
     Error, Result,
-    codec::{
-        Decoder, crc32c, crc32c_append, low_u8, put_u32, put_u64, put_varint, round_up, to_u64,
-        to_usize,
-    },
+    codec::{Decoder, crc32c, crc32c_append, low_u8, put_u32, put_u64, round_up, to_u64, to_usize},
     disk::{Dir, File, Open, SECTOR_BYTES, read_exact_at, read_up_to, write_all_at},
     seeded::{self, Bug},
 };
@@ -64,199 +57,6 @@ const EXTENT_BYTES: usize = 16 * 8;
 /// Buffered records are written once there are this many bytes of them.
 const WRITE_BYTES: usize = 1 << 20;
 const UNFINISHED: &str = "manifest-new";
-
-const BEGIN: u8 = 1;
-const EXTENT: u8 = 2;
-const DROP: u8 = 3;
-const LARGE: u8 = 4;
-const DROP_LARGE: u8 = 5;
-const COMMIT: u8 = 6;
-
-/// An extent as the manifest knows it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Extent {
-    pub(super) chunk: u64,
-    pub(super) serial: u64,
-    pub(super) order: u64,
-    pub(super) created: u64,
-    pub(super) file: u64,
-    pub(super) offset: u64,
-    pub(super) place_bytes: u64,
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) entry_count: u64,
-    pub(super) body_crc: u64,
-    pub(super) first_lsn: u64,
-    pub(super) last_lsn: u64,
-    /// Bit 0: sealed; above: bytes of the directory before the hints.
-    pub(super) sealed: u64,
-    /// Units that a read of one entry should fetch.
-    pub(super) span: u64,
-}
-
-impl Extent {
-    /// Bytes of the directory of blocks before the hints; 0 where the extent is not packed.
-    pub(super) fn packing_bytes(&self) -> u64 {
-        self.sealed >> 1
-    }
-}
-
-/// A large value as the manifest knows it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct LargeRecord {
-    pub(super) number: u64,
-    pub(super) lsn: u64,
-    pub(super) file: u64,
-    pub(super) offset: u64,
-    pub(super) place_bytes: u64,
-    pub(super) bytes: u64,
-}
-
-/// What a commit says of the whole table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Commit {
-    pub(super) sequence: u64,
-    pub(super) complete: u64,
-    pub(super) next_serial: u64,
-    pub(super) next_large: u64,
-    pub(super) next_file: u64,
-    pub(super) collided: u64,
-}
-
-/// One hint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hint {
-    pub(super) hash: u64,
-    /// Bytes of key and value.
-    pub(super) payload: u64,
-    /// 1 where the head is wide.
-    pub(super) wide: u64,
-    /// 0 put, 1 tombstone, 2 large.
-    pub(super) kind: u64,
-    pub(super) large: u64,
-}
-
-/// Appends a hint to an extent's.
-pub(super) fn put_hint(out: &mut Vec<u8>, hint: Hint) {
-    put_u64(out, hint.hash);
-    put_varint(out, hint.payload << 3 | hint.wide << 2 | hint.kind);
-    if hint.kind == 2 {
-        put_varint(out, hint.large);
-    }
-}
-
-/// Takes a hint off the front.
-#[inline]
-pub(super) fn take_hint(decoder: &mut Decoder<'_>) -> Option<Hint> {
-    let hash = decoder.u64()?;
-    let sizes = decoder.varint()?;
-    let large = if sizes & 3 == 2 { decoder.varint()? } else { 0 };
-    Some(Hint { hash, payload: sizes >> 3, wide: sizes >> 2 & 1, kind: sizes & 3, large })
-}
-
-/// Where an extent's hints are in the manifest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Hints {
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
-    pub(super) crc: u32,
-}
-
-/// What the last commit left.
-#[derive(Debug, Default)]
-pub(super) struct Contents {
-    pub(super) commit: Commit,
-    pub(super) extents: Vec<(Extent, Hints)>,
-    pub(super) larges: Vec<LargeRecord>,
-}
-
-impl Contents {
-    fn add(&mut self, record: Record) {
-        match record {
-            Record::Extent(extent, hints) => self.extents.push((extent, hints)),
-            Record::Drop { chunk, serial } => {
-                self.extents.retain(|(extent, _)| extent.chunk != chunk || extent.serial != serial);
-            }
-
-            Record::Large(large) => self.larges.push(large),
-            Record::DropLarge(number) => self.larges.retain(|large| large.number != number),
-            Record::Commit(commit) => self.commit = commit,
-            Record::Begin(_) => {}
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Record {
-    Begin(u64),
-    Extent(Extent, Hints),
-    Drop { chunk: u64, serial: u64 },
-    Large(LargeRecord),
-    DropLarge(u64),
-    Commit(Commit),
-}
-
-fn words<const N: usize>(decoder: &mut Decoder<'_>) -> Option<[u64; N]> {
-    let mut out = [0; N];
-    for word in &mut out {
-        *word = decoder.u64()?;
-    }
-    Some(out)
-}
-
-/// Decodes a body without hints; `hints` is where those would begin.
-fn decode(kind: u8, body: &[u8], hints: Hints) -> Option<Record> {
-    let mut decoder = Decoder::new(body);
-    let record = match kind {
-        BEGIN => Record::Begin(decoder.u64()?),
-        EXTENT => {
-            let [chunk, serial, order, created, file, offset, place_bytes] = words(&mut decoder)?;
-            let [start, end, entry_count, body_crc, first_lsn, last_lsn] = words(&mut decoder)?;
-            let [sealed, span, crc] = words(&mut decoder)?;
-            let extent = Extent {
-                chunk,
-                serial,
-                order,
-                created,
-                file,
-                offset,
-                place_bytes,
-                start,
-                end,
-                entry_count,
-                body_crc,
-                first_lsn,
-                last_lsn,
-                sealed,
-                span,
-            };
-            Record::Extent(extent, Hints { crc: u32::try_from(crc).ok()?, ..hints })
-        }
-        DROP => {
-            let [chunk, serial] = words(&mut decoder)?;
-            Record::Drop { chunk, serial }
-        }
-        LARGE => {
-            let [number, lsn, file, offset, place_bytes, bytes] = words(&mut decoder)?;
-            Record::Large(LargeRecord { number, lsn, file, offset, place_bytes, bytes })
-        }
-        DROP_LARGE => Record::DropLarge(decoder.u64()?),
-        COMMIT => {
-            let [sequence, complete, next_serial, next_large, next_file, collided] =
-                words(&mut decoder)?;
-            Record::Commit(Commit {
-                sequence,
-                complete,
-                next_serial,
-                next_large,
-                next_file,
-                collided,
-            })
-        }
-        _ => return None,
-    };
-    decoder.is_empty().then_some(record)
-}
 
 fn name_of(number: u64) -> String {
     format!("manifest-{number:08x}")
@@ -286,11 +86,14 @@ pub(super) struct Manifest {
     end: u64,
     buffer: Vec<u8>,
     sequence: u64,
+    /// Whether this is what a crash would leave, and goes on to be, is not known: a sync failed.
+    in_doubt: bool,
     pub(super) written_bytes: u64,
 }
 
 impl Manifest {
-    /// Opens the newest of the manifests and reads it up to its last commit.
+    /// Opens the newest of the manifests and reads it up to its last commit. Unless it is opened
+    /// for reading alone, all that was read is durable then.
     pub(super) fn open(
         dir: &Arc<dyn Dir>,
         owner: Owner,
@@ -302,15 +105,25 @@ impl Manifest {
         let how = if write { Open::WRITE } else { Open::READ };
         let file =
             dir.open(&name, how).map_err(|error| Error::io(format!("open {label}"), error))?;
+        if write {
+            // A process that died may have left a publication, or the name, in the cache alone.
+            // The log is pruned on the strength of it.
+            file.sync_all().map_err(|error| Error::io(format!("sync {label}"), error))?;
+            let doing = |error| Error::io(format!("sync {}", dir.path().display()), error);
+            dir.sync().map_err(doing)?;
+        }
+        // After a failed sync the cache may show what the disk does not have, and never will.
+        let _ = file.drop_cache();
         let mut manifest = Self::with_file(Arc::clone(dir), owner, number, file, label);
         manifest.verify_head()?;
-        let contents = manifest.read()?;
+        let length = manifest.file.len();
+        let length =
+            length.map_err(|error| Error::io(format!("read {}", manifest.label), error))?;
+        let contents = manifest.read(length)?;
         if write {
             // What never happened must not come back behind a later, shorter publication.
             let file = &manifest.file;
-            let cut = file.len().and_then(|length| {
-                if length > manifest.end { file.set_len(manifest.end) } else { Ok(()) }
-            });
+            let cut = if length > manifest.end { file.set_len(manifest.end) } else { Ok(()) };
             cut.map_err(|error| Error::io(format!("cut {}", manifest.label), error))?;
         }
         Ok((manifest, contents))
@@ -337,6 +150,7 @@ impl Manifest {
             end: SECTOR_BYTES,
             buffer: Vec::new(),
             sequence: 0,
+            in_doubt: false,
             written_bytes: 0,
         }
     }
@@ -414,9 +228,8 @@ impl Manifest {
         crc32c_append(crc32c_append(self.salt, &lead), summed)
     }
 
-    fn read(&mut self) -> Result<Contents> {
-        let length =
-            self.file.len().map_err(|error| Error::io(format!("read {}", self.label), error))?;
+    /// Reads the publications in the first `length` bytes.
+    fn read(&mut self, length: u64) -> Result<Contents> {
         let mut contents = Contents::default();
         while let Some((records, next)) = self.publication(length)? {
             for record in records {
@@ -494,36 +307,29 @@ impl Manifest {
         self.frame(kind, &body, hints);
     }
 
+    /// Whether a publication can be added.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.in_doubt
+    }
+
+    /// From now on another manifest may have this one's place.
+    pub(super) fn doubt(&mut self) {
+        self.in_doubt = true;
+    }
+
     /// Starts a publication. What an earlier, failed one left in the buffer is dropped.
     pub(super) fn begin(&mut self) {
+        debug_assert!(!self.in_doubt, "another manifest may be the one that a crash leaves");
         self.buffer.clear();
         self.words(BEGIN, &[self.sequence], &[]);
     }
 
     /// Adds an extent with its hints.
     pub(super) fn add_extent(&mut self, extent: &Extent, hints: &[u8]) {
-        let words = [
-            extent.chunk,
-            extent.serial,
-            extent.order,
-            extent.created,
-            extent.file,
-            extent.offset,
-            extent.place_bytes,
-            extent.start,
-            extent.end,
-            extent.entry_count,
-            extent.body_crc,
-            extent.first_lsn,
-            extent.last_lsn,
-            extent.sealed,
-            extent.span,
-            u64::from(crc32c(hints)),
-        ];
-        self.words(EXTENT, &words, hints);
+        self.words(EXTENT, &extent.words(crc32c(hints)), hints);
     }
 
-    /// Says that a chunk's place is free.
+    /// Says that all extents of a chunk so far are gone; those that follow are in another place.
     pub(super) fn add_drop(&mut self, chunk: u64, serial: u64) {
         self.words(DROP, &[chunk, serial], &[]);
     }
@@ -539,23 +345,37 @@ impl Manifest {
         self.words(DROP_LARGE, &[number], &[]);
     }
 
-    /// Ends the publication and makes it durable. After an error, the manifest is as before on
-    /// disk or the publication took effect: a failed sync leaves it open, and the caller
-    /// writes no more.
+    /// Ends the publication and makes it durable. A failed write has changed nothing that counts:
+    /// the next publication is written over it. After a failed sync the manifest is in doubt.
     pub(super) fn commit(&mut self, commit: Commit) -> Result<()> {
+        let size = self.end_publication(commit, self.end);
+        self.write_buffer(self.end)?;
+        if !seeded::active(Bug::HashlogSkipsManifestSync)
+            && let Err(error) = self.file.sync_data()
+        {
+            self.in_doubt = true;
+            return Err(Error::io(format!("sync {}", self.label), error));
+        }
+        self.note_publication(size);
+        Ok(())
+    }
+
+    /// Puts the last record of a publication into the buffer, which will lie at `at`, and fills its
+    /// sector; the bytes in the buffer.
+    fn end_publication(&mut self, commit: Commit, at: u64) -> u64 {
         let Commit { complete, next_serial, next_large, next_file, collided, .. } = commit;
         let words = [self.sequence, complete, next_serial, next_large, next_file, collided];
         self.words(COMMIT, &words, &[]);
-        let size = round_up(to_u64(self.buffer.len()), SECTOR_BYTES);
+        let size = round_up(at + to_u64(self.buffer.len()), SECTOR_BYTES) - at;
         self.buffer.resize(to_usize(size), 0);
-        self.write_buffer(self.end)?;
-        if !seeded::active(Bug::HashlogSkipsManifestSync) {
-            self.sync()?;
-        }
+        size
+    }
+
+    fn note_publication(&mut self, size: u64) {
         self.end += size;
         self.sequence += 1;
-        self.buffer.clear();
-        Ok(())
+        // It may have been large.
+        self.buffer = Vec::new();
     }
 
     fn write_buffer(&mut self, at: u64) -> Result<()> {
@@ -563,10 +383,6 @@ impl Manifest {
             .map_err(|error| Error::io(format!("write {}", self.label), error))?;
         self.written_bytes += to_u64(self.buffer.len());
         Ok(())
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.file.sync_data().map_err(|error| Error::io(format!("sync {}", self.label), error))
     }
 
     /// The size of the file.
@@ -579,17 +395,16 @@ impl Manifest {
         self.number
     }
 
-    /// Makes the first manifest of a table, or one with what is still in force of `from`, and lets
-    /// it take that one's place. Durable when this returns.
-    pub(super) fn create(
+    /// Writes the first manifest of a table, or one with what is still in force of `from`, under
+    /// another name. Its content is durable when this returns; [`Self::publish`] gives it its name.
+    pub(super) fn prepare(
         dir: &Arc<dyn Dir>,
         owner: Owner,
         number: u64,
         from: Option<(&Self, &Contents)>,
         commit: Commit,
     ) -> Result<Self> {
-        let name = name_of(number);
-        let label = label(owner.table_id, &name);
+        let label = label(owner.table_id, &name_of(number));
         let doing = |error| Error::io(format!("create {label}"), error);
         match dir.remove(UNFINISHED) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(doing(error)),
@@ -597,66 +412,71 @@ impl Manifest {
         }
         let file = dir.open(UNFINISHED, Open::CREATE).map_err(doing)?;
         let mut new = Self::with_file(Arc::clone(dir), owner, number, file, label.clone());
-        let mut head = new.head();
+        let written = new.write_all_of(from, commit);
+        if written.is_err() {
+            // The space may be what is missing.
+            let _ = dir.remove(UNFINISHED);
+        }
+        written.map(|()| new)
+    }
+
+    /// Writes the head and one publication of all that `from` holds.
+    fn write_all_of(&mut self, from: Option<(&Self, &Contents)>, commit: Commit) -> Result<()> {
+        let mut head = self.head();
         head.resize(to_usize(SECTOR_BYTES), 0);
-        write_all_at(&*new.file, &head, 0).map_err(doing)?;
-        new.begin();
-        let mut end = new.end;
+        let doing = |label: &str, error| Error::io(format!("create {label}"), error);
+        write_all_at(&*self.file, &head, 0).map_err(|error| doing(&self.label, error))?;
+        self.begin();
         if let Some((old, contents)) = from {
             for (extent, place) in &contents.extents {
                 // Damaged hints go over as none: the reader falls back to the extent.
                 let hints = old.hints(place)?;
                 match &hints {
-                    Some(hints) => new.add_extent(extent, hints),
-                    None => new.add_extent(extent, &[low_u8(0)]),
+                    Some(hints) => self.add_extent(extent, hints),
+                    None => self.add_extent(extent, &[low_u8(0)]),
                 }
-                if new.buffer.len() >= WRITE_BYTES {
-                    new.write_buffer(end)?;
-                    end += to_u64(new.buffer.len());
-                    new.buffer.clear();
+                if self.buffer.len() >= WRITE_BYTES {
+                    self.write_buffer(self.end)?;
+                    self.end += to_u64(self.buffer.len());
+                    self.buffer.clear();
                 }
             }
-            contents.larges.iter().for_each(|large| new.add_large(large));
+            contents.larges.iter().for_each(|large| self.add_large(large));
         }
-        let begun = new.end;
-        new.end = end;
-        let padding = end - begun;
-        new.finish_first(commit, padding)?;
-        dir.rename(UNFINISHED, &name).map_err(doing)?;
-        dir.sync().map_err(doing)?;
-        if let Some((old, _)) = from {
-            dir.remove(&name_of(old.number)).map_err(doing)?;
-        }
-        Ok(new)
-    }
-
-    /// Ends a first publication of which `written` bytes are in the file already.
-    fn finish_first(&mut self, commit: Commit, written: u64) -> Result<()> {
-        let Commit { complete, next_serial, next_large, next_file, collided, .. } = commit;
-        let words = [self.sequence, complete, next_serial, next_large, next_file, collided];
-        self.words(COMMIT, &words, &[]);
-        let end = round_up(self.end + to_u64(self.buffer.len()), SECTOR_BYTES);
-        self.buffer.resize(to_usize(end - self.end), 0);
-        debug_assert!(written + SECTOR_BYTES == self.end);
+        let size = self.end_publication(commit, self.end);
         self.write_buffer(self.end)?;
-        self.file.sync_all().map_err(|error| Error::io(format!("sync {}", self.label), error))?;
-        self.end = end;
-        self.sequence += 1;
-        self.buffer.clear();
+        self.file.sync_all().map_err(|error| doing(&self.label, error))?;
+        self.note_publication(size);
         Ok(())
     }
 
-    /// Reads the manifest again, as opening does: for a rewrite and for checks.
+    /// Gives a prepared manifest its name, durably. After an error either this one or the one
+    /// before it is what a crash leaves.
+    pub(super) fn publish(&self) -> Result<()> {
+        let renamed = self.dir.rename(UNFINISHED, &name_of(self.number));
+        renamed
+            .and_then(|()| self.dir.sync())
+            .map_err(|error| Error::io(format!("publish {}", self.label), error))
+    }
+
+    /// Removes the file of a manifest that another one has replaced. Where that fails, the next
+    /// opening does it.
+    pub(super) fn discard(self) {
+        let _ = self.dir.remove(&name_of(self.number));
+    }
+
+    /// Reads the manifest again, as opening does, up to what is known to be durable: for a rewrite
+    /// and for checks.
     pub(super) fn reread(&self) -> Result<Contents> {
         let file = Arc::clone(&self.file);
-        let mut copy = Self::with_file(
-            Arc::clone(&self.dir),
-            self.owner,
-            self.number,
-            file,
-            self.label.clone(),
-        );
+        let dir = Arc::clone(&self.dir);
+        let mut copy = Self::with_file(dir, self.owner, self.number, file, self.label.clone());
         copy.verify_head()?;
-        copy.read()
+        let contents = copy.read(self.end)?;
+        if copy.end != self.end {
+            let what = format!("publication {} is unreadable", copy.sequence);
+            return Err(Error::corruption(&*self.label, copy.end, what));
+        }
+        Ok(contents)
     }
 }

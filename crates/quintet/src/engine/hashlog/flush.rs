@@ -1,0 +1,354 @@
+//! Flushing: from the chunks in memory to the data files.
+//!
+//! Extents are frozen, written, and synced; until then their chunk stays in memory. Where a file
+//! fails (its sync, or a write for other than want of space), what is not known to be durable in
+//! it leaves it: the chunk is written anew to another place, all of it, because a chunk is in one
+//! place.
+
+use std::{mem, sync::Arc};
+
+use super::{
+    Chunk, HashLog, Large,
+    arena::EXTENT_HEAD_UNITS,
+    entry::{Kind, LargeRef, Stored, UNIT_BYTES, seal},
+    files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, LARGE_MAGIC, Place},
+    maintain::{Maintenance, Pending},
+    manifest::{Extent, Hint, put_hint},
+};
+use crate::{
+    Result,
+    codec::{crc32c, low_u32, to_u64, to_usize},
+    disk::{AlignedBuffer, BLOCK_BYTES},
+    seeded::{self, Bug},
+    sync::{Ordering, lock, read, write},
+};
+
+/// Extents start at blocks.
+const BLOCK_UNITS: u64 = BLOCK_BYTES / 8;
+/// A cold read fetches at most this much, unless an entry turns out to be larger.
+const SPAN_UNITS_MAX: u64 = BLOCK_UNITS;
+
+/// Hints of what is not yet published may take this part of the budget.
+const HINTS_PART: u64 = 32;
+
+impl HashLog {
+    /// Ends the extents that have entries. Afterwards nothing in them changes.
+    pub(super) fn freeze(&self) {
+        let chunks: Vec<Arc<Chunk>> = read(&self.chunks).values().cloned().collect();
+        for chunk in chunks {
+            let mut flush = lock(&chunk.flush);
+            let is_copy = chunk.order % 2 == 1;
+            let skipped = is_copy && seeded::active(Bug::HashlogLosesMovedEntries);
+            if flush.sealed || skipped || chunk.retired.load(Ordering::Relaxed) {
+                continue;
+            }
+            let (used, sealed) = self.arena.used(chunk.id);
+            if used == flush.start + EXTENT_HEAD_UNITS && !sealed {
+                continue;
+            }
+            let (end, sealed) = self.arena.end_extent(chunk.id, BLOCK_UNITS);
+            self.arena.freeze(chunk.id, end);
+            let start = mem::replace(&mut flush.start, end.next_multiple_of(BLOCK_UNITS));
+            if end > start + EXTENT_HEAD_UNITS {
+                flush.ended.push((start, end));
+            }
+            flush.sealed = sealed;
+        }
+        self.counters.unflushed_units.store(0, Ordering::Relaxed);
+        self.index.wait_for_writers();
+    }
+
+    /// Writes what is frozen and not in the files yet, not durably.
+    pub(super) fn write_frozen(&self, maintenance: &mut Maintenance) -> Result<()> {
+        let chunks: Vec<Arc<Chunk>> = read(&self.chunks).values().cloned().collect();
+        for chunk in chunks {
+            if !chunk.written.load(Ordering::Relaxed) {
+                Self::leave_failed_file(maintenance, &chunk);
+                self.write_ended(maintenance, &chunk)?;
+            }
+        }
+        let larges: Vec<Arc<Large>> = read(&self.larges).values().cloned().collect();
+        for large in larges {
+            if !large.written.load(Ordering::Relaxed) {
+                self.write_large(maintenance, &large)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a chunk's frozen extents and keeps them for the next publication.
+    fn write_ended(&self, maintenance: &mut Maintenance, chunk: &Chunk) -> Result<()> {
+        loop {
+            let (next, sealed) = {
+                let flush = lock(&chunk.flush);
+                (flush.ended.first().copied(), flush.sealed)
+            };
+            let Some(range) = next else { return Ok(()) };
+            let pending = self.write_extent(maintenance, chunk, range, sealed)?;
+            let mut flush = lock(&chunk.flush);
+            flush.extents.push(pending.extent);
+            flush.ended.remove(0);
+            maintenance.pending.push(pending);
+        }
+    }
+
+    /// Makes what is written durable. What a file that fails may have lost is written to another
+    /// one the next time; the rest may leave memory.
+    pub(super) fn sync_written(&self, maintenance: &mut Maintenance) -> Result<()> {
+        let outcome = if seeded::active(Bug::HashlogSkipsDataSync) {
+            Ok(())
+        } else {
+            maintenance.files.sync()
+        };
+        let chunks: Vec<Arc<Chunk>> = read(&self.chunks).values().cloned().collect();
+        for chunk in chunks {
+            if chunk.written.load(Ordering::Relaxed) {
+                continue;
+            }
+            Self::leave_failed_file(maintenance, &chunk);
+            let mut flush = lock(&chunk.flush);
+            flush.durable_count = flush.extents.len();
+            if flush.sealed && flush.ended.is_empty() {
+                chunk.written.store(true, Ordering::Release);
+            }
+        }
+        for large in maintenance.pending_larges.clone() {
+            if !Self::leave_failed_file_large(maintenance, &large) {
+                large.written.store(true, Ordering::Release);
+            }
+        }
+        outcome
+    }
+
+    /// Has a chunk that is to be written, or written again, leave a file that has failed.
+    fn leave_failed_file(maintenance: &mut Maintenance, chunk: &Chunk) {
+        let mut flush = lock(&chunk.flush);
+        let whole = flush.ended.is_empty() && flush.durable_count == flush.extents.len();
+        let mut pieces = write(&chunk.pieces);
+        let places = flush.place.iter().chain(pieces.iter().map(|piece| &piece.place));
+        let places: Vec<Place> = places.cloned().collect();
+        if whole || !places.iter().any(|place| place.file.has_failed()) {
+            return;
+        }
+        flush.place = None;
+        pieces.clear();
+        let this =
+            |add: &Pending| (add.extent.chunk, add.extent.serial) == (chunk.id, chunk.serial);
+        let unpublished = maintenance.pending.iter().filter(|add| this(add)).count();
+        maintenance.pending.retain(|add| !this(add));
+        let extents = mem::take(&mut flush.extents);
+        let published = extents.get(..extents.len() - unpublished).unwrap_or(&[]);
+        let needed: u64 = published.iter().map(Extent::manifest_bytes).sum();
+        maintenance.manifest_needed = maintenance.manifest_needed.saturating_sub(needed);
+        if published.is_empty() {
+            places.into_iter().for_each(|place| maintenance.files.free(place));
+        } else {
+            maintenance.moved.push((chunk.id, chunk.serial));
+            maintenance.left.extend(places);
+        }
+        let ranges = extents.iter().map(|extent| (extent.start, extent.end));
+        flush.ended = ranges.chain(mem::take(&mut flush.ended)).collect();
+        flush.durable_count = 0;
+    }
+
+    /// The same for a large value; says whether it had to.
+    fn leave_failed_file_large(maintenance: &mut Maintenance, large: &Large) -> bool {
+        let mut state = lock(&large.state);
+        let failed = state.place.as_ref().is_some_and(|place| place.file.has_failed());
+        if !failed || large.written.load(Ordering::Relaxed) {
+            return false;
+        }
+        maintenance.pending_larges.retain(|other| other.number != large.number);
+        if let Some(place) = state.place.take() {
+            maintenance.files.free(place);
+        }
+        state.in_file = false;
+        true
+    }
+
+    /// Where a chunk is to be written.
+    fn place_chunk(&self, maintenance: &mut Maintenance, chunk: &Chunk, now: u64) -> Result<Place> {
+        let mut flush = lock(&chunk.flush);
+        if let Some(place) = &flush.place {
+            return Ok(place.clone());
+        }
+        let end = flush.ended.last().filter(|_| flush.sealed).map(|(_, end)| *end);
+        let bytes = end.map_or(self.arena.chunk_bytes(), |end| end * 8);
+        let place = maintenance.files.place(bytes, now)?;
+        flush.place = Some(place.clone());
+        Ok(place)
+    }
+
+    fn write_extent(
+        &self,
+        maintenance: &mut Maintenance,
+        chunk: &Chunk,
+        (start, end): (u64, u64),
+        sealed: bool,
+    ) -> Result<Pending> {
+        let now = self.context.env.unix_millis();
+        let bytes = to_usize((end - start) * 8);
+        let _image_memory = self.working_memory(to_u64(bytes));
+        let mut buffer = AlignedBuffer::zeroed(bytes);
+        let image = buffer.as_mut_slice().get_mut(..bytes).unwrap_or(&mut []);
+        let words = self.arena.words(chunk.id).unwrap_or(&[]);
+        let words = words.get(to_usize(start)..to_usize(end)).unwrap_or(&[]);
+        for (out, word) in image.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *out = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        let mut head = ExtentHead {
+            serial: chunk.serial,
+            order: chunk.order,
+            start: u32::try_from(start).unwrap_or(u32::MAX),
+            end: u32::try_from(end).unwrap_or(u32::MAX),
+            first_lsn: u64::MAX,
+            created: chunk.created,
+            updated: now,
+            capacity: self.arena.chunk_bytes(),
+            ..ExtentHead::default()
+        };
+        let (mut hints, widest) = self.seal_entries(image, start, &mut head)?;
+        let mut packing = 0;
+        let place = if self.compresses {
+            let (place, mut directory) = self.write_packed(maintenance, chunk, image, &mut head)?;
+            packing = to_u64(directory.len());
+            directory.append(&mut hints);
+            hints = directory;
+            place
+        } else {
+            let place = self.place_chunk(maintenance, chunk, now)?;
+            head.body_crc = crc32c(image.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]));
+            if let Some(front) = image.get_mut(..EXTENT_HEAD_BYTES) {
+                front.copy_from_slice(&head.encode(CHUNK_MAGIC, &self.owner));
+            }
+            maintenance.files.write(&place, start * 8, buffer.as_slice())?;
+            place
+        };
+        let average = (end - start) / u64::from(head.entry_count).max(1) * 2;
+        let span = if widest <= SPAN_UNITS_MAX { widest } else { average.min(SPAN_UNITS_MAX) };
+        let span = chunk.span.fetch_max(span, Ordering::Relaxed).max(span);
+        let extent = Extent {
+            chunk: chunk.id,
+            serial: chunk.serial,
+            order: chunk.order,
+            created: chunk.created,
+            file: place.file.number,
+            offset: place.offset,
+            place_bytes: place.bytes,
+            start,
+            end,
+            entry_count: u64::from(head.entry_count),
+            body_crc: u64::from(head.body_crc),
+            first_lsn: head.first_lsn,
+            last_lsn: head.last_lsn,
+            sealed: u64::from(sealed) | packing << 1,
+            span,
+        };
+        let memory = self.context.budget.charge_anyway(to_u64(hints.len()));
+        Ok(Pending { extent, hints, _memory: memory })
+    }
+
+    /// Puts checksums into the entries of an extent's image and collects their hints.
+    fn seal_entries(
+        &self,
+        image: &mut [u8],
+        start: u64,
+        head: &mut ExtentHead,
+    ) -> Result<(Vec<u8>, u64)> {
+        let mut hints = Vec::with_capacity(image.len() / 16);
+        let mut widest = 0;
+        let mut at = EXTENT_HEAD_BYTES;
+        while at < image.len() {
+            let rest = image.get_mut(at..).unwrap_or(&mut []);
+            let found = Stored::head(rest).map(|head| (head, head.units() * UNIT_BYTES));
+            let Some((entry, bytes)) = found.filter(|(_, bytes)| *bytes <= rest.len()) else {
+                return Err(self.broken("an entry in memory has no head"));
+            };
+            let unit = to_usize(start) + at / UNIT_BYTES;
+            let rest = rest.get_mut(..bytes).unwrap_or(&mut []);
+            seal(rest, head.serial, unit);
+            let key = rest.get(entry.key_at()..entry.value_at()).unwrap_or(&[]);
+            let value = rest.get(entry.value_at()..entry.bytes()).unwrap_or(&[]);
+            let (kind, large) = match entry.kind {
+                Kind::Put => (0, 0),
+                Kind::Tombstone => (1, 0),
+                Kind::Large => (2, LargeRef::decode(value).map_or(0, |large| large.number)),
+            };
+            let payload = to_u64(entry.key_bytes + entry.value_bytes);
+            let wide = u64::from(entry.key_at() == 24);
+            put_hint(&mut hints, Hint { hash: self.hash(key), payload, wide, kind, large });
+            head.entry_count += 1;
+            head.first_lsn = head.first_lsn.min(entry.lsn);
+            head.last_lsn = head.last_lsn.max(entry.lsn);
+            widest = widest.max(to_u64(entry.units()));
+            at += bytes;
+        }
+        Ok((hints, widest))
+    }
+
+    /// Writes a large value that is not in the files yet.
+    fn write_large(&self, maintenance: &mut Maintenance, large: &Arc<Large>) -> Result<()> {
+        Self::leave_failed_file_large(maintenance, large);
+        let now = self.context.env.unix_millis();
+        let _memory = self.working_memory(large.length);
+        let (bytes, packed, place) = {
+            let mut state = lock(&large.state);
+            let Some(bytes) = state.bytes.clone().filter(|_| !state.in_file) else {
+                return Ok(());
+            };
+            let packed = self.large_body(&bytes);
+            let stored = packed.as_ref().map_or(bytes.len(), Vec::len);
+            let place = match &state.place {
+                Some(place) => place.clone(),
+                None => maintenance.files.place(to_u64(EXTENT_HEAD_BYTES + stored), now)?,
+            };
+            state.place = Some(place.clone());
+            (bytes, packed, place)
+        };
+        let body: &[u8] = packed.as_deref().unwrap_or(&bytes);
+        let head = ExtentHead {
+            serial: large.number,
+            body_crc: crc32c(body),
+            packing: low_u32(packed.as_ref().map_or(0, |packed| to_u64(packed.len()))),
+            first_lsn: large.lsn,
+            last_lsn: large.lsn,
+            created: now,
+            updated: now,
+            capacity: large.length,
+            ..ExtentHead::default()
+        };
+        let mut buffer = AlignedBuffer::zeroed(EXTENT_HEAD_BYTES + body.len());
+        let (front, back) = buffer.as_mut_slice().split_at_mut(EXTENT_HEAD_BYTES);
+        front.copy_from_slice(&head.encode(LARGE_MAGIC, &self.owner));
+        back[..body.len()].copy_from_slice(body);
+        maintenance.files.write(&place, 0, buffer.as_slice())?;
+        lock(&large.state).in_file = true;
+        maintenance.pending_larges.push(Arc::clone(large));
+        Ok(())
+    }
+
+    /// Writes what is frozen and what can be frozen, so that chunks may leave memory: durably,
+    /// because memory is then the only other place where it is. Published is only what takes memory
+    /// until then.
+    pub(super) fn flush_for_room(&self) -> Result<()> {
+        let mut maintenance = lock(&self.maintenance);
+        if self.context.read_only {
+            return Ok(());
+        }
+        let hot = self.hot.load(Ordering::Acquire);
+        if let Some(chunk) = hot.checked_sub(1) {
+            self.arena.seal(chunk);
+        }
+        self.freeze();
+        self.write_frozen(&mut maintenance)?;
+        self.sync_written(&mut maintenance)?;
+        let hint_bytes: u64 = maintenance.pending.iter().map(|add| to_u64(add.hints.len())).sum();
+        if hint_bytes > self.context.budget.limit() / HINTS_PART {
+            // They leave memory with the publication.
+            let complete = maintenance.complete;
+            return self.publish(&mut maintenance, complete);
+        }
+        self.publish_soon(&maintenance);
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! The records of a manifest: what they say, and the bytes of their bodies.
+//!
+//! A record is `body size (4), crc (4), kind (1), body`; the CRC32C covers salt (ids and number of
+//! the manifest), kind, size and body, but for an extent's hints, which have their own. Integers
+//! of bodies are 8 bytes.
+//!
+//! | kind | body |
+//! |---|---|
+//! | 1 begin | sequence of the publication |
+//! | 2 extent | chunk, serial, order, created, file, offset, bytes of the place; start, end, entry count, body crc, first lsn, last lsn, sealed (0, 1) plus twice the bytes of a directory of blocks (0: the extent is not packed and lies at `start` of its chunk's place), span; hint crc; then that directory ([`super::super::pack`]) and the hints: hash (8), varint of `key and value bytes * 8 + wide * 4 + kind` (0 put, 1 tombstone, 2 large), for a large one the varint of its number |
+//! | 3 drop | chunk, serial: all its extents so far; those that follow it are in another place |
+//! | 4 large | number, lsn, file, offset, bytes of the place, value size |
+//! | 5 drop large | number |
+//! | 6 commit | sequence, complete lsn, next serial, next large number, next file number, collided (0, 1) |
+//!
+//! Thread rules: plain values.
+
+#![deny(clippy::indexing_slicing)]
+
+use crate::codec::{Decoder, put_u64, put_varint, to_u64};
+
+pub(super) const BEGIN: u8 = 1;
+pub(super) const EXTENT: u8 = 2;
+pub(super) const DROP: u8 = 3;
+pub(super) const LARGE: u8 = 4;
+pub(super) const DROP_LARGE: u8 = 5;
+pub(super) const COMMIT: u8 = 6;
+
+/// An extent as the manifest knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Extent {
+    pub(in super::super) chunk: u64,
+    pub(in super::super) serial: u64,
+    pub(in super::super) order: u64,
+    pub(in super::super) created: u64,
+    pub(in super::super) file: u64,
+    pub(in super::super) offset: u64,
+    pub(in super::super) place_bytes: u64,
+    pub(in super::super) start: u64,
+    pub(in super::super) end: u64,
+    pub(in super::super) entry_count: u64,
+    pub(in super::super) body_crc: u64,
+    pub(in super::super) first_lsn: u64,
+    pub(in super::super) last_lsn: u64,
+    /// Bit 0: sealed; above: bytes of the directory before the hints.
+    pub(in super::super) sealed: u64,
+    /// Units that a read of one entry should fetch.
+    pub(in super::super) span: u64,
+}
+
+impl Extent {
+    /// Bytes of the directory of blocks before the hints; 0 where the extent is not packed.
+    pub(in super::super) fn packing_bytes(&self) -> u64 {
+        self.sealed >> 1
+    }
+
+    /// What an extent takes in the manifest, about.
+    pub(in super::super) fn manifest_bytes(&self) -> u64 {
+        140 + self.entry_count * 10
+    }
+
+    /// The words of its record, the last of them the checksum of its hints.
+    pub(super) fn words(&self, hint_crc: u32) -> [u64; 16] {
+        [
+            self.chunk,
+            self.serial,
+            self.order,
+            self.created,
+            self.file,
+            self.offset,
+            self.place_bytes,
+            self.start,
+            self.end,
+            self.entry_count,
+            self.body_crc,
+            self.first_lsn,
+            self.last_lsn,
+            self.sealed,
+            self.span,
+            u64::from(hint_crc),
+        ]
+    }
+}
+
+/// A large value as the manifest knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct LargeRecord {
+    pub(in super::super) number: u64,
+    pub(in super::super) lsn: u64,
+    pub(in super::super) file: u64,
+    pub(in super::super) offset: u64,
+    pub(in super::super) place_bytes: u64,
+    pub(in super::super) bytes: u64,
+}
+
+/// What a commit says of the whole table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Commit {
+    pub(in super::super) sequence: u64,
+    pub(in super::super) complete: u64,
+    pub(in super::super) next_serial: u64,
+    pub(in super::super) next_large: u64,
+    pub(in super::super) next_file: u64,
+    pub(in super::super) collided: u64,
+}
+
+/// One hint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Hint {
+    pub(in super::super) hash: u64,
+    /// Bytes of key and value.
+    pub(in super::super) payload: u64,
+    /// 1 where the head is wide.
+    pub(in super::super) wide: u64,
+    /// 0 put, 1 tombstone, 2 large.
+    pub(in super::super) kind: u64,
+    pub(in super::super) large: u64,
+}
+
+/// Appends a hint to an extent's.
+pub(in super::super) fn put_hint(out: &mut Vec<u8>, hint: Hint) {
+    put_u64(out, hint.hash);
+    put_varint(out, hint.payload << 3 | hint.wide << 2 | hint.kind);
+    if hint.kind == 2 {
+        put_varint(out, hint.large);
+    }
+}
+
+/// Takes a hint off the front.
+#[inline]
+pub(in super::super) fn take_hint(decoder: &mut Decoder<'_>) -> Option<Hint> {
+    let hash = decoder.u64()?;
+    let sizes = decoder.varint()?;
+    let large = if sizes & 3 == 2 { decoder.varint()? } else { 0 };
+    Some(Hint { hash, payload: sizes >> 3, wide: sizes >> 2 & 1, kind: sizes & 3, large })
+}
+
+/// Where an extent's hints are in the manifest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Hints {
+    pub(in super::super) offset: u64,
+    pub(in super::super) bytes: u64,
+    pub(in super::super) crc: u32,
+}
+
+/// What the last commit left.
+#[derive(Debug, Default)]
+pub(in super::super) struct Contents {
+    pub(in super::super) commit: Commit,
+    pub(in super::super) extents: Vec<(Extent, Hints)>,
+    pub(in super::super) larges: Vec<LargeRecord>,
+}
+
+impl Contents {
+    /// Bytes that it takes in memory.
+    pub(in super::super) fn memory_bytes(&self) -> u64 {
+        to_u64(size_of_val(&*self.extents) + size_of_val(&*self.larges))
+    }
+
+    pub(super) fn add(&mut self, record: Record) {
+        match record {
+            Record::Extent(extent, hints) => self.extents.push((extent, hints)),
+            Record::Drop { chunk, serial } => {
+                self.extents.retain(|(extent, _)| extent.chunk != chunk || extent.serial != serial);
+            }
+            Record::Large(large) => self.larges.push(large),
+            Record::DropLarge(number) => self.larges.retain(|large| large.number != number),
+            Record::Commit(commit) => self.commit = commit,
+            Record::Begin(_) => {}
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Record {
+    Begin(u64),
+    Extent(Extent, Hints),
+    Drop { chunk: u64, serial: u64 },
+    Large(LargeRecord),
+    DropLarge(u64),
+    Commit(Commit),
+}
+
+fn words<const N: usize>(decoder: &mut Decoder<'_>) -> Option<[u64; N]> {
+    let mut out = [0; N];
+    for word in &mut out {
+        *word = decoder.u64()?;
+    }
+    Some(out)
+}
+
+/// Decodes a body without hints; `hints` is where those would begin.
+pub(super) fn decode(kind: u8, body: &[u8], hints: Hints) -> Option<Record> {
+    let mut decoder = Decoder::new(body);
+    let record = match kind {
+        BEGIN => Record::Begin(decoder.u64()?),
+        EXTENT => {
+            let [chunk, serial, order, created, file, offset, place_bytes] = words(&mut decoder)?;
+            let [start, end, entry_count, body_crc, first_lsn, last_lsn] = words(&mut decoder)?;
+            let [sealed, span, crc] = words(&mut decoder)?;
+            let extent = Extent {
+                chunk,
+                serial,
+                order,
+                created,
+                file,
+                offset,
+                place_bytes,
+                start,
+                end,
+                entry_count,
+                body_crc,
+                first_lsn,
+                last_lsn,
+                sealed,
+                span,
+            };
+            Record::Extent(extent, Hints { crc: u32::try_from(crc).ok()?, ..hints })
+        }
+        DROP => {
+            let [chunk, serial] = words(&mut decoder)?;
+            Record::Drop { chunk, serial }
+        }
+        LARGE => {
+            let [number, lsn, file, offset, place_bytes, bytes] = words(&mut decoder)?;
+            Record::Large(LargeRecord { number, lsn, file, offset, place_bytes, bytes })
+        }
+        DROP_LARGE => Record::DropLarge(decoder.u64()?),
+        COMMIT => {
+            let [sequence, complete, next_serial, next_large, next_file, collided] =
+                words(&mut decoder)?;
+            Record::Commit(Commit {
+                sequence,
+                complete,
+                next_serial,
+                next_large,
+                next_file,
+                collided,
+            })
+        }
+        _ => return None,
+    };
+    decoder.is_empty().then_some(record)
+}

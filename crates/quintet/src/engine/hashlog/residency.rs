@@ -1,0 +1,188 @@
+//! Residency: which chunks are in memory. The coldest leave it, the youngest come back where there
+//! is room.
+//!
+//! Invariants: a chunk leaves memory only when all of it is durable in its file, so memory serves
+//! reads whatever the disk does.
+
+use std::sync::Arc;
+
+use super::{
+    Chunk, HashLog,
+    arena::EXTENT_HEAD_UNITS,
+    entry::{Stored, UNIT_BYTES},
+    files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, Place},
+    manifest::Extent,
+};
+use crate::{
+    Result,
+    budget::Charge,
+    codec::{crc32c, to_u64, to_usize},
+    disk::AlignedBuffer,
+    seeded::{self, Bug},
+    sync::{Ordering, lock, read},
+};
+
+/// Chunks that one call of `compact` loads into memory.
+const WARM_STEP: usize = 16;
+
+/// The bytes of a chunk, from its file.
+#[derive(Debug)]
+pub(super) struct ChunkImage {
+    buffer: AlignedBuffer,
+    _memory: Charge,
+}
+
+impl ChunkImage {
+    pub(super) fn as_slice(&self) -> &[u8] {
+        self.buffer.as_slice()
+    }
+}
+
+impl HashLog {
+    /// Takes the coldest written chunk out of memory; its frame is free then.
+    pub(super) fn evict_one(&self) -> bool {
+        let _residency = lock(&self.residency);
+        let coldest = read(&self.chunks)
+            .values()
+            .filter(|chunk| chunk.written.load(Ordering::Acquire))
+            .filter(|chunk| self.arena.is_resident(chunk.id))
+            .min_by_key(|chunk| (chunk.order, chunk.serial))
+            .cloned();
+        let Some(chunk) = coldest else { return self.evict_large() };
+        if let Some(frame) = self.arena.detach(chunk.id) {
+            self.arena.give_frame(frame);
+            self.counters.evicted_total.fetch_add(1, Ordering::Relaxed);
+            self.counters.cold_chunks.fetch_add(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    fn evict_large(&self) -> bool {
+        for large in read(&self.larges).values() {
+            if large.written.load(Ordering::Acquire)
+                && let Some(bytes) = lock(&large.state).bytes.take()
+            {
+                self.context.budget.give(to_u64(bytes.len()));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes a chunk that nothing refers to out of memory; says whether it was there.
+    pub(super) fn release_frame(&self, chunk: u64) -> bool {
+        let _residency = lock(&self.residency);
+        let frame = self.arena.detach(chunk);
+        if let Some(frame) = frame {
+            self.arena.give_frame(frame);
+        }
+        frame.is_some()
+    }
+
+    /// Loads a chunk into memory, verified, if the budget has a frame for it.
+    pub(super) fn warm(&self, id: u64) -> Result<bool> {
+        let Some(chunk) = self.chunk(id) else { return Ok(false) };
+        let image = match self.read_chunk(&chunk) {
+            Ok(image) => image,
+            // Dropped while it was read.
+            Err(_) if self.chunk(id).is_none_or(|now| now.serial != chunk.serial) => {
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        let extents = lock(&chunk.flush).extents.clone();
+        let _residency = lock(&self.residency);
+        let same = self.chunk(id).is_some_and(|now| now.serial == chunk.serial)
+            && !chunk.retired.load(Ordering::Relaxed);
+        if !same || self.arena.is_resident(id) {
+            return Ok(same);
+        }
+        let Some(frame) = self.arena.take_frame(false) else { return Ok(false) };
+        let words = self.arena.frame(frame);
+        for (word, bytes) in words.iter().zip(image.as_slice().as_chunks::<8>().0) {
+            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+        for extent in &extents {
+            let mut unit = to_usize(extent.start + EXTENT_HEAD_UNITS);
+            while unit < to_usize(extent.end) {
+                let bytes = image.as_slice().get(unit * UNIT_BYTES..).unwrap_or(&[]);
+                let Some(head) = Stored::head(bytes) else { break };
+                // The checksum's place is the version's.
+                if let Some(word) = words.get(unit) {
+                    let first = word.load(Ordering::Relaxed);
+                    word.store(first & !0xffff_ffff, Ordering::Relaxed);
+                }
+                unit += head.units();
+            }
+        }
+        self.arena.attach(id, frame);
+        self.counters.cold_chunks.fetch_sub(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// The bytes of a written chunk, from its file, verified.
+    pub(super) fn read_chunk(&self, chunk: &Chunk) -> Result<ChunkImage> {
+        let (extents, place) = {
+            let flush = lock(&chunk.flush);
+            (flush.extents.clone(), flush.place.clone())
+        };
+        let end = extents.iter().map(|extent| extent.end).max().unwrap_or(0);
+        let memory = self.working_memory(end * 8);
+        if extents.iter().any(|extent| extent.packing_bytes() > 0) {
+            let buffer = self.read_packed_chunk(chunk, &extents, end)?;
+            return Ok(ChunkImage { buffer, _memory: memory });
+        }
+        let Some(place) = place else {
+            return Ok(ChunkImage { buffer: AlignedBuffer::zeroed(0), _memory: memory });
+        };
+        if end * 8 > place.bytes {
+            return Err(place.damage(0, "the manifest names more of the chunk than it has place"));
+        }
+        let (buffer, _) = place.read(0, to_usize(end * 8))?;
+        for extent in &extents {
+            let from = to_usize(extent.start * 8);
+            self.verify_extent(&place, extent, buffer.as_slice().get(from..).unwrap_or(&[]))?;
+        }
+        Ok(ChunkImage { buffer, _memory: memory })
+    }
+
+    /// Verifies head and body of the extent that `bytes` begin with.
+    pub(super) fn verify_extent(&self, place: &Place, extent: &Extent, bytes: &[u8]) -> Result<()> {
+        let from = extent.start * 8;
+        let size = extent.end.saturating_sub(extent.start) * 8;
+        let bytes = bytes.get(..to_usize(size)).unwrap_or(&[]);
+        let head = ExtentHead::decode(bytes, CHUNK_MAGIC, &self.owner)
+            .map_err(|what| place.damage(from, what))?;
+        let named = (head.serial, head.order, u64::from(head.start), u64::from(head.end));
+        if named != (extent.serial, extent.order, extent.start, extent.end) {
+            return Err(place.damage(from, "another extent is here"));
+        }
+        let body = crc32c(bytes.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]));
+        let matches = u64::from(body) == extent.body_crc && body == head.body_crc;
+        if !matches && !seeded::active(Bug::HashlogSkipsExtentChecksum) {
+            return Err(place.damage(from, "the checksum of the extent does not match"));
+        }
+        Ok(())
+    }
+
+    /// Loads a few chunks into memory while there is room: the youngest first.
+    pub(super) fn warm_step(&self) -> Result<()> {
+        let mut chunks: Vec<Arc<Chunk>> = read(&self.chunks)
+            .values()
+            .filter(|chunk| chunk.written.load(Ordering::Relaxed))
+            .filter(|chunk| !chunk.retired.load(Ordering::Relaxed))
+            .filter(|chunk| !self.arena.is_resident(chunk.id))
+            .cloned()
+            .collect();
+        chunks.sort_unstable_by_key(|chunk| (chunk.order, chunk.serial));
+        if chunks.len() <= WARM_STEP {
+            self.warm_wanted.store(false, Ordering::Relaxed);
+        }
+        for chunk in chunks.iter().rev().take(WARM_STEP) {
+            if !self.has_room_to_warm() || !self.warm(chunk.id)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
