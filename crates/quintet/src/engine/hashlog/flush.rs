@@ -141,7 +141,9 @@ impl HashLog {
         let needed: u64 = published.iter().map(Extent::manifest_bytes).sum();
         maintenance.manifest_needed = maintenance.manifest_needed.saturating_sub(needed);
         if published.is_empty() {
-            places.into_iter().for_each(|place| maintenance.files.free(place));
+            for place in places {
+                maintenance.files.free(place);
+            }
         } else {
             maintenance.moved.push((chunk.id, chunk.serial));
             maintenance.left.extend(places);

@@ -207,7 +207,9 @@ impl HashLog {
             self.release_frame(chunk.id);
             let needed: u64 = lock(&chunk.flush).extents.iter().map(Extent::manifest_bytes).sum();
             maintenance.manifest_needed = maintenance.manifest_needed.saturating_sub(needed);
-            chunk.places().into_iter().for_each(|place| maintenance.files.free(place));
+            for place in chunk.places() {
+                maintenance.files.free(place);
+            }
             lock(&self.roll).free_ids.push(chunk.id);
         }
         for number in mem::take(&mut maintenance.dead_larges) {
