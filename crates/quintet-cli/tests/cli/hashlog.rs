@@ -14,9 +14,9 @@ fn place(options: &[&str]) -> Place {
     place.ok(&words);
     let database = quintet::Database::open(place.path("db")).unwrap();
     let table = database.table("t").unwrap();
-    table.put(b"long", &b"again and ".repeat(3000)).unwrap();
+    table.put(b"long", b"again and ".repeat(3000)).unwrap();
     table.put(b"gone", b"soon").unwrap();
-    table.put(b"stays", &b"here ".repeat(40)).unwrap();
+    table.put(b"stays", b"here ".repeat(40)).unwrap();
     database.persist().unwrap();
     table.delete(b"gone").unwrap();
     database.persist().unwrap();

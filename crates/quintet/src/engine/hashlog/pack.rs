@@ -306,7 +306,9 @@ mod tests {
             .map(|number| {
                 let mut value = noise(64 + number % 8);
                 value.rotate_left(number % 60);
-                value.iter_mut().for_each(|byte| *byte ^= low_u8(to_u64(number) * 151));
+                for byte in &mut value {
+                    *byte ^= low_u8(to_u64(number) * 151);
+                }
                 value.extend_from_within(..64);
                 value
             })
