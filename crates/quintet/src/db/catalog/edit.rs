@@ -193,16 +193,22 @@ impl fmt::Display for Change {
                 tables.try_for_each(|(id, lsn)| write!(f, ", table {id} complete to {lsn}"))
             }
             Self::NextId { id } => write!(f, "next id {id}"),
-            Self::Defaults { id, defaults: None } => write!(f, "no defaults in {id}"),
-            Self::Defaults { id, defaults: Some(defaults) } => {
-                write!(f, "defaults in {id}: {defaults:?}")
+            Self::Defaults { id, defaults: None } => write!(f, "no defaults for tables in {id}"),
+            Self::Defaults { id, defaults: Some(TableDefaults { engine, settings, types }) } => {
+                write!(f, "defaults for tables in {id}, engine {engine}")?;
+                settings.iter().try_for_each(|(name, value)| write!(f, ", {name}={value}"))?;
+                types.iter().try_for_each(|types| write!(f, ", types {types}"))
             }
             Self::AddMount { id, parent, name, mount } => {
+                let MountRecord { target, subtree, read_only } = mount;
                 write!(f, "add mount {id} \"{}\" in {parent}", name.escape_debug())?;
-                write!(f, ", of {:?} in {:?}", mount.subtree, mount.target)?;
-                if mount.read_only { write!(f, ", read only") } else { Ok(()) }
+                write!(f, " of \"{}\"", target.escape_debug())?;
+                if !subtree.is_empty() {
+                    write!(f, ", below \"{}\"", subtree.escape_debug())?;
+                }
+                f.write_str(if *read_only { ", read only" } else { "" })
             }
-            Self::Types { id, types } => write!(f, "types of table {id}: {types:?}"),
+            Self::Types { id, types } => write!(f, "types of {id}, {types}"),
         }
     }
 }

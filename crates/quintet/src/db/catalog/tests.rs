@@ -116,6 +116,20 @@ fn changes_are_told_in_words() {
         "remove 1 and everything below it",
     ];
     assert_eq!(told, golden);
+    let mount = MountRecord {
+        target: "/data/other".to_owned(),
+        subtree: "app".to_owned(),
+        read_only: true,
+    };
+    let mount = Change::AddMount { id: 7, parent: 0, name: "m".to_owned(), mount };
+    let golden = "add mount 7 \"m\" in 0 of \"/data/other\", below \"app\", read only";
+    assert_eq!(mount.to_string(), golden);
+    let options = TableOptions::new(EngineKind::Naive).set("snapshot_bytes", "4096");
+    let defaults = Change::Defaults { id: 3, defaults: Some(TableDefaults::new(&options)) };
+    let golden = "defaults for tables in 3, engine naive, snapshot_bytes=4096";
+    assert_eq!(defaults.to_string(), golden);
+    let none = Change::Defaults { id: 3, defaults: None };
+    assert_eq!(none.to_string(), "no defaults for tables in 3");
     let size = catalog.file_bytes();
     drop(catalog);
     let catalog = Catalog::open(&dir(&env), true).unwrap().unwrap();
