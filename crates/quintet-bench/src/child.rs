@@ -125,6 +125,7 @@ pub fn measure(
         threads: job.amount.threads,
         key_bytes: job.shape.key_bytes,
         value_bytes: job.shape.value_bytes.clone(),
+        value_repeated_percent: job.shape.repeated_percent,
         durability: plan.durability,
         seed: job.amount.seed,
         batch: job.workload.batch,

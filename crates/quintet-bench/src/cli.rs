@@ -102,6 +102,9 @@ pub(crate) struct Common {
     /// 500].
     #[arg(long, value_delimiter = ',', value_parser = value_bytes)]
     pub(crate) value_bytes: Vec<usize>,
+    /// Per cent of each value that repeats what stands before it: what a compression can save.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) value_repeated: u32,
     /// What a returned write promises. With `sync`, records are loaded in batches of 1000 unless
     /// loading is what is measured.
     #[arg(long, value_enum, default_value_t = Durability::Buffered)]

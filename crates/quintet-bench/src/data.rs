@@ -9,7 +9,7 @@
 //! |--------|------|---------|-------------------------------------------|
 //! | 0      | 8    | number  | record number, little-endian              |
 //! | 8      | 8    | version | who wrote it, little-endian               |
-//! | 16     | rest | filler  | random bytes of (number, version): they do not compress |
+//! | 16     | rest | filler  | random bytes of (number, version), which do not compress; as many per cent as asked for repeat the bytes before them |
 //!
 //! Shorter values are the first bytes of a hash of the number alone: they show that a value
 //! belongs to its key, not which write it came from.
@@ -64,6 +64,8 @@ pub struct Shape {
     pub key_bytes: usize,
     /// Bytes of values; each record has one of these sizes for ever, chosen by its number.
     pub value_bytes: Vec<usize>,
+    /// Per cent of a value's filler that repeats its start: what a compression can save.
+    pub repeated_percent: u32,
     /// Order of keys.
     pub order: KeyOrder,
 }
@@ -138,8 +140,18 @@ impl Shape {
         value.extend_from_slice(&version.to_le_bytes());
         let mut random = Random::new(number, version);
         let (words, rest) = ((length - HEAD_BYTES) / 8, (length - HEAD_BYTES) % 8);
-        for _ in 0..words {
+        let repeated = words * usize::try_from(self.repeated_percent.min(100)).unwrap_or(100) / 100;
+        for _ in 0..(words - repeated).max(1).min(words) {
             value.extend_from_slice(&random.bits().to_le_bytes());
+        }
+        if repeated > 0 {
+            // A piece after another, each as long as all before it.
+            while value.len() < length {
+                let filler = value.len() - HEAD_BYTES;
+                let piece = filler.min(length - value.len());
+                value.extend_from_within(HEAD_BYTES..HEAD_BYTES + piece);
+            }
+            return;
         }
         value.extend_from_slice(random.bits().to_le_bytes().get(..rest).unwrap_or(&[]));
     }
@@ -193,7 +205,7 @@ mod tests {
     use super::*;
 
     fn shape(key_bytes: usize, value_bytes: &[usize], order: KeyOrder) -> Shape {
-        Shape { key_bytes, value_bytes: value_bytes.to_vec(), order }
+        Shape { key_bytes, value_bytes: value_bytes.to_vec(), repeated_percent: 0, order }
     }
 
     #[test]
@@ -255,6 +267,24 @@ mod tests {
             }
             if value.pop().is_some() {
                 assert_eq!(shape.check(number, &value, &mut scratch), Found::Foreign);
+            }
+        }
+    }
+
+    #[test]
+    fn repeated_values_have_their_length_and_prove_their_version() {
+        for repeated_percent in [1, 50, 90, 100] {
+            let base = shape(23, &[24, 31, 128, 500], KeyOrder::Hashed);
+            let shape = Shape { repeated_percent, ..base };
+            let (mut value, mut scratch) = (Vec::new(), Vec::new());
+            for number in 0..100 {
+                shape.value(number, 7, &mut value);
+                assert_eq!(value.len(), shape.value_len(number));
+                assert_eq!(shape.check(number, &value, &mut scratch), Found::Version(7));
+                let words: BTreeSet<&[u8]> = value[HEAD_BYTES..].chunks_exact(8).collect();
+                let fresh = 100 - crate::numbers::to_usize(u64::from(repeated_percent));
+                let most = (value.len() / 8 * fresh).div_ceil(100) + 1;
+                assert!(words.len() <= most, "{} of {}", words.len(), value.len() / 8);
             }
         }
     }

@@ -61,7 +61,12 @@ pub(crate) fn run(stores: &dyn Stores, args: &Args, out: &mut dyn Write) -> Outc
 }
 
 fn run_in(stores: &dyn Stores, args: &Args, dir: &std::path::Path) -> Outcome {
-    let shape = Shape { key_bytes: 23, value_bytes: vec![128], order: KeyOrder::Hashed };
+    let shape = Shape {
+        key_bytes: 23,
+        value_bytes: vec![128],
+        repeated_percent: 0,
+        order: KeyOrder::Hashed,
+    };
     let options = StoreOptions {
         dir: dir.to_path_buf(),
         durability: Durability::Buffered,

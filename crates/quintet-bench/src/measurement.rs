@@ -52,6 +52,9 @@ pub struct Measurement {
     pub key_bytes: usize,
     /// Bytes of values: one size, or a mix in equal parts.
     pub value_bytes: Vec<usize>,
+    /// Per cent of the values that repeats what stands before it in the same value.
+    #[serde(default)]
+    pub value_repeated_percent: u32,
     /// What a returned write promised.
     pub durability: Durability,
     /// Seed of everything random.

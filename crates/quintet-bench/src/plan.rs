@@ -298,7 +298,12 @@ fn assemble(
 fn shape(workload: &Workload, common: &Common) -> Shape {
     let value_bytes =
         if common.value_bytes.is_empty() { vec![VALUE_BYTES] } else { common.value_bytes.clone() };
-    Shape { key_bytes: common.key_bytes.unwrap_or(KEY_BYTES), value_bytes, order: workload.order }
+    Shape {
+        key_bytes: common.key_bytes.unwrap_or(KEY_BYTES),
+        value_bytes,
+        repeated_percent: common.value_repeated,
+        order: workload.order,
+    }
 }
 
 /// A number of records that no table of counters could hold is refused before anything is started.

@@ -131,7 +131,12 @@ mod tests {
                 threads,
                 seed: 3,
             };
-            let shape = Shape { key_bytes: 23, value_bytes: vec![64], order: KeyOrder::Hashed };
+            let shape = Shape {
+                key_bytes: 23,
+                value_bytes: vec![64],
+                repeated_percent: 0,
+                order: KeyOrder::Hashed,
+            };
             let task = Task {
                 workload: &workload,
                 shape: &shape,

@@ -68,7 +68,7 @@ pub enum Command {
     Stats(Stats),
     /// Verify everything on disk, changing nothing (exit code 3 if there is damage)
     Check(Check),
-    /// Print a log segment, snapshot or catalog file in its documented layout
+    /// Print a log segment, the catalog or a file of a table in its documented layout
     Inspect(Inspect),
     /// Take commands from the keyboard or a pipe
     Shell(Shell),

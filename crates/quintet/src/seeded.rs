@@ -42,19 +42,16 @@ macro_rules! bugs {
                 }
             }
 
-            /// The bug's place in a set of [`WORDS`] times 64 bits: word, and bit of it.
+            /// The bug's place in the sets: word and bit.
             const fn place(self) -> (usize, u64) {
-                match self {
-                    $(Self::$variant => ($number / 64, 1 << ($number % 64)),)+
-                }
+                let number: usize = match self {
+                    $(Self::$variant => $number,)+
+                };
+                (number / 64, 1 << (number % 64))
             }
         }
     };
 }
-
-/// Words of a set of bugs: numbers are below 64 times this.
-#[cfg(feature = "testing")]
-const WORDS: usize = 2;
 
 bugs! {
     // The log: durability.
@@ -152,6 +149,37 @@ bugs! {
     SweepDoesNotLookAgain = 43, "sweep-does-not-look-again";
     /// Values replayed from the log lose their expiry.
     ReplayForgetsExpiry = 44, "replay-forgets-expiry";
+    // The hashlog engine.
+    /// A publication holds effects that the log can still lose.
+    HashlogSkipsLogSync = 45, "hashlog-skips-log-sync";
+    /// Chunks are published before they are durable.
+    HashlogSkipsDataSync = 46, "hashlog-skips-data-sync";
+    /// A publication counts before it is durable.
+    HashlogSkipsManifestSync = 47, "hashlog-skips-manifest-sync";
+    /// Compaction drops a tombstone while an older chunk has an entry of its key.
+    HashlogDropsTombstonesEarly = 48, "hashlog-drops-tombstones-early";
+    /// A chunk is recycled before those who read it look again whether it is still there.
+    HashlogRecyclesUnderReaders = 49, "hashlog-recycles-under-readers";
+    /// An entry is updated in place although it is frozen.
+    HashlogUpdatesFrozenEntries = 50, "hashlog-updates-frozen-entries";
+    /// Opening takes an older manifest than the newest.
+    HashlogLoadsOldManifest = 51, "hashlog-loads-old-manifest";
+    /// Reading from the disk does not compare the checksum of an entry.
+    HashlogSkipsEntryChecksum = 52, "hashlog-skips-entry-checksum";
+    /// Reading a whole chunk does not compare the checksum of an extent.
+    HashlogSkipsExtentChecksum = 53, "hashlog-skips-extent-checksum";
+    /// Compaction counts what it copied as live a second time.
+    HashlogMiscountsCopies = 54, "hashlog-miscounts-copies";
+    /// A compacted chunk is dropped by a publication that lacks the copies of its entries.
+    HashlogLosesMovedEntries = 55, "hashlog-loses-moved-entries";
+    /// Space is given back before the publication that drops it.
+    HashlogFreesBeforePublishing = 56, "hashlog-frees-before-publishing";
+    /// Two live keys of one hash are not noted: opening keeps the newer alone.
+    HashlogForgetsCollisions = 57, "hashlog-forgets-collisions";
+    /// Copies of compaction rank above what was written meanwhile.
+    HashlogRanksCopiesHighest = 58, "hashlog-ranks-copies-highest";
+    /// The index loses what lies in overflow nodes when it shrinks.
+    SlotsShrinkLosesNodes = 59, "slots-shrink-loses-nodes";
     // Threads.
     /// An in-place update writes an entry's LSN with a plain store, beside readers.
     UpdateStoresPlainly = 124, "update-stores-plainly";
@@ -202,7 +230,10 @@ mod switch {
         sync::atomic::{AtomicU64, Ordering},
     };
 
-    use super::{Bug, WORDS};
+    use super::Bug;
+
+    /// Words of a set of bugs.
+    const WORDS: usize = 4;
 
     static EVERYWHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
@@ -214,22 +245,33 @@ mod switch {
     /// Bugs whose site was reached on any thread while they were planted everywhere.
     static REACHED_EVERYWHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
+    type Set = std::thread::LocalKey<[Cell<u64>; WORDS]>;
+
+    #[inline]
+    fn has(set: &'static Set, (word, bit): (usize, u64)) -> bool {
+        set.with(|set| set[word].get() & bit != 0)
+    }
+
+    fn change(set: &'static Set, (word, bit): (usize, u64), member: bool) {
+        set.with(|set| {
+            let rest = set[word].get() & !bit;
+            set[word].set(if member { rest | bit } else { rest });
+        });
+    }
+
     /// Whether the site of `bug` is to do the wrong thing. Two loads where nothing is planted.
     #[inline]
     pub fn active(bug: Bug) -> bool {
-        let (word, bit) = bug.place();
-        let here = HERE.with(|here| here[word].get());
-        let everywhere = EVERYWHERE[word].load(Ordering::Relaxed);
-        if (here | everywhere) & bit == 0 {
-            return false;
+        let place @ (word, bit) = bug.place();
+        let here = has(&HERE, place);
+        let everywhere = EVERYWHERE[word].load(Ordering::Relaxed) & bit != 0;
+        if here {
+            change(&REACHED, place, true);
         }
-        if here & bit != 0 {
-            REACHED.with(|reached| reached[word].set(reached[word].get() | bit));
-        }
-        if everywhere & bit != 0 {
+        if everywhere {
             REACHED_EVERYWHERE[word].fetch_or(bit, Ordering::Relaxed);
         }
-        true
+        here || everywhere
     }
 
     /// Keeps a bug active until dropped.
@@ -246,11 +288,10 @@ mod switch {
 
     /// Makes `bug` active on the calling thread.
     pub fn plant(bug: Bug) -> Planted {
-        let (word, bit) = bug.place();
-        let before = HERE.with(|here| here[word].replace(here[word].get() | bit));
-        let was_active = before & bit != 0;
+        let was_active = has(&HERE, bug.place());
+        change(&HERE, bug.place(), true);
         if !was_active {
-            REACHED.with(|reached| reached[word].set(reached[word].get() & !bit));
+            change(&REACHED, bug.place(), false);
         }
         Planted { bug, everywhere: false, was_active, _here: PhantomData }
     }
@@ -269,13 +310,12 @@ mod switch {
         /// Whether a site of the bug was reached since it was planted. A bug that no run reaches
         /// shows nothing about the tests: assert this beside the failure.
         pub fn was_reached(&self) -> bool {
-            let (word, bit) = self.bug.place();
-            let reached = if self.everywhere {
-                REACHED_EVERYWHERE[word].load(Ordering::SeqCst)
+            let place @ (word, bit) = self.bug.place();
+            if self.everywhere {
+                REACHED_EVERYWHERE[word].load(Ordering::SeqCst) & bit != 0
             } else {
-                REACHED.with(|reached| reached[word].get())
-            };
-            reached & bit != 0
+                has(&REACHED, place)
+            }
         }
     }
 
@@ -284,11 +324,11 @@ mod switch {
             if self.was_active {
                 return;
             }
-            let (word, bit) = self.bug.place();
             if self.everywhere {
+                let (word, bit) = self.bug.place();
                 EVERYWHERE[word].fetch_and(!bit, Ordering::SeqCst);
             } else {
-                HERE.with(|here| here[word].set(here[word].get() & !bit));
+                change(&HERE, self.bug.place(), false);
             }
         }
     }
@@ -302,7 +342,7 @@ mod tests {
 
     #[test]
     fn numbers_and_names_are_unique() {
-        let bits: BTreeSet<_> = Bug::ALL.iter().map(|bug| bug.place()).collect();
+        let bits: BTreeSet<(usize, u64)> = Bug::ALL.iter().map(|bug| bug.place()).collect();
         let names: BTreeSet<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
         assert_eq!(bits.len(), Bug::ALL.len());
         assert_eq!(names.len(), Bug::ALL.len());

@@ -10,7 +10,7 @@ fn amount(threads: u64) -> Amount {
 }
 
 fn shape(order: KeyOrder) -> Shape {
-    Shape { key_bytes: 23, value_bytes: vec![24, 100], order }
+    Shape { key_bytes: 23, value_bytes: vec![24, 100], repeated_percent: 0, order }
 }
 
 fn run_one(store: &str, workload: &Workload, amount: Amount, load_batch: usize) -> Outcome<Phases> {

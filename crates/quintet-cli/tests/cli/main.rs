@@ -3,6 +3,7 @@
 
 mod commands;
 mod common;
+mod hashlog;
 mod hierarchy;
 mod import_export;
 mod kill;

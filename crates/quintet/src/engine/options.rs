@@ -139,6 +139,16 @@ impl TableOptions {
         }
     }
 
+    /// The value of an option that is one of `words`, the first of them where it was not set.
+    pub fn word<'a>(&self, name: &str, words: &[&'a str]) -> Result<&'a str> {
+        let text = self.settings.get(name).map(String::as_str);
+        let found = text.map_or(words.first(), |text| words.iter().find(|word| **word == text));
+        found.copied().ok_or_else(|| Error::InvalidOption {
+            name: name.to_owned(),
+            what: format!("{:?} is none of: {}", text.unwrap_or_default(), words.join(", ")),
+        })
+    }
+
     /// The value of a numeric option within `allowed`, or `default` where it was not set.
     pub fn number(
         &self,

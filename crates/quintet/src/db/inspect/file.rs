@@ -1,6 +1,7 @@
 //! One file of a database in words, for people who look for damage or learn the formats.
 //!
-//! What: a log segment, the catalog or a snapshot of a naive table, recognised by its magic and
+//! What: a log segment, the catalog, a snapshot of a naive table, or a manifest or data file of a
+//! hashlog table, recognised by its magic and
 //! printed in the layout that the head of its module documents.
 //! Why: a format that cannot be looked at cannot be trusted; and `quintet inspect` needs no code
 //! of its own for any of them.
@@ -19,7 +20,7 @@ use crate::{
     Error, Result,
     codec::to_usize,
     disk::{Env as _, File, Open, os::OsEnv, read_up_to},
-    engine::naive::snapshot,
+    engine::{hashlog::describe, naive::snapshot},
     wal::{Found, Kind, SegmentReader},
 };
 
@@ -29,7 +30,7 @@ const SHOWN_BYTES_MAX: usize = 64;
 /// Takes one line of the description; `Break` when no more are wanted.
 pub type Sink<'a> = dyn FnMut(&str) -> ControlFlow<()> + 'a;
 
-/// Describes the file at `path`: a log segment, a catalog or a snapshot, line by line.
+/// Describes the file at `path`: a log segment, a catalog or a file of a table, line by line.
 ///
 /// Fails with [`Error::Corruption`] where the file is damaged or is none of these, with
 /// [`Error::NewerFormat`] and [`Error::Io`]. Lines given before a failure hold.
@@ -52,9 +53,11 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
             describe_catalog(bytes.get(..count).unwrap_or(&[]), &mut lines)
         }
         b"QNAIVSNP" => describe_snapshot(&*file, &shown, &mut lines),
+        b"QHLINDEX" => describe::manifest(&dir, file, &shown, &mut |line| lines.say(line)),
+        b"QHASHLOG" => describe::data(&*file, &shown, &mut |line| lines.say(line)),
         other => {
             let found = other.escape_ascii();
-            let what = format!("no log segment, catalog or snapshot starts with \"{found}\"");
+            let what = format!("no log segment, catalog or table's file starts with \"{found}\"");
             Err(Error::corruption(shown, 0, what))
         }
     }
@@ -67,10 +70,12 @@ struct Lines<'a, 'b> {
 }
 
 impl Lines<'_, '_> {
-    fn say(&mut self, line: impl AsRef<str>) {
+    /// Whether more are wanted.
+    fn say(&mut self, line: impl AsRef<str>) -> bool {
         if self.is_wanted {
             self.is_wanted = (self.sink)(line.as_ref()).is_continue();
         }
+        self.is_wanted
     }
 }
 

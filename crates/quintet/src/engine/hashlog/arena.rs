@@ -213,6 +213,9 @@ impl Arena {
     pub(super) fn detach(&self, chunk: u64) -> Option<u64> {
         let state = self.row(chunk, 0);
         let before = state.load(Ordering::Relaxed);
+        if seeded::active(Bug::HashlogRecyclesUnderReaders) {
+            return frame_in(before);
+        }
         let step = if seeded::active(Bug::RecycleKeepsGeneration) { 0 } else { GENERATION };
         state.store((before & !UNITS_MASK).wrapping_add(step), Ordering::Relaxed);
         // The change is seen before anything that is written to the frame from here on.

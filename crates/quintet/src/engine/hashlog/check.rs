@@ -55,11 +55,8 @@ impl HashLog {
             while unit < extent.end {
                 let bytes = buffer.as_slice().get(to_usize(unit) * UNIT_BYTES..).unwrap_or(&[]);
                 let Some(entry) = Stored::verify(bytes, chunk.serial, to_usize(unit)) else {
-                    if let Some(place) = chunk.place() {
-                        let what = "the entry's checksum does not match";
-                        note(report, Err(place.damage(unit * 8, what)))?;
-                    }
-                    return Ok(());
+                    let damage = chunk.damage(unit, "the entry's checksum does not match");
+                    return note(report, Err(damage));
                 };
                 unit += to_u64(entry.head.units());
                 count += 1;

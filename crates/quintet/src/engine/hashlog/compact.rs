@@ -5,6 +5,10 @@
 //! exchanged only if it still holds the old address, under the group's lock, so writers go on and
 //! readers see either copy. Tombstones are kept while an older chunk exists. What has expired
 //! becomes a tombstone, or nothing where no older chunk could bring the key back.
+//!
+//! What limits its rate: a step rewrites a few chunks and then lets the job look again; while
+//! there are writes, it stops as soon as waste is back at the bound, so it reads and writes in
+//! proportion to what updates make waste; what goes beyond waits for rest, and ends with it.
 
 use std::sync::Arc;
 
@@ -13,12 +17,13 @@ use super::{
     arena::EXTENT_HEAD_UNITS,
     entry::{Head, Kind, Stored, UNIT_BYTES},
     maintain::Maintenance,
-    write::size_of,
+    write::{RESIZE_STEPS, size_of},
 };
 use crate::{
     Result,
     codec::{to_u64, to_usize},
     index::slots::Verdict,
+    seeded::{self, Bug},
     sync::{Ordering, lock, read},
 };
 
@@ -127,10 +132,7 @@ impl HashLog {
             while unit < extent.end {
                 let bytes = buffer.as_slice().get(to_usize(unit) * UNIT_BYTES..).unwrap_or(&[]);
                 let Some(entry) = Stored::verify(bytes, victim.serial, to_usize(unit)) else {
-                    let place = victim.place();
-                    return Err(place.map_or(crate::Error::Closed, |place| {
-                        place.damage(unit * 8, "the entry's checksum does not match")
-                    }));
+                    return Err(victim.damage(unit, "the entry's checksum does not match"));
                 };
                 self.move_entry(maintenance, victim, unit, &entry)?;
                 unit += to_u64(entry.head.units());
@@ -160,7 +162,9 @@ impl HashLog {
         let hash = self.hash(key);
         let address = self.arena.address(victim.id, unit);
         if entry.head.kind == Kind::Tombstone {
-            if self.has_older(victim) && !self.has_entry(hash, key)? {
+            let needed =
+                self.has_older(victim) && !seeded::active(Bug::HashlogDropsTombstonesEarly);
+            if needed && !self.has_entry(hash, key)? {
                 self.copy_tombstone(maintenance, victim, entry.head.lsn, key)?;
             }
             return Ok(());
@@ -176,6 +180,9 @@ impl HashLog {
         let moved = self.index.lock(hash).replace(address, copy);
         if moved {
             self.counters.units.fetch_add(to_u64(entry.head.units()), Ordering::Relaxed);
+            if seeded::active(Bug::HashlogMiscountsCopies) {
+                self.counters.live_bytes.fetch_add(size_of(&entry.head), Ordering::Relaxed);
+            }
         } else {
             // Written anew since: the copy was never seen, and must not be found by recovery.
             self.arena.unreserve(chunk, to_u64(entry.head.units()));
@@ -194,6 +201,7 @@ impl HashLog {
         if !self.index.lock(hash).remove(address) {
             return Ok(());
         }
+        self.index.shrink(RESIZE_STEPS);
         let units = to_u64(entry.head.units());
         self.arena.add_dead(victim.id, units);
         self.counters.waste_units.fetch_add(units, Ordering::Relaxed);
@@ -245,7 +253,11 @@ impl HashLog {
             let frame = self.frame_anyway()?;
             let mut roll = lock(&self.roll);
             // Just below the chunk that takes appends: above whatever is written out already.
-            let order = roll.hot_order.saturating_sub(1);
+            let order = if seeded::active(Bug::HashlogRanksCopiesHighest) {
+                roll.hot_order + 1
+            } else {
+                roll.hot_order.saturating_sub(1)
+            };
             maintenance.cold = Some(self.start_chunk(&mut roll, order, frame)?);
         }
     }

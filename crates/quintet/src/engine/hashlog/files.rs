@@ -26,14 +26,15 @@
 //! | 56 | 4 | start | of this extent in its chunk, in units |
 //! | 60 | 4 | end | of this extent in its chunk, in units |
 //! | 64 | 4 | entry count | |
-//! | 68 | 4 | body crc | CRC32C of what follows the head, to the end |
+//! | 68 | 4 | body crc | CRC32C of what follows the head, to the end; packed: of directory and blocks |
 //! | 72 | 8 | first lsn | lowest of the entries |
 //! | 80 | 8 | last lsn | highest |
 //! | 88 | 8 | created | unix milliseconds |
 //! | 96 | 8 | updated | unix milliseconds |
 //! | 104 | 8 | capacity | of the chunk in bytes; of a large value its size |
-//! | 112 | 16 | reserved | 0 |
-//! | 128 | | entries | see [`super::entry`]; after `QHLLARGE`: the value's bytes |
+//! | 112 | 4 | packing | bytes of the directory of blocks that follows the head ([`super::pack`]); of a large value the bytes that it is packed to; 0: not packed |
+//! | 116 | 12 | reserved | 0 |
+//! | 128 | | entries | see [`super::entry`], or packed in blocks; after `QHLLARGE`: the value's bytes |
 //!
 //! Invariants: a block is written once. Places are never used again: what is freed is punched out,
 //! and a file without anything live is removed. Numbers of files are never used again. A file of
@@ -168,6 +169,7 @@ pub(super) struct ExtentHead {
     pub(super) created: u64,
     pub(super) updated: u64,
     pub(super) capacity: u64,
+    pub(super) packing: u32,
 }
 
 impl ExtentHead {
@@ -187,6 +189,7 @@ impl ExtentHead {
         for word in [self.first_lsn, self.last_lsn].into_iter().chain(times) {
             put_u64(&mut out, word);
         }
+        put_u32(&mut out, self.packing);
         out.resize(EXTENT_HEAD_BYTES, 0);
         sign(&mut out);
         out
@@ -208,6 +211,7 @@ impl ExtentHead {
                 created: decoder.u64()?,
                 updated: decoder.u64()?,
                 capacity: decoder.u64()?,
+                packing: decoder.u32()?,
             })
         };
         head().ok_or_else(|| "the head is too short".to_owned())
@@ -254,6 +258,18 @@ fn open_head<'a>(
         return Err("the head belongs to another table".to_owned());
     }
     Ok(decoder)
+}
+
+/// What a data file's head says: owner, number, and when it was created.
+pub(super) fn file_head(bytes: &[u8]) -> Result<(Owner, u64, u64), String> {
+    let mut decoder = Decoder::new(bytes.get(16..).unwrap_or(&[]));
+    let mut ids = || Some((decoder.id()?, decoder.u64()?));
+    let (database_id, table_id) = ids().ok_or("the head is cut off")?;
+    let owner = Owner { database_id, table_id };
+    let mut decoder = open_head(bytes, FILE_HEAD_BYTES, FILE_MAGIC, &owner)?;
+    let mut rest = || Some((decoder.u64()?, decoder.u64()?));
+    let (number, created) = rest().ok_or("the head is cut off")?;
+    Ok((owner, number, created))
 }
 
 /// The files of a table.

@@ -17,9 +17,10 @@ use super::{
 };
 use crate::{
     Result,
-    codec::{crc32c, to_u64, to_usize},
+    codec::{crc32c, low_u32, to_u64, to_usize},
     disk::{AlignedBuffer, BLOCK_BYTES},
-    sync::{Ordering, lock, read},
+    seeded::{self, Bug},
+    sync::{Ordering, lock, read, write},
 };
 
 /// Extents start at blocks.
@@ -36,7 +37,9 @@ impl HashLog {
         let chunks: Vec<Arc<Chunk>> = read(&self.chunks).values().cloned().collect();
         for chunk in chunks {
             let mut flush = lock(&chunk.flush);
-            if flush.sealed || chunk.retired.load(Ordering::Relaxed) {
+            let is_copy = chunk.order % 2 == 1;
+            let skipped = is_copy && seeded::active(Bug::HashlogLosesMovedEntries);
+            if flush.sealed || skipped || chunk.retired.load(Ordering::Relaxed) {
                 continue;
             }
             let (used, sealed) = self.arena.used(chunk.id);
@@ -92,7 +95,11 @@ impl HashLog {
     /// Makes what is written durable. What a file that fails may have lost is written to another
     /// one the next time; the rest may leave memory.
     pub(super) fn sync_written(&self, maintenance: &mut Maintenance) -> Result<()> {
-        let outcome = maintenance.files.sync();
+        let outcome = if seeded::active(Bug::HashlogSkipsDataSync) {
+            Ok(())
+        } else {
+            maintenance.files.sync()
+        };
         let chunks: Vec<Arc<Chunk>> = read(&self.chunks).values().cloned().collect();
         for chunk in chunks {
             if chunk.written.load(Ordering::Relaxed) {
@@ -117,10 +124,14 @@ impl HashLog {
     fn leave_failed_file(maintenance: &mut Maintenance, chunk: &Chunk) {
         let mut flush = lock(&chunk.flush);
         let whole = flush.ended.is_empty() && flush.durable_count == flush.extents.len();
-        if whole || !flush.place.as_ref().is_some_and(|place| place.file.has_failed()) {
+        let mut pieces = write(&chunk.pieces);
+        let places = flush.place.iter().chain(pieces.iter().map(|piece| &piece.place));
+        let places: Vec<Place> = places.cloned().collect();
+        if whole || !places.iter().any(|place| place.file.has_failed()) {
             return;
         }
-        let Some(place) = flush.place.take() else { return };
+        flush.place = None;
+        pieces.clear();
         let this =
             |add: &Pending| (add.extent.chunk, add.extent.serial) == (chunk.id, chunk.serial);
         let unpublished = maintenance.pending.iter().filter(|add| this(add)).count();
@@ -130,10 +141,12 @@ impl HashLog {
         let needed: u64 = published.iter().map(Extent::manifest_bytes).sum();
         maintenance.manifest_needed = maintenance.manifest_needed.saturating_sub(needed);
         if published.is_empty() {
-            maintenance.files.free(place);
+            for place in places {
+                maintenance.files.free(place);
+            }
         } else {
             maintenance.moved.push((chunk.id, chunk.serial));
-            maintenance.left.push(place);
+            maintenance.left.extend(places);
         }
         let ranges = extents.iter().map(|extent| (extent.start, extent.end));
         flush.ended = ranges.chain(mem::take(&mut flush.ended)).collect();
@@ -176,7 +189,6 @@ impl HashLog {
         sealed: bool,
     ) -> Result<Pending> {
         let now = self.context.env.unix_millis();
-        let place = self.place_chunk(maintenance, chunk, now)?;
         let bytes = to_usize((end - start) * 8);
         let _image_memory = self.working_memory(to_u64(bytes));
         let mut buffer = AlignedBuffer::zeroed(bytes);
@@ -197,12 +209,23 @@ impl HashLog {
             capacity: self.arena.chunk_bytes(),
             ..ExtentHead::default()
         };
-        let (hints, widest) = self.seal_entries(image, start, &mut head)?;
-        head.body_crc = crc32c(image.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]));
-        if let Some(front) = image.get_mut(..EXTENT_HEAD_BYTES) {
-            front.copy_from_slice(&head.encode(CHUNK_MAGIC, &self.owner));
-        }
-        maintenance.files.write(&place, start * 8, buffer.as_slice())?;
+        let (mut hints, widest) = self.seal_entries(image, start, &mut head)?;
+        let mut packing = 0;
+        let place = if self.compresses {
+            let (place, mut directory) = self.write_packed(maintenance, chunk, image, &mut head)?;
+            packing = to_u64(directory.len());
+            directory.append(&mut hints);
+            hints = directory;
+            place
+        } else {
+            let place = self.place_chunk(maintenance, chunk, now)?;
+            head.body_crc = crc32c(image.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]));
+            if let Some(front) = image.get_mut(..EXTENT_HEAD_BYTES) {
+                front.copy_from_slice(&head.encode(CHUNK_MAGIC, &self.owner));
+            }
+            maintenance.files.write(&place, start * 8, buffer.as_slice())?;
+            place
+        };
         let average = (end - start) / u64::from(head.entry_count).max(1) * 2;
         let span = if widest <= SPAN_UNITS_MAX { widest } else { average.min(SPAN_UNITS_MAX) };
         let span = chunk.span.fetch_max(span, Ordering::Relaxed).max(span);
@@ -220,7 +243,7 @@ impl HashLog {
             body_crc: u64::from(head.body_crc),
             first_lsn: head.first_lsn,
             last_lsn: head.last_lsn,
-            sealed: u64::from(sealed),
+            sealed: u64::from(sealed) | packing << 1,
             span,
         };
         let memory = self.context.budget.charge_anyway(to_u64(hints.len()));
@@ -269,21 +292,26 @@ impl HashLog {
     fn write_large(&self, maintenance: &mut Maintenance, large: &Arc<Large>) -> Result<()> {
         Self::leave_failed_file_large(maintenance, large);
         let now = self.context.env.unix_millis();
-        let (bytes, place) = {
+        let _memory = self.working_memory(large.length);
+        let (bytes, packed, place) = {
             let mut state = lock(&large.state);
             let Some(bytes) = state.bytes.clone().filter(|_| !state.in_file) else {
                 return Ok(());
             };
+            let packed = self.large_body(&bytes);
+            let stored = packed.as_ref().map_or(bytes.len(), Vec::len);
             let place = match &state.place {
                 Some(place) => place.clone(),
-                None => maintenance.files.place(to_u64(EXTENT_HEAD_BYTES + bytes.len()), now)?,
+                None => maintenance.files.place(to_u64(EXTENT_HEAD_BYTES + stored), now)?,
             };
             state.place = Some(place.clone());
-            (bytes, place)
+            (bytes, packed, place)
         };
+        let body: &[u8] = packed.as_deref().unwrap_or(&bytes);
         let head = ExtentHead {
             serial: large.number,
-            body_crc: crc32c(&bytes),
+            body_crc: crc32c(body),
+            packing: low_u32(packed.as_ref().map_or(0, |packed| to_u64(packed.len()))),
             first_lsn: large.lsn,
             last_lsn: large.lsn,
             created: now,
@@ -291,11 +319,10 @@ impl HashLog {
             capacity: large.length,
             ..ExtentHead::default()
         };
-        let _memory = self.working_memory(large.length);
-        let mut buffer = AlignedBuffer::zeroed(EXTENT_HEAD_BYTES + bytes.len());
+        let mut buffer = AlignedBuffer::zeroed(EXTENT_HEAD_BYTES + body.len());
         let (front, back) = buffer.as_mut_slice().split_at_mut(EXTENT_HEAD_BYTES);
         front.copy_from_slice(&head.encode(LARGE_MAGIC, &self.owner));
-        back[..bytes.len()].copy_from_slice(&bytes);
+        back[..body.len()].copy_from_slice(body);
         maintenance.files.write(&place, 0, buffer.as_slice())?;
         lock(&large.state).in_file = true;
         maintenance.pending_larges.push(Arc::clone(large));

@@ -21,6 +21,7 @@ use crate::{
     budget::Charge,
     codec::{Lsn, to_u64},
     disk::Dir,
+    seeded::{self, Bug},
     sync::{Ordering, lock, write},
 };
 
@@ -122,10 +123,17 @@ impl HashLog {
         // Before the freeze: what replaced these is applied, so this publication holds it.
         maintenance.dead_larges.append(&mut lock(&self.dead_larges));
         self.freeze();
-        self.context.host.sync_log()?;
+        if !seeded::active(Bug::HashlogSkipsLogSync) {
+            self.context.host.sync_log()?;
+        }
         self.write_frozen(maintenance)?;
         if !maintenance.is_idle() || complete > maintenance.complete {
             self.sync_written(maintenance)?;
+            if seeded::active(Bug::HashlogFreesBeforePublishing) {
+                for place in maintenance.retired.iter().flat_map(|chunk| chunk.places()) {
+                    let _ = place.file.file.punch_hole(place.offset, place.bytes);
+                }
+            }
             self.commit(maintenance, complete)?;
             self.free_dropped(maintenance);
             self.rewrite_manifest(maintenance);
@@ -133,6 +141,7 @@ impl HashLog {
         let failures = maintenance.files.give_back();
         self.counters.cleanup_failures_total.fetch_add(failures, Ordering::Relaxed);
         self.count_bytes(maintenance);
+        self.charge_index();
         Ok(())
     }
 
@@ -198,7 +207,7 @@ impl HashLog {
             self.release_frame(chunk.id);
             let needed: u64 = lock(&chunk.flush).extents.iter().map(Extent::manifest_bytes).sum();
             maintenance.manifest_needed = maintenance.manifest_needed.saturating_sub(needed);
-            if let Some(place) = chunk.place() {
+            for place in chunk.places() {
                 maintenance.files.free(place);
             }
             lock(&self.roll).free_ids.push(chunk.id);

@@ -31,7 +31,8 @@
 //! group of the index. Lock order: `maintenance`, group, `roll`, `residency`, `chunks`, `larges`.
 //! Maintenance never waits for writers with a later lock held.
 //!
-//! Options: `chunk_bytes` (power of two, 16 KiB to 16 MiB, 2 MiB), `live_ratio` (per cent of file
+//! Options: `chunk_bytes` (power of two, 16 KiB to 16 MiB, 2 MiB), `compression` (of chunks in the
+//! files: `none` or `lz4`, `none`), `live_ratio` (per cent of file
 //! bytes that are kept alive, 10 to 90, 50), `mutable_chunks` (chunks that may await a persist and
 //! so be updated in place, 1 to 1024, 16).
 //!
@@ -43,6 +44,7 @@
 mod arena;
 mod check;
 mod compact;
+pub mod describe;
 mod entry;
 mod files;
 mod flush;
@@ -50,6 +52,8 @@ mod maintain;
 mod manifest;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
+mod pack;
+mod packed;
 mod read;
 mod recover;
 mod residency;
@@ -65,6 +69,7 @@ use self::{
     files::{Owner, Place},
     maintain::Maintenance,
     manifest::Extent,
+    pack::Piece,
     write::Known,
 };
 use super::{
@@ -95,6 +100,8 @@ struct Chunk {
     serial: u64,
     order: u64,
     created: u64,
+    /// Its extents, where they are packed: each in a place of its own.
+    pieces: RwLock<Vec<Arc<Piece>>>,
     /// Units that a read of one entry fetches.
     span: AtomicU64,
     /// All of it is durable in its file, and no more will come: it may leave memory.
@@ -203,6 +210,8 @@ pub struct HashLog {
     owner: Owner,
     live_per_cent: u64,
     mutable_chunks: u64,
+    /// Extents are packed when they are written.
+    compresses: bool,
     /// All ones, but for tests of equal hashes.
     hash_mask: u64,
     index: SlotTable,
@@ -240,7 +249,7 @@ impl HashLog {
         context: Context,
         hash_mask: u64,
     ) -> Result<(Self, Lsn)> {
-        options.check_names(&["chunk_bytes", "live_ratio", "mutable_chunks"])?;
+        options.check_names(&["chunk_bytes", "compression", "live_ratio", "mutable_chunks"])?;
         let chunk_bytes =
             options.number("chunk_bytes", CHUNK_BYTES_DEFAULT, 16 << 10..=16 << 20)?;
         if !chunk_bytes.is_power_of_two() {
@@ -251,12 +260,14 @@ impl HashLog {
         }
         let live_per_cent = options.number("live_ratio", LIVE_PER_CENT_DEFAULT, 10..=90)?;
         let mutable_chunks = options.number("mutable_chunks", MUTABLE_CHUNKS_DEFAULT, 1..=1024)?;
+        let compresses = options.word("compression", &["none", "lz4"])? == "lz4";
         let owner = Owner { database_id: context.database_id, table_id: context.table_id };
         let no_memory = |error| Error::io("reserve address space for a table", error);
         let engine = Self {
             owner,
             live_per_cent,
             mutable_chunks,
+            compresses,
             hash_mask,
             index: SlotTable::new(context.budget.limit() / 8).map_err(no_memory)?,
             arena: Arena::new(chunk_bytes, Arc::clone(&context.budget)).map_err(no_memory)?,
@@ -406,7 +417,11 @@ impl Engine for HashLog {
         let (waste, _) = self.waste();
         let chunks = read(&self.chunks);
         let resident = chunks.keys().filter(|id| self.arena.is_resident(**id)).count();
-        let index_bytes = self.index.bytes();
+        let directories = |chunk: &Arc<Chunk>| -> u64 {
+            read(&chunk.pieces).iter().map(|piece| piece.blocks.memory_bytes()).sum()
+        };
+        let directories: u64 = chunks.values().map(directories).sum();
+        let index_bytes = self.index.bytes() + directories;
         EngineStats {
             keys: self.index.len(),
             live_bytes: load(&counters.live_bytes),

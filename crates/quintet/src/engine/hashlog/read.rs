@@ -9,6 +9,7 @@ use super::{
     arena::{Look, copy_value},
     entry::{Head, Kind, LargeRef, Stored, UNIT_BYTES, copy_out},
     files::{EXTENT_HEAD_BYTES, ExtentHead, LARGE_MAGIC, Place},
+    pack::{Block, unpack_value},
 };
 use crate::{
     Error, Result,
@@ -41,15 +42,25 @@ enum Answer {
 /// An entry read from the disk.
 #[derive(Debug)]
 pub(super) struct ColdEntry {
-    buffer: AlignedBuffer,
-    skip: usize,
+    bytes: ColdBytes,
     serial: u64,
     unit: usize,
 }
 
+/// Where the bytes of an entry begin in what was read.
+#[derive(Debug)]
+enum ColdBytes {
+    Plain(AlignedBuffer, usize),
+    Unpacked(Vec<u8>, usize),
+}
+
 impl ColdEntry {
     fn bytes(&self) -> &[u8] {
-        self.buffer.as_slice().get(self.skip..).unwrap_or(&[])
+        let (bytes, skip) = match &self.bytes {
+            ColdBytes::Plain(buffer, skip) => (buffer.as_slice(), *skip),
+            ColdBytes::Unpacked(bytes, skip) => (bytes.as_slice(), *skip),
+        };
+        bytes.get(skip..).unwrap_or(&[])
     }
 
     pub(super) fn entry(&self) -> Option<Stored<'_>> {
@@ -62,7 +73,11 @@ struct ColdRead {
     place: Place,
     serial: u64,
     unit: u64,
+    /// Bytes from the start of the place, and how many.
+    from: u64,
     bytes: usize,
+    /// The packed block that this is.
+    block: Option<Block>,
 }
 
 impl HashLog {
@@ -154,13 +169,28 @@ impl HashLog {
     fn cold_read(&self, address: u64, state: u64) -> Option<ColdRead> {
         let (id, unit) = self.arena.split(address);
         let chunk = self.chunk(id)?;
-        let place = chunk.place()?;
+        let serial = chunk.serial;
+        let span = chunk.span.load(Ordering::Relaxed).max(3) * to_u64(UNIT_BYTES);
+        let (place, from, rest) = if let Some(place) = chunk.place() {
+            let from = unit * to_u64(UNIT_BYTES);
+            let rest = place.bytes.checked_sub(from)?;
+            (place, from, rest)
+        } else {
+            let piece = chunk.piece(unit)?;
+            let (place, block) = (piece.place.clone(), piece.blocks.find(unit)?);
+            if !block.kept {
+                let (from, bytes) = (block.from, block.bytes);
+                let read = ColdRead { place, serial, unit, from, bytes, block: Some(block) };
+                return (self.arena.state(id) == state).then_some(read);
+            }
+            let skip = (unit - block.start) * to_u64(UNIT_BYTES);
+            (place, block.from + skip, to_u64(block.bytes) - skip)
+        };
         if self.arena.state(id) != state {
             return None;
         }
-        let rest = place.bytes.checked_sub(unit * to_u64(UNIT_BYTES))?;
-        let span = chunk.span.load(Ordering::Relaxed).max(3) * to_u64(UNIT_BYTES);
-        Some(ColdRead { place, serial: chunk.serial, unit, bytes: to_usize(span.min(rest)) })
+        let bytes = to_usize(span.min(rest));
+        Some(ColdRead { place, serial, unit, from, bytes, block: None })
     }
 
     /// Reads an entry from the disk, in one read unless it is far larger than most. `None` where
@@ -169,8 +199,7 @@ impl HashLog {
         let Some(request) = self.cold_read(address, state) else { return Ok(None) };
         self.warm_wanted.store(true, Ordering::Relaxed);
         self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-        let from = request.unit * to_u64(UNIT_BYTES);
-        let (buffer, skip) = request.place.read(from, request.bytes)?;
+        let (buffer, skip) = request.place.read(request.from, request.bytes)?;
         self.finish_cold(address, state, &request, buffer, skip)
     }
 
@@ -182,14 +211,25 @@ impl HashLog {
         mut buffer: AlignedBuffer,
         mut skip: usize,
     ) -> Result<Option<ColdEntry>> {
-        let from = request.unit * to_u64(UNIT_BYTES);
-        let head = Stored::head(buffer.as_slice().get(skip..).unwrap_or(&[]));
-        let size = head.map_or(0, |head| head.units() * UNIT_BYTES);
-        if skip + size > buffer.len() && from + to_u64(size) <= request.place.bytes {
-            (buffer, skip) = request.place.read(from, size)?;
-        }
+        let from = request.from;
+        let bytes = if let Some(block) = &request.block {
+            let mut out = vec![0; block.unpacked_bytes()];
+            let stored = buffer.as_slice().get(skip..).unwrap_or(&[]);
+            // What does not unpack has no entry.
+            if block.unpack(stored, &mut out).is_none() {
+                out.clear();
+            }
+            ColdBytes::Unpacked(out, to_usize(request.unit - block.start) * UNIT_BYTES)
+        } else {
+            let head = Stored::head(buffer.as_slice().get(skip..).unwrap_or(&[]));
+            let size = head.map_or(0, |head| head.units() * UNIT_BYTES);
+            if skip + size > buffer.len() && from + to_u64(size) <= request.place.bytes {
+                (buffer, skip) = request.place.read(from, size)?;
+            }
+            ColdBytes::Plain(buffer, skip)
+        };
         let unit = to_usize(request.unit);
-        let cold = ColdEntry { buffer, skip, serial: request.serial, unit };
+        let cold = ColdEntry { bytes, serial: request.serial, unit };
         let (id, _) = self.arena.split(address);
         match (cold.entry().is_some(), self.arena.state(id) == state && self.chunk_is(id, request))
         {
@@ -225,21 +265,30 @@ impl HashLog {
 
     pub(super) fn read_large_at(&self, large: &Large, place: &Place) -> Result<Value> {
         let length = to_usize(large.length);
-        if to_u64(length + EXTENT_HEAD_BYTES) > place.bytes {
-            return Err(place.damage(0, "the large value is longer than its place"));
-        }
-        let (buffer, skip) = place.read(0, EXTENT_HEAD_BYTES + length)?;
+        let whole = EXTENT_HEAD_BYTES + length;
+        let (buffer, skip) = place.read(0, whole.min(to_usize(place.bytes)))?;
         let bytes = buffer.as_slice().get(skip..).unwrap_or(&[]);
         let head = ExtentHead::decode(bytes, LARGE_MAGIC, &self.owner)
             .map_err(|what| place.damage(0, what))?;
-        let value = bytes.get(EXTENT_HEAD_BYTES..EXTENT_HEAD_BYTES + length).unwrap_or(&[]);
+        let packed = usize::try_from(head.packing).unwrap_or(usize::MAX);
+        let stored = if packed == 0 { length } else { packed };
+        let Some(stored) = bytes.get(EXTENT_HEAD_BYTES..).and_then(|rest| rest.get(..stored))
+        else {
+            return Err(place.damage(0, "the large value is longer than its place"));
+        };
         if head.serial != large.number || head.capacity != large.length {
             return Err(place.damage(0, "another large value is here"));
         }
-        if crc32c(value) != head.body_crc {
+        if crc32c(stored) != head.body_crc {
             return Err(place.damage(0, "the checksum of the large value does not match"));
         }
-        Ok(Value::fill_with(length, |out| out.copy_from_slice(value)))
+        if packed == 0 {
+            return Ok(Value::fill_with(length, |out| out.copy_from_slice(stored)));
+        }
+        let mut unpacks = None;
+        let value = Value::fill_with(length, |out| unpacks = unpack_value(stored, out));
+        unpacks.ok_or_else(|| place.damage(0, "the large value does not unpack"))?;
+        Ok(value)
     }
 
     /// A batch: all index lines are on their way before the first is looked at, then all records.
@@ -297,8 +346,7 @@ impl HashLog {
         for (token, (_, address, state)) in cold.iter().enumerate() {
             let request = self.cold_read(*address, *state);
             if let Some(read) = &request {
-                let from = read.unit * to_u64(UNIT_BYTES);
-                let (offset, _, span) = read.place.span(from, read.bytes);
+                let (offset, _, span) = read.place.span(read.from, read.bytes);
                 queue.submit(
                     to_u64(token),
                     Request::Read {
@@ -345,8 +393,7 @@ impl HashLog {
         request: &ColdRead,
         completion: Completion,
     ) -> Result<Option<Value>> {
-        let from = request.unit * to_u64(UNIT_BYTES);
-        let (offset, skip, span) = request.place.span(from, request.bytes);
+        let (offset, skip, span) = request.place.span(request.from, request.bytes);
         let count = completion.result.map_err(|error| request.place.read_error(offset, error))?;
         if count < span {
             return self.read_value(key);
@@ -388,7 +435,7 @@ impl HashLog {
     #[cold]
     fn misled(&self, chunk: u64) -> Error {
         let chunk = self.chunk(chunk);
-        let place = chunk.as_ref().and_then(|chunk| chunk.place.get());
+        let place = chunk.as_ref().and_then(|chunk| chunk.place());
         let label = super::files::label(self.owner.table_id, "");
         place.map_or_else(|| Error::corruption(label, 0, MISLED), |place| place.damage(0, MISLED))
     }

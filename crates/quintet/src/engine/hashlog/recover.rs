@@ -11,18 +11,20 @@ use super::{
     Chunk, Flush, HashLog, Large, LargeState,
     arena::EXTENT_HEAD_UNITS,
     entry::{Kind, LargeRef, Stored, UNIT_BYTES},
-    files::{DataFile, DataFiles, label, number_of as data_number},
+    files::{DataFile, DataFiles, Place, label, number_of as data_number},
     maintain::Maintenance,
     manifest::{
         Commit, Contents, Extent, Hint, Hints, Manifest, is_unfinished,
         number_of as manifest_number, take_hint,
     },
+    pack::{Blocks, Piece},
     read::ColdEntry,
 };
 use crate::{
     Error, Result,
     codec::{Decoder, Lsn, to_u64, to_usize},
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, read, write},
+    seeded::{self, Bug},
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
 };
 
 /// No serial, order or file number gets as far: counting on cannot overflow.
@@ -53,6 +55,8 @@ struct Source {
     rank: u64,
     extent: Extent,
     hints: Hints,
+    /// Its chunk's, or its own where it is packed.
+    place: Place,
 }
 
 /// One way of dealing: `passes` rounds, each into `1 << bits` shares.
@@ -100,7 +104,12 @@ impl HashLog {
         let doing = |error| Error::io(format!("list {}", dir.path().display()), error);
         let names: Vec<String> =
             dir.list().map_err(doing)?.into_iter().map(|entry| entry.name).collect();
-        let newest = names.iter().filter_map(|name| manifest_number(name)).max();
+        let mut numbers: Vec<u64> = names.iter().filter_map(|name| manifest_number(name)).collect();
+        numbers.sort_unstable();
+        if seeded::active(Bug::HashlogLoadsOldManifest) {
+            numbers.truncate(1);
+        }
+        let newest = numbers.last().copied();
         let mut contents = Contents::default();
         if let Some(number) = newest {
             let write = !self.context.read_only;
@@ -150,12 +159,14 @@ impl HashLog {
             let Some((last, _)) = extents.last().copied() else { continue };
             let file = maintenance.files.open(last.file, !self.context.read_only)?;
             self.refuse_implausible(&file, &extents)?;
-            let place = DataFiles::adopt(&file, last.offset, last.place_bytes);
+            let packed = last.packing_bytes() > 0;
+            let place = || DataFiles::adopt(&file, last.offset, last.place_bytes);
+            let place = (!packed).then(place);
             let flush = Flush {
                 start: 0,
                 ended: Vec::new(),
                 sealed: true,
-                place: Some(place),
+                place: place.clone(),
                 durable_count: extents.len(),
                 extents: extents.iter().map(|(extent, _)| *extent).collect(),
             };
@@ -164,6 +175,7 @@ impl HashLog {
                 serial,
                 order,
                 created: last.created,
+                pieces: RwLock::default(),
                 span: AtomicU64::new(last.span),
                 written: AtomicBool::new(true),
                 retired: AtomicBool::new(false),
@@ -181,11 +193,16 @@ impl HashLog {
                     "the manifest names two chunks of one number",
                 ));
             }
-            let source = |(extent, hints)| {
+            for (extent, hints) in extents {
+                let place = if let Some(place) = &place {
+                    place.clone()
+                } else {
+                    let file = maintenance.files.open(extent.file, !self.context.read_only)?;
+                    DataFiles::adopt(&file, extent.offset, extent.place_bytes)
+                };
                 let (chunk, rank) = (Arc::clone(&chunk), to_u64(rank));
-                Source { chunk, rank, extent, hints }
-            };
-            sources.extend(extents.into_iter().map(source));
+                sources.push(Source { chunk, rank, extent, hints, place });
+            }
         }
         roll.next_serial = contents.commit.next_serial;
         let chunks = read(&self.chunks);
@@ -194,6 +211,7 @@ impl HashLog {
     }
 
     fn refuse_implausible(&self, file: &DataFile, extents: &[(Extent, Hints)]) -> Result<()> {
+        let packed = extents.iter().any(|(extent, _)| extent.packing_bytes() > 0);
         for (extent, _) in extents {
             let units = extent.end.saturating_sub(extent.start);
             let numbers = [extent.serial, extent.order];
@@ -203,8 +221,10 @@ impl HashLog {
                 && extent.entry_count <= units
                 && extent.span <= self.arena.chunk_units()
                 && numbers.iter().all(|number| *number < NUMBER_END)
-                && extent.end * 8 <= extent.place_bytes
                 && is_within(file, extent.offset, extent.place_bytes)?
+                && (packed || extent.end * 8 <= extent.place_bytes)
+                && (packed == (extent.packing_bytes() > 0))
+                && extent.packing_bytes() <= extent.place_bytes
                 && extent.offset.is_multiple_of(crate::disk::BLOCK_BYTES)
                 && extent.start.is_multiple_of(crate::disk::BLOCK_BYTES / 8);
             if !plausible {
@@ -364,11 +384,15 @@ impl HashLog {
     ) -> Result<()> {
         let _memory = self.context.budget.charge_anyway(source.hints.bytes);
         let bytes = manifest.hints(&source.hints)?;
-        let bytes = match bytes.filter(|bytes| hints_fit(bytes, &source.extent)) {
+        let bytes = bytes.filter(|bytes| {
+            let (directory, hints) = directory_and_hints(bytes, &source.extent);
+            hints_fit(hints, &source.extent) && adopt_piece(source, directory)
+        });
+        let bytes = match bytes {
             Some(bytes) => bytes,
             None => self.hints_of_data(source)?,
         };
-        let mut decoder = Decoder::new(&bytes);
+        let mut decoder = Decoder::new(directory_and_hints(&bytes, &source.extent).1);
         let mut unit = source.extent.start + EXTENT_HEAD_UNITS;
         while let Some(hint) = take_hint(&mut decoder) {
             let units = units_of(&hint);
@@ -388,22 +412,27 @@ impl HashLog {
         Ok(())
     }
 
-    /// Hints made anew from the extent's entries.
+    /// Directory and hints made anew from the extent's bytes.
     fn hints_of_data(&self, source: &Source) -> Result<Vec<u8>> {
-        let extent = &source.extent;
-        let Some(place) = source.chunk.place() else { return Ok(Vec::new()) };
+        let Source { extent, place, .. } = source;
         let size = to_usize((extent.end - extent.start) * 8);
-        let _memory = self.context.budget.charge_anyway(extent.end * 8 + to_u64(size));
-        let (buffer, skip) = place.read(extent.start * 8, size)?;
-        let mut image = vec![0; to_usize(extent.start * 8)];
-        image.extend_from_slice(buffer.as_slice().get(skip..skip + size).unwrap_or(&[]));
-        self.verify_extent(&place, extent, &image)?;
-        let mut hints = Vec::new();
+        let _memory = self.context.budget.charge_anyway(2 * to_u64(size));
+        let (image, mut hints) = if extent.packing_bytes() > 0 {
+            let (image, directory) = self.read_packed(place, extent)?;
+            adopt_piece(source, &directory);
+            (image, directory)
+        } else {
+            let (image, _) = place.read(extent.start * 8, size)?;
+            self.verify_extent(place, extent, image.as_slice())?;
+            (image, Vec::new())
+        };
         let mut unit = extent.start + EXTENT_HEAD_UNITS;
         while unit < extent.end {
-            let bytes = image.get(to_usize(unit) * UNIT_BYTES..).unwrap_or(&[]);
-            let entry = Stored::verify(bytes, source.chunk.serial, to_usize(unit))
-                .ok_or_else(|| place.damage(unit * 8, "the entry's checksum does not match"))?;
+            let at = to_usize(unit - extent.start) * UNIT_BYTES;
+            let bytes = image.as_slice().get(at..).unwrap_or(&[]);
+            let damage = || source.chunk.damage(unit, "the entry's checksum does not match");
+            let entry =
+                Stored::verify(bytes, source.chunk.serial, to_usize(unit)).ok_or_else(damage)?;
             let (kind, large) = match entry.head.kind {
                 Kind::Put => (0, 0),
                 Kind::Tombstone => (1, 0),
@@ -483,6 +512,23 @@ fn is_within(file: &DataFile, offset: u64, bytes: u64) -> Result<bool> {
     let length =
         file.file.len().map_err(|error| Error::io(format!("read {}", file.label), error))?;
     Ok(offset.checked_add(bytes).is_some_and(|end| end <= length))
+}
+
+/// The directory of a packed extent's blocks, and the hints behind it.
+fn directory_and_hints<'a>(bytes: &'a [u8], extent: &Extent) -> (&'a [u8], &'a [u8]) {
+    bytes.split_at_checked(to_usize(extent.packing_bytes())).unwrap_or((&[], &[]))
+}
+
+/// Makes a packed extent known to its chunk; whether its directory is sound.
+fn adopt_piece(source: &Source, directory: &[u8]) -> bool {
+    let Source { chunk, extent, place, .. } = source;
+    let (start, end) = (extent.start, extent.end);
+    if extent.packing_bytes() == 0 {
+        return true;
+    }
+    let Some(blocks) = Blocks::decode(directory, start, end, place.bytes) else { return false };
+    chunk.add_piece(Piece { start, end, place: place.clone(), blocks });
+    true
 }
 
 /// The chunks, at the index of their rank.

@@ -12,11 +12,12 @@ use crate::{
     codec::{Lsn, to_u64, to_usize},
     engine::Op,
     index::slots::{Verdict, Writer},
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, read, write},
+    seeded::{self, Bug},
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
 };
 
-/// Groups that the index grows by after an insert: two keep up.
-const GROWTH_STEPS: u32 = 2;
+/// Groups that the index grows by after an insert, or shrinks by after a removal: two keep up.
+pub(super) const RESIZE_STEPS: u32 = 2;
 /// Entries of more than this part of a chunk keep their value elsewhere: less is wasted at chunk
 /// ends.
 const LARGE_PART: u64 = 4;
@@ -119,7 +120,7 @@ impl HashLog {
                     }
                     drop(writer);
                     self.counters.live_bytes.fetch_add(size_of(&head), Ordering::Relaxed);
-                    self.index.grow(GROWTH_STEPS);
+                    self.index.grow(RESIZE_STEPS);
                     return Ok(());
                 }
             }
@@ -143,6 +144,8 @@ impl HashLog {
                 Found::Current(current) => {
                     let address = self.append(&head, key, [&[], &[]])?;
                     writer.remove(current.address);
+                    drop(writer);
+                    self.index.shrink(RESIZE_STEPS);
                     self.bury(&current);
                     let (chunk, _) = self.arena.split(address);
                     self.arena.add_tombstone(chunk, to_u64(head.units()));
@@ -176,7 +179,7 @@ impl HashLog {
                         }
                         Some(other) => {
                             if other.hash == hash {
-                                self.collided.store(true, Ordering::Relaxed);
+                                self.note_equal_hashes();
                             }
                             None
                         }
@@ -191,10 +194,14 @@ impl HashLog {
     #[cold]
     fn note_collision(&self, address: u64, hash: u64) {
         match self.arena.copy(address) {
-            Look::Found((_, key, _)) if self.hash(&key) == hash => {
-                self.collided.store(true, Ordering::Relaxed);
-            }
+            Look::Found((_, key, _)) if self.hash(&key) == hash => self.note_equal_hashes(),
             _ => {}
+        }
+    }
+
+    fn note_equal_hashes(&self) {
+        if !seeded::active(Bug::HashlogForgetsCollisions) {
+            self.collided.store(true, Ordering::Relaxed);
         }
     }
 
@@ -271,7 +278,8 @@ impl HashLog {
             && current.head.kind == Kind::Put
             && head.kind == Kind::Put
             && current.head.value_bytes == head.value_bytes;
-        if !alike || unit < self.arena.frozen(chunk) {
+        let frozen = unit < self.arena.frozen(chunk);
+        if !alike || frozen && !seeded::active(Bug::HashlogUpdatesFrozenEntries) {
             return false;
         }
         let Some(words) = self.arena.words(chunk) else { return false };
@@ -409,6 +417,7 @@ impl HashLog {
             serial: roll.next_serial,
             order,
             created: self.context.env.unix_millis(),
+            pieces: RwLock::default(),
             span: AtomicU64::new(0),
             written: AtomicBool::new(false),
             retired: AtomicBool::new(false),

@@ -10,7 +10,8 @@
 //! from 2 to 3 lines, then from 3 to 4; then each group of 4 is two groups of 2 and the number of
 //! groups has doubled. Plain linear hashing (1 to 2) has twice the load in what is not yet split
 //! as in what is, and spends 11 % of lookups on a second line at the same size; this spends 6 to 9
-//! %. The tag holds every hash bit that growth will ask for, so growth reads no records.
+//! %. The tag holds every hash bit that growth will ask for, so growth reads no records. After
+//! removals the table shrinks again, by the same steps backwards ([`shrink`]).
 //!
 //! | bits of a slot | meaning |
 //! |---|---|
@@ -31,15 +32,16 @@
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
 mod shape;
+mod shrink;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 
-use std::{io, ops::ControlFlow};
+use std::{cmp::Reverse, collections::BinaryHeap, io, ops::ControlFlow};
 
 use self::shape::Shape;
 use crate::{
-    codec::to_usize,
+    codec::{to_u64, to_usize},
     pages::Region,
     sync::{AtomicU64, Mutex, Ordering, fence, lock, spin_loop, yield_now},
 };
@@ -128,7 +130,8 @@ pub struct SlotTable {
 
 #[derive(Debug, Default)]
 struct FreeNodes {
-    free: Vec<u64>,
+    /// The lowest first: the highest become free for good and can be given back.
+    free: BinaryHeap<Reverse<u64>>,
     next: u64,
 }
 
@@ -302,7 +305,7 @@ impl SlotTable {
                 break;
             }
             let mut writer = self.lock(group << (6 - LOCK_BITS));
-            let entries = writer.drain(shape, group);
+            let entries = writer.drain_lines(shape.lines_of(group));
             let shape = shape.grown();
             self.shape.store(shape.0, Ordering::Release);
             for word in entries {
@@ -384,7 +387,7 @@ impl SlotTable {
 
     fn take_node(&self) -> Option<u64> {
         let mut nodes = lock(&self.free_nodes);
-        let node = nodes.free.pop().or_else(|| {
+        let node = nodes.free.pop().map(|Reverse(node)| node).or_else(|| {
             let next = nodes.next;
             (next < self.nodes_max).then(|| {
                 nodes.next += 1;
@@ -399,7 +402,7 @@ impl SlotTable {
         for slot in self.node(node) {
             slot.store(0, Ordering::Relaxed);
         }
-        lock(&self.free_nodes).free.push(node);
+        lock(&self.free_nodes).free.push(Reverse(node));
         self.nodes_used.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -547,10 +550,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Takes all words out of a group.
-    fn drain(&mut self, shape: Shape, group: u64) -> Vec<u64> {
+    /// Takes all words out of the lines of a group.
+    fn drain_lines(&mut self, lines: impl Iterator<Item = (usize, u64)>) -> Vec<u64> {
         let mut entries = Vec::new();
-        for (array, pair) in shape.lines_of(group) {
+        for (array, pair) in lines {
             let line = self.table.line_at(array, pair);
             self.each(line, |word| entries.push(word));
             let mut end = line.last().map_or(0, |last| last.load(Ordering::Relaxed));

@@ -102,6 +102,29 @@ fn two_writers_of_a_line_lose_nothing() {
     });
 }
 
+fn a_reader_finds_what_shrinking_moves() {
+    explore(|| {
+        let table = Arc::new(SlotTable::new(16).unwrap());
+        for key in [1, 2, 0x7_ffff] {
+            insert(&table, key, key);
+        }
+        table.add_len(100);
+        table.grow(1);
+        let writer = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || {
+                // As if most had been removed: three are left.
+                table.add_len(u64::MAX - 102);
+                table.shrink(1);
+            })
+        };
+        assert!(finds(&table, 2, &[2]));
+        assert!(finds(&table, 0x7_ffff, &[0x7_ffff]));
+        writer.join().unwrap();
+        assert!(finds(&table, 1, &[1]));
+    });
+}
+
 /// The models as tests of either checker's name.
 macro_rules! models {
     ($($loom:ident, $shuttle:ident: $model:ident;)+) => {
@@ -124,4 +147,5 @@ models! {
     loom_slot_removal, shuttle_slot_removal: a_reader_finds_what_a_removal_moves;
     loom_slot_growth, shuttle_slot_growth: a_reader_finds_what_growth_moves;
     loom_slot_writers, shuttle_slot_writers: two_writers_of_a_line_lose_nothing;
+    loom_slot_shrinking, shuttle_slot_shrinking: a_reader_finds_what_shrinking_moves;
 }

@@ -90,6 +90,29 @@ impl Shape {
         }
     }
 
+    /// The array that the next line is in.
+    pub(super) fn array_that_grows(self) -> usize {
+        to_usize(self.round())
+    }
+
+    /// The shape before the last group grew; `None` for the smallest, of `bits_min` bits.
+    pub(super) fn shrunk(self, bits_min: u32) -> Option<Self> {
+        if self.grown_count() > 0 {
+            return Some(Self(self.0 - 1));
+        }
+        let (bits, round) = match self.round() {
+            0 => (self.bits().checked_sub(1).filter(|bits| *bits >= bits_min)?, ROUND),
+            _ => (self.bits(), 0),
+        };
+        Some(Self(u64::from(bits) << BITS_SHIFT | round | ((1 << bits) - 1)))
+    }
+
+    /// Arrays and pairs of the lines that the next group to grow will have then.
+    pub(super) fn lines_once_grown(self, group: u64) -> impl Iterator<Item = (usize, u64)> {
+        let last = (self.array_that_grows(), group + self.group_count());
+        self.lines_of(group).chain([last])
+    }
+
     /// The next shape on the way to `lines` lines: a whole round where that is not too far.
     pub(super) fn grown_towards(self, lines: u64) -> Self {
         let whole_round =

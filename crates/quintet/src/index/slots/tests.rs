@@ -184,3 +184,145 @@ fn readers_never_miss_what_stays() {
         }
     });
 }
+
+#[test]
+fn the_table_shrinks_with_its_keys_and_gives_its_memory_back() {
+    let table = SlotTable::new(1 << 22).unwrap();
+    let keys = 1_000_000_u64;
+    for key in 1..=keys {
+        insert(&table, mix(key), key);
+    }
+    let largest = (table.bytes(), lock(&table.free_nodes).next);
+    for key in 1..=keys {
+        assert!(table.lock(mix(key)).remove(key));
+        table.shrink(2);
+        let left = keys - key;
+        if left >= 1000 && left.is_multiple_of(997) {
+            let bytes = table.bytes();
+            assert!(bytes <= left * BYTES_PER_KEY_MAX + 256, "{bytes} bytes for {left} keys");
+            for sample in [key + 1, keys, key + left / 2] {
+                assert_eq!(get(&table, mix(sample), sample), Some(sample), "{left} left");
+            }
+            assert_eq!(get(&table, mix(key), key), None);
+        }
+    }
+    assert_eq!(Shape(table.shape.load(Ordering::Relaxed)), Shape::new(LOCK_BITS));
+    assert_eq!(table.nodes_used.load(Ordering::Relaxed), 0);
+    let nodes = lock(&table.free_nodes);
+    assert!(nodes.next * 20 < largest.1, "{} of {} nodes are kept", nodes.next, largest.1);
+    drop(nodes);
+    // What was given back reads as zeros: the pages are the system's again.
+    for lines in &table.lines {
+        let beyond = &lines.words()[to_usize(DISCARDED_BEYOND)..to_usize(largest.0 / 16)];
+        assert!(beyond.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+    }
+}
+
+/// Words of an array that an empty table may keep.
+const DISCARDED_BEYOND: u64 = 1 << 14;
+
+#[test]
+fn growing_and_shrinking_in_turn_keeps_every_entry() {
+    let table = SlotTable::new(1 << 20).unwrap();
+    let mut model: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut next = 1_u64;
+    for wave in 0..12_u64 {
+        for _ in 0..mix(wave) % 40_000 + 1000 {
+            insert(&table, mix(next), next);
+            model.insert(next, next);
+            next += 1;
+        }
+        let wanted = to_usize(mix(wave + 99) % 2000);
+        while model.len() > wanted {
+            // Now the oldest, now the newest.
+            let (key, _) = if model.len().is_multiple_of(2) {
+                model.pop_first().unwrap()
+            } else {
+                model.pop_last().unwrap()
+            };
+            assert!(table.lock(mix(key)).remove(key));
+            table.shrink(2);
+        }
+        assert_eq!(table.len(), to_u64(model.len()));
+        assert!(model.keys().all(|key| get(&table, mix(*key), *key) == Some(*key)), "wave {wave}");
+        let mut walked = Vec::new();
+        let mut cursor = Some(0);
+        while let Some(at) = cursor {
+            cursor = table.walk(at, &mut walked);
+        }
+        walked.sort_unstable();
+        assert!(walked.iter().eq(model.keys()), "wave {wave}");
+    }
+}
+
+#[test]
+fn a_walk_shows_everything_that_stays_while_the_table_shrinks() {
+    for pace in [1, 3, 10] {
+        let table = SlotTable::new(1 << 20).unwrap();
+        for key in 1..=60_000_u64 {
+            insert(&table, mix(key), key);
+        }
+        let mut seen = Vec::new();
+        let (mut cursor, mut next_key, mut steps) = (Some(0), 2001_u64, 0_u64);
+        while let Some(at) = cursor {
+            cursor = table.walk(at, &mut seen);
+            steps += 1;
+            if steps.is_multiple_of(pace) {
+                for _ in 0..100 {
+                    if next_key <= 60_000 {
+                        assert!(table.lock(mix(next_key)).remove(next_key));
+                        table.shrink(2);
+                        next_key += 1;
+                    }
+                }
+            }
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        assert!((1..=2000).all(|key| seen.binary_search(&key).is_ok()), "pace {pace}");
+    }
+}
+
+#[test]
+fn readers_never_miss_what_stays_while_the_table_breathes() {
+    let table = SlotTable::new(1 << 20).unwrap();
+    let stay = 500_u64;
+    for key in 1..=stay {
+        insert(&table, mix(key), key);
+    }
+    let done = crate::sync::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in 0..2_u64 {
+            let (table, done) = (&table, &done);
+            scope.spawn(move || {
+                let mut round = reader;
+                while !done.load(Ordering::Relaxed) {
+                    round += 1;
+                    let key = mix(round) % stay + 1;
+                    assert_eq!(get(table, mix(key), key), Some(key));
+                    assert!(get(table, mix(key + 10_000_000), 77).is_none());
+                }
+            });
+        }
+        let (table, done) = (&table, &done);
+        scope.spawn(move || {
+            for wave in 0..12_u64 {
+                let keys = 1000 + wave * 100_000..1000 + wave * 100_000 + 20_000;
+                for key in keys.clone() {
+                    insert(table, mix(key), key);
+                }
+                for key in keys {
+                    assert!(table.lock(mix(key)).remove(key));
+                    table.shrink(2);
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    });
+}
+
+#[test]
+fn a_lost_overflow_node_is_found() {
+    use crate::seeded::{Bug, finds};
+    finds(Bug::SlotsShrinkLosesNodes, growing_and_shrinking_in_turn_keeps_every_entry);
+}

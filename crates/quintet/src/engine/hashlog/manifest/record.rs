@@ -7,7 +7,7 @@
 //! | kind | body |
 //! |---|---|
 //! | 1 begin | sequence of the publication |
-//! | 2 extent | chunk, serial, order, created, file, offset, bytes of the place; start, end, entry count, body crc, first lsn, last lsn, sealed (0, 1), span; hint crc; then hints: hash (8), varint of `key and value bytes * 8 + wide * 4 + kind` (0 put, 1 tombstone, 2 large), for a large one the varint of its number |
+//! | 2 extent | chunk, serial, order, created, file, offset, bytes of the place; start, end, entry count, body crc, first lsn, last lsn, sealed (0, 1) plus twice the bytes of a directory of blocks (0: the extent is not packed and lies at `start` of its chunk's place), span; hint crc; then that directory ([`super::super::pack`]) and the hints: hash (8), varint of `key and value bytes * 8 + wide * 4 + kind` (0 put, 1 tombstone, 2 large), for a large one the varint of its number |
 //! | 3 drop | chunk, serial: all its extents so far; those that follow it are in another place |
 //! | 4 large | number, lsn, file, offset, bytes of the place, value size |
 //! | 5 drop large | number |
@@ -42,12 +42,18 @@ pub(in super::super) struct Extent {
     pub(in super::super) body_crc: u64,
     pub(in super::super) first_lsn: u64,
     pub(in super::super) last_lsn: u64,
+    /// Bit 0: sealed; above: bytes of the directory before the hints.
     pub(in super::super) sealed: u64,
     /// Units that a read of one entry should fetch.
     pub(in super::super) span: u64,
 }
 
 impl Extent {
+    /// Bytes of the directory of blocks before the hints; 0 where the extent is not packed.
+    pub(in super::super) fn packing_bytes(&self) -> u64 {
+        self.sealed >> 1
+    }
+
     /// What an extent takes in the manifest, about.
     pub(in super::super) fn manifest_bytes(&self) -> u64 {
         140 + self.entry_count * 10

@@ -1,0 +1,102 @@
+//! A manifest in words, record by record.
+
+use std::sync::Arc;
+
+use super::{HEAD_BYTES, Manifest, Owner, Record};
+use crate::{
+    Error, Result,
+    codec::{Decoder, round_up},
+    disk::{Dir, File, SECTOR_BYTES, read_up_to},
+    engine::hashlog::describe::Say,
+};
+
+/// Says what each record of a manifest says. Damage is an error after what stands before it.
+pub(in crate::engine::hashlog) fn describe(
+    dir: &Arc<dyn Dir>,
+    file: Arc<dyn File>,
+    name: &str,
+    say: &mut Say<'_>,
+) -> Result<()> {
+    let io = |error| Error::io(format!("read {name}"), error);
+    let mut head = vec![0; HEAD_BYTES];
+    read_up_to(&*file, &mut head, 0).map_err(io)?;
+    let length = file.len().map_err(io)?;
+    let mut decoder = Decoder::new(head.get(16..).unwrap_or(&[]));
+    let ids = || Some((decoder.id()?, decoder.u64()?, decoder.u64()?));
+    let (database_id, table_id, number) = { ids }().unwrap_or_default();
+    let owner = Owner { database_id, table_id };
+    let mut manifest = Manifest::with_file(Arc::clone(dir), owner, number, file, name.to_owned());
+    manifest.verify_head()?;
+    say("manifest of a hashlog table");
+    say(&format!("  database id  {}", super::super::describe::hex(&database_id)));
+    say(&format!("  table id     {table_id}"));
+    say(&format!("  number       {number}"));
+    let mut offset = SECTOR_BYTES;
+    while let Some((record, next)) = manifest.record(offset, length)? {
+        if !say(&format!("byte {offset}: {}", manifest.words_of(&record)?)) {
+            return Ok(());
+        }
+        offset = next;
+        if let Record::Commit(commit) = record {
+            offset = round_up(next, SECTOR_BYTES);
+            manifest.end = offset;
+            manifest.sequence = commit.sequence + 1;
+        }
+    }
+    manifest.refuse_damage(length)?;
+    if manifest.sequence == 0 {
+        return Err(Error::corruption(name, SECTOR_BYTES, "no commit is readable"));
+    }
+    if offset < length {
+        say(&format!("byte {offset}: no record from here on"));
+    }
+    Ok(())
+}
+
+impl Manifest {
+    fn words_of(&self, record: &Record) -> Result<String> {
+        Ok(match record {
+            Record::Begin(sequence) => format!("begin of publication {sequence}"),
+            Record::Extent(extent, hints) => {
+                let whole = if self.hints(hints)?.is_some() { "" } else { " (damaged)" };
+                let packed = match extent.packing_bytes() {
+                    0 => String::new(),
+                    bytes => format!(", packed, {bytes} bytes of directory"),
+                };
+                let sealed = if extent.sealed & 1 == 1 { ", sealed" } else { "" };
+                format!(
+                    "extent of chunk {} serial {} order {}, units {} to {}, {} entries, lsn {} to \
+                     {}, in file {} at {} of {} bytes{sealed}{packed}, {} bytes of hints{whole}",
+                    extent.chunk,
+                    extent.serial,
+                    extent.order,
+                    extent.start,
+                    extent.end,
+                    extent.entry_count,
+                    extent.first_lsn,
+                    extent.last_lsn,
+                    extent.file,
+                    extent.offset,
+                    extent.place_bytes,
+                    hints.bytes - extent.packing_bytes().min(hints.bytes),
+                )
+            }
+            Record::Drop { chunk, serial } => format!("drop of chunk {chunk} serial {serial}"),
+            Record::Large(large) => format!(
+                "large value {} of {} bytes, lsn {}, in file {} at {} of {} bytes",
+                large.number, large.bytes, large.lsn, large.file, large.offset, large.place_bytes
+            ),
+            Record::DropLarge(number) => format!("drop of large value {number}"),
+            Record::Commit(commit) => format!(
+                "commit of publication {}, complete to {}, next serial {}, next large value {}, \
+                 next file {}{}",
+                commit.sequence,
+                commit.complete,
+                commit.next_serial,
+                commit.next_large,
+                commit.next_file,
+                if commit.collided == 0 { "" } else { ", keys share hashes" },
+            ),
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! Packed extents of a table: written, read whole, and found by position ([`super::pack`] has the
+//! layout).
+//!
+//! An extent of a table with `compression` has a place of its own, of the size that it packs to;
+//! one without lies in its chunk's place, at the same offset as in memory.
+
+use std::sync::Arc;
+
+use super::{
+    Chunk, HashLog,
+    arena::EXTENT_HEAD_UNITS,
+    files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, Place},
+    maintain::Maintenance,
+    manifest::Extent,
+    pack::{Blocks, Piece, pack},
+};
+use crate::{
+    Error, Result,
+    codec::{crc32c, low_u32, to_u64, to_usize},
+    disk::AlignedBuffer,
+    seeded::{self, Bug},
+    sync::{read, write},
+};
+
+impl Chunk {
+    /// The packed extent that holds a unit.
+    pub(super) fn piece(&self, unit: u64) -> Option<Arc<Piece>> {
+        let pieces = read(&self.pieces);
+        let piece = pieces.iter().find(|piece| piece.start <= unit && unit < piece.end)?;
+        Some(Arc::clone(piece))
+    }
+
+    /// Makes a packed extent known, unless it is.
+    pub(super) fn add_piece(&self, piece: Piece) {
+        let mut pieces = write(&self.pieces);
+        if pieces.iter().all(|known| known.start != piece.start) {
+            pieces.push(Arc::new(piece));
+        }
+    }
+
+    /// All places that hold something of the chunk.
+    pub(super) fn places(&self) -> Vec<Place> {
+        let pieces = read(&self.pieces);
+        let pieces = pieces.iter().map(|piece| piece.place.clone());
+        self.place().into_iter().chain(pieces).collect()
+    }
+
+    /// Says that the bytes of a unit in the files are damaged.
+    pub(super) fn damage(&self, unit: u64, what: &str) -> Error {
+        if let Some(piece) = self.piece(unit) {
+            let from = piece.blocks.find(unit).map_or(0, |block| block.from);
+            return piece.place.damage(from, what);
+        }
+        self.place().map_or(Error::Closed, |place| place.damage(unit * 8, what))
+    }
+}
+
+impl HashLog {
+    /// Writes an extent's sealed `image` packed, not durably; where it is, and its directory.
+    pub(super) fn write_packed(
+        &self,
+        maintenance: &mut Maintenance,
+        chunk: &Chunk,
+        image: &[u8],
+        head: &mut ExtentHead,
+    ) -> Result<(Place, Vec<u8>)> {
+        let packed = pack(image);
+        let stored = EXTENT_HEAD_BYTES + packed.body.len();
+        head.body_crc = crc32c(&packed.body);
+        head.packing = low_u32(to_u64(packed.directory.len()));
+        let mut buffer = AlignedBuffer::zeroed(stored);
+        let (front, back) = buffer.as_mut_slice().split_at_mut(EXTENT_HEAD_BYTES);
+        front.copy_from_slice(&head.encode(CHUNK_MAGIC, &self.owner));
+        back[..packed.body.len()].copy_from_slice(&packed.body);
+        let place = maintenance.files.place(to_u64(stored), head.updated)?;
+        if let Err(error) = maintenance.files.write(&place, 0, buffer.as_slice()) {
+            // The extent is written again, to another place.
+            maintenance.files.free(place);
+            return Err(error);
+        }
+        let (start, end) = (u64::from(head.start), u64::from(head.end));
+        let blocks = Blocks::decode(&packed.directory, start, end, place.bytes);
+        debug_assert!(blocks.is_some());
+        let blocks = blocks.unwrap_or_default();
+        chunk.add_piece(Piece { start, end, place: place.clone(), blocks });
+        Ok((place, packed.directory))
+    }
+
+    /// Reads a packed extent, verified and unpacked: its image, of which the head is left zero,
+    /// and its directory.
+    pub(super) fn read_packed(
+        &self,
+        place: &Place,
+        extent: &Extent,
+    ) -> Result<(AlignedBuffer, Vec<u8>)> {
+        let (buffer, skip) = place.read(0, to_usize(place.bytes))?;
+        let stored = buffer.as_slice().get(skip..).unwrap_or(&[]);
+        let head = ExtentHead::decode(stored, CHUNK_MAGIC, &self.owner)
+            .map_err(|what| place.damage(0, what))?;
+        let named = (head.serial, head.order, u64::from(head.start), u64::from(head.end));
+        let named = (named, u64::from(head.packing));
+        let wanted = (extent.serial, extent.order, extent.start, extent.end);
+        if named != (wanted, extent.packing_bytes()) {
+            return Err(place.damage(0, "another extent is here"));
+        }
+        let body = stored.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]);
+        let no_directory = || place.damage(0, "the directory of the extent does not parse");
+        let directory = body.get(..to_usize(extent.packing_bytes())).ok_or_else(no_directory)?;
+        let blocks = Blocks::decode(directory, extent.start, extent.end, place.bytes)
+            .ok_or_else(no_directory)?;
+        let body = stored.get(EXTENT_HEAD_BYTES..to_usize(blocks.stored_bytes())).unwrap_or(&[]);
+        let body_crc = crc32c(body);
+        let matches = u64::from(body_crc) == extent.body_crc && body_crc == head.body_crc;
+        if !matches && !seeded::active(Bug::HashlogSkipsExtentChecksum) {
+            return Err(place.damage(0, "the checksum of the extent does not match"));
+        }
+        let mut image = AlignedBuffer::zeroed(to_usize((extent.end - extent.start) * 8));
+        for block in blocks.iter() {
+            let at = to_usize((block.start - extent.start) * 8);
+            let out = image.as_mut_slice().get_mut(at..at + block.unpacked_bytes());
+            let from = stored.get(to_usize(block.from)..).unwrap_or(&[]);
+            out.and_then(|out| block.unpack(from, out))
+                .ok_or_else(|| place.damage(block.from, "the block does not unpack"))?;
+        }
+        Ok((image, directory.to_vec()))
+    }
+
+    /// The entries of a chunk whose extents are packed, at their positions; the heads are left
+    /// zero.
+    pub(super) fn read_packed_chunk(
+        &self,
+        chunk: &Chunk,
+        extents: &[Extent],
+        end: u64,
+    ) -> Result<AlignedBuffer> {
+        let mut buffer = AlignedBuffer::zeroed(to_usize(end * 8));
+        for extent in extents {
+            let Some(piece) = chunk.piece(extent.start + EXTENT_HEAD_UNITS) else {
+                return Err(chunk.damage(extent.start, "an extent of the chunk has no place"));
+            };
+            let (image, _) = self.read_packed(&piece.place, extent)?;
+            let (from, to) = (to_usize(extent.start * 8), to_usize(extent.end * 8));
+            if let Some(out) = buffer.as_mut_slice().get_mut(from..to) {
+                out.copy_from_slice(image.as_slice().get(..to - from).unwrap_or(&[]));
+            }
+        }
+        Ok(buffer)
+    }
+
+    /// What a large value's head and bytes become on disk: packed where that pays.
+    pub(super) fn large_body(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        self.compresses.then(|| super::pack::pack_value(bytes)).flatten()
+    }
+}

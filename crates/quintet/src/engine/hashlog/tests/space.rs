@@ -1,0 +1,171 @@
+//! Space: at most twice what is live under any updates, 1.2 times at rest, and back to nothing
+//! after deletes.
+//!
+//! What is live is counted as what the live entries take in chunks, hints included: heads are
+//! part of the price of an entry and not waste. Tables here have a few hundred small chunks; what
+//! does not scale (the chunk that takes appends, the one that takes copies, heads of files) is
+//! allowed for as such.
+
+use super::*;
+
+const CHUNK_BYTES: u64 = 64 << 10;
+/// The open chunks, and as many that await their publication.
+const FIXED_BYTES: u64 = 6 * CHUNK_BYTES;
+
+/// What a live entry takes at least: rounded up to units, and its hint.
+fn entry_bytes(key: usize, value: usize) -> u64 {
+    let large = to_u64(value + 40) > CHUNK_BYTES / 4;
+    let head = if value > 0xffff { 24 } else { 16 };
+    let in_chunk = if large { head + key + 16 } else { head + key + value };
+    let place = if large { to_u64(value + 128).next_multiple_of(4096) } else { 0 };
+    to_u64(in_chunk.div_ceil(8) * 8) + 11 + place
+}
+
+/// Which key an update goes to.
+#[derive(Clone, Copy, Debug)]
+enum Pattern {
+    Uniform,
+    /// Half of the updates to one key in 2, half of the rest to one in 4, and so on.
+    Skewed,
+    Sequential,
+    One,
+}
+
+impl Pattern {
+    fn key(self, random: &mut Random, step: u64, keys: u64) -> u64 {
+        match self {
+            Self::Uniform => random.below(keys),
+            Self::Skewed => {
+                let below = (keys >> random.below(12)).max(1);
+                random.below(below)
+            }
+            Self::Sequential => step % keys,
+            Self::One => 0,
+        }
+    }
+}
+
+/// Loads `keys`, updates four times as many, resting never; then rests. The worst and the last
+/// ratio of space to what is live.
+fn run(pattern: Pattern, keys: u64, sizes: &[usize]) -> (f64, f64) {
+    let bench = Bench { budget: 512 << 20, ..Bench::new(5) };
+    let bench = bench.set("chunk_bytes", &CHUNK_BYTES.to_string()).set("mutable_chunks", "4");
+    let (table, _) = bench.open();
+    let mut random = Random(11);
+    let mut live: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut live_bytes = 0;
+    let mut worst = 0.0_f64;
+    let ratio = |table: &HashLog, live_bytes: u64| {
+        let bytes = table.stats().file_bytes.saturating_sub(FIXED_BYTES);
+        crate::codec::to_f64(bytes) / crate::codec::to_f64(live_bytes)
+    };
+    let steps = keys * 5;
+    for step in 0..steps {
+        let key = if step < keys { step } else { pattern.key(&mut random, step, keys) };
+        let size = sizes[to_usize(step % to_u64(sizes.len()))];
+        // Of another size each time: nothing is updated in place.
+        let size = size + to_usize(step / keys % 2 * 8);
+        put(&table, step + 1, format!("key{key:06}").as_bytes(), &vec![1; size]);
+        live_bytes += entry_bytes(9, size);
+        if let Some(before) = live.insert(key, size) {
+            live_bytes -= entry_bytes(9, before);
+        }
+        // The job runs when it is woken, which happens at new chunks: here often enough.
+        let every = (CHUNK_BYTES / entry_bytes(9, size) / 2).max(1);
+        if step.is_multiple_of(every) {
+            match table.due() {
+                Due::Nothing | Due::Later => {}
+                Due::Persist => drop(table.persist(Lsn(step + 2)).unwrap()),
+                Due::Compact => table.compact().unwrap(),
+            }
+            if step > keys {
+                worst = worst.max(ratio(&table, live_bytes));
+            }
+        }
+    }
+    table.persist(Lsn(steps + 2)).unwrap();
+    settle(&bench, &table, steps + 2);
+    assert_sound(&table);
+    (worst, ratio(&table, live_bytes))
+}
+
+fn assert_bounds(pattern: Pattern, keys: u64, sizes: &[usize]) {
+    let (worst, rest) = run(pattern, keys, sizes);
+    println!("{pattern:?} {sizes:?}: at worst {worst:.2}, at rest {rest:.2}");
+    assert!(worst <= 2.0, "{pattern:?} {sizes:?}: {worst:.2} times what is live");
+    assert!(rest <= 1.2, "{pattern:?} {sizes:?}: {rest:.2} times what is live at rest");
+}
+
+#[test]
+fn space_is_bounded_for_small_values() {
+    for pattern in [Pattern::Uniform, Pattern::Skewed, Pattern::Sequential, Pattern::One] {
+        assert_bounds(pattern, 40_000, &[8]);
+    }
+}
+
+#[test]
+fn space_is_bounded_for_values_of_a_few_hundred_bytes() {
+    for pattern in [Pattern::Uniform, Pattern::Skewed, Pattern::Sequential, Pattern::One] {
+        assert_bounds(pattern, 20_000, &[100, 300]);
+    }
+}
+
+#[test]
+fn space_is_bounded_for_values_of_kilobytes() {
+    for pattern in [Pattern::Uniform, Pattern::Skewed, Pattern::Sequential, Pattern::One] {
+        assert_bounds(pattern, 2000, &[4000, 12_000]);
+    }
+}
+
+#[test]
+fn space_is_bounded_for_values_of_a_mebibyte() {
+    for pattern in [Pattern::Uniform, Pattern::Sequential, Pattern::One] {
+        assert_bounds(pattern, 24, &[1 << 20]);
+    }
+}
+
+#[test]
+fn space_is_bounded_for_mixed_sizes() {
+    for pattern in [Pattern::Uniform, Pattern::Skewed] {
+        assert_bounds(pattern, 6000, &[8, 30, 200, 1000, 40_000]);
+    }
+}
+
+#[test]
+fn files_and_index_shrink_after_a_mass_delete() {
+    let bench = Bench::new(6).set("chunk_bytes", &CHUNK_BYTES.to_string());
+    let (table, _) = bench.open();
+    let keys = 60_000_u64;
+    let name = |key: u64| format!("key{key:06}").into_bytes();
+    for key in 0..keys {
+        put(&table, key + 1, &name(key), &[3; 100]);
+    }
+    table.persist(Lsn(keys + 1)).unwrap();
+    let full = table.stats();
+    for key in (0..keys).filter(|key| key % 20 > 0) {
+        delete(&table, keys + 1 + key, &name(key));
+    }
+    table.persist(Lsn(3 * keys)).unwrap();
+    settle(&bench, &table, 3 * keys);
+    let rest = table.stats();
+    assert_eq!(rest.keys, keys / 20);
+    assert!(rest.index_bytes <= rest.keys * 12 + 8192, "{rest:?}");
+    assert!(rest.index_bytes * 15 < full.index_bytes, "{rest:?}");
+    assert!(rest.file_bytes < full.file_bytes / 10, "{} of {}", rest.file_bytes, full.file_bytes);
+    // What the file system has, not only what the engine counts.
+    let on_disk: u64 = bench
+        .env
+        .files()
+        .iter()
+        .map(|(path, _)| {
+            let content = bench.env.contents(path).unwrap();
+            let blocks = content.chunks(4096).filter(|block| block.iter().any(|byte| *byte != 0));
+            to_u64(blocks.count()) * 4096
+        })
+        .sum();
+    assert!(on_disk <= rest.file_bytes + (64 << 10), "{on_disk} of {}", rest.file_bytes);
+    assert!(
+        (0..keys).all(|key| { table.get(&name(key)).unwrap().is_some() == key.is_multiple_of(20) })
+    );
+    assert_sound(&table);
+}
