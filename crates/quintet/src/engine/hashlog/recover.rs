@@ -29,6 +29,8 @@ use crate::{
 
 /// No serial, order or file number gets as far: counting on cannot overflow.
 const NUMBER_END: u64 = 1 << 62;
+/// Above the largest value with its key and its heads; packed, it takes less in its place.
+const LARGE_BYTES_MAX: u64 = 1 << 30;
 /// Entries of a share: they and the index lines that they go to fit in a second-level cache.
 const SHARE_ENTRIES: u64 = 1 << 14;
 const SHARE_BITS_MAX: u32 = 12;
@@ -240,7 +242,7 @@ impl HashLog {
         for record in &contents.larges {
             let file = maintenance.files.open(record.file, !self.context.read_only)?;
             let plausible = record.number < NUMBER_END
-                && record.bytes <= record.place_bytes
+                && record.bytes <= LARGE_BYTES_MAX
                 && record.offset.is_multiple_of(crate::disk::BLOCK_BYTES)
                 && is_within(&file, record.offset, record.place_bytes)?;
             if !plausible {
