@@ -1,0 +1,4 @@
+//! The command `quintet-compare`.
+#![forbid(unsafe_code)]
+
+fn main() {}
