@@ -4,4 +4,6 @@
 //! such files alone, at any later time.
 #![deny(unsafe_code)]
 
+pub mod limits;
+pub mod report;
 pub mod result;
