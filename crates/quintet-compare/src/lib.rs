@@ -4,4 +4,5 @@
 //! such files alone, at any later time.
 #![deny(unsafe_code)]
 
+pub mod peers;
 pub mod result;
