@@ -5,5 +5,6 @@
 #![deny(unsafe_code)]
 
 pub mod limits;
+pub mod peers;
 pub mod report;
 pub mod result;

@@ -388,6 +388,9 @@ pub struct PaperFigure {
     pub store: &'static str,
     /// The name of our counterpart or of the same peer here: `trie`, `rocksdb`.
     pub stands_for: &'static str,
+    /// The store that the figure is a ratio to (`stands_for` over this one); empty for a figure of
+    /// its own.
+    pub relative_to: &'static str,
     /// What it is a figure of.
     pub metric: Metric,
     /// The figure. Figures that were read off a plot say so in `note`.
