@@ -1,0 +1,2 @@
+use super::Preset;
+pub(super) const PRESETS: &[Preset] = &[];
