@@ -28,7 +28,7 @@ use quintet_bench::{
 
 use crate::{
     job::{Mix, Spec},
-    result::PaperFigure,
+    result::{Metric, PaperFigure},
     stores,
 };
 
@@ -207,6 +207,29 @@ impl Point {
     }
 }
 
+/// A figure of a paper in its own unit.
+const fn paper(
+    point: &'static str,
+    store: &'static str,
+    stands_for: &'static str,
+    metric: Metric,
+    value: f64,
+) -> PaperFigure {
+    PaperFigure { point, store, stands_for, relative_to: "", metric, value, note: "" }
+}
+
+/// A figure of a paper that is a ratio to another store of it.
+const fn ratio(
+    point: &'static str,
+    store: &'static str,
+    [stands_for, relative_to]: [&'static str; 2],
+    metric: Metric,
+    value: f64,
+    note: &'static str,
+) -> PaperFigure {
+    PaperFigure { point, store, stands_for, relative_to, metric, value, note }
+}
+
 /// All presets, ours first.
 pub fn all() -> impl Iterator<Item = &'static Preset> {
     [
@@ -263,8 +286,10 @@ mod tests {
                 assert!(known, "{}: no point {}", preset.name, figure.point);
                 assert!(figure.value.is_finite() && figure.value > 0.0, "{figure:?}");
                 let stores: Vec<_> = preset.engines.iter().chain(preset.peers).collect();
-                let there = figure.stands_for.is_empty() || stores.contains(&&figure.stands_for);
-                assert!(there, "{}: {figure:?}", preset.name);
+                for name in [figure.stands_for, figure.relative_to] {
+                    let there = name.is_empty() || stores.contains(&&name);
+                    assert!(there, "{}: {figure:?}", preset.name);
+                }
             }
         }
     }
