@@ -43,7 +43,7 @@ pub mod binding;
 mod disk;
 mod memory;
 
-use std::path::Path;
+use std::{path::Path, time::SystemTime};
 
 use quintet_bench::{
     failure::{Failure, Outcome},
@@ -109,11 +109,26 @@ impl Record {
         Self { schema: SCHEMA, run_id, measured_unix_ms, limits }
     }
 
+    /// Measures the limits now; see [`measure`].
+    pub fn measure(run_id: String, dir: &Path, extent: Extent) -> Self {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = u64::try_from(since.as_millis()).unwrap_or(0);
+        Self::new(run_id, now, measure(dir, extent))
+    }
+
     /// As a line of a results file.
     pub fn line(&self) -> Outcome<Line> {
-        let value = serde_json::to_value(self);
-        value.map(Line::Limits).map_err(|error| Failure::Failed(format!("limits: {error}")))
+        serde_json::to_value(self).map(Line::Limits).map_err(unwritable)
     }
+
+    /// The line's text, without its end.
+    pub fn text(&self) -> Outcome<String> {
+        serde_json::to_string(&self.line()?).map_err(unwritable)
+    }
+}
+
+fn unwritable(error: impl std::fmt::Display) -> Failure {
+    Failure::Failed(format!("limits: {error}"))
 }
 
 /// How much memory and disk measuring may use.
@@ -129,8 +144,10 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// A GiB of each, a second for each limit.
+    /// A GiB of each, a second for each limit: about 15 seconds in all.
     pub const FULL: Self = Self { memory_bytes: 1 << 30, disk_bytes: 1 << 30, time_ms: 1000 };
+    /// Half of that, a fifth of a second for each: about 4 seconds, for the start of a run.
+    pub const SHORT: Self = Self { memory_bytes: 1 << 29, disk_bytes: 1 << 29, time_ms: 200 };
 }
 
 /// Measures every limit; files go to `dir` and are removed. What fails is a line in `errors`.

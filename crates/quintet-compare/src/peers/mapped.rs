@@ -84,7 +84,7 @@ functions! {
 /// `MDB_stat`; `MDBX_stat` begins the same way and has one word more.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct Stat {
+pub(super) struct Stat {
     page_bytes: u32,
     depth: u32,
     branch_pages: u64,

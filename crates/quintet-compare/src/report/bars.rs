@@ -56,7 +56,7 @@ pub(super) fn draw(axis: &str, bars: &[Bar], format: impl Fn(f64) -> String) -> 
         let at = left + plot * part;
         svg.line("grid", [at, 0.0], [at, rows + 4.0]);
         let anchor = if part == 0.0 { Anchor::Start } else { Anchor::Middle };
-        svg.text("tick", [at, rows + 17.0], anchor, &format(end * part));
+        svg.text("tick", [at, rows + 17.0], anchor, &tick(end * part, &format));
     }
     svg.text("axis", [left + plot / 2.0, rows + 34.0], Anchor::Middle, axis);
     let mut top = 0.0;
@@ -123,6 +123,11 @@ fn scale_end(bars: &[Bar]) -> f64 {
     };
     let of_stores = greatest(false);
     if of_stores > 0.0 { of_stores } else { greatest(true) }
+}
+
+/// A figure of the axis: nothing is just that, in any unit.
+fn tick(value: f64, format: &impl Fn(f64) -> String) -> String {
+    if value > 0.0 { format(value) } else { "0".to_owned() }
 }
 
 fn tip(bar: &Bar, format: &impl Fn(f64) -> String) -> String {

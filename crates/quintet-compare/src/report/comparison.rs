@@ -1,6 +1,6 @@
 //! The sections of one group: ratios, throughput, latencies, what it costs, all figures.
 
-use quintet_bench::numbers::{to_f64, truncate};
+use quintet_bench::numbers::to_f64;
 
 use super::{
     bars::{self, Bar},
@@ -21,15 +21,18 @@ const QUANTILES: [f64; 19] = [
 /// The last of the axis of percentiles, in nines.
 const NINES_MAX: f64 = 6.0;
 
-/// What costs are drawn, besides memory a key.
-const COSTS: [Metric; 6] = [
-    Metric::WriteAmplification,
-    Metric::ReadAmplification,
-    Metric::IosPerRead,
-    Metric::SpaceAmplification,
-    Metric::IndexBytesPerKey,
-    Metric::RecoverySeconds,
+/// Costs that are drawn.
+const COSTS: [Cost; 7] = [
+    Cost::MemoryPerKey,
+    Cost::Figure(Metric::IndexBytesPerKey),
+    Cost::Figure(Metric::WriteAmplification),
+    Cost::Figure(Metric::SpaceAmplification),
+    Cost::Figure(Metric::ReadAmplification),
+    Cost::Figure(Metric::IosPerRead),
+    Cost::Figure(Metric::RecoverySeconds),
 ];
+/// Costs below this would be shown as 0 everywhere.
+const NOTHING: f64 = 0.005;
 
 /// Figures whose ratios are in a folded table: less is better for all of them.
 const OTHER_RATIOS: [Metric; 8] = [
@@ -49,7 +52,7 @@ pub(super) fn add(group: &Group<'_>, styles: &Styles, bound: &Bound<'_>, to: &mu
     to.heading(3, "Ratios of ours to each peer");
     to.text(
         "Throughput of ours divided by the peer's: above 1 ours is faster, below 1 (\u{25bc}) it \
-         loses. In brackets the worst and the best that the repetitions allow. The multiple of the \
+         loses. Beside it the worst and the best that the repetitions allow. The multiple of the \
          limit says how many times longer than the binding limit of the machine an operation takes.",
     );
     to.table(ratios(group, bound));
@@ -62,17 +65,16 @@ pub(super) fn add(group: &Group<'_>, styles: &Styles, bound: &Bound<'_>, to: &mu
          peer is faster. Reference stores keep nothing on disk; where they leave the scale their \
          bars are cut.",
     );
-    to.charts(charts_of(group, Metric::OpsPerSecond));
+    to.charts(throughput_charts(group));
     add_latencies(group, styles, to);
-    let costs: Vec<Chart> = COSTS.iter().flat_map(|metric| charts_of(group, *metric)).collect();
-    let memory = memory_charts(group);
-    if !(costs.is_empty() && memory.is_empty()) {
+    let costs = cost_charts(group);
+    if !costs.is_empty() {
         to.heading(3, "Amplification, memory a key, recovery");
         to.text(
             "Less is better. Device bytes count loading and operations together. Memory is the \
-             process's at the end, caches and harness included.",
+             process's at the end, caches and harness included. Each workload's own figures are in \
+             the tables below.",
         );
-        to.charts(memory);
         to.charts(costs);
     }
     to.heading(3, "All figures");
@@ -102,18 +104,13 @@ pub(super) fn advantage(ours: &Cell<'_>, peer: &Cell<'_>, metric: Metric) -> Opt
 
 /// A ratio with its spread and what it says of ours.
 fn ratio_entry(ratio: Spread) -> Entry {
-    let mark = if ratio.median < 1.0 { Mark::Loses } else { Mark::Wins };
-    let text = if ratio.least < ratio.greatest {
-        format!(
-            "{} ({} to {})",
-            units::ratio(ratio.median),
-            units::digits(ratio.least),
-            units::digits(ratio.greatest)
-        )
+    let note = if ratio.least < ratio.greatest {
+        format!("{} to {}", units::digits(ratio.least), units::digits(ratio.greatest))
     } else {
-        units::ratio(ratio.median)
+        String::new()
     };
-    Entry { text, mark }
+    let mark = if ratio.median < 1.0 { Mark::Loses } else { Mark::Wins };
+    Entry { text: units::ratio(ratio.median), note, mark }
 }
 
 /// The ratio of `ours` to the peer of this name under a case, or why there is none.
@@ -191,69 +188,116 @@ fn loses(case: &Case<'_>, cell: &Cell<'_>, metric: Metric) -> bool {
             .any(|ratio| ratio.median < 1.0)
 }
 
-/// One chart of `metric` for each case in which a store has it.
-fn charts_of(group: &Group<'_>, metric: Metric) -> Vec<Chart> {
-    let better = if metric.more_is_better() { "more is better" } else { "less is better" };
-    let unit = match metric.unit() {
-        "" => "ratio",
-        unit => unit,
-    };
-    let axis = format!("{}, {unit} ({better})", metric.title());
+/// A chart of throughput for each case.
+fn throughput_charts(group: &Group<'_>) -> Vec<Chart> {
+    let metric = Metric::OpsPerSecond;
     let chart = |case: &Case<'_>| {
-        let bars: Vec<Bar> = case
-            .cells
-            .iter()
-            .filter_map(|cell| bar(cell, cell.spread(metric), loses(case, cell, metric), metric))
-            .collect();
-        bars.iter().any(|bar| bar.spread.is_some()).then(|| Chart {
-            title: if metric == Metric::OpsPerSecond {
-                case.label.clone()
-            } else {
-                format!("{}: {}", case.label, metric.title())
-            },
-            about: case.about.clone(),
-            picture: bars::draw(&axis, &bars, |value| figure_text(metric, value)),
-        })
-    };
-    group.cases.iter().filter_map(chart).collect()
-}
-
-/// A bar; a failed store has one without length. None where the figure has no meaning.
-fn bar(cell: &Cell<'_>, spread: Option<Spread>, loses: bool, metric: Metric) -> Option<Bar> {
-    let text = match spread {
-        Some(spread) => figure_text(metric, spread.median),
-        None if cell.runs.iter().all(|run| run.figures.is_none()) => "failed".to_owned(),
-        None => return None,
-    };
-    let (name, family) = (cell.store.name.clone(), cell.store.family);
-    Some(Bar { name, family, spread, text, loses })
-}
-
-fn memory_charts(group: &Group<'_>) -> Vec<Chart> {
-    let chart = |case: &Case<'_>| {
-        let mut bars = Vec::new();
-        for cell in &case.cells {
-            let Some(spread) = cell.memory_per_key() else { continue };
-            let beaten = |peer: &Cell<'_>| {
-                peer.memory_per_key().is_some_and(|other| other.median < spread.median)
-            };
-            bars.push(Bar {
+        let bar = |cell: &Cell<'_>| {
+            let spread = cell.spread(metric);
+            Bar {
                 name: cell.store.name.clone(),
                 family: cell.store.family,
-                spread: Some(spread),
-                text: format!("{} B", units::digits(spread.median)),
-                loses: cell.store.family == Family::Ours && case.of(Family::Peer).any(beaten),
-            });
-        }
-        (!bars.is_empty()).then(|| Chart {
-            title: format!("{}: memory a key", case.label),
+                spread,
+                text: spread
+                    .map_or("failed".to_owned(), |spread| figure_text(metric, spread.median)),
+                loses: loses(case, cell, metric),
+            }
+        };
+        let bars: Vec<Bar> = case.cells.iter().map(bar).collect();
+        Chart {
+            title: case.label.clone(),
             about: case.about.clone(),
-            picture: bars::draw("resident memory, B/key (less is better)", &bars, |value| {
-                format!("{} B", units::digits(value))
+            picture: bars::draw("throughput, ops/s (more is better)", &bars, |value| {
+                figure_text(metric, value)
             }),
+        }
+    };
+    group.cases.iter().map(chart).collect()
+}
+
+/// A chart of each cost over all cases; those that are nothing everywhere are left out.
+fn cost_charts(group: &Group<'_>) -> Vec<Chart> {
+    let chart = |cost: &Cost| {
+        let mut bars = Vec::new();
+        for family in [Family::Ours, Family::Peer, Family::Reference] {
+            for name in names(group, family) {
+                if let Some(bar) = cost.bar(group, name, family) {
+                    bars.push(bar);
+                }
+            }
+        }
+        let medians = |family: Family| {
+            let of_family = bars.iter().filter(move |bar: &&Bar| bar.family == family);
+            of_family.filter_map(|bar| bar.spread).map(|spread| spread.median)
+        };
+        let best = medians(Family::Peer).fold(f64::INFINITY, f64::min);
+        let is_nothing = [Family::Ours, Family::Peer, Family::Reference]
+            .into_iter()
+            .all(|family| medians(family).all(|median| median < NOTHING));
+        for bar in bars.iter_mut().filter(|bar| bar.family == Family::Ours) {
+            bar.loses = bar.spread.is_some_and(|spread| spread.median > best);
+        }
+        let cases = match group.cases.len() {
+            1 => String::new(),
+            count => format!("median of {count} workloads, and from the least to the greatest"),
+        };
+        (!is_nothing).then(|| Chart {
+            title: cost.title().to_owned(),
+            about: cases,
+            picture: bars::draw(&cost.axis(), &bars, |value| cost.text(value)),
         })
     };
-    group.cases.iter().filter_map(chart).collect()
+    COSTS.iter().filter_map(chart).collect()
+}
+
+/// What a store needs for what it does.
+#[derive(Clone, Copy, Debug)]
+enum Cost {
+    /// Resident memory a key.
+    MemoryPerKey,
+    /// A figure of which less is better.
+    Figure(Metric),
+}
+
+impl Cost {
+    const fn title(self) -> &'static str {
+        match self {
+            Self::MemoryPerKey => "resident memory a key",
+            Self::Figure(metric) => metric.title(),
+        }
+    }
+
+    fn axis(self) -> String {
+        let unit = match self {
+            Self::MemoryPerKey => "B/key",
+            Self::Figure(metric) => metric.unit(),
+        };
+        let unit = if unit.is_empty() { "ratio" } else { unit };
+        format!("{}, {unit} (less is better)", self.title())
+    }
+
+    fn text(self, value: f64) -> String {
+        match self {
+            Self::MemoryPerKey => format!("{} B", units::digits(value)),
+            Self::Figure(metric) => figure_text(metric, value),
+        }
+    }
+
+    /// A store's medians over the cases; none where it has no such figure.
+    fn bar(self, group: &Group<'_>, name: &str, family: Family) -> Option<Bar> {
+        let of_case = |case: &Case<'_>| {
+            let cell = case.cell(name)?;
+            let spread = match self {
+                Self::MemoryPerKey => cell.memory_per_key(),
+                Self::Figure(metric) => cell.spread(metric),
+            };
+            spread.map(|spread| spread.median)
+        };
+        let medians: Vec<f64> = group.cases.iter().filter_map(of_case).collect();
+        let spread = Spread::of(&medians)?;
+        let (name, text) = (name.to_owned(), self.text(spread.median));
+        Some(Bar { name, family, spread: Some(spread), text, loses: false })
+    }
 }
 
 /// A figure in the unit that suits, for charts.
@@ -329,37 +373,32 @@ fn latency_picture(case: &Case<'_>, kind: Kind, styles: &Styles) -> Option<Strin
     if series.is_empty() {
         return None;
     }
-    let percent = ["min", "p90", "p99", "p99.9", "p99.99", "p99.999", "p99.9999"];
-    let whole = percent.iter().enumerate().map(|(nines, name)| (nines, (*name).to_owned()));
+    let percent = ["p90", "p99", "p99.9", "p99.99", "p99.999", "p99.9999"];
+    let whole = percent.iter().enumerate().map(|(index, name)| (index + 1, (*name).to_owned()));
     let mut ticks: Vec<(f64, String)> = vec![(2_f64.log10(), "p50".to_owned())];
     ticks.extend(
         whole
             .map(|(count, name)| (to_f64(quintet_bench::numbers::to_u64(count)), name))
             .filter(|(at, _)| *at <= nines),
     );
-    ticks.sort_by(|a, b| a.0.total_cmp(&b.0));
     let x = Axis { title: "percentile of operations".to_owned(), from: 0.0, to: nines, ticks };
     Some(lines::draw(&x, &time_axis("latency (log scale)", least, greatest), &series))
 }
 
 /// A logarithmic axis of nanoseconds.
 fn time_axis(title: &str, least: f64, greatest: f64) -> Axis {
-    let (from, to) = units::decades(least, greatest);
-    let tick = |power: i32| {
-        let ns = 10_f64.powi(power);
-        let (value, unit) = match power {
-            ..3 => (ns, "ns"),
-            3..6 => (ns / 1e3, "us"),
-            6..9 => (ns / 1e6, "ms"),
-            _ => (ns / 1e9, "s"),
-        };
-        (f64::from(power), format!("{} {unit}", truncate(value + 0.5)))
+    let steps = units::steps(least, greatest);
+    let tick = |ns: &f64| (ns.log10(), units::whole_time(*ns));
+    // Over many powers of ten only these are named.
+    let named: Vec<f64> = match steps.len() {
+        ..=8 => steps.clone(),
+        _ => steps.iter().copied().filter(|ns| units::is_power_of_ten(*ns)).collect(),
     };
     Axis {
         title: title.to_owned(),
-        from: f64::from(from),
-        to: f64::from(to),
-        ticks: (from..=to).map(tick).collect(),
+        from: steps.first().copied().unwrap_or(1.0).log10(),
+        to: steps.last().copied().unwrap_or(10.0).log10(),
+        ticks: named.iter().map(tick).collect(),
     }
 }
 

@@ -52,6 +52,8 @@ pub(super) struct Table {
 pub(super) struct Cell {
     /// Its text.
     pub(super) text: String,
+    /// What stands below it, smaller; mostly nothing.
+    pub(super) note: String,
     /// What it says of ours.
     pub(super) mark: Mark,
 }
@@ -142,7 +144,7 @@ impl Table {
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self { text: text.into(), mark: Mark::None }
+        Self { text: text.into(), ..Self::default() }
     }
 }
 

@@ -93,7 +93,10 @@ fn write_table(page: &mut String, table: &Table) {
 }
 
 fn write_cell(page: &mut String, cell: &Cell, column: usize, names: usize) {
-    let text = escape(&cell.text);
+    let mut text = escape(&cell.text);
+    if !cell.note.is_empty() {
+        let _ = write!(text, "<small>{}</small>", escape(&cell.note));
+    }
     let _ = match (column, cell.mark) {
         (0, _) => write!(page, "<th scope=\"row\" class=\"text\">{text}</th>"),
         (column, Mark::None) if column < names => write!(page, "<td class=\"text\">{text}</td>"),

@@ -11,6 +11,7 @@ use crate::{
         Limits, Record,
         binding::{Binding, Run, bind},
     },
+    preset,
     result::{Memory, RunResult},
 };
 
@@ -58,14 +59,22 @@ impl<'a> Bound<'a> {
 
     /// The multiple, with the limit's name.
     pub(super) fn entry(&self, cell: &Cell<'_>) -> Entry {
-        self.binding(cell).map_or(units::NONE.into(), |(binding, multiple)| {
-            format!("{} {}", units::ratio(multiple), binding.limit).into()
+        self.binding(cell).map_or(units::NONE.into(), |(binding, multiple)| Entry {
+            text: units::ratio(multiple),
+            note: binding.limit.to_string(),
+            ..Entry::default()
         })
     }
 }
 
-/// The workload of a run; `None` where its name does not say what it does.
+/// The workload of a run; `None` where neither its preset nor its name says what it does.
 fn workload(run: &RunResult) -> Option<Workload> {
+    if let (Some(name), Some(wanted)) = (&run.preset, &run.point)
+        && let Ok(preset) = preset::find(name)
+        && let Some(point) = preset.points.iter().find(|point| point.name == wanted)
+    {
+        return point.spec().workload().ok();
+    }
     let suite = match run.workload.suite.as_str() {
         "ycsb" => Suite::Ycsb,
         "micro" => Suite::Micro,

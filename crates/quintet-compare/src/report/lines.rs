@@ -11,7 +11,7 @@ const TOP: f64 = 10.0;
 const BOTTOM: f64 = 44.0;
 /// Least distance of two names.
 const NAME_STEP: f64 = 14.0;
-const NAME_MAX: f64 = 110.0;
+const NAME_MAX: f64 = 126.0;
 /// From the end of the lines to their names: room for a stroke that leads there.
 const LEADER: f64 = 14.0;
 

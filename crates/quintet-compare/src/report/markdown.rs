@@ -42,7 +42,10 @@ fn write_table(text: &mut String, table: &Table) {
 }
 
 fn cell(cell: &Cell) -> String {
-    let text = escape(&cell.text);
+    let mut text = escape(&cell.text);
+    if !cell.note.is_empty() {
+        let _ = write!(text, " ({})", escape(&cell.note));
+    }
     match cell.mark {
         Mark::Loses => format!("**\u{25bc} {text}**"),
         Mark::Wins | Mark::None => text,
@@ -77,7 +80,10 @@ mod tests {
         let mut document = Document { title: "a".to_owned(), ..Document::default() };
         let mut table = Table::new(1, &["x|y", "z"]);
         let evil = "1 | 2\n| <b> `c`";
-        table.row(vec![evil.into(), Cell { text: "0.5x".to_owned(), mark: Mark::Loses }]);
+        table.row(vec![
+            evil.into(),
+            Cell { text: "0.5x".to_owned(), mark: Mark::Loses, ..Cell::default() },
+        ]);
         document.table(table);
         let text = write(&document);
         let rows: Vec<&str> = text.lines().skip(2).collect();

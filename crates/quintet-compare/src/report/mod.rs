@@ -42,7 +42,7 @@ use std::{
 
 use quintet_bench::failure::{Failure, Outcome};
 
-use crate::result::PaperFigure;
+use crate::{preset, result::PaperFigure};
 use document::Document;
 use input::Input;
 
@@ -60,13 +60,30 @@ pub struct Args {
     pub title: String,
 }
 
-/// The figures of the paper that a preset is of; none for an unknown preset.
-pub type Papers<'a> = &'a dyn Fn(&str) -> Vec<PaperFigure>;
+/// What is known of a preset.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// Where it comes from.
+    pub origin: &'static str,
+    /// What it shows.
+    pub about: &'static str,
+    /// What its paper prints.
+    pub figures: &'static [PaperFigure],
+}
+
+/// Knows presets by name; none where there is no such preset (any more).
+pub type Experiments<'a> = &'a dyn Fn(&str) -> Option<Experiment>;
+
+/// The presets of this build.
+pub fn experiment(name: &str) -> Option<Experiment> {
+    let preset = preset::find(name).ok()?;
+    Some(Experiment { origin: preset.origin, about: preset.about, figures: preset.figures })
+}
 
 /// Writes the report that `args` ask for, and says on `out` where it is and what was left out.
 /// Fails where a file cannot be read or written, and where no line could be used; a line that
 /// could not be used alongside others that could is named in the report and does not fail it.
-pub fn run(args: &Args, papers: Papers<'_>, out: &mut dyn Write) -> Outcome {
+pub fn run(args: &Args, experiments: Experiments<'_>, out: &mut dyn Write) -> Outcome {
     let mut input = Input::default();
     for path in &args.results {
         input.add_file(path)?;
@@ -83,7 +100,7 @@ pub fn run(args: &Args, papers: Papers<'_>, out: &mut dyn Write) -> Outcome {
     if tables == args.output {
         return Err(Failure::Usage("--output: the page cannot end in .md".to_owned()));
     }
-    let document = document(&args.title, &input, papers);
+    let document = document(&args.title, &input, experiments);
     write_file(&args.output, &html::write(&document))?;
     write_file(&tables, &markdown::write(&document))?;
     writeln!(out, "{} runs: {} and {}", input.runs.len(), args.output.display(), tables.display())?;
@@ -94,7 +111,7 @@ fn write_file(path: &Path, text: &str) -> Outcome {
     fs::write(path, text).map_err(|error| Failure::io(path.display(), &error))
 }
 
-fn document(title: &str, input: &Input, papers: Papers<'_>) -> Document {
+fn document(title: &str, input: &Input, experiments: Experiments<'_>) -> Document {
     let groups = model::groups(&input.runs);
     let styles = styles::Styles::new(&groups);
     let bound = limit::Bound::new(&input.limits);
@@ -102,8 +119,10 @@ fn document(title: &str, input: &Input, papers: Papers<'_>) -> Document {
     overview::add_summary(&groups, &mut document);
     for group in &groups {
         document.heading(2, group.title());
-        if group.is_preset {
-            papers::add(group, &papers(group.name), &mut document);
+        let known = Some(group.name).filter(|_| group.is_preset).and_then(experiments);
+        if let Some(known) = known {
+            document.text(format!("{}. {}", known.origin, known.about));
+            papers::add(group, known.figures, &mut document);
         }
         comparison::add(group, &styles, &bound, &mut document);
     }

@@ -20,6 +20,8 @@ pub(super) struct Group<'a> {
     pub(super) name: &'a str,
     /// Whether that is a preset.
     pub(super) is_preset: bool,
+    /// Whether other runs have a group of this name.
+    pub(super) is_repeated: bool,
     /// What is the same for all cases.
     pub(super) constants: String,
     /// Cases, in the order in which they were first run.
@@ -76,13 +78,24 @@ pub(super) fn groups(runs: &[RunResult]) -> Vec<Group<'_>> {
             Some(group) => group.add(run),
             None => {
                 let (cases, constants) = (Vec::new(), String::new());
-                let mut group = Group { run_id: &run.run_id, name, is_preset, constants, cases };
+                let mut group = Group {
+                    run_id: &run.run_id,
+                    name,
+                    is_preset,
+                    is_repeated: false,
+                    constants,
+                    cases,
+                };
                 group.add(run);
                 groups.push(group);
             }
         }
     }
+    let names: Vec<(&str, bool)> =
+        groups.iter().map(|group| (group.name, group.is_preset)).collect();
     for group in &mut groups {
+        let own = (group.name, group.is_preset);
+        group.is_repeated = names.iter().filter(|name| **name == own).count() > 1;
         group.name_cases();
         for case in &mut group.cases {
             case.cells.sort_by_key(|cell| match cell.store.family {
@@ -114,7 +127,9 @@ impl<'a> Group<'a> {
 
     /// Title for people.
     pub(super) fn title(&self) -> String {
-        if self.is_preset { format!("Preset {}", self.name) } else { self.name.to_owned() }
+        let kind = if self.is_preset { "Preset " } else { "" };
+        let run = if self.is_repeated { format!(", run {}", self.run_id) } else { String::new() };
+        format!("{kind}{}{run}", self.name)
     }
 
     fn name_cases(&mut self) {
@@ -242,11 +257,7 @@ impl Cell<'_> {
     /// Any figure of runs over the repetitions.
     pub(super) fn spread_of(&self, figure: impl Fn(&RunResult) -> Option<f64>) -> Option<Spread> {
         let figures: Vec<f64> = self.runs.iter().filter_map(|run| figure(run)).collect();
-        if figures.is_empty() {
-            return None;
-        }
-        let (median, least, greatest) = machine::spread(&figures);
-        Some(Spread { median, least, greatest })
+        Spread::of(&figures)
     }
 
     /// The median of a figure.
@@ -292,6 +303,12 @@ impl Cell<'_> {
 }
 
 impl Spread {
+    /// Of some figures; `None` of none.
+    pub(super) fn of(figures: &[f64]) -> Option<Self> {
+        let (median, least, greatest) = machine::spread(figures);
+        (!figures.is_empty()).then_some(Self { median, least, greatest })
+    }
+
     /// The same figure of two stores, divided: the medians, and the worst and best that the
     /// repetitions allow. `None` where a divisor is not above zero.
     pub(super) fn over(self, other: Self) -> Option<Self> {

@@ -58,6 +58,7 @@ pub(super) fn add_summary(groups: &[Group<'_>], to: &mut Document) {
             Entry {
                 text: slower.to_string(),
                 mark: if slower > 0 { Mark::Loses } else { Mark::None },
+                ..Entry::default()
             },
             units::ratio(spread(&ratios).0).into(),
         ]);
@@ -75,8 +76,8 @@ pub(super) fn add_summary(groups: &[Group<'_>], to: &mut Document) {
 }
 
 fn lost_entry(ratio: Spread) -> Entry {
-    let within = if ratio.greatest >= 1.0 { ", within the spread" } else { "" };
-    Entry { text: format!("{}{within}", units::ratio(ratio.median)), mark: Mark::Loses }
+    let note = if ratio.greatest >= 1.0 { "within the spread" } else { "" };
+    Entry { text: units::ratio(ratio.median), note: note.to_owned(), mark: Mark::Loses }
 }
 
 /// Adds the machine and what it was doing.

@@ -1,14 +1,15 @@
 //! The papers' figures beside ours, for presets.
 //!
 //! Absolute figures are of other machines and sizes. What can be compared is the ratio of a paper's
-//! store to a peer that runs here as well: the paper's ratio and ours stand side by side.
+//! store to a peer that runs here as well: the paper's ratio and ours stand side by side, both the
+//! way round in which above 1 is better.
 
 use super::{
     document::{Cell as Entry, Document, Mark, Table},
     model::{Case, Group},
     units,
 };
-use crate::result::{Family, Metric, PaperFigure};
+use crate::result::PaperFigure;
 
 /// Adds the figures of a preset's paper; nothing where there are none.
 pub(super) fn add(group: &Group<'_>, figures: &[PaperFigure], to: &mut Document) {
@@ -32,20 +33,30 @@ fn cases_of<'a>(group: &'a Group<'a>, figure: &PaperFigure) -> impl Iterator<Ite
     })
 }
 
+/// The same figure under a case here; a ratio where the figure is one.
 fn here(case: Option<&Case<'_>>, figure: &PaperFigure) -> Option<f64> {
-    case?.cell(figure.stands_for)?.median(figure.metric)
+    let of = |store: &str| case?.cell(store)?.median(figure.metric);
+    let value = of(figure.stands_for)?;
+    if figure.relative_to.is_empty() {
+        return Some(value);
+    }
+    of(figure.relative_to).filter(|other| *other > 0.0).map(|other| value / other)
 }
 
-fn unit_text(metric: Metric) -> String {
-    match metric.unit() {
-        "" => metric.title().to_owned(),
-        unit => format!("{}, {unit}", metric.title()),
+/// What a figure is of, with its unit.
+fn what(figure: &PaperFigure) -> String {
+    let title = figure.metric.title();
+    match figure.metric.unit() {
+        _ if !figure.relative_to.is_empty() => format!("{title}, to {}", figure.relative_to),
+        "" => title.to_owned(),
+        unit => format!("{title}, {unit}"),
     }
 }
 
-/// A figure without its unit, which stands in the row.
-fn plain(metric: Metric, value: f64) -> String {
-    match metric.unit() {
+/// A value without its unit, which stands in the row.
+fn plain(figure: &PaperFigure, value: f64) -> String {
+    match figure.metric.unit() {
+        _ if !figure.relative_to.is_empty() => units::ratio(value),
         "ops/s" | "B" => units::scaled(value),
         _ => units::digits(value),
     }
@@ -64,12 +75,12 @@ fn values(group: &Group<'_>, figures: &[PaperFigure]) -> Table {
             let point = case.map_or(figure.point, |case| &case.label);
             table.row(vec![
                 point.into(),
-                unit_text(figure.metric).into(),
+                what(figure).into(),
                 figure.store.into(),
-                plain(figure.metric, figure.value).into(),
+                plain(figure, figure.value).into(),
                 figure.stands_for.into(),
                 match here(case, figure) {
-                    Some(value) => plain(figure.metric, value).into(),
+                    Some(value) => plain(figure, value).into(),
                     None => missing(case, figure).into(),
                 },
                 if figure.note.is_empty() { units::NONE } else { figure.note }.into(),
@@ -94,43 +105,71 @@ fn missing(case: Option<&Case<'_>>, figure: &PaperFigure) -> &'static str {
 /// How many times better than the peer the paper's store is, there and here.
 fn ratios(group: &Group<'_>, figures: &[PaperFigure]) -> Table {
     let mut table = Table::new(3, &["point", "figure", "ratio", "paper", "here", "here to paper"]);
-    let is_ours = |figure: &PaperFigure| figure.stands_for.parse::<quintet::EngineKind>().is_ok();
-    for ours in figures.iter().filter(|figure| is_ours(figure)) {
+    let is_ours = |figure: &&PaperFigure| figure.stands_for.parse::<quintet::EngineKind>().is_ok();
+    for ours in figures.iter().filter(is_ours) {
+        if !ours.relative_to.is_empty() {
+            // The paper gives the ratio itself.
+            let pair = Pair { ours, peer: ours.relative_to, peer_name: ours.relative_to };
+            cases_of(group, ours).for_each(|case| pair.add_row(ours.value, case, &mut table));
+            continue;
+        }
         let peers = figures.iter().filter(|peer| {
-            !is_ours(peer) && peer.point == ours.point && peer.metric == ours.metric
+            !is_ours(peer)
+                && peer.relative_to.is_empty()
+                && (peer.point, peer.metric) == (ours.point, ours.metric)
         });
         for peer in peers {
-            for case in cases_of(group, ours) {
-                row(&mut table, case, ours, peer);
-            }
+            let pair = Pair { ours, peer: peer.stands_for, peer_name: peer.store };
+            let there = ours.value / peer.value;
+            cases_of(group, ours).for_each(|case| pair.add_row(there, case, &mut table));
         }
     }
     table
 }
 
-/// The ratio of `ours` to `peer` in the paper and under `case`; nothing where one did not run here.
-fn row(table: &mut Table, case: &Case<'_>, ours: &PaperFigure, peer: &PaperFigure) {
-    let metric = ours.metric;
-    let better = |ours: f64, peer: f64| {
-        if metric.more_is_better() { ours / peer } else { peer / ours }
-    };
-    let there = better(ours.value, peer.value);
-    let runs_here = case.cell(ours.stands_for).filter(|cell| cell.store.family == Family::Ours);
-    let here = runs_here
-        .and_then(|cell| Some(better(cell.median(metric)?, here(Some(case), peer)?)))
-        .filter(|ratio| ratio.is_finite());
-    let Some(here) = here else { return };
-    let mark = |ratio: f64| if ratio < 1.0 { Mark::Loses } else { Mark::Wins };
-    table.row(vec![
-        case.label.clone().into(),
-        metric.title().into(),
-        format!(
-            "{} to {} (here {} to {})",
-            ours.store, peer.store, ours.stands_for, peer.stands_for
-        )
-        .into(),
-        units::ratio(there).into(),
-        Entry { text: units::ratio(here), mark: mark(here) },
-        Entry { text: units::ratio(here / there), mark: mark(here / there) },
-    ]);
+/// A paper's store and a peer.
+struct Pair<'a> {
+    ours: &'a PaperFigure,
+    /// The peer's name here.
+    peer: &'a str,
+    /// The peer's name in the paper.
+    peer_name: &'a str,
+}
+
+impl Pair<'_> {
+    /// Adds how much better the paper's store is in the paper, where the figures divided give
+    /// `there`, and under `case`; nothing where one of the two did not run here.
+    fn add_row(&self, there: f64, case: &Case<'_>, table: &mut Table) {
+        let metric = self.ours.metric;
+        let figure = |store: &str| case.cell(store)?.median(metric);
+        let Some((ours, peer)) = figure(self.ours.stands_for).zip(figure(self.peer)) else {
+            return;
+        };
+        let better = |ratio: f64| if metric.more_is_better() { ratio } else { 1.0 / ratio };
+        let (there, here) = (better(there), better(ours / peer));
+        if !(there.is_finite() && there > 0.0 && here.is_finite()) {
+            return;
+        }
+        let entry = |ratio: f64| Entry {
+            text: units::ratio(ratio),
+            mark: if ratio < 1.0 { Mark::Loses } else { Mark::Wins },
+            ..Entry::default()
+        };
+        let names = if self.peer == self.peer_name {
+            format!("{} ({}) to {}", self.ours.store, self.ours.stands_for, self.peer)
+        } else {
+            format!(
+                "{} ({}) to {} ({})",
+                self.ours.store, self.ours.stands_for, self.peer_name, self.peer
+            )
+        };
+        table.row(vec![
+            case.label.clone().into(),
+            metric.title().into(),
+            names.into(),
+            units::ratio(there).into(),
+            entry(here),
+            entry(here / there),
+        ]);
+    }
 }

@@ -168,7 +168,10 @@ impl<'a> Ladder<'a> {
             to: place(last) + margin,
             ticks: self.cases.iter().map(|(at, _)| (place(*at), units::count(*at))).collect(),
         };
-        let tick = |part: f64| (end * part, units::scaled(end * part));
+        let tick = |part: f64| {
+            let text = if part > 0.0 { units::scaled(end * part) } else { "0".to_owned() };
+            (end * part, text)
+        };
         let y = Axis {
             title: "throughput, ops/s".to_owned(),
             from: 0.0,

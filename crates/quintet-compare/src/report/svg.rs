@@ -9,8 +9,9 @@
 
 use std::fmt::Write as _;
 
-/// Mean width of a letter as part of the font size, for a sans-serif face, generously.
-const LETTER_WIDTH: f64 = 0.56;
+/// Width of a common letter as part of the font size, in the widest of the usual sans-serif faces
+/// (`DejaVu Sans`): in others there is a little room left.
+const LETTER_WIDTH: f64 = 0.62;
 
 /// A picture under construction.
 #[derive(Clone, Debug)]
@@ -134,9 +135,9 @@ impl Svg {
 /// About how wide `text` is in a font of `size`.
 pub(super) fn width_of(text: &str, size: f64) -> f64 {
     let letters = text.chars().map(|letter| match letter {
-        'i' | 'j' | 'l' | 't' | 'f' | ' ' | '.' | ',' | ':' | '-' | '(' | ')' => 0.36,
-        'm' | 'w' | 'M' | 'W' | '%' => 0.9,
-        letter if letter.is_ascii_uppercase() => 0.7,
+        'i' | 'j' | 'l' | 't' | 'f' | ' ' | '.' | ',' | ':' | '-' | '(' | ')' => 0.4,
+        'm' | 'w' | 'M' | 'W' | '%' => 0.97,
+        letter if letter.is_ascii_uppercase() => 0.74,
         _ => LETTER_WIDTH,
     });
     letters.sum::<f64>() * size

@@ -1,6 +1,6 @@
 //! Figures for people: three significant digits, and a unit everywhere.
 
-use quintet_bench::numbers::{to_f64, truncate};
+use quintet_bench::numbers::to_f64;
 
 /// What stands where there is no figure.
 pub(super) const NONE: &str = "-";
@@ -80,9 +80,13 @@ pub(super) fn size(value: u64) -> String {
     if value >= 1 << 20 { bytes(to_f64(value)) } else { format!("{value} B") }
 }
 
-/// A ratio: `4.20x`.
+/// A ratio: `4.20x`. Near 1 it has one digit more, so that what loses narrowly is not `1.00x`.
 pub(super) fn ratio(value: f64) -> String {
-    if value.is_finite() { format!("{}x", digits(value)) } else { NONE.to_owned() }
+    match value {
+        value if !value.is_finite() => NONE.to_owned(),
+        value if (0.99..1.0).contains(&value) => format!("{:.3}x", value.min(0.999)),
+        value => format!("{}x", digits(value)),
+    }
 }
 
 /// A moment of UTC, to the minute: `2026-11-21 14:45`.
@@ -121,17 +125,36 @@ pub(super) fn nice(value: f64) -> f64 {
     steps.iter().find(fits).map_or(10.0, |step| *step) * power
 }
 
-/// Whole powers of ten that span `low..=high`, as exponents.
-pub(super) fn decades(low: f64, high: f64) -> (i32, i32) {
-    let exponent = |value: f64| {
-        let whole = value.max(1e-9).log10();
-        let size = i32::try_from(truncate(whole.abs().floor())).unwrap_or(0);
-        (whole, size)
-    };
-    let ((low, low_size), (high, high_size)) = (exponent(low), exponent(high));
-    let from = if low >= 0.0 { low_size } else { -low_size - i32::from(low.fract() != 0.0) };
-    let to = if high >= 0.0 { high_size + i32::from(high.fract() != 0.0) } else { -high_size };
-    (from, to.max(from + 1))
+/// Steps of 1, 2 and 5 times powers of ten from the last one not above `least` to the first one
+/// not below `greatest`: at least two.
+pub(super) fn steps(least: f64, greatest: f64) -> Vec<f64> {
+    let mut steps = vec![1.0];
+    // As exact as powers of ten can be: 1, 2, 5, 10, 20 ... 5e11.
+    for power in 0..12 {
+        let unit = 10_f64.powi(power);
+        steps.extend([2.0 * unit, 5.0 * unit, 10.0 * unit]);
+    }
+    let last = steps.len().saturating_sub(2);
+    let from = steps.iter().rposition(|step| *step <= least).unwrap_or(0).min(last);
+    let to = steps.iter().position(|step| *step >= greatest).unwrap_or(last + 1).max(from + 1);
+    steps.drain(..from);
+    steps.truncate(to - from + 1);
+    steps
+}
+
+/// Whether a step is 1, 10, 100 and so on.
+pub(super) fn is_power_of_ten(step: f64) -> bool {
+    step.log10().fract() == 0.0
+}
+
+/// A step of nanoseconds, which is whole in its unit.
+pub(super) fn whole_time(ns: f64) -> String {
+    match ns {
+        ns if ns >= 1e9 => format!("{:.0} s", ns / 1e9),
+        ns if ns >= 1e6 => format!("{:.0} ms", ns / 1e6),
+        ns if ns >= 1e3 => format!("{:.0} us", ns / 1e3),
+        ns => format!("{ns:.0} ns"),
+    }
 }
 
 #[cfg(test)]
@@ -167,6 +190,7 @@ mod tests {
             (size(32 << 20), "32 MiB"),
             (size((1 << 30) + 1), "1.00 GiB"),
             (ratio(4.2), "4.20x"),
+            (ratio(0.9999), "0.999x"),
             (ratio(f64::NAN), "-"),
         ];
         for (found, wanted) in cases {
@@ -187,9 +211,14 @@ mod tests {
         assert_eq!([1.0, 1.2, 4.3, 9.9].map(nice), [1.0, 1.5, 5.0, 10.0]);
         assert!((nice(123_456.0) - 150_000.0).abs() < 1e-6);
         assert_eq!((nice(0.0), nice(f64::NAN)), (1.0, 1.0));
-        assert_eq!(decades(120.0, 4_500.0), (2, 4));
-        assert_eq!(decades(100.0, 100.0), (2, 3));
-        assert_eq!(decades(0.5, 0.5), (-1, 0));
-        assert_eq!(decades(0.0, 1.0), (-9, 0));
+        assert_eq!(steps(120.0, 450.0), [100.0, 200.0, 500.0]);
+        assert_eq!(steps(100.0, 100.0), [100.0, 200.0]);
+        assert_eq!(steps(0.0, 0.0), [1.0, 2.0]);
+        assert_eq!(steps(9e99, f64::INFINITY), [5e11, 1e12]);
+        assert_eq!(steps(f64::INFINITY, 0.0), [5e11, 1e12]);
+        let powers: Vec<f64> =
+            steps(1.0, 1e12).into_iter().filter(|s| is_power_of_ten(*s)).collect();
+        assert_eq!(powers.len(), 13);
+        assert_eq!([20.0, 5e3, 1e6, 2e9].map(whole_time), ["20 ns", "5 us", "1 ms", "2 s"]);
     }
 }
