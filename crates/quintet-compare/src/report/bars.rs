@@ -3,6 +3,8 @@
 //!
 //! Bars begin at zero, and the longest of ours and the peers sets the scale. A reference store
 //! (which does far less) that goes beyond it is cut, with a broken end; its figure is still there.
+//! Where less is better, a peer that needs many times more than all others is cut as well, so that
+//! the others can be told apart; ours never are.
 
 use super::{
     model::Spread,
@@ -19,6 +21,8 @@ const BAR: f64 = 13.0;
 const AXIS: f64 = 40.0;
 const NAME_MAX: f64 = 130.0;
 const GAP: f64 = 6.0;
+/// A peer so many times beyond ours and the median peer is cut.
+const CUT_FACTOR: f64 = 4.0;
 
 /// One store's bar.
 #[derive(Clone, Debug)]
@@ -35,8 +39,16 @@ pub(super) struct Bar {
     pub(super) loses: bool,
 }
 
+/// Which bars may be cut, besides those of reference stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    None,
+    /// Peers far beyond ours and the median peer.
+    FarPeers,
+}
+
 /// The picture. `axis` names the figure with its unit; `format` writes figures of the axis.
-pub(super) fn draw(axis: &str, bars: &[Bar], format: impl Fn(f64) -> String) -> String {
+pub(super) fn draw(axis: &str, bars: &[Bar], cut: Cut, format: impl Fn(f64) -> String) -> String {
     let value_text = |bar: &Bar| {
         if bar.loses { format!("\u{25bc} {}", bar.text) } else { bar.text.clone() }
     };
@@ -45,7 +57,7 @@ pub(super) fn draw(axis: &str, bars: &[Bar], format: impl Fn(f64) -> String) -> 
     let values = widest(&mut bars.iter().map(|bar| width_of(&value_text(bar), FONT)));
     let left = names + GAP;
     let plot = (WIDTH - left - values - 2.0 * GAP).max(60.0);
-    let end = nice(scale_end(bars));
+    let end = nice(scale_end(bars, cut));
     let x = |value: f64| left + plot * (value / end).clamp(0.0, 1.0);
     let mut rows = 0.0;
     for _ in bars {
@@ -116,13 +128,22 @@ fn shape(
 }
 
 /// The greatest figure of ours and the peers, or of all where there are none.
-fn scale_end(bars: &[Bar]) -> f64 {
-    let greatest = |with_references: bool| {
-        let counted = bars.iter().filter(|bar| with_references || bar.family != Family::Reference);
-        counted.filter_map(|bar| bar.spread).fold(0.0, |most, spread| spread.greatest.max(most))
+fn scale_end(bars: &[Bar], cut: Cut) -> f64 {
+    let spreads = |family: Family| {
+        bars.iter().filter(move |bar| bar.family == family).filter_map(|bar| bar.spread)
     };
-    let of_stores = greatest(false);
-    if of_stores > 0.0 { of_stores } else { greatest(true) }
+    let greatest = |family| spreads(family).fold(0.0, |most, spread| spread.greatest.max(most));
+    let ours = greatest(Family::Ours);
+    let mut peers = greatest(Family::Peer);
+    if cut == Cut::FarPeers {
+        let medians: Vec<f64> = spreads(Family::Peer).map(|spread| spread.median).collect();
+        let usual = Spread::of(&medians).map_or(0.0, |spread| spread.median).max(ours);
+        if usual > 0.0 {
+            peers = peers.min(CUT_FACTOR * usual);
+        }
+    }
+    let of_stores = ours.max(peers);
+    if of_stores > 0.0 { of_stores } else { greatest(Family::Reference) }
 }
 
 /// A figure of the axis: nothing is just that, in any unit.
@@ -139,4 +160,36 @@ fn tip(bar: &Bar, format: &impl Fn(f64) -> String) -> String {
             format(spread.greatest)
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bar(family: Family, value: f64) -> Bar {
+        let spread = Some(Spread { median: value, least: value, greatest: value });
+        Bar { name: "x".to_owned(), family, spread, text: "1".to_owned(), loses: false }
+    }
+
+    #[test]
+    fn the_scale_is_that_of_ours_and_of_usual_peers() {
+        let bars = [
+            bar(Family::Ours, 2.0),
+            bar(Family::Peer, 1.0),
+            bar(Family::Peer, 1.5),
+            bar(Family::Peer, 200.0),
+            bar(Family::Reference, 900.0),
+        ];
+        let ends = [Cut::None, Cut::FarPeers].map(|cut| scale_end(&bars, cut));
+        assert_eq!(ends, [200.0, 8.0]);
+        let reference = [bar(Family::Reference, 9.0)];
+        assert_eq!(scale_end(&reference, Cut::FarPeers).to_bits(), 9.0_f64.to_bits());
+        assert_eq!(scale_end(&[], Cut::None).to_bits(), 0.0_f64.to_bits());
+        let ours = [bar(Family::Ours, 500.0), bar(Family::Peer, 1.0)];
+        assert_eq!(scale_end(&ours, Cut::FarPeers).to_bits(), 500.0_f64.to_bits(), "never ours");
+        // Cut bars have a broken end.
+        let breaks =
+            |cut| draw("x", &bars, cut, |value| value.to_string()).matches("break").count();
+        assert_eq!((breaks(Cut::None), breaks(Cut::FarPeers)), (2, 4));
+    }
 }

@@ -3,7 +3,7 @@
 use quintet_bench::numbers::to_f64;
 
 use super::{
-    bars::{self, Bar},
+    bars::{self, Bar, Cut},
     document::{Cell as Entry, Chart, Document, Mark, Table},
     limit::Bound,
     lines::{self, Axis, Series},
@@ -73,7 +73,7 @@ pub(super) fn add(group: &Group<'_>, styles: &Styles, bound: &Bound<'_>, to: &mu
         to.text(
             "Less is better. Device bytes count loading and operations together. Memory is the \
              process's at the end, caches and harness included. Each workload's own figures are in \
-             the tables below.",
+             the tables below. A peer far beyond all others has its bar cut.",
         );
         to.charts(costs);
     }
@@ -157,8 +157,12 @@ fn other_ratios(group: &Group<'_>) -> Table {
                     case.label.clone().into(),
                     (&*ours.store.name).into(),
                 ];
-                row.extend(peers.iter().map(|peer| against(case, ours, peer, metric)));
-                table.row(row);
+                let ratios: Vec<Entry> =
+                    peers.iter().map(|peer| against(case, ours, peer, metric)).collect();
+                if ratios.iter().any(|entry| entry.mark != Mark::None) {
+                    row.extend(ratios);
+                    table.row(row);
+                }
             }
         }
     }
@@ -207,7 +211,7 @@ fn throughput_charts(group: &Group<'_>) -> Vec<Chart> {
         Chart {
             title: case.label.clone(),
             about: case.about.clone(),
-            picture: bars::draw("throughput, ops/s (more is better)", &bars, |value| {
+            picture: bars::draw("throughput, ops/s (more is better)", &bars, Cut::None, |value| {
                 figure_text(metric, value)
             }),
         }
@@ -244,7 +248,7 @@ fn cost_charts(group: &Group<'_>) -> Vec<Chart> {
         (!is_nothing).then(|| Chart {
             title: cost.title().to_owned(),
             about: cases,
-            picture: bars::draw(&cost.axis(), &bars, |value| cost.text(value)),
+            picture: bars::draw(&cost.axis(), &bars, Cut::FarPeers, |value| cost.text(value)),
         })
     };
     COSTS.iter().filter_map(chart).collect()
@@ -351,10 +355,10 @@ fn latency_picture(case: &Case<'_>, kind: Kind, styles: &Styles) -> Option<Strin
         let Some(histogram) = cell.latencies(kind) else { continue };
         let samples = to_f64(histogram.len());
         // Beyond this the curve would be made of single operations.
-        let last = 1.0 - 1.0 / samples;
-        let known = QUANTILES.iter().copied().filter(|quantile| *quantile < last);
+        let end = 1.0 - 1.0 / samples;
+        let known = QUANTILES.iter().copied().filter(|quantile| *quantile < end);
         let points: Vec<[f64; 2]> = known
-            .chain([last])
+            .chain([end])
             .map(|quantile| {
                 let time = to_f64(histogram.value_at_quantile(quantile).max(1));
                 least = least.min(time);

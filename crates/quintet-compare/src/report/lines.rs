@@ -103,8 +103,8 @@ pub(super) fn draw(x: &Axis, y: &Axis, series: &[Series]) -> String {
     let ends: Vec<[f64; 2]> =
         series.iter().filter_map(|line| line.points.last()).map(|end| place(*end)).collect();
     let heights = spread_out(&ends.iter().map(|[_, y]| *y).collect::<Vec<_>>(), low);
-    let named = series.iter().filter(|line| !line.points.is_empty());
-    for ((line, [across, height]), name_height) in named.zip(ends).zip(heights) {
+    let drawn = series.iter().filter(|line| !line.points.is_empty());
+    for ((line, [across, height]), name_height) in drawn.zip(ends).zip(heights) {
         let text = fit(&line.name, FONT, NAME_MAX);
         let at = right + LEADER;
         svg.line("leader", [across + 3.0, height], [at - 2.0, name_height]);
@@ -114,33 +114,51 @@ pub(super) fn draw(x: &Axis, y: &Axis, series: &[Series]) -> String {
     svg.finish()
 }
 
+/// Names that touch, as one block.
+struct Names {
+    /// The mean of the heights that its names want.
+    wanted: f64,
+    count: f64,
+    members: Vec<usize>,
+}
+
+impl Names {
+    fn half(&self) -> f64 {
+        (self.count - 1.0) / 2.0 * NAME_STEP
+    }
+
+    /// Where its middle is: as wanted, but within the picture as far as there is room.
+    fn middle(&self, low: f64) -> f64 {
+        self.wanted.min(low - self.half()).max(TOP + self.half())
+    }
+}
+
 /// Heights at least [`NAME_STEP`] apart, as near as may be to those wanted and, as far as there is
 /// room, above `low`; in the order given.
 fn spread_out(wanted: &[f64], low: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     let height = |index: &usize| wanted.get(*index).copied().unwrap_or(0.0);
     order.sort_by(|a, b| height(a).total_cmp(&height(b)));
-    // Names that touch become a block, centred on the mean of what its names want.
-    let mut blocks: Vec<(f64, f64, Vec<usize>)> = Vec::new();
+    let mut blocks: Vec<Names> = Vec::new();
     for index in order {
-        blocks.push((height(&index), 1.0, vec![index]));
+        blocks.push(Names { wanted: height(&index), count: 1.0, members: vec![index] });
         while let [.., above, below] = blocks.as_slice() {
-            let reach = (above.1 + below.1) / 2.0 * NAME_STEP;
-            if below.0 - above.0 >= reach {
+            let apart = above.half() + NAME_STEP + below.half();
+            if below.middle(low) - above.middle(low) >= apart {
                 break;
             }
             let (Some(below), Some(mut above)) = (blocks.pop(), blocks.pop()) else { break };
-            above.0 = (above.0 * above.1 + below.0 * below.1) / (above.1 + below.1);
-            above.1 += below.1;
-            above.2.extend(below.2);
+            let count = above.count + below.count;
+            above.wanted = (above.wanted * above.count + below.wanted * below.count) / count;
+            above.count = count;
+            above.members.extend(below.members);
             blocks.push(above);
         }
     }
     let mut heights = vec![0.0; wanted.len()];
-    for (centre, count, members) in blocks {
-        let half = (count - 1.0) / 2.0 * NAME_STEP;
-        let mut at = (centre - half).min(low - 2.0 * half).max(TOP);
-        for member in members {
+    for block in blocks {
+        let mut at = block.middle(low) - block.half();
+        for member in block.members {
             if let Some(place) = heights.get_mut(member) {
                 *place = at;
             }
@@ -165,6 +183,12 @@ mod tests {
         assert!((heights[2] - 50.0).abs() < 1e-9, "whoever has room stays: {heights:?}");
         assert!((heights[0] - 100.0).abs() < 1e-9, "a block is centred: {heights:?}");
         assert!(spread_out(&[], 1.0).is_empty());
+        // Pushed down from the upper edge, and up from the lower one, they still keep it.
+        let mut crowd = spread_out(&[0.0, 1.0, 2.0, 3.0, 58.0, 240.0, 250.0, 256.0, 256.0], 256.0);
+        assert!(crowd.iter().all(|height| (TOP..=256.0).contains(height)), "{crowd:?}");
+        crowd.sort_by(f64::total_cmp);
+        let closest = crowd.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::MAX, f64::min);
+        assert!(closest >= NAME_STEP - 1e-9, "{crowd:?}");
     }
 
     #[test]

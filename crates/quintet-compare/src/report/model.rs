@@ -74,22 +74,20 @@ pub(super) fn groups(runs: &[RunResult]) -> Vec<Group<'_>> {
         let same = |group: &&mut Group<'_>| {
             group.run_id == run.run_id && group.name == name && group.is_preset == is_preset
         };
-        match groups.iter_mut().find(same) {
-            Some(group) => group.add(run),
-            None => {
-                let (cases, constants) = (Vec::new(), String::new());
-                let mut group = Group {
-                    run_id: &run.run_id,
-                    name,
-                    is_preset,
-                    is_repeated: false,
-                    constants,
-                    cases,
-                };
-                group.add(run);
-                groups.push(group);
-            }
+        if let Some(group) = groups.iter_mut().find(same) {
+            group.add(run);
+            continue;
         }
+        let mut group = Group {
+            run_id: &run.run_id,
+            name,
+            is_preset,
+            is_repeated: false,
+            constants: String::new(),
+            cases: Vec::new(),
+        };
+        group.add(run);
+        groups.push(group);
     }
     let names: Vec<(&str, bool)> =
         groups.iter().map(|group| (group.name, group.is_preset)).collect();
@@ -110,15 +108,13 @@ pub(super) fn groups(runs: &[RunResult]) -> Vec<Group<'_>> {
 
 impl<'a> Group<'a> {
     fn add(&mut self, run: &'a RunResult) {
-        let case = match self.cases.iter_mut().position(|case| competes(case.sample, run)) {
-            Some(index) => self.cases.get_mut(index),
-            None => {
-                let (label, about) = (String::new(), String::new());
-                self.cases.push(Case { label, about, sample: run, cells: Vec::new() });
-                self.cases.last_mut()
-            }
-        };
-        let Some(case) = case else { return };
+        let known = self.cases.iter().position(|case| competes(case.sample, run));
+        let index = known.unwrap_or(self.cases.len());
+        if known.is_none() {
+            let (label, about) = (String::new(), String::new());
+            self.cases.push(Case { label, about, sample: run, cells: Vec::new() });
+        }
+        let Some(case) = self.cases.get_mut(index) else { return };
         match case.cells.iter_mut().find(|cell| cell.store.name == run.store.name) {
             Some(cell) => cell.runs.push(run),
             None => case.cells.push(Cell { store: &run.store, runs: vec![run] }),

@@ -11,12 +11,15 @@ pub(super) fn digits(value: f64) -> String {
         return NONE.to_owned();
     }
     let size = value.abs();
+    if size == 0.0 {
+        return "0".to_owned();
+    }
     // Rounding may carry into one more digit: 99.96 is 100, not 100.0.
     if size >= 99.95 {
         format!("{value:.0}")
     } else if size >= 9.995 {
         format!("{value:.1}")
-    } else if size >= 0.01 || size == 0.0 {
+    } else if size >= 0.01 {
         format!("{value:.2}")
     } else {
         format!("{value:.1e}")
@@ -134,9 +137,10 @@ pub(super) fn steps(least: f64, greatest: f64) -> Vec<f64> {
         let unit = 10_f64.powi(power);
         steps.extend([2.0 * unit, 5.0 * unit, 10.0 * unit]);
     }
-    let last = steps.len().saturating_sub(2);
-    let from = steps.iter().rposition(|step| *step <= least).unwrap_or(0).min(last);
-    let to = steps.iter().position(|step| *step >= greatest).unwrap_or(last + 1).max(from + 1);
+    let before_end = steps.len().saturating_sub(2);
+    let from = steps.iter().rposition(|step| *step <= least).unwrap_or(0).min(before_end);
+    let to =
+        steps.iter().position(|step| *step >= greatest).unwrap_or(before_end + 1).max(from + 1);
     steps.drain(..from);
     steps.truncate(to - from + 1);
     steps
@@ -164,7 +168,7 @@ mod tests {
     #[test]
     fn figures_keep_three_digits_and_their_unit() {
         let cases = [
-            (digits(0.0), "0.00"),
+            (digits(0.0), "0"),
             (digits(1.234), "1.23"),
             (digits(9.996), "10.0"),
             (digits(99.96), "100"),
