@@ -280,7 +280,7 @@ mod tests {
             run.memory_bytes = Some(15_000_000);
             run.threads = 64;
         });
-        assert_eq!(deep.round(), 15_000.0, "the device's full depth");
+        assert!((deep - 15_000.0).abs() < 1.0, "the device's full depth: {deep}");
         let c = find(Suite::Ycsb, "c").unwrap();
         let (_, zipfian) = bound(&c, |run| run.memory_bytes = Some(15_000_000));
         assert!((10_000.0..25_000.0).contains(&zipfian), "skew keeps more in memory: {zipfian}");

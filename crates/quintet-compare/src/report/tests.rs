@@ -347,10 +347,8 @@ fn files_are_written_or_the_reason_is_one_line() {
     };
     let page = dir.path().join("page.html");
     let mut said = Vec::new();
+    let run_to = |args: &Args| super::run(args, &known, &mut Vec::new());
     let fails = |args: &Args| run_to(args).unwrap_err().to_string();
-    fn run_to(args: &Args) -> Outcome {
-        super::run(args, &known, &mut Vec::new())
-    }
 
     assert!(fails(&args(&results, &page)).contains("results.jsonl"), "no such file");
     fs::write(&results, "\n").unwrap();

@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn axes_end_at_round_figures() {
-        assert_eq!([1.0, 1.2, 4.3, 9.9].map(nice), [1.0, 1.5, 5.0, 10.0]);
+        let ends = [1.0, 1.2, 4.3, 9.9].map(|value| nice(value).to_bits());
+        assert_eq!(ends, [1.0, 1.5, 5.0, 10.0].map(f64::to_bits));
         assert!((nice(123_456.0) - 150_000.0).abs() < 1e-6);
         assert_eq!((nice(0.0), nice(f64::NAN)), (1.0, 1.0));
         assert_eq!(steps(120.0, 450.0), [100.0, 200.0, 500.0]);
