@@ -13,6 +13,7 @@ use quintet_bench::{
 use crate::{
     job::Spec,
     measure,
+    peers::Peer,
     plan::{self, Common, Request, parse_memory},
     preset::{self, MemoryPlan, Preset},
     result::Memory,
@@ -298,7 +299,7 @@ fn list_stores(out: &mut dyn Write) -> Outcome {
     for name in quintet_bench::store::Stores::names(&set) {
         let info = set.describe(name, &options);
         writeln!(out, "\n{name}, version {}", info.version)?;
-        if let Some(Err(failure)) = stores::peer(name).map(|peer| peer.is_there()) {
+        if let Some(Err(failure)) = stores::peer(name).map(Peer::is_there) {
             writeln!(out, "  cannot be run: {failure}")?;
             continue;
         }

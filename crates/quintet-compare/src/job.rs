@@ -202,7 +202,7 @@ pub struct Job {
 impl Job {
     /// Names the job in messages.
     pub fn name(&self) -> String {
-        let steps: Vec<_> = self.steps.iter().map(|step| step_name(step)).collect();
+        let steps: Vec<_> = self.steps.iter().map(step_name).collect();
         format!("{}, {}", self.store, steps.join(" "))
     }
 

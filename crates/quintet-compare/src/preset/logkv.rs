@@ -12,8 +12,8 @@ const PEERS: &[&str] = &["rocksdb", "lmdb"];
 const BOTH: [&str; 2] = ["hashlog", "naive"];
 
 /// A point of the generator: hit rate, read fraction, hot fraction, hot rate.
-const fn logkv(name: &'static str, operations: u64, [hit, read, hot, rate]: [f64; 4]) -> Point {
-    point(name, What::LogKv(hit, read, hot, rate), operations, operations).sizes(100, &[500])
+const fn logkv(name: &'static str, operations: u64, parameters: [f64; 4]) -> Point {
+    point(name, What::LogKv(parameters), operations, operations).sizes(100, &[500])
 }
 
 const SNAPSHOT_2M: &[(&str, &str, &str)] = &[("naive", "snapshot_bytes", "2097152")];
