@@ -12,10 +12,12 @@ use quintet_bench::{
 
 use crate::{
     job::Spec,
+    limits::{self, Extent},
     measure,
     peers::Peer,
     plan::{self, Common, Request, parse_memory},
     preset::{self, MemoryPlan, Preset},
+    report,
     result::Memory,
     runner::{self, Plan},
     stores::{self, Set},
@@ -39,6 +41,15 @@ enum Command {
     Presets {
         /// One of them, with its points and the paper's figures.
         name: Option<String>,
+    },
+    /// Makes one HTML page with charts, and Markdown tables, of results files.
+    Report(report::Args),
+    /// Measures the limits of the machine (memory, disk) and prints them as a line of a results
+    /// file. `run` measures them as well, more shortly.
+    Limits {
+        /// Where the file for the disk's limits goes; it is removed afterwards.
+        #[arg(long)]
+        dir: Option<PathBuf>,
     },
     /// One run: started by `run`, told its job on standard input.
     #[command(hide = true)]
@@ -125,6 +136,9 @@ struct Run {
     /// Goes on with a results file: what it holds is not run again.
     #[arg(long)]
     resume: bool,
+    /// Leaves out the limits of the machine, which are measured first where the file has none.
+    #[arg(long)]
+    no_limits: bool,
     /// The longest that one run may take, in seconds.
     #[arg(long, default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
@@ -137,6 +151,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
         Command::Stores => list_stores(out),
         Command::Presets { name: None } => list_presets(out),
         Command::Presets { name: Some(name) } => show_preset(preset::find(name)?, out),
+        Command::Report(args) => report::run(args, &report::experiment, out),
+        Command::Limits { dir } => {
+            let dir = dir.clone().unwrap_or_else(std::env::temp_dir);
+            let record = limits::Record::measure(String::new(), &dir, Extent::FULL);
+            Ok(writeln!(out, "{}", record.text()?)?)
+        }
         Command::Child => measure::serve(out),
     }
 }
@@ -161,6 +181,7 @@ impl Run {
             out: self.out.clone(),
             resumes: self.resume,
             limit: Duration::from_secs(self.limit),
+            measures_limits: !self.no_limits,
             notes: Vec::new(),
         };
         if self.preset.is_empty() {

@@ -26,7 +26,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-const SMALL: &str = "--records 2k --operations 4k --dir . --out results";
+const SMALL: &str = "--records 2k --operations 4k --dir . --out results --no-limits";
 
 #[test]
 fn stores_take_turns_and_every_step_is_a_line() {
@@ -117,7 +117,7 @@ fn a_store_that_takes_too_long_does_not_stop_the_others() {
     let dir = tempfile::tempdir().unwrap();
     // At this rate the run would take minutes.
     let words = "run --store naive,null --workload c --runs 1 --records 1k --operations 400 --rate \
-                 2 --limit 1 --dir . --out results";
+                 2 --limit 1 --dir . --out results --no-limits";
     let output = compare(dir.path(), words);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let runs = runs(&dir.path().join("results"));

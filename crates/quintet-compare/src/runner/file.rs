@@ -22,6 +22,7 @@ pub(super) struct Results {
     run_id: String,
     /// What was there before, and what has been added.
     runs: Vec<RunResult>,
+    has_limits: bool,
 }
 
 /// The lines of a results file. A line that is none is a failure with file, number and reason; a
@@ -47,10 +48,12 @@ impl Results {
     pub(super) fn open(path: &Path, resumes: bool) -> Outcome<Self> {
         let doing = |error: std::io::Error| Failure::io(path.display(), &error);
         let mut runs = Vec::new();
+        let mut has_limits = false;
         if path.exists() {
             for line in read(path)? {
-                if let Line::Run(run) = line {
-                    runs.push(*run);
+                match line {
+                    Line::Run(run) => runs.push(*run),
+                    Line::Limits(_) => has_limits = true,
                 }
             }
             if !runs.is_empty() && !resumes {
@@ -66,7 +69,7 @@ impl Results {
             Some(run) => run.run_id.clone(),
             None => format!("{:x}-{}", super::unix_ms(), std::process::id()),
         };
-        Ok(Self { path: path.to_path_buf(), file, run_id, runs })
+        Ok(Self { path: path.to_path_buf(), file, run_id, runs, has_limits })
     }
 
     pub(super) fn run_id(&self) -> &str {
@@ -79,14 +82,23 @@ impl Results {
         self.runs.iter().any(same)
     }
 
+    /// Whether limits of the machine were there when it was opened.
+    pub(super) const fn has_limits(&self) -> bool {
+        self.has_limits
+    }
+
     pub(super) fn append(&mut self, run: RunResult) -> Outcome {
-        let doing = |error: std::io::Error| Failure::io(self.path.display(), &error);
-        let mut text = serde_json::to_string(&Line::Run(Box::new(run.clone())))
+        let text = serde_json::to_string(&Line::Run(Box::new(run.clone())))
             .map_err(|error| Failure::Failed(format!("a result: {error}")))?;
-        text.push('\n');
-        self.file.write_all(text.as_bytes()).map_err(doing)?;
+        self.append_text(&text)?;
         self.runs.push(run);
         Ok(())
+    }
+
+    /// Appends a line that is no run.
+    pub(super) fn append_text(&mut self, line: &str) -> Outcome {
+        let doing = |error: std::io::Error| Failure::io(self.path.display(), &error);
+        self.file.write_all(format!("{line}\n").as_bytes()).map_err(doing)
     }
 }
 

@@ -27,6 +27,7 @@ use quintet_bench::{
 use crate::{
     conditions::{self, Probe},
     job::Job,
+    limits,
     measure::{Answer, Order},
     result::{Conditions, Figures, Recovery, RunResult, SCHEMA},
     stores::Set,
@@ -54,6 +55,8 @@ pub struct Plan {
     pub resumes: bool,
     /// The longest that a run may take.
     pub limit: Duration,
+    /// Measure the limits of the machine first, where the file has none.
+    pub measures_limits: bool,
     /// Lines for the user before it starts: what is left out and why.
     pub notes: Vec<String>,
 }
@@ -124,6 +127,12 @@ impl<'a> Runner<'a> {
 
     fn run(&mut self) -> Outcome<Tally> {
         let plan = self.plan;
+        if plan.measures_limits && !self.file.has_limits() {
+            self.progress.note("measuring the limits of the machine");
+            let run_id = self.file.run_id().to_owned();
+            let record = limits::Record::measure(run_id, &self.dir, limits::Extent::SHORT);
+            self.file.append_text(&record.text()?)?;
+        }
         for group in &plan.groups {
             for repetition in 0..plan.runs {
                 for job in group {

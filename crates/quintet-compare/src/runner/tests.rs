@@ -39,6 +39,7 @@ fn plan(dir: &Path) -> Plan {
         dir: dir.to_path_buf(),
         out: dir.join("results"),
         resumes: false,
+        measures_limits: false,
         limit: Duration::from_mins(1),
         notes: Vec::new(),
     }
