@@ -93,9 +93,9 @@ struct Run {
     /// What a returned write promises [default: buffered, or the preset's].
     #[arg(long, value_enum)]
     durability: Option<Durability>,
-    /// Memory: `fits`; `limit:BYTES` or `share:FRACTION` of the data by a control group; `direct` or
-    /// `direct:BYTES` for direct I/O with a cache of 32 MiB or so many bytes [default: fits, or the
-    /// preset's].
+    /// Memory: `fits`; `limit:BYTES` or `share:FRACTION` of the data by a control group; `direct`
+    /// or `direct:BYTES` for direct I/O with a cache of 32 MiB or so many bytes [default: fits, or
+    /// the preset's].
     #[arg(long, value_parser = parse_memory)]
     memory: Option<MemoryPlan>,
     /// What each store may use where everything fits [default: three times the data, at least 1

@@ -56,6 +56,10 @@ pub enum Answer {
 
 /// Runs the order on standard input.
 pub fn serve(out: &mut dyn Write) -> Outcome {
+    // A parent that is killed takes its child along: nobody would hear the answer.
+    let kill = rustix::process::Signal::KILL;
+    rustix::process::set_parent_process_death_signal(Some(kill))
+        .map_err(|error| Failure::io("this process", &error.into()))?;
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
     read.map_err(|error| Failure::io("standard input", &error))?;

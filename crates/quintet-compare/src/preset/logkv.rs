@@ -91,8 +91,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "logkv-fig3",
         origin: "LogKV, figure 3",
-        about: "100,000 commands at a hot rate of 0.9, the naive store without snapshots: naive is \
-                ahead throughout.",
+        about: "100,000 commands at a hot rate of 0.9, the naive store without snapshots: naive \
+                is ahead throughout.",
         points: &FIG3,
         ..LOGKV
     },
@@ -116,8 +116,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "logkv-table3",
         origin: "LogKV, table 3",
-        about: "Killed, then opened again: throughput and lost records for three snapshot thresholds. \
-                The paper's recovery times are printed as 0.",
+        about: "Killed, then opened again: throughput and lost records for three snapshot \
+                thresholds. The paper's recovery times are printed as 0.",
         points: &[
             recovery("64 KiB", &[("naive", "snapshot_bytes", "65536")]),
             recovery("2 MiB", SNAPSHOT_2M),

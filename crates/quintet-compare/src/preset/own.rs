@@ -27,11 +27,12 @@ pub(super) const PRESETS: &[Preset] = &[
         peers: PEERS,
         points: &[
             ycsb("load", "load", OPS),
-            ycsb("c", "c", 3 * OPS),
-            micro("read-absent", 3 * OPS),
+            ycsb("c", "c", 2 * OPS),
+            micro("read-absent", 2 * OPS),
             ycsb("a", "a", OPS),
         ],
-        scale: 0.01,
+        scale: 0.008,
+        runs: 5,
         ..Preset::DEFAULT
     },
     Preset {
