@@ -58,6 +58,7 @@ enum Command {
 
 /// Options of `run`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 struct Run {
     /// Presets, by comma; each brings its stores, sizes and workloads.
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["suite", "workload", "records"])]
@@ -121,6 +122,10 @@ struct Run {
     /// Operations a second, all threads together.
     #[arg(long, value_parser = rate)]
     rate: Option<f64>,
+    /// Runs the operations of a workload again, from other seeds, until they have taken so many
+    /// seconds together [default: 0, or the preset's].
+    #[arg(long, value_parser = seconds)]
+    seconds_min: Option<f64>,
     /// Closes each store after loading and opens it again.
     #[arg(long)]
     reopen: bool,
@@ -299,6 +304,10 @@ impl Run {
             load_batch: self.load_batch,
             timed_one_in: self.timed_one_in,
             rate: self.rate,
+            seconds_min: self
+                .seconds_min
+                .or(preset.map(|preset| preset.seconds_min))
+                .unwrap_or_default(),
             reopens: self.reopen || preset.is_some_and(|preset| preset.reopens),
             recovers: self.recovery || preset.is_some_and(|preset| preset.recovers),
         }
@@ -383,6 +392,11 @@ fn suite(text: &str) -> Result<Suite, String> {
         "dbbench" => Ok(Suite::DbBench),
         _ => Err("not ycsb, micro or dbbench; LogKV's points are presets".to_owned()),
     }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "not a number of seconds up to 3600".to_owned())
 }
 
 fn scale(text: &str) -> Result<f64, String> {

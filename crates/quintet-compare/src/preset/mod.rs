@@ -52,6 +52,8 @@ pub struct Preset {
     pub scale: f64,
     /// Repetitions where none are given.
     pub runs: u64,
+    /// Operations are run again until they have taken so many seconds.
+    pub seconds_min: f64,
     /// What memory the stores have.
     pub memory: MemoryPlan,
     /// What a returned write promises.
@@ -140,6 +142,7 @@ impl Preset {
         points: &[],
         scale: 0.01,
         runs: 3,
+        seconds_min: 0.0,
         memory: MemoryPlan::Fits,
         durability: Durability::Buffered,
         reopens: false,

@@ -27,12 +27,13 @@ pub(super) const PRESETS: &[Preset] = &[
         peers: PEERS,
         points: &[
             ycsb("load", "load", OPS),
-            ycsb("c", "c", 2 * OPS),
-            micro("read-absent", 2 * OPS),
+            ycsb("c", "c", OPS),
+            micro("read-absent", OPS),
             ycsb("a", "a", OPS),
         ],
-        scale: 0.008,
-        runs: 5,
+        scale: 0.012,
+        runs: 4,
+        seconds_min: 0.25,
         ..Preset::DEFAULT
     },
     Preset {

@@ -27,6 +27,7 @@ fn job() -> Job {
         load_batch: 1,
         timed_one_in: 16,
         rate: None,
+        seconds_min: 0.0,
         reopens: false,
         recovers: false,
     }
