@@ -14,6 +14,7 @@ use crate::{
     job::Spec,
     limits::{self, Extent},
     measure,
+    peers::Peer,
     plan::{self, Common, Request, parse_memory},
     preset::{self, MemoryPlan, Preset},
     report,
@@ -57,6 +58,7 @@ enum Command {
 
 /// Options of `run`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 struct Run {
     /// Presets, by comma; each brings its stores, sizes and workloads.
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["suite", "workload", "records"])]
@@ -92,9 +94,9 @@ struct Run {
     /// What a returned write promises [default: buffered, or the preset's].
     #[arg(long, value_enum)]
     durability: Option<Durability>,
-    /// Memory: `fits`; `limit:BYTES` or `share:FRACTION` of the data by a control group; `direct` or
-    /// `direct:BYTES` for direct I/O with a cache of 32 MiB or so many bytes [default: fits, or the
-    /// preset's].
+    /// Memory: `fits`; `limit:BYTES` or `share:FRACTION` of the data by a control group; `direct`
+    /// or `direct:BYTES` for direct I/O with a cache of 32 MiB or so many bytes [default: fits, or
+    /// the preset's].
     #[arg(long, value_parser = parse_memory)]
     memory: Option<MemoryPlan>,
     /// What each store may use where everything fits [default: three times the data, at least 1
@@ -120,6 +122,10 @@ struct Run {
     /// Operations a second, all threads together.
     #[arg(long, value_parser = rate)]
     rate: Option<f64>,
+    /// Runs the operations of a workload again, from other seeds, until they have taken so many
+    /// seconds together [default: 0, or the preset's].
+    #[arg(long, value_parser = seconds)]
+    seconds_min: Option<f64>,
     /// Closes each store after loading and opens it again.
     #[arg(long)]
     reopen: bool,
@@ -135,6 +141,9 @@ struct Run {
     /// Goes on with a results file: what it holds is not run again.
     #[arg(long)]
     resume: bool,
+    /// Leaves out the limits of the machine, which are measured first where the file has none.
+    #[arg(long)]
+    no_limits: bool,
     /// The longest that one run may take, in seconds.
     #[arg(long, default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
@@ -177,7 +186,7 @@ impl Run {
             out: self.out.clone(),
             resumes: self.resume,
             limit: Duration::from_secs(self.limit),
-            measures_limits: true,
+            measures_limits: !self.no_limits,
             notes: Vec::new(),
         };
         if self.preset.is_empty() {
@@ -295,6 +304,10 @@ impl Run {
             load_batch: self.load_batch,
             timed_one_in: self.timed_one_in,
             rate: self.rate,
+            seconds_min: self
+                .seconds_min
+                .or(preset.map(|preset| preset.seconds_min))
+                .unwrap_or_default(),
             reopens: self.reopen || preset.is_some_and(|preset| preset.reopens),
             recovers: self.recovery || preset.is_some_and(|preset| preset.recovers),
         }
@@ -316,7 +329,7 @@ fn list_stores(out: &mut dyn Write) -> Outcome {
     for name in quintet_bench::store::Stores::names(&set) {
         let info = set.describe(name, &options);
         writeln!(out, "\n{name}, version {}", info.version)?;
-        if let Some(Err(failure)) = stores::peer(name).map(|peer| peer.is_there()) {
+        if let Some(Err(failure)) = stores::peer(name).map(Peer::is_there) {
             writeln!(out, "  cannot be run: {failure}")?;
             continue;
         }
@@ -379,6 +392,11 @@ fn suite(text: &str) -> Result<Suite, String> {
         "dbbench" => Ok(Suite::DbBench),
         _ => Err("not ycsb, micro or dbbench; LogKV's points are presets".to_owned()),
     }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "not a number of seconds up to 3600".to_owned())
 }
 
 fn scale(text: &str) -> Result<f64, String> {

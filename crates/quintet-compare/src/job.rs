@@ -193,6 +193,9 @@ pub struct Job {
     pub timed_one_in: u32,
     /// Operations a second; none: as fast as possible.
     pub rate: Option<f64>,
+    /// Operations are run again until they have taken so many seconds together. Why: where a store
+    /// does them in a few milliseconds, one interruption decides the figure.
+    pub seconds_min: f64,
     /// Whether the store is closed and opened again between loading and the steps.
     pub reopens: bool,
     /// Whether the store is killed after its one step, opened again, and compared.
@@ -202,7 +205,7 @@ pub struct Job {
 impl Job {
     /// Names the job in messages.
     pub fn name(&self) -> String {
-        let steps: Vec<_> = self.steps.iter().map(|step| step_name(step)).collect();
+        let steps: Vec<_> = self.steps.iter().map(step_name).collect();
         format!("{}, {}", self.store, steps.join(" "))
     }
 
@@ -306,6 +309,7 @@ impl Job {
             load_batch,
             rate: self.rate,
             timed_one_in: self.timed_one_in,
+            seconds_min: self.seconds_min,
             seed: self.seed,
         })
     }

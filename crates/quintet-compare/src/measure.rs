@@ -10,18 +10,20 @@ use std::{
 };
 
 use quintet_bench::{
+    data::Shape,
     driver::{self, Phase},
     failure::{Failure, Outcome},
     machine,
     recovery::{self, Killed},
     store::{Store, Stores as _},
-    workload::{Body, Workload},
+    workload::{Amount, Body, Kind, Workload},
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
     counters,
     job::Job,
+    plan,
     result::{Figures, Io, Latency, Recovery},
     stores::Set,
 };
@@ -56,6 +58,10 @@ pub enum Answer {
 
 /// Runs the order on standard input.
 pub fn serve(out: &mut dyn Write) -> Outcome {
+    // A parent that is killed takes its child along: nobody would hear the answer.
+    let kill = rustix::process::Signal::KILL;
+    rustix::process::set_parent_process_death_signal(Some(kill))
+        .map_err(|error| Failure::io("this process", &error.into()))?;
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
     read.map_err(|error| Failure::io("standard input", &error))?;
@@ -126,7 +132,7 @@ fn measure(job: &Job, dir: &Path) -> Outcome<(Vec<Figures>, Box<dyn Store>)> {
     let before = counters::now(dir);
     let mut store = set.open(&job.store, &options)?;
     let loading = loading_workload(job)?;
-    let amount = quintet_bench::workload::Amount {
+    let amount = Amount {
         records: job.records,
         operations: job.records,
         threads: job.threads,
@@ -144,6 +150,7 @@ fn measure(job: &Job, dir: &Path) -> Outcome<(Vec<Figures>, Box<dyn Store>)> {
         load,
         records: job.records,
         record_bytes_live: 0,
+        has_deleted: false,
         is_persistent: set.is_persistent(&job.store),
     };
     session.record_bytes_live = (0..job.records).map(|number| shape.record_bytes(number)).sum();
@@ -152,14 +159,14 @@ fn measure(job: &Job, dir: &Path) -> Outcome<(Vec<Figures>, Box<dyn Store>)> {
         let workload = step.spec.workload()?;
         let before = counters::now(dir);
         let amount = job.amount(step, &workload, session.records);
-        let task = job.task(&workload, &shape, amount);
-        let ran = driver::operate(store.as_ref(), &task)
+        let ran = operate(job, store.as_ref(), &workload, &shape, amount)
             .map_err(|failure| failure.within(&workload.name))?;
         let phase = if let Some((phase, records)) = ran {
             store.sync()?;
             let new = session.records..records;
             session.record_bytes_live += new.map(|number| shape.record_bytes(number)).sum::<u64>();
             session.records = records;
+            session.has_deleted |= workload.share(Kind::Delete) > 0.0;
             let io = counters::since(counters::now(dir), before);
             Some((phase, io))
         } else {
@@ -168,6 +175,43 @@ fn measure(job: &Job, dir: &Path) -> Outcome<(Vec<Figures>, Box<dyn Store>)> {
         steps.push(session.figures(store.as_ref(), phase)?);
     }
     Ok((steps, store))
+}
+
+/// The rounds of a workload at most, however short they are.
+const ROUNDS_MAX: u64 = 1000;
+
+/// Runs a workload's operations, again and again from other seeds where the job wants them to take
+/// longer, and adds the rounds up.
+fn operate(
+    job: &Job,
+    store: &dyn Store,
+    workload: &Workload,
+    shape: &Shape,
+    amount: Amount,
+) -> Outcome<Option<(Phase, u64)>> {
+    let Some((mut total, records)) = driver::operate(store, &job.task(workload, shape, amount))?
+    else {
+        return Ok(None);
+    };
+    if plan::changes_count(workload) {
+        return Ok(Some((total, records)));
+    }
+    for round in 1..ROUNDS_MAX {
+        if total.time.as_secs_f64() >= job.seconds_min {
+            break;
+        }
+        let amount = Amount { seed: amount.seed.wrapping_add(round), ..amount };
+        let again = driver::operate(store, &job.task(workload, shape, amount))?;
+        let Some((phase, _)) = again else { break };
+        total.operations += phase.operations;
+        total.time += phase.time;
+        total.cpu += phase.cpu;
+        total.times.merge(&phase.times)?;
+        total.bytes_written += phase.bytes_written;
+        total.found += phase.found;
+        total.absent += phase.absent;
+    }
+    Ok(Some((total, records)))
 }
 
 /// The workload that loads, for the driver; the session's own where it has one.
@@ -190,6 +234,8 @@ struct Session<'a> {
     records: u64,
     /// Bytes of all records that were ever loaded or inserted.
     record_bytes_live: u64,
+    /// Records have been deleted: only the store knows what is live.
+    has_deleted: bool,
     is_persistent: bool,
 }
 
@@ -219,12 +265,16 @@ impl Session<'_> {
             harness_bytes: phase.harness_bytes,
             store_memory_bytes: stats.memory_bytes,
             index_bytes: stats.index_bytes,
-            keys: stats.keys.unwrap_or(self.records),
+            keys: stats.keys.unwrap_or(if self.has_deleted { 0 } else { self.records }),
             load_user_bytes: self.load.bytes_written,
             user_bytes: if is_load { 0 } else { phase.bytes_written },
             load_io: self.load_io,
             io: if is_load { zeros(self.load_io) } else { io },
-            live_bytes: stats.live_bytes.unwrap_or(self.record_bytes_live),
+            live_bytes: stats.live_bytes.unwrap_or(if self.has_deleted {
+                0
+            } else {
+                self.record_bytes_live
+            }),
             disk_bytes,
             close_seconds: None,
             recovery: None,

@@ -53,6 +53,8 @@ pub struct Common {
     pub timed_one_in: Option<u32>,
     /// Operations a second.
     pub rate: Option<f64>,
+    /// Operations are run again until they have taken so many seconds.
+    pub seconds_min: f64,
     /// Close and open again after loading.
     pub reopens: bool,
     /// Kill and open again.
@@ -152,7 +154,8 @@ fn split(requests: &[Request], alone: bool) -> Outcome<Vec<Vec<Request>>> {
     Ok(sessions)
 }
 
-fn changes_count(workload: &Workload) -> bool {
+/// Whether a workload adds or removes records.
+pub fn changes_count(workload: &Workload) -> bool {
     workload.share(Kind::Insert) > 0.0 || workload.share(Kind::Delete) > 0.0
 }
 
@@ -200,6 +203,8 @@ fn job(
         load_batch: common.load_batch.unwrap_or(if is_synced { SYNCED_LOAD_BATCH } else { 1 }),
         timed_one_in: common.timed_one_in.unwrap_or(every),
         rate: common.rate,
+        // Recovery compares with one drawing of the operations.
+        seconds_min: if common.recovers { 0.0 } else { common.seconds_min },
         reopens: common.reopens && set.is_persistent(store),
         recovers: common.recovers,
     };
@@ -325,6 +330,7 @@ mod tests {
             load_batch: None,
             timed_one_in: None,
             rate: None,
+            seconds_min: 0.0,
             reopens: false,
             recovers: false,
         }

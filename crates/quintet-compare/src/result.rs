@@ -165,6 +165,10 @@ pub struct WorkloadInfo {
     pub rate: Option<f64>,
     /// One operation in so many was timed.
     pub timed_one_in: u32,
+    /// The operations were run again, drawn from other seeds, until they had taken so many seconds
+    /// together; 0: once. Only where they leave the number of records as it is.
+    #[serde(default)]
+    pub seconds_min: f64,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -273,7 +277,7 @@ pub struct Figures {
     pub store_memory_bytes: Option<u64>,
     /// Memory that finds keys rather than holds them; none where the store does not tell.
     pub index_bytes: Option<u64>,
-    /// Live keys at the end.
+    /// Live keys at the end; 0 where the store does not tell and records were deleted.
     pub keys: u64,
     /// Bytes of keys and values handed to the store while loading.
     pub load_user_bytes: u64,
@@ -283,7 +287,8 @@ pub struct Figures {
     pub load_io: Io,
     /// Input and output of the operations, synced; zeros where loading is the workload.
     pub io: Io,
-    /// Live bytes of keys and values at the end.
+    /// Live bytes of keys and values at the end; 0 where the store does not tell and records were
+    /// deleted.
     pub live_bytes: u64,
     /// Bytes of files on the disk at the end; none for stores without files.
     pub disk_bytes: Option<u64>,

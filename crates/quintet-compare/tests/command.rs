@@ -26,7 +26,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-const SMALL: &str = "--records 2k --operations 4k --dir . --out results";
+const SMALL: &str = "--records 2k --operations 4k --dir . --out results --no-limits";
 
 #[test]
 fn stores_take_turns_and_every_step_is_a_line() {
@@ -79,6 +79,18 @@ fn a_resumed_comparison_runs_only_what_is_missing() {
 }
 
 #[test]
+fn short_workloads_are_run_again_until_they_have_taken_their_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = format!("run --store null --workload load,c,d --runs 1 --seconds-min 0.05 {SMALL}");
+    let output = compare(dir.path(), &words);
+    assert!(output.status.success(), "{}", said(&output));
+    let runs = runs(&dir.path().join("results"));
+    let figures: Vec<_> = runs.iter().map(|run| run.figures.clone().unwrap()).collect();
+    assert!(figures[1].seconds >= 0.05 && figures[1].absent + figures[1].found > 4000);
+    assert!(figures[2].absent + figures[2].found < 4000, "inserts change the records");
+}
+
+#[test]
 fn recovery_and_reopening_are_measured() {
     let dir = tempfile::tempdir().unwrap();
     let words = format!("run --store naive --workload a --runs 1 --recovery --reopen {SMALL}");
@@ -117,12 +129,29 @@ fn a_store_that_takes_too_long_does_not_stop_the_others() {
     let dir = tempfile::tempdir().unwrap();
     // At this rate the run would take minutes.
     let words = "run --store naive,null --workload c --runs 1 --records 1k --operations 400 --rate \
-                 2 --limit 1 --dir . --out results";
+                 2 --limit 1 --dir . --out results --no-limits";
     let output = compare(dir.path(), words);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let runs = runs(&dir.path().join("results"));
     assert_eq!(runs.len(), 2);
     assert!(runs.iter().all(|run| run.error.as_ref().unwrap().contains("--limit")));
+}
+
+#[test]
+fn a_peer_that_is_missing_or_does_not_load_does_not_stop_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("liblmdb.so"), "no library").unwrap();
+    let words = format!("run --store lmdb,rocksdb,null --workload c --runs 1 {SMALL}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quintet-compare"));
+    command.env("QUINTET_PEERS", dir.path()).current_dir(dir.path());
+    let output = command.args(words.split_whitespace()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let runs = runs(&dir.path().join("results"));
+    let errors: Vec<_> = runs.iter().map(|run| run.error.clone().unwrap_or_default()).collect();
+    assert!(errors[0].starts_with("lmdb does not load"), "{errors:?}");
+    assert!(errors[1].contains("`setup rocksdb` makes it"), "{errors:?}");
+    assert!(errors[2].is_empty() && runs[2].figures.is_some(), "{errors:?}");
+    assert!(errors.iter().all(|error| error.lines().count() <= 1), "{errors:?}");
 }
 
 #[test]

@@ -97,12 +97,7 @@ impl Opened {
         if self.is_synced { self.sync() } else { Ok(()) }
     }
 
-    fn visit(
-        &self,
-        entries: fjall::Iter,
-        limit: usize,
-        each: &mut EachEntry<'_>,
-    ) -> Outcome<usize> {
+    fn visit(entries: fjall::Iter, limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
         let mut count = 0;
         for entry in entries.take(limit) {
             let (key, value) = entry.into_inner().map_err(|error| failed(NAME, error))?;
@@ -141,11 +136,11 @@ impl Store for Opened {
     }
 
     fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
-        self.visit(self.keyspace.range(start..), limit, each)
+        Self::visit(self.keyspace.range(start..), limit, each)
     }
 
     fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
-        self.visit(self.keyspace.iter(), usize::MAX, each).map(quintet_bench::numbers::to_u64)
+        Self::visit(self.keyspace.iter(), usize::MAX, each).map(quintet_bench::numbers::to_u64)
     }
 
     fn sync(&self) -> Outcome {

@@ -96,6 +96,7 @@ pub fn all() -> Vec<&'static dyn Peer> {
 }
 
 /// A setting with its reason.
+#[expect(clippy::needless_pass_by_value, reason = "numbers and words, written by hand")]
 fn setting(name: &str, value: impl ToString, reason: &str) -> Setting {
     Setting { name: name.to_owned(), value: value.to_string(), reason: reason.to_owned() }
 }

@@ -192,8 +192,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "cedrusdb-fig4",
         origin: "CedrusDB, figure 4",
-        about: "Path length, use of child tables and memory of the index against the number of keys, \
-                for several degrees of sluggishness: look at the index bytes a key.",
+        about: "Path length, use of child tables and memory of the index against the number of \
+                keys, for several degrees of sluggishness: look at the index bytes a key.",
         engines: &["trie"],
         peers: &[],
         points: &[
@@ -331,7 +331,8 @@ pub(super) const PRESETS: &[Preset] = &[
         name: "cedrusdb-fig19",
         origin: "CedrusDB, figure 19",
         about: "90 % reads by 1 to 32 threads on 16 cores in the paper: it scales to about eight, \
-                then the shared lock binds. Beyond the processors of this machine nothing is shown.",
+                then the shared lock binds. Beyond the processors of this machine nothing is \
+                shown.",
         points: &[
             micro("1 thread", mix(0.9, 0.1, 0.0, 0.0, true), 1).sizes(23, &[128]),
             micro("2 threads", mix(0.9, 0.1, 0.0, 0.0, true), 2).sizes(23, &[128]),

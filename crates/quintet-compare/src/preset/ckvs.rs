@@ -32,9 +32,9 @@ const FIGURES: &[PaperFigure] = &[
 pub(super) const PRESETS: &[Preset] = &[Preset {
     name: "ckvs-perf",
     origin: "ckvs, README",
-    about: "Numbers of eight bytes: inserts into 1 million, removal of 5 of 10 million, queries of \
-            cold stores of 1 to 20 million. The original has no log and loses everything when it is \
-            killed; its 20 million with a cache of 8192 pages take 658.8 s.",
+    about: "Numbers of eight bytes: inserts into 1 million, removal of 5 of 10 million, queries \
+            of cold stores of 1 to 20 million. The original has no log and loses everything when \
+            it is killed; its 20 million with a cache of 8192 pages take 658.8 s.",
     engines: &["btree"],
     peers: &["lmdb", "redb", "rocksdb"],
     points: &[

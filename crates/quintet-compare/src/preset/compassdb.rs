@@ -1,8 +1,8 @@
 //! The experiments of the CompassDB paper (sections 3.4, 4 and 5).
 //!
-//! Their machine: 2.4 GHz, 128 GB, PM9A3. Direct reads, no compression, a block cache of 32 MB (none
-//! for CompassDB), four memtables of 128 MB at most; 16 threads for YCSB. `PebblesDB` cannot be had
-//! here.
+//! Their machine: 2.4 GHz, 128 GB, PM9A3. Direct reads, no compression, a block cache of 32 MB
+//! (none for CompassDB), four memtables of 128 MB at most; 16 threads for YCSB. `PebblesDB` cannot
+//! be had here.
 
 use quintet_bench::workload::Suite;
 
@@ -130,9 +130,9 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "compassdb-table2",
         origin: "CompassDB, table 2 and figure 12 (a)",
-        about: "YCSB A to F by 16 threads on values of 1 KiB, direct reads, 32 MiB of cache: mean and \
-                99th percentile. Throughput is 2.5 to 4 times RocksDB's in all but E, where it is a \
-                fifth.",
+        about: "YCSB A to F by 16 threads on values of 1 KiB, direct reads, 32 MiB of cache: mean \
+                and 99th percentile. Throughput is 2.5 to 4 times RocksDB's in all but E, where \
+                it is a fifth.",
         points: &[
             ycsb("A", "a"),
             ycsb("B", "b"),
@@ -160,7 +160,8 @@ pub(super) const PRESETS: &[Preset] = &[
         name: "compassdb-dbbench",
         origin: "CompassDB, section 5.3",
         about: "Loading 500 million small records at random: write amplification 2.52 times lower \
-                than RocksDB's; then random reads: read amplification about 10, a third of RocksDB's.",
+                than RocksDB's; then random reads: read amplification about 10, a third of \
+                RocksDB's.",
         points: &[
             bench("fillrandom", "fillrandom", 500_000_000, 0),
             bench("readrandom", "readrandom", 500_000_000, 10_000_000),
@@ -200,8 +201,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "compassdb-memory",
         origin: "CompassDB, section 4.3",
-        about: "Memory for 50 and 100 million records of 300 bytes: 1.7 and 2.9 GB in all, 6.51 bytes \
-                a key of index.",
+        about: "Memory for 50 and 100 million records of 300 bytes: 1.7 and 2.9 GB in all, 6.51 \
+                bytes a key of index.",
         points: &[
             point("50 M", What::Named(Suite::DbBench, "readrandom"), 50_000_000, 1_000_000)
                 .sizes(20, &[300]),
@@ -219,8 +220,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "compassdb-one-level",
         origin: "CompassDB, section 4.5",
-        about: "One level, up to 16 pieces: 100 million values of 1 KiB with a fifteenth of RocksDB's \
-                write amplification and 40 % fewer bytes read.",
+        about: "One level, up to 16 pieces: 100 million values of 1 KiB with a fifteenth of \
+                RocksDB's write amplification and 40 % fewer bytes read.",
         points: &[mode(
             "load",
             What::Named(Suite::DbBench, "fillrandom"),
@@ -234,8 +235,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "compassdb-single-tier",
         origin: "CompassDB, section 4.5",
-        about: "One tier, one or two pieces: six times the reads of RocksDB on 200 million values of \
-                1 KiB.",
+        about: "One tier, one or two pieces: six times the reads of RocksDB on 200 million values \
+                of 1 KiB.",
         points: &[mode(
             "read",
             What::Mix(Mix { reads: 1.0, ..Mix::NONE }),
@@ -249,8 +250,9 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "compassdb-hash-range",
         origin: "CompassDB, section 3.4",
-        about: "Loading 400 million values of 1 KiB with and without hash ranges: compaction reads 57 \
-                % less, takes 49 % less, the whole 55 % less (the table is not in the text).",
+        about: "Loading 400 million values of 1 KiB with and without hash ranges: compaction \
+                reads 57 % less, takes 49 % less, the whole 55 % less (the table is not in the \
+                text).",
         points: &[
             mode(
                 "hash range",

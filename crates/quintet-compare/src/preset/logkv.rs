@@ -12,8 +12,8 @@ const PEERS: &[&str] = &["rocksdb", "lmdb"];
 const BOTH: [&str; 2] = ["hashlog", "naive"];
 
 /// A point of the generator: hit rate, read fraction, hot fraction, hot rate.
-const fn logkv(name: &'static str, operations: u64, [hit, read, hot, rate]: [f64; 4]) -> Point {
-    point(name, What::LogKv(hit, read, hot, rate), operations, operations).sizes(100, &[500])
+const fn logkv(name: &'static str, operations: u64, parameters: [f64; 4]) -> Point {
+    point(name, What::LogKv(parameters), operations, operations).sizes(100, &[500])
 }
 
 const SNAPSHOT_2M: &[(&str, &str, &str)] = &[("naive", "snapshot_bytes", "2097152")];
@@ -91,8 +91,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "logkv-fig3",
         origin: "LogKV, figure 3",
-        about: "100,000 commands at a hot rate of 0.9, the naive store without snapshots: naive is \
-                ahead throughout.",
+        about: "100,000 commands at a hot rate of 0.9, the naive store without snapshots: naive \
+                is ahead throughout.",
         points: &FIG3,
         ..LOGKV
     },
@@ -116,8 +116,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "logkv-table3",
         origin: "LogKV, table 3",
-        about: "Killed, then opened again: throughput and lost records for three snapshot thresholds. \
-                The paper's recovery times are printed as 0.",
+        about: "Killed, then opened again: throughput and lost records for three snapshot \
+                thresholds. The paper's recovery times are printed as 0.",
         points: &[
             recovery("64 KiB", &[("naive", "snapshot_bytes", "65536")]),
             recovery("2 MiB", SNAPSHOT_2M),

@@ -10,7 +10,7 @@
 //!
 //! How we differ from the papers: all stores of a preset run the same operations drawn from the
 //! same seed; keys are 23 bytes where the paper leaves them open; a store that a paper compared
-//! with and that cannot be had here (FASTER, Masstree, KVell, `PebblesDB`) is left out, and its
+//! with and that cannot be had here (FASTER, Masstree, `KVell`, `PebblesDB`) is left out, and its
 //! figures stand in the table alone.
 
 mod cedrusdb;
@@ -28,6 +28,7 @@ use quintet_bench::{
 
 use crate::{
     job::{Mix, Spec},
+    peers::Peer,
     result::{Metric, PaperFigure},
     stores,
 };
@@ -51,6 +52,8 @@ pub struct Preset {
     pub scale: f64,
     /// Repetitions where none are given.
     pub runs: u64,
+    /// Operations are run again until they have taken so many seconds.
+    pub seconds_min: f64,
     /// What memory the stores have.
     pub memory: MemoryPlan,
     /// What a returned write promises.
@@ -105,7 +108,7 @@ pub enum What {
     /// A mix.
     Mix(Mix),
     /// A point of LogKV's generator: hit rate, read fraction, hot fraction, hot rate.
-    LogKv(f64, f64, f64, f64),
+    LogKv([f64; 4]),
 }
 
 impl Point {
@@ -115,9 +118,14 @@ impl Point {
         match self.what {
             What::Named(suite, workload) => Spec::Named { suite, name: workload.to_owned() },
             What::Mix(mix) => Spec::Mix { name, mix },
-            What::LogKv(hit_rate, read_fraction, hot_fraction, hot_rate) => Spec::LogKv {
+            What::LogKv([hits, reads, hot_keys, hot_share]) => Spec::LogKv {
                 name,
-                point: LogKvPoint { hit_rate, read_fraction, hot_fraction, hot_rate },
+                point: LogKvPoint {
+                    hit_rate: hits,
+                    read_fraction: reads,
+                    hot_fraction: hot_keys,
+                    hot_rate: hot_share,
+                },
             },
         }
     }
@@ -134,6 +142,7 @@ impl Preset {
         points: &[],
         scale: 0.01,
         runs: 3,
+        seconds_min: 0.0,
         memory: MemoryPlan::Fits,
         durability: Durability::Buffered,
         reopens: false,
@@ -153,7 +162,7 @@ impl Preset {
             }
         }
         for &name in self.peers {
-            match stores::peer(name).map(|peer| peer.is_there()) {
+            match stores::peer(name).map(Peer::is_there) {
                 Some(Err(failure)) => notes.push(failure.to_string()),
                 None if stores::engine(name).is_none() && !is_reference(name) => {
                     notes.push(format!("{name}: left out of this build"));

@@ -27,11 +27,13 @@ pub(super) const PRESETS: &[Preset] = &[
         peers: PEERS,
         points: &[
             ycsb("load", "load", OPS),
-            ycsb("c", "c", 3 * OPS),
-            micro("read-absent", 3 * OPS),
+            ycsb("c", "c", OPS),
+            micro("read-absent", OPS),
             ycsb("a", "a", OPS),
         ],
-        scale: 0.01,
+        scale: 0.012,
+        runs: 4,
+        seconds_min: 0.25,
         ..Preset::DEFAULT
     },
     Preset {

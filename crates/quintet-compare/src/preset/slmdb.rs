@@ -1,8 +1,9 @@
 //! The experiments of the SLM-DB paper (sections 2 and 6).
 //!
 //! Their machine: one socket of eight cores, 16 GB of which 4 were left to the store, SSD DC S3520;
-//! `LevelDB` 1.20 with 10 bits of Bloom filter, a memtable of 64 MB, no compression. 8 GB are loaded
-//! at random, then a fifth as many operations run, one thread. Figures are ratios to `LevelDB`.
+//! `LevelDB` 1.20 with 10 bits of Bloom filter, a memtable of 64 MB, no compression. 8 GB are
+//! loaded at random, then a fifth as many operations run, one thread. Figures are ratios to
+//! `LevelDB`.
 
 use quintet_bench::{store::Durability, workload::Suite};
 
@@ -122,8 +123,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "slmdb-sync",
         origin: "SLM-DB, section 2",
-        about: "LevelDB with every write of its log synced: 12 times slower in the paper at 1 KiB, \
-                100 times at 128 bytes. Run it with and without `--durability buffered`.",
+        about: "LevelDB with every write of its log synced: 12 times slower in the paper at 1 \
+                KiB, 100 times at 128 bytes. Run it with and without `--durability buffered`.",
         points: &[
             bench("1 KiB", What::Named(Suite::DbBench, "fillrandom"), 1_000_000, 0, &[1024]),
             bench("128 B", What::Named(Suite::DbBench, "fillrandom"), 1_000_000, 0, &[128]),
@@ -134,8 +135,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "slmdb-table1",
         origin: "SLM-DB, table 1",
-        about: "Random reads of 20 GB with 4 GB of memory: how much of a read is finding the block. \
-                The paper gives 682 microseconds for the block itself.",
+        about: "Random reads of 20 GB with 4 GB of memory: how much of a read is finding the \
+                block. The paper gives 682 microseconds for the block itself.",
         points: &[bench(
             "read",
             What::Named(Suite::DbBench, "readrandom"),
@@ -151,9 +152,9 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "slmdb-fig2",
         origin: "SLM-DB, figure 2",
-        about: "Random reads against the size of values with a fifth of the data as memory: finding \
-                the block takes up to 36.66 % of a read of LevelDB; 6.14 times the needless block \
-                reads at 64 KiB. Look at the I/Os a read.",
+        about: "Random reads against the size of values with a fifth of the data as memory: \
+                finding the block takes up to 36.66 % of a read of LevelDB; 6.14 times the \
+                needless block reads at 64 KiB. Look at the I/Os a read.",
         points: READS,
         memory: MemoryPlan::Share(0.2),
         runs: 1,
@@ -173,8 +174,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "slmdb-fig5",
         origin: "SLM-DB, figure 5",
-        about: "Random writes with 300, 500 and 900 ns of write latency of the persistent memory: up \
-                to 75 % slower at 1 KiB, less at larger values.",
+        about: "Random writes with 300, 500 and 900 ns of write latency of the persistent memory: \
+                up to 75 % slower at 1 KiB, less at larger values.",
         peers: &[],
         points: &[SIZE_1K_AT_300, SIZE_1K_AT_500, SIZE_1K_AT_900],
         ..SLMDB
@@ -191,8 +192,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "slmdb-table2",
         origin: "SLM-DB, table 2",
-        about: "Latencies of the runs of figure 6, and all bytes written: 39 % of LevelDB's; files \
-                13 % larger.",
+        about: "Latencies of the runs of figure 6, and all bytes written: 39 % of LevelDB's; \
+                files 13 % larger.",
         points: FIG6,
         figures: &[
             ratio("", "SLM-DB", OURS, Metric::DeviceBytesWritten, 0.39, "the mean over all"),
@@ -203,8 +204,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "slmdb-fig7",
         origin: "SLM-DB, figure 7",
-        about: "YCSB in the order load, A, B, C, F, D, load again, E. Ahead everywhere but in E at \
-                1 KiB; D writes 13 % of LevelDB's bytes.",
+        about: "YCSB in the order load, A, B, C, F, D, load again, E. Ahead everywhere but in E \
+                at 1 KiB; D writes 13 % of LevelDB's bytes.",
         points: &[
             ycsb("load", "load"),
             ycsb("A", "a"),
@@ -223,8 +224,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "slmdb-thresholds",
         origin: "SLM-DB, section 6.5",
-        about: "YCSB E with live-key thresholds of 0.6, 0.7 and 0.8: ranges 8 % quicker and writes \
-                17 % slower from 0.6 to 0.7; 0.8 is twice as slow as 0.6.",
+        about: "YCSB E with live-key thresholds of 0.6, 0.7 and 0.8: ranges 8 % quicker and \
+                writes 17 % slower from 0.6 to 0.7; 0.8 is twice as slow as 0.6.",
         peers: &[],
         points: &[
             option("live 0.6", &[("slm", "live_key_threshold", "0.6")]),
@@ -236,8 +237,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "slmdb-fig8",
         origin: "SLM-DB, figure 8 and section 6.5",
-        about: "Short ranges and values of 128 bytes. In the paper random writes lose 36 % and short \
-                ranges of 5 and 10 keys are three times slower than LevelDB's.",
+        about: "Short ranges and values of 128 bytes. In the paper random writes lose 36 % and \
+                short ranges of 5 and 10 keys are three times slower than LevelDB's.",
         points: &[
             bench("write 128 B", What::Named(Suite::DbBench, "fillrandom"), 64_000_000, 0, &[128]),
             bench(
@@ -265,7 +266,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "slmdb-20gb",
         origin: "SLM-DB, section 6.5",
-        about: "20 GB of values of 1 KiB: writes 2.48, reads 1.34 times LevelDB's, ranges 10 % slower.",
+        about: "20 GB of values of 1 KiB: writes 2.48, reads 1.34 times LevelDB's, ranges 10 % \
+                slower.",
         points: &[
             bench("write", What::Named(Suite::DbBench, "fillrandom"), 20_000_000, 0, &[1024]),
             bench(

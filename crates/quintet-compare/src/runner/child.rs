@@ -22,7 +22,7 @@ use crate::{
 /// The hidden subcommand that makes a process a child.
 pub const SUBCOMMAND: &str = "child";
 /// A store is given this long to close after it answered.
-const CLOSING: Duration = Duration::from_secs(60);
+const CLOSING: Duration = Duration::from_mins(1);
 
 /// Runs an order and returns the answer. What the child writes to standard error goes to `log`; its
 /// last line is part of the failure of one that dies.

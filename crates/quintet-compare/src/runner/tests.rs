@@ -27,6 +27,7 @@ fn job() -> Job {
         load_batch: 1,
         timed_one_in: 16,
         rate: None,
+        seconds_min: 0.0,
         reopens: false,
         recovers: false,
     }
@@ -40,7 +41,7 @@ fn plan(dir: &Path) -> Plan {
         out: dir.join("results"),
         resumes: false,
         measures_limits: false,
-        limit: Duration::from_secs(60),
+        limit: Duration::from_mins(1),
         notes: Vec::new(),
     }
 }
