@@ -47,6 +47,7 @@ fn workload(name: &str, threads: u64) -> WorkloadInfo {
         load_batch: 1,
         rate: None,
         timed_one_in: 16,
+        seconds_min: 0.0,
         seed: 1,
     }
 }
