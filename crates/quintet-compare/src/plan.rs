@@ -353,7 +353,7 @@ mod tests {
         let mut different = requests.to_vec();
         different[2].value_bytes = vec![10];
         let (groups, _) = sessions(None, &different, &common(&["null"])).unwrap();
-        assert_eq!(names(&groups), [["null, load a"], ["null, c d"]]);
+        assert_eq!(names(&groups), [["null, load a"], ["null, c"], ["null, d"]]);
         let requests = [request(Suite::DbBench, "fillseq"), request(Suite::DbBench, "fillrandom")];
         let (groups, _) = sessions(None, &requests, &common(&["null"])).unwrap();
         assert_eq!(groups.len(), 2, "keys in another order");
