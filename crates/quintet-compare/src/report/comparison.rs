@@ -53,7 +53,8 @@ pub(super) fn add(group: &Group<'_>, styles: &Styles, bound: &Bound<'_>, to: &mu
     to.text(
         "Throughput of ours divided by the peer's: above 1 ours is faster, below 1 (\u{25bc}) it \
          loses. Beside it the worst and the best that the repetitions allow. The multiple of the \
-         limit says how many times longer than the binding limit of the machine an operation takes.",
+         limit says how many times longer than the binding limit of the machine an operation \
+         takes.",
     );
     to.table(ratios(group, bound));
     to.folded("Ratios of other figures (the peer's divided by ours: above 1 ours is better)", {
@@ -61,8 +62,8 @@ pub(super) fn add(group: &Group<'_>, styles: &Styles, bound: &Bound<'_>, to: &mu
     });
     to.heading(3, "Throughput");
     to.text(
-        "Median of the repetitions; the thin line runs from the slowest to the fastest. \u{25bc}: a \
-         peer is faster. Reference stores keep nothing on disk; where they leave the scale their \
+        "Median of the repetitions; the thin line runs from the slowest to the fastest. \u{25bc}: \
+         a peer is faster. Reference stores keep nothing on disk; where they leave the scale their \
          bars are cut.",
     );
     to.charts(throughput_charts(group));
@@ -340,8 +341,8 @@ fn add_latencies(group: &Group<'_>, styles: &Styles, to: &mut Document) {
     if !charts.is_empty() {
         to.heading(3, "Latency percentiles");
         to.text(
-            "From the whole histograms of all repetitions together. Both axes are logarithmic: each \
-             step to the right is one more nine. Less is better.",
+            "From the whole histograms of all repetitions together. Both axes are logarithmic: \
+             each step to the right is one more nine. Less is better.",
         );
         to.charts(charts);
     }

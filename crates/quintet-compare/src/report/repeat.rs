@@ -35,8 +35,8 @@ pub(super) fn add(groups: &[Group<'_>], to: &mut Document) {
     }
     to.heading(2, "Repeatability");
     to.text(
-        "Ratios of throughput, ours to the peer's, where two runs made the same comparison: how far \
-         the second is from the first.",
+        "Ratios of throughput, ours to the peer's, where two runs made the same comparison: how \
+         far the second is from the first.",
     );
     to.table(table);
 }
