@@ -31,7 +31,7 @@ pub(super) const PRESETS: &[Preset] = &[
             micro("read-absent", OPS),
             ycsb("a", "a", OPS),
         ],
-        scale: 0.012,
+        scale: 0.01,
         runs: 4,
         seconds_min: 0.25,
         ..Preset::DEFAULT
