@@ -22,6 +22,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::result::{Memory, WorkloadInfo};
 
+/// Rounds of a workload that writes at most, where it is run again to take its time: stores that
+/// cannot reuse memory are made as large as this needs.
+pub const WRITING_ROUNDS_MAX: u64 = 8;
+
 /// Shares of the kinds of operations of a workload that has no name of its own. They add up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mix {
@@ -268,7 +272,8 @@ impl Job {
             records_max += if share(Kind::Insert) > 0.0 { operations } else { 0 };
             let changes = share(Kind::Insert) + share(Kind::Update) + share(Kind::ReadModifyWrite);
             if changes > 0.0 || workload.background_writer {
-                writes += operations;
+                let rounds = if self.seconds_min > 0.0 { WRITING_ROUNDS_MAX } else { 1 };
+                writes += operations.saturating_mul(rounds);
             }
         }
         Ok(StoreOptions {

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     counters,
-    job::Job,
+    job::{Job, WRITING_ROUNDS_MAX},
     plan,
     result::{Figures, Io, Latency, Recovery},
     stores::Set,
@@ -196,7 +196,8 @@ fn operate(
     if plan::changes_count(workload) {
         return Ok(Some((total, records)));
     }
-    for round in 1..ROUNDS_MAX {
+    let rounds = if total.bytes_written > 0 { WRITING_ROUNDS_MAX } else { ROUNDS_MAX };
+    for round in 1..rounds {
         if total.time.as_secs_f64() >= job.seconds_min {
             break;
         }
