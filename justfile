@@ -56,6 +56,11 @@ tsan operations="6000":
 bench:
     cargo bench --workspace
 
+# The workloads on other stores as well: `just compare --preset smoke --out results.jsonl`. First
+# `crates/quintet-compare/setup`, for the stores that are not Rust
+compare *args:
+    cargo run --release --manifest-path crates/quintet-compare/Cargo.toml -- run {{args}}
+
 # Licences, advisories, yanked crates (needs cargo-deny)
 deny:
     cargo deny check

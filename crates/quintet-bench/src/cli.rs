@@ -185,7 +185,7 @@ pub fn run_with(stores: &dyn Stores, args: &Args, out: &mut dyn Write) -> Outcom
 
 /// A count: digits, `_` between them, and `k`, `M` or `G` for thousands, millions, thousand
 /// millions.
-fn count(text: &str) -> Result<u64, String> {
+pub fn count(text: &str) -> Result<u64, String> {
     let digits = text.replace('_', "");
     let (digits, unit) = match digits.as_bytes().last() {
         Some(b'k' | b'K') => (digits.trim_end_matches(['k', 'K']), 1_000),
@@ -209,20 +209,24 @@ fn within(text: &str, allowed: &std::ops::RangeInclusive<usize>) -> Result<usize
         .ok_or_else(|| format!("sizes are from {} to {} bytes", allowed.start(), allowed.end()))
 }
 
-fn key_bytes(text: &str) -> Result<usize, String> {
+/// Bytes of a key, within [`KEY_BYTES`].
+pub fn key_bytes(text: &str) -> Result<usize, String> {
     within(text, &KEY_BYTES)
 }
 
-fn value_bytes(text: &str) -> Result<usize, String> {
+/// Bytes of a value, within [`VALUE_BYTES`].
+pub fn value_bytes(text: &str) -> Result<usize, String> {
     within(text, &VALUE_BYTES)
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+/// Operations a second.
+pub fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate >= 1e-3);
     rate.ok_or_else(|| "not a rate of at least 0.001 operations a second".to_owned())
 }
 
-fn option(text: &str) -> Result<(String, String), String> {
+/// An option, `name=value`.
+pub fn option(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("not of the form name=value")?;
     if name.is_empty() {
         return Err("the name is empty".to_owned());

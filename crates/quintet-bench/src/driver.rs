@@ -97,31 +97,32 @@ pub struct Phases {
 /// Runs `task` against an empty store. Fails at the first operation that fails or, with `verify`,
 /// lies.
 pub fn run(store: &dyn Store, task: &Task<'_>) -> Outcome<Phases> {
-    let records = task.amount.records;
-    let records_max = task.workload.records_max(task.amount.operations, records);
-    let shared = Shared {
-        store,
-        task,
-        truth: task.verify.then(|| Truth::new(records_max)),
-        ledger: Ledger::new(records),
-        stop: AtomicBool::new(false),
-        failure: Mutex::new(None),
-        background_bytes: AtomicU64::new(0),
-    };
+    let records_max = task.workload.records_max(task.amount.operations, task.amount.records);
+    let shared = Shared::new(store, task, task.verify.then(|| Truth::new(records_max)));
     let load = shared.phase(&shared.loaders()?)?;
     if task.workload.body != Body::Load {
         store.sync()?;
     }
-    let body = match task.workload.body {
-        Body::Load => None,
-        Body::ReadAll => Some(shared.read_all()?),
-        Body::Mix { .. } => Some(shared.phase(&shared.mixers()?)?),
-    };
+    let body = shared.body()?;
     let records = shared.ledger.known();
     if let Some(truth) = &shared.truth {
         audit(store, task.shape, truth, records)?;
     }
     Ok(Phases { load, body, records })
+}
+
+/// The first half of [`run`]: loads the records into an empty store. Nothing is verified.
+pub fn load(store: &dyn Store, task: &Task<'_>) -> Outcome<Phase> {
+    let shared = Shared::new(store, task, None);
+    shared.phase(&shared.loaders()?)
+}
+
+/// The second half of [`run`], on a store that holds the records already: the operations and the
+/// number of records afterwards; `None` where loading is the workload. Nothing is verified.
+pub fn operate(store: &dyn Store, task: &Task<'_>) -> Outcome<Option<(Phase, u64)>> {
+    let shared = Shared::new(store, task, None);
+    let body = shared.body()?;
+    Ok(body.map(|phase| (phase, shared.ledger.known())))
 }
 
 /// What all workers share.
@@ -154,6 +155,27 @@ struct Report {
 }
 
 impl<'a> Shared<'a> {
+    fn new(store: &'a dyn Store, task: &'a Task<'a>, truth: Option<Truth>) -> Self {
+        Self {
+            store,
+            task,
+            truth,
+            ledger: Ledger::new(task.amount.records),
+            stop: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            background_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// What follows loading.
+    fn body(&'a self) -> Outcome<Option<Phase>> {
+        match self.task.workload.body {
+            Body::Load => Ok(None),
+            Body::ReadAll => self.read_all().map(Some),
+            Body::Mix { .. } => self.phase(&self.mixers()?).map(Some),
+        }
+    }
+
     fn loaders(&'a self) -> Outcome<Vec<Mutex<Source<'a>>>> {
         self.sources(|thread| {
             let (from, to) = self.task.amount.part(self.task.amount.records, thread);

@@ -82,6 +82,16 @@ impl Times {
         self.writes.add(&other.writes).map_err(unusable)
     }
 
+    /// Times of reads, in nanoseconds.
+    pub const fn reads(&self) -> &Histogram<u64> {
+        &self.reads
+    }
+
+    /// Times of writes, in nanoseconds.
+    pub const fn writes(&self) -> &Histogram<u64> {
+        &self.writes
+    }
+
     /// Percentiles of reads, of writes, and of all.
     pub fn summarize(&self) -> Outcome<[Percentiles; 3]> {
         let mut all = self.reads.clone();

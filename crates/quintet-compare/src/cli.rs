@@ -1,0 +1,405 @@
+//! The command line.
+
+use std::{io::Write, path::PathBuf, time::Duration};
+
+use clap::{Parser, Subcommand};
+use quintet_bench::{
+    cli::{count, key_bytes, option, rate, value_bytes},
+    failure::{Failure, Outcome},
+    store::{Durability, StoreOptions},
+    workload::{Suite, find},
+};
+
+use crate::{
+    job::Spec,
+    limits::{self, Extent},
+    measure,
+    peers::Peer,
+    plan::{self, Common, Request, parse_memory},
+    preset::{self, MemoryPlan, Preset},
+    report,
+    result::Memory,
+    runner::{self, Plan},
+    stores::{self, Set},
+};
+
+/// The same workloads on Quintet and on other stores, in turn, in processes of their own.
+#[derive(Debug, Parser)]
+#[command(name = "quintet-compare", version, max_term_width = 100)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs a preset, or workloads by name, and appends the results to a file.
+    Run(Box<Run>),
+    /// Lists the stores: versions, settings and their reasons, and why one cannot be had.
+    Stores,
+    /// Lists the presets: what each shows, and what the paper found.
+    Presets {
+        /// One of them, with its points and the paper's figures.
+        name: Option<String>,
+    },
+    /// Makes one HTML page with charts, and Markdown tables, of results files.
+    Report(report::Args),
+    /// Measures the limits of the machine (memory, disk) and prints them as a line of a results
+    /// file. `run` measures them as well, more shortly.
+    Limits {
+        /// Where the file for the disk's limits goes; it is removed afterwards.
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
+    /// One run: started by `run`, told its job on standard input.
+    #[command(hide = true)]
+    Child,
+}
+
+/// Options of `run`.
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+struct Run {
+    /// Presets, by comma; each brings its stores, sizes and workloads.
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["suite", "workload", "records"])]
+    preset: Vec<String>,
+    /// Family of the workloads: ycsb, micro, dbbench.
+    #[arg(long, value_parser = suite, default_value = "ycsb")]
+    suite: Suite,
+    /// Workloads, by comma [default: all of the family].
+    #[arg(long, value_delimiter = ',')]
+    workload: Vec<String>,
+    /// Stores, by comma [default: the preset's; else all that are there].
+    #[arg(long, value_delimiter = ',')]
+    store: Vec<String>,
+    /// Multiplies a preset's records and operations [default: the preset's own].
+    #[arg(long, value_parser = scale)]
+    scale: Option<f64>,
+    /// Records loaded first, by comma for several sizes.
+    #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1M")]
+    records: Vec<u64>,
+    /// Operations, all threads together [default: as many as records].
+    #[arg(long, value_parser = count)]
+    operations: Option<u64>,
+    /// Threads, by comma for several counts [default: 1, or the preset's].
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1024))]
+    threads: Vec<u64>,
+    /// Bytes of each key [default: 23, or the preset's].
+    #[arg(long, value_parser = key_bytes)]
+    key_bytes: Option<usize>,
+    /// Bytes of each value; several sizes by comma are mixed in equal parts [default: 128, or the
+    /// preset's].
+    #[arg(long, value_delimiter = ',', value_parser = value_bytes)]
+    value_bytes: Vec<usize>,
+    /// What a returned write promises [default: buffered, or the preset's].
+    #[arg(long, value_enum)]
+    durability: Option<Durability>,
+    /// Memory: `fits`; `limit:BYTES` or `share:FRACTION` of the data by a control group; `direct`
+    /// or `direct:BYTES` for direct I/O with a cache of 32 MiB or so many bytes [default: fits, or
+    /// the preset's].
+    #[arg(long, value_parser = parse_memory)]
+    memory: Option<MemoryPlan>,
+    /// What each store may use where everything fits [default: three times the data, at least 1
+    /// GiB, at most half of the machine's].
+    #[arg(long, value_parser = plan::bytes)]
+    budget: Option<u64>,
+    /// Repetitions, all stores in turn [default: 3, or the preset's].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
+    runs: Option<u64>,
+    /// An option of our engines, `name=value`; of one of several, `engine.name=value`.
+    #[arg(long, value_parser = option)]
+    option: Vec<(String, String)>,
+    /// Seed of everything random.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Records that one atomic write loads, where loading is not measured [default: 1; synced:
+    /// 1000].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    load_batch: Option<u64>,
+    /// Times one operation in so many [default: 16; synced or at a rate: 1].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    timed_one_in: Option<u32>,
+    /// Operations a second, all threads together.
+    #[arg(long, value_parser = rate)]
+    rate: Option<f64>,
+    /// Runs the operations of a workload again, from other seeds, until they have taken so many
+    /// seconds together [default: 0, or the preset's].
+    #[arg(long, value_parser = seconds)]
+    seconds_min: Option<f64>,
+    /// Closes each store after loading and opens it again.
+    #[arg(long)]
+    reopen: bool,
+    /// Kills each store after its workload (SIGKILL), opens it again, and compares every record.
+    #[arg(long)]
+    recovery: bool,
+    /// Where stores put their files; each in a directory that is removed afterwards.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// The results file.
+    #[arg(long, short)]
+    out: PathBuf,
+    /// Goes on with a results file: what it holds is not run again.
+    #[arg(long)]
+    resume: bool,
+    /// Leaves out the limits of the machine, which are measured first where the file has none.
+    #[arg(long)]
+    no_limits: bool,
+    /// The longest that one run may take, in seconds.
+    #[arg(long, default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+}
+
+/// Runs what `args` ask for and prints to `out`.
+pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    match &args.command {
+        Command::Run(run) => run.run(),
+        Command::Stores => list_stores(out),
+        Command::Presets { name: None } => list_presets(out),
+        Command::Presets { name: Some(name) } => show_preset(preset::find(name)?, out),
+        Command::Report(args) => report::run(args, &report::experiment, out),
+        Command::Limits { dir } => {
+            let dir = dir.clone().unwrap_or_else(std::env::temp_dir);
+            let record = limits::Record::measure(String::new(), &dir, Extent::FULL);
+            Ok(writeln!(out, "{}", record.text()?)?)
+        }
+        Command::Child => measure::serve(out),
+    }
+}
+
+impl Run {
+    fn run(&self) -> Outcome {
+        plan::check_stores(&self.store)?;
+        let tally = runner::run(&self.plan()?)?;
+        let total = tally.done + tally.failed;
+        if tally.failed > 0 {
+            let what = format!("{} of {total} runs failed", tally.failed);
+            return Err(Failure::Failed(what));
+        }
+        Ok(())
+    }
+
+    fn plan(&self) -> Outcome<Plan> {
+        let mut plan = Plan {
+            groups: Vec::new(),
+            runs: self.runs.unwrap_or(3),
+            dir: self.dir.clone().unwrap_or_else(std::env::temp_dir),
+            out: self.out.clone(),
+            resumes: self.resume,
+            limit: Duration::from_secs(self.limit),
+            measures_limits: !self.no_limits,
+            notes: Vec::new(),
+        };
+        if self.preset.is_empty() {
+            let (groups, notes) = plan::sessions(None, &self.requests()?, &self.common(None))?;
+            plan.groups = groups;
+            plan.notes = notes;
+        }
+        for name in &self.preset {
+            let preset = preset::find(name)?;
+            plan.runs = self.runs.unwrap_or(preset.runs);
+            self.add(preset, &mut plan)?;
+        }
+        if plan.groups.is_empty() {
+            let why = plan.notes.join("; ");
+            let why = if why.is_empty() { "no store is left".to_owned() } else { why };
+            return Err(Failure::Usage(format!("nothing to run: {why}")));
+        }
+        Ok(plan)
+    }
+
+    /// Adds a preset's sessions.
+    fn add(&self, preset: &Preset, plan: &mut Plan) -> Outcome {
+        let mut common = self.common(Some(preset));
+        if self.store.is_empty() {
+            let (names, notes) = preset.stores();
+            common.stores = names.into_iter().map(str::to_owned).collect();
+            plan.notes.extend(notes);
+            let ours = |name: &String| preset.engines.contains(&name.as_str());
+            if !preset.engines.is_empty() && !common.stores.iter().any(ours) {
+                plan.notes.push(format!("{}: none of its engines is there yet", preset.name));
+                return Ok(());
+            }
+        }
+        if preset.points.is_empty() {
+            plan.notes.push(format!("{}: {}", preset.name, preset.about));
+            return Ok(());
+        }
+        let scale = self.scale.unwrap_or(preset.scale);
+        let mut requests: Vec<Request> =
+            preset.points.iter().map(|point| Request::of(point, scale)).collect();
+        for request in &mut requests {
+            self.change(request);
+        }
+        let (groups, notes) = plan::sessions(Some(preset), &requests, &common)?;
+        plan.groups.extend(groups);
+        plan.notes.extend(notes);
+        Ok(())
+    }
+
+    /// What the command line says instead of the preset.
+    fn change(&self, request: &mut Request) {
+        if let [threads] = self.threads.as_slice() {
+            request.threads = *threads;
+        }
+        if let Some(bytes) = self.key_bytes {
+            request.key_bytes = bytes;
+        }
+        if !self.value_bytes.is_empty() {
+            request.value_bytes.clone_from(&self.value_bytes);
+        }
+        if let Some(operations) = self.operations {
+            request.operations = operations;
+        }
+    }
+
+    /// The requests of workloads by name.
+    fn requests(&self) -> Outcome<Vec<Request>> {
+        let known = quintet_bench::workload::names(self.suite);
+        let names: Vec<String> = if self.workload.is_empty() {
+            known.iter().map(|&name| name.to_owned()).collect()
+        } else {
+            self.workload.clone()
+        };
+        let threads = if self.threads.is_empty() { &[1][..] } else { &self.threads };
+        let mut requests = Vec::new();
+        for &records in &self.records {
+            for &threads in threads {
+                for name in &names {
+                    // A wrong name is found before anything is run.
+                    find(self.suite, name)?;
+                    let mut request = Request {
+                        point: None,
+                        spec: Spec::Named { suite: self.suite, name: name.clone() },
+                        records,
+                        operations: records,
+                        threads,
+                        key_bytes: 23,
+                        value_bytes: vec![128],
+                        settings: Vec::new(),
+                    };
+                    self.change(&mut request);
+                    request.threads = threads;
+                    requests.push(request);
+                }
+            }
+        }
+        Ok(requests)
+    }
+
+    fn common(&self, preset: Option<&Preset>) -> Common {
+        let names = if self.store.is_empty() {
+            stores::default_names().into_iter().map(str::to_owned).collect()
+        } else {
+            self.store.clone()
+        };
+        let durability = preset.map_or(Durability::Buffered, |preset| preset.durability);
+        let memory = preset.map_or(MemoryPlan::Fits, |preset| preset.memory);
+        Common {
+            stores: names,
+            options: self.option.clone(),
+            durability: self.durability.unwrap_or(durability),
+            memory: self.memory.unwrap_or(memory),
+            budget_bytes: self.budget,
+            seed: self.seed,
+            load_batch: self.load_batch,
+            timed_one_in: self.timed_one_in,
+            rate: self.rate,
+            seconds_min: self
+                .seconds_min
+                .or(preset.map(|preset| preset.seconds_min))
+                .unwrap_or_default(),
+            reopens: self.reopen || preset.is_some_and(|preset| preset.reopens),
+            recovers: self.recovery || preset.is_some_and(|preset| preset.recovers),
+        }
+    }
+}
+
+fn list_stores(out: &mut dyn Write) -> Outcome {
+    let memory = Memory::Fits { budget_bytes: 4 << 30 };
+    let set = Set { memory };
+    let options = StoreOptions {
+        dir: PathBuf::new(),
+        durability: Durability::Buffered,
+        records_max: 0,
+        bytes_written_max: 0,
+        memory_budget: Some(4 << 30),
+        settings: Vec::new(),
+    };
+    writeln!(out, "Settings are shown for buffered writes and a budget of 4 GiB.")?;
+    for name in quintet_bench::store::Stores::names(&set) {
+        let info = set.describe(name, &options);
+        writeln!(out, "\n{name}, version {}", info.version)?;
+        if let Some(Err(failure)) = stores::peer(name).map(Peer::is_there) {
+            writeln!(out, "  cannot be run: {failure}")?;
+            continue;
+        }
+        if !info.promise.is_empty() {
+            writeln!(out, "  a returned write: {}", info.promise)?;
+        }
+        for setting in info.settings {
+            writeln!(out, "  {} = {}: {}", setting.name, setting.value, setting.reason)?;
+        }
+    }
+    Ok(())
+}
+
+fn list_presets(out: &mut dyn Write) -> Outcome {
+    for preset in preset::all() {
+        writeln!(out, "{:24} {}: {}", preset.name, preset.origin, preset.about)?;
+    }
+    Ok(())
+}
+
+fn show_preset(preset: &Preset, out: &mut dyn Write) -> Outcome {
+    writeln!(out, "{} ({})\n{}\n", preset.name, preset.origin, preset.about)?;
+    let (names, notes) = preset.stores();
+    writeln!(out, "stores: {}", names.join(", "))?;
+    for note in notes {
+        writeln!(out, "  {note}")?;
+    }
+    writeln!(out, "scale: {}, runs: {}", preset.scale, preset.runs)?;
+    for point in preset.points {
+        let workload = point.spec().workload()?;
+        writeln!(
+            out,
+            "point {}: {}; {} records, {} operations, {} threads, key {} B, values {:?} B",
+            point.name,
+            workload.about,
+            point.records,
+            point.operations,
+            point.threads,
+            point.key_bytes,
+            point.value_bytes
+        )?;
+    }
+    for figure in preset.figures {
+        let point = if figure.point.is_empty() { "all points" } else { figure.point };
+        let to = if figure.relative_to.is_empty() {
+            figure.metric.unit().to_owned()
+        } else {
+            format!("times {}", figure.relative_to)
+        };
+        let (store, metric, value) = (figure.store, figure.metric.title(), figure.value);
+        writeln!(out, "paper, {point}: {store}, {metric}: {value} {to} {}", figure.note)?;
+    }
+    Ok(())
+}
+
+fn suite(text: &str) -> Result<Suite, String> {
+    match text {
+        "ycsb" => Ok(Suite::Ycsb),
+        "micro" => Ok(Suite::Micro),
+        "dbbench" => Ok(Suite::DbBench),
+        _ => Err("not ycsb, micro or dbbench; LogKV's points are presets".to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "not a number of seconds up to 3600".to_owned())
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    let scale = text.parse::<f64>().ok().filter(|scale| *scale > 0.0 && *scale <= 100.0);
+    scale.ok_or_else(|| "not a factor such as 0.01".to_owned())
+}

@@ -1,0 +1,85 @@
+//! Bytes and requests that reach the disk, by the kernel's counters.
+//!
+//! `/proc/self/io` counts what this process caused; the block device's `stat` counts what happened,
+//! by anybody: on a quiet machine the better figure, since a page that a map makes dirty is counted
+//! by the process once for the whole folio.
+
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
+
+use crate::result::Io;
+
+const SECTOR_BYTES: u64 = 512;
+
+/// The counters now.
+pub fn now(dir: &Path) -> Io {
+    let own = fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let device = device_stat(dir).unwrap_or_default();
+    // Documentation/block/stat.rst: reads, merged, sectors, ms, then the same for writes.
+    let at = |index: usize| device.get(index).copied();
+    let bytes = |index: usize| at(index)?.checked_mul(SECTOR_BYTES);
+    Io {
+        process_bytes_read: field(&own, "read_bytes"),
+        process_bytes_written: field(&own, "write_bytes"),
+        device_bytes_read: bytes(2),
+        device_bytes_written: bytes(6),
+        device_reads: at(0),
+        device_writes: at(4),
+    }
+}
+
+/// What was added since `earlier`.
+pub fn since(now: Io, earlier: Io) -> Io {
+    let less = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
+    Io {
+        process_bytes_read: less(now.process_bytes_read, earlier.process_bytes_read),
+        process_bytes_written: less(now.process_bytes_written, earlier.process_bytes_written),
+        device_bytes_read: less(now.device_bytes_read, earlier.device_bytes_read),
+        device_bytes_written: less(now.device_bytes_written, earlier.device_bytes_written),
+        device_reads: less(now.device_reads, earlier.device_reads),
+        device_writes: less(now.device_writes, earlier.device_writes),
+    }
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key == name).then(|| value.trim().parse().ok())?
+    })
+}
+
+fn device_stat(dir: &Path) -> Option<Vec<u64>> {
+    let device = fs::metadata(dir).ok()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let text = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+    text.split_whitespace().map(|word| word.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    #[test]
+    fn synced_bytes_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let before = now(dir.path());
+        let mut file = fs::File::create(dir.path().join("file")).unwrap();
+        file.write_all(&vec![7; 1 << 20]).unwrap();
+        file.sync_all().unwrap();
+        let io = since(now(dir.path()), before);
+        // In memory-backed file systems and some containers there is nothing to count.
+        if let Some(written) = io.process_bytes_written.filter(|written| *written > 0) {
+            assert!(written >= 1 << 20, "{io:?}");
+        }
+        if let Some(written) = io.device_bytes_written {
+            assert!(written >= 1 << 20, "{io:?}");
+        }
+    }
+
+    #[test]
+    fn fields_go_by_their_whole_name() {
+        let text = "rchar: 5\nread_bytes: 4096\nwrite_bytes: 17\n";
+        assert_eq!(field(text, "read_bytes"), Some(4096));
+        assert_eq!(field(text, "bytes"), None);
+    }
+}

@@ -1,0 +1,289 @@
+//! The child's side: one job in this process, from opening the store to closing it.
+//!
+//! The job comes as one line of JSON on standard input, the answer is one line of JSON on standard
+//! output. A process that is to be killed then waits for it.
+
+use std::{
+    io::{self, BufRead as _, Write},
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use quintet_bench::{
+    data::Shape,
+    driver::{self, Phase},
+    failure::{Failure, Outcome},
+    machine,
+    recovery::{self, Killed},
+    store::{Store, Stores as _},
+    workload::{Amount, Body, Kind, Workload},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    counters,
+    job::{Job, WRITING_ROUNDS_MAX},
+    plan,
+    result::{Figures, Io, Latency, Recovery},
+    stores::Set,
+};
+
+/// What a child is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// What to run.
+    pub job: Job,
+    /// The store's directory.
+    pub dir: PathBuf,
+    /// Open what a killed process left behind instead.
+    pub reopens_killed: bool,
+}
+
+/// What a child answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The figures of each step.
+    Measured(Vec<Figures>),
+    /// What was found after the kill.
+    Reopened(Recovery),
+    /// Why it failed.
+    Failed {
+        /// The exit code of [`Failure::code`].
+        code: u8,
+        /// The message.
+        what: String,
+    },
+}
+
+/// Runs the order on standard input.
+pub fn serve(out: &mut dyn Write) -> Outcome {
+    // A parent that is killed takes its child along: nobody would hear the answer.
+    let kill = rustix::process::Signal::KILL;
+    rustix::process::set_parent_process_death_signal(Some(kill))
+        .map_err(|error| Failure::io("this process", &error.into()))?;
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    read.map_err(|error| Failure::io("standard input", &error))?;
+    let order: Order = serde_json::from_str(&line).map_err(|error| {
+        Failure::Usage(format!("a child is started by the tool itself: {error}"))
+    })?;
+    let answer = obey(&order, out);
+    let answer = match answer {
+        Ok(None) => return Ok(()),
+        Ok(Some(answer)) => answer,
+        Err(failure) => Answer::Failed { code: failure.code(), what: failure.to_string() },
+    };
+    say(out, &answer)
+}
+
+fn say(out: &mut dyn Write, answer: &Answer) -> Outcome {
+    let text = serde_json::to_string(answer).map_err(io::Error::from)?;
+    writeln!(out, "{text}")?;
+    Ok(out.flush()?)
+}
+
+/// The answer, or none where it has been given already.
+fn obey(order: &Order, out: &mut dyn Write) -> Outcome<Option<Answer>> {
+    let job = &order.job;
+    if order.reopens_killed {
+        return Ok(Some(Answer::Reopened(reopen(job, &order.dir)?)));
+    }
+    let (mut steps, store) = measure(job, &order.dir)?;
+    if job.recovers {
+        say(out, &Answer::Measured(steps))?;
+        // The parent kills this process here, with the store open.
+        io::copy(&mut io::stdin(), &mut io::sink())?;
+        store.close()?;
+        return Ok(None);
+    }
+    let start = Instant::now();
+    store.close()?;
+    if let Some(last) = steps.last_mut() {
+        last.close_seconds = Some(start.elapsed().as_secs_f64());
+    }
+    Ok(Some(Answer::Measured(steps)))
+}
+
+fn reopen(job: &Job, dir: &Path) -> Outcome<Recovery> {
+    let step = job.steps.first().ok_or_else(|| Failure::Usage("no step".to_owned()))?;
+    let workload = step.spec.workload()?;
+    let shape = job.shape()?;
+    let amount = job.amount(step, &workload, job.records);
+    let killed = Killed { workload: &workload, shape: &shape, amount };
+    let set = Set { memory: job.memory };
+    let options = job.store_options(dir.to_path_buf())?;
+    let found = recovery::reopen(&set, &job.store, &options, &killed)?;
+    Ok(Recovery {
+        seconds: found.seconds,
+        open_seconds: found.open_seconds,
+        checked: found.checked,
+        missing: found.missing,
+        mismatching: found.mismatching,
+    })
+}
+
+/// Runs the whole session and leaves the store open.
+fn measure(job: &Job, dir: &Path) -> Outcome<(Vec<Figures>, Box<dyn Store>)> {
+    job.check()?;
+    let set = Set { memory: job.memory };
+    let shape = job.shape()?;
+    let options = job.store_options(dir.to_path_buf())?;
+    let before = counters::now(dir);
+    let mut store = set.open(&job.store, &options)?;
+    let loading = loading_workload(job)?;
+    let amount = Amount {
+        records: job.records,
+        operations: job.records,
+        threads: job.threads,
+        seed: job.seed,
+    };
+    let load = driver::load(store.as_ref(), &job.task(&loading, &shape, amount))?;
+    store.sync()?;
+    if job.reopens {
+        store.close()?;
+        store = set.open(&job.store, &options)?;
+    }
+    let mut session = Session {
+        dir,
+        load_io: counters::since(counters::now(dir), before),
+        load,
+        records: job.records,
+        record_bytes_live: 0,
+        has_deleted: false,
+        is_persistent: set.is_persistent(&job.store),
+    };
+    session.record_bytes_live = (0..job.records).map(|number| shape.record_bytes(number)).sum();
+    let mut steps = Vec::new();
+    for step in &job.steps {
+        let workload = step.spec.workload()?;
+        let before = counters::now(dir);
+        let amount = job.amount(step, &workload, session.records);
+        let ran = operate(job, store.as_ref(), &workload, &shape, amount)
+            .map_err(|failure| failure.within(&workload.name))?;
+        let phase = if let Some((phase, records)) = ran {
+            store.sync()?;
+            let new = session.records..records;
+            session.record_bytes_live += new.map(|number| shape.record_bytes(number)).sum::<u64>();
+            session.records = records;
+            session.has_deleted |= workload.share(Kind::Delete) > 0.0;
+            let io = counters::since(counters::now(dir), before);
+            Some((phase, io))
+        } else {
+            None
+        };
+        steps.push(session.figures(store.as_ref(), phase)?);
+    }
+    Ok((steps, store))
+}
+
+/// The rounds of a workload at most, however short they are.
+const ROUNDS_MAX: u64 = 1000;
+
+/// Runs a workload's operations, again and again from other seeds where the job wants them to take
+/// longer, and adds the rounds up.
+fn operate(
+    job: &Job,
+    store: &dyn Store,
+    workload: &Workload,
+    shape: &Shape,
+    amount: Amount,
+) -> Outcome<Option<(Phase, u64)>> {
+    let Some((mut total, records)) = driver::operate(store, &job.task(workload, shape, amount))?
+    else {
+        return Ok(None);
+    };
+    if plan::changes_count(workload) {
+        return Ok(Some((total, records)));
+    }
+    let rounds = if total.bytes_written > 0 { WRITING_ROUNDS_MAX } else { ROUNDS_MAX };
+    for round in 1..rounds {
+        if total.time.as_secs_f64() >= job.seconds_min {
+            break;
+        }
+        let amount = Amount { seed: amount.seed.wrapping_add(round), ..amount };
+        let again = driver::operate(store, &job.task(workload, shape, amount))?;
+        let Some((phase, _)) = again else { break };
+        total.operations += phase.operations;
+        total.time += phase.time;
+        total.cpu += phase.cpu;
+        total.times.merge(&phase.times)?;
+        total.bytes_written += phase.bytes_written;
+        total.found += phase.found;
+        total.absent += phase.absent;
+    }
+    Ok(Some((total, records)))
+}
+
+/// The workload that loads, for the driver; the session's own where it has one.
+fn loading_workload(job: &Job) -> Outcome<Workload> {
+    for step in &job.steps {
+        let workload = step.spec.workload()?;
+        if workload.body == Body::Load {
+            return Ok(workload);
+        }
+    }
+    quintet_bench::workload::find(quintet_bench::workload::Suite::Ycsb, "load")
+}
+
+/// What the figures of all steps of a session have in common.
+struct Session<'a> {
+    dir: &'a Path,
+    load: Phase,
+    load_io: Io,
+    /// Records now.
+    records: u64,
+    /// Bytes of all records that were ever loaded or inserted.
+    record_bytes_live: u64,
+    /// Records have been deleted: only the store knows what is live.
+    has_deleted: bool,
+    is_persistent: bool,
+}
+
+impl Session<'_> {
+    fn figures(&self, store: &dyn Store, ran: Option<(Phase, Io)>) -> Outcome<Figures> {
+        let memory = machine::memory();
+        let stats = store.stats();
+        let is_load = ran.is_none();
+        let (phase, io) = ran.unwrap_or_else(|| (self.load.clone(), Io::default()));
+        let disk_bytes = if self.is_persistent {
+            let bytes = machine::disk_bytes(self.dir);
+            Some(bytes.map_err(|error| Failure::io(self.dir.display(), &error))?)
+        } else {
+            None
+        };
+        Ok(Figures {
+            ops_per_second: phase.rate(),
+            seconds: phase.time.as_secs_f64(),
+            cpu_seconds: phase.cpu.as_secs_f64(),
+            load_ops_per_second: self.load.rate(),
+            reads: Latency::of(phase.times.reads())?,
+            writes: Latency::of(phase.times.writes())?,
+            found: phase.found,
+            absent: phase.absent,
+            resident_bytes: memory.resident_bytes,
+            peak_resident_bytes: memory.peak_bytes,
+            harness_bytes: phase.harness_bytes,
+            store_memory_bytes: stats.memory_bytes,
+            index_bytes: stats.index_bytes,
+            keys: stats.keys.unwrap_or(if self.has_deleted { 0 } else { self.records }),
+            load_user_bytes: self.load.bytes_written,
+            user_bytes: if is_load { 0 } else { phase.bytes_written },
+            load_io: self.load_io,
+            io: if is_load { zeros(self.load_io) } else { io },
+            live_bytes: stats.live_bytes.unwrap_or(if self.has_deleted {
+                0
+            } else {
+                self.record_bytes_live
+            }),
+            disk_bytes,
+            close_seconds: None,
+            recovery: None,
+        })
+    }
+}
+
+/// Nothing read or written, as far as the counters are there.
+fn zeros(io: Io) -> Io {
+    counters::since(io, io)
+}

@@ -1,0 +1,189 @@
+//! redb.
+//!
+//! A put is a transaction of its own, without sync where writes are buffered. A get uses the
+//! thread's read transaction as long as nothing has been committed since it began: beginning one
+//! costs more than the get.
+
+use std::{
+    cell::RefCell,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use redb::{Database, ReadOnlyTable, ReadableDatabase as _, TableDefinition};
+
+use quintet_bench::{
+    failure::{Failure, Outcome},
+    store::{Durability, EachEntry, Store, StoreStats},
+};
+
+use super::{Opening, Peer, failed, setting, size};
+use crate::result::Setting;
+
+const NAME: &str = "redb";
+const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("bench");
+const FILE: &str = "redb";
+
+pub(super) struct Redb;
+
+type Reader = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+thread_local! {
+    /// This thread's view of the table, and the count of commits when it was taken.
+    static READER: RefCell<Option<(u64, Reader)>> = const { RefCell::new(None) };
+}
+
+impl Peer for Redb {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> String {
+        "4.5.0".to_owned()
+    }
+
+    fn is_there(&self) -> Outcome {
+        Ok(())
+    }
+
+    fn promise(&self, durability: Durability) -> &'static str {
+        match durability {
+            Durability::Sync => "",
+            Durability::Buffered => {
+                "less than ours: a killed process loses every commit since the last synced one"
+            }
+        }
+    }
+
+    fn settings(&self, opening: &Opening<'_>) -> Vec<Setting> {
+        let durability = if opening.is_synced() { "immediate" } else { "none" };
+        vec![
+            setting("cache_size", opening.budget(), "the whole budget; it has no other memory"),
+            setting("durability", durability, "it has nothing between a sync and no promise"),
+            setting("read transactions", "kept until a commit", "the cheapest get"),
+        ]
+    }
+
+    fn open(&self, opening: &Opening<'_>) -> Outcome<Box<dyn Store>> {
+        if opening.is_direct() {
+            return Err(Failure::Failed(format!("{NAME} has no direct I/O")));
+        }
+        let path = opening.options.dir.join(FILE);
+        let mut builder = Database::builder();
+        builder.set_cache_size(size(opening.budget()));
+        let database = builder.create(path).map_err(|error| failed(NAME, error))?;
+        let store = Opened { database, commits: AtomicU64::new(0), is_synced: opening.is_synced() };
+        // The first read finds the table.
+        store.write(store.is_synced, |_| Ok(()))?;
+        Ok(Box::new(store))
+    }
+}
+
+struct Opened {
+    database: Database,
+    /// Commits so far: a read transaction that began before the last one is out of date.
+    commits: AtomicU64,
+    is_synced: bool,
+}
+
+type Table<'txn> = redb::Table<'txn, &'static [u8], &'static [u8]>;
+
+impl Opened {
+    fn write(
+        &self,
+        is_synced: bool,
+        work: impl FnOnce(&mut Table<'_>) -> Result<(), redb::StorageError>,
+    ) -> Outcome {
+        let mut txn = self.database.begin_write().map_err(|error| failed(NAME, error))?;
+        let durability =
+            if is_synced { redb::Durability::Immediate } else { redb::Durability::None };
+        txn.set_durability(durability).map_err(|error| failed(NAME, error))?;
+        {
+            let mut table = txn.open_table(TABLE).map_err(|error| failed(NAME, error))?;
+            work(&mut table).map_err(|error| failed(NAME, error))?;
+        }
+        txn.commit().map_err(|error| failed(NAME, error))?;
+        self.commits.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&Reader) -> Outcome<T>) -> Outcome<T> {
+        let commits = self.commits.load(Ordering::Acquire);
+        READER.with_borrow_mut(|kept| {
+            if let Some((at, reader)) = kept
+                && *at == commits
+            {
+                return work(reader);
+            }
+            *kept = None;
+            let txn = self.database.begin_read().map_err(|error| failed(NAME, error))?;
+            let reader = txn.open_table(TABLE).map_err(|error| failed(NAME, error))?;
+            let outcome = work(&reader);
+            *kept = Some((commits, reader));
+            outcome
+        })
+    }
+
+    fn visit(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
+        self.read(|table| {
+            let entries = table.range(start..).map_err(|error| failed(NAME, error))?;
+            let mut count = 0;
+            for entry in entries.take(limit) {
+                let (key, value) = entry.map_err(|error| failed(NAME, error))?;
+                each(key.value(), value.value());
+                count += 1;
+            }
+            Ok(count)
+        })
+    }
+}
+
+impl Store for Opened {
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
+        self.read(|table| {
+            let Some(found) = table.get(key).map_err(|error| failed(NAME, error))? else {
+                return Ok(false);
+            };
+            value.clear();
+            value.extend_from_slice(found.value());
+            Ok(true)
+        })
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Outcome {
+        self.write(self.is_synced, |table| table.insert(key, value).map(drop))
+    }
+
+    fn delete(&self, key: &[u8]) -> Outcome {
+        self.write(self.is_synced, |table| table.remove(key).map(drop))
+    }
+
+    fn batch(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Outcome {
+        self.write(self.is_synced, |table| {
+            entries.iter().try_for_each(|(key, value)| {
+                table.insert(key.as_slice(), value.as_slice()).map(drop)
+            })
+        })
+    }
+
+    fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
+        self.visit(start, limit, each)
+    }
+
+    fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
+        self.visit(&[], usize::MAX, each).map(quintet_bench::numbers::to_u64)
+    }
+
+    /// An empty synced commit: all commits before it are then durable.
+    fn sync(&self) -> Outcome {
+        self.write(true, |_| Ok(()))
+    }
+
+    fn stats(&self) -> StoreStats {
+        StoreStats::default()
+    }
+
+    fn close(self: Box<Self>) -> Outcome {
+        READER.with_borrow_mut(|kept| *kept = None);
+        self.sync()
+    }
+}

@@ -1,0 +1,132 @@
+//! sled, the last stable release.
+
+use sled::{Config, Db, Mode};
+
+use quintet_bench::{
+    failure::{Failure, Outcome},
+    store::{Durability, EachEntry, Store, StoreStats},
+};
+
+use super::{Opening, Peer, failed, setting};
+use crate::result::Setting;
+
+const NAME: &str = "sled";
+/// Our own distance between two background syncs.
+const FLUSH_MS: u64 = 100;
+
+pub(super) struct Sled;
+
+impl Peer for Sled {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> String {
+        "0.34.7".to_owned()
+    }
+
+    fn is_there(&self) -> Outcome {
+        Ok(())
+    }
+
+    fn promise(&self, durability: Durability) -> &'static str {
+        match durability {
+            Durability::Sync => "",
+            Durability::Buffered => {
+                "less than ours: a killed process loses what was written since the last flush, up \
+                 to 100 ms"
+            }
+        }
+    }
+
+    fn settings(&self, opening: &Opening<'_>) -> Vec<Setting> {
+        vec![
+            setting("cache_capacity", opening.budget(), "the whole budget"),
+            setting("flush_every_ms", FLUSH_MS, "our own interval"),
+            setting("mode", "HighThroughput", "its setting for speed rather than space"),
+        ]
+    }
+
+    fn open(&self, opening: &Opening<'_>) -> Outcome<Box<dyn Store>> {
+        if opening.is_direct() {
+            return Err(Failure::Failed(format!("{NAME} has no direct I/O")));
+        }
+        let database = Config::new()
+            .path(&opening.options.dir)
+            .cache_capacity(opening.budget())
+            .flush_every_ms(Some(FLUSH_MS))
+            .mode(Mode::HighThroughput)
+            .open()
+            .map_err(|error| failed(NAME, error))?;
+        Ok(Box::new(Opened { database, is_synced: opening.is_synced() }))
+    }
+}
+
+struct Opened {
+    database: Db,
+    is_synced: bool,
+}
+
+impl Opened {
+    fn written<T>(&self, outcome: sled::Result<T>) -> Outcome {
+        outcome.map_err(|error| failed(NAME, error))?;
+        if self.is_synced { self.sync() } else { Ok(()) }
+    }
+
+    fn visit(entries: sled::Iter, limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
+        let mut count = 0;
+        for entry in entries.take(limit) {
+            let (key, value) = entry.map_err(|error| failed(NAME, error))?;
+            each(&key, &value);
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+impl Store for Opened {
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
+        let Some(found) = self.database.get(key).map_err(|error| failed(NAME, error))? else {
+            return Ok(false);
+        };
+        value.clear();
+        value.extend_from_slice(&found);
+        Ok(true)
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Outcome {
+        self.written(self.database.insert(key, value))
+    }
+
+    fn delete(&self, key: &[u8]) -> Outcome {
+        self.written(self.database.remove(key))
+    }
+
+    fn batch(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Outcome {
+        let mut batch = sled::Batch::default();
+        for (key, value) in entries {
+            batch.insert(key.as_slice(), value.as_slice());
+        }
+        self.written(self.database.apply_batch(batch))
+    }
+
+    fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
+        Self::visit(self.database.range(start..), limit, each)
+    }
+
+    fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
+        Self::visit(self.database.iter(), usize::MAX, each).map(quintet_bench::numbers::to_u64)
+    }
+
+    fn sync(&self) -> Outcome {
+        self.database.flush().map(drop).map_err(|error| failed(NAME, error))
+    }
+
+    fn stats(&self) -> StoreStats {
+        StoreStats::default()
+    }
+
+    fn close(self: Box<Self>) -> Outcome {
+        self.sync()
+    }
+}

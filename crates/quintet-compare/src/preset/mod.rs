@@ -1,0 +1,355 @@
+//! Presets: the experiments of the papers, and our own comparisons, each a name.
+//!
+//! What: a [`Preset`] says which stores run which points at the paper's size, and which figures the
+//! paper prints for them, so that ours stand beside them. One file a paper; this one knows what
+//! they have in common.
+//!
+//! Sizes are the papers' own; `--scale` (each preset has a default for a machine of two processors
+//! and 24 GiB) multiplies records and operations. Hardware differs, so the figures to compare are
+//! ratios to the same peer; that is what the report puts first.
+//!
+//! How we differ from the papers: all stores of a preset run the same operations drawn from the
+//! same seed; keys are 23 bytes where the paper leaves them open; a store that a paper compared
+//! with and that cannot be had here (FASTER, Masstree, `KVell`, `PebblesDB`) is left out, and its
+//! figures stand in the table alone.
+
+mod cedrusdb;
+mod ckvs;
+mod compassdb;
+mod logkv;
+mod own;
+mod slmdb;
+
+use quintet_bench::{
+    failure::{Failure, Outcome},
+    store::Durability,
+    workload::{Suite, logkv::Point as LogKvPoint},
+};
+
+use crate::{
+    job::{Mix, Spec},
+    peers::Peer,
+    result::{Metric, PaperFigure},
+    stores,
+};
+
+/// One experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Where it comes from: `CedrusDB, figure 10`.
+    pub origin: &'static str,
+    /// What it shows, and what the paper found, in a few sentences.
+    pub about: &'static str,
+    /// Our engines that it is about. One that this build does not have is said to be missing.
+    pub engines: &'static [&'static str],
+    /// The peers beside it.
+    pub peers: &'static [&'static str],
+    /// What is run; none where what is measured is no workload of a store.
+    pub points: &'static [Point],
+    /// The scale where none is given.
+    pub scale: f64,
+    /// Repetitions where none are given.
+    pub runs: u64,
+    /// Operations are run again until they have taken so many seconds.
+    pub seconds_min: f64,
+    /// What memory the stores have.
+    pub memory: MemoryPlan,
+    /// What a returned write promises.
+    pub durability: Durability,
+    /// The store is closed and opened again after loading.
+    pub reopens: bool,
+    /// The store is killed and opened again after each point.
+    pub recovers: bool,
+    /// What the paper prints.
+    pub figures: &'static [PaperFigure],
+}
+
+/// What memory the stores of a preset have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MemoryPlan {
+    /// Everything fits.
+    Fits,
+    /// A control group with this share of the bytes of the records.
+    Share(f64),
+    /// A control group with so many bytes.
+    Limit(u64),
+    /// Direct I/O and a cache of this size.
+    Direct(u64),
+}
+
+/// One point of a figure or a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Point {
+    /// Name within the preset.
+    pub name: &'static str,
+    /// What is run.
+    pub what: What,
+    /// Records, in the paper.
+    pub records: u64,
+    /// Operations, in the paper.
+    pub operations: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Bytes of a key.
+    pub key_bytes: usize,
+    /// Bytes of values.
+    pub value_bytes: &'static [usize],
+    /// Options of our engines at this point: engine, name, value.
+    pub settings: &'static [(&'static str, &'static str, &'static str)],
+}
+
+/// Which workload a point runs.
+#[derive(Clone, Copy, Debug)]
+pub enum What {
+    /// One of `quintet-bench`.
+    Named(Suite, &'static str),
+    /// A mix.
+    Mix(Mix),
+    /// A point of LogKV's generator: hit rate, read fraction, hot fraction, hot rate.
+    LogKv([f64; 4]),
+}
+
+impl Point {
+    /// The workload.
+    pub fn spec(&self) -> Spec {
+        let name = self.name.to_owned();
+        match self.what {
+            What::Named(suite, workload) => Spec::Named { suite, name: workload.to_owned() },
+            What::Mix(mix) => Spec::Mix { name, mix },
+            What::LogKv([hits, reads, hot_keys, hot_share]) => Spec::LogKv {
+                name,
+                point: LogKvPoint {
+                    hit_rate: hits,
+                    read_fraction: reads,
+                    hot_fraction: hot_keys,
+                    hot_rate: hot_share,
+                },
+            },
+        }
+    }
+}
+
+impl Preset {
+    /// Defaults: everything fits, buffered writes, three runs at a hundredth of the paper's size.
+    const DEFAULT: Self = Self {
+        name: "",
+        origin: "",
+        about: "",
+        engines: &[],
+        peers: &[],
+        points: &[],
+        scale: 0.01,
+        runs: 3,
+        seconds_min: 0.0,
+        memory: MemoryPlan::Fits,
+        durability: Durability::Buffered,
+        reopens: false,
+        recovers: false,
+        figures: &[],
+    };
+
+    /// The stores that can be run here, and a line for each that cannot.
+    pub fn stores(&self) -> (Vec<&'static str>, Vec<String>) {
+        let mut names = Vec::new();
+        let mut notes = Vec::new();
+        for &name in self.engines {
+            if stores::is_future_engine(name) {
+                notes.push(format!("{}: this build has no engine {name} yet", self.name));
+            } else {
+                names.push(name);
+            }
+        }
+        for &name in self.peers {
+            match stores::peer(name).map(Peer::is_there) {
+                Some(Err(failure)) => notes.push(failure.to_string()),
+                None if stores::engine(name).is_none() && !is_reference(name) => {
+                    notes.push(format!("{name}: left out of this build"));
+                }
+                _ => names.push(name),
+            }
+        }
+        (names, notes)
+    }
+}
+
+fn is_reference(name: &str) -> bool {
+    ["floor", "hashbrown", "null"].contains(&name)
+}
+
+/// A point with the common sizes of this project.
+const fn point(name: &'static str, what: What, records: u64, operations: u64) -> Point {
+    Point {
+        name,
+        what,
+        records,
+        operations,
+        threads: 1,
+        key_bytes: 23,
+        value_bytes: &[128],
+        settings: &[],
+    }
+}
+
+impl Point {
+    /// With so many threads.
+    const fn threads(mut self, threads: u64) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// With keys and values of these sizes.
+    const fn sizes(mut self, key_bytes: usize, value_bytes: &'static [usize]) -> Self {
+        self.key_bytes = key_bytes;
+        self.value_bytes = value_bytes;
+        self
+    }
+
+    /// With options of our engines.
+    const fn with(
+        mut self,
+        settings: &'static [(&'static str, &'static str, &'static str)],
+    ) -> Self {
+        self.settings = settings;
+        self
+    }
+}
+
+/// A figure of a paper in its own unit.
+const fn paper(
+    point: &'static str,
+    store: &'static str,
+    stands_for: &'static str,
+    metric: Metric,
+    value: f64,
+) -> PaperFigure {
+    PaperFigure { point, store, stands_for, relative_to: "", metric, value, note: "" }
+}
+
+/// A figure of a paper that is a ratio to another store of it.
+const fn ratio(
+    point: &'static str,
+    store: &'static str,
+    [stands_for, relative_to]: [&'static str; 2],
+    metric: Metric,
+    value: f64,
+    note: &'static str,
+) -> PaperFigure {
+    PaperFigure { point, store, stands_for, relative_to, metric, value, note }
+}
+
+/// All presets, ours first.
+pub fn all() -> impl Iterator<Item = &'static Preset> {
+    [
+        own::PRESETS,
+        cedrusdb::PRESETS,
+        slmdb::PRESETS,
+        compassdb::PRESETS,
+        ckvs::PRESETS,
+        logkv::PRESETS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The preset of this name. An unknown name is a usage failure.
+pub fn find(name: &str) -> Outcome<&'static Preset> {
+    all().find(|preset| preset.name == name).ok_or_else(|| {
+        Failure::Usage(format!("there is no preset {name:?}; `quintet-compare presets` lists them"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_workloads_exist() {
+        let mut names = Vec::new();
+        for preset in all() {
+            assert!(!names.contains(&preset.name), "{}", preset.name);
+            names.push(preset.name);
+            assert!(!preset.origin.is_empty() && preset.about.len() > 20, "{}", preset.name);
+            assert!(preset.scale > 0.0 && preset.scale <= 1.0, "{}", preset.name);
+            for point in preset.points {
+                let workload = point.spec().workload();
+                let workload =
+                    workload.unwrap_or_else(|failure| panic!("{}: {failure}", preset.name));
+                assert!(workload.check(point.records).is_ok(), "{} {}", preset.name, point.name);
+            }
+            let points: Vec<_> = preset.points.iter().map(|point| point.name).collect();
+            let unique: std::collections::BTreeSet<_> = points.iter().collect();
+            assert_eq!(points.len(), unique.len(), "{}: {points:?}", preset.name);
+        }
+        assert!(find("smoke").is_ok());
+        assert_eq!(find("cedrusdb-fig99").unwrap_err().code(), 2);
+    }
+
+    #[test]
+    fn figures_belong_to_points_and_known_stores() {
+        for preset in all() {
+            for figure in preset.figures {
+                let known = figure.point.is_empty()
+                    || preset.points.iter().any(|point| point.name == figure.point);
+                assert!(known, "{}: no point {}", preset.name, figure.point);
+                assert!(figure.value.is_finite() && figure.value > 0.0, "{figure:?}");
+                let stores: Vec<_> = preset.engines.iter().chain(preset.peers).collect();
+                for name in [figure.stands_for, figure.relative_to] {
+                    let there = name.is_empty() || stores.contains(&&name);
+                    assert!(there, "{}: {figure:?}", preset.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_experiment_of_the_checklist_has_a_preset() {
+        for name in [
+            "smoke",
+            "cedrusdb-fig4",
+            "cedrusdb-fig9",
+            "cedrusdb-fig10",
+            "cedrusdb-fig11",
+            "cedrusdb-fig12",
+            "cedrusdb-fig13",
+            "cedrusdb-fig14",
+            "cedrusdb-fig15",
+            "cedrusdb-fig16",
+            "cedrusdb-fig17",
+            "cedrusdb-fig18a",
+            "cedrusdb-fig18b",
+            "cedrusdb-fig19",
+            "cedrusdb-table1",
+            "slmdb-sync",
+            "slmdb-table1",
+            "slmdb-fig2",
+            "slmdb-fig4",
+            "slmdb-fig5",
+            "slmdb-fig6",
+            "slmdb-table2",
+            "slmdb-fig7",
+            "slmdb-thresholds",
+            "slmdb-fig8",
+            "slmdb-20gb",
+            "compassdb-table2",
+            "compassdb-ycsb-c",
+            "compassdb-dbbench",
+            "compassdb-fig13",
+            "compassdb-fig14",
+            "compassdb-memory",
+            "compassdb-one-level",
+            "compassdb-single-tier",
+            "compassdb-hash-range",
+            "ckvs-perf",
+            "logkv-table1",
+            "logkv-table2",
+            "logkv-fig3",
+            "logkv-fig4",
+            "logkv-fig5",
+            "logkv-table3",
+        ] {
+            assert!(find(name).is_ok(), "{name}");
+        }
+    }
+}

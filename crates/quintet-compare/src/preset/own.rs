@@ -1,0 +1,120 @@
+//! Our own comparisons.
+
+use super::{MemoryPlan, Point, Preset, What, point};
+use quintet_bench::{store::Durability, workload::Suite};
+
+const ENGINES: &[&str] = &["hashlog", "naive", "trie", "btree", "slm", "tph"];
+const PEERS: &[&str] =
+    &["floor", "hashbrown", "null", "rocksdb", "leveldb", "lmdb", "mdbx", "redb", "fjall", "sled"];
+
+const fn ycsb(name: &'static str, workload: &'static str, operations: u64) -> Point {
+    point(name, What::Named(Suite::Ycsb, workload), 10_000_000, operations)
+}
+
+const fn micro(name: &'static str, operations: u64) -> Point {
+    point(name, What::Named(Suite::Micro, name), 10_000_000, operations)
+}
+
+const OPS: u64 = 10_000_000;
+
+pub(super) const PRESETS: &[Preset] = &[
+    Preset {
+        name: "smoke",
+        origin: "Quintet",
+        about: "Every store in under a minute: load, then reads, absent keys, updates. Small, in \
+                memory; to see that all works and roughly where each stands.",
+        engines: ENGINES,
+        peers: PEERS,
+        points: &[
+            ycsb("load", "load", OPS),
+            ycsb("c", "c", OPS),
+            micro("read-absent", OPS),
+            ycsb("a", "a", OPS),
+        ],
+        scale: 0.01,
+        runs: 4,
+        seconds_min: 0.25,
+        ..Preset::DEFAULT
+    },
+    Preset {
+        name: "point",
+        origin: "Quintet",
+        about: "Point access to ten million records of 128 bytes, one thread, buffered: what \
+                hashlog is held to.",
+        engines: &["hashlog", "naive", "trie", "btree", "slm", "tph"],
+        peers: &["floor", "rocksdb", "leveldb", "lmdb", "lmdb-readahead", "mdbx", "redb", "fjall"],
+        points: &[
+            ycsb("load", "load", OPS),
+            ycsb("c", "c", OPS),
+            micro("read-uniform", OPS),
+            micro("read-absent", OPS),
+            micro("multi-get-32", OPS),
+            ycsb("a", "a", OPS),
+        ],
+        scale: 1.0,
+        ..Preset::DEFAULT
+    },
+    Preset {
+        name: "ycsb",
+        origin: "Quintet",
+        about: "YCSB in its order: load, a, b, c, f, d; then loaded again, e.",
+        engines: ENGINES,
+        peers: &["rocksdb", "leveldb", "lmdb", "mdbx", "redb", "fjall", "sled"],
+        points: &[
+            ycsb("load", "load", OPS),
+            ycsb("a", "a", OPS),
+            ycsb("b", "b", OPS),
+            ycsb("c", "c", OPS),
+            ycsb("f", "f", OPS),
+            ycsb("d", "d", OPS),
+            ycsb("e", "e", OPS / 10),
+        ],
+        scale: 0.1,
+        ..Preset::DEFAULT
+    },
+    Preset {
+        name: "sync",
+        origin: "Quintet",
+        about: "Inserts with every write synced, by one to sixteen threads: the group commit.",
+        engines: ENGINES,
+        peers: &["rocksdb", "leveldb", "lmdb", "mdbx", "redb", "fjall", "sled"],
+        points: &[
+            point("1 thread", What::Named(Suite::Micro, "insert"), 1_000_000, 1_000_000),
+            point("4 threads", What::Named(Suite::Micro, "insert"), 1_000_000, 4_000_000)
+                .threads(4),
+            point("16 threads", What::Named(Suite::Micro, "insert"), 1_000_000, 16_000_000)
+                .threads(16),
+        ],
+        scale: 0.01,
+        durability: Durability::Sync,
+        ..Preset::DEFAULT
+    },
+    Preset {
+        name: "larger-than-memory",
+        origin: "Quintet",
+        about: "Uniform and absent reads with an eighth of the data's size as memory, page cache \
+                included.",
+        engines: ENGINES,
+        peers: &["rocksdb", "leveldb", "lmdb", "mdbx", "redb", "fjall"],
+        points: &[
+            micro("read-uniform", OPS / 100),
+            micro("read-absent", OPS / 100),
+            micro("update", OPS / 100),
+        ],
+        scale: 1.0,
+        runs: 1,
+        memory: MemoryPlan::Share(0.125),
+        ..Preset::DEFAULT
+    },
+    Preset {
+        name: "recovery",
+        origin: "Quintet",
+        about: "Killed in the middle of updates, opened again, every record compared.",
+        engines: ENGINES,
+        peers: &["rocksdb", "leveldb", "lmdb", "mdbx", "redb", "fjall", "sled"],
+        points: &[ycsb("a", "a", OPS)],
+        scale: 0.1,
+        recovers: true,
+        ..Preset::DEFAULT
+    },
+];

@@ -1,0 +1,174 @@
+//! The whole tool, as a user runs it, on stores that are always there.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use quintet_compare::{
+    result::{Line, Metric, RunResult},
+    runner::read,
+};
+
+fn compare(dir: &Path, words: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quintet-compare"));
+    command.current_dir(dir).args(words.split_whitespace()).output().unwrap()
+}
+
+fn runs(path: &Path) -> Vec<RunResult> {
+    let lines = read(path).unwrap().into_iter();
+    lines.filter_map(|line| if let Line::Run(run) = line { Some(*run) } else { None }).collect()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const SMALL: &str = "--records 2k --operations 4k --dir . --out results --no-limits";
+
+#[test]
+fn stores_take_turns_and_every_step_is_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = format!("run --store naive,null --workload load,a,c --runs 2 {SMALL}");
+    let output = compare(dir.path(), &words);
+    assert!(output.status.success(), "{}", said(&output));
+    let runs = runs(&dir.path().join("results"));
+    let order: Vec<_> =
+        runs.iter().map(|run| (run.store.name.as_str(), run.workload.name.as_str())).collect();
+    let one = [("naive", "load"), ("naive", "a"), ("naive", "c")];
+    let other = [("null", "load"), ("null", "a"), ("null", "c")];
+    assert_eq!(order, [one, other, one, other].concat());
+    for run in &runs {
+        let figures = run.figures.as_ref().unwrap();
+        assert!(figures.ops_per_second > 0.0 && figures.peak_resident_bytes > 0);
+        assert!(run.conditions.load_average_before.is_some());
+        assert!(run.conditions.fsync_p50_ns.is_some());
+        let writes = figures.writes.histogram().unwrap();
+        assert_eq!(writes.map_or(0, |all| all.len()), figures.writes.samples);
+        let is_naive = run.store.name == "naive";
+        assert_eq!(run.figure(Metric::SpaceAmplification).is_some(), is_naive);
+    }
+    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap()).collect();
+    assert_eq!(names.len(), 1, "only the results are left: {names:?}");
+}
+
+#[test]
+fn a_resumed_comparison_runs_only_what_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = format!("run --store naive,null --workload a --runs 2 {SMALL}");
+    assert!(compare(dir.path(), &words).status.success());
+    let again = compare(dir.path(), &words);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(said(&again).contains("--resume"), "{}", said(&again));
+    let path = dir.path().join("results");
+    let text = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    // The last run is lost, and the one before it was cut in the middle.
+    let kept = lines[..2].concat() + &lines[2][..50];
+    fs::write(&path, kept).unwrap();
+    let resumed = compare(dir.path(), &format!("{words} --resume"));
+    assert!(resumed.status.success(), "{}", said(&resumed));
+    let runs = runs(&path);
+    assert_eq!(runs.len(), 4);
+    assert!(runs.iter().all(|run| run.run_id == runs[0].run_id));
+    let last: Vec<_> =
+        runs[2..].iter().map(|run| (run.store.name.as_str(), run.repetition)).collect();
+    assert_eq!(last, [("naive", 1), ("null", 1)]);
+}
+
+#[test]
+fn short_workloads_are_run_again_until_they_have_taken_their_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let floor = "run --store floor --workload a --runs 1 --seconds-min 1 --records 2k --dir . \
+                 --out floor --no-limits";
+    let output = compare(dir.path(), floor);
+    assert!(output.status.success(), "a store that reuses nothing has room: {}", said(&output));
+    let words = format!("run --store null --workload load,c,d --runs 1 --seconds-min 0.05 {SMALL}");
+    let output = compare(dir.path(), &words);
+    assert!(output.status.success(), "{}", said(&output));
+    let runs = runs(&dir.path().join("results"));
+    let figures: Vec<_> = runs.iter().map(|run| run.figures.clone().unwrap()).collect();
+    assert!(figures[1].seconds >= 0.05 && figures[1].absent + figures[1].found > 4000);
+    assert!(figures[2].absent + figures[2].found < 4000, "inserts change the records");
+}
+
+#[test]
+fn recovery_and_reopening_are_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = format!("run --store naive --workload a --runs 1 --recovery --reopen {SMALL}");
+    let output = compare(dir.path(), &words);
+    assert!(output.status.success(), "{}", said(&output));
+    let runs = runs(&dir.path().join("results"));
+    let recovery = runs[0].figures.as_ref().unwrap().recovery.unwrap();
+    assert_eq!((recovery.checked, recovery.missing, recovery.mismatching), (2000, 0, 0));
+    assert!(runs[0].figure(Metric::RecoverySeconds).unwrap() > 0.0);
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    for (words, code, expected) in [
+        (format!("run --store rockdb {SMALL}"), 2, "there is no engine \"rockdb\""),
+        (format!("run --store naive --workload x {SMALL}"), 2, "there is no workload \"x\""),
+        (format!("run --store null,null {SMALL}"), 2, "twice"),
+        ("run --store null --dir nowhere --out results".to_owned(), 2, "no such directory"),
+        ("run --store null --out nowhere/results".to_owned(), 1, "nowhere/results"),
+        ("run --preset cedrusdb-fig99 --out results".to_owned(), 2, "no preset"),
+        (format!("run --store naive --option no=1 --runs 1 {SMALL}"), 1, "no"),
+    ] {
+        let output = compare(dir.path(), &words);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{words}: {said}");
+        let last = said.lines().last().unwrap();
+        let first = said.lines().next().unwrap();
+        assert!(first.contains(expected) || last.contains(expected), "{words}: {said}");
+        assert!(!said.contains("panicked"), "{words}: {said}");
+    }
+}
+
+#[test]
+fn a_store_that_takes_too_long_does_not_stop_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    // At this rate the run would take minutes.
+    let words = "run --store naive,null --workload c --runs 1 --records 1k --operations 400 --rate \
+                 2 --limit 1 --dir . --out results --no-limits";
+    let output = compare(dir.path(), words);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let runs = runs(&dir.path().join("results"));
+    assert_eq!(runs.len(), 2);
+    assert!(runs.iter().all(|run| run.error.as_ref().unwrap().contains("--limit")));
+}
+
+#[test]
+fn a_peer_that_is_missing_or_does_not_load_does_not_stop_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("liblmdb.so"), "no library").unwrap();
+    let words = format!("run --store lmdb,rocksdb,null --workload c --runs 1 {SMALL}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quintet-compare"));
+    command.env("QUINTET_PEERS", dir.path()).current_dir(dir.path());
+    let output = command.args(words.split_whitespace()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let runs = runs(&dir.path().join("results"));
+    let errors: Vec<_> = runs.iter().map(|run| run.error.clone().unwrap_or_default()).collect();
+    assert!(errors[0].starts_with("lmdb does not load"), "{errors:?}");
+    assert!(errors[1].contains("`setup rocksdb` makes it"), "{errors:?}");
+    assert!(errors[2].is_empty() && runs[2].figures.is_some(), "{errors:?}");
+    assert!(errors.iter().all(|error| error.lines().count() <= 1), "{errors:?}");
+}
+
+#[test]
+fn stores_and_presets_are_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    for (words, expected) in [
+        ("stores", "block cache bytes"),
+        ("presets", "smoke"),
+        ("presets cedrusdb-table1", "RocksDB"),
+    ] {
+        let output = compare(dir.path(), words);
+        assert!(output.status.success(), "{}", said(&output));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains(expected), "{words}: {text}");
+    }
+}
