@@ -22,6 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::result::{Memory, WorkloadInfo};
 
+/// What stores that cannot grow are made for at least.
+const BYTES_WRITTEN_MIN: u64 = 64 << 20;
 /// Rounds of a workload that writes at most, where it is run again to take its time: stores that
 /// cannot reuse memory are made as large as this needs.
 pub const WRITING_ROUNDS_MAX: u64 = 8;
@@ -280,7 +282,8 @@ impl Job {
             dir,
             durability: self.durability,
             records_max,
-            bytes_written_max: writes.saturating_mul(record),
+            // Each round has threads of its own, and a thread may take memory by the chunk.
+            bytes_written_max: writes.saturating_mul(record).max(BYTES_WRITTEN_MIN),
             memory_budget: match self.memory {
                 Memory::Fits { budget_bytes } => Some(budget_bytes),
                 Memory::Limited { limit_bytes } => Some(limit_bytes / 2),

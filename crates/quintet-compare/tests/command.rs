@@ -81,8 +81,8 @@ fn a_resumed_comparison_runs_only_what_is_missing() {
 #[test]
 fn short_workloads_are_run_again_until_they_have_taken_their_time() {
     let dir = tempfile::tempdir().unwrap();
-    let floor = "run --store floor --workload a --runs 1 --seconds-min 1 --records 2k --dir . --out \
-                 floor --no-limits";
+    let floor = "run --store floor --workload a --runs 1 --seconds-min 1 --records 2k --dir . \
+                 --out floor --no-limits";
     let output = compare(dir.path(), floor);
     assert!(output.status.success(), "a store that reuses nothing has room: {}", said(&output));
     let words = format!("run --store null --workload load,c,d --runs 1 --seconds-min 0.05 {SMALL}");
