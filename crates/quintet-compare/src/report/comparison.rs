@@ -443,8 +443,10 @@ fn figures(case: &Case<'_>, bound: &Bound<'_>) -> Table {
         let metric =
             |metric: Metric| Entry::figure(cell.median(metric), |value| figure_text(metric, value));
         let cpu = cell.spread_of(|run| {
-            let seconds = run.figures.as_ref()?.cpu_seconds;
-            (run.workload.operations > 0).then(|| seconds * 1e6 / to_f64(run.workload.operations))
+            // A workload may have been repeated: what was done is known from rate and duration.
+            let figures = run.figures.as_ref()?;
+            let operations = figures.ops_per_second * figures.seconds;
+            (operations > 0.0).then(|| figures.cpu_seconds * 1e6 / operations)
         });
         let failed = cell.errors().count();
         let runs = cell.runs.len() - failed;
