@@ -1,5 +1,7 @@
-//! Memory in pages, for index structures: they import nothing below this layer.
+//! Memory in pages, for the index structures above: they import nothing below this layer.
 //!
-//! So far only reserved regions of anonymous memory ([`Region`]).
+//! Reserved regions of anonymous memory ([`Region`]); a page cache over direct I/O ([`cache`]).
 
-pub(crate) use crate::disk::Region;
+pub(crate) mod cache;
+
+pub(crate) use crate::disk::{AlignedBuffer, Region};
