@@ -42,8 +42,8 @@ macro_rules! bugs {
                 }
             }
 
-            /// The bug's place in a set of 64 bits.
-            const fn bit(self) -> u64 {
+            /// The bug's place in a set of 128 bits.
+            const fn bit(self) -> u128 {
                 match self {
                     $(Self::$variant => 1 << $number,)+
                 }
@@ -148,6 +148,13 @@ bugs! {
     SweepDoesNotLookAgain = 43, "sweep-does-not-look-again";
     /// Values replayed from the log lose their expiry.
     ReplayForgetsExpiry = 44, "replay-forgets-expiry";
+    // The redo journal.
+    /// A group is reported durable without asking the disk.
+    RedoSkipsSync = 64, "redo-skips-sync";
+    /// Recovery does not compare the checksum of a group's patches.
+    RedoSkipsChecksum = 65, "redo-skips-checksum";
+    /// The other file is written over while the newest group still needs its groups.
+    RedoRecyclesNeeded = 66, "redo-recycles-needed";
 }
 
 #[cfg(feature = "testing")]
@@ -191,29 +198,62 @@ mod switch {
 
     use super::Bug;
 
-    static EVERYWHERE: AtomicU64 = AtomicU64::new(0);
+    /// A set of bugs that all threads share: the low and the high half of its bits.
+    struct Shared([AtomicU64; 2]);
+
+    impl Shared {
+        const fn new() -> Self {
+            Self([AtomicU64::new(0), AtomicU64::new(0)])
+        }
+
+        /// The half that a bug is in, and its bit there.
+        fn half(&self, bug: Bug) -> (&AtomicU64, u64) {
+            let bit = bug.bit();
+            match u64::try_from(bit) {
+                Ok(low) => (&self.0[0], low),
+                Err(_) => (&self.0[1], u64::try_from(bit >> 64).unwrap_or(0)),
+            }
+        }
+
+        fn contains(&self, bug: Bug, order: Ordering) -> bool {
+            let (half, bit) = self.half(bug);
+            half.load(order) & bit != 0
+        }
+
+        /// Adds a bug and says whether it was there.
+        fn insert(&self, bug: Bug) -> bool {
+            let (half, bit) = self.half(bug);
+            half.fetch_or(bit, Ordering::SeqCst) & bit != 0
+        }
+
+        fn remove(&self, bug: Bug) {
+            let (half, bit) = self.half(bug);
+            half.fetch_and(!bit, Ordering::SeqCst);
+        }
+    }
+
+    static EVERYWHERE: Shared = Shared::new();
 
     thread_local! {
-        static HERE: Cell<u64> = const { Cell::new(0) };
-        static REACHED: Cell<u64> = const { Cell::new(0) };
+        static HERE: Cell<u128> = const { Cell::new(0) };
+        static REACHED: Cell<u128> = const { Cell::new(0) };
     }
 
     /// Bugs whose site was reached on any thread while they were planted everywhere.
-    static REACHED_EVERYWHERE: AtomicU64 = AtomicU64::new(0);
+    static REACHED_EVERYWHERE: Shared = Shared::new();
 
     /// Whether the site of `bug` is to do the wrong thing. Two loads where nothing is planted.
     #[inline]
     pub fn active(bug: Bug) -> bool {
         let here = HERE.get();
-        let everywhere = EVERYWHERE.load(Ordering::Relaxed);
-        if (here | everywhere) & bug.bit() == 0 {
-            return false;
-        }
+        let everywhere = EVERYWHERE.contains(bug, Ordering::Relaxed);
         if here & bug.bit() != 0 {
             REACHED.set(REACHED.get() | bug.bit());
+        } else if !everywhere {
+            return false;
         }
-        if everywhere & bug.bit() != 0 {
-            REACHED_EVERYWHERE.fetch_or(bug.bit(), Ordering::Relaxed);
+        if everywhere {
+            REACHED_EVERYWHERE.insert(bug);
         }
         true
     }
@@ -243,9 +283,9 @@ mod switch {
 
     /// Makes `bug` active on every thread of the process.
     pub fn plant_everywhere(bug: Bug) -> Planted {
-        let was_active = EVERYWHERE.fetch_or(bug.bit(), Ordering::SeqCst) & bug.bit() != 0;
+        let was_active = EVERYWHERE.insert(bug);
         if !was_active {
-            REACHED_EVERYWHERE.fetch_and(!bug.bit(), Ordering::SeqCst);
+            REACHED_EVERYWHERE.remove(bug);
         }
         Planted { bug, everywhere: true, was_active, _here: PhantomData }
     }
@@ -254,12 +294,11 @@ mod switch {
         /// Whether a site of the bug was reached since it was planted. A bug that no run reaches
         /// shows nothing about the tests: assert this beside the failure.
         pub fn was_reached(&self) -> bool {
-            let reached = if self.everywhere {
-                REACHED_EVERYWHERE.load(Ordering::SeqCst)
+            if self.everywhere {
+                REACHED_EVERYWHERE.contains(self.bug, Ordering::SeqCst)
             } else {
-                REACHED.get()
-            };
-            reached & self.bug.bit() != 0
+                REACHED.get() & self.bug.bit() != 0
+            }
         }
     }
 
@@ -269,7 +308,7 @@ mod switch {
                 return;
             }
             if self.everywhere {
-                EVERYWHERE.fetch_and(!self.bug.bit(), Ordering::SeqCst);
+                EVERYWHERE.remove(self.bug);
             } else {
                 HERE.set(HERE.get() & !self.bug.bit());
             }
@@ -285,7 +324,7 @@ mod tests {
 
     #[test]
     fn numbers_and_names_are_unique() {
-        let bits: BTreeSet<u64> = Bug::ALL.iter().map(|bug| bug.bit()).collect();
+        let bits: BTreeSet<u128> = Bug::ALL.iter().map(|bug| bug.bit()).collect();
         let names: BTreeSet<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
         assert_eq!(bits.len(), Bug::ALL.len());
         assert_eq!(names.len(), Bug::ALL.len());
