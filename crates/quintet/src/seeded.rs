@@ -155,6 +155,31 @@ bugs! {
     RedoSkipsChecksum = 65, "redo-skips-checksum";
     /// The other file is written over while the newest group still needs its groups.
     RedoRecyclesNeeded = 66, "redo-recycles-needed";
+    // The page cache and the B+-tree.
+    /// A reader without a latch does not look whether the page changed under it.
+    PageReadNotValidated = 90, "page-read-not-validated";
+    /// A page is used without comparing its checksum.
+    PageSkipsChecksum = 91, "page-skips-checksum";
+    /// A dirty page leaves the cache: its changes are lost.
+    PageEvictsDirty = 92, "page-evicts-dirty";
+    /// A page that changes while its cut is being written is written as it is then.
+    CutSeesLaterChanges = 93, "cut-sees-later-changes";
+    /// A cut does not wait for operations under way: it holds a half of one.
+    CutWithinOperation = 94, "cut-within-operation";
+    /// A cut is published with effects that the log can still lose.
+    CutSkipsLogSync = 95, "cut-skips-log-sync";
+    /// Pages are written in place before the journal holds them.
+    CutWritesInPlaceFirst = 96, "cut-writes-in-place-first";
+    /// Opening does not apply the journal's newest group.
+    CutNotReplayed = 97, "cut-not-replayed";
+    /// A new node's separator does not get into its parent.
+    SplitLosesSeparator = 98, "split-loses-separator";
+    /// A delete never merges nodes.
+    DeleteNeverMerges = 99, "delete-never-merges";
+    /// A scan goes on behind the key where it stopped, not at it.
+    ScanSkipsAnEntry = 100, "scan-skips-an-entry";
+    /// A page that was freed is used before the cut that frees it is durable.
+    SpaceReusesTooEarly = 101, "space-reuses-too-early";
 }
 
 #[cfg(feature = "testing")]

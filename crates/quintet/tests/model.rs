@@ -326,6 +326,7 @@ impl Run {
         let options = match self.engine {
             EngineKind::Naive => options.set("snapshot_bytes", "4096"),
             EngineKind::HashLog => options.set("chunk_bytes", "16384").set("mutable_chunks", "2"),
+            EngineKind::BTree => options.set("page_bytes", "4096").set("extend_granularity", "64"),
             _ => options,
         };
         match self.db().create_table(name, options) {

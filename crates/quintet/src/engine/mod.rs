@@ -25,6 +25,7 @@
 mod options;
 mod value;
 
+pub mod btree;
 pub mod hashlog;
 pub mod naive;
 
@@ -216,6 +217,8 @@ pub enum AnyEngine {
     Naive(Box<naive::Naive>),
     /// See [`hashlog`].
     HashLog(Box<hashlog::HashLog>),
+    /// See [`btree`].
+    BTree(Box<btree::BTree>),
 }
 
 impl AnyEngine {
@@ -227,6 +230,8 @@ impl AnyEngine {
                 .map(|(engine, lsn)| (Self::Naive(Box::new(engine)), lsn)),
             EngineKind::HashLog => hashlog::HashLog::open(options, context)
                 .map(|(engine, lsn)| (Self::HashLog(Box::new(engine)), lsn)),
+            EngineKind::BTree => btree::BTree::open(options, context)
+                .map(|(engine, lsn)| (Self::BTree(Box::new(engine)), lsn)),
             kind => Err(EngineKind::unknown(kind.name())),
         }
     }
@@ -235,6 +240,7 @@ impl AnyEngine {
         match self {
             Self::Naive(engine) => &**engine,
             Self::HashLog(engine) => &**engine,
+            Self::BTree(engine) => &**engine,
         }
     }
 }
@@ -245,6 +251,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Naive(engine) => engine.get(key),
             Self::HashLog(engine) => engine.get(key),
+            Self::BTree(engine) => engine.get(key),
         }
     }
 
@@ -257,6 +264,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Naive(engine) => engine.admit(op),
             Self::HashLog(engine) => engine.admit(op),
+            Self::BTree(engine) => engine.admit(op),
         }
     }
 
@@ -269,6 +277,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Naive(engine) => engine.apply(lsn, op),
             Self::HashLog(engine) => engine.apply(lsn, op),
+            Self::BTree(engine) => engine.apply(lsn, op),
         }
     }
 

@@ -116,7 +116,16 @@ impl Tree {
             Some((index, view.child(index)?))
         })?;
         let bounds = self.child_bounds(parent, index, bounds)?;
+        // A page that leads back up would wait for itself.
+        if PageId(child) == parent.page() {
+            return Err(self.damage(parent.page(), "it is its own child"));
+        }
         let guard = self.cache.write(PageId(child))?;
+        let levels = [parent, &guard].map(|node| self.look(node, |view, _| Some(view.level())));
+        let [above, below] = levels;
+        if above? != below?.saturating_add(1) {
+            return Err(self.damage(guard.page(), "its level does not follow from its parent's"));
+        }
         Ok(Place { index, guard, bounds })
     }
 
@@ -195,6 +204,7 @@ impl Tree {
         };
         let page = top.build(&self.shape).ok_or(Stop::Again)?;
         self.fill(root, page);
+        self.count_node(level + 1, true);
         Ok(())
     }
 
@@ -230,6 +240,7 @@ impl Tree {
         self.store(&right, &left, &mut right_content, &high)?;
         self.store(&left, &left, &mut content, &low)?;
         self.add_separator(parent, index, &separator, right.page())?;
+        self.count_node(0, true);
         Ok(change)
     }
 
@@ -267,19 +278,14 @@ impl Tree {
         let (Some(below), Some(above)) = (left.last(), right.first()) else {
             return Err(self.damage(holder.page(), "it has too few entries to split"));
         };
-        let mut shared = shared_len(&below.key, &above.key);
-        if shared < below.key.len().min(above.key.len()) || above.long.is_none() {
-            // What is known of a short key is all of it, so it has a byte more.
-            if shared < above.key.len() && (below.long.is_none() || shared < below.key.len()) {
-                return Ok(above.key.get(..=shared).unwrap_or(&above.key).to_vec());
-            }
+        // What is known of a short key is all of it.
+        let shared = shared_len(&below.key, &above.key);
+        let decided = shared < below.key.len() || below.long.is_none();
+        if shared < above.key.len() && decided {
+            return Ok(above.key.get(..=shared).unwrap_or(&above.key).to_vec());
         }
-        let whole = |cell: &Cell| match cell.long {
-            Some(long) => self.fetch(holder, long),
-            None => Ok(cell.key.clone()),
-        };
-        let (below, above) = (whole(below)?, whole(above)?);
-        shared = shared_len(&below, &above);
+        let (below, above) = (self.whole_key(holder, below)?, self.whole_key(holder, above)?);
+        let shared = shared_len(&below, &above);
         Ok(above.get(..=shared).unwrap_or(&above).to_vec())
     }
 
@@ -333,6 +339,7 @@ impl Tree {
         self.store(&left, &left, &mut content, &low)?;
         up.payload = Payload::Child(right.page().0);
         self.add_child(parent, index, &up)?;
+        self.count_node(content.level, true);
         Ok(if key < &*up.key { (left, low) } else { (right, high) })
     }
 
@@ -379,7 +386,9 @@ impl Tree {
         }
         let child = self.cache.write(PageId(child))?;
         let page = child.words().copy(0, self.shape.page_bytes).ok_or(Stop::Again)?;
+        let level = self.look(root, |view, _| Some(view.level()))?;
         self.fill(root, page);
+        self.count_node(level, false);
         garbage.push((child.page(), 1));
         Ok(true)
     }
@@ -447,6 +456,7 @@ impl Tree {
                 garbage.push(self.pages_of_key(long));
             }
             garbage.push((right.page(), 1));
+            self.count_node(level, false);
             return Ok(Place { index, guard: left, bounds: whole });
         }
         let kept = |left: WriteGuard<'t>, right: WriteGuard<'t>, low: Bounds, high: Bounds| {
@@ -462,8 +472,9 @@ impl Tree {
         if level == 0 || !must {
             return Ok(kept(left, right, low, high));
         }
-        self.share(parent, index, (left, right), cells, whole, (&separator, garbage))
-            .map(|(left, right, low, high)| kept(left, right, low, high))
+        let (left, right, low, high) =
+            self.share(parent, index, (left, right), cells, whole, &separator)?;
+        Ok(kept(left, right, low, high))
     }
 
     /// Divides the entries of two inner siblings anew.
@@ -474,7 +485,7 @@ impl Tree {
         (left, right): (WriteGuard<'t>, WriteGuard<'t>),
         mut cells: Content,
         whole: Bounds,
-        (old, _garbage): (&Cell, &mut Garbage),
+        old: &Cell,
     ) -> Step<(WriteGuard<'t>, WriteGuard<'t>, Bounds, Bounds)> {
         let middle = self.middle(&cells.cells);
         let right_cells = cells.cells.split_off((middle + 1).min(cells.cells.len()));

@@ -1,8 +1,8 @@
 //! Extents: runs of pages for what does not fit in a node.
 //!
-//! What: long keys, and values of up to [`CACHED_PAGES_MAX`] pages, lie in pages of the cache;
-//! larger values are written to and read from the file directly, in one piece, and never pass
-//! through the cache.
+//! What: long keys, and values of up to eight pages, lie in pages of the cache; larger values are
+//! written to and read from the file directly, in one piece (but for maps of pages), and never pass through the cache
+//! (unless nothing may be written).
 //!
 //! A page of a cached extent (kind 3): the header of every page, then from byte 16 on its part of
 //! the bytes. A direct extent is the value's bytes and nothing else: the leaf that refers to it has
@@ -13,6 +13,8 @@
 //!
 //! Thread rules: a reader holds no latch. It reads the extent and then asks whether the node that
 //! named it is unchanged; a direct one also proves itself by its checksum.
+
+use std::ops::Range;
 
 use super::{
     Looked, Step, Stop, Tree,
@@ -25,16 +27,11 @@ use crate::{
 };
 
 /// Longest cached extent of a value, in pages.
-pub const CACHED_PAGES_MAX: u64 = 32;
+const CACHED_PAGES_MAX: usize = 8;
 /// Bytes before the data in a page of a cached extent.
 const PART_HEAD_BYTES: usize = 16;
 /// Direct extents are transferred in pieces of this many bytes.
 const PIECE_BYTES: usize = 1 << 20;
-
-/// A page of a run.
-pub fn page_at(first: PageId, step: u64) -> PageId {
-    PageId(low_u32(u64::from(first.0) + step))
-}
 
 impl Tree {
     /// Bytes of data in a page of a cached extent.
@@ -42,9 +39,9 @@ impl Tree {
         self.shape.page_bytes - PART_HEAD_BYTES
     }
 
-    /// Whether a value of this length goes round the cache.
+    /// Whether a new value of this length goes round the cache.
     pub fn is_direct(&self, length: usize) -> bool {
-        length > 8 * self.part_bytes()
+        self.writes_directly && length > CACHED_PAGES_MAX * self.part_bytes()
     }
 
     /// Pages of an extent for a key or a value.
@@ -60,7 +57,7 @@ impl Tree {
         let first = self.space.take_run(count, false);
         let mut bytes = pieces[0].iter().chain(pieces[1]).copied();
         for step in 0..count {
-            let guard = self.cache.create(page_at(first, step))?;
+            let guard = self.cache.create(self.space.page_at(first, step))?;
             let edit = guard.edit();
             let mut head = [0; 8];
             head[0] = EXTENT;
@@ -75,45 +72,59 @@ impl Tree {
     pub(super) fn write_value(&self, pieces: [&[u8]; 2]) -> Result<Far> {
         let length = pieces[0].len() + pieces[1].len();
         let checksum = crate::codec::crc32c_append(crc32c(pieces[0]), pieces[1]);
-        let page = if self.is_direct(length) {
+        let direct = self.is_direct(length);
+        let page = if direct {
             let first = self.space.take_run(self.extent_pages(length, true), true);
             self.write_direct(first, pieces)?;
             first
         } else {
             self.write_cached(pieces)?
         };
-        Ok(Far { length: low_u32(to_u64(length)), page: page.0, checksum })
+        Ok(Far { length: low_u32(to_u64(length)), page: page.0, checksum, direct })
     }
 
-    fn write_direct(&self, first: PageId, pieces: [&[u8]; 2]) -> Result<()> {
-        let mut buffer = AlignedBuffer::zeroed(PIECE_BYTES);
-        let mut offset = self.cache.offset(first);
-        let [mut rest, mut next] = pieces;
-        while !rest.is_empty() || !next.is_empty() {
-            let mut filled = 0;
-            while let Some(room) = buffer.as_mut_slice().get_mut(filled..).filter(|r| !r.is_empty())
-            {
-                if rest.is_empty() {
-                    rest = std::mem::take(&mut next);
-                }
-                let count = room.len().min(rest.len());
-                let (now, later) = rest.split_at(count);
-                if let Some(target) = room.get_mut(..count) {
-                    target.copy_from_slice(now);
-                }
-                rest = later;
-                filled += count;
-                if rest.is_empty() && next.is_empty() {
-                    break;
-                }
-            }
-            let whole = filled.next_multiple_of(self.shape.page_bytes);
-            let bytes = buffer.as_mut_slice();
-            bytes.get_mut(filled..whole).unwrap_or(&mut []).fill(0);
-            self.cache.write_raw(offset, bytes.get(..whole).unwrap_or(&[]))?;
-            offset += to_u64(whole);
+    /// Calls `transfer` for each piece of a direct extent of this length: where it lies in the
+    /// file, and which of the value's bytes it holds.
+    fn pieces(
+        &self,
+        first: PageId,
+        length: usize,
+        mut transfer: impl FnMut(u64, Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        let page_bytes = self.shape.page_bytes;
+        let (mut done, mut step) = (0, 0);
+        while done < length {
+            let page = self.space.page_at(first, step);
+            let pages = self.space.contiguous(page).min(to_u64(PIECE_BYTES / page_bytes));
+            let count = (to_usize(pages) * page_bytes).min(length - done);
+            transfer(self.cache.offset(page), done..done + count)?;
+            done += count;
+            step += pages;
         }
         Ok(())
+    }
+
+    /// A buffer for the pieces of a value of this length.
+    fn piece_buffer(&self, length: usize) -> AlignedBuffer {
+        AlignedBuffer::zeroed(PIECE_BYTES.min(length.next_multiple_of(self.shape.page_bytes)))
+    }
+
+    fn write_direct(&self, first: PageId, [head, body]: [&[u8]; 2]) -> Result<()> {
+        let mut buffer = self.piece_buffer(head.len() + body.len());
+        self.pieces(first, head.len() + body.len(), |offset, range| {
+            let whole = range.len().next_multiple_of(self.shape.page_bytes);
+            let target = buffer.as_mut_slice().get_mut(..whole).unwrap_or(&mut []);
+            let from_head = head.get(range.start..range.end.min(head.len())).unwrap_or(&[]);
+            let start = range.start.saturating_sub(head.len());
+            let from_body =
+                body.get(start..range.end.saturating_sub(head.len())).unwrap_or(&[]);
+            let (front, rest) = target.split_at_mut(from_head.len());
+            let (middle, rest) = rest.split_at_mut(from_body.len());
+            front.copy_from_slice(from_head);
+            middle.copy_from_slice(from_body);
+            rest.fill(0);
+            self.cache.write_raw(offset, target)
+        })
     }
 
     /// Reads a cached extent that a node names.
@@ -129,7 +140,7 @@ impl Tree {
         }
         let first = PageId(first);
         for (step, part) in out.chunks_mut(self.part_bytes()).enumerate() {
-            let page = page_at(first, to_u64(step));
+            let page = self.space.page_at(first, to_u64(step));
             let read = self.cache.read(page);
             if !guard.is_sound() {
                 return Err(Stop::Again);
@@ -160,7 +171,7 @@ impl Tree {
 
     /// Reads a value from its extent.
     pub(super) fn read_value<G: Looked>(&self, guard: &G, far: &Far, out: &mut [u8]) -> Step<()> {
-        if !self.is_direct(out.len()) {
+        if !far.direct {
             return self.read_cached(guard, far.page, out);
         }
         if !guard.is_sound() {
@@ -178,25 +189,24 @@ impl Tree {
 
     /// Reads a direct extent; `false`: it is not the value.
     pub(super) fn read_direct(&self, far: &Far, out: &mut [u8]) -> Result<bool> {
-        let mut buffer = AlignedBuffer::zeroed(
-            PIECE_BYTES.min(out.len().next_multiple_of(self.shape.page_bytes)),
-        );
-        let mut offset = self.cache.offset(PageId(far.page));
-        for part in out.chunks_mut(PIECE_BYTES) {
-            let whole = part.len().next_multiple_of(self.shape.page_bytes).min(buffer.len());
-            let bytes = buffer.as_mut_slice().get_mut(..whole).unwrap_or(&mut []);
-            self.cache.read_raw(offset, bytes)?;
-            let count = part.len().min(bytes.len());
-            part.copy_from_slice(bytes.get(..count).unwrap_or(&[]));
-            offset += to_u64(PIECE_BYTES);
-        }
+        let mut buffer = self.piece_buffer(out.len());
+        self.pieces(PageId(far.page), out.len(), |offset, range| {
+            let whole = range.len().next_multiple_of(self.shape.page_bytes);
+            let source = buffer.as_mut_slice().get_mut(..whole).unwrap_or(&mut []);
+            self.cache.read_raw(offset, source)?;
+            let (count, source) = (range.len(), &*source);
+            if let (Some(target), Some(source)) = (out.get_mut(range), source.get(..count)) {
+                target.copy_from_slice(source);
+            }
+            Ok(())
+        })?;
         Ok(crc32c(out) == far.checksum)
     }
 
     /// The pages of a value's extent.
     pub(super) fn pages_of(&self, far: &Far) -> (PageId, u64) {
         let length = to_usize(u64::from(far.length));
-        (PageId(far.page), self.extent_pages(length, self.is_direct(length)))
+        (PageId(far.page), self.extent_pages(length, far.direct))
     }
 
     /// The pages of a long key's extent.

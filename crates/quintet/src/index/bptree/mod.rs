@@ -54,6 +54,7 @@ use crate::{
     Error,
     codec::to_u64,
     pages::cache::{PageCache, PageId, ReadGuard, WriteGuard, latch::Patience, words::PageWords},
+    sync::{AtomicU64, Ordering},
 };
 
 /// The page of the root.
@@ -127,6 +128,10 @@ pub struct Tree {
     cache: Arc<PageCache>,
     space: Space,
     shape: Shape,
+    /// Whether large values may go to the file at once.
+    writes_directly: bool,
+    /// Leaves, and inner nodes.
+    node_counts: [AtomicU64; 2],
 }
 
 /// A page that is looked at, with or without its latch.
@@ -190,9 +195,45 @@ type Garbage = Vec<(PageId, u64)>;
 
 impl Tree {
     /// The tree in these pages. For a new one, [`Tree::format`] makes the root.
-    pub fn new(cache: Arc<PageCache>, space: Space) -> Self {
+    /// `writes_directly`: large values may be written to the file at once.
+    pub fn new(cache: Arc<PageCache>, space: Space, writes_directly: bool) -> Self {
         let shape = Shape { page_bytes: cache.page_bytes() };
-        Self { cache, space, shape }
+        let node_counts = [AtomicU64::new(0), AtomicU64::new(0)];
+        Self { cache, space, shape, writes_directly, node_counts }
+    }
+
+    /// Leaves.
+    pub fn leaf_pages(&self) -> u64 {
+        self.node_counts[0].load(Ordering::Relaxed)
+    }
+
+    /// Inner nodes.
+    pub fn inner_pages(&self) -> u64 {
+        self.node_counts[1].load(Ordering::Relaxed)
+    }
+
+    /// Says how many leaves and inner nodes there are: of a tree that was read.
+    pub fn set_counts(&self, leaves: u64, inner: u64) {
+        self.node_counts[0].store(leaves, Ordering::Relaxed);
+        self.node_counts[1].store(inner, Ordering::Relaxed);
+    }
+
+    fn count_node(&self, level: u8, more: bool) {
+        let count = if level == 0 { &self.node_counts[0] } else { &self.node_counts[1] };
+        if more {
+            count.fetch_add(1, Ordering::Relaxed);
+        } else {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Nodes from the root to a leaf.
+    pub fn height(&self) -> u64 {
+        let level = self.repeat(|tree| {
+            let root = tree.cache.read(ROOT)?;
+            tree.look(&root, |view, _| Some(view.level()))
+        });
+        level.map_or(0, |level| u64::from(level) + 1)
     }
 
     /// Makes the root of a new tree: an empty leaf.
@@ -201,6 +242,7 @@ impl Tree {
         let page = empty.build(&self.shape).unwrap_or_default();
         let guard = self.cache.create(ROOT)?;
         self.fill(&guard, page);
+        self.count_node(0, true);
         Ok(())
     }
 
@@ -275,10 +317,8 @@ impl Tree {
     /// Gives pages back; those in the cache need not be written.
     fn let_go(&self, garbage: Garbage) {
         for (first, count) in garbage {
-            if count <= extent::CACHED_PAGES_MAX {
-                for step in 0..count {
-                    self.cache.discard(extent::page_at(first, step));
-                }
+            for step in 0..count {
+                self.cache.discard(self.space.page_at(first, step));
             }
             self.space.give(first, count);
         }

@@ -29,7 +29,7 @@
 //!
 //! | size | name | meaning |
 //! |---|---|---|
-//! | 4 | word | inner: the child with the keys from this one on; leaf: length of the value, bit 31: in an extent |
+//! | 4 | word | inner: the child with the keys from this one on; leaf: length of the value, bit 31: in an extent, bit 30: in a direct one |
 //! | inline | key | the key's bytes behind the prefix |
 //! | 8 | long | of a long key: length of the whole key, first page of its extent |
 //! | length, or 8 | value | leaf: the value; in an extent: first page, CRC32C |
@@ -66,6 +66,8 @@ pub const REFERENCE_BYTES: usize = 8;
 const LONG_FLAG: u64 = 1 << 15;
 /// In an entry's word: the value is in an extent.
 const EXTENT_FLAG: u32 = 1 << 31;
+/// In an entry's word: the extent goes round the cache.
+const DIRECT_FLAG: u32 = 1 << 30;
 
 /// Where a long key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +87,8 @@ pub struct Far {
     pub page: u32,
     /// CRC32C of the value.
     pub checksum: u32,
+    /// Whether it goes round the cache.
+    pub direct: bool,
 }
 
 /// A slot, taken apart.
@@ -254,13 +258,14 @@ impl<'a> NodeView<'a> {
     pub fn held(&self, slot: &Slot) -> Option<Held> {
         let word = self.entry_word(slot)?;
         let at = slot.offset + 4 + Self::key_bytes(slot);
-        let length = word & !EXTENT_FLAG;
+        let length = word & !(EXTENT_FLAG | DIRECT_FLAG);
         if word & EXTENT_FLAG == 0 {
             let length = to_usize(u64::from(length));
             return (at + length <= self.words.len()).then_some(Held::Here(at, length));
         }
         let (page, checksum) = (self.words.u32(at)?, self.words.u32(at + 4)?);
-        Some(Held::Far(Far { length, page, checksum }))
+        let direct = word & DIRECT_FLAG != 0;
+        Some(Held::Far(Far { length, page, checksum, direct }))
     }
 
     /// Bytes of an entry.
@@ -441,7 +446,9 @@ impl Cell {
     pub fn encode(&self, shape: &Shape, prefix: usize, out: &mut Vec<u8>) {
         let word = match &self.payload {
             Payload::Here(value) => low_u32(to_u64(value.len())),
-            Payload::Far(far) => far.length | EXTENT_FLAG,
+            Payload::Far(far) => {
+                far.length | EXTENT_FLAG | if far.direct { DIRECT_FLAG } else { 0 }
+            }
             Payload::Child(page) => *page,
         };
         put_u32(out, word);

@@ -194,15 +194,15 @@ impl Tree {
         let mut last: Option<(ReadGuard<'_>, Bounds)> = None;
         for index in order {
             let Some(key) = keys.get(index).copied() else { continue };
-            let value = self.repeat(|tree| {
+            let value = self.repeat(|_| {
                 let inside = |bounds: &Bounds| bounds.upper.as_deref().is_none_or(|up| key < up);
                 let reused = last.take().filter(|(_, bounds)| inside(bounds));
                 let (leaf, bounds) = match reused {
                     Some(kept) => kept,
-                    None if keys.len() < 4 => (tree.leaf_of(key)?, Bounds::default()),
-                    None => tree.bounded_leaf(Target::Key(key))?,
+                    None if keys.len() < 4 => (self.leaf_of(key)?, Bounds::default()),
+                    None => self.bounded_leaf(Target::Key(key))?,
                 };
-                let value = tree.value_in(&leaf, key, &make)?;
+                let value = self.value_in(&leaf, key, &make)?;
                 last = (keys.len() >= 4).then_some((leaf, bounds));
                 Ok(value)
             })?;

@@ -21,6 +21,7 @@ use super::ROOT;
 use crate::{
     codec::{low_u32, to_u64, to_usize},
     pages::cache::PageId,
+    seeded::{self, Bug},
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
 
@@ -39,6 +40,8 @@ struct State {
     durable: Bits,
     /// Extents whose maps differ from the last cut.
     changed: Vec<bool>,
+    /// Free pages whose disk space was given back.
+    holes: Bits,
     /// Where the search for single pages goes on, as a word of `used`.
     hand: usize,
 }
@@ -53,6 +56,7 @@ pub struct Space {
     end: AtomicU64,
     /// Values were written directly since the last cut.
     written_directly: AtomicBool,
+    hole_count: AtomicU64,
 }
 
 fn bit(page: u64) -> (usize, u64) {
@@ -74,6 +78,7 @@ impl Space {
             used_count: AtomicU64::new(0),
             end: AtomicU64::new(0),
             written_directly: AtomicBool::new(false),
+            hole_count: AtomicU64::new(0),
         };
         {
             let mut state = lock(&space.state);
@@ -99,6 +104,16 @@ impl Space {
         self.end.load(Ordering::Relaxed)
     }
 
+    /// Pages of an extent.
+    pub const fn granularity(&self) -> u64 {
+        self.granularity
+    }
+
+    /// The pages used at the last durable cut.
+    pub fn durable(&self) -> Bits {
+        lock(&self.state).durable.clone()
+    }
+
     /// Pages in use.
     pub fn used(&self) -> u64 {
         self.used_count.load(Ordering::Relaxed)
@@ -117,12 +132,38 @@ impl Space {
         }
     }
 
+    /// Whether a page is the map of an extent; the first one's is not at its start.
+    const fn is_map(&self, page: u64) -> bool {
+        page % self.granularity == 0
+    }
+
+    /// Page number `step` of a run, which passes over the maps.
+    pub fn page_at(&self, first: PageId, step: u64) -> PageId {
+        let (extent, place) =
+            (u64::from(first.0) / self.granularity, u64::from(first.0) % self.granularity);
+        let per_extent = self.granularity - 1;
+        let place = place.saturating_sub(1) + step;
+        let extent = extent + place / per_extent;
+        PageId(low_u32(extent * self.granularity + place % per_extent + 1))
+    }
+
+    /// Pages from `page` on before the next map.
+    pub fn contiguous(&self, page: PageId) -> u64 {
+        self.granularity - u64::from(page.0) % self.granularity
+    }
+
     fn mark(&self, state: &mut State, first: u64, count: u64, used: bool) {
-        for page in first..first + count {
+        for step in 0..count {
+            let page = u64::from(self.page_at(PageId(low_u32(first)), step).0);
             let (word, mask) = bit(page);
             if let Some(word) = state.used.get_mut(word) {
                 debug_assert!((*word & mask != 0) != used, "page {page} is {used} already");
                 *word = if used { *word | mask } else { *word & !mask };
+            }
+            let hole = state.holes.get_mut(word).filter(|hole| **hole & mask != 0);
+            if let Some(hole) = hole {
+                *hole &= !mask;
+                self.hole_count.fetch_sub(1, Ordering::Relaxed);
             }
             if let Some(changed) = state.changed.get_mut(to_usize(page / self.granularity)) {
                 *changed = true;
@@ -153,7 +194,7 @@ impl Space {
         }
     }
 
-    /// Takes `count` pages in one piece. With `directly` none of them held anything that recovery
+    /// Takes `count` pages in one piece (but for the maps between them). With `directly` none of them held anything that recovery
     /// could need.
     pub fn take_run(&self, count: u64, directly: bool) -> PageId {
         if count == 1 && !directly {
@@ -163,15 +204,18 @@ impl Space {
         if directly {
             self.written_directly.store(true, Ordering::Relaxed);
         }
-        let mut run = 0;
-        let mut page = 0;
+        let (mut run, mut first, mut page) = (0, 0, 0);
         loop {
             let end = to_u64(state.used.len()) * 64;
             while page < end {
+                if self.is_map(page) {
+                    page += 1;
+                    continue;
+                }
                 let (word, _) = bit(page);
                 let full = |bits: &Bits| bits.get(word).copied().unwrap_or(0);
                 let mut taken = full(&state.used);
-                if directly {
+                if directly && !seeded::active(Bug::SpaceReusesTooEarly) {
                     taken |= full(&state.durable) | state.cut.as_ref().map_or(0, full);
                 }
                 if taken == u64::MAX {
@@ -179,10 +223,14 @@ impl Space {
                     page = (page | 63) + 1;
                     continue;
                 }
-                run = if taken & (1 << (page % 64)) == 0 { run + 1 } else { 0 };
+                if taken & (1 << (page % 64)) != 0 {
+                    run = 0;
+                } else {
+                    first = if run == 0 { page } else { first };
+                    run += 1;
+                }
                 page += 1;
                 if run == count {
-                    let first = page - count;
                     self.mark(&mut state, first, count, true);
                     return PageId(low_u32(first));
                 }
@@ -241,20 +289,42 @@ impl Space {
         }
     }
 
-    /// Runs of pages that hold nothing, now and for recovery: first and count.
-    pub fn free_runs(&self) -> Vec<(u64, u64)> {
-        let state = lock(&self.state);
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for page in 0..to_u64(state.durable.len()) * 64 {
-            if is_set(&state.used, page) || is_set(&state.durable, page) {
+    /// Calls `give_back` for each run of pages that hold nothing, now and for recovery, and that
+    /// still have their disk space: first and count. Nobody takes one of them meanwhile.
+    pub fn give_back<E>(&self, mut give_back: impl FnMut(u64, u64) -> Result<(), E>) -> Result<(), E> {
+        let mut state = lock(&self.state);
+        let state = &mut *state;
+        state.holes.resize(state.used.len(), 0);
+        let mut page = 0;
+        let end = to_u64(state.durable.len()) * 64;
+        let idle = |state: &State, page| {
+            let bits = [&state.used, &state.durable, &state.holes];
+            page < end && !bits.iter().any(|bits| is_set(bits, page))
+        };
+        while page < end {
+            let first = page;
+            while idle(state, page) {
+                page += 1;
+            }
+            if page == first {
+                page += 1;
                 continue;
             }
-            match runs.last_mut() {
-                Some((first, count)) if *first + *count == page => *count += 1,
-                _ => runs.push((page, 1)),
+            give_back(first, page - first)?;
+            for hole in first..page {
+                let (word, mask) = bit(hole);
+                if let Some(word) = state.holes.get_mut(word) {
+                    *word |= mask;
+                }
             }
+            self.hole_count.fetch_add(page - first, Ordering::Relaxed);
         }
-        runs
+        Ok(())
+    }
+
+    /// Free pages whose disk space was given back.
+    pub fn holes(&self) -> u64 {
+        self.hole_count.load(Ordering::Relaxed)
     }
 }
 
@@ -295,15 +365,30 @@ mod tests {
         assert_eq!(maps[0].0, PageId(1));
         space.end_cut(true);
         space.give(first, 10);
-        assert_eq!(space.free_runs(), [(13, 51)]);
+        let mut runs = Vec::new();
+        let mut note = |first, count| {
+            runs.push((first, count));
+            Ok::<_, ()>(())
+        };
+        space.give_back(&mut note).unwrap();
+        space.give_back(&mut note).unwrap();
+        assert_eq!(runs, [(13, 51)]);
+        assert_eq!(space.holes(), 51);
         assert_eq!(space.take_run(5, true), PageId(13));
         assert!(space.take_written_directly());
         assert_eq!(space.take_run(5, false), PageId(3));
-        assert_eq!(space.take_run(100, false).0 / 64, 1);
+        let long = space.take_run(100, false);
+        assert_eq!(long, PageId(18));
+        let pages: Vec<u32> = (0..100).map(|step| space.page_at(long, step).0).collect();
+        let expected: Vec<u32> = (18..120).filter(|page| page % 64 != 0).take(100).collect();
+        assert_eq!(pages, expected);
+        assert_eq!((space.contiguous(long), space.contiguous(PageId(65))), (46, 63));
         space.cut();
         space.give(PageId(13), 5);
         assert_ne!(space.take_run(2, true), PageId(13), "the cut may still need them");
         space.end_cut(false);
-        assert_eq!(space.cut().len(), 3, "all maps are written again");
+        assert_eq!(space.cut().len(), 2, "all maps are written again");
+        space.give(long, 100);
+        assert_eq!(space.take_run(100, false), long);
     }
 }

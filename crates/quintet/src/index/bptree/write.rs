@@ -5,7 +5,7 @@
 //! entries, a page with holes is rewritten. What does not fit goes to [`super::balance`].
 
 use super::{
-    Change, Garbage, Looked, Shape, Step, Stop, Tree,
+    Change, Garbage, Shape, Step, Stop, Tree,
     node::{Cell, Held, HEAD_BYTES, LongKey, NodeBuilder, NodeView, Payload, SLOT_BYTES, Slot},
     read::Target,
     signed,
@@ -13,8 +13,7 @@ use super::{
 use crate::{
     Result,
     codec::{low_u32, to_u64},
-    pages::cache::{PageId, WriteGuard},
-    seeded::{self, Bug},
+    pages::cache::WriteGuard,
 };
 
 /// A value to be put: in pieces, or in an extent already.
@@ -25,14 +24,14 @@ pub(super) enum Stored<'v> {
 }
 
 impl Stored<'_> {
-    fn length(&self) -> usize {
+    pub(super) fn length(&self) -> usize {
         match self {
             Self::Here([head, body]) => head.len() + body.len(),
             Self::Far(far) => Held::Far(*far).length(),
         }
     }
 
-    fn payload(&self) -> Payload {
+    pub(super) fn payload(&self) -> Payload {
         match self {
             Self::Here(pieces) => Payload::Here(pieces.concat()),
             Self::Far(far) => Payload::Far(*far),
@@ -130,7 +129,7 @@ impl Tree {
     }
 
     /// Puts a new entry before slot `index` of a latched leaf.
-    fn insert(
+    pub(super) fn insert(
         &self,
         leaf: &WriteGuard<'_>,
         index: usize,
@@ -184,9 +183,9 @@ impl Tree {
             if entry.len() + slot_bytes > free + freed {
                 return Ok(false);
             }
-            return self.rewrite(node, |cells| match (cells.get_mut(index), old) {
-                (Some(place), Some(_)) => *place = cell.clone(),
-                _ => cells.insert(index.min(cells.len()), cell.clone()),
+            return self.rewrite(node, |cells| {
+                let end = index + usize::from(old.is_some());
+                let _ = cells.splice(index.min(cells.len())..end.min(cells.len()), [cell.clone()]);
             });
         }
         let edit = node.edit();
@@ -277,38 +276,42 @@ impl Tree {
         Ok(used < self.shape.underfull() && node.page() != super::ROOT)
     }
 
-    /// Removes the entries for which `doomed` holds, of the keys from `start` (included) to `end`
-    /// (excluded).
-    pub fn delete_where(
+    /// Removes entries of one leaf: of the keys from `start` (included) to `end` (excluded) those
+    /// whose value `doomed` condemns, or all. Says where to go on; `None` at the end.
+    pub fn delete_some(
         &self,
         start: &[u8],
         end: Option<&[u8]>,
-        doomed: &dyn Fn(&[u8]) -> bool,
-        with_values: bool,
-    ) -> Result<Change> {
+        doomed: Option<&dyn Fn(&[u8]) -> bool>,
+    ) -> Result<(Change, Option<Vec<u8>>)> {
+        let (change, thin, upper) =
+            self.repeat(|tree| tree.delete_some_in_leaf(start, end, doomed))?;
+        if thin {
+            self.mend(start)?;
+        }
+        Ok((change, upper.filter(|upper| end.is_none_or(|end| **upper < *end))))
+    }
+
+    /// Removes all keys from `start` (included) to `end` (excluded).
+    pub fn delete_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<Change> {
         let mut total = Change::default();
         let mut from = start.to_vec();
         loop {
-            let (change, thin, upper) = self
-                .repeat(|tree| tree.delete_where_in_leaf(&from, end, doomed, with_values))?;
+            let (change, next) = self.delete_some(&from, end, None)?;
             total.add(change);
-            if thin {
-                self.mend(&from)?;
-            }
-            match upper.filter(|upper| end.is_none_or(|end| **upper < *end)) {
-                Some(upper) => from = upper,
+            match next {
+                Some(next) => from = next,
                 None => return Ok(total),
             }
         }
     }
 
     /// One leaf's part.
-    fn delete_where_in_leaf(
+    fn delete_some_in_leaf(
         &self,
         start: &[u8],
         end: Option<&[u8]>,
-        doomed: &dyn Fn(&[u8]) -> bool,
-        with_values: bool,
+        doomed: Option<&dyn Fn(&[u8]) -> bool>,
     ) -> Step<(Change, bool, Option<Vec<u8>>)> {
         let (leaf, bounds) = self.bounded_leaf(Target::Key(start))?;
         let (first, last) = self.look(&leaf, |view, fetch| {
@@ -324,7 +327,9 @@ impl Tree {
         let mut garbage = Garbage::new();
         let mut gone = Vec::new();
         for index in first..last {
-            if with_values && !doomed(&self.value_at(&leaf, index)?) {
+            if let Some(doomed) = doomed
+                && !doomed(&self.value_at(&leaf, index)?)
+            {
                 continue;
             }
             let loss =
@@ -347,7 +352,7 @@ impl Tree {
         Ok((change, thin, bounds.upper))
     }
 
-    /// As much of a value as an envelope can take.
+    /// A value of a latched leaf.
     fn value_at(&self, leaf: &WriteGuard<'_>, index: usize) -> Step<Vec<u8>> {
         let held = self.look(leaf, |view, _| view.held(&view.slot(index)?))?;
         let mut bytes = vec![0; held.length()];

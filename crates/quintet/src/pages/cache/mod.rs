@@ -175,6 +175,8 @@ pub struct PageCache {
     epoch: AtomicU64,
     dirty: Mutex<Vec<(PageId, u32)>>,
     dirty_count: AtomicU64,
+    /// Bytes of units that changed since the last cut, about.
+    changed_bytes: AtomicU64,
     saved: Mutex<HashMap<PageId, Saved>>,
     misses: AtomicU64,
     evictions: AtomicU64,
@@ -204,6 +206,7 @@ impl PageCache {
             epoch: AtomicU64::new(1),
             dirty: Mutex::new(Vec::new()),
             dirty_count: AtomicU64::new(0),
+            changed_bytes: AtomicU64::new(0),
             saved: Mutex::new(HashMap::new()),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
@@ -255,6 +258,16 @@ impl PageCache {
     /// Pages that must not leave the cache.
     pub fn dirty_count(&self) -> u64 {
         self.dirty_count.load(Ordering::Relaxed)
+    }
+
+    /// About how many bytes changed since the last cut.
+    pub fn changed_bytes(&self) -> u64 {
+        self.changed_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What every checksum is salted with.
+    pub const fn salt(&self) -> u32 {
+        self.options.salt
     }
 
     /// Bytes drawn from the budget.
@@ -642,6 +655,7 @@ impl PageCache {
     /// Makes every dirty page part of a cut, and lets changes from now on count as later ones.
     /// The caller keeps all writers out for the call, and has finished the cut before.
     pub fn cut(&self) -> Cut {
+        self.changed_bytes.store(0, Ordering::Relaxed);
         let epoch = self.epoch.fetch_add(1, Ordering::AcqRel);
         Cut { pages: std::mem::take(&mut *lock(&self.dirty)), epoch }
     }
@@ -817,8 +831,14 @@ impl<'a> WriteGuard<'a> {
 impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
         if self.changed.get() != 0 {
-            let mask = self.cache.get(self.frame, MASK) | self.changed.get();
-            self.cache.set(self.frame, MASK, mask);
+            let before = self.cache.get(self.frame, MASK);
+            let mask = before | self.changed.get();
+            if mask != before {
+                self.cache.set(self.frame, MASK, mask);
+                let units = u64::from((mask ^ before).count_ones());
+                let bytes = units * (to_u64(self.cache.options.page_bytes) / 64);
+                self.cache.changed_bytes.fetch_add(bytes, Ordering::Relaxed);
+            }
         }
         if let Some(word) = self.cache.word(self.frame, LATCH) {
             latch::unlock(word);
