@@ -47,9 +47,11 @@ impl Gate {
 
     /// Goes in; which way is chosen by `key`.
     pub(super) fn enter(&self, key: &[u8]) -> Pass<'_> {
-        let mixed = key.iter().rev().take(8).fold(0_u64, |sum, byte| {
-            sum.wrapping_mul(31).wrapping_add(u64::from(*byte))
-        });
+        let mixed = key
+            .iter()
+            .rev()
+            .take(8)
+            .fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
         let index = to_usize(mixed) % STRIPES;
         let stripe = self.stripes.get(index).unwrap_or(&self.stripes[0]);
         let held = (!seeded::active(Bug::CutWithinOperation)).then(|| read(&stripe.lock));
@@ -59,6 +61,13 @@ impl Gate {
     /// Waits until nobody is inside, and keeps it so.
     pub(super) fn close(&self) -> Vec<RwLockWriteGuard<'_, ()>> {
         self.stripes.iter().map(|stripe| write(&stripe.lock)).collect()
+    }
+
+    /// Whether nobody is inside.
+    #[cfg(test)]
+    #[cfg(not(any(loom, shuttle)))]
+    pub(super) fn is_empty(&self) -> bool {
+        self.stripes.iter().all(|stripe| stripe.lock.try_write().is_ok())
     }
 
     /// Keys and bytes: exact while the gate is closed.

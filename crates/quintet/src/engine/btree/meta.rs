@@ -54,8 +54,7 @@ impl Meta {
         put_u32(&mut page, FORMAT);
         put_u32(&mut page, low_u32(to_u64(self.page_bytes)));
         page.extend_from_slice(&self.database_id);
-        let words =
-            [self.table_id, self.lsn.0, self.granularity, self.end, self.keys, self.bytes];
+        let words = [self.table_id, self.lsn.0, self.granularity, self.end, self.keys, self.bytes];
         for word in words.into_iter().chain([self.leaves, self.inner, self.placed]) {
             put_u64(&mut page, word);
         }

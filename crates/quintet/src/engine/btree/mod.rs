@@ -57,6 +57,8 @@ const GRANULARITY_DEFAULT: u64 = 1024;
 /// A descent, a split at each level and the maps need this many frames at once, with room for
 /// several threads.
 const FRAMES_MIN: u64 = 48;
+/// What a cursor begins with; the first key to come follows.
+const CURSOR_TAG: u8 = b'k';
 /// Changed bytes after which a cut is due: what it takes in memory and in the journal is bounded.
 const CUT_BYTES: u64 = 64 << 20;
 /// How often a writer helps to make room before it goes on anyway; the cache grows then.
@@ -95,8 +97,7 @@ impl Settings {
     fn new(options: &TableOptions, context: &Context) -> Result<Self> {
         options.check_names(&["page_bytes", "cache_bytes", "extend_granularity", "replacement"])?;
         let page_bytes = options.number("page_bytes", PAGE_BYTES_DEFAULT, 4096..=65_536)?;
-        let granularity =
-            options.number("extend_granularity", GRANULARITY_DEFAULT, 64..=16_384)?;
+        let granularity = options.number("extend_granularity", GRANULARITY_DEFAULT, 64..=16_384)?;
         let invalid = |name: &str, what: &str| Error::InvalidOption {
             name: name.to_owned(),
             what: what.to_owned(),
@@ -245,7 +246,8 @@ impl Engine for BTree {
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
         let inner = &self.inner;
         {
-            let (Op::Put { key, .. } | Op::Delete { key } | Op::DeleteRange { start: key, .. }) = op;
+            let (Op::Put { key, .. } | Op::Delete { key } | Op::DeleteRange { start: key, .. }) =
+                op;
             let pass = inner.gate.enter(key);
             let change = match op {
                 Op::Put { key, head, body } => {
@@ -269,14 +271,14 @@ impl Engine for BTree {
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
         let start = match from.0.split_first() {
             None => &[][..],
-            Some((1, start)) => start,
+            Some((&CURSOR_TAG, start)) => start,
             Some(_) => {
                 let what = "the cursor is not one that a scan returned".to_owned();
                 return Err(Error::Limit { what });
             }
         };
         let (entries, next) = self.inner.scan_from(start, limit)?;
-        let next = next.map_or(Cursor::START, |next| Cursor([&[1], &*next].concat()));
+        let next = next.map_or(Cursor::START, |next| Cursor([&[CURSOR_TAG], &*next].concat()));
         Ok((entries, next))
     }
 

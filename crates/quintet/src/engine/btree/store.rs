@@ -92,8 +92,7 @@ pub(super) fn open(settings: &Settings, context: Context) -> Result<(Inner, Lsn)
         None => tree.format()?,
         Some(meta) => tree.set_counts(meta.leaves, meta.inner),
     }
-    let (keys, bytes, lsn) =
-        meta.map_or((0, 0, Lsn(0)), |meta| (meta.keys, meta.bytes, meta.lsn));
+    let (keys, bytes, lsn) = meta.map_or((0, 0, Lsn(0)), |meta| (meta.keys, meta.bytes, meta.lsn));
     let inner = Inner {
         context,
         tree,
@@ -203,10 +202,9 @@ impl Patched<'_> {
             let _ = words.words().copy_to(0, &mut self.image);
             return Ok(());
         }
-        if let Ok(file) = self.cache.file() {
+        if self.cache.file().is_ok() {
             let mut buffer = AlignedBuffer::zeroed(self.image.len());
-            crate::disk::read_up_to(&**file, buffer.as_mut_slice(), self.cache.offset(page))
-                .map_err(|error| Error::io(format!("read {}", self.cache.label()), error))?;
+            self.cache.read_file(self.cache.offset(page), buffer.as_mut_slice())?;
             self.image.copy_from_slice(buffer.as_slice());
         }
         Ok(())
@@ -427,9 +425,8 @@ impl Inner {
         let cache = self.tree.cache();
         let meta = cut.pages().iter().find(|(page, _)| *page == PageId(0));
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
-        let image = meta.and_then(|(page, frame)| {
-            cache.image(cut, *page, *frame, buffer.as_mut_slice())
-        });
+        let image =
+            meta.and_then(|(page, frame)| cache.image(cut, *page, *frame, buffer.as_mut_slice()));
         if image.is_none() {
             return Ok(());
         }

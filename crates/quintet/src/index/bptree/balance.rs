@@ -130,12 +130,7 @@ impl Tree {
     }
 
     /// The bounds of child number `index` of a latched node.
-    fn child_bounds(
-        &self,
-        parent: &WriteGuard<'_>,
-        index: usize,
-        bounds: &Bounds,
-    ) -> Step<Bounds> {
+    fn child_bounds(&self, parent: &WriteGuard<'_>, index: usize, bounds: &Bounds) -> Step<Bounds> {
         self.look(parent, |view, fetch| {
             let lower = match index.checked_sub(1) {
                 Some(below) => Some(view.full_key(&view.slot(below)?, fetch)?),
@@ -196,12 +191,8 @@ impl Tree {
         let child = self.cache.create(self.space.take())?;
         let page = root.words().copy(0, self.shape.page_bytes).ok_or(Stop::Again)?;
         self.fill(&child, page);
-        let top = NodeBuilder {
-            level: level + 1,
-            prefix: &[],
-            first_child: child.page().0,
-            cells: &[],
-        };
+        let top =
+            NodeBuilder { level: level + 1, prefix: &[], first_child: child.page().0, cells: &[] };
         let page = top.build(&self.shape).ok_or(Stop::Again)?;
         self.fill(root, page);
         self.count_node(level + 1, true);
@@ -269,12 +260,7 @@ impl Tree {
     }
 
     /// The shortest key above the last of `left` that is not above the first of `right`.
-    fn separator(
-        &self,
-        holder: &WriteGuard<'_>,
-        left: &[Cell],
-        right: &[Cell],
-    ) -> Step<Vec<u8>> {
+    fn separator(&self, holder: &WriteGuard<'_>, left: &[Cell], right: &[Cell]) -> Step<Vec<u8>> {
         let (Some(below), Some(above)) = (left.last(), right.first()) else {
             return Err(self.damage(holder.page(), "it has too few entries to split"));
         };
@@ -330,8 +316,7 @@ impl Tree {
             return Err(self.damage(left.page(), "it has too few entries to split"));
         };
         let Payload::Child(first_child) = up.payload else { return Err(Stop::Again) };
-        let mut right_content =
-            Content { level: content.level, first_child, cells: right_cells };
+        let mut right_content = Content { level: content.level, first_child, cells: right_cells };
         let right = self.cache.create(self.space.take())?;
         self.complete(&left, std::slice::from_mut(&mut up), usize::MAX / 2)?;
         let (low, high) = divide(bounds, &up.key);
@@ -452,7 +437,9 @@ impl Tree {
         if builder.size(&self.shape) <= self.shape.merged_max() {
             self.store(&left, &left, &mut cells, &whole)?;
             self.remove_slot(parent, index)?;
-            if level == 0 && let Some(long) = separator.long {
+            if level == 0
+                && let Some(long) = separator.long
+            {
                 garbage.push(self.pages_of_key(long));
             }
             garbage.push((right.page(), 1));

@@ -136,13 +136,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn node(
-        &mut self,
-        page: PageId,
-        level: Option<u8>,
-        bounds: &Bounds,
-        depth: u8,
-    ) -> Result<()> {
+    fn node(&mut self, page: PageId, level: Option<u8>, bounds: &Bounds, depth: u8) -> Result<()> {
         if !self.mark(page) {
             return Ok(());
         }

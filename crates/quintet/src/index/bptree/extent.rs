@@ -116,8 +116,7 @@ impl Tree {
             let target = buffer.as_mut_slice().get_mut(..whole).unwrap_or(&mut []);
             let from_head = head.get(range.start..range.end.min(head.len())).unwrap_or(&[]);
             let start = range.start.saturating_sub(head.len());
-            let from_body =
-                body.get(start..range.end.saturating_sub(head.len())).unwrap_or(&[]);
+            let from_body = body.get(start..range.end.saturating_sub(head.len())).unwrap_or(&[]);
             let (front, rest) = target.split_at_mut(from_head.len());
             let (middle, rest) = rest.split_at_mut(from_body.len());
             front.copy_from_slice(from_head);
@@ -128,12 +127,7 @@ impl Tree {
     }
 
     /// Reads a cached extent that a node names.
-    fn read_cached<G: Looked>(
-        &self,
-        guard: &G,
-        first: u32,
-        out: &mut [u8],
-    ) -> Step<()> {
+    fn read_cached<G: Looked>(&self, guard: &G, first: u32, out: &mut [u8]) -> Step<()> {
         // A number from a page that has changed leads anywhere.
         if !guard.is_sound() {
             return Err(Stop::Again);

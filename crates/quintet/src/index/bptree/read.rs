@@ -42,11 +42,7 @@ pub enum Target<'k> {
 impl Target<'_> {
     /// The number of the child.
     #[inline]
-    pub fn child(
-        self,
-        view: &NodeView<'_>,
-        fetch: super::node::Fetch<'_>,
-    ) -> Option<usize> {
+    pub fn child(self, view: &NodeView<'_>, fetch: super::node::Fetch<'_>) -> Option<usize> {
         match self {
             Target::Key(key) => view.child_of(key, fetch),
             Target::Below(key) => view.search(key, fetch).map(|(index, _)| index),

@@ -45,7 +45,8 @@ impl Tree {
         let (leaf, bounds) = self.bounded_leaf(Target::Key(start))?;
         let (count, mut index) =
             self.look(&leaf, |view, fetch| Some((view.count(), view.search(start, fetch)?.0)))?;
-        let mut entries: Vec<(Vec<u8>, V)> = Vec::with_capacity(limit.min(count - index.min(count)));
+        let mut entries: Vec<(Vec<u8>, V)> =
+            Vec::with_capacity(limit.min(count - index.min(count)));
         let mut bytes = 0;
         let mut next = bounds.upper;
         while index < count {

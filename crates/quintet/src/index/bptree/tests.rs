@@ -6,10 +6,7 @@ use std::collections::BTreeMap;
 use super::{node::*, space::Bits, *};
 use crate::{
     budget::Budget,
-    disk::{
-        Env as _, Open,
-        sim::SimEnv,
-    },
+    disk::{Env as _, Open, sim::SimEnv},
     pages::cache::{CacheOptions, Replacement},
 };
 
@@ -204,8 +201,7 @@ fn a_few_threads_and_readers_agree() {
                 let mut random = Random(100 + thread);
                 for _ in 0..40 {
                     let all = entries_while_changing(tree, thread == 0);
-                    let stays: Vec<_> =
-                        all.iter().filter(|(_, value)| value == b"stays").collect();
+                    let stays: Vec<_> = all.iter().filter(|(_, value)| value == b"stays").collect();
                     assert_eq!(stays.len(), usize::try_from(keys / 10).unwrap());
                     assert!(all.windows(2).all(|pair| pair[0].0 < pair[1].0));
                     for _ in 0..500 {

@@ -6,7 +6,7 @@
 
 use super::{
     Change, Garbage, Shape, Step, Stop, Tree,
-    node::{Cell, Held, HEAD_BYTES, LongKey, NodeBuilder, NodeView, Payload, SLOT_BYTES, Slot},
+    node::{Cell, HEAD_BYTES, Held, LongKey, NodeBuilder, NodeView, Payload, SLOT_BYTES, Slot},
     read::Target,
     signed,
 };
@@ -136,8 +136,7 @@ impl Tree {
         key: &[u8],
         stored: &Stored<'_>,
     ) -> Step<Option<Change>> {
-        let (free, prefix) =
-            self.look(leaf, |view, _| Some((view.free(), view.prefix_len())))?;
+        let (free, prefix) = self.look(leaf, |view, _| Some((view.free(), view.prefix_len())))?;
         let mut cell = Cell { key: key.to_vec(), long: None, payload: stored.payload() };
         let long = self.shape.is_long(key);
         // Room for a long key's reference too: its extent is made once it is sure to be used.

@@ -72,9 +72,8 @@ pub fn is_unchanged(latch: &AtomicU64, version: u64) -> bool {
 
 /// Takes the latch if the page is still as it was at `version`.
 pub fn try_upgrade(latch: &AtomicU64, version: u64) -> bool {
-    let taken = latch
-        .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
-        .is_ok();
+    let taken =
+        latch.compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
     if taken {
         // Whoever sees a store of the holder sees the odd version too.
         fence(Ordering::Release);

@@ -61,7 +61,7 @@ use crate::{
     Error, Result,
     budget::Budget,
     codec::{Decoder, crc32c_append, low_u32, to_u64, to_usize},
-    disk::{AlignedBuffer, File, Region, read_up_to, write_all_at},
+    disk::{AlignedBuffer, BLOCK_BYTES, File, Region, write_all_at},
     seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
@@ -432,8 +432,7 @@ impl PageCache {
     /// Reads a page from the disk, round the cache, and verifies it.
     pub fn read_page(&self, page: PageId, buffer: &mut AlignedBuffer) -> Result<()> {
         let offset = self.offset(page);
-        let io_error = |error: io::Error| Error::io(format!("read {}", self.label), error);
-        let count = read_up_to(&**self.file()?, buffer.as_mut_slice(), offset).map_err(io_error)?;
+        let count = self.read_file(offset, buffer.as_mut_slice())?;
         let damage = |what: String| Error::corruption(self.label.clone(), offset, what);
         if count < self.options.page_bytes {
             return Err(damage(format!("the file ends within page {}", page.0)));
@@ -454,12 +453,35 @@ impl PageCache {
 
     /// Reads whole pages that are no pages of the cache.
     pub fn read_raw(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        let io_error = |error: io::Error| Error::io(format!("read {}", self.label), error);
-        let count = read_up_to(&**self.file()?, out, offset).map_err(io_error)?;
+        let count = self.read_file(offset, out)?;
         if count < out.len() {
-            return Err(Error::corruption(self.label.clone(), offset, "the file ends within a value"));
+            return Err(Error::corruption(
+                self.label.clone(),
+                offset,
+                "the file ends within a value",
+            ));
         }
         Ok(())
+    }
+
+    /// Reads whole blocks, fewer only at the end of the file, and returns how many bytes came.
+    pub fn read_file(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let file = self.file()?;
+        let mut done = 0;
+        while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match file.read_at(rest, offset + to_u64(done)) {
+                Ok(count) => {
+                    done += count;
+                    // A file that ends within a block cannot be read on with direct I/O.
+                    if count == 0 || to_u64(count) % BLOCK_BYTES != 0 {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io(format!("read {}", self.label), error)),
+            }
+        }
+        Ok(done)
     }
 
     /// Writes whole pages that are no pages of the cache. Not durable until the file is synced.
@@ -772,8 +794,11 @@ impl<'a> ReadGuard<'a> {
     /// Takes the page's latch if the page is still the same.
     pub fn upgrade(self) -> Option<WriteGuard<'a>> {
         let word = self.cache.word(self.frame, LATCH)?;
-        latch::try_upgrade(word, self.version)
-            .then(|| WriteGuard { cache: self.cache, frame: self.frame, changed: Cell::new(0) })
+        latch::try_upgrade(word, self.version).then(|| WriteGuard {
+            cache: self.cache,
+            frame: self.frame,
+            changed: Cell::new(0),
+        })
     }
 
     /// The page's number.
@@ -862,9 +887,7 @@ fn lock_bucket(bucket: &AtomicU64) -> u64 {
         let free = head & BUCKET_LOCK == 0;
         let locked = head | BUCKET_LOCK;
         if free
-            && bucket
-                .compare_exchange(head, locked, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
+            && bucket.compare_exchange(head, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
         {
             return head;
         }
