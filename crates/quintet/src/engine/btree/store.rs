@@ -317,7 +317,7 @@ impl Inner {
     }
 
     /// The moment of a cut.
-    fn take_cut(&self, lsn: Lsn) -> Result<Cut> {
+    pub(super) fn take_cut(&self, lsn: Lsn) -> Result<Cut> {
         let (cache, space) = (self.tree.cache(), self.tree.space());
         let _closed = self.gate.close();
         for (page, bits) in space.cut() {
@@ -351,7 +351,7 @@ impl Inner {
         }
     }
 
-    fn store_cut(&self, keeper: &mut Keeper, cut: &Cut, lsn: Lsn) -> Result<()> {
+    pub(super) fn store_cut(&self, keeper: &mut Keeper, cut: &Cut, lsn: Lsn) -> Result<()> {
         let cache = self.tree.cache();
         if self.tree.space().take_written_directly() {
             sync(cache)?;
