@@ -1,7 +1,7 @@
 //! One file of a database in words, for people who look for damage or learn the formats.
 //!
-//! What: a log segment, the catalog or a snapshot of a naive table, recognised by its magic and
-//! printed in the layout that the head of its module documents.
+//! What: a log segment, the catalog, a snapshot of a naive table or the pages of a btree table,
+//! recognised by its magic and printed in the layout that the head of its module documents.
 //! Why: a format that cannot be looked at cannot be trusted; and `quintet inspect` needs no code
 //! of its own for any of them.
 //!
@@ -19,7 +19,7 @@ use crate::{
     Error, Result,
     codec::to_usize,
     disk::{Env as _, File, Open, os::OsEnv, read_up_to},
-    engine::naive::snapshot,
+    engine::{btree::inspect as btree, naive::snapshot},
     wal::{Found, Kind, SegmentReader},
 };
 
@@ -29,7 +29,8 @@ const SHOWN_BYTES_MAX: usize = 64;
 /// Takes one line of the description; `Break` when no more are wanted.
 pub type Sink<'a> = dyn FnMut(&str) -> ControlFlow<()> + 'a;
 
-/// Describes the file at `path`: a log segment, a catalog or a snapshot, line by line.
+/// Describes the file at `path`: a log segment, a catalog, a snapshot or a btree
+/// table's pages, line by line.
 ///
 /// Fails with [`Error::Corruption`] where the file is damaged or is none of these, with
 /// [`Error::NewerFormat`] and [`Error::Io`]. Lines given before a failure hold.
@@ -41,10 +42,14 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
     let name = name.ok_or_else(|| io(std::io::ErrorKind::InvalidFilename.into()))?;
     let dir = OsEnv::new().open_dir(parent.unwrap_or(Path::new(".")), false).map_err(io)?;
     let file = dir.open(name, Open::READ).map_err(io)?;
-    let mut magic = [0; 8];
-    let count = read_up_to(&*file, &mut magic, 0).map_err(io)?;
+    let mut head = vec![0; btree::HEAD_BYTES];
+    let count = read_up_to(&*file, &mut head, 0).map_err(io)?;
     let mut lines = Lines { sink, is_wanted: true };
-    match magic.get(..count).unwrap_or(&[]) {
+    if btree::is_pages(head.get(..count).unwrap_or(&[])) {
+        return btree::describe(&*file, &shown, &mut |line| lines.say(line));
+    }
+    let magic = head.get(..8).unwrap_or(&[]);
+    match magic.get(..count.min(8)).unwrap_or(&[]) {
         b"QTLOGSEG" => describe_segment(file, &shown, &mut lines),
         b"QUINTCAT" => {
             let mut bytes = vec![0; to_usize(file.len().map_err(io)?)];
@@ -54,7 +59,7 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
         b"QNAIVSNP" => describe_snapshot(&*file, &shown, &mut lines),
         other => {
             let found = other.escape_ascii();
-            let what = format!("no log segment, catalog or snapshot starts with \"{found}\"");
+            let what = format!("no log segment, catalog, snapshot or file of pages starts with \"{found}\"");
             Err(Error::corruption(shown, 0, what))
         }
     }

@@ -30,6 +30,7 @@
 //! every engine.
 
 mod gate;
+pub mod inspect;
 mod meta;
 mod range;
 mod store;
@@ -45,7 +46,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{Lsn, to_u64, to_usize},
+    codec::{Lsn, crc32c, crc32c_append, to_u64, to_usize},
     index::bptree::Tree,
     pages::cache::{CacheOptions, Replacement},
     report::Report,
@@ -116,10 +117,7 @@ impl Settings {
         let wanted = options.number("cache_bytes", 0, 0..=1 << 46)?;
         let most = if wanted == 0 { context.budget.limit() / 2 } else { wanted };
         let frames_max = (most / page_bytes).max(FRAMES_MIN);
-        let salt = crate::codec::crc32c_append(
-            crate::codec::crc32c(&context.database_id),
-            &context.table_id.to_le_bytes(),
-        );
+        let salt = salt_of(&context.database_id, context.table_id);
         let cache = CacheOptions {
             page_bytes: to_usize(page_bytes),
             frames_min: FRAMES_MIN,
@@ -129,6 +127,11 @@ impl Settings {
         };
         Ok(Self { granularity, cache })
     }
+}
+
+/// What the checksums of a table's pages are salted with.
+fn salt_of(database_id: &[u8; 16], table_id: u64) -> u32 {
+    crc32c_append(crc32c(database_id), &table_id.to_le_bytes())
 }
 
 /// How values leave the tree.
