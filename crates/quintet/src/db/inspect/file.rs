@@ -59,7 +59,9 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
         b"QNAIVSNP" => describe_snapshot(&*file, &shown, &mut lines),
         other => {
             let found = other.escape_ascii();
-            let what = format!("no log segment, catalog, snapshot or file of pages starts with \"{found}\"");
+            let what = format!(
+                "no log segment, catalog, snapshot or file of pages starts with \"{found}\""
+            );
             Err(Error::corruption(shown, 0, what))
         }
     }

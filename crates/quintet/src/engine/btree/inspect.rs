@@ -34,9 +34,9 @@ pub fn describe(file: &dyn File, name: &str, say: &mut dyn FnMut(String)) -> Res
     if !matches!(meta.page_bytes, 4096 | 8192 | 16_384 | 32_768 | 65_536) {
         return Err(Error::corruption(name, 28, "the page size is none"));
     }
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>();
     say("pages of a btree table".to_owned());
-    say(format!("  database id  {}", hex(&meta.database_id)));
+    say(format!("  database id  {}", hex(&meta.database_id).concat()));
     say(format!("  table id     {}", meta.table_id));
     say(format!("  complete to  {}", meta.lsn));
     say(format!("  page size    {}", meta.page_bytes));

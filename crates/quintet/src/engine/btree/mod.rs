@@ -327,7 +327,10 @@ impl Engine for BTree {
         let (keys, live_bytes) = inner.gate.figures();
         let (cache, space) = (inner.tree.cache().stats(), inner.tree.space());
         let page_bytes = to_u64(inner.tree.shape().page_bytes);
-        let journal_bytes = lock(&inner.keeper).journal_bytes();
+        let (journal_bytes, (journal_live, journal_full)) = {
+            let keeper = lock(&inner.keeper);
+            (keeper.journal_bytes(), keeper.journal_state())
+        };
         let has_file = inner.tree.cache().file().is_ok();
         let pages = if has_file { space.end() - space.holes() } else { 0 };
         let free = if has_file { space.end() - space.holes() - space.used() } else { 0 };
@@ -351,6 +354,8 @@ impl Engine for BTree {
                 ("cache_misses_total", cache.misses_total),
                 ("cache_evictions_total", cache.evictions_total),
                 ("cache_overflows_total", cache.overflows_total),
+                ("journal_live_bytes", journal_live),
+                ("journal_full", u64::from(journal_full)),
                 ("cuts_total", inner.cuts_total.load(Ordering::Relaxed)),
                 ("writer_helps_total", inner.helps_total.load(Ordering::Relaxed)),
             ],

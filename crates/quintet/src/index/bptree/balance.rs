@@ -165,7 +165,7 @@ impl Tree {
         let Content { level, first_child, cells } = content;
         let (level, first_child) = (*level, *first_child);
         let builder = NodeBuilder { level, prefix, first_child, cells };
-        let page = builder.build(&self.shape);
+        let page = builder.build(self.shape);
         let page = page.ok_or_else(|| self.damage(node.page(), "its entries do not fit"))?;
         self.fill(node, page);
         Ok(())
@@ -193,7 +193,7 @@ impl Tree {
         self.fill(&child, page);
         let top =
             NodeBuilder { level: level + 1, prefix: &[], first_child: child.page().0, cells: &[] };
-        let page = top.build(&self.shape).ok_or(Stop::Again)?;
+        let page = top.build(self.shape).ok_or(Stop::Again)?;
         self.fill(root, page);
         self.count_node(level + 1, true);
         Ok(())
@@ -248,7 +248,7 @@ impl Tree {
 
     /// The number of the first entry of the right half, by bytes; neither half is empty.
     fn middle(&self, cells: &[Cell]) -> usize {
-        let size = |cell: &Cell| SLOT_BYTES + cell.entry_bytes(&self.shape, 0);
+        let size = |cell: &Cell| SLOT_BYTES + cell.entry_bytes(self.shape, 0);
         let total: usize = cells.iter().map(size).sum();
         let mut sum = 0;
         let half = cells.iter().position(|cell| {
@@ -434,7 +434,7 @@ impl Tree {
         self.complete(&left, &mut cells.cells, prefix.len())?;
         let builder =
             NodeBuilder { level, prefix, first_child: cells.first_child, cells: &cells.cells };
-        if builder.size(&self.shape) <= self.shape.merged_max() {
+        if builder.size(self.shape) <= self.shape.merged_max() {
             self.store(&left, &left, &mut cells, &whole)?;
             self.remove_slot(parent, index)?;
             if level == 0

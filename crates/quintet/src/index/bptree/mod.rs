@@ -72,34 +72,34 @@ pub struct Shape {
 
 impl Shape {
     /// Keys of at most this many bytes are in their node; of longer ones, this much is.
-    pub const fn key_inline_max(&self) -> usize {
+    pub const fn key_inline_max(self) -> usize {
         self.page_bytes / 16
     }
 
     /// Longest prefix.
-    pub const fn prefix_max(&self) -> usize {
+    pub const fn prefix_max(self) -> usize {
         self.page_bytes / 16
     }
 
     /// Entries (slot included) of at most this many bytes are in their leaf: so of two halves of
     /// a full leaf each takes one more.
-    pub const fn entry_max(&self) -> usize {
+    pub const fn entry_max(self) -> usize {
         (self.page_bytes - HEAD_BYTES) / 4 - 16
     }
 
     /// Bytes of the longest separator with its slot.
-    pub const fn separator_max(&self) -> usize {
+    pub const fn separator_max(self) -> usize {
         self.key_inline_max() + 24
     }
 
     /// A node with fewer bytes in use looks for a sibling to merge with.
-    pub const fn underfull(&self) -> usize {
+    pub const fn underfull(self) -> usize {
         self.page_bytes / 4
     }
 
     /// Two siblings are merged if they take at most this together: not so much that the next
     /// insert splits them again.
-    pub const fn merged_max(&self) -> usize {
+    pub const fn merged_max(self) -> usize {
         self.page_bytes / 8 * 7
     }
 }
@@ -239,7 +239,7 @@ impl Tree {
     /// Makes the root of a new tree: an empty leaf.
     pub fn format(&self) -> crate::Result<()> {
         let empty = node::NodeBuilder { level: 0, prefix: &[], first_child: 0, cells: &[] };
-        let page = empty.build(&self.shape).unwrap_or_default();
+        let page = empty.build(self.shape).unwrap_or_default();
         let guard = self.cache.create(ROOT)?;
         self.fill(&guard, page);
         self.count_node(0, true);
@@ -257,8 +257,8 @@ impl Tree {
     }
 
     /// The sizes.
-    pub const fn shape(&self) -> &Shape {
-        &self.shape
+    pub const fn shape(&self) -> Shape {
+        self.shape
     }
 
     /// Sets a page's bytes, but for those of the cache.

@@ -423,7 +423,7 @@ pub struct Cell {
 
 impl Cell {
     /// The bytes of the key that a page with this prefix holds.
-    pub fn suffix(&self, shape: &Shape, prefix: usize) -> &[u8] {
+    pub fn suffix(&self, shape: Shape, prefix: usize) -> &[u8] {
         let suffix = self.key.get(prefix..).unwrap_or(&[]);
         match self.long {
             None => suffix,
@@ -432,7 +432,7 @@ impl Cell {
     }
 
     /// The bytes of an entry in a page with this prefix.
-    pub fn entry_bytes(&self, shape: &Shape, prefix: usize) -> usize {
+    pub fn entry_bytes(&self, shape: Shape, prefix: usize) -> usize {
         let payload = match &self.payload {
             Payload::Here(value) => value.len(),
             Payload::Far(_) => REFERENCE_BYTES,
@@ -443,7 +443,7 @@ impl Cell {
     }
 
     /// Appends the entry as it is in a page with this prefix.
-    pub fn encode(&self, shape: &Shape, prefix: usize, out: &mut Vec<u8>) {
+    pub fn encode(&self, shape: Shape, prefix: usize, out: &mut Vec<u8>) {
         let word = match &self.payload {
             Payload::Here(value) => low_u32(to_u64(value.len())),
             Payload::Far(far) => {
@@ -483,7 +483,7 @@ pub struct NodeBuilder<'c> {
 
 impl NodeBuilder<'_> {
     /// The bytes that the node takes of a page.
-    pub fn size(&self, shape: &Shape) -> usize {
+    pub fn size(&self, shape: Shape) -> usize {
         let entry = |cell: &Cell| SLOT_BYTES + cell.entry_bytes(shape, self.prefix.len());
         let cells: usize = self.cells.iter().map(entry).sum();
         (HEAD_BYTES + self.prefix.len()).next_multiple_of(8) + cells
@@ -491,7 +491,7 @@ impl NodeBuilder<'_> {
 
     /// The page's bytes from the kind on (the first eight are left zero); `None` where it is too
     /// much for a page.
-    pub fn build(&self, shape: &Shape) -> Option<Vec<u8>> {
+    pub fn build(&self, shape: Shape) -> Option<Vec<u8>> {
         let page_bytes = shape.page_bytes;
         if self.size(shape) > page_bytes {
             return None;

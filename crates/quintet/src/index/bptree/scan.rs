@@ -4,10 +4,7 @@
 //! and merges between two steps do not concern it: a key that is there throughout is in the leaf
 //! of its turn.
 
-use super::{
-    Step, Stop, Tree,
-    read::{Bounds, Target},
-};
+use super::{Step, Stop, Tree, read::Target};
 use crate::Result;
 
 /// Bytes after which a step ends.
@@ -159,10 +156,5 @@ impl Tree {
             node = self.child_of(&node, child)?;
         }
         Ok(low)
-    }
-
-    /// The bounds of the leaf that a key belongs to.
-    pub fn bounds_of(&self, key: &[u8]) -> Result<Bounds> {
-        self.repeat(|tree| tree.bounded_leaf(Target::Key(key)).map(|(_, bounds)| bounds))
     }
 }

@@ -38,6 +38,8 @@ struct State {
     cut: Option<Bits>,
     /// At the last durable cut.
     durable: Bits,
+    /// At cuts since then that may be durable or not.
+    doubtful: Bits,
     /// Extents whose maps differ from the last cut.
     changed: Vec<bool>,
     /// Free pages whose disk space was given back.
@@ -134,7 +136,7 @@ impl Space {
 
     /// Whether a page is the map of an extent; the first one's is not at its start.
     const fn is_map(&self, page: u64) -> bool {
-        page % self.granularity == 0
+        page.is_multiple_of(self.granularity)
     }
 
     /// Page number `step` of a run, which passes over the maps.
@@ -216,7 +218,8 @@ impl Space {
                 let full = |bits: &Bits| bits.get(word).copied().unwrap_or(0);
                 let mut taken = full(&state.used);
                 if directly && !seeded::active(Bug::SpaceReusesTooEarly) {
-                    taken |= full(&state.durable) | state.cut.as_ref().map_or(0, full);
+                    taken |= full(&state.durable) | full(&state.doubtful);
+                    taken |= state.cut.as_ref().map_or(0, full);
                 }
                 if taken == u64::MAX {
                     run = 0;
@@ -282,7 +285,13 @@ impl Space {
         let Some(cut) = state.cut.take() else { return };
         if durable {
             state.durable = cut;
+            state.doubtful.clear();
         } else {
+            let length = state.doubtful.len().max(cut.len());
+            state.doubtful.resize(length, 0);
+            for (doubtful, cut) in state.doubtful.iter_mut().zip(cut) {
+                *doubtful |= cut;
+            }
             // Which maps got where is not worth knowing.
             state.changed.fill(true);
             self.written_directly.store(true, Ordering::Relaxed);
@@ -301,7 +310,7 @@ impl Space {
         let mut page = 0;
         let end = to_u64(state.durable.len()) * 64;
         let idle = |state: &State, page| {
-            let bits = [&state.used, &state.durable, &state.holes];
+            let bits = [&state.used, &state.durable, &state.doubtful, &state.holes];
             page < end && !bits.iter().any(|bits| is_set(bits, page))
         };
         while page < end {

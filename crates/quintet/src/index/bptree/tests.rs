@@ -252,7 +252,7 @@ fn layout_of_a_leaf_is_pinned() {
         },
     ];
     let page = NodeBuilder { level: 0, prefix: b"pre", first_child: 0, cells: &cells }
-        .build(&shape)
+        .build(shape)
         .unwrap();
     let (first, second) = (4096 - 8, 4096 - 8 - 276);
     let head: Vec<u8> = [

@@ -16,6 +16,9 @@ use crate::{
     pages::cache::WriteGuard,
 };
 
+/// Says of a stored value whether it goes.
+pub type Condemn<'c> = &'c dyn Fn(&[u8]) -> bool;
+
 /// A value to be put: in pieces, or in an extent already.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stored<'v> {
@@ -41,12 +44,12 @@ impl Stored<'_> {
 
 impl Shape {
     /// Whether a key is too long for a node.
-    pub fn is_long(&self, key: &[u8]) -> bool {
+    pub fn is_long(self, key: &[u8]) -> bool {
         key.len() > self.key_inline_max()
     }
 
     /// Whether an entry of this key and value is in its leaf whole.
-    pub fn is_inline(&self, key: &[u8], value_bytes: usize) -> bool {
+    pub fn is_inline(self, key: &[u8], value_bytes: usize) -> bool {
         let key_bytes = if self.is_long(key) { self.key_inline_max() + 8 } else { key.len() };
         SLOT_BYTES + 4 + key_bytes + value_bytes <= self.entry_max()
     }
@@ -140,7 +143,7 @@ impl Tree {
         let mut cell = Cell { key: key.to_vec(), long: None, payload: stored.payload() };
         let long = self.shape.is_long(key);
         // Room for a long key's reference too: its extent is made once it is sure to be used.
-        let wanted = SLOT_BYTES + cell.entry_bytes(&self.shape, prefix).min(self.shape.page_bytes);
+        let wanted = SLOT_BYTES + cell.entry_bytes(self.shape, prefix).min(self.shape.page_bytes);
         let wanted = if long { self.shape.entry_max() } else { wanted };
         if wanted > free {
             return Ok(None);
@@ -174,8 +177,8 @@ impl Tree {
             let (free, gap) = (view.free(), view.gap());
             Some((view.prefix_len(), heap, gap, free, view.count(), view.dead(), slots))
         })?;
-        let mut entry = Vec::with_capacity(cell.entry_bytes(&self.shape, prefix));
-        cell.encode(&self.shape, prefix, &mut entry);
+        let mut entry = Vec::with_capacity(cell.entry_bytes(self.shape, prefix));
+        cell.encode(self.shape, prefix, &mut entry);
         let slot_bytes = if old.is_some() { 0 } else { SLOT_BYTES };
         let freed = old.map_or(0, |(_, bytes)| bytes);
         if entry.len() + slot_bytes > gap {
@@ -194,7 +197,7 @@ impl Tree {
             edit.move_words(slots + index, slots + index + 1, count - index);
             set_count(&edit, count + 1);
         }
-        let suffix = cell.suffix(&self.shape, prefix);
+        let suffix = cell.suffix(self.shape, prefix);
         edit.put_word(slots + index, Slot::encode(suffix, cell.long.is_some(), start));
         edit.put_u32(16, low_u32(to_u64(start)));
         if freed > 0 {
@@ -212,7 +215,7 @@ impl Tree {
         })?;
         change(&mut cells);
         let builder = NodeBuilder { level, prefix: &prefix, first_child, cells: &cells };
-        let Some(page) = builder.build(&self.shape) else { return Ok(false) };
+        let Some(page) = builder.build(self.shape) else { return Ok(false) };
         self.fill(node, page);
         Ok(true)
     }
@@ -281,7 +284,7 @@ impl Tree {
         &self,
         start: &[u8],
         end: Option<&[u8]>,
-        doomed: Option<&dyn Fn(&[u8]) -> bool>,
+        doomed: Option<Condemn<'_>>,
     ) -> Result<(Change, Option<Vec<u8>>)> {
         let (change, thin, upper) =
             self.repeat(|tree| tree.delete_some_in_leaf(start, end, doomed))?;
@@ -310,7 +313,7 @@ impl Tree {
         &self,
         start: &[u8],
         end: Option<&[u8]>,
-        doomed: Option<&dyn Fn(&[u8]) -> bool>,
+        doomed: Option<Condemn<'_>>,
     ) -> Step<(Change, bool, Option<Vec<u8>>)> {
         let (leaf, bounds) = self.bounded_leaf(Target::Key(start))?;
         let (first, last) = self.look(&leaf, |view, fetch| {
@@ -380,4 +383,4 @@ pub(super) fn set_count(edit: &crate::pages::cache::words::PageEdit<'_>, count: 
     edit.put_bytes(10, &count.to_le_bytes());
 }
 
-const _: () = assert!(HEAD_BYTES % 8 == 0, "slots are whole words");
+const _: () = assert!(HEAD_BYTES.is_multiple_of(8), "slots are whole words");

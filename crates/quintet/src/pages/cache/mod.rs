@@ -70,9 +70,6 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId(pub u32);
 
-/// Bytes of a page that belong to the cache.
-pub const PAGE_HEAD_BYTES: usize = 8;
-
 /// Words of a descriptor: a cache line.
 const FRAME_WORDS: usize = 8;
 const LATCH: usize = 0;
@@ -473,7 +470,7 @@ impl PageCache {
                 Ok(count) => {
                     done += count;
                     // A file that ends within a block cannot be read on with direct I/O.
-                    if count == 0 || to_u64(count) % BLOCK_BYTES != 0 {
+                    if count == 0 || !to_u64(count).is_multiple_of(BLOCK_BYTES) {
                         break;
                     }
                 }

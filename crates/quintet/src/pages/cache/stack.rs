@@ -21,7 +21,7 @@ impl FreeStack {
             if let Some(link) = link(frame) {
                 link.store(head & 0xffff_ffff, Ordering::Relaxed);
             }
-            let new = next_count(head) | u64::from(frame) + 1;
+            let new = next_count(head) | (u64::from(frame) + 1);
             match self.0.compare_exchange(head, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,

@@ -9,7 +9,7 @@
 use std::{cell::Cell, cmp::Ordering as Order};
 
 use crate::{
-    codec::{low_u8, low_u32, to_u64, to_usize},
+    codec::{low_u8, low_u32},
     sync::{AtomicU64, Ordering},
 };
 
@@ -52,12 +52,6 @@ impl<'a> PageWords<'a> {
     #[inline]
     pub fn u8(&self, offset: usize) -> Option<u8> {
         self.word(offset / 8).map(|word| low_u8(word >> (offset % 8 * 8)))
-    }
-
-    /// A little-endian `u16`, zero-extended.
-    #[inline]
-    pub fn u16(&self, offset: usize) -> Option<usize> {
-        self.load(offset).map(|word| to_usize(word & 0xffff))
     }
 
     /// A little-endian `u32`.
@@ -115,28 +109,20 @@ impl<'a> PageWords<'a> {
         }
         Some(length.cmp(&other.len()))
     }
-
-    /// Starts loading the cache line at `offset`.
-    #[inline]
-    pub fn address(&self, offset: usize) -> Option<&'a AtomicU64> {
-        self.0.get(offset / 8)
-    }
 }
 
 /// Up to eight bytes as a big-endian number, the missing ones zero: numbers compare as the byte
 /// strings do, as far as they go.
 #[inline]
 pub fn head_of(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
-        Some(chunk) => u64::from_be_bytes(*chunk),
-        None => {
-            let mut chunk = [0; 8];
-            for (to, from) in chunk.iter_mut().zip(bytes) {
-                *to = *from;
-            }
-            u64::from_be_bytes(chunk)
-        }
+    if let Some(chunk) = bytes.first_chunk::<8>() {
+        return u64::from_be_bytes(*chunk);
     }
+    let mut chunk = [0; 8];
+    for (to, from) in chunk.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    u64::from_be_bytes(chunk)
 }
 
 /// A page to be changed by the one who holds its latch. Notes which of its 64 units change.
@@ -155,6 +141,7 @@ impl<'a> PageEdit<'a> {
     }
 
     /// What is there now.
+    #[cfg(test)]
     pub const fn view(&self) -> PageWords<'a> {
         PageWords(self.words)
     }
@@ -227,21 +214,22 @@ impl<'a> PageEdit<'a> {
     }
 }
 
-/// The units that a byte range of a page touches, as a mask.
-pub fn units_of(page_bytes: usize, offset: usize, length: usize) -> u64 {
-    let unit = page_bytes / UNITS;
-    if length == 0 {
-        return 0;
-    }
-    let first = to_u64(offset / unit).min(63);
-    let last = to_u64((offset + length - 1) / unit).min(63);
-    (u64::MAX >> (63 - (last - first))) << first
-}
-
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
+    use crate::codec::to_u64;
+
+    /// The units that a byte range of a page touches, as a mask.
+    fn units_of(page_bytes: usize, offset: usize, length: usize) -> u64 {
+        let unit = page_bytes / UNITS;
+        if length == 0 {
+            return 0;
+        }
+        let first = to_u64(offset / unit).min(63);
+        let last = to_u64((offset + length - 1) / unit).min(63);
+        (u64::MAX >> (63 - (last - first))) << first
+    }
 
     fn words(count: usize) -> Vec<AtomicU64> {
         (0..count).map(|_| AtomicU64::new(0)).collect()
