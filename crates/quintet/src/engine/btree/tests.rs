@@ -222,7 +222,7 @@ fn every_crash_point_of_a_cut_is_whole() {
     for number in 0..600 {
         put(&table, &key(number), &[1; 90]);
     }
-    put(&table, b"large", &[1; 70_000]);
+    put(&table, b"large", &vec![1; 70_000]);
     table.persist(Lsn(5)).unwrap();
     fixture.env.record_history();
     for number in 300..900 {
@@ -233,7 +233,7 @@ fn every_crash_point_of_a_cut_is_whole() {
     }
     delete(&table, b"large");
     // Pages that the old state needs must not be used yet.
-    put(&table, b"larger", &[2; 60_000]);
+    put(&table, b"larger", &vec![2; 60_000]);
     table.persist(Lsn(6)).unwrap();
     drop(table);
     let (recorded, events) = (fixture.env.clone(), fixture.env.history());
@@ -315,8 +315,7 @@ fn ranges_are_complete() {
     assert!(contents(&table) == model);
     let mut both = table.range(KeyRange::default()).unwrap().unwrap();
     let (mut front, mut back) = (Vec::new(), Vec::new());
-    loop {
-        let Some(entry) = both.next() else { break };
+    while let Some(entry) = both.next() {
         front.push(entry.unwrap().key);
         let Some(entry) = both.next_back() else { break };
         back.push(entry.unwrap().key);
@@ -374,7 +373,7 @@ fn every_flipped_byte_of_a_page_is_found() {
     for number in 0..300 {
         put(&table, &key(number), &[7; 100]);
     }
-    put(&table, b"large", &[1; 70_000]);
+    put(&table, b"large", &vec![1; 70_000]);
     table.persist(Lsn(5)).unwrap();
     let file = fixture.dir().open(store::PAGES_NAME, Open::WRITE).unwrap();
     let size = file.len().unwrap();
@@ -430,9 +429,9 @@ fn a_read_only_table_writes_nothing_and_sees_the_newest_group() {
     assert_eq!(lsn, Lsn(5));
     assert_eq!(contents(&table).len(), 500);
     // Replay goes on in memory.
-    let op = Op::Put { key: b"replayed", head: &[], body: &[5; 100_000] };
+    let op = Op::Put { key: b"replayed", head: &[], body: &vec![5; 100_000] };
     table.apply(Lsn(6), &op).unwrap();
-    assert_eq!(table.get(b"replayed").unwrap().unwrap(), [5; 100_000]);
+    assert_eq!(table.get(b"replayed").unwrap().unwrap(), vec![5; 100_000]);
     assert!(matches!(table.persist(Lsn(7)), Err(Error::ReadOnly)));
     drop(table);
     assert_eq!(fixture.env.image_hash(), before);

@@ -79,7 +79,7 @@ fn entries(tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Keys that share prefixes, and some that are long.
-fn key(random: &mut Random, range: u64) -> Vec<u8> {
+fn some_key(random: &mut Random, range: u64) -> Vec<u8> {
     let number = random.below(range);
     match number % 16 {
         0 => [&[b'l'; 3000][..], &number.to_be_bytes(), &[b'x'; 700]].concat(),
@@ -94,7 +94,7 @@ fn value(random: &mut Random) -> Vec<u8> {
     let length = match random.below(60) {
         0 => 100_000,
         1 => 10_000,
-        2..5 => 1500,
+        2..=5 => 1500,
         6 => 0,
         other => other,
     };
@@ -110,7 +110,7 @@ fn random_changes_match_an_ordered_map() {
         let mut figures = Change::default();
         let range = [60, 400, 4000][usize::try_from(seed % 3).unwrap()];
         for round in 0..6000 {
-            let key = key(&mut random, range);
+            let key = some_key(&mut random, range);
             // It grows, and then shrinks.
             let puts = if round < 3500 { 8 } else { 3 };
             match random.below(10) {
@@ -135,7 +135,7 @@ fn random_changes_match_an_ordered_map() {
                 assert!(entries(&tree) == expected, "seed {seed}, round {round}");
             }
         }
-        let probe: Vec<Vec<u8>> = (0..500).map(|_| self::key(&mut random, range)).collect();
+        let probe: Vec<Vec<u8>> = (0..500).map(|_| some_key(&mut random, range)).collect();
         for key in &probe {
             assert_eq!(get(&tree, key).as_ref(), model.get(key));
         }
@@ -270,7 +270,7 @@ fn layout_of_a_leaf_is_pinned() {
     assert_eq!(page[40..48], slot(b"ab\0\0", first, 2));
     assert_eq!(page[48..56], slot(b"cccc", second, 1 << 15 | 256));
     let at = usize::try_from(second).unwrap();
-    let word = (70_000_u32 | 1 << 31 | 1 << 30).to_le_bytes();
+    let word = (0x1_1170_u32 | 1 << 31 | 1 << 30).to_le_bytes();
     let long = [303_u32.to_le_bytes(), 9_u32.to_le_bytes()].concat();
     let reference = [5_u32.to_le_bytes(), 6_u32.to_le_bytes()].concat();
     let entry = [&word[..], &[b'c'; 256], &long, &reference, &[2, 0, 0, 0], b"abv1"].concat();

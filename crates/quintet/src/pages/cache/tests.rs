@@ -157,7 +157,7 @@ fn readers_see_whole_states_while_pages_change_and_leave() {
             let (cache, stop) = (&cache, &stop);
             scope.spawn(move || {
                 let mut page = thread;
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) {
                     page = (page * 5 + 3 + thread) % 200;
                     let guard = cache.read(PageId(page)).unwrap();
                     let (one, other) = (guard.words().u32(100), guard.words().u32(3000));
@@ -176,6 +176,6 @@ fn readers_see_whole_states_while_pages_change_and_leave() {
                 store(&cache);
             }
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
     });
 }

@@ -21,7 +21,10 @@ fn owner(env: &SimEnv) -> Owner {
 type Patches = Vec<(u8, u64, Vec<u8>)>;
 
 /// What recovery is shown: sequence, LSN and patches of each group.
-fn open(env: &SimEnv) -> Result<(Redo, Vec<(u64, u64, Patches)>)> {
+/// A journal, and the number, the LSN and the patches of each group that it showed.
+type Opened = (Redo, Vec<(u64, u64, Patches)>);
+
+fn open(env: &SimEnv) -> Result<Opened> {
     let mut groups = Vec::new();
     let redo = Redo::open(owner(env), LIMIT, false, |group| {
         let patches = group
