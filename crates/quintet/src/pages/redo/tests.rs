@@ -19,12 +19,10 @@ fn owner(env: &SimEnv) -> Owner {
 }
 
 type Patches = Vec<(u8, u64, Vec<u8>)>;
+type Shown = (u64, u64, Patches);
 
 /// What recovery is shown: sequence, LSN and patches of each group.
-/// A journal, and the number, the LSN and the patches of each group that it showed.
-type Opened = (Redo, Vec<(u64, u64, Patches)>);
-
-fn open(env: &SimEnv) -> Result<Opened> {
+fn open(env: &SimEnv) -> Result<(Redo, Vec<Shown>)> {
     let mut groups = Vec::new();
     let redo = Redo::open(owner(env), LIMIT, false, |group| {
         let patches = group
@@ -177,7 +175,7 @@ fn damage_before_the_end_is_refused_and_noted() {
     redo.check(&mut report);
     assert!(report.is_sound() && report.checked_bytes > 0);
     env.damage("table/redo-00000001", &Damage::FlipBit { offset: 200, bit: 1 }).unwrap();
-    assert!(open(&env).unwrap_err().is_corruption());
+    assert!(open(&env).map(drop).unwrap_err().is_corruption());
     redo.check(&mut report);
     assert!(!report.is_sound());
 }
