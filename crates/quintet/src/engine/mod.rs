@@ -236,6 +236,14 @@ impl AnyEngine {
         }
     }
 
+    /// About how many keys a range holds; `None` for an engine without order.
+    pub fn estimate(&self, range: &KeyRange) -> Result<Option<u64>> {
+        match self {
+            Self::BTree(engine) => engine.estimate(range).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     fn engine(&self) -> &dyn Engine {
         match self {
             Self::Naive(engine) => &**engine,

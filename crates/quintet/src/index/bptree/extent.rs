@@ -1,8 +1,8 @@
 //! Extents: runs of pages for what does not fit in a node.
 //!
 //! What: long keys, and values of up to eight pages, lie in pages of the cache; larger values are
-//! written to and read from the file directly, in one piece (but for maps of pages), and never pass through the cache
-//! (unless nothing may be written).
+//! written to and read from the file directly, in one piece (but for maps of pages), and never
+//! pass through the cache (unless nothing may be written).
 //!
 //! A page of a cached extent (kind 3): the header of every page, then from byte 16 on its part of
 //! the bytes. A direct extent is the value's bytes and nothing else: the leaf that refers to it has

@@ -196,8 +196,8 @@ impl Space {
         }
     }
 
-    /// Takes `count` pages in one piece (but for the maps between them). With `directly` none of them held anything that recovery
-    /// could need.
+    /// Takes `count` pages in one piece (but for the maps between them). With `directly` none of
+    /// them held anything that recovery could need.
     pub fn take_run(&self, count: u64, directly: bool) -> PageId {
         if count == 1 && !directly {
             return self.take();

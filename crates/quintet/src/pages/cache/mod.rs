@@ -36,6 +36,8 @@
 //! or, with `Replacement::Random`, at random as there, passing over what was used lately; capacity
 //! is any number; too small a capacity costs memory, not liveness.
 
+mod cut;
+mod guard;
 pub mod latch;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
@@ -52,11 +54,11 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use self::{
-    latch::Patience,
-    stack::FreeStack,
-    words::{PageEdit, PageWords},
+pub use self::{
+    cut::Cut,
+    guard::{ReadGuard, WriteGuard},
 };
+use self::{cut::Saved, latch::Patience, stack::FreeStack};
 use crate::{
     Error, Result,
     budget::Budget,
@@ -129,27 +131,6 @@ pub struct CacheStats {
     pub evictions_total: u64,
     /// Frames made past the capacity.
     pub overflows_total: u64,
-}
-
-/// A page's state at a cut.
-#[derive(Debug)]
-struct Saved {
-    words: Box<[u64]>,
-    mask: u64,
-}
-
-/// The pages of a cut. Hand it back to [`PageCache::finish`] or [`PageCache::abandon`].
-#[derive(Debug)]
-pub struct Cut {
-    pages: Vec<(PageId, u32)>,
-    epoch: u64,
-}
-
-impl Cut {
-    /// The pages and their places, in no order; a page may be there twice, or not be dirty.
-    pub fn pages(&self) -> &[(PageId, u32)] {
-        &self.pages
-    }
 }
 
 /// The cache. See the module head.
@@ -648,108 +629,6 @@ impl PageCache {
         let dirty = self.get(frame, EPOCH) != 0 && !seeded::active(Bug::PageEvictsDirty);
         self.get(frame, PAGE) == NO_PAGE || dirty
     }
-
-    /// Notes, under the frame's latch and before the change, that a page changes.
-    fn note_change(&self, frame: u32) {
-        let current = self.epoch.load(Ordering::Acquire);
-        let before = self.get(frame, EPOCH);
-        if before == current {
-            return;
-        }
-        let page = PageId(low_u32(self.get(frame, PAGE)));
-        if before != 0 && !seeded::active(Bug::CutSeesLaterChanges) {
-            let words = self.words(frame).iter().map(|word| word.load(Ordering::Relaxed));
-            let saved = Saved { words: words.collect(), mask: self.get(frame, MASK) };
-            self.budget.take_anyway(to_u64(self.options.page_bytes));
-            lock(&self.saved).insert(page, saved);
-        }
-        if before == 0 {
-            self.dirty_count.fetch_add(1, Ordering::Relaxed);
-        }
-        self.set(frame, MASK, 0);
-        self.set(frame, EPOCH, current);
-        lock(&self.dirty).push((page, frame));
-    }
-
-    /// Makes every dirty page part of a cut, and lets changes from now on count as later ones.
-    /// The caller keeps all writers out for the call, and has finished the cut before.
-    pub fn cut(&self) -> Cut {
-        self.changed_bytes.store(0, Ordering::Relaxed);
-        let epoch = self.epoch.fetch_add(1, Ordering::AcqRel);
-        Cut { pages: std::mem::take(&mut *lock(&self.dirty)), epoch }
-    }
-
-    /// A page of a cut as it was then, checksum included, and the units that changed since the
-    /// cut before; `None` where the page was given up before the cut.
-    pub fn image(&self, cut: &Cut, page: PageId, frame: u32, out: &mut [u8]) -> Option<u64> {
-        let mask = loop {
-            if let Some(saved) = lock(&self.saved).get(&page) {
-                for (chunk, word) in out.chunks_exact_mut(8).zip(&saved.words) {
-                    chunk.copy_from_slice(&word.to_le_bytes());
-                }
-                break saved.mask;
-            }
-            let word = self.word(frame, LATCH)?;
-            latch::lock(word);
-            let there = self.get(frame, PAGE) == u64::from(page.0);
-            let epoch = self.get(frame, EPOCH);
-            if there && epoch == cut.epoch {
-                PageWords::new(self.words(frame)).copy_to(0, out);
-            }
-            let mask = self.get(frame, MASK);
-            latch::unlock(word);
-            if there && epoch == cut.epoch {
-                break mask;
-            }
-            if !lock(&self.saved).contains_key(&page) {
-                return None;
-            }
-        };
-        let checksum = checksum(self.options.salt, out);
-        if let Some(head) = out.first_chunk_mut::<4>() {
-            *head = checksum.to_le_bytes();
-        }
-        Some(mask | 1)
-    }
-
-    /// The cut's pages are in the file: they are clean unless they changed since.
-    pub fn finish(&self, cut: Cut) {
-        for (page, frame) in cut.pages {
-            let Some(word) = self.word(frame, LATCH) else { continue };
-            latch::lock(word);
-            let there = self.get(frame, PAGE) == u64::from(page.0);
-            if there && self.get(frame, EPOCH) == cut.epoch {
-                self.set(frame, MASK, 0);
-                self.set(frame, EPOCH, 0);
-                self.dirty_count.fetch_sub(1, Ordering::Relaxed);
-            }
-            latch::unlock(word);
-        }
-        self.drop_saved();
-    }
-
-    /// The cut's pages did not get into the file: they belong to the next cut again, whole.
-    pub fn abandon(&self, cut: Cut) {
-        let current = self.epoch.load(Ordering::Acquire);
-        for (page, frame) in cut.pages {
-            let Some(word) = self.word(frame, LATCH) else { continue };
-            latch::lock(word);
-            if self.get(frame, PAGE) == u64::from(page.0) && self.get(frame, EPOCH) != 0 {
-                if self.get(frame, EPOCH) == cut.epoch {
-                    self.set(frame, EPOCH, current);
-                    lock(&self.dirty).push((page, frame));
-                }
-                self.set(frame, MASK, u64::MAX);
-            }
-            latch::unlock(word);
-        }
-        self.drop_saved();
-    }
-
-    fn drop_saved(&self) {
-        let saved = std::mem::take(&mut *lock(&self.saved));
-        self.budget.give(to_u64(saved.len()) * to_u64(self.options.page_bytes));
-    }
 }
 
 impl Drop for PageCache {
@@ -764,108 +643,6 @@ impl Drop for PageCache {
 enum Fill {
     Read,
     Zero,
-}
-
-/// Looks at a page without a latch.
-#[derive(Debug)]
-pub struct ReadGuard<'a> {
-    cache: &'a PageCache,
-    frame: u32,
-    version: u64,
-}
-
-impl<'a> ReadGuard<'a> {
-    /// The bytes, which may change under the reader.
-    #[inline]
-    pub fn words(&self) -> PageWords<'a> {
-        PageWords::new(self.cache.words(self.frame))
-    }
-
-    /// Whether everything read so far was one state of this page, and still is.
-    #[inline]
-    pub fn is_unchanged(&self) -> bool {
-        let word = self.cache.word(self.frame, LATCH);
-        word.is_some_and(|word| latch::is_unchanged(word, self.version))
-    }
-
-    /// Takes the page's latch if the page is still the same.
-    pub fn upgrade(self) -> Option<WriteGuard<'a>> {
-        let word = self.cache.word(self.frame, LATCH)?;
-        latch::try_upgrade(word, self.version).then(|| WriteGuard {
-            cache: self.cache,
-            frame: self.frame,
-            changed: Cell::new(0),
-        })
-    }
-
-    /// The page's number.
-    pub fn page(&self) -> PageId {
-        PageId(low_u32(self.cache.get(self.frame, PAGE)))
-    }
-}
-
-/// Holds a page's latch until dropped.
-#[derive(Debug)]
-pub struct WriteGuard<'a> {
-    cache: &'a PageCache,
-    frame: u32,
-    changed: Cell<u64>,
-}
-
-impl<'a> WriteGuard<'a> {
-    /// The page's number.
-    pub fn page(&self) -> PageId {
-        PageId(low_u32(self.cache.get(self.frame, PAGE)))
-    }
-
-    /// The bytes.
-    #[inline]
-    pub fn words(&self) -> PageWords<'a> {
-        PageWords::new(self.cache.words(self.frame))
-    }
-
-    /// The bytes, to be changed. The page is dirty from now on.
-    pub fn edit(&self) -> PageEdit<'_> {
-        self.cache.note_change(self.frame);
-        PageEdit::new(self.cache.words(self.frame), &self.changed)
-    }
-
-    /// Gives the page up: nobody will read what it holds now. It need not be written.
-    pub fn discard(self) {
-        let cache = self.cache;
-        // A page of a cut that is not finished stays as it is.
-        if cache.get(self.frame, EPOCH) == cache.epoch.load(Ordering::Acquire) {
-            self.changed.set(0);
-            cache.set(self.frame, MASK, 0);
-            cache.set(self.frame, EPOCH, 0);
-            cache.dirty_count.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Leaves the latch held.
-    fn forget(self) -> u32 {
-        let frame = self.frame;
-        std::mem::forget(self);
-        frame
-    }
-}
-
-impl Drop for WriteGuard<'_> {
-    fn drop(&mut self) {
-        if self.changed.get() != 0 {
-            let before = self.cache.get(self.frame, MASK);
-            let mask = before | self.changed.get();
-            if mask != before {
-                self.cache.set(self.frame, MASK, mask);
-                let units = u64::from((mask ^ before).count_ones());
-                let bytes = units * (to_u64(self.cache.options.page_bytes) / 64);
-                self.cache.changed_bytes.fetch_add(bytes, Ordering::Relaxed);
-            }
-        }
-        if let Some(word) = self.cache.word(self.frame, LATCH) {
-            latch::unlock(word);
-        }
-    }
 }
 
 /// The checksum of a page: of everything behind it.
