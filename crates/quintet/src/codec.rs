@@ -51,6 +51,17 @@ pub const fn low_u8(value: u64) -> u8 {
     value as u8
 }
 
+/// A share, from 0 to 1, of a count. For estimates: rounds beyond 2^53.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an estimate; the conversion back saturates"
+)]
+pub fn scale(count: u64, share: f64) -> u64 {
+    (count as f64 * share.clamp(0.0, 1.0)).round() as u64
+}
+
 /// A ratio for people to read. Rounds beyond 2^53.
 #[cfg(test)]
 #[inline]

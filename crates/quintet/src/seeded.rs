@@ -180,6 +180,38 @@ bugs! {
     HashlogRanksCopiesHighest = 58, "hashlog-ranks-copies-highest";
     /// The index loses what lies in overflow nodes when it shrinks.
     SlotsShrinkLosesNodes = 59, "slots-shrink-loses-nodes";
+    // The redo journal.
+    /// A group is reported durable without asking the disk.
+    RedoSkipsSync = 64, "redo-skips-sync";
+    /// Recovery does not compare the checksum of a group's patches.
+    RedoSkipsChecksum = 65, "redo-skips-checksum";
+    /// A full file is removed while the newest group still needs its groups.
+    RedoRemovesNeeded = 66, "redo-removes-needed";
+    // The page cache and the B+-tree.
+    /// A reader without a latch does not look whether the page changed under it.
+    PageReadNotValidated = 90, "page-read-not-validated";
+    /// A page is used without comparing its checksum.
+    PageSkipsChecksum = 91, "page-skips-checksum";
+    /// A dirty page leaves the cache: its changes are lost.
+    PageEvictsDirty = 92, "page-evicts-dirty";
+    /// A page that changes while its cut is being written is written as it is then.
+    CutSeesLaterChanges = 93, "cut-sees-later-changes";
+    /// A cut does not wait for operations under way: it holds a half of one.
+    CutWithinOperation = 94, "cut-within-operation";
+    /// A cut is published with effects that the log can still lose.
+    CutSkipsLogSync = 95, "cut-skips-log-sync";
+    /// Pages are written in place before the journal holds them.
+    CutWritesInPlaceFirst = 96, "cut-writes-in-place-first";
+    /// Opening does not apply the journal's newest group.
+    CutNotReplayed = 97, "cut-not-replayed";
+    /// A new node's separator does not get into its parent.
+    SplitLosesSeparator = 98, "split-loses-separator";
+    /// A delete never merges nodes.
+    DeleteNeverMerges = 99, "delete-never-merges";
+    /// A scan goes on behind the key where it stopped, not at it.
+    ScanSkipsAnEntry = 100, "scan-skips-an-entry";
+    /// A page that was freed is used before the cut that frees it is durable.
+    SpaceReusesTooEarly = 101, "space-reuses-too-early";
     // Threads.
     /// An in-place update writes an entry's LSN with a plain store, beside readers.
     UpdateStoresPlainly = 124, "update-stores-plainly";

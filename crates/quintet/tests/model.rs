@@ -309,7 +309,47 @@ impl Run {
         }
     }
 
+    /// A range of an ordered table, from both ends, and one that goes.
+    fn range(&mut self) {
+        let Some((name, table)) = self.table() else { return };
+        let (start, end) = (self.key(), self.key());
+        let now = self.now;
+        let rows = self.state.get_mut(&name).unwrap();
+        let within = |key: &Vec<u8>| start <= *key && *key < end;
+        if !self.engine.is_ordered() {
+            assert!(matches!(table.range(start..end), Err(Error::Unordered { .. })));
+            return;
+        }
+        if self.random.chance(6) {
+            table.delete_range(&start..&end).unwrap();
+            rows.retain(|key, _| !within(key));
+            // An empty range is no commit.
+            if start < end {
+                self.committed(false);
+            }
+            return;
+        }
+        let live = |item: &Item| item.expires_at.is_none_or(|expires_at| expires_at > now);
+        let expected = rows.iter().filter(|(key, item)| within(key) && live(item));
+        let mut expected: VecDeque<_> =
+            expected.map(|(key, item)| (key.clone(), item.bytes.clone())).collect();
+        let mut found = table.range(&start..&end).unwrap();
+        loop {
+            let forward = self.random.chance(2);
+            let one = if forward { found.next() } else { found.next_back() };
+            let other = if forward { expected.pop_front() } else { expected.pop_back() };
+            let one = one.map(|entry| entry.map(|(key, value)| (key, value.to_vec())).unwrap());
+            assert!(one == other, "{:?} {:?}", one.map(|one| one.0), other.map(|other| other.0));
+            if other.is_none() {
+                return;
+            }
+        }
+    }
+
     fn read(&mut self) {
+        if self.random.chance(3) {
+            return self.range();
+        }
         let Some((name, table)) = self.table() else { return };
         let keys: Vec<_> = (0..3).map(|_| self.key()).collect();
         let expected: Vec<_> = keys.iter().map(|key| self.visible(&name, key)).collect();
@@ -326,6 +366,7 @@ impl Run {
         let options = match self.engine {
             EngineKind::Naive => options.set("snapshot_bytes", "4096"),
             EngineKind::HashLog => options.set("chunk_bytes", "16384").set("mutable_chunks", "2"),
+            EngineKind::BTree => options.set("page_bytes", "4096").set("extend_granularity", "64"),
             _ => options,
         };
         match self.db().create_table(name, options) {

@@ -170,6 +170,15 @@ impl Table {
         Ok(Entries { table: self.clone(), stored, failed: false })
     }
 
+    /// About how many keys a range holds, those that have expired and are not swept yet included:
+    /// right within a small factor, and cheap (a look at the range's two ends). Ordered engines
+    /// only, else [`Error::Unordered`].
+    pub fn estimate_count(&self, range: impl KeyBounds) -> Result<u64> {
+        self.check_ordered()?;
+        let estimate = self.state.engine.estimate(&range.into_key_range())?;
+        estimate.ok_or_else(|| self.unordered())
+    }
+
     /// About `count` entries (at least 1, as far as there are any) from `cursor` on, and the
     /// cursor to go on with: [`Cursor::START`] begins, and comes back at the end.
     ///

@@ -25,6 +25,7 @@
 mod options;
 mod value;
 
+pub mod btree;
 pub mod hashlog;
 pub mod naive;
 
@@ -220,6 +221,8 @@ pub enum AnyEngine {
     Naive(Box<naive::Naive>),
     /// See [`hashlog`].
     HashLog(Box<hashlog::HashLog>),
+    /// See [`btree`].
+    BTree(Box<btree::BTree>),
 }
 
 impl AnyEngine {
@@ -231,7 +234,17 @@ impl AnyEngine {
                 .map(|(engine, lsn)| (Self::Naive(Box::new(engine)), lsn)),
             EngineKind::HashLog => hashlog::HashLog::open(options, context)
                 .map(|(engine, lsn)| (Self::HashLog(Box::new(engine)), lsn)),
+            EngineKind::BTree => btree::BTree::open(options, context)
+                .map(|(engine, lsn)| (Self::BTree(Box::new(engine)), lsn)),
             kind => Err(EngineKind::unknown(kind.name())),
+        }
+    }
+
+    /// About how many keys a range holds; `None` for an engine without order.
+    pub fn estimate(&self, range: &KeyRange) -> Result<Option<u64>> {
+        match self {
+            Self::BTree(engine) => engine.estimate(range).map(Some),
+            _ => Ok(None),
         }
     }
 
@@ -239,6 +252,7 @@ impl AnyEngine {
         match self {
             Self::Naive(engine) => &**engine,
             Self::HashLog(engine) => &**engine,
+            Self::BTree(engine) => &**engine,
         }
     }
 }
@@ -249,6 +263,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Naive(engine) => engine.get(key),
             Self::HashLog(engine) => engine.get(key),
+            Self::BTree(engine) => engine.get(key),
         }
     }
 
@@ -261,6 +276,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Naive(engine) => engine.admit(op),
             Self::HashLog(engine) => engine.admit(op),
+            Self::BTree(engine) => engine.admit(op),
         }
     }
 
@@ -273,6 +289,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Naive(engine) => engine.apply(lsn, op),
             Self::HashLog(engine) => engine.apply(lsn, op),
+            Self::BTree(engine) => engine.apply(lsn, op),
         }
     }
 

@@ -1,4 +1,5 @@
 //! Index structures: memory only, no threads, no syncs, no paths. Engines add the policy.
 
+pub(crate) mod bptree;
 pub(crate) mod hashtable;
 pub(crate) mod slots;

@@ -340,6 +340,9 @@ impl<'a> Runner<'a> {
         if kind == EngineKind::HashLog {
             options = options.set("chunk_bytes", "16384").set("mutable_chunks", "2");
         }
+        if kind == EngineKind::BTree {
+            options = options.set("page_bytes", "4096").set("extend_granularity", "64");
+        }
         let naming = Naming::Create { name: name.to_owned(), table };
         self.name(naming, || db.create_table(name, options).map(drop))
     }

@@ -1,8 +1,8 @@
 //! One file of a database in words, for people who look for damage or learn the formats.
 //!
-//! What: a log segment, the catalog, a snapshot of a naive table, or a manifest or data file of a
-//! hashlog table, recognised by its magic and
-//! printed in the layout that the head of its module documents.
+//! What: a log segment, the catalog, a snapshot of a naive table, a manifest or data file of a
+//! hashlog table or the pages of a btree table, recognised by its magic and printed in the layout
+//! that the head of its module documents.
 //! Why: a format that cannot be looked at cannot be trusted; and `quintet inspect` needs no code
 //! of its own for any of them.
 //!
@@ -20,7 +20,7 @@ use crate::{
     Error, Result,
     codec::to_usize,
     disk::{Env as _, File, Open, os::OsEnv, read_up_to},
-    engine::{hashlog::describe, naive::snapshot},
+    engine::{btree::inspect as btree, hashlog::describe, naive::snapshot},
     wal::{Found, Kind, SegmentReader},
 };
 
@@ -42,10 +42,16 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
     let name = name.ok_or_else(|| io(std::io::ErrorKind::InvalidFilename.into()))?;
     let dir = OsEnv::new().open_dir(parent.unwrap_or(Path::new(".")), false).map_err(io)?;
     let file = dir.open(name, Open::READ).map_err(io)?;
-    let mut magic = [0; 8];
-    let count = read_up_to(&*file, &mut magic, 0).map_err(io)?;
+    let mut head = vec![0; btree::HEAD_BYTES];
+    let count = read_up_to(&*file, &mut head, 0).map_err(io)?;
     let mut lines = Lines { sink, is_wanted: true };
-    match magic.get(..count).unwrap_or(&[]) {
+    if btree::is_pages(head.get(..count).unwrap_or(&[])) {
+        return btree::describe(&*file, &shown, &mut |line| {
+            lines.say(line);
+        });
+    }
+    let magic = head.get(..8).unwrap_or(&[]);
+    match magic.get(..count.min(8)).unwrap_or(&[]) {
         b"QTLOGSEG" => describe_segment(file, &shown, &mut lines),
         b"QUINTCAT" => {
             let mut bytes = vec![0; to_usize(file.len().map_err(io)?)];

@@ -1,0 +1,89 @@
+//! The gate: operations pass in parallel, a cut waits until none is inside.
+//!
+//! What: a few reader-writer locks, of which an operation takes one by its key and a cut all; and
+//! beside each the figures that operations change, so that a cut finds them exact.
+//! Invariants: what is done inside one [`Pass`] is in a cut whole or not at all.
+//! Thread rules: nobody waits for a page that another may hold while it waits for the gate.
+
+use crate::{
+    codec::to_usize,
+    seeded::{self, Bug},
+    sync::{AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard, read, write},
+};
+
+/// Few, because a cut takes them all; enough for writers of one machine to meet rarely.
+const STRIPES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe {
+    lock: RwLock<()>,
+    /// Differences, which wrap: only the sum over all stripes means something.
+    keys: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// The gate. See the module head.
+#[derive(Debug)]
+pub(super) struct Gate {
+    stripes: Box<[Stripe]>,
+}
+
+/// An operation inside the gate.
+pub(super) struct Pass<'g> {
+    stripe: &'g Stripe,
+    _held: Option<RwLockReadGuard<'g, ()>>,
+}
+
+impl Gate {
+    pub(super) fn new(keys: u64, bytes: u64) -> Self {
+        let stripes: Box<[Stripe]> = (0..STRIPES).map(|_| Stripe::default()).collect();
+        if let Some(first) = stripes.first() {
+            first.keys.store(keys, Ordering::Relaxed);
+            first.bytes.store(bytes, Ordering::Relaxed);
+        }
+        Self { stripes }
+    }
+
+    /// Goes in; which way is chosen by `key`.
+    pub(super) fn enter(&self, key: &[u8]) -> Pass<'_> {
+        let mixed = key
+            .iter()
+            .rev()
+            .take(8)
+            .fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+        let index = to_usize(mixed) % STRIPES;
+        let stripe = self.stripes.get(index).unwrap_or(&self.stripes[0]);
+        let held = (!seeded::active(Bug::CutWithinOperation)).then(|| read(&stripe.lock));
+        Pass { stripe, _held: held }
+    }
+
+    /// Waits until nobody is inside, and keeps it so.
+    pub(super) fn close(&self) -> Vec<RwLockWriteGuard<'_, ()>> {
+        self.stripes.iter().map(|stripe| write(&stripe.lock)).collect()
+    }
+
+    /// Whether nobody is inside.
+    #[cfg(test)]
+    #[cfg(not(any(loom, shuttle)))]
+    pub(super) fn is_empty(&self) -> bool {
+        self.stripes.iter().all(|stripe| stripe.lock.try_write().is_ok())
+    }
+
+    /// Keys and bytes: exact while the gate is closed.
+    pub(super) fn figures(&self) -> (u64, u64) {
+        let sum = |figure: fn(&Stripe) -> &AtomicU64| {
+            let figures = self.stripes.iter().map(|stripe| figure(stripe).load(Ordering::Relaxed));
+            figures.fold(0, u64::wrapping_add)
+        };
+        (sum(|stripe| &stripe.keys), sum(|stripe| &stripe.bytes))
+    }
+}
+
+impl Pass<'_> {
+    /// Notes what the operation changed.
+    pub(super) fn note(&self, change: crate::index::bptree::Change) {
+        self.stripe.keys.fetch_add(change.keys.cast_unsigned(), Ordering::Relaxed);
+        self.stripe.bytes.fetch_add(change.bytes.cast_unsigned(), Ordering::Relaxed);
+    }
+}

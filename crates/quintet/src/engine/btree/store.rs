@@ -1,0 +1,537 @@
+//! From memory to the files and back: cuts, the journal, pages in place, opening.
+//!
+//! | file | what |
+//! |---|---|
+//! | `pages` | the table's pages: meta page 0 ([`super::meta`]), maps, nodes, extents |
+//! | `redo-...` | the journal ([`crate::pages::redo`]): one space, the file `pages` |
+//!
+//! A cut is stored in this order: values that were written directly are synced; the log is
+//! synced; the group of the cut's changes is committed to the journal, from where on the table is
+//! complete to the cut's LSN; the pages are written in place and synced; the meta page says so.
+//!
+//! A cut that fails on the way is given up: its pages belong to the next one, whole, so no group
+//! but the newest is ever needed.
+//!
+//! Opening applies the newest group unless the meta page says that it is in place. A table opened
+//! read-only has it in memory only.
+
+use std::{io, sync::Arc};
+
+use super::{Gate, Inner, Settings, meta::Meta};
+use crate::{
+    Error, Result,
+    codec::{Lsn, to_u64, to_usize},
+    disk::{AlignedBuffer, BLOCK_BYTES, File, Open, write_all_at},
+    engine::Context,
+    index::bptree::{
+        Tree,
+        space::{Bits, MAP_HEAD_BYTES, Space, map_page},
+    },
+    pages::{
+        cache::{Cut, PageCache, PageId, checksum, words::UNITS},
+        redo::{Group, GroupWriter, Owner, Patch, Redo},
+        writeback::Writeback,
+    },
+    report::Report,
+    seeded::{self, Bug},
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
+};
+
+/// The file of pages.
+pub(super) const PAGES_NAME: &str = "pages";
+/// The journal's files take about this much together; a group may be larger.
+const JOURNAL_BYTES: u64 = 32 << 20;
+
+/// What belongs to whoever persists.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    redo: Redo,
+    complete: Lsn,
+    /// A cut failed on its way: until another is stored, the pages in place may be of two states.
+    in_doubt: bool,
+}
+
+impl Keeper {
+    /// What the files are complete to.
+    pub(super) fn complete(&self) -> Lsn {
+        self.complete
+    }
+
+    /// Bytes of the journal's files.
+    pub(super) fn journal_bytes(&self) -> u64 {
+        self.redo.file_bytes()
+    }
+
+    /// Bytes of groups in the journal, and whether its next group begins a file.
+    pub(super) fn journal_state(&self) -> (u64, bool) {
+        (self.redo.live_bytes(), self.redo.is_full())
+    }
+}
+
+fn owner(context: &Context) -> Owner {
+    Owner {
+        dir: Arc::clone(&context.dir),
+        database_id: context.database_id,
+        table_id: context.table_id,
+    }
+}
+
+/// Opens a table; see [`super::BTree::open`].
+pub(super) fn open(settings: &Settings, context: Context) -> Result<(Inner, Lsn)> {
+    let label = owner(&context).label(PAGES_NAME);
+    let budget = Arc::clone(&context.budget);
+    let cache = Arc::new(PageCache::new(label.clone(), settings.cache.clone(), budget)?);
+    if let Some(file) = open_file(&context, &label)? {
+        cache.set_file(file);
+    }
+    let mut groups = Vec::new();
+    let redo = Redo::open(owner(&context), JOURNAL_BYTES, context.read_only, |group| {
+        groups.push(group);
+        Ok(())
+    })?;
+    let meta = load_meta(&cache, &context, &groups)?;
+    let (used, granularity) = match &meta {
+        None => (Bits::new(), settings.granularity),
+        Some(meta) => (load_maps(&cache, meta)?, meta.granularity),
+    };
+    let tree = Tree::new(cache, Space::new(granularity, used), !context.read_only);
+    match &meta {
+        None => tree.format()?,
+        Some(meta) => tree.set_counts(meta.leaves, meta.inner),
+    }
+    let (keys, bytes, lsn) = meta.map_or((0, 0, Lsn(0)), |meta| (meta.keys, meta.bytes, meta.lsn));
+    // The newest group is in memory only.
+    let in_doubt = context.read_only;
+    let inner = Inner {
+        context,
+        tree,
+        gate: Gate::new(keys, bytes),
+        keeper: Mutex::new(Keeper { redo, complete: lsn, in_doubt }),
+        making: Mutex::new(()),
+        woken: AtomicBool::new(false),
+        cuts_total: AtomicU64::new(0),
+        helps_total: AtomicU64::new(0),
+        written_bytes_total: AtomicU64::new(0),
+    };
+    Ok((inner, lsn))
+}
+
+fn open_file(context: &Context, label: &str) -> Result<Option<Arc<dyn File>>> {
+    let how = if context.read_only { Open::READ } else { Open::WRITE };
+    match context.dir.open(PAGES_NAME, how.direct()) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io(format!("open {label}"), error)),
+    }
+}
+
+/// Brings the pages to the newest group's state and returns the meta page; `None` for a table of
+/// which nothing was ever made durable.
+fn load_meta(cache: &Arc<PageCache>, context: &Context, groups: &[Group]) -> Result<Option<Meta>> {
+    let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
+    let in_place = match cache.file() {
+        Err(_) => None,
+        Ok(_) => match cache.read_page(PageId(0), &mut buffer) {
+            Ok(()) => Some(Meta::decode(buffer.as_slice(), cache.label())?),
+            Err(error) if error.is_corruption() => None,
+            Err(error) => return Err(error),
+        },
+    };
+    let newest = groups.last().map_or(0, Group::sequence);
+    let placed = in_place.as_ref().map_or(0, |meta| meta.placed);
+    let meta = if placed < newest && !seeded::active(Bug::CutNotReplayed) {
+        let mut patched = Patched { cache, context, page: None, image: Vec::new() };
+        groups.iter().try_for_each(|group| patched.apply(group))?;
+        patched.flush()?;
+        let meta = patched.finish()?;
+        if groups.last().is_some_and(|group| group.lsn() != meta.lsn) {
+            let what = "the meta page is not that of the journal's newest group";
+            return Err(Error::corruption(cache.label(), 0, what));
+        }
+        meta
+    } else if let Some(meta) = in_place {
+        if placed == 0 {
+            let what = "it is not in place whole, and the journal has no group for it";
+            return Err(Error::corruption(cache.label(), 0, what));
+        }
+        meta
+    } else if context.complete == Lsn(0) {
+        return Ok(None);
+    } else {
+        return Err(Error::corruption(cache.label(), 0, "the meta page is missing or damaged"));
+    };
+    let own = meta.database_id == context.database_id && meta.table_id == context.table_id;
+    if !own || meta.page_bytes != cache.page_bytes() || meta.granularity % 64 != 0 {
+        let what = "the meta page is another table's";
+        return Err(Error::corruption(cache.label(), 0, what));
+    }
+    Ok(Some(meta))
+}
+
+/// Applies patches page by page: in place, or in memory where nothing may be written.
+struct Patched<'a> {
+    cache: &'a Arc<PageCache>,
+    context: &'a Context,
+    page: Option<PageId>,
+    image: Vec<u8>,
+}
+
+impl Patched<'_> {
+    fn apply(&mut self, group: &Group) -> Result<()> {
+        let page_bytes = to_u64(self.cache.page_bytes());
+        for patch in group.patches() {
+            let patch = patch.filter(|patch| patch.offset / page_bytes < u64::from(u32::MAX));
+            let Some(patch) = patch else {
+                let what = format!("group {} of the journal does not parse", group.sequence());
+                return Err(Error::corruption(self.cache.label(), 0, what));
+            };
+            let page = PageId(crate::codec::low_u32(patch.offset / page_bytes));
+            if self.page != Some(page) {
+                self.flush()?;
+                self.load(page)?;
+            }
+            let start = to_usize(patch.offset % page_bytes);
+            let target = self.image.get_mut(start..start + patch.bytes.len());
+            let Some(target) = target else {
+                let what = format!("a patch of page {} goes past it", page.0);
+                return Err(Error::corruption(self.cache.label(), patch.offset, what));
+            };
+            target.copy_from_slice(patch.bytes);
+        }
+        Ok(())
+    }
+
+    /// A page as it is on disk, sound or not; zeros where there is none.
+    fn load(&mut self, page: PageId) -> Result<()> {
+        self.page = Some(page);
+        self.image = vec![0; self.cache.page_bytes()];
+        if self.context.read_only && self.cache.contains(page) {
+            let words = self.cache.read(page)?;
+            let _ = words.words().copy_to(0, &mut self.image);
+            return Ok(());
+        }
+        if self.cache.file().is_ok() {
+            let mut buffer = AlignedBuffer::zeroed(self.image.len());
+            self.cache.read_file(self.cache.offset(page), buffer.as_mut_slice())?;
+            self.image.copy_from_slice(buffer.as_slice());
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let Some(page) = self.page.take() else { return Ok(()) };
+        if self.context.read_only {
+            let guard = self.cache.create(page)?;
+            guard.edit().put_page(&self.image);
+            return Ok(());
+        }
+        if self.cache.file().is_err() {
+            self.cache.set_file(create_file(self.context, self.cache.label())?);
+        }
+        let mut buffer = AlignedBuffer::zeroed(self.image.len());
+        buffer.as_mut_slice().copy_from_slice(&self.image);
+        self.cache.write_raw(self.cache.offset(page), buffer.as_slice())
+    }
+
+    /// Everything is in place: durable, where it can be, and the meta page.
+    fn finish(&self) -> Result<Meta> {
+        let mut page = vec![0; self.cache.page_bytes()];
+        if self.context.read_only {
+            let guard = self.cache.read(PageId(0))?;
+            let _ = guard.words().copy_to(0, &mut page);
+        } else {
+            sync(self.cache)?;
+            let mut buffer = AlignedBuffer::zeroed(page.len());
+            self.cache.read_page(PageId(0), &mut buffer)?;
+            page.copy_from_slice(buffer.as_slice());
+        }
+        Meta::decode(&page, self.cache.label())
+    }
+}
+
+fn create_file(context: &Context, label: &str) -> Result<Arc<dyn File>> {
+    let io = |error| Error::io(format!("create {label}"), error);
+    let file = context.dir.open(PAGES_NAME, Open::CREATE.direct()).map_err(io)?;
+    context.dir.sync().map_err(io)?;
+    Ok(file)
+}
+
+fn sync(cache: &PageCache) -> Result<()> {
+    let io = |error| Error::io(format!("sync {}", cache.label()), error);
+    cache.file()?.sync_data().map_err(io)
+}
+
+/// Reads which pages are used.
+fn load_maps(cache: &PageCache, meta: &Meta) -> Result<Bits> {
+    let mut used = Bits::new();
+    let extents = meta.end / meta.granularity.max(1);
+    let bytes = to_usize(meta.granularity / 8);
+    for extent in 0..extents {
+        let page = map_page(extent, meta.granularity);
+        let guard = cache.read(page)?;
+        let map = guard.words().copy(MAP_HEAD_BYTES, bytes);
+        let kind = guard.words().u8(8) == Some(crate::index::bptree::node::MAP);
+        let Some(map) = map.filter(|_| kind) else {
+            return Err(Error::corruption(cache.label(), cache.offset(page), "it is no map page"));
+        };
+        let words = map.chunks_exact(8).map(|chunk| {
+            let mut word = [0; 8];
+            word.copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        });
+        used.extend(words);
+    }
+    Ok(used)
+}
+
+impl Inner {
+    /// Makes the table's file, if there is none.
+    pub(super) fn make_file(&self) -> Result<()> {
+        if self.tree.cache().file().is_ok() {
+            return Ok(());
+        }
+        let _making = lock(&self.making);
+        if self.tree.cache().file().is_err() {
+            let file = create_file(&self.context, self.tree.cache().label())?;
+            self.tree.cache().set_file(file);
+        }
+        Ok(())
+    }
+
+    /// Makes everything applied so far durable in the files, which are complete to `lsn` then.
+    pub(super) fn persist_cut(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
+        self.make_file()?;
+        let cache = self.tree.cache();
+        let cut = match self.take_cut(lsn) {
+            Ok(cut) => cut,
+            Err(error) => {
+                self.tree.space().end_cut(false);
+                return Err(error);
+            }
+        };
+        keeper.in_doubt = true;
+        let stored = self.store_cut(keeper, &cut, lsn);
+        self.tree.space().end_cut(stored.is_ok());
+        match stored {
+            Ok(()) => {
+                keeper.in_doubt = false;
+                cache.finish(cut);
+                self.cuts_total.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => {
+                cache.abandon(cut);
+                Err(error)
+            }
+        }
+    }
+
+    /// The moment of a cut.
+    pub(super) fn take_cut(&self, lsn: Lsn) -> Result<Cut> {
+        let (cache, space) = (self.tree.cache(), self.tree.space());
+        let _closed = self.gate.close();
+        for (page, bits) in space.cut() {
+            let guard = cache.create(page)?;
+            let edit = guard.edit();
+            edit.put_bytes(8, &[crate::index::bptree::node::MAP]);
+            for (index, word) in bits.iter().enumerate() {
+                edit.put_word(MAP_HEAD_BYTES / 8 + index, *word);
+            }
+        }
+        let guard = cache.create(PageId(0))?;
+        guard.edit().put_page(&self.meta(lsn, 0).encode());
+        drop(guard);
+        Ok(cache.cut())
+    }
+
+    fn meta(&self, lsn: Lsn, placed: u64) -> Meta {
+        let (keys, bytes) = self.gate.figures();
+        Meta {
+            page_bytes: self.tree.cache().page_bytes(),
+            database_id: self.context.database_id,
+            table_id: self.context.table_id,
+            lsn,
+            granularity: self.tree.space().granularity(),
+            end: self.tree.space().end(),
+            keys,
+            bytes,
+            leaves: self.tree.leaf_pages(),
+            inner: self.tree.inner_pages(),
+            placed,
+        }
+    }
+
+    pub(super) fn store_cut(&self, keeper: &mut Keeper, cut: &Cut, lsn: Lsn) -> Result<()> {
+        let cache = self.tree.cache();
+        if self.tree.space().take_written_directly() {
+            sync(cache)?;
+        }
+        if !seeded::active(Bug::CutSkipsLogSync) {
+            self.context.host.sync_log()?;
+        }
+        let mut pages = cut.pages().to_vec();
+        pages.sort_unstable();
+        pages.dedup();
+        if seeded::active(Bug::CutWritesInPlaceFirst) {
+            self.place(cut, &pages)?;
+        }
+        let group = self.group(cut, &pages);
+        let group_bytes = group.bytes();
+        self.context.budget.take_anyway(group_bytes);
+        let committed = keeper.redo.commit(group, lsn, true);
+        self.context.budget.give(group_bytes);
+        let sequence = committed?;
+        self.written_bytes_total.fetch_add(group_bytes, Ordering::Relaxed);
+        keeper.complete = lsn;
+        self.place(cut, &pages)?;
+        sync(cache)?;
+        self.note_placed(cut, sequence)
+    }
+
+    /// The changes of a cut.
+    fn group(&self, cut: &Cut, pages: &[(PageId, u32)]) -> GroupWriter {
+        let cache = self.tree.cache();
+        let unit = cache.page_bytes() / UNITS;
+        let mut group = GroupWriter::default();
+        let mut image = vec![0; cache.page_bytes()];
+        for (page, frame) in pages {
+            let Some(mask) = cache.image(cut, *page, *frame, &mut image) else { continue };
+            for (first, count) in runs(mask) {
+                let (start, end) = (first * unit, (first + count) * unit);
+                let bytes = image.get(start..end).unwrap_or(&[]);
+                let offset = cache.offset(*page) + to_u64(start);
+                group.patch(Patch { space: 0, offset, bytes });
+            }
+        }
+        group
+    }
+
+    /// Writes the changed blocks of a cut's pages where they belong.
+    fn place(&self, cut: &Cut, pages: &[(PageId, u32)]) -> Result<()> {
+        let cache = self.tree.cache();
+        let file = cache.file()?;
+        let unit = cache.page_bytes() / UNITS;
+        let units_of_block = (to_usize(BLOCK_BYTES) / unit).min(UNITS);
+        let mut writeback = Writeback::new(&*self.context.env)?;
+        let mut image = vec![0; cache.page_bytes()];
+        for (page, frame) in pages {
+            let Some(mask) = cache.image(cut, *page, *frame, &mut image) else { continue };
+            for (first, count) in runs(widen(mask, units_of_block)) {
+                let bytes = image.get(first * unit..(first + count) * unit).unwrap_or(&[]);
+                let mut buffer = AlignedBuffer::zeroed(bytes.len());
+                buffer.as_mut_slice().copy_from_slice(bytes);
+                let offset = cache.offset(*page) + to_u64(first * unit);
+                writeback.write((file, cache.label()), offset, buffer, bytes.len());
+            }
+        }
+        let outcome = writeback.finish();
+        self.written_bytes_total.fetch_add(writeback.written_bytes(), Ordering::Relaxed);
+        outcome
+    }
+
+    /// Has the meta page say which group is in place. A hint, which need not become durable: what
+    /// it saves is applying the group again.
+    fn note_placed(&self, cut: &Cut, sequence: u64) -> Result<()> {
+        let cache = self.tree.cache();
+        let meta = cut.pages().iter().find(|(page, _)| *page == PageId(0));
+        let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
+        let image =
+            meta.and_then(|(page, frame)| cache.image(cut, *page, *frame, buffer.as_mut_slice()));
+        if image.is_none() {
+            return Ok(());
+        }
+        let mut meta = Meta::decode(buffer.as_slice(), cache.label())?;
+        meta.placed = sequence;
+        let page = buffer.as_mut_slice();
+        page.copy_from_slice(&meta.encode());
+        let sum = checksum(cache.salt(), page);
+        if let Some(head) = page.first_chunk_mut::<4>() {
+            *head = sum.to_le_bytes();
+        }
+        write_all_at(&**cache.file()?, buffer.as_slice(), 0)
+            .map_err(|error| Error::io(format!("write {}", cache.label()), error))
+    }
+
+    /// Gives the disk space of free pages back to the file system.
+    pub(super) fn give_back_space(&self, keeper: &mut Keeper) -> Result<()> {
+        let complete = keeper.complete();
+        if self.tree.cache().dirty_count() > 0 {
+            self.persist_cut(keeper, complete)?;
+        }
+        let cache = self.tree.cache();
+        let Ok(file) = cache.file() else { return Ok(()) };
+        self.tree.space().give_back(|first, count| {
+            let page_bytes = to_u64(cache.page_bytes());
+            file.punch_hole(first * page_bytes, count * page_bytes)
+                .map_err(|error| Error::io(format!("give back space of {}", cache.label()), error))
+        })
+    }
+
+    /// Whether the newest group is known to be in place.
+    fn is_in_place(&self, keeper: &Keeper) -> Result<bool> {
+        let cache = self.tree.cache();
+        let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
+        match cache.read_page(PageId(0), &mut buffer) {
+            Ok(()) => {
+                let meta = Meta::decode(buffer.as_slice(), cache.label())?;
+                Ok(meta.placed > 0 && meta.placed == keeper.redo.newest())
+            }
+            Err(error) if error.is_corruption() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Verifies the files: the journal, and every page that the durable tree has. Where the pages
+    /// are not those of one cut, the journal alone: it holds what they lack.
+    pub(super) fn check_files(&self, keeper: &Keeper, report: &mut Report) -> Result<()> {
+        if keeper.complete == Lsn(0) && self.tree.cache().file().is_err() {
+            return Ok(());
+        }
+        keeper.redo.check(report);
+        if keeper.in_doubt && !self.is_in_place(keeper)? {
+            return Ok(());
+        }
+        self.tree.check(report)
+    }
+}
+
+/// Runs of set bits: first and count.
+fn runs(mut mask: u64) -> impl Iterator<Item = (usize, usize)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        if mask == 0 {
+            return None;
+        }
+        let skip = mask.trailing_zeros();
+        mask >>= skip;
+        let count = mask.trailing_ones();
+        let first = at + skip;
+        at = first + count;
+        mask = mask.checked_shr(count).unwrap_or(0);
+        Some((to_usize(u64::from(first)), to_usize(u64::from(count))))
+    })
+}
+
+/// Sets all bits of each group of `size` bits of which one is set.
+fn widen(mask: u64, size: usize) -> u64 {
+    let group = u64::MAX >> (64 - size);
+    (0..UNITS).step_by(size).fold(0, |wide, shift| {
+        if mask & (group << shift) == 0 { wide } else { wide | group << shift }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_become_runs_and_blocks() {
+        assert_eq!(runs(0).count(), 0);
+        assert_eq!(runs(u64::MAX).collect::<Vec<_>>(), [(0, 64)]);
+        assert_eq!(runs(1 << 63 | 0b1101).collect::<Vec<_>>(), [(0, 1), (2, 2), (63, 1)]);
+        assert_eq!(widen(0b10, 16), 0xffff);
+        assert_eq!(widen(1 << 63, 64), u64::MAX);
+        assert_eq!(widen(1 << 20, 4), 0xf0_0000);
+        assert_eq!(widen(5, 1), 5);
+    }
+}

@@ -1,0 +1,438 @@
+//! Goal: what the database's own tests do not see: spilling by writers, tiny caches with more
+//! threads than frames, cuts that fail on the way, damage found by the check, space given back.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::{
+    budget::Budget,
+    codec::KeyHash,
+    disk::{
+        Dir, Env, Open,
+        sim::{Policy, SimEnv},
+    },
+    engine::{EngineKind, Host},
+    seeded::{self, Bug},
+};
+
+/// What a database does for its engines, counted.
+#[derive(Debug, Default)]
+struct Desk {
+    log_syncs: AtomicU64,
+}
+
+impl Host for Desk {
+    fn sync_log(&self) -> Result<()> {
+        self.log_syncs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn wake(&self) {}
+
+    fn is_expired(&self, stored: &[u8]) -> bool {
+        stored.starts_with(b"expired")
+    }
+}
+
+struct Fixture {
+    env: SimEnv,
+    budget: Arc<Budget>,
+    desk: Arc<Desk>,
+    complete: Lsn,
+}
+
+impl Fixture {
+    fn new(budget: u64) -> Self {
+        let env = SimEnv::new(1);
+        let root = env.open_dir("table".as_ref(), true).unwrap();
+        root.sync().unwrap();
+        let (budget, desk) = (Arc::new(Budget::new(budget)), Arc::new(Desk::default()));
+        Self { env, budget, desk, complete: Lsn(0) }
+    }
+
+    fn dir(&self) -> Arc<dyn Dir> {
+        self.env.open_dir("table".as_ref(), false).unwrap()
+    }
+
+    fn context(&self, read_only: bool) -> Context {
+        Context {
+            env: Arc::new(self.env.clone()),
+            dir: self.dir(),
+            database_id: [3; 16],
+            table_id: 4,
+            hash: KeyHash::new([1, 2]),
+            budget: Arc::clone(&self.budget),
+            host: Arc::clone(&self.desk) as Arc<dyn Host>,
+            read_only,
+            complete: self.complete,
+        }
+    }
+
+    fn open_with(&self, read_only: bool) -> Result<(BTree, Lsn)> {
+        let options = TableOptions::new(EngineKind::BTree)
+            .set("page_bytes", "4096")
+            .set("extend_granularity", "64");
+        BTree::open(&options, self.context(read_only))
+    }
+
+    fn open(&self) -> BTree {
+        self.open_with(false).unwrap().0
+    }
+}
+
+fn put(table: &BTree, key: &[u8], value: &[u8]) {
+    let op = Op::Put { key, head: &[], body: value };
+    table.admit(&op).unwrap();
+    table.apply(Lsn(1), &op).unwrap();
+}
+
+fn delete(table: &BTree, key: &[u8]) {
+    table.admit(&Op::Delete { key }).unwrap();
+    table.apply(Lsn(1), &Op::Delete { key }).unwrap();
+}
+
+fn contents(table: &BTree) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let entries = table.range(KeyRange::default()).unwrap().unwrap();
+    entries.map(|entry| entry.map(|entry| (entry.key, entry.value.to_vec())).unwrap()).collect()
+}
+
+fn findings(table: &BTree) -> Vec<String> {
+    let mut report = Report::default();
+    table.check(&mut report).unwrap();
+    report.findings.into_iter().map(|finding| finding.what).collect()
+}
+
+fn key(number: u32) -> [u8; 4] {
+    number.wrapping_mul(0x9e37_79b1).to_be_bytes()
+}
+
+#[test]
+fn writers_make_room_in_a_cache_smaller_than_the_data() {
+    let fixture = Fixture::new(1 << 20);
+    let table = fixture.open();
+    for number in 0..20_000 {
+        put(&table, &key(number), &[7; 100]);
+    }
+    let stats = table.stats();
+    assert_eq!((stats.keys, stats.live_bytes), (20_000, 20_000 * 104));
+    assert!(stats.memory_bytes <= 1 << 20, "{stats:?}");
+    assert_eq!(table.inner.tree.cache().stats().overflows_total, 0);
+    assert!(fixture.budget.used() <= 1 << 20);
+    for number in 0..20_000 {
+        assert_eq!(table.get(&key(number)).unwrap().unwrap(), [7; 100]);
+    }
+    assert_eq!(table.persist(Lsn(9)).unwrap(), Lsn(9));
+    assert_eq!(findings(&table), Vec::<String>::new());
+    drop(table);
+    assert_eq!(fixture.budget.used(), 0);
+    let (table, lsn) = fixture.open_with(false).unwrap();
+    assert_eq!(lsn, Lsn(9));
+    assert_eq!(contents(&table).len(), 20_000);
+}
+
+/// With the bug, what writers changed goes with the frame that it was in.
+fn dirty_pages_stay() {
+    let fixture = Fixture::new(1 << 20);
+    let table = fixture.open();
+    for number in 0..20_000 {
+        put(&table, &key(number), &[7; 100]);
+    }
+    assert_eq!(contents(&table).len(), 20_000);
+}
+
+#[test]
+fn dirty_pages_do_not_leave_the_cache() {
+    dirty_pages_stay();
+    seeded::finds(Bug::PageEvictsDirty, dirty_pages_stay);
+}
+
+#[test]
+fn more_threads_than_frames_get_through() {
+    let fixture = Fixture::new(1 << 20);
+    let options = TableOptions::new(EngineKind::BTree)
+        .set("page_bytes", "4096")
+        .set("extend_granularity", "64")
+        .set("cache_bytes", "0");
+    let options = options.set("cache_bytes", "1");
+    let (table, _) = BTree::open(&options, fixture.context(false)).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..64_u32 {
+            let table = &table;
+            scope.spawn(move || {
+                for step in 0..150 {
+                    let number = thread * 1000 + step;
+                    put(table, &key(number), &[1; 200]);
+                    assert!(table.get(&key(number)).unwrap().is_some());
+                    if step % 3 == 0 {
+                        delete(table, &key(number));
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(contents(&table).len(), 64 * 100);
+    assert_eq!(table.stats().keys, 64 * 100);
+    table.persist(Lsn(5)).unwrap();
+    assert_eq!(findings(&table), Vec::<String>::new());
+}
+
+/// Cuts while writers go on, with power cuts after: every state is one of whole operations.
+fn cut_holds_what_was_there() {
+    let mut fixture = Fixture::new(8 << 20);
+    let table = fixture.open();
+    for number in 0..3000 {
+        put(&table, &key(number), b"before");
+    }
+    // A writer comes in the middle of the cut's writing, by hand: the pages are taken and changed.
+    let mut keeper = lock(&table.inner.keeper);
+    table.inner.persist_cut(&mut keeper, Lsn(1)).unwrap();
+    drop(keeper);
+    for number in 0..3000 {
+        put(&table, &key(number), b"during");
+    }
+    let cut = table.inner.take_cut(Lsn(2)).unwrap();
+    for number in 0..3000 {
+        put(&table, &key(number), b"after!");
+    }
+    let mut keeper = lock(&table.inner.keeper);
+    table.inner.store_cut(&mut keeper, &cut, Lsn(2)).unwrap();
+    drop(keeper);
+    table.inner.tree.space().end_cut(true);
+    table.inner.tree.cache().finish(cut);
+    assert!(contents(&table).values().all(|value| value == b"after!"));
+    drop(table);
+    fixture.env = fixture.env.crash(Policy::AllLost);
+    let (table, lsn) = fixture.open_with(false).unwrap();
+    assert_eq!(lsn, Lsn(2));
+    let found = contents(&table);
+    assert_eq!(found.len(), 3000);
+    assert!(found.values().all(|value| value == b"during"));
+}
+
+#[test]
+fn a_page_that_changes_after_the_cut_is_written_as_it_was() {
+    cut_holds_what_was_there();
+    seeded::finds(Bug::CutSeesLaterChanges, cut_holds_what_was_there);
+}
+
+/// A table at LSN 5 goes on to 6, with a crash at each of the disk operations of that.
+fn every_crash_point_of_a_cut_is_whole() {
+    let mut fixture = Fixture::new(8 << 20);
+    let table = fixture.open();
+    for number in 0..600 {
+        put(&table, &key(number), &[1; 90]);
+    }
+    put(&table, b"large", &vec![1; 70_000]);
+    table.persist(Lsn(5)).unwrap();
+    fixture.env.record_history();
+    for number in 300..900 {
+        put(&table, &key(number), &[2; 120]);
+    }
+    for number in 0..100 {
+        delete(&table, &key(number));
+    }
+    delete(&table, b"large");
+    // Pages that the old state needs must not be used yet.
+    put(&table, b"larger", &vec![2; 60_000]);
+    table.persist(Lsn(6)).unwrap();
+    drop(table);
+    let (recorded, events) = (fixture.env.clone(), fixture.env.history());
+    assert!(events.len() > 5);
+    let mut seen = [0, 0];
+    for event in events {
+        let number = event.number;
+        let policies = (0..6).map(|seed| Policy::Random { seed: seed ^ number });
+        for policy in policies.chain([Policy::AllLost, Policy::AllKept, Policy::Killed]) {
+            fixture.env = recorded.image_at(number, policy);
+            let (table, lsn) = fixture.open_with(false).unwrap();
+            let found = contents(&table);
+            let new = lsn == Lsn(6);
+            seen[usize::from(new)] += 1;
+            let value: &[u8] = if new { &[2; 120] } else { &[1; 90] };
+            assert_eq!(found.get(&key(400)[..]).map(|value| &value[..]), Some(value));
+            assert_eq!(found.len(), if new { 801 } else { 601 }, "{event:?} {policy:?}");
+            assert_eq!(findings(&table), Vec::<String>::new(), "{event:?} {policy:?}");
+        }
+    }
+    assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+}
+
+#[test]
+fn a_cut_is_whole_or_not_at_all() {
+    every_crash_point_of_a_cut_is_whole();
+    for bug in [
+        Bug::CutWritesInPlaceFirst,
+        Bug::CutNotReplayed,
+        Bug::SpaceReusesTooEarly,
+        Bug::RedoSkipsSync,
+    ] {
+        seeded::finds(bug, every_crash_point_of_a_cut_is_whole);
+    }
+}
+
+/// The log is durable before a cut is.
+fn log_is_synced_first() {
+    let fixture = Fixture::new(8 << 20);
+    let table = fixture.open();
+    put(&table, b"key", b"value");
+    table.persist(Lsn(5)).unwrap();
+    assert_eq!(fixture.desk.log_syncs.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_cut_syncs_the_log() {
+    log_is_synced_first();
+    seeded::finds(Bug::CutSkipsLogSync, log_is_synced_first);
+}
+
+/// One operation with a cut in its middle, as near as one thread can come: the gate must be shut
+/// to the cut while the operation is inside.
+fn gate_shuts_cuts_out() {
+    let gate = Gate::new(0, 0);
+    let pass = gate.enter(b"key");
+    let free = gate.is_empty();
+    drop(pass);
+    assert!(!free, "a cut would not wait");
+    assert!(gate.is_empty());
+}
+
+#[test]
+fn a_cut_waits_for_operations() {
+    gate_shuts_cuts_out();
+    seeded::finds(Bug::CutWithinOperation, gate_shuts_cuts_out);
+}
+
+/// Ranges from both ends agree with what was put.
+fn ranges_are_complete() {
+    let fixture = Fixture::new(8 << 20);
+    let table = fixture.open();
+    let mut model = BTreeMap::new();
+    for number in 0..2000 {
+        put(&table, &key(number), &[1; 60]);
+        model.insert(key(number).to_vec(), vec![1; 60]);
+    }
+    assert!(table.inner.tree.height() > 1);
+    assert!(contents(&table) == model);
+    let mut both = table.range(KeyRange::default()).unwrap().unwrap();
+    let (mut front, mut back) = (Vec::new(), Vec::new());
+    while let Some(entry) = both.next() {
+        front.push(entry.unwrap().key);
+        let Some(entry) = both.next_back() else { break };
+        back.push(entry.unwrap().key);
+    }
+    front.extend(back.into_iter().rev());
+    assert!(front.iter().eq(model.keys()));
+    for number in 0..1990 {
+        delete(&table, &key(number));
+    }
+    assert_eq!(table.inner.tree.height(), 1, "merged");
+    assert_eq!(contents(&table).len(), 10);
+    table.persist(Lsn(5)).unwrap();
+    assert_eq!(findings(&table), Vec::<String>::new());
+}
+
+#[test]
+fn ranges_match_what_was_put() {
+    ranges_are_complete();
+    for bug in [Bug::ScanSkipsAnEntry, Bug::SplitLosesSeparator, Bug::DeleteNeverMerges] {
+        seeded::finds(bug, ranges_are_complete);
+    }
+}
+
+#[test]
+fn compaction_drops_what_expired_and_gives_space_back() {
+    let fixture = Fixture::new(8 << 20);
+    let table = fixture.open();
+    for number in 0..8000 {
+        let value: &[u8] =
+            if number % 4 == 0 { b"stays" } else { &[b"expired", &[0; 90][..]].concat() };
+        put(&table, &key(number), value);
+    }
+    table.persist(Lsn(5)).unwrap();
+    let before = table.stats();
+    table.compact().unwrap();
+    table.persist(Lsn(6)).unwrap();
+    let after = table.stats();
+    assert_eq!(after.keys, 2000);
+    let journal = lock(&table.inner.keeper).journal_bytes();
+    assert!(after.file_bytes - journal < before.file_bytes / 2, "{before:?} {after:?}");
+    assert_eq!(after.dead_bytes, 0);
+    assert_eq!(findings(&table), Vec::<String>::new());
+    for number in 8000..9000 {
+        put(&table, &key(number), &[3; 90]);
+    }
+    table.persist(Lsn(7)).unwrap();
+    assert_eq!(findings(&table), Vec::<String>::new());
+    assert_eq!(contents(&table).len(), 3000);
+}
+
+#[test]
+fn every_flipped_byte_of_a_page_is_found() {
+    let mut fixture = Fixture::new(8 << 20);
+    let table = fixture.open();
+    for number in 0..300 {
+        put(&table, &key(number), &[7; 100]);
+    }
+    put(&table, b"large", &vec![1; 70_000]);
+    table.persist(Lsn(5)).unwrap();
+    let file = fixture.dir().open(store::PAGES_NAME, Open::WRITE).unwrap();
+    let size = file.len().unwrap();
+    for offset in (5..size).step_by(977) {
+        let page = offset / 4096;
+        let mut byte = [0];
+        file.read_at(&mut byte, offset).unwrap();
+        let used = crate::index::bptree::space::is_set(&table.inner.tree.space().durable(), page);
+        // The end of a value's last page is nobody's.
+        let slack = byte == [0] && page > 2;
+        file.write_at(&[byte[0] ^ 0x10], offset).unwrap();
+        if used && !slack {
+            assert!(!findings(&table).is_empty(), "offset {offset}, page {page}");
+        }
+        file.write_at(&byte, offset).unwrap();
+    }
+    assert_eq!(findings(&table), Vec::<String>::new());
+    fixture.complete = Lsn(5);
+    drop(table);
+    // A root that is damaged is refused when it is read.
+    let mut page = vec![0; 4096];
+    file.read_at(&mut page, 2 * 4096).unwrap();
+    page[100] ^= 1;
+    file.write_at(&page, 2 * 4096).unwrap();
+    let (table, _) = fixture.open_with(false).unwrap();
+    assert!(table.get(b"large").unwrap_err().is_corruption());
+    seeded::finds(Bug::PageSkipsChecksum, || {
+        let fixture = Fixture::new(8 << 20);
+        let table = fixture.open();
+        put(&table, b"key", &[7; 100]);
+        table.persist(Lsn(5)).unwrap();
+        drop(table);
+        let file = fixture.dir().open(store::PAGES_NAME, Open::WRITE).unwrap();
+        file.write_at(&[9], 3 * 4096 - 50).unwrap();
+        let table = fixture.open();
+        assert!(table.get(b"key").is_err());
+    });
+}
+
+#[test]
+fn a_read_only_table_writes_nothing_and_sees_the_newest_group() {
+    let mut fixture = Fixture::new(8 << 20);
+    let table = fixture.open();
+    for number in 0..500 {
+        put(&table, &key(number), &[7; 100]);
+    }
+    table.persist(Lsn(5)).unwrap();
+    drop(table);
+    // Everything after the journal's sync is lost: the group is all there is.
+    fixture.env = fixture.env.crash(Policy::AllLost);
+    let before = fixture.env.image_hash();
+    let (table, lsn) = fixture.open_with(true).unwrap();
+    assert_eq!(lsn, Lsn(5));
+    assert_eq!(contents(&table).len(), 500);
+    // Replay goes on in memory.
+    let op = Op::Put { key: b"replayed", head: &[], body: &vec![5; 100_000] };
+    table.apply(Lsn(6), &op).unwrap();
+    assert_eq!(table.get(b"replayed").unwrap().unwrap(), vec![5; 100_000]);
+    assert!(matches!(table.persist(Lsn(7)), Err(Error::ReadOnly)));
+    drop(table);
+    assert_eq!(fixture.env.image_hash(), before);
+}

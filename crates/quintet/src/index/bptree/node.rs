@@ -1,0 +1,533 @@
+//! Nodes of the tree: a view of a page's bytes, and a builder of whole pages.
+//!
+//! A node is a slotted page. Behind the header come the key prefix that all its keys share, then
+//! the slots in key order; entries grow down from the page's end.
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | | the cache's ([`crate::pages::cache`]) |
+//! | 8 | 1 | kind | 1 leaf, 2 inner, 3 part of an extent, 4 meta, 5 map |
+//! | 9 | 1 | level | 0 for leaves |
+//! | 10 | 2 | count | slots |
+//! | 12 | 2 | prefix length | bytes of prefix, at 32; the slots begin at the next multiple of 8 |
+//! | 14 | 2 | | zero |
+//! | 16 | 4 | heap start | offset of the lowest entry |
+//! | 20 | 4 | dead | bytes of entries above the heap's start that no slot names |
+//! | 24 | 4 | first child | inner: the child with the keys below the first slot's |
+//! | 28 | 4 | | zero |
+//!
+//! A slot, 8 bytes, one aligned word:
+//!
+//! | bits | name | meaning |
+//! |---|---|---|
+//! | 0 to 14 | inline | bytes of the key, behind the prefix, that the entry holds |
+//! | 15 | long | the whole key is in an extent |
+//! | 16 to 31 | offset | of the entry |
+//! | 32 to 63 | head | first four bytes of the key behind the prefix, big-endian, zero-padded |
+//!
+//! An entry:
+//!
+//! | size | name | meaning |
+//! |---|---|---|
+//! | 4 | word | inner: the child with the keys from this one on; leaf: length of the value, bit 31: in an extent, bit 30: in a direct one |
+//! | inline | key | the key's bytes behind the prefix |
+//! | 8 | long | of a long key: length of the whole key, first page of its extent |
+//! | length, or 8 | value | leaf: the value; in an extent: first page, CRC32C |
+//!
+//! Invariants: slots ascend; keys of up to [`Shape::key_inline_max`] bytes are never long, longer
+//! ones always; a page's prefix is shared by every key that can ever come to it, because it is
+//! shared by the keys between which its range lies.
+
+use std::cmp::Ordering;
+
+use super::Shape;
+use crate::{
+    codec::{low_u32, put_u32, to_u64, to_usize},
+    pages::cache::words::{PageWords, head_of},
+};
+
+/// Kind of a leaf.
+pub const LEAF: u8 = 1;
+/// Kind of an inner node.
+pub const INNER: u8 = 2;
+/// Kind of a page of an extent.
+pub const EXTENT: u8 = 3;
+/// Kind of the meta page.
+pub const META: u8 = 4;
+/// Kind of a map page.
+pub const MAP: u8 = 5;
+
+/// Bytes before the prefix.
+pub const HEAD_BYTES: usize = 32;
+/// Bytes of a slot.
+pub const SLOT_BYTES: usize = 8;
+/// Bytes of a reference to an extent.
+pub const REFERENCE_BYTES: usize = 8;
+const LONG_FLAG: u64 = 1 << 15;
+/// In an entry's word: the value is in an extent.
+const EXTENT_FLAG: u32 = 1 << 31;
+/// In an entry's word: the extent goes round the cache.
+const DIRECT_FLAG: u32 = 1 << 30;
+
+/// Where a long key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongKey {
+    /// Length of the whole key in bytes.
+    pub length: u32,
+    /// First page of its extent.
+    pub page: u32,
+}
+
+/// Where a value is that does not fit in a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Far {
+    /// Length in bytes.
+    pub length: u32,
+    /// First page.
+    pub page: u32,
+    /// CRC32C of the value.
+    pub checksum: u32,
+    /// Whether it goes round the cache.
+    pub direct: bool,
+}
+
+/// A slot, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// First bytes of the key behind the prefix.
+    pub head: u32,
+    /// Where the entry is.
+    pub offset: usize,
+    /// Bytes of the key in the entry.
+    pub inline: usize,
+    /// Whether the key is long.
+    pub long: bool,
+}
+
+impl Slot {
+    fn decode(word: u64) -> Self {
+        Self {
+            head: low_u32(word >> 32),
+            offset: to_usize(word >> 16 & 0xffff),
+            inline: to_usize(word & (LONG_FLAG - 1)),
+            long: word & LONG_FLAG != 0,
+        }
+    }
+
+    /// The slot of an entry at `offset`.
+    pub fn encode(suffix: &[u8], long: bool, offset: usize) -> u64 {
+        let head = head_of(suffix) >> 32;
+        let flag = if long { LONG_FLAG } else { 0 };
+        head << 32 | to_u64(offset) << 16 | flag | to_u64(suffix.len())
+    }
+}
+
+/// A value as a leaf holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Offset in the page and length.
+    Here(usize, usize),
+    /// In an extent.
+    Far(Far),
+}
+
+impl Held {
+    /// Length of the value in bytes.
+    pub fn length(&self) -> usize {
+        match self {
+            Self::Here(_, length) => *length,
+            Self::Far(far) => to_usize(u64::from(far.length)),
+        }
+    }
+}
+
+/// Fetches a long key, whole. `None`: the page that named it has changed.
+pub type Fetch<'f> = &'f mut dyn FnMut(LongKey) -> Option<Vec<u8>>;
+
+/// A view of a node's bytes. Every method answers `None` where they make no sense: the page has
+/// changed meanwhile, or never was a node.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeView<'a> {
+    words: PageWords<'a>,
+    count: usize,
+    prefix: usize,
+}
+
+impl<'a> NodeView<'a> {
+    /// Views a page that is a node of any kind.
+    #[inline]
+    pub fn new(words: PageWords<'a>) -> Option<Self> {
+        let head = words.word(1)?;
+        let view = Self {
+            words,
+            count: to_usize(head >> 16 & 0xffff),
+            prefix: to_usize(head >> 32 & 0xffff),
+        };
+        let kind = to_usize(head & 0xff);
+        let sound = matches!(kind, 1 | 2) && view.slots_end() <= words.len();
+        sound.then_some(view)
+    }
+
+    /// Whether it is a leaf.
+    #[inline]
+    pub fn is_leaf(&self) -> bool {
+        self.words.u8(8) == Some(LEAF)
+    }
+
+    /// 0 for leaves.
+    pub fn level(&self) -> u8 {
+        self.words.u8(9).unwrap_or(0)
+    }
+
+    /// Slots.
+    #[inline]
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes that all keys here share.
+    pub const fn prefix_len(&self) -> usize {
+        self.prefix
+    }
+
+    /// Where the slots begin.
+    #[inline]
+    pub const fn slots_start(&self) -> usize {
+        (HEAD_BYTES + self.prefix).next_multiple_of(8)
+    }
+
+    /// Where they end.
+    #[inline]
+    pub const fn slots_end(&self) -> usize {
+        self.slots_start() + self.count * SLOT_BYTES
+    }
+
+    /// Offset of the lowest entry.
+    pub fn heap_start(&self) -> Option<usize> {
+        self.words.u32(16).map(|value| to_usize(u64::from(value)))
+    }
+
+    /// Bytes of entries that no slot names.
+    pub fn dead(&self) -> usize {
+        self.words.u32(20).map_or(0, |value| to_usize(u64::from(value)))
+    }
+
+    /// Bytes between slots and entries.
+    pub fn gap(&self) -> usize {
+        self.heap_start().unwrap_or(0).saturating_sub(self.slots_end())
+    }
+
+    /// Bytes that are free, or would be after a rewrite.
+    pub fn free(&self) -> usize {
+        self.gap() + self.dead()
+    }
+
+    /// The prefix.
+    pub fn prefix(&self) -> Option<Vec<u8>> {
+        self.words.copy(HEAD_BYTES, self.prefix)
+    }
+
+    /// Slot number `index`.
+    #[inline]
+    pub fn slot(&self, index: usize) -> Option<Slot> {
+        if index >= self.count {
+            return None;
+        }
+        self.words.word(self.slots_start() / 8 + index).map(Slot::decode)
+    }
+
+    /// The first word of an entry.
+    #[inline]
+    pub fn entry_word(&self, slot: &Slot) -> Option<u32> {
+        self.words.u32(slot.offset)
+    }
+
+    /// The reference of a long key.
+    pub fn long_key(&self, slot: &Slot) -> Option<LongKey> {
+        let at = slot.offset + 4 + slot.inline;
+        Some(LongKey { length: self.words.u32(at)?, page: self.words.u32(at + 4)? })
+    }
+
+    /// Bytes of key and reference behind an entry's word.
+    const fn key_bytes(slot: &Slot) -> usize {
+        slot.inline + if slot.long { REFERENCE_BYTES } else { 0 }
+    }
+
+    /// The value of a leaf's entry.
+    #[inline]
+    pub fn held(&self, slot: &Slot) -> Option<Held> {
+        let word = self.entry_word(slot)?;
+        let at = slot.offset + 4 + Self::key_bytes(slot);
+        let length = word & !(EXTENT_FLAG | DIRECT_FLAG);
+        if word & EXTENT_FLAG == 0 {
+            let length = to_usize(u64::from(length));
+            return (at + length <= self.words.len()).then_some(Held::Here(at, length));
+        }
+        let (page, checksum) = (self.words.u32(at)?, self.words.u32(at + 4)?);
+        let direct = word & DIRECT_FLAG != 0;
+        Some(Held::Far(Far { length, page, checksum, direct }))
+    }
+
+    /// Bytes of an entry.
+    pub fn entry_bytes(&self, slot: &Slot) -> Option<usize> {
+        let own = 4 + Self::key_bytes(slot);
+        if !self.is_leaf() {
+            return Some(own);
+        }
+        Some(match self.held(slot)? {
+            Held::Here(_, length) => own + length,
+            Held::Far(_) => own + REFERENCE_BYTES,
+        })
+    }
+
+    /// As many bytes of a key as the page holds, prefix included: all of a key that is not long.
+    pub fn known_key(&self, slot: &Slot) -> Option<Vec<u8>> {
+        let end = slot.offset + 4 + slot.inline;
+        if end > self.words.len() {
+            return None;
+        }
+        let mut key = vec![0; self.prefix + slot.inline];
+        let (front, back) = key.split_at_mut_checked(self.prefix)?;
+        self.words.copy_to(HEAD_BYTES, front)?;
+        self.words.copy_to(slot.offset + 4, back)?;
+        Some(key)
+    }
+
+    /// A key, whole.
+    pub fn full_key(&self, slot: &Slot, fetch: Fetch<'_>) -> Option<Vec<u8>> {
+        if slot.long { fetch(self.long_key(slot)?) } else { self.known_key(slot) }
+    }
+
+    /// How the key of a slot compares with one whose part behind the prefix is `suffix`.
+    #[inline]
+    fn compare(&self, slot: &Slot, head: u32, suffix: &[u8], fetch: Fetch<'_>) -> Option<Ordering> {
+        let order = slot.head.cmp(&head);
+        if order != Ordering::Equal {
+            return Some(order);
+        }
+        if !slot.long {
+            return self.words.compare(slot.offset + 4, slot.inline, suffix);
+        }
+        self.compare_long(slot, suffix, fetch)
+    }
+
+    #[cold]
+    fn compare_long(&self, slot: &Slot, suffix: &[u8], fetch: Fetch<'_>) -> Option<Ordering> {
+        let shared = suffix.len().min(slot.inline);
+        let order = self.words.compare(slot.offset + 4, shared, suffix.get(..shared)?)?;
+        let long = self.long_key(slot)?;
+        let ours = to_usize(u64::from(long.length)).checked_sub(self.prefix)?;
+        if order != Ordering::Equal || suffix.len() <= slot.inline || ours <= slot.inline {
+            return Some(order.then(ours.cmp(&suffix.len())));
+        }
+        Some(fetch(long)?.get(self.prefix..)?.cmp(suffix))
+    }
+
+    /// How a key compares with the prefix: `Equal` where it begins with it.
+    #[inline]
+    fn compare_prefix(&self, key: &[u8]) -> Option<Ordering> {
+        if self.prefix == 0 {
+            return Some(Ordering::Equal);
+        }
+        let shared = key.get(..self.prefix.min(key.len()))?;
+        self.words.compare(HEAD_BYTES, self.prefix, shared).map(Ordering::reverse)
+    }
+
+    /// The first slot whose key is not below `key`, and whether it is that key.
+    #[inline]
+    pub fn search(&self, key: &[u8], fetch: Fetch<'_>) -> Option<(usize, bool)> {
+        match self.compare_prefix(key)? {
+            Ordering::Less => return Some((0, false)),
+            Ordering::Greater => return Some((self.count, false)),
+            Ordering::Equal => {}
+        }
+        let suffix = key.get(self.prefix..)?;
+        let head = low_u32(head_of(suffix) >> 32);
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let slot = self.slot(middle)?;
+            match self.compare(&slot, head, suffix, fetch)? {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Some((middle, true)),
+            }
+        }
+        Some((low, false))
+    }
+
+    /// Child number `index`: 0 is the first child, `index` the one of slot `index - 1`.
+    #[inline]
+    pub fn child(&self, index: usize) -> Option<u32> {
+        match index.checked_sub(1) {
+            None => self.words.u32(24),
+            Some(index) => self.entry_word(&self.slot(index)?),
+        }
+    }
+
+    /// The number of the child that keys equal to `key` belong to.
+    #[inline]
+    pub fn child_of(&self, key: &[u8], fetch: Fetch<'_>) -> Option<usize> {
+        let (index, found) = self.search(key, fetch)?;
+        Some(index + usize::from(found))
+    }
+
+    /// An entry as [`Cell`].
+    pub fn cell(&self, index: usize) -> Option<Cell> {
+        let slot = self.slot(index)?;
+        let long = if slot.long { Some(self.long_key(&slot)?) } else { None };
+        let key = self.known_key(&slot)?;
+        let payload = if self.is_leaf() {
+            match self.held(&slot)? {
+                Held::Here(at, length) => Payload::Here(self.words.copy(at, length)?),
+                Held::Far(far) => Payload::Far(far),
+            }
+        } else {
+            Payload::Child(self.entry_word(&slot)?)
+        };
+        Some(Cell { key, long, payload })
+    }
+
+    /// All entries.
+    pub fn cells(&self) -> Option<Vec<Cell>> {
+        (0..self.count).map(|index| self.cell(index)).collect()
+    }
+
+    /// The words.
+    pub const fn words(&self) -> PageWords<'a> {
+        self.words
+    }
+}
+
+/// What an entry holds beside its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// A value.
+    Here(Vec<u8>),
+    /// A value in an extent.
+    Far(Far),
+    /// A page.
+    Child(u32),
+}
+
+/// An entry outside a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// The key; of a long one at least what the page is to hold.
+    pub key: Vec<u8>,
+    /// Where the whole key is.
+    pub long: Option<LongKey>,
+    /// The rest.
+    pub payload: Payload,
+}
+
+impl Cell {
+    /// The bytes of the key that a page with this prefix holds.
+    pub fn suffix(&self, shape: Shape, prefix: usize) -> &[u8] {
+        let suffix = self.key.get(prefix..).unwrap_or(&[]);
+        match self.long {
+            None => suffix,
+            Some(_) => suffix.get(..shape.key_inline_max()).unwrap_or(suffix),
+        }
+    }
+
+    /// The bytes of an entry in a page with this prefix.
+    pub fn entry_bytes(&self, shape: Shape, prefix: usize) -> usize {
+        let payload = match &self.payload {
+            Payload::Here(value) => value.len(),
+            Payload::Far(_) => REFERENCE_BYTES,
+            Payload::Child(_) => 0,
+        };
+        let long = if self.long.is_some() { REFERENCE_BYTES } else { 0 };
+        4 + self.suffix(shape, prefix).len() + long + payload
+    }
+
+    /// Appends the entry as it is in a page with this prefix.
+    pub fn encode(&self, shape: Shape, prefix: usize, out: &mut Vec<u8>) {
+        let word = match &self.payload {
+            Payload::Here(value) => low_u32(to_u64(value.len())),
+            Payload::Far(far) => {
+                far.length | EXTENT_FLAG | if far.direct { DIRECT_FLAG } else { 0 }
+            }
+            Payload::Child(page) => *page,
+        };
+        put_u32(out, word);
+        out.extend_from_slice(self.suffix(shape, prefix));
+        if let Some(long) = self.long {
+            put_u32(out, long.length);
+            put_u32(out, long.page);
+        }
+        match &self.payload {
+            Payload::Here(value) => out.extend_from_slice(value),
+            Payload::Far(far) => {
+                put_u32(out, far.page);
+                put_u32(out, far.checksum);
+            }
+            Payload::Child(_) => {}
+        }
+    }
+}
+
+/// A whole node to be built.
+#[derive(Debug)]
+pub struct NodeBuilder<'c> {
+    /// 0 for a leaf.
+    pub level: u8,
+    /// Shared by every key that may come to the page.
+    pub prefix: &'c [u8],
+    /// Of an inner node.
+    pub first_child: u32,
+    /// In order.
+    pub cells: &'c [Cell],
+}
+
+impl NodeBuilder<'_> {
+    /// The bytes that the node takes of a page.
+    pub fn size(&self, shape: Shape) -> usize {
+        let entry = |cell: &Cell| SLOT_BYTES + cell.entry_bytes(shape, self.prefix.len());
+        let cells: usize = self.cells.iter().map(entry).sum();
+        (HEAD_BYTES + self.prefix.len()).next_multiple_of(8) + cells
+    }
+
+    /// The page's bytes from the kind on (the first eight are left zero); `None` where it is too
+    /// much for a page.
+    pub fn build(&self, shape: Shape) -> Option<Vec<u8>> {
+        let page_bytes = shape.page_bytes;
+        if self.size(shape) > page_bytes {
+            return None;
+        }
+        let mut page = vec![0; page_bytes];
+        let mut start = page_bytes;
+        let slots = (HEAD_BYTES + self.prefix.len()).next_multiple_of(8);
+        let mut entry = Vec::new();
+        for (index, cell) in self.cells.iter().enumerate() {
+            entry.clear();
+            cell.encode(shape, self.prefix.len(), &mut entry);
+            start -= entry.len();
+            page.get_mut(start..start + entry.len())?.copy_from_slice(&entry);
+            let suffix = cell.suffix(shape, self.prefix.len());
+            let slot = Slot::encode(suffix, cell.long.is_some(), start);
+            let at = slots + index * SLOT_BYTES;
+            page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot.to_le_bytes());
+        }
+        let kind = if self.level == 0 { LEAF } else { INNER };
+        let count = u16::try_from(self.cells.len()).ok()?.to_le_bytes();
+        let prefix_len = u16::try_from(self.prefix.len()).ok()?.to_le_bytes();
+        let mut head = vec![kind, self.level];
+        head.extend_from_slice(&count);
+        head.extend_from_slice(&prefix_len);
+        head.extend_from_slice(&[0; 2]);
+        put_u32(&mut head, low_u32(to_u64(start)));
+        put_u32(&mut head, 0);
+        put_u32(&mut head, self.first_child);
+        put_u32(&mut head, 0);
+        head.extend_from_slice(self.prefix);
+        page.get_mut(8..8 + head.len())?.copy_from_slice(&head);
+        Some(page)
+    }
+}
+
+/// The length of what two byte strings share at their start.
+pub fn shared_len(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(one, other)| one == other).count()
+}

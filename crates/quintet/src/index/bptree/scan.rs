@@ -1,0 +1,160 @@
+//! Scans: runs of entries of one leaf after the other, each read at one moment.
+//!
+//! There is nothing to keep between two steps but a key, so a scan holds nothing up, and splits
+//! and merges between two steps do not concern it: a key that is there throughout is in the leaf
+//! of its turn.
+
+use super::{Step, Stop, Tree, read::Target};
+use crate::Result;
+
+/// Bytes after which a step ends.
+const STEP_BYTES: usize = 1 << 20;
+
+/// What a step of a scan found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<V> {
+    /// Entries, in the order of the scan.
+    pub entries: Vec<(Vec<u8>, V)>,
+    /// Where to go on: forward the first key that may follow; backward the first key that has been
+    /// passed. `None` at the end.
+    pub next: Option<Vec<u8>>,
+}
+
+impl Tree {
+    /// At most `limit` entries of one leaf, ascending, from `start` (included) to `end` (excluded).
+    pub fn scan_up<V>(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        limit: usize,
+        make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
+    ) -> Result<Found<V>> {
+        self.repeat(|tree| tree.scan_up_once(start, end, limit, &make))
+    }
+
+    fn scan_up_once<V>(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        limit: usize,
+        make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
+    ) -> Step<Found<V>> {
+        let (leaf, bounds) = self.bounded_leaf(Target::Key(start))?;
+        let (count, mut index) =
+            self.look(&leaf, |view, fetch| Some((view.count(), view.search(start, fetch)?.0)))?;
+        let mut entries: Vec<(Vec<u8>, V)> =
+            Vec::with_capacity(limit.min(count - index.min(count)));
+        let mut bytes = 0;
+        let mut next = bounds.upper;
+        while index < count {
+            if entries.len() >= limit || bytes >= STEP_BYTES {
+                next = entries.last().map(|(key, _)| [key, &[0][..]].concat());
+                break;
+            }
+            let (key, held) = self.look(&leaf, |view, fetch| {
+                let slot = view.slot(index)?;
+                Some((view.full_key(&slot, fetch)?, view.held(&slot)?))
+            })?;
+            if end.is_some_and(|end| *key >= *end) {
+                next = None;
+                break;
+            }
+            let value = self.make(&leaf, &held, make)?;
+            bytes += key.len() + held.length();
+            entries.push((key, value));
+            index += 1;
+        }
+        if !leaf.is_unchanged() {
+            return Err(Stop::Again);
+        }
+        let next = next.filter(|next| end.is_none_or(|end| **next < *end));
+        Ok(Found { entries, next })
+    }
+
+    /// At most `limit` entries of one leaf, descending, from the last below `before` (`None`: the
+    /// last) to `start` (included).
+    pub fn scan_down<V>(
+        &self,
+        before: Option<&[u8]>,
+        start: Option<&[u8]>,
+        limit: usize,
+        make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
+    ) -> Result<Found<V>> {
+        self.repeat(|tree| tree.scan_down_once(before, start, limit, &make))
+    }
+
+    fn scan_down_once<V>(
+        &self,
+        before: Option<&[u8]>,
+        start: Option<&[u8]>,
+        limit: usize,
+        make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
+    ) -> Step<Found<V>> {
+        let (leaf, bounds) = self.bounded_leaf(before.map_or(Target::Last, Target::Below))?;
+        let mut index = self.look(&leaf, |view, fetch| match before {
+            None => Some(view.count()),
+            Some(before) => view.search(before, fetch).map(|(index, _)| index),
+        })?;
+        let mut entries: Vec<(Vec<u8>, V)> = Vec::with_capacity(limit.min(index));
+        let mut bytes = 0;
+        let mut next = bounds.lower;
+        while index > 0 {
+            if entries.len() >= limit || bytes >= STEP_BYTES {
+                next = entries.last().map(|(key, _)| key.clone());
+                break;
+            }
+            index -= 1;
+            let (key, held) = self.look(&leaf, |view, fetch| {
+                let slot = view.slot(index)?;
+                Some((view.full_key(&slot, fetch)?, view.held(&slot)?))
+            })?;
+            if start.is_some_and(|start| *key < *start) {
+                next = None;
+                break;
+            }
+            let value = self.make(&leaf, &held, make)?;
+            bytes += key.len() + held.length();
+            entries.push((key, value));
+        }
+        if !leaf.is_unchanged() {
+            return Err(Stop::Again);
+        }
+        // Nothing lies below the start.
+        let next = next.filter(|next| start.is_none_or(|start| **next > *start));
+        Ok(Found { entries, next })
+    }
+
+    /// About how many keys a range holds: from the shares of the children that its ends lie in, as
+    /// if each child held as many. Reads one path for each end.
+    pub fn estimate(&self, start: Option<&[u8]>, end: Option<&[u8]>, keys: u64) -> Result<u64> {
+        let share = |key: Option<&[u8]>, unbounded: f64| match key {
+            None => Ok(unbounded),
+            Some(key) => self.repeat(|tree| tree.position(key)),
+        };
+        let (from, to) = (share(start, 0.0)?, share(end, 1.0)?);
+        Ok(crate::codec::scale(keys, (to - from).max(0.0)))
+    }
+
+    /// The share of the tree that lies below a key, from 0 to 1.
+    fn position(&self, key: &[u8]) -> Step<f64> {
+        let mut node = self.cache.read(super::ROOT)?;
+        let (mut low, mut width) = (0.0, 1.0);
+        for _ in 0..super::DEPTH_MAX {
+            let (child, index, count) = self.look(&node, |view, fetch| {
+                if view.is_leaf() {
+                    let (index, _) = view.search(key, fetch)?;
+                    return Some((None, index, view.count().max(1)));
+                }
+                let index = view.child_of(key, fetch)?;
+                Some((view.child(index), index, view.count() + 1))
+            })?;
+            let (index, count) = (u32::try_from(index), u32::try_from(count));
+            let (Ok(index), Ok(count)) = (index, count) else { return Err(Stop::Again) };
+            low += width * f64::from(index) / f64::from(count);
+            width /= f64::from(count);
+            let Some(child) = child else { break };
+            node = self.child_of(&node, child)?;
+        }
+        Ok(low)
+    }
+}

@@ -1,0 +1,114 @@
+//! What looks at a page, and what changes it.
+
+use std::cell::Cell;
+
+use super::{
+    EPOCH, LATCH, MASK, PAGE, PageCache, PageId, latch,
+    words::{PageEdit, PageWords},
+};
+use crate::{
+    codec::{low_u32, to_u64},
+    sync::Ordering,
+};
+
+/// Looks at a page without a latch.
+#[derive(Debug)]
+pub struct ReadGuard<'a> {
+    pub(super) cache: &'a PageCache,
+    pub(super) frame: u32,
+    pub(super) version: u64,
+}
+
+impl<'a> ReadGuard<'a> {
+    /// The bytes, which may change under the reader.
+    #[inline]
+    pub fn words(&self) -> PageWords<'a> {
+        PageWords::new(self.cache.words(self.frame))
+    }
+
+    /// Whether everything read so far was one state of this page, and still is.
+    #[inline]
+    pub fn is_unchanged(&self) -> bool {
+        let word = self.cache.word(self.frame, LATCH);
+        word.is_some_and(|word| latch::is_unchanged(word, self.version))
+    }
+
+    /// Takes the page's latch if the page is still the same.
+    pub fn upgrade(self) -> Option<WriteGuard<'a>> {
+        let word = self.cache.word(self.frame, LATCH)?;
+        latch::try_upgrade(word, self.version).then(|| WriteGuard {
+            cache: self.cache,
+            frame: self.frame,
+            changed: Cell::new(0),
+        })
+    }
+
+    /// The page's number.
+    pub fn page(&self) -> PageId {
+        PageId(low_u32(self.cache.get(self.frame, PAGE)))
+    }
+}
+
+/// Holds a page's latch until dropped.
+#[derive(Debug)]
+pub struct WriteGuard<'a> {
+    pub(super) cache: &'a PageCache,
+    pub(super) frame: u32,
+    pub(super) changed: Cell<u64>,
+}
+
+impl<'a> WriteGuard<'a> {
+    /// The page's number.
+    pub fn page(&self) -> PageId {
+        PageId(low_u32(self.cache.get(self.frame, PAGE)))
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn words(&self) -> PageWords<'a> {
+        PageWords::new(self.cache.words(self.frame))
+    }
+
+    /// The bytes, to be changed. The page is dirty from now on.
+    pub fn edit(&self) -> PageEdit<'_> {
+        self.cache.note_change(self.frame);
+        PageEdit::new(self.cache.words(self.frame), &self.changed)
+    }
+
+    /// Gives the page up: nobody will read what it holds now. It need not be written.
+    pub fn discard(self) {
+        let cache = self.cache;
+        // A page of a cut that is not finished stays as it is.
+        if cache.get(self.frame, EPOCH) == cache.epoch.load(Ordering::Acquire) {
+            self.changed.set(0);
+            cache.set(self.frame, MASK, 0);
+            cache.set(self.frame, EPOCH, 0);
+            cache.dirty_count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Leaves the latch held.
+    pub(super) fn forget(self) -> u32 {
+        let frame = self.frame;
+        std::mem::forget(self);
+        frame
+    }
+}
+
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        if self.changed.get() != 0 {
+            let before = self.cache.get(self.frame, MASK);
+            let mask = before | self.changed.get();
+            if mask != before {
+                self.cache.set(self.frame, MASK, mask);
+                let units = u64::from((mask ^ before).count_ones());
+                let bytes = units * (to_u64(self.cache.options.page_bytes) / 64);
+                self.cache.changed_bytes.fetch_add(bytes, Ordering::Relaxed);
+            }
+        }
+        if let Some(word) = self.cache.word(self.frame, LATCH) {
+            latch::unlock(word);
+        }
+    }
+}

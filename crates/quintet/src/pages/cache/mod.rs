@@ -1,0 +1,677 @@
+//! A page cache of fixed capacity over direct I/O.
+//!
+//! What: pages of one file (4 to 64 KiB, a power of two) in frames of one reserved region. A hash
+//! table of pages with a lock for each bucket finds a page's frame; free frames come from a
+//! lock-free stack ([`stack`]); a full cache takes the frame of a page that was not used lately.
+//! Why: the store knows which pages must not reach the disk yet, and the kernel does not.
+//!
+//! A reader takes no lock and, but for a bit that is set once after each search for a victim,
+//! stores nothing: it walks the bucket's chain, remembers the frame's version and asks afterwards
+//! whether it is still the same ([`latch`]). Whatever went on meanwhile (the page changed, left the
+//! cache, another took its frame) changed the version.
+//!
+//! Dirty pages and cuts: a page that was changed since the last cut is dirty and never leaves the
+//! cache. [`PageCache::cut`] makes all dirty pages the cut, in constant time; they are then read
+//! one by one with [`PageCache::image`] as they were at that moment: who changes a page of a cut
+//! that is not finished saves its image first. [`PageCache::finish`] makes them clean.
+//!
+//! Layout of a page: its first eight bytes are the cache's; the rest is its user's.
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | checksum | CRC32C of the rest of the page, salted with the table's identity |
+//! | 4 | 4 | page | number of the page in its file |
+//!
+//! Invariants:
+//! - A page is in at most one frame; the frame's page number changes only under its latch.
+//! - A page whose dirty epoch is not 0 stays in its frame.
+//! - A page is verified when it comes from the disk, and never after.
+//! - There is always a frame for whoever needs one: if all are taken or dirty, the cache grows past
+//!   its capacity and counts it; writers are admitted only while at most half is dirty.
+//!
+//! Thread rules: any thread. A frame's latch may be held while a bucket's lock is taken, not the
+//! other way round. `image`, `finish` and `abandon` belong to one thread at a time.
+//!
+//! How we differ from the paper (ckvs): readers take no lock; the victim is searched by a clock,
+//! or, with `Replacement::Random`, at random as there, passing over what was used lately; capacity
+//! is any number; too small a capacity costs memory, not liveness.
+
+mod cut;
+mod guard;
+pub mod latch;
+#[cfg(all(test, any(loom, shuttle)))]
+mod models;
+pub mod stack;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
+pub mod words;
+
+use std::{
+    cell::Cell,
+    collections::HashMap,
+    io,
+    sync::{Arc, OnceLock},
+};
+
+pub use self::{
+    cut::Cut,
+    guard::{ReadGuard, WriteGuard},
+};
+use self::{cut::Saved, latch::Patience, stack::FreeStack};
+use crate::{
+    Error, Result,
+    budget::Budget,
+    codec::{Decoder, crc32c_append, low_u32, to_u64, to_usize},
+    disk::{AlignedBuffer, BLOCK_BYTES, File, Region, write_all_at},
+    seeded::{self, Bug},
+    sync::{AtomicU64, Mutex, Ordering, lock},
+};
+
+/// Number of a page in its file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageId(pub u32);
+
+/// Words of a descriptor: a cache line.
+const FRAME_WORDS: usize = 8;
+const LATCH: usize = 0;
+const PAGE: usize = 1;
+const NEXT: usize = 2;
+const MASK: usize = 3;
+const EPOCH: usize = 4;
+const USED: usize = 5;
+/// The page of a frame that has none.
+const NO_PAGE: u64 = u64::MAX;
+/// A bucket's lock; the rest is the number of its first frame plus one.
+const BUCKET_LOCK: u64 = 1 << 63;
+/// Chains hold less than one frame on average; a reader that comes further was led astray.
+const CHAIN_MAX: u32 = 64;
+/// Frames that the cache grows by.
+const GROWTH_FRAMES: u64 = 16;
+/// Fruitless searches for a victim before the cache grows past its capacity.
+const SEARCHES: u32 = 64;
+/// What a frame costs beside its page: descriptor and two buckets.
+const FRAME_OVERHEAD_BYTES: u64 = 64 + 16;
+
+/// How the victim is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replacement {
+    /// The next frame in turn that was not used since its last turn.
+    #[default]
+    Clock,
+    /// A frame at random that was not used since it was last picked.
+    Random,
+}
+
+/// What a cache is made with.
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// A power of two from 4096 to 65,536.
+    pub page_bytes: usize,
+    /// Frames that are drawn from the budget at once.
+    pub frames_min: u64,
+    /// Frames that it grows to while the budget has memory.
+    pub frames_max: u64,
+    /// How the victim is chosen.
+    pub replacement: Replacement,
+    /// Mixed into every checksum, so that another table's page is no page.
+    pub salt: u32,
+}
+
+/// Counts since the cache was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Frames, free ones included.
+    pub frames: u64,
+    /// Pages that must not leave.
+    pub dirty: u64,
+    /// Pages read from the disk.
+    pub misses_total: u64,
+    /// Pages that left for another.
+    pub evictions_total: u64,
+    /// Frames made past the capacity.
+    pub overflows_total: u64,
+}
+
+/// The cache. See the module head.
+#[derive(Debug)]
+pub struct PageCache {
+    /// Missing until something is to be written.
+    file: OnceLock<Arc<dyn File>>,
+    label: String,
+    options: CacheOptions,
+    budget: Arc<Budget>,
+    frames: Region,
+    descriptors: Region,
+    buckets: Box<[AtomicU64]>,
+    free: FreeStack,
+    /// Frames made so far.
+    made: AtomicU64,
+    growing: Mutex<()>,
+    hand: AtomicU64,
+    /// Grows by one with each cut; starts at 1.
+    epoch: AtomicU64,
+    dirty: Mutex<Vec<(PageId, u32)>>,
+    dirty_count: AtomicU64,
+    /// Bytes of units that changed since the last cut, about.
+    changed_bytes: AtomicU64,
+    saved: Mutex<HashMap<PageId, Saved>>,
+    misses: AtomicU64,
+    evictions: AtomicU64,
+    overflows: AtomicU64,
+}
+
+impl PageCache {
+    /// A cache of pages of a file, which `label` names in messages.
+    pub fn new(label: String, options: CacheOptions, budget: Arc<Budget>) -> Result<Self> {
+        // Replay and threads without a frame may go past the capacity; address space is all that
+        // this costs.
+        let most = (options.frames_max * 4).max(1 << 14).min(u64::from(u32::MAX) - 1);
+        let reserve = |bytes: u64| {
+            Region::reserve(bytes).map_err(|error| Error::io("reserve memory for pages", error))
+        };
+        let frames = reserve(most * to_u64(options.page_bytes))?;
+        frames.advise_huge(0..options.frames_max * to_u64(options.page_bytes));
+        let bucket_count = (options.frames_max * 2).next_power_of_two().min(1 << 26);
+        let cache = Self {
+            frames,
+            descriptors: reserve(most * to_u64(FRAME_WORDS) * 8)?,
+            buckets: (0..bucket_count).map(|_| AtomicU64::new(0)).collect(),
+            free: FreeStack::default(),
+            made: AtomicU64::new(0),
+            growing: Mutex::new(()),
+            hand: AtomicU64::new(0),
+            epoch: AtomicU64::new(1),
+            dirty: Mutex::new(Vec::new()),
+            dirty_count: AtomicU64::new(0),
+            changed_bytes: AtomicU64::new(0),
+            saved: Mutex::new(HashMap::new()),
+            misses: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+            overflows: AtomicU64::new(0),
+            file: OnceLock::new(),
+            label,
+            options,
+            budget,
+        };
+        cache.grow(cache.options.frames_min, true);
+        Ok(cache)
+    }
+
+    /// Says where the pages are; once.
+    pub fn set_file(&self, file: Arc<dyn File>) {
+        let _ = self.file.set(file);
+    }
+
+    /// Where the pages are.
+    pub fn file(&self) -> Result<&Arc<dyn File>> {
+        self.file.get().ok_or_else(|| {
+            Error::io(
+                format!("read {}", self.label),
+                io::Error::new(io::ErrorKind::NotFound, "there is no file yet"),
+            )
+        })
+    }
+
+    /// The size of a page.
+    pub const fn page_bytes(&self) -> usize {
+        self.options.page_bytes
+    }
+
+    /// Its file, for messages.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Frames that the cache may have while the budget lasts.
+    pub const fn capacity(&self) -> u64 {
+        self.options.frames_max
+    }
+
+    /// Frames that it has.
+    pub fn frames(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// Pages that must not leave the cache.
+    pub fn dirty_count(&self) -> u64 {
+        self.dirty_count.load(Ordering::Relaxed)
+    }
+
+    /// About how many bytes changed since the last cut.
+    pub fn changed_bytes(&self) -> u64 {
+        self.changed_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What every checksum is salted with.
+    pub const fn salt(&self) -> u32 {
+        self.options.salt
+    }
+
+    /// Bytes drawn from the budget.
+    pub fn memory_bytes(&self) -> u64 {
+        self.frames() * self.frame_cost()
+    }
+
+    /// Counts.
+    pub fn stats(&self) -> CacheStats {
+        CacheStats {
+            frames: self.frames(),
+            dirty: self.dirty_count(),
+            misses_total: self.misses.load(Ordering::Relaxed),
+            evictions_total: self.evictions.load(Ordering::Relaxed),
+            overflows_total: self.overflows.load(Ordering::Relaxed),
+        }
+    }
+
+    fn frame_cost(&self) -> u64 {
+        to_u64(self.options.page_bytes) + FRAME_OVERHEAD_BYTES
+    }
+
+    #[inline]
+    fn word(&self, frame: u32, which: usize) -> Option<&AtomicU64> {
+        self.descriptors.words().get(index_of(frame) * FRAME_WORDS + which)
+    }
+
+    /// A word of a descriptor, for frames that exist.
+    #[inline]
+    fn get(&self, frame: u32, which: usize) -> u64 {
+        self.word(frame, which).map_or(NO_PAGE, |word| word.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn set(&self, frame: u32, which: usize, value: u64) {
+        if let Some(word) = self.word(frame, which) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn words(&self, frame: u32) -> &[AtomicU64] {
+        let count = self.options.page_bytes / 8;
+        let start = index_of(frame) * count;
+        self.frames.words().get(start..start + count).unwrap_or(&[])
+    }
+
+    #[inline]
+    fn bucket(&self, page: PageId) -> Option<&AtomicU64> {
+        // Page numbers are dense: their low bits spread them evenly.
+        self.buckets.get(index_of(page.0) & (self.buckets.len() - 1))
+    }
+
+    /// The frame that seems to hold a page, without a lock.
+    #[inline]
+    fn find(&self, page: PageId) -> Option<u32> {
+        let head = self.bucket(page)?.load(Ordering::Acquire) & !BUCKET_LOCK;
+        let mut link = low_u32(head);
+        for _ in 0..CHAIN_MAX {
+            let frame = link.checked_sub(1)?;
+            if self.get(frame, PAGE) == u64::from(page.0) {
+                return Some(frame);
+            }
+            link = low_u32(self.get(frame, NEXT));
+        }
+        None
+    }
+
+    /// A page to be read. Fails with `Io`, or `Corruption` where the page is not what was written.
+    #[inline]
+    pub fn read(&self, page: PageId) -> Result<ReadGuard<'_>> {
+        loop {
+            let Some(frame) = self.find(page) else {
+                drop(self.load(page, Fill::Read)?);
+                continue;
+            };
+            let Some(word) = self.word(frame, LATCH) else { continue };
+            let version = latch::begin(word);
+            if self.get(frame, PAGE) != u64::from(page.0) {
+                continue;
+            }
+            if self.get(frame, USED) == 0 {
+                self.set(frame, USED, 1);
+            }
+            return Ok(ReadGuard { cache: self, frame, version });
+        }
+    }
+
+    /// A page to be changed: waits for its latch. Fails as [`PageCache::read`].
+    pub fn write(&self, page: PageId) -> Result<WriteGuard<'_>> {
+        loop {
+            let guard = self.read(page)?;
+            if let Some(guard) = guard.upgrade() {
+                return Ok(guard);
+            }
+        }
+    }
+
+    /// A page whose content does not matter, zeroed, to be changed; all of it counts as changed.
+    pub fn create(&self, page: PageId) -> Result<WriteGuard<'_>> {
+        let guard = loop {
+            // Never from the disk: what is there need not be a page.
+            let found = match self.find(page) {
+                Some(frame) => self.latch_as(page, frame),
+                None => self.load(page, Fill::Zero)?,
+            };
+            if let Some(guard) = found {
+                break guard;
+            }
+        };
+        {
+            let edit = guard.edit();
+            (0..self.options.page_bytes / 8).for_each(|index| edit.put_word(index, 0));
+            edit.put_u32(4, page.0);
+        }
+        guard.changed.set(u64::MAX);
+        Ok(guard)
+    }
+
+    /// Latches a frame, if it holds the page.
+    fn latch_as(&self, page: PageId, frame: u32) -> Option<WriteGuard<'_>> {
+        latch::lock(self.word(frame, LATCH)?);
+        let guard = WriteGuard { cache: self, frame, changed: Cell::new(0) };
+        (guard.page() == page).then_some(guard)
+    }
+
+    /// Whether the page is in the cache.
+    pub fn contains(&self, page: PageId) -> bool {
+        self.find(page).is_some()
+    }
+
+    /// Gets a page that is not in the cache into a frame, whose latch the guard holds; `None`:
+    /// somebody else did.
+    fn load(&self, page: PageId, fill: Fill) -> Result<Option<WriteGuard<'_>>> {
+        let frame = self.take_frame();
+        if !self.link(page, frame) {
+            self.release(frame);
+            return Ok(None);
+        }
+        let guard = WriteGuard { cache: self, frame, changed: Cell::new(0) };
+        if fill == Fill::Read
+            && let Err(error) = self.read_from_disk(page, frame)
+        {
+            let frame = guard.forget();
+            self.unlink(page, frame);
+            self.release(frame);
+            return Err(error);
+        }
+        Ok(Some(guard))
+    }
+
+    fn read_from_disk(&self, page: PageId, frame: u32) -> Result<()> {
+        self.misses.fetch_add(1, Ordering::Relaxed);
+        let mut buffer = AlignedBuffer::zeroed(self.options.page_bytes);
+        self.read_page(page, &mut buffer)?;
+        for (word, chunk) in self.words(frame).iter().zip(buffer.as_slice().chunks_exact(8)) {
+            word.store(words::head_of(chunk).swap_bytes(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Reads a page from the disk, round the cache, and verifies it.
+    pub fn read_page(&self, page: PageId, buffer: &mut AlignedBuffer) -> Result<()> {
+        let offset = self.offset(page);
+        let count = self.read_file(offset, buffer.as_mut_slice())?;
+        let damage = |what: String| Error::corruption(self.label.clone(), offset, what);
+        if count < self.options.page_bytes {
+            return Err(damage(format!("the file ends within page {}", page.0)));
+        }
+        let mut decoder = Decoder::new(buffer.as_slice());
+        let (found, number) = (decoder.u32(), decoder.u32());
+        let expected = checksum(self.options.salt, buffer.as_slice());
+        if found != Some(expected) && !seeded::active(Bug::PageSkipsChecksum) {
+            let found = found.unwrap_or_default();
+            return Err(damage(format!("page checksum {expected:08x}, stored {found:08x}")));
+        }
+        if number != Some(page.0) {
+            let number = number.unwrap_or_default();
+            return Err(damage(format!("page {} is stored as page {number}", page.0)));
+        }
+        Ok(())
+    }
+
+    /// Reads whole pages that are no pages of the cache.
+    pub fn read_raw(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let count = self.read_file(offset, out)?;
+        if count < out.len() {
+            return Err(Error::corruption(
+                self.label.clone(),
+                offset,
+                "the file ends within a value",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Reads whole blocks, fewer only at the end of the file, and returns how many bytes came.
+    pub fn read_file(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let file = self.file()?;
+        let mut done = 0;
+        while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match file.read_at(rest, offset + to_u64(done)) {
+                Ok(count) => {
+                    done += count;
+                    // A file that ends within a block cannot be read on with direct I/O.
+                    if count == 0 || !to_u64(count).is_multiple_of(BLOCK_BYTES) {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io(format!("read {}", self.label), error)),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes whole pages that are no pages of the cache. Not durable until the file is synced.
+    pub fn write_raw(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        write_all_at(&**self.file()?, bytes, offset)
+            .map_err(|error| Error::io(format!("write {}", self.label), error))
+    }
+
+    /// Has a page that nobody will read again not be written.
+    pub fn discard(&self, page: PageId) {
+        if let Some(guard) = self.find(page).and_then(|frame| self.latch_as(page, frame)) {
+            guard.discard();
+        }
+    }
+
+    /// Where a page begins in the file.
+    pub fn offset(&self, page: PageId) -> u64 {
+        u64::from(page.0) * to_u64(self.options.page_bytes)
+    }
+
+    /// Puts a latched frame into the table as this page's, unless there is one.
+    fn link(&self, page: PageId, frame: u32) -> bool {
+        let Some(bucket) = self.bucket(page) else { return false };
+        let head = lock_bucket(bucket);
+        let absent = self.find_from(head, page).is_none();
+        if absent {
+            self.set(frame, PAGE, u64::from(page.0));
+            self.set(frame, NEXT, head);
+            self.set(frame, USED, 1);
+        }
+        bucket.store(if absent { u64::from(frame) + 1 } else { head }, Ordering::Release);
+        absent
+    }
+
+    fn find_from(&self, head: u64, page: PageId) -> Option<u32> {
+        let mut link = low_u32(head);
+        while let Some(frame) = link.checked_sub(1) {
+            if self.get(frame, PAGE) == u64::from(page.0) {
+                return Some(frame);
+            }
+            link = low_u32(self.get(frame, NEXT));
+        }
+        None
+    }
+
+    /// Takes a latched frame out of the table.
+    fn unlink(&self, page: PageId, frame: u32) {
+        let Some(bucket) = self.bucket(page) else { return };
+        let mut head = lock_bucket(bucket);
+        let own = u64::from(frame) + 1;
+        let below = self.get(frame, NEXT);
+        if head == own {
+            head = below;
+        } else {
+            let mut link = low_u32(head);
+            while let Some(at) = link.checked_sub(1) {
+                link = low_u32(self.get(at, NEXT));
+                if u64::from(link) == own {
+                    self.set(at, NEXT, below);
+                    break;
+                }
+            }
+        }
+        self.set(frame, PAGE, NO_PAGE);
+        bucket.store(head, Ordering::Release);
+    }
+
+    /// Gives a latched frame that is in no chain back.
+    fn release(&self, frame: u32) {
+        self.set(frame, MASK, 0);
+        self.set(frame, EPOCH, 0);
+        if let Some(word) = self.word(frame, LATCH) {
+            latch::unlock(word);
+        }
+        self.free.push(frame, |frame| self.word(frame, NEXT));
+    }
+
+    /// A latched frame without a page.
+    fn take_frame(&self) -> u32 {
+        let mut patience = Patience::default();
+        loop {
+            if let Some(frame) = self.free.pop(|frame| self.word(frame, NEXT)) {
+                if let Some(word) = self.word(frame, LATCH) {
+                    latch::lock(word);
+                }
+                return frame;
+            }
+            if self.grow(GROWTH_FRAMES, false) {
+                continue;
+            }
+            if let Some(frame) = self.evict() {
+                return frame;
+            }
+            patience.wait();
+            if patience.count() > SEARCHES {
+                self.grow(GROWTH_FRAMES, true);
+            }
+        }
+    }
+
+    /// Makes frames: past capacity and budget only if it `must`.
+    fn grow(&self, count: u64, must: bool) -> bool {
+        if !must && self.frames() >= self.options.frames_max {
+            return false;
+        }
+        let _growing = lock(&self.growing);
+        let made = self.frames();
+        let count = if must {
+            self.budget.take_anyway(count * self.frame_cost());
+            self.overflows.fetch_add(if made > 0 { count } else { 0 }, Ordering::Relaxed);
+            count
+        } else {
+            let count = count.min(self.options.frames_max.saturating_sub(made));
+            // The last eighth is for the other tables.
+            let cost = count * self.frame_cost();
+            let kept = self.budget.limit() / 8;
+            if count == 0
+                || self.budget.used() + cost + kept > self.budget.limit()
+                || self.budget.take(cost).is_err()
+            {
+                return false;
+            }
+            count
+        };
+        for number in made..made + count {
+            self.set(low_u32(number), PAGE, NO_PAGE);
+            self.free.push(low_u32(number), |frame| self.word(frame, NEXT));
+        }
+        self.made.store(made + count, Ordering::Release);
+        true
+    }
+
+    /// The latched frame of a page that was put out.
+    fn evict(&self) -> Option<u32> {
+        let made = self.made.load(Ordering::Acquire);
+        for _ in 0..made * 2 + 8 {
+            let turn = self.hand.fetch_add(1, Ordering::Relaxed);
+            let turn = match self.options.replacement {
+                Replacement::Clock => turn,
+                Replacement::Random => mixed(turn),
+            };
+            let frame = low_u32(turn % made.max(1));
+            if self.is_kept(frame) {
+                continue;
+            }
+            if self.get(frame, USED) != 0 {
+                self.set(frame, USED, 0);
+                continue;
+            }
+            let latched = self.word(frame, LATCH).is_some_and(latch::try_lock);
+            if !latched {
+                continue;
+            }
+            if self.is_kept(frame) {
+                self.word(frame, LATCH).into_iter().for_each(latch::unlock);
+                continue;
+            }
+            self.unlink(PageId(low_u32(self.get(frame, PAGE))), frame);
+            self.evictions.fetch_add(1, Ordering::Relaxed);
+            return Some(frame);
+        }
+        None
+    }
+
+    /// Whether a frame has no page, or one that must stay.
+    fn is_kept(&self, frame: u32) -> bool {
+        let dirty = self.get(frame, EPOCH) != 0 && !seeded::active(Bug::PageEvictsDirty);
+        self.get(frame, PAGE) == NO_PAGE || dirty
+    }
+}
+
+impl Drop for PageCache {
+    fn drop(&mut self) {
+        self.drop_saved();
+        self.budget.give(self.memory_bytes());
+    }
+}
+
+/// What a frame is filled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fill {
+    Read,
+    Zero,
+}
+
+/// The checksum of a page: of everything behind it.
+pub fn checksum(salt: u32, page: &[u8]) -> u32 {
+    crc32c_append(salt, page.get(4..).unwrap_or(&[]))
+}
+
+fn index_of(number: u32) -> usize {
+    to_usize(u64::from(number))
+}
+
+fn lock_bucket(bucket: &AtomicU64) -> u64 {
+    let mut patience = Patience::default();
+    loop {
+        let head = bucket.load(Ordering::Relaxed);
+        let free = head & BUCKET_LOCK == 0;
+        let locked = head | BUCKET_LOCK;
+        if free
+            && bucket.compare_exchange(head, locked, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        {
+            return head;
+        }
+        patience.wait();
+    }
+}
+
+/// Spreads consecutive numbers (`SplitMix64`).
+fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^ (mixed >> 32)
+}

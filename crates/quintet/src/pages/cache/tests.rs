@@ -1,0 +1,181 @@
+//! Goal: pages keep what is written, whatever leaves the cache; a cut is a moment; damage is found;
+//! readers without a latch see whole states.
+
+use super::*;
+use crate::disk::{Env as _, Open, sim::SimEnv};
+
+fn cache(frames: u64, replacement: Replacement) -> PageCache {
+    let env = SimEnv::new(1);
+    let dir = env.open_dir("cache".as_ref(), true).unwrap();
+    let options = CacheOptions {
+        page_bytes: 4096,
+        frames_min: frames,
+        frames_max: frames,
+        replacement,
+        salt: 1,
+    };
+    let cache =
+        PageCache::new("pages".to_owned(), options, Arc::new(Budget::new(1 << 30))).unwrap();
+    cache.set_file(dir.open("pages", Open::CREATE.direct()).unwrap());
+    cache
+}
+
+/// Makes all dirty pages clean.
+fn store(cache: &PageCache) {
+    let cut = cache.cut();
+    for (page, frame) in cut.pages() {
+        let mut image = AlignedBuffer::zeroed(4096);
+        if cache.image(&cut, *page, *frame, image.as_mut_slice()).is_some() {
+            cache.write_raw(cache.offset(*page), image.as_slice()).unwrap();
+        }
+    }
+    cache.finish(cut);
+}
+
+fn number_in(cache: &PageCache, page: u32) -> u32 {
+    loop {
+        let guard = cache.read(PageId(page)).unwrap();
+        let number = guard.words().u32(100).unwrap();
+        if guard.is_unchanged() {
+            return number;
+        }
+    }
+}
+
+#[test]
+fn pages_come_back_after_they_left() {
+    for replacement in [Replacement::Clock, Replacement::Random] {
+        let cache = cache(32, replacement);
+        for page in 0..500 {
+            cache.create(PageId(page)).unwrap().edit().put_u32(100, page * 3);
+            if cache.dirty_count() == 16 {
+                store(&cache);
+            }
+        }
+        store(&cache);
+        assert_eq!(cache.dirty_count(), 0);
+        for page in (0..500).rev().chain(0..500) {
+            assert_eq!(number_in(&cache, page), page * 3);
+        }
+        let stats = cache.stats();
+        assert_eq!((stats.frames, stats.overflows_total), (32, 0));
+        assert!(stats.evictions_total > 900 && stats.misses_total > 900, "{stats:?}");
+    }
+}
+
+#[test]
+fn what_is_used_often_stays() {
+    for replacement in [Replacement::Clock, Replacement::Random] {
+        let cache = cache(64, replacement);
+        for page in 0..1000 {
+            drop(cache.create(PageId(page)).unwrap());
+            store(&cache);
+        }
+        let before = cache.stats().misses_total;
+        for round in 0..1000_u32 {
+            // A scan goes by; eight pages are wanted again and again.
+            number_in(&cache, 8 + round % 990);
+            for page in 0..8 {
+                number_in(&cache, page);
+            }
+        }
+        let misses = cache.stats().misses_total - before;
+        assert!(misses < 1100, "{replacement:?}: {misses}");
+    }
+}
+
+#[test]
+fn a_cache_full_of_dirty_pages_grows() {
+    let cache = cache(32, Replacement::Clock);
+    for page in 0..200 {
+        cache.create(PageId(page)).unwrap().edit().put_u32(100, page);
+    }
+    let stats = cache.stats();
+    assert_eq!(stats.dirty, 200);
+    assert!(stats.overflows_total >= 168, "{stats:?}");
+    assert!((0..200).all(|page| number_in(&cache, page) == page));
+}
+
+#[test]
+fn a_page_that_is_given_up_need_not_be_written() {
+    let cache = cache(32, Replacement::Clock);
+    cache.create(PageId(1)).unwrap().edit().put_u32(100, 1);
+    store(&cache);
+    cache.write(PageId(1)).unwrap().edit().put_u32(100, 2);
+    cache.discard(PageId(1));
+    assert_eq!(cache.dirty_count(), 0);
+    let cut = cache.cut();
+    let mut image = vec![0; 4096];
+    let pages = cut.pages().to_vec();
+    assert!(
+        pages.iter().all(|(page, frame)| cache.image(&cut, *page, *frame, &mut image).is_none())
+    );
+    cache.finish(cut);
+    // One of a cut under way is written as it was.
+    cache.write(PageId(1)).unwrap().edit().put_u32(100, 3);
+    let cut = cache.cut();
+    cache.discard(PageId(1));
+    let (page, frame) = cut.pages()[0];
+    assert!(cache.image(&cut, page, frame, &mut image).is_some());
+    assert_eq!(image[100], 3);
+    cache.abandon(cut);
+    assert_eq!(cache.dirty_count(), 1);
+    let cut = cache.cut();
+    let (page, frame) = cut.pages()[0];
+    assert_eq!(cache.image(&cut, page, frame, &mut image), Some(u64::MAX));
+    cache.finish(cut);
+}
+
+#[test]
+fn damage_and_foreign_pages_are_refused() {
+    let cache = cache(32, Replacement::Clock);
+    cache.create(PageId(1)).unwrap().edit().put_u32(100, 1);
+    store(&cache);
+    let mut page = AlignedBuffer::zeroed(4096);
+    cache.read_page(PageId(1), &mut page).unwrap();
+    cache.write_raw(3 * 4096, page.as_slice()).unwrap();
+    let error = cache.read(PageId(3)).unwrap_err().to_string();
+    assert!(error.contains("page 3 is stored as page 1"), "{error}");
+    page.as_mut_slice()[4000] ^= 1;
+    cache.write_raw(2 * 4096, page.as_slice()).unwrap();
+    assert!(cache.read(PageId(2)).unwrap_err().is_corruption());
+    let error = cache.read(PageId(9)).unwrap_err().to_string();
+    assert!(error.contains("ends within page 9"), "{error}");
+    assert_eq!(number_in(&cache, 1), 1);
+}
+
+#[test]
+fn readers_see_whole_states_while_pages_change_and_leave() {
+    let cache = cache(48, Replacement::Clock);
+    for page in 0..200 {
+        drop(cache.create(PageId(page)).unwrap());
+        store(&cache);
+    }
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..3_u32 {
+            let (cache, stop) = (&cache, &stop);
+            scope.spawn(move || {
+                let mut page = thread;
+                while !stop.load(Ordering::Relaxed) {
+                    page = (page * 5 + 3 + thread) % 200;
+                    let guard = cache.read(PageId(page)).unwrap();
+                    let (one, other) = (guard.words().u32(100), guard.words().u32(3000));
+                    if guard.is_unchanged() {
+                        assert_eq!(one, other);
+                    }
+                }
+            });
+        }
+        for round in 0..20_000_u32 {
+            let guard = cache.write(PageId(round % 200)).unwrap();
+            guard.edit().put_u32(100, round);
+            guard.edit().put_u32(3000, round);
+            drop(guard);
+            if cache.dirty_count() > 20 {
+                store(&cache);
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}

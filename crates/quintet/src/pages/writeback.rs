@@ -1,0 +1,95 @@
+//! Blocks on their way to their place: many writes under way at once, and the errors of all.
+//!
+//! What: [`Writeback`] hands images to a [`Queue`] and collects what becomes of them.
+//! Why: block writes should neither wait for one another nor be forgotten; whoever wrote must know
+//! that all have arrived before the sync that retires their journal groups.
+//!
+//! Invariants: [`Writeback::finish`] returns `Ok` only after every image handed over since the
+//! last call was written whole. Durable they are after a sync of their files.
+//!
+//! Thread rules: one thread at a time.
+
+use std::sync::Arc;
+
+use crate::{
+    Error, Result,
+    codec::to_u64,
+    disk::{AlignedBuffer, Completion, Env, File, Queue, Request},
+};
+
+/// Requests under way: what keeps the device busy, and no more memory than that.
+const DEPTH: usize = 32;
+
+/// Writes under way. See the module head.
+#[derive(Debug)]
+pub(crate) struct Writeback {
+    queue: Box<dyn Queue>,
+    /// File and length of each request, by token.
+    expected: Vec<(String, usize)>,
+    done: Vec<Completion>,
+    failed: Option<Error>,
+    written_bytes: u64,
+}
+
+impl Writeback {
+    /// Nothing under way.
+    pub(crate) fn new(env: &dyn Env) -> Result<Self> {
+        let queue =
+            env.queue(DEPTH).map_err(|error| Error::io("set up a queue for writes", error))?;
+        let (expected, done) = (Vec::new(), Vec::new());
+        Ok(Self { queue, expected, done, failed: None, written_bytes: 0 })
+    }
+
+    /// Starts writing `buffer[..length]` at `offset`; `label` names the file in messages. Waits
+    /// while as many as the depth are under way.
+    pub(crate) fn write(
+        &mut self,
+        (file, label): (&Arc<dyn File>, &str),
+        offset: u64,
+        buffer: AlignedBuffer,
+        length: usize,
+    ) {
+        let length = length.min(buffer.len());
+        let token = to_u64(self.expected.len());
+        self.expected.push((label.to_owned(), length));
+        self.queue.submit(token, Request::Write { file: Arc::clone(file), offset, buffer, length });
+        if self.queue.pending() >= DEPTH {
+            self.collect(DEPTH / 2);
+        }
+    }
+
+    /// Waits for everything. The first error, if there was one, is returned once.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        while self.queue.pending() > 0 {
+            self.collect(self.queue.pending());
+        }
+        self.expected.clear();
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Bytes that arrived since this was made.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    fn collect(&mut self, at_least: usize) {
+        self.queue.wait(at_least, &mut self.done);
+        for completion in self.done.drain(..) {
+            let request = usize::try_from(completion.token).ok();
+            let Some((label, length)) = request.and_then(|index| self.expected.get(index)) else {
+                continue;
+            };
+            let outcome = completion.result.and_then(|count| {
+                let whole = count == *length;
+                whole.then_some(count).ok_or_else(|| std::io::ErrorKind::WriteZero.into())
+            });
+            match outcome {
+                Ok(count) => self.written_bytes += to_u64(count),
+                Err(error) if self.failed.is_none() => {
+                    self.failed = Some(Error::io(format!("write {label}"), error));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
