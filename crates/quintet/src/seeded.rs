@@ -155,6 +155,31 @@ bugs! {
     RedoSkipsChecksum = 65, "redo-skips-checksum";
     /// The other file is written over while the newest group still needs its groups.
     RedoRecyclesNeeded = 66, "redo-recycles-needed";
+    // The trie engine.
+    /// A region's image is taken without comparing its checksum.
+    ImageSkipsChecksum = 67, "image-skips-checksum";
+    /// Images of regions count before they are durable.
+    ImagesSkipSync = 68, "images-skip-sync";
+    /// A reader of the trie does not compare versions.
+    TrieIgnoresVersions = 69, "trie-ignores-versions";
+    /// A node that a delete leaves empty is never used again.
+    TrieLeaksNodes = 70, "trie-leaks-nodes";
+    /// A cut is published with effects that the log can still lose.
+    TrieSkipsLogSync = 71, "trie-skips-log-sync";
+    /// A cut's group is written before its records are durable.
+    TrieSkipsDataSync = 72, "trie-skips-data-sync";
+    /// A cut claims to be complete to the log's end, not to where it was asked to.
+    TrieClaimsTooMuch = 73, "trie-claims-too-much";
+    /// A record read from the disk is taken without comparing its checksum.
+    TrieSkipsRecordChecksum = 74, "trie-skips-record-checksum";
+    /// A record is changed in place although a cut is writing it.
+    TrieUpdatesFrozen = 75, "trie-updates-frozen";
+    /// Records found dead are not counted: regions that hold live ones are used again.
+    TrieFreesLiveRegion = 76, "trie-frees-live-region";
+    /// A region is used again before the state that freed it is durable.
+    TrieReusesEarly = 77, "trie-reuses-early";
+    /// A scan goes on one path too far after a full page.
+    TrieScanSkips = 78, "trie-scan-skips";
 }
 
 #[cfg(feature = "testing")]

@@ -27,6 +27,7 @@ mod value;
 
 pub mod hashlog;
 pub mod naive;
+pub mod trie;
 
 use std::{fmt, sync::Arc};
 
@@ -216,6 +217,8 @@ pub enum AnyEngine {
     Naive(Box<naive::Naive>),
     /// See [`hashlog`].
     HashLog(Box<hashlog::HashLog>),
+    /// See [`trie`].
+    Trie(Box<trie::Trie>),
 }
 
 impl AnyEngine {
@@ -227,6 +230,8 @@ impl AnyEngine {
                 .map(|(engine, lsn)| (Self::Naive(Box::new(engine)), lsn)),
             EngineKind::HashLog => hashlog::HashLog::open(options, context)
                 .map(|(engine, lsn)| (Self::HashLog(Box::new(engine)), lsn)),
+            EngineKind::Trie => trie::Trie::open(options, context)
+                .map(|(engine, lsn)| (Self::Trie(Box::new(engine)), lsn)),
             kind => Err(EngineKind::unknown(kind.name())),
         }
     }
@@ -235,6 +240,7 @@ impl AnyEngine {
         match self {
             Self::Naive(engine) => &**engine,
             Self::HashLog(engine) => &**engine,
+            Self::Trie(engine) => &**engine,
         }
     }
 }
@@ -245,6 +251,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Naive(engine) => engine.get(key),
             Self::HashLog(engine) => engine.get(key),
+            Self::Trie(engine) => engine.get(key),
         }
     }
 
@@ -257,6 +264,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Naive(engine) => engine.admit(op),
             Self::HashLog(engine) => engine.admit(op),
+            Self::Trie(engine) => engine.admit(op),
         }
     }
 
@@ -269,6 +277,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Naive(engine) => engine.apply(lsn, op),
             Self::HashLog(engine) => engine.apply(lsn, op),
+            Self::Trie(engine) => engine.apply(lsn, op),
         }
     }
 

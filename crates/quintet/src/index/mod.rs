@@ -2,3 +2,4 @@
 
 pub(crate) mod hashtable;
 pub(crate) mod slots;
+pub(crate) mod trie;
