@@ -153,8 +153,8 @@ bugs! {
     RedoSkipsSync = 64, "redo-skips-sync";
     /// Recovery does not compare the checksum of a group's patches.
     RedoSkipsChecksum = 65, "redo-skips-checksum";
-    /// The other file is written over while the newest group still needs its groups.
-    RedoRecyclesNeeded = 66, "redo-recycles-needed";
+    /// A full file is removed while the newest group still needs its groups.
+    RedoRemovesNeeded = 66, "redo-removes-needed";
     // The trie engine.
     /// A region's image is taken without comparing its checksum.
     ImageSkipsChecksum = 67, "image-skips-checksum";

@@ -326,6 +326,12 @@ impl Run {
         let options = match self.engine {
             EngineKind::Naive => options.set("snapshot_bytes", "4096"),
             EngineKind::HashLog => options.set("chunk_bytes", "16384").set("mutable_chunks", "2"),
+            EngineKind::Trie => options
+                .set("region_bytes", "65536")
+                .set("journal_bytes", "65536")
+                .set("cut_bytes", "65536")
+                .set("fanout", "64")
+                .set("sluggishness", "2"),
             _ => options,
         };
         match self.db().create_table(name, options) {

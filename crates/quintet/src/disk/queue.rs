@@ -44,10 +44,6 @@ pub enum Request {
         /// How many bytes.
         length: usize,
     },
-    #[cfg_attr(
-        not(feature = "testing"),
-        expect(dead_code, reason = "the first to write through a queue is a page cache")
-    )]
     /// Write `buffer[..length]` at `offset`. Not durable until the file is synced.
     Write {
         /// To where.

@@ -92,6 +92,10 @@ impl FileHead {
         let count = read_up_to(&*file, block.as_mut_slice(), 0).map_err(io)?;
         let found = block.as_slice().get(..HEAD_BYTES.min(count)).unwrap_or(&[]);
         if found == self.0 {
+            if !read_only {
+                // A process that died may have left writes that were never synced.
+                file.sync_all().map_err(io)?;
+            }
             return Ok(Some(file));
         }
         let format = found.get(8..12).and_then(|bytes| bytes.first_chunk::<4>());

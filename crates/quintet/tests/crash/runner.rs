@@ -338,6 +338,10 @@ impl<'a> Runner<'a> {
         if kind == EngineKind::HashLog {
             options = options.set("chunk_bytes", "16384").set("mutable_chunks", "2");
         }
+        if kind == EngineKind::Trie {
+            options = options.set("region_bytes", "65536").set("journal_bytes", "65536");
+            options = options.set("cut_bytes", "65536").set("sluggishness", "2");
+        }
         let naming = Naming::Create { name: name.to_owned(), table };
         self.name(naming, || db.create_table(name, options).map(drop))
     }

@@ -176,6 +176,8 @@ pub struct Trie {
     roll: Mutex<()>,
     warming: Mutex<()>,
     maintenance: Mutex<Maintenance>,
+    /// Something is on the disk alone: a write may have to read.
+    is_cold: AtomicBool,
     /// Compaction emptied regions that the next cut frees.
     cut_wanted: AtomicBool,
     queues: Mutex<Vec<Box<dyn Queue>>>,
@@ -202,11 +204,17 @@ impl Trie {
         self.context.budget.give(before.saturating_sub(now));
     }
 
-    /// Counts waste anew.
+    /// Counts waste anew, and looks whether all is in memory.
     fn count_waste(&self) {
+        self.is_cold.store(!self.is_all_in_memory(), Ordering::Relaxed);
         let (units, waste) = self.regions.units();
         self.counters.units.store(units, Ordering::Relaxed);
         self.counters.waste_units.store(waste, Ordering::Relaxed);
+    }
+
+    fn is_all_in_memory(&self) -> bool {
+        let mut regions = self.regions.in_use().into_iter();
+        self.index.is_all_loaded() && regions.all(|region| self.regions.is_resident(region))
     }
 
     /// Whether waste is more than `per_cent` of the data, and worth a region.

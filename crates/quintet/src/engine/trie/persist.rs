@@ -40,6 +40,8 @@ pub(super) struct Maintenance {
     pub(super) redo: Redo,
     /// Changes of cuts whose group is not durable.
     pub(super) unsaved: Changes,
+    /// Images whose group may be durable or not: their slots are free after the next that is.
+    pub(super) limbo: Vec<Images>,
     /// What the files are complete to.
     pub(super) complete: Lsn,
 }
@@ -71,6 +73,9 @@ impl Trie {
         let lsn = if seeded::active(Bug::TrieClaimsTooMuch) { Lsn(up_to.0 + 512) } else { up_to };
         match self.publish(maintenance, &cut, lsn, retire) {
             Ok(()) => {
+                for images in maintenance.limbo.drain(..) {
+                    space.forget(images);
+                }
                 space.settle(images);
                 space.committed(&maintenance.unsaved);
                 maintenance.unsaved.clear();
@@ -85,7 +90,7 @@ impl Trie {
                 Ok(lsn)
             }
             Err(error) => {
-                space.forget(images);
+                maintenance.limbo.push(images);
                 self.extents.forget(cut.extents);
                 Err(error)
             }

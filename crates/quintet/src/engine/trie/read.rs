@@ -370,7 +370,9 @@ impl Trie {
         } else {
             let mut rest = Decoder::new(&from.0);
             let path = rest.u64().filter(|path| rest.is_empty() && *path != 0);
-            path.ok_or_else(|| Error::Limit { what: "the cursor is no trie's".to_owned() })?
+            path.ok_or_else(|| Error::Limit {
+                what: "the cursor is not one that a scan returned".to_owned(),
+            })?
         };
         let mut entries = Vec::new();
         loop {

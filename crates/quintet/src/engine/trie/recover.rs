@@ -60,12 +60,17 @@ impl Trie {
         let extents = Extents::new(owner.clone(), read_only, settings.max_scan, budget);
         let mut last = None;
         let label = owner.label("redo");
-        let redo = Redo::open(owner, settings.journal_bytes, |group| {
+        let redo = Redo::open(owner, settings.journal_bytes, read_only, |group| {
             last = Some(take_group(index.space(), &group, &label)?);
             Ok(())
         })?;
         let complete = last.as_ref().map_or(Lsn(0), |(lsn, _)| *lsn);
-        let maintenance = Maintenance { redo, unsaved: Vec::new(), complete };
+        if last.is_some() && !read_only {
+            // A process that died may have left names in the cache alone.
+            let io = |error| Error::io(format!("sync {label}"), error);
+            context.dir.sync().map_err(io)?;
+        }
+        let maintenance = Maintenance { redo, unsaved: Vec::new(), limbo: Vec::new(), complete };
         let engine = Self {
             settings,
             hash_mask,
@@ -76,6 +81,7 @@ impl Trie {
             roll: Mutex::default(),
             warming: Mutex::default(),
             maintenance: Mutex::new(maintenance),
+            is_cold: AtomicBool::new(false),
             cut_wanted: AtomicBool::new(false),
             queues: Mutex::default(),
             counters: Counters::default(),

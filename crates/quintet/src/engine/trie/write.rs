@@ -10,7 +10,7 @@ use crate::{
     Error, Result,
     codec::{crc32c, to_u64, to_usize},
     engine::Op,
-    index::trie::Writer,
+    index::trie::{Verdict, Writer},
     pages::regions::{Look, UNIT_BYTES},
     seeded::{self, Bug},
     sync::{Ordering, lock},
@@ -246,7 +246,29 @@ impl Trie {
         Ok(())
     }
 
+    /// Reads what `apply` will need for a key: what cannot be read refuses the write before it is
+    /// logged.
+    #[cold]
+    fn touch(&self, key: &[u8]) -> Result<()> {
+        let mut cold = Vec::new();
+        let seen = self.index.find(self.hash(key), |address| {
+            if !self.regions.is_resident(self.regions.split(address).0) {
+                cold.push(address);
+            }
+            Verdict::<()>::Other
+        });
+        seen?;
+        for address in cold {
+            let (region, _) = self.regions.split(address);
+            if !(self.has_room_to_warm() && self.warm(region)?) {
+                self.read_cold(address, self.regions.life(region))?;
+            }
+        }
+        Ok(())
+    }
+
     fn evict_one(&self) -> bool {
+        self.is_cold.store(true, Ordering::Relaxed);
         let evicted = self.regions.evict_one();
         self.counters.evicted_total.fetch_add(u64::from(evicted), Ordering::Relaxed);
         evicted
@@ -279,6 +301,9 @@ impl Trie {
             Op::Delete { key } => (key, 0),
             Op::DeleteRange { .. } => return Ok(()),
         };
+        if self.is_cold.load(Ordering::Relaxed) {
+            self.touch(key)?;
+        }
         let record = to_u64(HEAD_BYTES + key.len() + value_bytes);
         let large = record > self.regions.region_bytes() / LARGE_PART;
         let in_region = if large { to_u64(key.len() + 64) } else { record };

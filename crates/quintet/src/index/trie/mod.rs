@@ -154,6 +154,12 @@ impl Trie {
         lock(&self.objects).tail() * 8
     }
 
+    /// Whether every word that is used is in memory.
+    pub(crate) fn is_all_loaded(&self) -> bool {
+        let words = to_usize(self.space.region_words());
+        (0..lock(&self.objects).tail()).step_by(words).all(|at| self.space.get(at).is_some())
+    }
+
     #[inline]
     fn subtree(&self, hash: u64) -> &AtomicU64 {
         // The first 8 bits: below the number of subtrees.

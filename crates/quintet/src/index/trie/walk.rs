@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     Result,
-    codec::{to_u64, to_usize},
+    codec::to_usize,
     sync::{Ordering, fence, lock},
 };
 

@@ -9,35 +9,36 @@
 //! together. CedrusDB journals every operation's page writes (224 bytes for a key of 9); a cut
 //! coalesces them, and the operations themselves are in the log, once for all tables.
 //!
-//! Two files take turns. Groups are appended to one; when it holds half of the limit and nothing
-//! in the other is needed any more, the other is begun from its start.
+//! Groups are appended to a file; when it holds half of the limit, or a write or sync of it failed,
+//! the next is begun, and a file without a needed group is removed.
 //!
 //! | offset in a group | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `QREDOGRP` |
 //! | 8 | 4 | format | 1 |
-//! | 12 | 4 | head crc | CRC32C of bytes 0 to 79 with this field zero |
+//! | 12 | 4 | head crc | CRC32C of bytes 0 to 87 with this field zero |
 //! | 16 | 16 | database id | |
 //! | 32 | 8 | table id | |
-//! | 40 | 8 | sequence | of the group, from 1, without gaps |
+//! | 40 | 8 | sequence | of the group, from 1; never used again |
 //! | 48 | 8 | needed | the oldest group that recovery must apply: at most the sequence |
 //! | 56 | 8 | lsn | the table is complete to it with this group |
 //! | 64 | 8 | size | of the patches, in bytes |
-//! | 72 | 4 | crc | CRC32C of the patches |
-//! | 76 | 4 | reserved | 0 |
-//! | 80 | | patches | space (1), varint of zigzag(offset - end of the last patch in the group), varint length, bytes |
+//! | 72 | 8 | follows | sequence of the last group before it that was durable; 0: none |
+//! | 80 | 4 | crc | CRC32C of the patches |
+//! | 84 | 4 | reserved | 0 |
+//! | 88 | | patches | space (1), varint of zigzag(offset - end of the last patch in the group), varint length, bytes |
 //!
 //! A group starts at a multiple of 4096; the first of a file at 0, the next where the last ended.
 //!
 //! Invariants:
-//! - A group is synced before `commit` returns, and nothing overwrites a group that the newest
-//!   durable group needs. So a crash leaves all needed groups and at most one torn one behind them.
-//! - What follows the newest group has a lower sequence, another table's salt or a wrong checksum:
-//!   a recycled file never parses.
-//! - A group missing between two others, or a damaged one before another, is damage
-//!   ([`Error::Corruption`]); one at the end never happened. Whether it should have is the
-//!   catalog's to say: it records the LSN.
-//! - After a failed write or sync the journal takes no more.
+//! - A group is synced before `commit` returns, and no file with a group that the newest durable
+//!   one needs is removed. So a crash leaves all needed groups and at most one torn one.
+//! - A group that could not be synced may be found or not: both are states that were. None that
+//!   was committed after it follows it, so it counts only while it is the newest. It is not tried
+//!   again: the next group, which has its changes too, goes to another file.
+//! - A group missing among those that the newest one follows, or a damaged one before another in
+//!   the newest file, is damage ([`Error::Corruption`]); one at the end never happened. Whether it
+//!   should have is the catalog's to say: it records the LSN.
 //!
 //! Thread rules: one thread at a time (`&mut self`).
 
@@ -47,7 +48,7 @@
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     Error, Result,
@@ -62,8 +63,8 @@ use crate::{
 
 const MAGIC: &[u8; 8] = b"QREDOGRP";
 const FORMAT: u32 = 1;
-const HEAD_BYTES: usize = 80;
-const NAMES: [&str; 2] = ["redo-0", "redo-1"];
+const HEAD_BYTES: usize = 88;
+const PREFIX: &str = "redo-";
 /// Files are preallocated in steps that double, from this size: small tables stay small.
 const FILE_BYTES_MIN: u64 = 64 << 10;
 /// Written and read in pieces of this size.
@@ -181,6 +182,7 @@ struct Head {
     needed: u64,
     lsn: Lsn,
     size: u64,
+    follows: u64,
     crc: u32,
 }
 
@@ -191,7 +193,8 @@ impl Head {
         put_u32(&mut out, FORMAT);
         put_u32(&mut out, 0);
         out.extend_from_slice(&owner.database_id);
-        for word in [owner.table_id, self.sequence, self.needed, self.lsn.0, self.size] {
+        let words = [self.sequence, self.needed, self.lsn.0, self.size, self.follows];
+        for word in std::iter::once(owner.table_id).chain(words) {
             put_u64(&mut out, word);
         }
         put_u32(&mut out, self.crc);
@@ -209,11 +212,12 @@ impl Head {
         let (magic, _format, _crc) = (rest.take(8)?, rest.u32()?, rest.u32()?);
         let (database_id, table_id) = (rest.id()?, rest.u64()?);
         let (sequence, needed, lsn) = (rest.u64()?, rest.u64()?, Lsn(rest.u64()?));
-        let head = Self { sequence, needed, lsn, size: rest.u64()?, crc: rest.u32()? };
+        let (size, follows, crc) = (rest.u64()?, rest.u64()?, rest.u32()?);
+        let head = Self { sequence, needed, lsn, size, follows, crc };
         let known = magic == MAGIC && database_id == owner.database_id;
         // Encoding it again compares the checksum, the format and what is reserved.
         let whole = table_id == owner.table_id && head.encode(owner) == bytes.get(..HEAD_BYTES)?;
-        (known && whole && needed <= sequence).then_some(head)
+        (known && whole && needed <= sequence && follows < sequence).then_some(head)
     }
 }
 
@@ -226,103 +230,125 @@ fn format_of(bytes: &[u8]) -> Option<u32> {
 #[derive(Debug, Default)]
 struct Chain {
     groups: Vec<Group>,
-    /// The group behind them is damaged: it has a successor. In a file that was being begun anew
-    /// that may be so; in the newest it may not.
+    /// The group behind them is damaged: it has a successor.
     damage: Option<Error>,
 }
 
-/// One of the two files.
-#[derive(Debug, Default)]
+/// One file.
+#[derive(Debug)]
 struct Turn {
-    file: Option<Arc<dyn File>>,
+    name: String,
+    number: u64,
+    file: Arc<dyn File>,
     /// Where the next group goes.
     end: u64,
     /// What is preallocated.
     size: u64,
     /// Sequence of the last group in it; 0: none.
     last: u64,
+    /// Takes no more groups.
+    closed: bool,
 }
 
 /// The journal. See the module head.
 #[derive(Debug)]
 pub(crate) struct Redo {
     owner: Owner,
-    turns: [Turn; 2],
-    current: usize,
+    /// Oldest first; the last takes groups.
+    turns: Vec<Turn>,
+    next_number: u64,
     next_sequence: u64,
+    /// The newest durable group.
+    newest: u64,
     needed: u64,
     half_bytes: u64,
-    failed: Option<Error>,
-    written_bytes_total: u64,
 }
 
 impl Redo {
     /// Opens the journal in the table's directory and shows `apply` the groups that are needed,
-    /// oldest first. `limit` is what both files together should take, in bytes; groups that are
-    /// needed may exceed it.
+    /// oldest first. `limit` is what the files together should take, in bytes; groups that are
+    /// needed may exceed it. Unless `read_only`, what is shown is durable.
     pub(crate) fn open(
         owner: Owner,
         limit: u64,
+        read_only: bool,
         mut apply: impl FnMut(Group) -> Result<()>,
     ) -> Result<Self> {
-        let half_bytes = limit / 2;
         let mut redo = Self {
             owner,
-            turns: [Turn::default(), Turn::default()],
-            current: 0,
+            turns: Vec::new(),
+            next_number: 1,
             next_sequence: 1,
+            newest: 0,
             needed: 1,
-            half_bytes,
-            failed: None,
-            written_bytes_total: 0,
+            half_bytes: limit / 2,
         };
-        let mut chains = [redo.read_chain(0)?, redo.read_chain(1)?];
-        for (turn, chain) in redo.turns.iter_mut().zip(&chains) {
-            turn.last = chain.groups.last().map_or(0, Group::sequence);
+        let mut groups = BTreeMap::new();
+        let mut newest_turn = None;
+        let mut damage = None;
+        for (number, name) in redo.files()? {
+            let chain = redo.read_chain(number, name, read_only)?;
+            redo.next_number = number + 1;
+            let last = chain.groups.last().map_or(0, Group::sequence);
+            if last > redo.newest {
+                (redo.newest, newest_turn, damage) = (last, Some(number), chain.damage);
+            }
+            groups.extend(chain.groups.into_iter().map(|group| (group.sequence(), group)));
         }
-        redo.current = usize::from(redo.turns[1].last > redo.turns[0].last);
-        let chain = std::mem::take(&mut chains[redo.current]);
-        if let Some(damage) = chain.damage {
+        if let Some(damage) = damage {
             return Err(damage);
         }
-        let newer = chain.groups;
-        let older = std::mem::take(&mut chains[1 - redo.current].groups);
-        let Some(newest) = newer.last().map(|group| group.head) else { return Ok(redo) };
-        redo.needed = newest.needed;
-        redo.next_sequence = newest.sequence + 1;
-        let mut expected = newest.needed;
-        for group in older.into_iter().chain(newer) {
-            if group.sequence() < newest.needed {
-                continue;
-            }
-            if group.sequence() != expected {
-                return Err(redo.missing(expected, group.sequence()));
-            }
-            expected += 1;
+        redo.turns.sort_by_key(|turn| (Some(turn.number) == newest_turn, turn.number));
+        let Some(head) = groups.get(&redo.newest).map(|group| group.head) else { return Ok(redo) };
+        redo.needed = head.needed;
+        redo.next_sequence = head.sequence + 1;
+        for group in redo.line(head, groups)? {
             apply(group)?;
         }
         Ok(redo)
     }
 
-    fn missing(&self, expected: u64, found: u64) -> Error {
-        let file = self.owner.label(NAMES[self.current]);
-        Error::corruption(file, 0, format!("group {expected} is missing before group {found}"))
+    /// The needed groups up to the newest, each following the one before.
+    fn line(&self, newest: Head, mut groups: BTreeMap<u64, Group>) -> Result<Vec<Group>> {
+        let (mut line, mut sequence) = (Vec::new(), newest.sequence);
+        while sequence >= newest.needed {
+            let Some(group) = groups.remove(&sequence) else {
+                let label = self.owner.label(PREFIX);
+                let what = format!("group {sequence} is missing before {}", newest.sequence);
+                return Err(Error::corruption(label, 0, what));
+            };
+            sequence = group.head.follows;
+            line.push(group);
+        }
+        line.reverse();
+        Ok(line)
+    }
+
+    /// Numbers and names of the files, in order.
+    fn files(&self) -> Result<Vec<(u64, String)>> {
+        let io = |error| Error::io(format!("list {}", self.owner.label("")), error);
+        let names = self.owner.dir.list().map_err(io)?.into_iter().map(|entry| entry.name);
+        let number = |name: &str| {
+            let digits = name.strip_prefix(PREFIX)?;
+            let number = u64::from_str_radix(digits, 16).ok()?;
+            (name_of(number) == name).then_some(number)
+        };
+        let mut files: Vec<_> = names.filter_map(|name| Some((number(&name)?, name))).collect();
+        files.sort_unstable();
+        Ok(files)
     }
 
     /// The groups of one file, from its start to the first that is none.
-    fn read_chain(&mut self, turn: usize) -> Result<Chain> {
-        let label = self.owner.label(NAMES[turn]);
+    fn read_chain(&mut self, number: u64, name: String, read_only: bool) -> Result<Chain> {
+        let label = self.owner.label(&name);
         let io = |doing: &str, error| Error::io(format!("{doing} {label}"), error);
-        let names = self.owner.dir.list().map_err(|error| io("list the directory of", error))?;
-        if !names.iter().any(|entry| entry.name == NAMES[turn]) {
-            return Ok(Chain::default());
+        let how = if read_only { Open::READ } else { Open::WRITE };
+        let file = self.owner.dir.open(&name, how.direct()).map_err(|error| io("open", error))?;
+        if !read_only {
+            // A process that died may have left a group that was never synced: the log will be
+            // pruned on the strength of it.
+            file.sync_all().map_err(|error| io("sync", error))?;
         }
-        let file = self
-            .owner
-            .dir
-            .open(NAMES[turn], Open::WRITE.direct())
-            .or_else(|_| self.owner.dir.open(NAMES[turn], Open::READ))
-            .map_err(|error| io("open", error))?;
         let size = file.len().map_err(|error| io("ask the size of", error))?;
         let mut reader = Reader { file: &*file, label: &label, size, held: Vec::new(), start: 0 };
         let (mut chain, mut offset) = (Chain::default(), 0);
@@ -330,7 +356,8 @@ impl Redo {
             offset += round_up(to_u64(group.bytes.len()), BLOCK_BYTES);
             chain.groups.push(group);
         }
-        self.turns[turn] = Turn { file: Some(file), end: offset, size, last: 0 };
+        let last = chain.groups.last().map_or(0, Group::sequence);
+        self.turns.push(Turn { name, number, file, end: offset, size, last, closed: false });
         Ok(chain)
     }
 
@@ -351,7 +378,7 @@ impl Redo {
                 _ => Ok(None),
             };
         };
-        if chain.groups.last().is_some_and(|last| head.sequence != last.sequence() + 1) {
+        if chain.groups.last().is_some_and(|last| head.follows != last.sequence()) {
             return Ok(None);
         }
         let Some(size) = head.size.checked_add(to_u64(HEAD_BYTES)) else { return Ok(None) };
@@ -374,82 +401,66 @@ impl Redo {
 
     /// Writes a group and syncs it: the table is complete to `lsn` with it. With `retire`, no
     /// earlier group is needed from now on: everything in them is in place and synced, or in this
-    /// one. Returns the group's sequence. An error is final.
+    /// one. Returns the group's sequence.
+    ///
+    /// After an error the group may be durable or not: until another is, nothing that it names may
+    /// be changed. The next group has to have its changes too.
     pub(crate) fn commit(&mut self, group: GroupWriter, lsn: Lsn, retire: bool) -> Result<u64> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let written = self.write(group, lsn, retire);
-        if let Err(error) = &written {
-            self.failed = Some(error.clone());
-        }
-        written
-    }
-
-    fn write(&mut self, group: GroupWriter, lsn: Lsn, retire: bool) -> Result<u64> {
         let sequence = self.next_sequence;
         let needed = if retire { sequence } else { self.needed };
         let mut bytes = group.bytes;
         let patches = bytes.get(HEAD_BYTES..).unwrap_or(&[]);
-        let head =
-            Head { sequence, needed, lsn, size: to_u64(patches.len()), crc: crc32c(patches) };
+        let (size, crc) = (to_u64(patches.len()), crc32c(patches));
+        let head = Head { sequence, needed, lsn, size, follows: self.newest, crc };
         if let Some(room) = bytes.get_mut(..HEAD_BYTES) {
             room.copy_from_slice(&head.encode(&self.owner));
         }
-        self.choose_file();
-        let label = self.owner.label(NAMES[self.current]);
-        let io = |doing: &str, error| Error::io(format!("{doing} {label}"), error);
-        let space = round_up(to_u64(bytes.len()), BLOCK_BYTES);
-        let turn = &mut self.turns[self.current];
-        let file = match &turn.file {
-            Some(file) => Arc::clone(file),
-            None => Arc::clone(turn.file.insert(create(&self.owner, NAMES[self.current])?)),
-        };
-        let end = turn.end + space;
-        if end > turn.size {
-            let size = (turn.size * 2).clamp(FILE_BYTES_MIN, self.half_bytes.max(FILE_BYTES_MIN));
-            let size = round_up(size.max(end), BLOCK_BYTES);
-            file.allocate(size).map_err(|error| io("allocate", error))?;
-            file.sync_all().map_err(|error| io("sync", error))?;
-            turn.size = size;
+        let half_bytes = self.half_bytes;
+        let turn = self.turn()?;
+        // Whatever becomes of it, its number is gone.
+        let written = turn.append(&bytes, half_bytes);
+        turn.closed = written.is_err();
+        let label_of = turn.name.clone();
+        self.next_sequence += 1;
+        if let Err(error) = written {
+            return Err(Error::io(format!("write {}", self.owner.label(&label_of)), error));
         }
-        let mut offset = turn.end;
-        let mut buffer = AlignedBuffer::zeroed(PIECE_BYTES.min(to_usize(space)));
-        for piece in bytes.chunks(PIECE_BYTES) {
-            let padded = to_usize(round_up(to_u64(piece.len()), BLOCK_BYTES));
-            let target = buffer.as_mut_slice().get_mut(..padded).unwrap_or(&mut []);
-            let (front, back) = target.split_at_mut(piece.len());
-            front.copy_from_slice(piece);
-            back.fill(0);
-            write_all_at(&*file, target, offset).map_err(|error| io("write", error))?;
-            offset += to_u64(padded);
+        if let Some(turn) = self.turns.last_mut() {
+            turn.last = sequence;
         }
-        if !seeded::active(Bug::RedoSkipsSync) {
-            file.sync_data().map_err(|error| io("sync", error))?;
-        }
-        turn.end = end;
-        turn.last = sequence;
+        self.newest = sequence;
         self.needed = needed;
-        self.next_sequence = sequence + 1;
-        self.written_bytes_total += space;
+        let early = seeded::active(Bug::RedoRemovesNeeded);
+        let (gone, kept) = std::mem::take(&mut self.turns)
+            .into_iter()
+            .partition(|turn| turn.number + 1 != self.next_number && (turn.last < needed || early));
+        self.turns = kept;
+        for turn in gone {
+            // What stays is removed at another time: nothing in it is needed.
+            let _: Result<(), std::io::Error> = self.owner.dir.remove(&turn.name);
+        }
         Ok(sequence)
     }
 
-    /// Changes files when the current one is full and nothing in the other is needed.
-    fn choose_file(&mut self) {
-        let other = 1 - self.current;
-        let full = self.turns[self.current].end >= self.half_bytes;
-        let early = seeded::active(Bug::RedoRecyclesNeeded);
-        if full && (self.turns[other].last < self.needed || early) {
-            self.current = other;
-            self.turns[other].end = 0;
+    /// The file that takes the next group: another one when the last is full or has failed.
+    fn turn(&mut self) -> Result<&mut Turn> {
+        let half_bytes = self.half_bytes;
+        let goes_on = self.turns.last().is_some_and(|turn| !turn.closed && turn.end < half_bytes);
+        if !goes_on {
+            let (number, name) = (self.next_number, name_of(self.next_number));
+            let io = |error| Error::io(format!("create {}", self.owner.label(&name)), error);
+            self.next_number += 1;
+            let file = self.owner.dir.open(&name, Open::CREATE.direct()).map_err(io)?;
+            self.owner.dir.sync().map_err(io)?;
+            let (end, size, last, closed) = (0, 0, 0, false);
+            self.turns.push(Turn { name, number, file, end, size, last, closed });
         }
+        self.turns.last_mut().ok_or_else(|| Error::corruption(PREFIX, 0, "there is no file"))
     }
 
     /// Bytes of groups that recovery would apply, about: whole files.
     pub(crate) fn live_bytes(&self) -> u64 {
-        let live = |turn: &&Turn| turn.last >= self.needed;
-        self.turns.iter().filter(live).map(|turn| turn.end).sum()
+        self.turns.iter().map(|turn| turn.end).sum()
     }
 
     /// Whether it is time to put in place what the journal holds and to retire its groups.
@@ -462,37 +473,59 @@ impl Redo {
         self.turns.iter().map(|turn| turn.size).sum()
     }
 
-    /// Bytes written since it was opened.
-    pub(crate) fn written_bytes_total(&self) -> u64 {
-        self.written_bytes_total
-    }
-
     /// Reads all needed groups back and notes those that are damaged or missing.
     pub(crate) fn check(&self, report: &mut Report) {
-        let mut expected = self.needed;
-        let outcome = Self::open(self.owner.clone(), self.half_bytes * 2, |group| {
+        let mut newest = 0;
+        let outcome = Self::open(self.owner.clone(), self.half_bytes * 2, true, |group| {
             report.checked_bytes += to_u64(group.bytes.len());
-            expected = group.sequence() + 1;
+            newest = group.sequence();
             Ok(())
         });
-        let label = self.owner.label(NAMES[self.current]);
+        let label = self.owner.label(PREFIX);
         match outcome {
             Err(Error::Corruption { file, offset, what }) => report.add(file, offset, what),
             Err(error) => report.add(label, 0, error.to_string()),
-            Ok(_) if expected != self.next_sequence => {
-                report.add(label, 0, format!("group {expected} is damaged or missing"));
+            Ok(_) if newest < self.newest => {
+                report.add(label, 0, format!("group {} is damaged or missing", self.newest));
             }
             Ok(_) => {}
         }
     }
 }
 
-/// Makes a file whose name is durable before anything in it counts.
-fn create(owner: &Owner, name: &str) -> Result<Arc<dyn File>> {
-    let io = |error| Error::io(format!("create {}", owner.label(name)), error);
-    let file = owner.dir.open(name, Open::CREATE.direct()).map_err(io)?;
-    owner.dir.sync().map_err(io)?;
-    Ok(file)
+impl Turn {
+    /// Writes a group and syncs it.
+    fn append(&mut self, bytes: &[u8], half_bytes: u64) -> std::io::Result<()> {
+        let space = round_up(to_u64(bytes.len()), BLOCK_BYTES);
+        let end = self.end + space;
+        if end > self.size {
+            let size = (self.size * 2).clamp(FILE_BYTES_MIN, half_bytes.max(FILE_BYTES_MIN));
+            let size = round_up(size.max(end), BLOCK_BYTES);
+            self.file.allocate(size)?;
+            self.file.sync_all()?;
+            self.size = size;
+        }
+        let mut offset = self.end;
+        let mut buffer = AlignedBuffer::zeroed(PIECE_BYTES.min(to_usize(space)));
+        for piece in bytes.chunks(PIECE_BYTES) {
+            let padded = to_usize(round_up(to_u64(piece.len()), BLOCK_BYTES));
+            let target = buffer.as_mut_slice().get_mut(..padded).unwrap_or(&mut []);
+            let (front, back) = target.split_at_mut(piece.len());
+            front.copy_from_slice(piece);
+            back.fill(0);
+            write_all_at(&*self.file, target, offset)?;
+            offset += to_u64(padded);
+        }
+        if !seeded::active(Bug::RedoSkipsSync) {
+            self.file.sync_data()?;
+        }
+        self.end = end;
+        Ok(())
+    }
+}
+
+fn name_of(number: u64) -> String {
+    format!("{PREFIX}{number:08x}")
 }
 
 /// Reads a file forwards in large pieces.
