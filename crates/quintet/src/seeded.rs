@@ -160,8 +160,6 @@ bugs! {
     ImageSkipsChecksum = 67, "image-skips-checksum";
     /// Images of regions count before they are durable.
     ImagesSkipSync = 68, "images-skip-sync";
-    /// A reader of the trie does not compare versions.
-    TrieIgnoresVersions = 69, "trie-ignores-versions";
     /// A node that a delete leaves empty is never used again.
     TrieLeaksNodes = 70, "trie-leaks-nodes";
     /// A cut is published with effects that the log can still lose.
@@ -174,10 +172,8 @@ bugs! {
     TrieSkipsRecordChecksum = 74, "trie-skips-record-checksum";
     /// A record is changed in place although a cut is writing it.
     TrieUpdatesFrozen = 75, "trie-updates-frozen";
-    /// Records found dead are not counted: regions that hold live ones are used again.
+    /// Compaction frees a region although it has not moved all that is live in it.
     TrieFreesLiveRegion = 76, "trie-frees-live-region";
-    /// A region is used again before the state that freed it is durable.
-    TrieReusesEarly = 77, "trie-reuses-early";
     /// A scan goes on one path too far after a full page.
     TrieScanSkips = 78, "trie-scan-skips";
 }

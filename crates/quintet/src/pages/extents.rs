@@ -153,7 +153,7 @@ impl Extents {
     }
 
     /// The cut is durable: its values leave memory, what died before it is free.
-    pub(crate) fn settle(&self, cut: Cut) {
+    pub(crate) fn settle(&self, cut: &Cut) {
         let mut allocator = lock(&self.allocator);
         for (offset, value) in &cut.values {
             let same = allocator.unwritten.get(offset).is_some_and(|now| Arc::ptr_eq(now, value));
@@ -186,7 +186,7 @@ impl Extents {
     }
 
     fn head(&self) -> FileHead {
-        FileHead::new(MAGIC, &self.owner, BLOCK_BYTES)
+        FileHead::new(*MAGIC, &self.owner, BLOCK_BYTES)
     }
 
     /// Appends the state as a cut leaves it. The caller keeps writers out.
@@ -217,7 +217,9 @@ impl Extents {
         let mut end = BLOCK_BYTES;
         for _ in 0..rest.varint()? {
             let (offset, bytes) = (rest.varint()?, rest.varint()?);
-            let aligned = offset % BLOCK_BYTES == 0 && bytes % BLOCK_BYTES == 0 && bytes > 0;
+            let aligned = offset.is_multiple_of(BLOCK_BYTES)
+                && bytes.is_multiple_of(BLOCK_BYTES)
+                && bytes > 0;
             if !aligned || offset < end || offset.checked_add(bytes)? > allocator.tail {
                 return None;
             }

@@ -42,7 +42,7 @@ pub(crate) struct FileHead(Vec<u8>);
 
 impl FileHead {
     /// The head that a file of this kind of this table has.
-    pub(crate) fn new(magic: &[u8; 8], owner: &Owner, region_bytes: u64) -> Self {
+    pub(crate) fn new(magic: [u8; 8], owner: &Owner, region_bytes: u64) -> Self {
         let mut out = magic.to_vec();
         put_u32(&mut out, FORMAT);
         put_u32(&mut out, 0);

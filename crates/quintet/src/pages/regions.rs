@@ -72,7 +72,7 @@ pub(crate) struct Regions {
     table: Region,
     unit_bits: u32,
     frames_max: u64,
-    regions_max: u64,
+    count_max: u64,
     allocator: Mutex<Frames>,
     budget: Arc<Budget>,
     lives: Mutex<Lives>,
@@ -138,7 +138,7 @@ impl Regions {
             table: Region::reserve(regions_max * ROW_WORDS * 8)?,
             unit_bits,
             frames_max,
-            regions_max,
+            count_max: regions_max,
             allocator: Mutex::default(),
             budget,
             // Address 0 is nobody's: no record begins at unit 0 of region 0.
@@ -168,7 +168,7 @@ impl Regions {
     #[inline]
     fn row(&self, region: u64, word: u64) -> &AtomicU64 {
         // Stale addresses may name any region; the last row is nobody's.
-        let region = region.min(self.regions_max - 1);
+        let region = region.min(self.count_max - 1);
         &self.table.words()[to_usize(region * ROW_WORDS + word)]
     }
 
@@ -257,7 +257,7 @@ impl Regions {
         let mut lives = lock(&self.lives);
         let region = match lives.free.pop_first() {
             Some(region) => region,
-            None if lives.count + 1 >= self.regions_max => return None,
+            None if lives.count + 1 >= self.count_max => return None,
             None => {
                 lives.count += 1;
                 lives.count - 1
@@ -482,7 +482,7 @@ impl Regions {
     }
 
     fn head(&self) -> FileHead {
-        FileHead::new(MAGIC, &self.owner, self.region_bytes())
+        FileHead::new(*MAGIC, &self.owner, self.region_bytes())
     }
 
     /// The file, made where it is missing.
@@ -565,7 +565,7 @@ impl Regions {
         }
         lives.last_life = rest.varint()?;
         lives.count = rest.varint()?;
-        if lives.count >= self.regions_max {
+        if lives.count >= self.count_max {
             return None;
         }
         for region in 0..lives.count {
@@ -576,14 +576,17 @@ impl Regions {
                 continue;
             }
             let (used, sealed) = (rest.varint()?, rest.varint()?);
-            let (live, span) = (rest.varint()?, rest.varint()?);
+            let (live_units, span) = (rest.varint()?, rest.varint()?);
             let units = self.region_units();
-            let sound = used <= units && used % BLOCK_UNITS == 0 && live <= used && span <= units;
+            let sound = used <= units
+                && used.is_multiple_of(BLOCK_UNITS)
+                && live_units <= used
+                && span <= units;
             if !sound || life > lives.last_life || sealed > 1 {
                 return None;
             }
             self.row(region, 1).store(used, Ordering::Relaxed);
-            self.row(region, 2).store(live, Ordering::Relaxed);
+            self.row(region, 2).store(live_units, Ordering::Relaxed);
             self.row(region, 3).store(used | sealed << 63, Ordering::Relaxed);
             self.row(region, 5).store(used, Ordering::Relaxed);
             self.row(region, 6).store(span, Ordering::Relaxed);

@@ -303,7 +303,10 @@ impl Space {
         let first = patch.offset / 8;
         let words = to_u64(chunks.len());
         let end = first.checked_add(words);
-        if !rest.is_empty() || patch.offset % 8 != 0 || end.is_none_or(|e| e > self.words_max()) {
+        if !rest.is_empty()
+            || !patch.offset.is_multiple_of(8)
+            || end.is_none_or(|e| e > self.words_max())
+        {
             return false;
         }
         let mut disk = lock(&self.disk);
@@ -349,14 +352,14 @@ impl Space {
         match synced {
             Ok(()) => Ok(images),
             Err(error) => {
-                self.forget(images);
+                self.forget(&images);
                 Err(error)
             }
         }
     }
 
     /// Gives the slots of images back that will not count.
-    pub(crate) fn forget(&self, images: Images) {
+    pub(crate) fn forget(&self, images: &Images) {
         lock(&self.disk).free.extend(images.new.values().map(|image| image.slot));
     }
 
@@ -433,7 +436,7 @@ impl Space {
     }
 
     fn head(&self) -> FileHead {
-        FileHead::new(MAGIC, &self.owner, self.region_words() * 8)
+        FileHead::new(*MAGIC, &self.owner, self.region_words() * 8)
     }
 
     /// Verifies every image.

@@ -80,7 +80,7 @@ impl Trie {
             }
             let outcome = self.regions.read_whole(region).map(|bytes| {
                 report.checked_bytes += to_u64(bytes.len());
-                self.find_damage(bytes.as_slice(), life)
+                Self::find_damage(bytes.as_slice(), life)
             });
             if self.regions.life(region) != life {
                 continue;
@@ -134,12 +134,12 @@ impl Trie {
             Look::Found(found) => Some(found),
             Look::Changed => None,
             Look::Cold(life) => match self.read_cold(address, life) {
-                Ok(cold) => {
-                    cold.as_ref().and_then(|cold| cold.record()).map(|record: Stored<'_>| {
+                Ok(cold) => cold.as_ref().and_then(super::read::ColdRecord::record).map(
+                    |record: Stored<'_>| {
                         let place = Place::decode(record.value()).filter(|_| record.head.is_extent);
                         (record.head, record.key().to_vec(), place)
-                    })
-                }
+                    },
+                ),
                 // Noted with the data file.
                 Err(Error::Corruption { .. }) => return Ok(()),
                 Err(error) => return Err(error),

@@ -58,7 +58,7 @@ impl Trie {
         }
         let life = self.regions.life(region);
         let bytes = self.regions.read_whole(region)?;
-        if let Some(unit) = self.find_damage(bytes.as_slice(), life) {
+        if let Some(unit) = Self::find_damage(bytes.as_slice(), life) {
             let what = "the checksum of a record does not match";
             return Err(self.regions.damage(region, unit, what));
         }
@@ -99,7 +99,7 @@ impl Trie {
             self.bury(&Self::current(address, head, place));
             return Ok(());
         }
-        if seeded::active(Bug::TrieFreesLiveRegion) && unit % 64 == 0 {
+        if seeded::active(Bug::TrieFreesLiveRegion) && unit.is_multiple_of(64) {
             return Ok(());
         }
         let moved = self.append(&head, key, [record.value(), &[]])?;

@@ -74,15 +74,13 @@ impl Trie {
         match self.publish(maintenance, &cut, lsn, retire) {
             Ok(()) => {
                 for images in maintenance.limbo.drain(..) {
-                    space.forget(images);
+                    space.forget(&images);
                 }
                 space.settle(images);
                 space.committed(&maintenance.unsaved);
                 maintenance.unsaved.clear();
-                self.extents.settle(cut.extents);
-                if !seeded::active(Bug::TrieReusesEarly) {
-                    self.regions.free(&cut.dead);
-                }
+                self.extents.settle(&cut.extents);
+                self.regions.free(&cut.dead);
                 maintenance.complete = lsn;
                 self.charge_index();
                 self.count_waste();
@@ -118,9 +116,6 @@ impl Trie {
         self.regions.encode(&dead, &mut state);
         self.extents.encode(&extents, &mut state);
         drop(writers);
-        if seeded::active(Bug::TrieReusesEarly) {
-            self.regions.free(&dead);
-        }
         Space::coalesce(unsaved, lists);
         Cut { fresh, dead, extents, state }
     }

@@ -59,18 +59,24 @@ impl ColdRecord {
     }
 }
 
-/// The answer in a record's words; `None` where they are no record, `Some(None)` for another key.
+/// What a record in memory is to a key.
+enum Seen {
+    Key(Answer),
+    OtherKey,
+}
+
+/// What a record's words are to a key; `None` where they are no record.
 #[inline]
-fn answer_in(words: &[AtomicU64], key: &[u8]) -> Option<Option<Answer>> {
+fn answer_in(words: &[AtomicU64], key: &[u8]) -> Option<Seen> {
     let head = Head::load(words).filter(|head| fits(head, words))?;
     if !head.has_key(words, key) {
-        return Some(None);
+        return Some(Seen::OtherKey);
     }
     if head.is_extent {
-        return place_of(&head, words).map(|place| Some(Answer::Large(place)));
+        return place_of(&head, words).map(|place| Seen::Key(Answer::Large(place)));
     }
     let value = Value::fill_with(head.value_bytes, |out| head.copy_value(words, out));
-    Some(Some(Answer::Value(value)))
+    Some(Seen::Key(Answer::Value(value)))
 }
 
 impl Trie {
@@ -93,8 +99,8 @@ impl Trie {
     fn answer(&self, key: &[u8], hash: u64, others: &[(u64, u64)]) -> Result<Option<Answer>> {
         self.index.find(hash, |address| {
             match self.regions.look(address, |words| answer_in(words, key)) {
-                Look::Found(Some(answer)) => Verdict::Found(answer),
-                Look::Found(None) => Verdict::Other,
+                Look::Found(Seen::Key(answer)) => Verdict::Found(answer),
+                Look::Found(Seen::OtherKey) => Verdict::Other,
                 Look::Changed => Verdict::Changed,
                 Look::Cold(life) if others.contains(&(address, life)) => Verdict::Other,
                 Look::Cold(life) => Verdict::Found(Answer::Cold(address, life)),
@@ -244,7 +250,7 @@ impl Trie {
     /// Reads and verifies all of a region; `false` where it is used for something else by now.
     fn fill_frame(&self, region: u64, life: u64, frame: u64) -> Result<bool> {
         let bytes = self.regions.read_whole(region)?;
-        let damage = self.find_damage(bytes.as_slice(), life);
+        let damage = Self::find_damage(bytes.as_slice(), life);
         if self.regions.life(region) != life || life == 0 {
             return Ok(false);
         }
@@ -260,7 +266,7 @@ impl Trie {
     }
 
     /// The unit of the first thing in a region that is no record of it.
-    pub(super) fn find_damage(&self, bytes: &[u8], life: u64) -> Option<u64> {
+    pub(super) fn find_damage(bytes: &[u8], life: u64) -> Option<u64> {
         let mut damage = None;
         super::record::walk(bytes, 0, |unit, head| {
             let record = bytes.get(to_usize(unit * UNIT_BYTES)..).unwrap_or(&[]);

@@ -6,15 +6,22 @@ use super::*;
 use crate::{
     budget::Budget,
     codec::{KeyHash, to_usize},
-    disk::{Env, sim::SimEnv},
+    disk::{
+        Env,
+        sim::{Damage, Policy, SimEnv},
+    },
     engine::{EngineKind, Host},
+    seeded::{Bug, finds},
 };
 
 #[derive(Debug, Default)]
-struct TestHost;
+struct TestHost {
+    syncs: AtomicU64,
+}
 
 impl Host for TestHost {
     fn sync_log(&self) -> Result<()> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -52,7 +59,7 @@ impl Bench {
             table_id: 3,
             hash: KeyHash::new([1, 2]),
             budget: Arc::new(Budget::new(self.budget)),
-            host: Arc::new(TestHost),
+            host: Arc::new(TestHost::default()),
             read_only: false,
             complete: Lsn(0),
         }
@@ -236,5 +243,152 @@ fn random_inserts_and_deletes_do_not_grow_the_trie() {
     let (first, last) = (sizes[1], sizes[sizes.len() - 1]);
     assert!(last.0 <= first.0 * 11 / 10, "{sizes:?}");
     assert!(last.1 <= first.1 * 2, "{sizes:?}");
+    check(&engine);
+}
+
+/// Fills a table through several cuts and new images; returns what is in it.
+fn fill(bench: &Bench) -> Rows {
+    let (engine, _) = bench.open();
+    let mut rows = Rows::new();
+    for step in 1..=6_000_u64 {
+        let (key, value) = (format!("key-{}", step % 2_500), format!("value-{step}"));
+        put(&engine, step, key.as_bytes(), value.as_bytes());
+        rows.insert(key.into_bytes(), value.into_bytes());
+        if step % 500 == 0 {
+            engine.persist(Lsn(step + 1)).unwrap();
+        }
+    }
+    assert!(engine.stats().details.contains(&("cuts_total", 12)));
+    assert!(engine.index.space().file_bytes() > 0, "images were written");
+    rows
+}
+
+fn a_persisted_table_survives_power_loss() {
+    let bench = Bench::new(11);
+    let rows = fill(&bench);
+    let bench = Bench { env: bench.env.crash(Policy::AllLost), ..bench };
+    let (engine, complete) = bench.open();
+    assert_eq!(complete, Lsn(6_001));
+    compare(&engine, &rows);
+}
+
+/// Damages one file: what is read is right or refused.
+fn damage_is_refused(name: &str, from: u64) {
+    let bench = Bench::new(12);
+    let rows = fill(&bench);
+    let size = to_u64(bench.env.contents(format!("table/{name}")).unwrap().len());
+    let mut refused = 0;
+    for offset in (from..size).step_by(4_099) {
+        let env = bench.env.kill();
+        env.damage(format!("table/{name}"), &Damage::FlipBit { offset, bit: 3 }).unwrap();
+        let damaged = Bench { env, options: bench.options.clone(), ..Bench::new(12) };
+        let Ok((engine, _)) = Trie::open_with_mask(&damaged.options, damaged.context(), u64::MAX)
+        else {
+            refused += 1;
+            continue;
+        };
+        let mut is_refused = false;
+        for (key, value) in &rows {
+            match engine.get(key) {
+                Ok(found) => assert_eq!(found.as_deref(), Some(&value[..]), "{name} {offset}"),
+                Err(error) => {
+                    assert!(error.is_corruption(), "{error}");
+                    is_refused = true;
+                }
+            }
+        }
+        refused += u32::from(is_refused);
+    }
+    assert!(refused > 0, "{name}: some of the damage is where something is read");
+}
+
+fn damaged_images_are_refused() {
+    damage_is_refused("nodes", 4096 + 8);
+}
+
+fn damaged_records_are_refused() {
+    damage_is_refused("data", 4096 + 24);
+}
+
+fn persisting_syncs_the_log_first() {
+    let bench = Bench::new(13);
+    let host = Arc::new(TestHost::default());
+    let context = Context { host: host.clone(), ..bench.context() };
+    let (engine, _) = Trie::open(&bench.options, context).unwrap();
+    put(&engine, 1, b"key", b"value");
+    engine.persist(Lsn(2)).unwrap();
+    assert_eq!(host.syncs.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn what_is_persisted_survives_and_damage_is_refused() {
+    a_persisted_table_survives_power_loss();
+    damaged_images_are_refused();
+    damaged_records_are_refused();
+    persisting_syncs_the_log_first();
+}
+
+fn random_operations() {
+    run(&Bench::new(1), 1, 3_000, 300);
+}
+
+#[test]
+fn seeded_bugs_are_found() {
+    finds(Bug::ImageSkipsChecksum, damaged_images_are_refused);
+    finds(Bug::ImagesSkipSync, a_persisted_table_survives_power_loss);
+    finds(Bug::TrieSkipsDataSync, a_persisted_table_survives_power_loss);
+    finds(Bug::TrieSkipsRecordChecksum, damaged_records_are_refused);
+    finds(Bug::TrieSkipsLogSync, persisting_syncs_the_log_first);
+    for bug in [
+        Bug::TrieLeaksNodes,
+        Bug::TrieClaimsTooMuch,
+        Bug::TrieUpdatesFrozen,
+        Bug::TrieFreesLiveRegion,
+        Bug::TrieScanSkips,
+    ] {
+        finds(bug, random_operations);
+    }
+}
+
+/// Two writers and a reader: what a reader sees of a key never goes back, and is never torn.
+#[test]
+fn readers_beside_writers_see_whole_values_that_never_go_back() {
+    let bench = Bench { budget: 4 << 20, ..Bench::new(14) };
+    let (engine, _) = bench.open();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..2_u64 {
+            let (engine, stop) = (&engine, &stop);
+            scope.spawn(move || {
+                for step in 1..=20_000_u64 {
+                    let key = [1 - step % 2 + writer * 2, step % 7].map(u64::to_le_bytes).concat();
+                    if step % 97 == 0 {
+                        delete(engine, step, &key);
+                    } else {
+                        let size = 8 + to_usize(step % 5) * 8;
+                        put(engine, step, &key, &step.to_le_bytes().repeat(size / 8));
+                    }
+                    if writer == 0 && step % 1_000 == 0 {
+                        engine.persist(Lsn(step)).unwrap();
+                        engine.compact().unwrap();
+                    }
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+        }
+        let mut seen = BTreeMap::new();
+        while !stop.load(Ordering::Relaxed) {
+            for first in 0..4_u64 {
+                for second in 0..7_u64 {
+                    let key = [first, second].map(u64::to_le_bytes).concat();
+                    let Some(value) = engine.get(&key).unwrap() else { continue };
+                    let step = u64::from_le_bytes(*value.first_chunk::<8>().unwrap());
+                    assert!(value.chunks(8).all(|piece| piece == step.to_le_bytes()), "torn");
+                    let before = seen.insert(key, step).unwrap_or(0);
+                    assert!(before <= step, "{before} then {step}");
+                }
+            }
+        }
+    });
     check(&engine);
 }

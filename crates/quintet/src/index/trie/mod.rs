@@ -186,7 +186,7 @@ impl Trie {
             let seen = self.search(hash, &mut look);
             fence(Ordering::Acquire);
             let same = before & 1 == 0 && version.load(Ordering::Relaxed) == before;
-            if same || seeded::active(Bug::TrieIgnoresVersions) {
+            if same {
                 match seen {
                     Look::Found(found) => return Ok(Some(found)),
                     Look::Missing => return Ok(None),

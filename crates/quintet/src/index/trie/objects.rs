@@ -79,9 +79,9 @@ impl Objects {
 
     fn extend(&mut self, space: &Space, class: u32) -> Result<Fresh> {
         let size = 1_u64 << class;
-        while self.tail % size != 0 {
+        while !self.tail.is_multiple_of(size) {
             let gap = self.tail.trailing_zeros();
-            self.enter(space, self.tail);
+            Self::enter(space, self.tail);
             let at = self.tail;
             self.tail += 1 << gap;
             self.push(space, gap, at);
@@ -91,13 +91,13 @@ impl Objects {
             let what = "the table's trie has as many nodes as memory_budget allows".to_owned();
             return Err(Error::Limit { what });
         }
-        self.enter(space, at);
+        Self::enter(space, at);
         self.tail += size;
         Ok(Fresh { at, is_zero: true })
     }
 
     /// A region is begun with its first word.
-    fn enter(&self, space: &Space, at: u64) {
+    fn enter(space: &Space, at: u64) {
         if at & (space.region_words() - 1) == 0 {
             space.begin_region(at);
         }

@@ -60,7 +60,6 @@ impl Trie {
         let mut position = ROOT_BITS;
         loop {
             match Slot::of(self.space.get(at).ok_or(at)?) {
-                Slot::Empty => {}
                 Slot::Record(word) => out.push(address_of(word)),
                 Slot::List { class, at } => {
                     let words = self.space.words(at, 1 << class).ok_or(at)?;
@@ -72,8 +71,8 @@ impl Trie {
                     position += self.fan_bits;
                     continue;
                 }
-                // Led astray by a change.
-                Slot::Node { .. } => {}
+                // A node so deep: led astray by a change.
+                Slot::Empty | Slot::Node { .. } => {}
             }
             return Ok(position);
         }
@@ -153,7 +152,7 @@ impl Seen {
     /// Marks an object's words; `false` where one is marked already or lies outside.
     fn mark(&mut self, at: u64, class: u32) -> bool {
         if class >= objects::CLASSES
-            || at % 2 != 0
+            || !at.is_multiple_of(2)
             || at.checked_add(1 << class).is_none_or(|end| end > self.1)
         {
             return false;

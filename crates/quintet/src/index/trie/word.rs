@@ -59,7 +59,7 @@ impl Slot {
 }
 
 pub(super) const fn list(class: u32, at: u64) -> u64 {
-    LINK | class_bits(class) << 36 | at / 2
+    LINK | class_bits(class) << 36 | (at / 2)
 }
 
 pub(super) const fn node(class: u32, at: u64) -> u64 {

@@ -230,8 +230,8 @@ fn format_of(bytes: &[u8]) -> Option<u32> {
 #[derive(Debug, Default)]
 struct Chain {
     groups: Vec<Group>,
-    /// The group behind them is damaged: it has a successor.
-    damage: Option<Error>,
+    /// The group behind them is damaged: it has a successor, of this sequence.
+    damage: Option<(u64, Error)>,
 }
 
 /// One file.
@@ -291,11 +291,15 @@ impl Redo {
             redo.next_number = number + 1;
             let last = chain.groups.last().map_or(0, Group::sequence);
             if last > redo.newest {
-                (redo.newest, newest_turn, damage) = (last, Some(number), chain.damage);
+                (redo.newest, newest_turn) = (last, Some(number));
             }
+            damage = chain.damage.or(damage);
             groups.extend(chain.groups.into_iter().map(|group| (group.sequence(), group)));
         }
-        if let Some(damage) = damage {
+        // Where all that is needed is there, damage before it does not matter.
+        if let Some((successor, damage)) = damage
+            && successor > redo.newest
+        {
             return Err(damage);
         }
         redo.turns.sort_by_key(|turn| (Some(turn.number) == newest_turn, turn.number));
@@ -394,7 +398,8 @@ impl Redo {
             && behind.sequence > head.sequence
         {
             let what = format!("the checksum of group {} does not match", head.sequence);
-            chain.damage = Some(Error::corruption(reader.label, offset, what));
+            let damage = Error::corruption(reader.label, offset, what);
+            chain.damage = Some((behind.sequence, damage));
         }
         Ok(None)
     }
