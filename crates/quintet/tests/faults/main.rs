@@ -13,7 +13,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-/// The engines that workloads use: `hashlog` does not pass these loops yet.
+/// The engines that workloads use: `hashlog` and `trie` do not pass these loops yet.
 const ENGINES: &[quintet::EngineKind] = &[quintet::EngineKind::Naive];
 
 mod driver;

@@ -382,10 +382,10 @@ fn readers_beside_writers_see_whole_values_that_never_go_back() {
                 for second in 0..7_u64 {
                     let key = [first, second].map(u64::to_le_bytes).concat();
                     let Some(value) = engine.get(&key).unwrap() else { continue };
-                    let step = u64::from_le_bytes(*value.first_chunk::<8>().unwrap());
-                    assert!(value.chunks(8).all(|piece| piece == step.to_le_bytes()), "torn");
-                    let before = seen.insert(key, step).unwrap_or(0);
-                    assert!(before <= step, "{before} then {step}");
+                    let now = u64::from_le_bytes(*value.first_chunk::<8>().unwrap());
+                    assert!(value.chunks(8).all(|piece| piece == now.to_le_bytes()), "torn");
+                    let before = seen.insert(key, now).unwrap_or(0);
+                    assert!(before <= now, "{before} then {now}");
                 }
             }
         }

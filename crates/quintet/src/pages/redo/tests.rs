@@ -19,9 +19,10 @@ fn owner(env: &SimEnv) -> Owner {
 }
 
 type Patches = Vec<(u8, u64, Vec<u8>)>;
+type Shown = (u64, u64, Patches);
 
 /// What recovery is shown: sequence, LSN and patches of each group.
-fn open(env: &SimEnv) -> Result<(Redo, Vec<(u64, u64, Patches)>)> {
+fn open(env: &SimEnv) -> Result<(Redo, Vec<Shown>)> {
     let mut groups = Vec::new();
     let redo = Redo::open(owner(env), LIMIT, false, |group| {
         let patches = group
