@@ -7,11 +7,11 @@
 //! opening takes the same time whatever the size of the table.
 //!
 //! put: lock the subtree of the key's hash -> find its record -> exchange it in place (same size,
-//! no cut has it) or append and exchange its word -> unlock. get: [`read`]. A cut and how it gets to
-//! the disk: [`persist`]. Space given back: [`compact`]. open: [`recover`].
+//! no cut has it) or append and exchange its word -> unlock. get: [`read`]. A cut, and how it gets
+//! to the disk: [`persist`]. Space given back: [`compact`]. open: [`recover`].
 //!
-//! Files: `nodes` (images of the trie), `data` (regions), `extents` (large values), `redo-0` and
-//! `redo-1` (the journal: what each cut changed, and the state below).
+//! Files: `nodes` (images of the trie), `data` (regions), `extents` (large values), `redo-*`
+//! (the journal: what each cut changed, and the state below).
 //!
 //! | state, varints in order | meaning |
 //! |---|---|
