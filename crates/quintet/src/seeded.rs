@@ -212,6 +212,27 @@ bugs! {
     ScanSkipsAnEntry = 100, "scan-skips-an-entry";
     /// A page that was freed is used before the cut that frees it is durable.
     SpaceReusesTooEarly = 101, "space-reuses-too-early";
+    // The trie engine.
+    /// A region's image is taken without comparing its checksum.
+    ImageSkipsChecksum = 67, "image-skips-checksum";
+    /// Images of regions count before they are durable.
+    ImagesSkipSync = 68, "images-skip-sync";
+    /// A node that a delete leaves empty is never used again.
+    TrieLeaksNodes = 70, "trie-leaks-nodes";
+    /// A cut is published with effects that the log can still lose.
+    TrieSkipsLogSync = 71, "trie-skips-log-sync";
+    /// A cut's group is written before its records are durable.
+    TrieSkipsDataSync = 72, "trie-skips-data-sync";
+    /// A cut claims to be complete to the log's end, not to where it was asked to.
+    TrieClaimsTooMuch = 73, "trie-claims-too-much";
+    /// A record read from the disk is taken without comparing its checksum.
+    TrieSkipsRecordChecksum = 74, "trie-skips-record-checksum";
+    /// A record is changed in place although a cut is writing it.
+    TrieUpdatesFrozen = 75, "trie-updates-frozen";
+    /// Compaction frees a region although it has not moved all that is live in it.
+    TrieFreesLiveRegion = 76, "trie-frees-live-region";
+    /// A scan goes on one path too far after a full page.
+    TrieScanSkips = 78, "trie-scan-skips";
     // Threads.
     /// An in-place update writes an entry's LSN with a plain store, beside readers.
     UpdateStoresPlainly = 124, "update-stores-plainly";

@@ -367,6 +367,12 @@ impl Run {
             EngineKind::Naive => options.set("snapshot_bytes", "4096"),
             EngineKind::HashLog => options.set("chunk_bytes", "16384").set("mutable_chunks", "2"),
             EngineKind::BTree => options.set("page_bytes", "4096").set("extend_granularity", "64"),
+            EngineKind::Trie => options
+                .set("region_bytes", "65536")
+                .set("journal_bytes", "65536")
+                .set("cut_bytes", "65536")
+                .set("fanout", "64")
+                .set("sluggishness", "2"),
             _ => options,
         };
         match self.db().create_table(name, options) {

@@ -28,6 +28,7 @@ mod value;
 pub mod btree;
 pub mod hashlog;
 pub mod naive;
+pub mod trie;
 
 use std::{fmt, sync::Arc};
 
@@ -223,6 +224,8 @@ pub enum AnyEngine {
     HashLog(Box<hashlog::HashLog>),
     /// See [`btree`].
     BTree(Box<btree::BTree>),
+    /// See [`trie`].
+    Trie(Box<trie::Trie>),
 }
 
 impl AnyEngine {
@@ -236,6 +239,8 @@ impl AnyEngine {
                 .map(|(engine, lsn)| (Self::HashLog(Box::new(engine)), lsn)),
             EngineKind::BTree => btree::BTree::open(options, context)
                 .map(|(engine, lsn)| (Self::BTree(Box::new(engine)), lsn)),
+            EngineKind::Trie => trie::Trie::open(options, context)
+                .map(|(engine, lsn)| (Self::Trie(Box::new(engine)), lsn)),
             kind => Err(EngineKind::unknown(kind.name())),
         }
     }
@@ -253,6 +258,7 @@ impl AnyEngine {
             Self::Naive(engine) => &**engine,
             Self::HashLog(engine) => &**engine,
             Self::BTree(engine) => &**engine,
+            Self::Trie(engine) => &**engine,
         }
     }
 }
@@ -264,6 +270,7 @@ impl Engine for AnyEngine {
             Self::Naive(engine) => engine.get(key),
             Self::HashLog(engine) => engine.get(key),
             Self::BTree(engine) => engine.get(key),
+            Self::Trie(engine) => engine.get(key),
         }
     }
 
@@ -277,6 +284,7 @@ impl Engine for AnyEngine {
             Self::Naive(engine) => engine.admit(op),
             Self::HashLog(engine) => engine.admit(op),
             Self::BTree(engine) => engine.admit(op),
+            Self::Trie(engine) => engine.admit(op),
         }
     }
 
@@ -290,6 +298,7 @@ impl Engine for AnyEngine {
             Self::Naive(engine) => engine.apply(lsn, op),
             Self::HashLog(engine) => engine.apply(lsn, op),
             Self::BTree(engine) => engine.apply(lsn, op),
+            Self::Trie(engine) => engine.apply(lsn, op),
         }
     }
 

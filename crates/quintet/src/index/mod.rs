@@ -3,3 +3,4 @@
 pub(crate) mod bptree;
 pub(crate) mod hashtable;
 pub(crate) mod slots;
+pub(crate) mod trie;

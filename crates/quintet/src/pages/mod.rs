@@ -1,11 +1,111 @@
 //! Mutable memory in pages, and what makes its changes crash-consistent.
 //!
-//! Reserved regions of anonymous memory ([`Region`]), a page cache over direct I/O ([`cache`]), the
-//! journal that makes the changes of a cut atomic on disk ([`redo`]), and block writes in place
-//! ([`writeback`]).
+//! What: reserved regions of anonymous memory ([`Region`]), bytes in shared words ([`words`]), the
+//! redo journal ([`redo`]), block writes on their way ([`writeback`]), a page cache over direct
+//! I/O ([`cache`]) and a journaled space of words ([`space`]). Index structures import nothing
+//! below this layer.
+//!
+//! The head of a file of pages, in its first block:
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | magic | of the kind of file |
+//! | 8 | 4 | format | 1 |
+//! | 12 | 4 | crc | CRC32C of bytes 0 to 63 with this field zero |
+//! | 16 | 16 | database id | |
+//! | 32 | 8 | table id | |
+//! | 40 | 8 | region size | in bytes |
+//! | 48 | 16 | reserved | 0 |
 
 pub(crate) mod cache;
+pub(crate) mod extents;
 pub(crate) mod redo;
+pub(crate) mod regions;
+pub(crate) mod space;
+pub(crate) mod words;
 pub(crate) mod writeback;
 
+use std::sync::Arc;
+
+use self::redo::Owner;
 pub(crate) use crate::disk::{AlignedBuffer, Region, store};
+use crate::{
+    Error, Result,
+    codec::{crc32c, put_u32, put_u64, to_usize},
+    disk::{BLOCK_BYTES, File, Open, read_up_to, write_all_at},
+};
+
+const FORMAT: u32 = 1;
+const HEAD_BYTES: usize = 64;
+
+/// The head of a file of pages. See the module head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileHead(Vec<u8>);
+
+impl FileHead {
+    /// The head that a file of this kind of this table has.
+    pub(crate) fn new(magic: [u8; 8], owner: &Owner, region_bytes: u64) -> Self {
+        let mut out = magic.to_vec();
+        put_u32(&mut out, FORMAT);
+        put_u32(&mut out, 0);
+        out.extend_from_slice(&owner.database_id);
+        put_u64(&mut out, owner.table_id);
+        put_u64(&mut out, region_bytes);
+        out.resize(HEAD_BYTES, 0);
+        let crc = crc32c(&out).to_le_bytes();
+        if let Some(field) = out.get_mut(12..16) {
+            field.copy_from_slice(&crc);
+        }
+        Self(out)
+    }
+
+    /// Makes the file, its head and its name durable. One left by a process that died is made
+    /// anew: nothing that counts names it.
+    pub(crate) fn create(&self, owner: &Owner, name: &str) -> Result<Arc<dyn File>> {
+        let io = |error| Error::io(format!("create {}", owner.label(name)), error);
+        if owner.dir.list().map_err(io)?.iter().any(|entry| entry.name == name) {
+            owner.dir.remove(name).map_err(io)?;
+        }
+        let file = owner.dir.open(name, Open::CREATE.direct()).map_err(io)?;
+        let mut block = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
+        if let Some(head) = block.as_mut_slice().get_mut(..HEAD_BYTES) {
+            head.copy_from_slice(&self.0);
+        }
+        write_all_at(&*file, block.as_slice(), 0).map_err(io)?;
+        file.sync_all().map_err(io)?;
+        owner.dir.sync().map_err(io)?;
+        Ok(file)
+    }
+
+    /// Opens the file and compares its head; `None` where there is none.
+    pub(crate) fn open(
+        &self,
+        owner: &Owner,
+        name: &str,
+        read_only: bool,
+    ) -> Result<Option<Arc<dyn File>>> {
+        let io = |error| Error::io(format!("open {}", owner.label(name)), error);
+        if !owner.dir.list().map_err(io)?.iter().any(|entry| entry.name == name) {
+            return Ok(None);
+        }
+        let how = if read_only { Open::READ } else { Open::WRITE };
+        let file = owner.dir.open(name, how.direct()).map_err(io)?;
+        let mut block = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
+        let count = read_up_to(&*file, block.as_mut_slice(), 0).map_err(io)?;
+        let found = block.as_slice().get(..HEAD_BYTES.min(count)).unwrap_or(&[]);
+        if found == self.0 {
+            if !read_only {
+                // A process that died may have left writes that were never synced.
+                file.sync_all().map_err(io)?;
+            }
+            return Ok(Some(file));
+        }
+        let format = found.get(8..12).and_then(|bytes| bytes.first_chunk::<4>());
+        match format.map(|bytes| u32::from_le_bytes(*bytes)) {
+            Some(newer) if newer > FORMAT && found.get(..8) == self.0.get(..8) => {
+                Err(Error::NewerFormat { file: owner.label(name), found: newer, supported: FORMAT })
+            }
+            _ => Err(Error::corruption(owner.label(name), 0, "its head is not this table's")),
+        }
+    }
+}

@@ -343,6 +343,10 @@ impl<'a> Runner<'a> {
         if kind == EngineKind::BTree {
             options = options.set("page_bytes", "4096").set("extend_granularity", "64");
         }
+        if kind == EngineKind::Trie {
+            options = options.set("region_bytes", "65536").set("journal_bytes", "65536");
+            options = options.set("cut_bytes", "65536").set("sluggishness", "2");
+        }
         let naming = Naming::Create { name: name.to_owned(), table };
         self.name(naming, || db.create_table(name, options).map(drop))
     }

@@ -1,0 +1,197 @@
+//! Verification: every file, and what is in memory against it.
+//!
+//! Every record in the file is read and its checksum compared; the trie's images and the journal
+//! are read back; the trie is walked: each of its words is part of one node, list or free object,
+//! each record's tag agrees with its path and with its key's hash, each address is a record, the
+//! live units of each region are those of its records, and extents and holes overlap nowhere.
+//! Writers go on: what a walk found is told only if nothing changed during it; where writers never
+//! rest, subtrees are walked one at a time with their lock held, and what only a whole walk can
+//! tell is left out.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Trie,
+    record::{Head, Place, Stored},
+    write::{fits, place_of},
+};
+use crate::{
+    Error, Result,
+    codec::{round_up, to_u64},
+    disk::BLOCK_BYTES,
+    index::trie::Shape,
+    pages::{regions::Look, words::copy_out},
+    report::{Finding, Report},
+    sync::lock,
+};
+
+/// Whole walks tried before subtrees are locked.
+const ATTEMPTS: usize = 3;
+
+/// What a walk adds up.
+#[derive(Debug, Default)]
+struct Walked {
+    findings: Vec<Finding>,
+    records: u64,
+    /// Live units by region.
+    live: BTreeMap<u64, u64>,
+    places: Vec<Place>,
+}
+
+impl Trie {
+    pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
+        {
+            let maintenance = lock(&self.maintenance);
+            maintenance.redo.check(report);
+            self.index.space().check(report)?;
+        }
+        self.check_data(report)?;
+        for _ in 0..ATTEMPTS {
+            let Some(versions) = self.index.versions() else { continue };
+            let mut walked = Walked::default();
+            let outcome = self.walk_subtrees(0..256, &mut walked);
+            if !self.index.is_unchanged(&versions) {
+                continue;
+            }
+            outcome?;
+            self.compare(&mut walked);
+            if self.index.is_unchanged(&versions) {
+                report.checked_entries += walked.records;
+                report.findings.append(&mut walked.findings);
+                return Ok(());
+            }
+        }
+        for root in 0..256_u64 {
+            let _writer = self.index.lock(root << 56);
+            let mut walked = Walked::default();
+            self.walk_subtrees(root..root + 1, &mut walked)?;
+            report.checked_entries += walked.records;
+            report.findings.append(&mut walked.findings);
+        }
+        Ok(())
+    }
+
+    /// Every record in the file.
+    fn check_data(&self, report: &mut Report) -> Result<()> {
+        for region in self.regions.in_use() {
+            let life = self.regions.life(region);
+            if life == 0 || self.regions.written(region) == 0 {
+                continue;
+            }
+            let outcome = self.regions.read_whole(region).map(|bytes| {
+                report.checked_bytes += to_u64(bytes.len());
+                Self::find_damage(bytes.as_slice(), life)
+            });
+            if self.regions.life(region) != life {
+                continue;
+            }
+            let damage = match outcome {
+                Ok(None) => continue,
+                Ok(Some(unit)) => {
+                    let what = "the checksum of a record does not match";
+                    self.regions.damage(region, unit, what)
+                }
+                Err(error) => error,
+            };
+            match damage {
+                Error::Corruption { file, offset, what } => report.add(file, offset, what),
+                other => return Err(other),
+            }
+        }
+        Ok(())
+    }
+
+    fn walk_subtrees(&self, roots: std::ops::Range<u64>, walked: &mut Walked) -> Result<()> {
+        let label = format!("tables/{}/nodes", self.context.table_id);
+        let mut findings = Vec::new();
+        let mut shape = Shape::default();
+        let mut addresses = Vec::new();
+        self.index.inspect(
+            roots,
+            &mut shape,
+            &mut |address| addresses.push(address),
+            &mut |offset, what| {
+                findings.push(Finding { file: label.clone(), offset, what: what.to_owned() });
+            },
+        )?;
+        walked.findings.append(&mut findings);
+        walked.records += shape.records;
+        for address in addresses {
+            self.check_record(address, walked)?;
+        }
+        Ok(())
+    }
+
+    fn check_record(&self, address: u64, walked: &mut Walked) -> Result<()> {
+        let (region, unit) = self.regions.split(address);
+        let found = self.regions.look(address, |words| {
+            let head = Head::load(words).filter(|head| fits(head, words))?;
+            let mut key = vec![0; head.key_bytes];
+            copy_out(words, super::record::HEAD_BYTES, &mut key);
+            Some((head, key, place_of(&head, words)))
+        });
+        let found = match found {
+            Look::Found(found) => Some(found),
+            Look::Changed => None,
+            Look::Cold(life) => match self.read_cold(address, life) {
+                Ok(cold) => cold.as_ref().and_then(super::read::ColdRecord::record).map(
+                    |record: Stored<'_>| {
+                        let place = Place::decode(record.value()).filter(|_| record.head.is_extent);
+                        (record.head, record.key().to_vec(), place)
+                    },
+                ),
+                // Noted with the data file.
+                Err(Error::Corruption { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            },
+        };
+        let mut note = |what: &str| {
+            let (file, offset) = (self.regions.label(), self.regions.offset(region, unit));
+            walked.findings.push(Finding { file, offset, what: what.to_owned() });
+        };
+        let Some((head, key, place)) = found else {
+            note("the trie names a place where no record is");
+            return Ok(());
+        };
+        if !self.index.leads_to(self.hash(&key), address) {
+            note("a record is not where its key's hash leads");
+        }
+        *walked.live.entry(region).or_default() += head.units();
+        if let Some(place) = place {
+            walked.places.push(place);
+            if self.read_large(place)?.is_none() {
+                let (file, what) = (self.extents.label(), "the checksum of a large value is wrong");
+                walked.findings.push(Finding { file, offset: place.offset, what: what.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    /// What was added up against what is counted.
+    fn compare(&self, walked: &mut Walked) {
+        let mut note = |file: String, offset, what: String| {
+            walked.findings.push(Finding { file, offset, what });
+        };
+        for region in self.regions.in_use() {
+            let (counted, found) =
+                (self.regions.live(region), walked.live.get(&region).copied().unwrap_or(0));
+            if counted != found {
+                let what = format!("region {region} has {found} live units, {counted} are counted");
+                note(self.regions.label(), self.regions.offset(region, 0), what);
+            }
+        }
+        if walked.records != self.index.len() {
+            let what = format!("{} keys are found, {} counted", walked.records, self.index.len());
+            note(format!("tables/{}/nodes", self.context.table_id), 0, what);
+        }
+        let extents = walked.places.iter().map(|place| (place.offset, place.bytes.max(1)));
+        let mut ranges: Vec<(u64, u64)> = extents.chain(self.extents.holes()).collect();
+        ranges.sort_unstable();
+        for pair in ranges.windows(2) {
+            let [(offset, bytes), (next, _)] = pair else { continue };
+            if offset + round_up(*bytes, BLOCK_BYTES) > *next {
+                note(self.extents.label(), *next, "two extents overlap".to_owned());
+            }
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! A lazy-trie over records in regions (CedrusDB).
+//!
+//! What: records are appended to regions of a data file ([`crate::pages::regions`]); a trie over
+//! their keys' hashes ([`crate::index::trie`]) in a journaled space ([`crate::pages::space`]) finds
+//! them. Both are used in memory and kept on disk as they were at the last *cut*.
+//! Why: point access at the speed of memory with an index that is on disk at all times, so that
+//! opening takes the same time whatever the size of the table.
+//!
+//! put: lock the subtree of the key's hash -> find its record -> exchange it in place (same size,
+//! no cut has it) or append and exchange its word -> unlock. get: [`read`]. A cut, and how it gets
+//! to the disk: [`persist`]. Space given back: [`compact`]. open: [`recover`].
+//!
+//! Files: `nodes` (images of the trie), `data` (regions), `extents` (large values), `redo-*`
+//! (the journal: what each cut changed, and the state below).
+//!
+//! | state, varints in order | meaning |
+//! |---|---|
+//! | version | 1 |
+//! | live bytes | of keys and values |
+//! | trie | tail, free objects, counts: `index::trie` |
+//! | images | slot and CRC32C of each region of `nodes`: `pages::space` |
+//! | regions | life, units, sealed, live units, span of each: `pages::regions` |
+//! | extents | tail and holes: `pages::extents` |
+//!
+//! Invariants:
+//! - Every change of a record, of the trie and of what is counted happens with the key's subtree
+//!   locked. With all of them locked the table is between operations: that is a cut.
+//! - A record that a cut has is never changed again; a region is used again only after a state
+//!   that does not have it is durable.
+//! - A cut's group is written after its records are durable and the log is, past all its effects.
+//!
+//! Thread rules: gets take no lock and store nothing while the record is in memory. Lock order:
+//! `maintenance`, subtrees, `roll`, locks of the pages.
+//!
+//! Options: `fanout` (64, 128 or 256 children a node), `sluggishness` (records in a list before it
+//! becomes a node, 1 to 128, 16), `region_bytes` (power of two, 64 KiB to 16 MiB, 2 MiB),
+//! `journal_bytes` (1 MiB to 16 GiB, 256 MiB), `cut_bytes` (appended before a cut is wanted, 64 KiB
+//! to 1 GiB, 16 MiB), `live_ratio` (per cent of the data file that is kept alive, 10 to 95, 80),
+//! `max_scan` (holes looked at for a large value, 0 to 10,000, 100).
+//!
+//! How we differ from the paper: the shared log holds the operations, so the journal has what a cut
+//! changed, coalesced, and not every write of every operation; records move when they are updated
+//! after a cut, and regions are emptied and used again whole, where the paper updates in place and
+//! fills holes; readers take no locks; a record's head has 16 bytes, not 72.
+
+mod check;
+mod compact;
+mod persist;
+mod read;
+mod record;
+mod recover;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
+mod write;
+
+use self::persist::Maintenance;
+use super::{
+    Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
+};
+use crate::{
+    Error, Result,
+    codec::{Lsn, to_u64},
+    disk::Queue,
+    index::trie::Trie as Index,
+    pages::{
+        extents::Extents,
+        regions::{Regions, UNIT_BYTES},
+    },
+    report::Report,
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
+};
+
+const OPTIONS: [&str; 7] = [
+    "fanout",
+    "sluggishness",
+    "region_bytes",
+    "journal_bytes",
+    "cut_bytes",
+    "live_ratio",
+    "max_scan",
+];
+/// A node of so many children makes the fewest cache misses at 10 million keys for the 4 bytes of
+/// nodes a key that the design allows.
+const FANOUT_DEFAULT: u64 = 128;
+/// As in the paper.
+const SLUGGISHNESS_DEFAULT: u64 = 16;
+const MAX_SCAN_DEFAULT: u64 = 100;
+const REGION_BYTES_DEFAULT: u64 = 2 << 20;
+const JOURNAL_BYTES_DEFAULT: u64 = 256 << 20;
+const CUT_BYTES_DEFAULT: u64 = 16 << 20;
+const LIVE_PER_CENT_DEFAULT: u64 = 80;
+/// At rest, compaction goes on until this share of the data is waste.
+const REST_WASTE_PER_CENT: u64 = 4;
+/// Rest is this long without a write, in milliseconds.
+const REST_MILLIS: u64 = 500;
+
+/// The options, parsed.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    fanout: u64,
+    sluggishness: u64,
+    region_bytes: u64,
+    journal_bytes: u64,
+    cut_bytes: u64,
+    live_per_cent: u64,
+    max_scan: u64,
+}
+
+impl Settings {
+    fn parse(options: &TableOptions) -> Result<Self> {
+        options.check_names(&OPTIONS)?;
+        let settings = Self {
+            fanout: options.number("fanout", FANOUT_DEFAULT, 64..=256)?,
+            sluggishness: options.number("sluggishness", SLUGGISHNESS_DEFAULT, 1..=128)?,
+            region_bytes: options.number(
+                "region_bytes",
+                REGION_BYTES_DEFAULT,
+                64 << 10..=16 << 20,
+            )?,
+            journal_bytes: options.number(
+                "journal_bytes",
+                JOURNAL_BYTES_DEFAULT,
+                64 << 10..=16 << 30,
+            )?,
+            cut_bytes: options.number("cut_bytes", CUT_BYTES_DEFAULT, 64 << 10..=1 << 30)?,
+            live_per_cent: options.number("live_ratio", LIVE_PER_CENT_DEFAULT, 10..=95)?,
+            max_scan: options.number("max_scan", MAX_SCAN_DEFAULT, 0..=10_000)?,
+        };
+        for (name, number) in [("fanout", settings.fanout), ("region_bytes", settings.region_bytes)]
+        {
+            if !number.is_power_of_two() {
+                let what = format!("{number} is not a power of two");
+                return Err(Error::InvalidOption { name: name.to_owned(), what });
+            }
+        }
+        Ok(settings)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    live_bytes: AtomicU64,
+    /// Units appended since the last cut.
+    fresh_units: AtomicU64,
+    /// Operations applied, and when they were seen to have changed: tells rest.
+    applied: AtomicU64,
+    applied_seen: AtomicU64,
+    applied_seen_millis: AtomicU64,
+    /// `applied` + 1 when compaction found nothing to do.
+    stuck_at: AtomicU64,
+    /// Waste and all units, as last counted, and `applied` then.
+    units: AtomicU64,
+    waste_units: AtomicU64,
+    in_place_total: AtomicU64,
+    cold_reads_total: AtomicU64,
+    moved_total: AtomicU64,
+    evicted_total: AtomicU64,
+    cuts_total: AtomicU64,
+    index_charged: AtomicU64,
+    written_bytes_total: AtomicU64,
+}
+
+/// A table of the trie engine. See the module head.
+#[derive(Debug)]
+pub struct Trie {
+    context: Context,
+    settings: Settings,
+    /// All ones, but for tests of equal hashes.
+    hash_mask: u64,
+    index: Index,
+    regions: Regions,
+    extents: Extents,
+    /// Number + 1 of the region that takes appends.
+    hot: AtomicU64,
+    roll: Mutex<()>,
+    warming: Mutex<()>,
+    maintenance: Mutex<Maintenance>,
+    /// Something is on the disk alone: a write may have to read.
+    is_cold: AtomicBool,
+    /// Compaction emptied regions that the next cut frees.
+    cut_wanted: AtomicBool,
+    queues: Mutex<Vec<Box<dyn Queue>>>,
+    counters: Counters,
+}
+
+impl Trie {
+    /// Loads a table (or starts one in an empty directory) and says to which LSN its files are
+    /// complete.
+    pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
+        Self::open_with_mask(options, context, u64::MAX)
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.context.hash.hash(key) & self.hash_mask
+    }
+
+    /// Draws from or gives to the budget what the index has grown or shrunk by.
+    fn charge_index(&self) {
+        let now = self.index.space_bytes() + self.index.space().change_bytes();
+        let before = self.counters.index_charged.swap(now, Ordering::Relaxed);
+        self.context.budget.take_anyway(now.saturating_sub(before));
+        self.context.budget.give(before.saturating_sub(now));
+    }
+
+    /// Counts waste anew, and looks whether all is in memory.
+    fn count_waste(&self) {
+        self.is_cold.store(!self.is_all_in_memory(), Ordering::Relaxed);
+        let (units, waste) = self.regions.units();
+        self.counters.units.store(units, Ordering::Relaxed);
+        self.counters.waste_units.store(waste, Ordering::Relaxed);
+    }
+
+    fn is_all_in_memory(&self) -> bool {
+        let mut regions = self.regions.in_use().into_iter();
+        self.index.is_all_loaded() && regions.all(|region| self.regions.is_resident(region))
+    }
+
+    /// Whether waste is more than `per_cent` of the data, and worth a region.
+    fn waste_exceeds(&self, per_cent: u64) -> bool {
+        let units = self.counters.units.load(Ordering::Relaxed);
+        let waste = self.counters.waste_units.load(Ordering::Relaxed);
+        waste * 100 > units * per_cent && waste > self.regions.region_units() * 2
+    }
+
+    fn waste_per_cent_max(&self) -> u64 {
+        100 - self.settings.live_per_cent
+    }
+
+    /// Whether nothing has been written for a while.
+    fn is_resting(&self, applied: u64) -> bool {
+        let counters = &self.counters;
+        let now = u64::try_from(self.context.env.monotonic().as_millis()).unwrap_or(u64::MAX);
+        if counters.applied_seen.swap(applied, Ordering::Relaxed) != applied {
+            counters.applied_seen_millis.store(now, Ordering::Relaxed);
+        }
+        let since = counters.applied_seen_millis.load(Ordering::Relaxed);
+        now.saturating_sub(since) >= REST_MILLIS
+    }
+
+    fn wants_cut(&self) -> bool {
+        let fresh = self.counters.fresh_units.load(Ordering::Relaxed) * UNIT_BYTES;
+        fresh + self.index.space().unsaved_bytes() >= self.settings.cut_bytes
+            || self.cut_wanted.load(Ordering::Relaxed)
+    }
+
+    fn has_room_to_warm(&self) -> bool {
+        let budget = &self.context.budget;
+        budget.used() + 4 * self.regions.region_bytes() <= budget.limit() / 10 * 9
+    }
+}
+
+impl Drop for Trie {
+    fn drop(&mut self) {
+        let charged = self.counters.index_charged.load(Ordering::Relaxed);
+        self.context.budget.give(self.regions.memory_bytes() + charged);
+    }
+}
+
+impl Engine for Trie {
+    #[inline]
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.read_value(key)
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
+        self.read_many(keys, out)
+    }
+
+    fn admit(&self, op: &Op<'_>) -> Result<()> {
+        self.make_room(op)
+    }
+
+    fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
+        match op {
+            Op::Put { key, head, body } => self.put(key, [head, body]),
+            Op::Delete { key } => self.delete(key),
+            Op::DeleteRange { .. } => {
+                Err(Error::Unordered { table: self.context.table_id.to_string(), engine: "trie" })
+            }
+        }
+    }
+
+    fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
+        self.scan_from(from, limit)
+    }
+
+    fn range(&self, _range: KeyRange) -> Result<Option<EntryIter>> {
+        Ok(None)
+    }
+
+    fn persist(&self, up_to: Lsn) -> Result<Lsn> {
+        self.persist_to(up_to)
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.compact_step()
+    }
+
+    fn check(&self, report: &mut Report) -> Result<()> {
+        self.check_all(report)
+    }
+
+    fn stats(&self) -> EngineStats {
+        let counters = &self.counters;
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (_, waste) = self.regions.units();
+        let regions = self.regions.in_use();
+        let resident = regions.iter().filter(|region| self.regions.is_resident(**region)).count();
+        let index_bytes = self.index.space_bytes();
+        let (redo_bytes, image_bytes) = {
+            let maintenance = lock(&self.maintenance);
+            (maintenance.redo.file_bytes(), self.index.space().file_bytes())
+        };
+        let data_bytes = self.regions.file_bytes() + self.extents.used_bytes();
+        EngineStats {
+            keys: self.index.len(),
+            live_bytes: load(&counters.live_bytes),
+            dead_bytes: waste * UNIT_BYTES,
+            file_bytes: data_bytes + redo_bytes + image_bytes,
+            memory_bytes: self.regions.memory_bytes()
+                + self.extents.memory_bytes()
+                + load(&counters.index_charged),
+            index_bytes,
+            written_bytes_total: load(&counters.written_bytes_total),
+            details: vec![
+                ("node_bytes", self.index.node_bytes()),
+                ("list_bytes", self.index.list_bytes()),
+                ("regions", to_u64(regions.len())),
+                ("regions_in_memory", to_u64(resident)),
+                ("extent_bytes", self.extents.used_bytes()),
+                ("journal_bytes", redo_bytes),
+                ("image_bytes", image_bytes),
+                ("change_bytes", self.index.space().change_bytes()),
+                ("in_place_updates_total", load(&counters.in_place_total)),
+                ("cold_reads_total", load(&counters.cold_reads_total)),
+                ("records_moved_total", load(&counters.moved_total)),
+                ("regions_evicted_total", load(&counters.evicted_total)),
+                ("cuts_total", load(&counters.cuts_total)),
+            ],
+        }
+    }
+
+    fn due(&self) -> Due {
+        if self.wants_cut() {
+            return Due::Persist;
+        }
+        let counters = &self.counters;
+        let applied = counters.applied.load(Ordering::Relaxed);
+        if counters.stuck_at.load(Ordering::Relaxed) == applied + 1 {
+            return Due::Nothing;
+        }
+        if self.waste_exceeds(self.waste_per_cent_max()) {
+            return Due::Compact;
+        }
+        if !self.waste_exceeds(REST_WASTE_PER_CENT.min(self.waste_per_cent_max())) {
+            return Due::Nothing;
+        }
+        if self.is_resting(applied) { Due::Compact } else { Due::Later }
+    }
+}

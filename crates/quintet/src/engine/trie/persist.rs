@@ -1,0 +1,193 @@
+//! Cuts, and how they get to the disk.
+//!
+//! 1. Where the journal is half full: a new image of every region of the trie that changed since
+//!    its last one is written to a free slot and synced.
+//! 2. The cut: all subtrees are locked for the time it takes to swap the lists of changes, to
+//!    freeze what was appended and to write down the state: microseconds, and some for each region.
+//! 3. The records appended since the last cut are written, with their checksums, and synced; so are
+//!    large values. Nothing durable names them yet.
+//! 4. The log is synced past everything in the cut.
+//! 5. The changes and the state go to the journal as one group. With it the table is complete to
+//!    what was asked for; after new images no earlier group is needed.
+//! 6. What the group let go of may be used again.
+//!
+//! When a step fails the changes are kept and are part of the next cut; nothing was overwritten
+//! that the last durable state has.
+
+use super::Trie;
+use crate::{
+    Error, Result,
+    codec::{Lsn, put_varint, to_usize},
+    disk::AlignedBuffer,
+    pages::{
+        extents,
+        redo::{GroupWriter, Patch, Redo},
+        regions::{Fresh, UNIT_BYTES},
+        space::{Changes, Images, Space},
+        writeback::Writeback,
+    },
+    seeded::{self, Bug},
+    sync::{AtomicU64, Ordering, lock},
+};
+
+/// The state's number in the journal.
+pub(super) const STATE: u8 = 255;
+pub(super) const STATE_VERSION: u64 = 1;
+
+/// What belongs to whoever maintains the table.
+#[derive(Debug)]
+pub(super) struct Maintenance {
+    pub(super) redo: Redo,
+    /// Changes of cuts whose group is not durable.
+    pub(super) unsaved: Changes,
+    /// Images whose group may be durable or not: their slots are free after the next that is.
+    pub(super) limbo: Vec<Images>,
+    /// What the files are complete to.
+    pub(super) complete: Lsn,
+}
+
+/// A moment between operations.
+struct Cut {
+    fresh: Vec<Fresh>,
+    dead: Vec<u64>,
+    extents: extents::Cut,
+    state: Vec<u8>,
+}
+
+impl Trie {
+    pub(super) fn persist_to(&self, up_to: Lsn) -> Result<Lsn> {
+        if self.context.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let mut maintenance = lock(&self.maintenance);
+        let maintenance = &mut *maintenance;
+        if up_to < maintenance.complete {
+            return Ok(maintenance.complete);
+        }
+        let space = self.index.space();
+        let retire = maintenance.redo.is_full();
+        let images =
+            if retire { space.write_images(&*self.context.env)? } else { Images::default() };
+        self.add_written(images.written_bytes);
+        let cut = self.cut(&mut maintenance.unsaved, &images);
+        let lsn = if seeded::active(Bug::TrieClaimsTooMuch) { Lsn(up_to.0 + 512) } else { up_to };
+        match self.publish(maintenance, &cut, lsn, retire) {
+            Ok(()) => {
+                for images in maintenance.limbo.drain(..) {
+                    space.forget(&images);
+                }
+                space.settle(images);
+                space.committed(&maintenance.unsaved);
+                maintenance.unsaved.clear();
+                self.extents.settle(&cut.extents);
+                self.regions.free(&cut.dead);
+                maintenance.complete = lsn;
+                self.charge_index();
+                self.count_waste();
+                self.counters.cuts_total.fetch_add(1, Ordering::Relaxed);
+                Ok(lsn)
+            }
+            Err(error) => {
+                maintenance.limbo.push(images);
+                self.extents.forget(cut.extents);
+                Err(error)
+            }
+        }
+    }
+
+    fn add_written(&self, bytes: u64) {
+        self.counters.written_bytes_total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn cut(&self, unsaved: &mut Changes, images: &Images) -> Cut {
+        let writers = self.index.lock_all();
+        let lists = self.index.space().cut();
+        let mut fresh = self.regions.cut();
+        let dead = self.regions.dead();
+        fresh.retain(|fresh| !dead.contains(&fresh.region));
+        let extents = self.extents.cut();
+        self.counters.fresh_units.store(0, Ordering::Relaxed);
+        self.cut_wanted.store(false, Ordering::Relaxed);
+        let mut state = Vec::new();
+        put_varint(&mut state, STATE_VERSION);
+        put_varint(&mut state, self.counters.live_bytes.load(Ordering::Relaxed));
+        self.index.encode(&mut state);
+        self.index.space().encode(images, &mut state);
+        self.regions.encode(&dead, &mut state);
+        self.extents.encode(&extents, &mut state);
+        drop(writers);
+        Space::coalesce(unsaved, lists);
+        Cut { fresh, dead, extents, state }
+    }
+
+    /// Steps 3 to 5.
+    fn publish(
+        &self,
+        maintenance: &mut Maintenance,
+        cut: &Cut,
+        lsn: Lsn,
+        retire: bool,
+    ) -> Result<()> {
+        self.write_fresh(&cut.fresh)?;
+        self.add_written(self.extents.write(&*self.context.env, &cut.extents)?);
+        if !seeded::active(Bug::TrieSkipsLogSync) {
+            self.context.host.sync_log()?;
+        }
+        let mut group = GroupWriter::default();
+        Space::journal(&maintenance.unsaved, &mut group);
+        group.patch(Patch { space: STATE, offset: 0, bytes: &cut.state });
+        self.add_written(group.bytes());
+        maintenance.redo.commit(group, lsn, retire)?;
+        Ok(())
+    }
+
+    /// Writes what was appended, and syncs it. It may leave memory then.
+    fn write_fresh(&self, fresh: &[Fresh]) -> Result<()> {
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let file = self.regions.file()?;
+        let label = self.regions.label();
+        let mut writes = Writeback::new(&*self.context.env)?;
+        for fresh in fresh {
+            let mut buffer = AlignedBuffer::zeroed(to_usize((fresh.to - fresh.from) * UNIT_BYTES));
+            let words = self.regions.words(fresh.region, fresh.from).unwrap_or(&[]);
+            copy_words(words, buffer.as_mut_slice());
+            super::record::seal(buffer.as_mut_slice(), fresh.life, fresh.from);
+            let length = buffer.len();
+            let offset = self.regions.offset(fresh.region, fresh.from);
+            writes.write((&file, &label), offset, buffer, length);
+        }
+        writes.finish()?;
+        if !seeded::active(Bug::TrieSkipsDataSync) {
+            file.sync_data().map_err(|error| Error::io(format!("sync {label}"), error))?;
+        }
+        self.add_written(writes.written_bytes());
+        for fresh in fresh {
+            self.regions.set_written(fresh.region, fresh.to);
+        }
+        Ok(())
+    }
+
+    /// Writes what was appended so that its memory can be used for something else: no cut, since
+    /// nothing durable names it yet.
+    pub(super) fn flush_for_room(&self) -> Result<()> {
+        if self.context.read_only {
+            return Ok(());
+        }
+        let _maintenance = lock(&self.maintenance);
+        let fresh = {
+            let _writers = self.index.lock_all();
+            self.regions.cut()
+        };
+        self.write_fresh(&fresh)
+    }
+}
+
+/// Copies words that nobody changes.
+fn copy_words(words: &[AtomicU64], out: &mut [u8]) {
+    let (chunks, _) = out.as_chunks_mut::<8>();
+    for (chunk, word) in chunks.iter_mut().zip(words) {
+        *chunk = word.load(Ordering::Relaxed).to_le_bytes();
+    }
+}

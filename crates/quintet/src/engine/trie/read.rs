@@ -1,0 +1,469 @@
+//! Reading: gets from memory and from the disk, batches, scans.
+//!
+//! A get from memory: hash, two or three words of the trie, the record; the value is copied out and
+//! the copy is kept only if neither the subtree nor the region changed meanwhile. From the disk:
+//! one direct read of the blocks around the record, verified by its own checksum; or, where there
+//! is room, of the whole region, which stays.
+
+use std::sync::Arc;
+
+use super::{
+    Trie,
+    record::{Head, Place, Stored},
+    write::{fits, place_of},
+};
+use crate::{
+    Error, Result,
+    codec::{Decoder, to_u64, to_usize},
+    disk::{AlignedBuffer, Completion, Request},
+    engine::{Cursor, Entry, Value},
+    index::trie::Verdict,
+    pages::regions::{BLOCK_UNITS, Look, UNIT_BYTES},
+    seeded::{self, Bug},
+    sync::{AtomicU64, Ordering, lock},
+};
+
+/// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
+const BATCH: usize = 32;
+/// Reads under way at once on one queue.
+const QUEUE_DEPTH: usize = 64;
+/// Times that a scan reads a list anew because of writers before it keeps them out.
+const SCAN_ATTEMPTS: u32 = 8;
+
+/// What a key's record says.
+#[derive(Debug)]
+enum Answer {
+    Value(Value),
+    Large(Place),
+    /// Not in memory: address, and life of its region.
+    Cold(u64, u64),
+}
+
+/// A record read from the disk.
+#[derive(Debug)]
+pub(super) struct ColdRecord {
+    buffer: AlignedBuffer,
+    skip: usize,
+    life: u64,
+    unit: u64,
+}
+
+impl ColdRecord {
+    fn bytes(&self) -> &[u8] {
+        self.buffer.as_slice().get(self.skip..).unwrap_or(&[])
+    }
+
+    /// The record, verified.
+    pub(super) fn record(&self) -> Option<Stored<'_>> {
+        Stored::verify(self.bytes(), self.life, self.unit)
+    }
+}
+
+/// What a record in memory is to a key.
+enum Seen {
+    Key(Answer),
+    OtherKey,
+}
+
+/// What a record's words are to a key; `None` where they are no record.
+#[inline]
+fn answer_in(words: &[AtomicU64], key: &[u8]) -> Option<Seen> {
+    let head = Head::load(words).filter(|head| fits(head, words))?;
+    if !head.has_key(words, key) {
+        return Some(Seen::OtherKey);
+    }
+    if head.is_extent {
+        return place_of(&head, words).map(|place| Seen::Key(Answer::Large(place)));
+    }
+    let value = Value::fill_with(head.value_bytes, |out| head.copy_value(words, out));
+    Some(Seen::Key(Answer::Value(value)))
+}
+
+impl Trie {
+    #[inline]
+    pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.read_hashed(key, self.hash(key))
+    }
+
+    #[inline]
+    fn read_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Value>> {
+        match self.answer(key, hash, &[])? {
+            None => Ok(None),
+            Some(Answer::Value(value)) => Ok(Some(value)),
+            Some(answer) => self.read_slowly(key, hash, answer),
+        }
+    }
+
+    /// Looks the key up in memory; records in `others` are known to be other keys'.
+    #[inline]
+    fn answer(&self, key: &[u8], hash: u64, others: &[(u64, u64)]) -> Result<Option<Answer>> {
+        self.index.find(hash, |address| {
+            match self.regions.look(address, |words| answer_in(words, key)) {
+                Look::Found(Seen::Key(answer)) => Verdict::Found(answer),
+                Look::Found(Seen::OtherKey) => Verdict::Other,
+                Look::Changed => Verdict::Changed,
+                Look::Cold(life) if others.contains(&(address, life)) => Verdict::Other,
+                Look::Cold(life) => Verdict::Found(Answer::Cold(address, life)),
+            }
+        })
+    }
+
+    #[cold]
+    fn read_slowly(&self, key: &[u8], hash: u64, first: Answer) -> Result<Option<Value>> {
+        let mut others = Vec::new();
+        let mut answer = Some(first);
+        let mut damaged = None;
+        loop {
+            match answer {
+                None => return Ok(None),
+                Some(Answer::Value(value)) => return Ok(Some(value)),
+                Some(Answer::Large(place)) => {
+                    if let Some(value) = self.read_large(place)? {
+                        return Ok(Some(value));
+                    }
+                    // Gone since, or damaged: then it is found again.
+                    if damaged.replace(place) == Some(place) {
+                        return Err(self.extent_damage(place));
+                    }
+                }
+                Some(Answer::Cold(address, life)) => {
+                    let (region, _) = self.regions.split(address);
+                    let warmed = self.has_room_to_warm() && self.warm(region)?;
+                    if !warmed
+                        && let Some(cold) = self.read_cold(address, life)?
+                        && let Some(record) = cold.record()
+                    {
+                        match self.value_of(&record, key)? {
+                            Cold::Value(value) => return Ok(Some(value)),
+                            Cold::Other => others.push((address, life)),
+                            Cold::Gone => {}
+                        }
+                    }
+                }
+            }
+            answer = self.answer(key, hash, &others)?;
+        }
+    }
+
+    fn value_of(&self, record: &Stored<'_>, key: &[u8]) -> Result<Cold> {
+        if record.key() != key {
+            return Ok(Cold::Other);
+        }
+        if !record.head.is_extent {
+            let value = record.value();
+            let value = Value::fill_with(value.len(), |out| out.copy_from_slice(value));
+            return Ok(Cold::Value(value));
+        }
+        let Some(place) = Place::decode(record.value()) else { return Ok(Cold::Gone) };
+        match self.read_large(place)? {
+            Some(value) => Ok(Cold::Value(value)),
+            // The record itself may be gone as well; if not, the extent is damaged.
+            None if self.has_place(key, place)? => Err(self.extent_damage(place)),
+            None => Ok(Cold::Gone),
+        }
+    }
+
+    /// Whether the key's record names this place now.
+    fn has_place(&self, key: &[u8], place: Place) -> Result<bool> {
+        let writer = self.index.lock(self.hash(key));
+        let found = writer.find(|address| {
+            let (region, unit) = self.regions.split(address);
+            let life = self.regions.life(region);
+            let cold = self.read_cold(address, life).ok()??;
+            let record = cold.record()?;
+            let names = Place::decode(record.value()) == Some(place) && record.key() == key;
+            (names && unit < self.regions.written(region)).then_some(())
+        });
+        Ok(found?.is_some())
+    }
+
+    fn extent_damage(&self, place: Place) -> Error {
+        let what = "the checksum of a large value does not match";
+        Error::corruption(self.extents.label(), place.offset, what)
+    }
+
+    pub(super) fn read_large(&self, place: Place) -> Result<Option<Value>> {
+        let bytes = self.extents.read(place.offset, place.bytes, place.crc)?;
+        Ok(bytes.map(Value::shared))
+    }
+
+    /// Reads a record from the disk, in one read unless it is far larger than those before it.
+    /// `None` where its region is used for something else by now, or is in memory: look again.
+    pub(super) fn read_cold(&self, address: u64, life: u64) -> Result<Option<ColdRecord>> {
+        let (region, unit) = self.regions.split(address);
+        if life == 0 || unit >= self.regions.written(region) {
+            return Ok(None);
+        }
+        self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
+        let (buffer, skip) = self.regions.read(region, unit, self.regions.span(region))?;
+        self.finish_cold(address, life, buffer, skip)
+    }
+
+    fn finish_cold(
+        &self,
+        address: u64,
+        life: u64,
+        mut buffer: AlignedBuffer,
+        mut skip: usize,
+    ) -> Result<Option<ColdRecord>> {
+        let (region, unit) = self.regions.split(address);
+        let head = Stored::head(buffer.as_slice().get(skip..).unwrap_or(&[]));
+        let units = head.map_or(0, |head| head.units());
+        let whole = unit + units <= self.regions.written(region);
+        if skip + to_usize(units * UNIT_BYTES) > buffer.len() && whole {
+            (buffer, skip) = self.regions.read(region, unit, units)?;
+        }
+        let cold = ColdRecord { buffer, skip, life, unit };
+        if cold.record().is_some() {
+            return Ok(Some(cold));
+        }
+        if self.regions.life(region) != life {
+            return Ok(None);
+        }
+        Err(self.regions.damage(region, unit, "the checksum of a record does not match"))
+    }
+
+    /// Brings a region into memory, if there is room for it; whether it is there now.
+    pub(super) fn warm(&self, region: u64) -> Result<bool> {
+        let _one = lock(&self.warming);
+        if self.regions.is_resident(region) {
+            return Ok(true);
+        }
+        let life = self.regions.life(region);
+        let Some(frame) = self.regions.take_frame(false) else { return Ok(false) };
+        match self.fill_frame(region, life, frame) {
+            Ok(true) => {
+                self.regions.attach_to(region, life, frame);
+                Ok(true)
+            }
+            Ok(false) => {
+                self.regions.give_frame(frame);
+                Ok(false)
+            }
+            Err(error) => {
+                self.regions.give_frame(frame);
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads and verifies all of a region; `false` where it is used for something else by now.
+    fn fill_frame(&self, region: u64, life: u64, frame: u64) -> Result<bool> {
+        let bytes = self.regions.read_whole(region)?;
+        let damage = Self::find_damage(bytes.as_slice(), life);
+        if self.regions.life(region) != life || life == 0 {
+            return Ok(false);
+        }
+        if let Some(unit) = damage {
+            let what = "the checksum of a record does not match";
+            return Err(self.regions.damage(region, unit, what));
+        }
+        let (chunks, _) = bytes.as_slice().as_chunks::<8>();
+        for (word, chunk) in self.regions.frame(frame).iter().zip(chunks) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        }
+        Ok(true)
+    }
+
+    /// The unit of the first thing in a region that is no record of it.
+    pub(super) fn find_damage(bytes: &[u8], life: u64) -> Option<u64> {
+        let mut damage = None;
+        super::record::walk(bytes, 0, |unit, head| {
+            let record = bytes.get(to_usize(unit * UNIT_BYTES)..).unwrap_or(&[]);
+            let sound = head.is_some() && Stored::verify(record, life, unit).is_some();
+            if !sound && !seeded::active(Bug::TrieSkipsRecordChecksum) {
+                damage = damage.or(Some(unit));
+            }
+        });
+        damage
+    }
+
+    /// A batch: the words of the trie are on their way, step by step, before the first key is
+    /// looked at, then the records.
+    pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
+        out.reserve(keys.len());
+        let first = out.len();
+        let mut cold = Vec::new();
+        for batch in keys.chunks(BATCH) {
+            let mut hashes = [0; BATCH];
+            for (hash, key) in hashes.iter_mut().zip(batch) {
+                *hash = self.hash(key);
+                self.index.peek(*hash, 2);
+            }
+            for step in [3, u32::MAX] {
+                for (hash, _) in hashes.iter().zip(batch) {
+                    if let Some(address) = self.index.peek(*hash, step) {
+                        self.regions.prefetch(address);
+                    }
+                }
+            }
+            for (hash, key) in hashes.iter().zip(batch) {
+                match self.answer(key, *hash, &[])? {
+                    None => out.push(None),
+                    Some(Answer::Value(value)) => out.push(Some(value)),
+                    Some(Answer::Cold(address, life)) if !self.has_room_to_warm() => {
+                        cold.push((out.len() - first, address, life));
+                        out.push(None);
+                    }
+                    Some(answer) => out.push(self.read_slowly(key, *hash, answer)?),
+                }
+            }
+        }
+        if cold.is_empty() {
+            return Ok(());
+        }
+        self.read_many_cold(keys, &cold, out.get_mut(first..).unwrap_or(&mut []))
+    }
+
+    /// Reads many records from the disk at once.
+    fn read_many_cold(
+        &self,
+        keys: &[&[u8]],
+        cold: &[(usize, u64, u64)],
+        out: &mut [Option<Value>],
+    ) -> Result<()> {
+        let pooled = lock(&self.queues).pop();
+        let mut queue = match pooled {
+            Some(queue) => queue,
+            None => self
+                .context
+                .env
+                .queue(QUEUE_DEPTH)
+                .map_err(|error| Error::io("start a queue of reads", error))?,
+        };
+        let file = self.regions.file()?;
+        for (token, (_, address, _)) in cold.iter().enumerate() {
+            let (region, unit) = self.regions.split(*address);
+            let end = (unit + self.regions.span(region)).min(self.regions.region_units());
+            let from = unit & !(BLOCK_UNITS - 1);
+            let length = to_usize((end - from).next_multiple_of(BLOCK_UNITS) * UNIT_BYTES);
+            let buffer = AlignedBuffer::zeroed(length);
+            let offset = self.regions.offset(region, from);
+            let request = Request::Read { file: Arc::clone(&file), offset, buffer, length };
+            queue.submit(to_u64(token), request);
+            self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut done: Vec<Completion> = Vec::with_capacity(cold.len());
+        while queue.pending() > 0 {
+            let pending = queue.pending();
+            queue.wait(pending, &mut done);
+        }
+        lock(&self.queues).push(queue);
+        for completion in done {
+            let Some((index, address, life)) = cold.get(to_usize(completion.token)) else {
+                continue;
+            };
+            let (Some(key), Some(slot)) = (keys.get(*index), out.get_mut(*index)) else { continue };
+            completion
+                .result
+                .map_err(|error| Error::io(format!("read {}", self.regions.label()), error))?;
+            let (_, unit) = self.regions.split(*address);
+            let skip = to_usize((unit & (BLOCK_UNITS - 1)) * UNIT_BYTES);
+            let record = self.finish_cold(*address, *life, completion.buffer, skip)?;
+            let record = record.as_ref().and_then(ColdRecord::record);
+            *slot = match record.map(|record| self.value_of(&record, key)).transpose()? {
+                Some(Cold::Value(value)) => Some(value),
+                _ => self.read_value(key)?,
+            };
+        }
+        Ok(())
+    }
+
+    /// A page of a scan in the order of hashes. A cursor is the path to go on at.
+    pub(super) fn scan_from(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
+        let mut path = if from.is_start() {
+            0
+        } else {
+            let mut rest = Decoder::new(&from.0);
+            let path = rest.u64().filter(|path| rest.is_empty() && *path != 0);
+            path.ok_or_else(|| Error::Limit {
+                what: "the cursor is not one that a scan returned".to_owned(),
+            })?
+        };
+        let mut entries = Vec::new();
+        loop {
+            match self.scan_list(path, &mut entries)? {
+                None => return Ok((entries, Cursor::START)),
+                Some(next) => path = next,
+            }
+            if entries.len() >= limit.max(1) {
+                if seeded::active(Bug::TrieScanSkips) {
+                    path = self.index.walk(path, &mut Vec::new())?.unwrap_or(path);
+                }
+                return Ok((entries, Cursor(path.to_le_bytes().to_vec())));
+            }
+        }
+    }
+
+    /// Appends the entries at one path and returns the next path.
+    fn scan_list(&self, path: u64, entries: &mut Vec<Entry>) -> Result<Option<u64>> {
+        let before = entries.len();
+        let mut addresses = Vec::new();
+        for _ in 0..SCAN_ATTEMPTS {
+            let version = self.index.version(path);
+            addresses.clear();
+            let next = self.index.walk(path, &mut addresses)?;
+            let whole = self.read_entries(&addresses, entries)?;
+            if whole && self.index.is_version(path, version) {
+                return Ok(next);
+            }
+            entries.truncate(before);
+        }
+        loop {
+            let writer = self.index.lock(path);
+            addresses.clear();
+            let next = writer.walk(path, &mut addresses)?;
+            if self.read_entries(&addresses, entries)? {
+                return Ok(next);
+            }
+            entries.truncate(before);
+        }
+    }
+
+    /// Appends the entries at these addresses; `false` where one of them is there no more.
+    fn read_entries(&self, addresses: &[u64], entries: &mut Vec<Entry>) -> Result<bool> {
+        for address in addresses {
+            let Some((key, value)) = self.read_entry(*address)? else { return Ok(false) };
+            entries.push(Entry { key, value });
+        }
+        Ok(true)
+    }
+
+    /// Key and value at an address; `None` where there is no record now.
+    fn read_entry(&self, address: u64) -> Result<Option<(Vec<u8>, Value)>> {
+        let found = self.regions.look(address, |words| {
+            let head = Head::load(words).filter(|head| fits(head, words))?;
+            let mut key = vec![0; head.key_bytes];
+            crate::pages::words::copy_out(words, super::record::HEAD_BYTES, &mut key);
+            let value = Value::fill_with(head.value_bytes, |out| head.copy_value(words, out));
+            Some((key, head.is_extent, value))
+        });
+        let (key, is_extent, value) = match found {
+            Look::Found(found) => found,
+            Look::Changed => return Ok(None),
+            Look::Cold(life) => {
+                let Some(cold) = self.read_cold(address, life)? else { return Ok(None) };
+                let Some(record) = cold.record() else { return Ok(None) };
+                let value = record.value();
+                let value = Value::fill_with(value.len(), |out| out.copy_from_slice(value));
+                (record.key().to_vec(), record.head.is_extent, value)
+            }
+        };
+        if !is_extent {
+            return Ok(Some((key, value)));
+        }
+        let Some(place) = Place::decode(&value) else { return Ok(None) };
+        if let Some(value) = self.read_large(place)? {
+            return Ok(Some((key, value)));
+        }
+        // Gone since, or damaged: a get tells.
+        Ok(self.read_value(&key)?.map(|value| (key, value)))
+    }
+}
+
+/// What a record read from the disk says to a key.
+enum Cold {
+    Value(Value),
+    Other,
+    Gone,
+}

@@ -1,0 +1,154 @@
+//! Opening: the journal's groups, the state of the last one, and nothing else until it is touched.
+//!
+//! The changes in needed groups are kept by region and applied when the region is first used; the
+//! state says where everything is. So opening reads the journal, at most its limit, whatever the
+//! size of the table; the log's replay follows.
+
+use std::sync::Arc;
+
+use super::{
+    Counters, Settings, Trie,
+    persist::{Maintenance, STATE, STATE_VERSION},
+};
+use crate::{
+    Error, Result,
+    codec::{Decoder, Lsn},
+    engine::{Context, TableOptions},
+    index::trie::{ADDRESS_END, Trie as Index},
+    pages::{
+        extents::Extents,
+        redo::{Group, Owner, Redo},
+        regions::Regions,
+        space::{SPACE, Space},
+    },
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering},
+};
+
+/// Address space for the trie beyond the budget: replay may pass it.
+const SPACE_BYTES_BESIDE: u64 = 256 << 20;
+/// All that links can reach.
+const SPACE_BYTES_MAX: u64 = 64 << 30;
+
+impl Trie {
+    pub(super) fn open_with_mask(
+        options: &TableOptions,
+        context: Context,
+        hash_mask: u64,
+    ) -> Result<(Self, Lsn)> {
+        let settings = Settings::parse(options)?;
+        let owner = Owner {
+            dir: Arc::clone(&context.dir),
+            database_id: context.database_id,
+            table_id: context.table_id,
+        };
+        let no_memory = |error| Error::io("reserve address space for a table", error);
+        let read_only = context.read_only;
+        let budget = Arc::clone(&context.budget);
+        let bytes_max = (budget.limit() * 2 + SPACE_BYTES_BESIDE).min(SPACE_BYTES_MAX);
+        let bytes_max = bytes_max.next_multiple_of(settings.region_bytes);
+        let space = Space::new(owner.clone(), read_only, bytes_max, settings.region_bytes)
+            .map_err(no_memory)?;
+        let index = Index::new(space, settings.fanout, settings.sluggishness);
+        let regions = Regions::new(
+            owner.clone(),
+            read_only,
+            settings.region_bytes,
+            ADDRESS_END,
+            Arc::clone(&budget),
+        )
+        .map_err(no_memory)?;
+        let extents = Extents::new(owner.clone(), read_only, settings.max_scan, budget);
+        let mut last = None;
+        let label = owner.label("redo");
+        let redo = Redo::open(owner, settings.journal_bytes, read_only, |group| {
+            last = Some(take_group(index.space(), &group, &label)?);
+            Ok(())
+        })?;
+        let complete = last.as_ref().map_or(Lsn(0), |(lsn, _)| *lsn);
+        if last.is_some() && !read_only {
+            // A process that died may have left names in the cache alone.
+            let io = |error| Error::io(format!("sync {label}"), error);
+            context.dir.sync().map_err(io)?;
+        }
+        let maintenance = Maintenance { redo, unsaved: Vec::new(), limbo: Vec::new(), complete };
+        let engine = Self {
+            settings,
+            hash_mask,
+            index,
+            regions,
+            extents,
+            hot: AtomicU64::new(0),
+            roll: Mutex::default(),
+            warming: Mutex::default(),
+            maintenance: Mutex::new(maintenance),
+            is_cold: AtomicBool::new(false),
+            cut_wanted: AtomicBool::new(false),
+            queues: Mutex::default(),
+            counters: Counters::default(),
+            context,
+        };
+        match last {
+            None => engine.index.start(),
+            Some((_, state)) => engine.load_state(&state, &label)?,
+        }
+        engine.charge_index();
+        engine.count_waste();
+        Ok((engine, complete))
+    }
+
+    fn load_state(&self, state: &[u8], label: &str) -> Result<()> {
+        if self.decode_state(state).is_none() {
+            return Err(Error::corruption(label, 0, "the state in the last group does not parse"));
+        }
+        self.index.space().open_file()?;
+        self.regions.open_file()?;
+        self.extents.open_file()?;
+        // The region that took appends goes on where the cut left it.
+        for region in self.regions.in_use() {
+            let (_, sealed) = self.regions.used(region);
+            if sealed {
+                continue;
+            }
+            let go_on = self.hot.load(Ordering::Relaxed) == 0
+                && !self.context.read_only
+                && self.warm(region)?;
+            if go_on {
+                self.hot.store(region + 1, Ordering::Release);
+            } else {
+                self.regions.seal(region);
+            }
+        }
+        Ok(())
+    }
+
+    fn decode_state(&self, state: &[u8]) -> Option<()> {
+        let mut rest = Decoder::new(state);
+        if rest.varint()? != STATE_VERSION {
+            return None;
+        }
+        self.counters.live_bytes.store(rest.varint()?, Ordering::Relaxed);
+        self.index.decode(&mut rest)?;
+        self.index.space().decode(&mut rest)?;
+        self.regions.decode(&mut rest)?;
+        self.extents.decode(&mut rest)?;
+        rest.is_empty().then_some(())
+    }
+}
+
+/// Keeps a group's changes; returns what the table is complete to with it, and its state.
+fn take_group(space: &Space, group: &Group, label: &str) -> Result<(Lsn, Vec<u8>)> {
+    let damage = || {
+        let what = format!("a patch of group {} does not parse", group.sequence());
+        Error::corruption(label, 0, what)
+    };
+    let mut state = None;
+    for patch in group.patches() {
+        let patch = patch.ok_or_else(damage)?;
+        match patch.space {
+            SPACE if space.recover(&patch) => {}
+            STATE => state = Some(patch.bytes.to_vec()),
+            _ => return Err(damage()),
+        }
+    }
+    Ok((group.lsn(), state.ok_or_else(damage)?))
+}

@@ -1,0 +1,394 @@
+//! The engine alone against a plain map, with regions and lists so small that every path is taken.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use super::*;
+use crate::{
+    budget::Budget,
+    codec::{KeyHash, to_usize},
+    disk::{
+        Env,
+        sim::{Damage, Policy, SimEnv},
+    },
+    engine::{EngineKind, Host},
+    seeded::{Bug, finds},
+};
+
+#[derive(Debug, Default)]
+struct TestHost {
+    syncs: AtomicU64,
+}
+
+impl Host for TestHost {
+    fn sync_log(&self) -> Result<()> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn wake(&self) {}
+
+    fn is_expired(&self, stored: &[u8]) -> bool {
+        stored.starts_with(b"expired")
+    }
+}
+
+/// A table on a simulated disk, opened and reopened.
+struct Bench {
+    env: SimEnv,
+    options: TableOptions,
+    budget: u64,
+    hash_mask: u64,
+}
+
+impl Bench {
+    fn new(seed: u64) -> Self {
+        let options = TableOptions::new(EngineKind::Trie)
+            .set("region_bytes", "65536")
+            .set("journal_bytes", "65536")
+            .set("cut_bytes", "65536")
+            .set("fanout", "64")
+            .set("sluggishness", "4");
+        Self { env: SimEnv::new(seed), options, budget: 64 << 20, hash_mask: u64::MAX }
+    }
+
+    fn context(&self) -> Context {
+        Context {
+            env: Arc::new(self.env.clone()),
+            dir: self.env.open_dir(Path::new("table"), true).unwrap(),
+            database_id: [7; 16],
+            table_id: 3,
+            hash: KeyHash::new([1, 2]),
+            budget: Arc::new(Budget::new(self.budget)),
+            host: Arc::new(TestHost::default()),
+            read_only: false,
+            complete: Lsn(0),
+        }
+    }
+
+    fn open(&self) -> (Trie, Lsn) {
+        Trie::open_with_mask(&self.options, self.context(), self.hash_mask).unwrap()
+    }
+}
+
+fn put(engine: &Trie, lsn: u64, key: &[u8], value: &[u8]) {
+    let op = Op::Put { key, head: b"", body: value };
+    engine.admit(&op).unwrap();
+    engine.apply(Lsn(lsn), &op).unwrap();
+}
+
+fn delete(engine: &Trie, lsn: u64, key: &[u8]) {
+    let op = Op::Delete { key };
+    engine.admit(&op).unwrap();
+    engine.apply(Lsn(lsn), &op).unwrap();
+}
+
+fn check(engine: &Trie) {
+    let mut report = Report::default();
+    engine.check(&mut report).unwrap();
+    assert!(report.is_sound(), "{:#?}", &report.findings[..report.findings.len().min(10)]);
+}
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn compare(engine: &Trie, rows: &Rows) {
+    for (key, value) in rows {
+        let found = engine.get(key).unwrap();
+        assert_eq!(found.as_deref(), Some(&value[..]), "{}", key.escape_ascii());
+    }
+    let keys: Vec<&[u8]> = rows.keys().map(Vec::as_slice).collect();
+    let mut found = Vec::new();
+    engine.multi_get(&keys, &mut found).unwrap();
+    for (value, found) in rows.values().zip(&found) {
+        assert_eq!(found.as_deref(), Some(&value[..]));
+    }
+    let (mut cursor, mut scanned) = (Cursor::START, Rows::new());
+    loop {
+        let (entries, next) = engine.scan(&cursor, 7).unwrap();
+        scanned.extend(entries.into_iter().map(|entry| (entry.key, entry.value.to_vec())));
+        cursor = next;
+        if cursor.is_start() {
+            break;
+        }
+    }
+    assert_eq!(&scanned, rows);
+    assert_eq!(engine.stats().keys, to_u64(rows.len()));
+    check(engine);
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// Random operations with cuts, compactions and reopenings among them.
+fn run(bench: &Bench, seed: u64, steps: u64, keys: u64) {
+    let mut random = Random(seed * 0x9e37_79b9 + 1);
+    let (mut engine, _) = bench.open();
+    let (mut rows, mut durable, mut log) = (Rows::new(), Lsn(0), Vec::new());
+    for step in 1..=steps {
+        let key = format!("key-{}", random.below(keys)).into_bytes();
+        match random.below(100) {
+            0..60 => {
+                let size = match random.below(40) {
+                    0 => 70_000,
+                    1..4 => 5_000 + random.below(20_000),
+                    _ => 20 + random.below(4) * 30,
+                };
+                let value = vec![u8::try_from(step % 251).unwrap(); to_usize(size)];
+                put(&engine, step, &key, &value);
+                log.push((step, key.clone(), Some(value.clone())));
+                rows.insert(key, value);
+            }
+            60..90 => {
+                delete(&engine, step, &key);
+                log.push((step, key.clone(), None));
+                rows.remove(&key);
+            }
+            90..94 => durable = engine.persist(Lsn(step)).unwrap(),
+            94..97 => engine.compact().unwrap(),
+            97 => compare(&engine, &rows),
+            _ => {
+                drop(engine);
+                let (opened, complete) = bench.open();
+                engine = opened;
+                assert_eq!(complete, durable);
+                for (lsn, key, value) in log.iter().filter(|(lsn, ..)| *lsn >= complete.0) {
+                    let op = match value {
+                        Some(value) => Op::Put { key, head: b"", body: value },
+                        None => Op::Delete { key },
+                    };
+                    engine.apply(Lsn(*lsn), &op).unwrap();
+                }
+            }
+        }
+    }
+    compare(&engine, &rows);
+    engine.persist(Lsn(steps + 1)).unwrap();
+    drop(engine);
+    let (engine, _) = bench.open();
+    compare(&engine, &rows);
+}
+
+#[test]
+fn random_operations_agree_with_a_map() {
+    for seed in 1..=4 {
+        run(&Bench::new(seed), seed, 3_000, 300);
+    }
+}
+
+#[test]
+fn equal_hashes_are_told_apart_by_the_key() {
+    for (seed, mask) in [(1, 0), (2, 0xff), (3, 0xff << 56), (4, 0xfff << 20)] {
+        let bench = Bench { hash_mask: mask, ..Bench::new(seed) };
+        run(&bench, seed, 1_500, 60);
+    }
+}
+
+#[test]
+fn little_memory_is_enough() {
+    let bench = Bench { budget: 1 << 20, ..Bench::new(9) };
+    run(&bench, 9, 3_000, 2_000);
+}
+
+#[test]
+fn expired_records_go_with_compaction() {
+    let bench = Bench::new(5);
+    let (engine, _) = bench.open();
+    for number in 0..2_000_u64 {
+        let value = if number % 2 == 0 { &b"expired-long-ago"[..] } else { b"kept" };
+        put(&engine, number + 1, format!("key-{number}").as_bytes(), value);
+        if number % 3 == 0 {
+            put(&engine, number + 1, b"waste", &vec![1; to_usize(number + 30)]);
+        }
+    }
+    engine.persist(Lsn(5_000)).unwrap();
+    while engine.due() != Due::Nothing {
+        match engine.due() {
+            Due::Persist => drop(engine.persist(Lsn(5_000)).unwrap()),
+            _ => engine.compact().unwrap(),
+        }
+        bench.env.advance(std::time::Duration::from_secs(1));
+    }
+    let left = engine.stats().keys;
+    assert!(left < 1_300, "{left} keys are left");
+    check(&engine);
+}
+
+#[test]
+fn random_inserts_and_deletes_do_not_grow_the_trie() {
+    let bench = Bench::new(6);
+    let (engine, _) = bench.open();
+    let mut random = Random(77);
+    let mut sizes = Vec::new();
+    for step in 1..=120_000_u64 {
+        let key = random.below(4_000).to_le_bytes();
+        if random.below(2) == 0 {
+            put(&engine, step, &key, b"value");
+        } else {
+            delete(&engine, step, &key);
+        }
+        if step % 20_000 == 0 {
+            engine.persist(Lsn(step)).unwrap();
+            engine.compact().unwrap();
+            engine.persist(Lsn(step)).unwrap();
+            sizes.push((engine.index.space_bytes(), engine.stats().file_bytes));
+        }
+    }
+    let (first, last) = (sizes[1], sizes[sizes.len() - 1]);
+    assert!(last.0 <= first.0 * 11 / 10, "{sizes:?}");
+    assert!(last.1 <= first.1 * 2, "{sizes:?}");
+    check(&engine);
+}
+
+/// Fills a table through several cuts and new images; returns what is in it.
+fn fill(bench: &Bench) -> Rows {
+    let (engine, _) = bench.open();
+    let mut rows = Rows::new();
+    for step in 1..=6_000_u64 {
+        let (key, value) = (format!("key-{}", step % 2_500), format!("value-{step}"));
+        put(&engine, step, key.as_bytes(), value.as_bytes());
+        rows.insert(key.into_bytes(), value.into_bytes());
+        if step % 500 == 0 {
+            engine.persist(Lsn(step + 1)).unwrap();
+        }
+    }
+    assert!(engine.stats().details.contains(&("cuts_total", 12)));
+    assert!(engine.index.space().file_bytes() > 0, "images were written");
+    rows
+}
+
+fn a_persisted_table_survives_power_loss() {
+    let bench = Bench::new(11);
+    let rows = fill(&bench);
+    let bench = Bench { env: bench.env.crash(Policy::AllLost), ..bench };
+    let (engine, complete) = bench.open();
+    assert_eq!(complete, Lsn(6_001));
+    compare(&engine, &rows);
+}
+
+/// Damages one file: what is read is right or refused.
+fn damage_is_refused(name: &str, from: u64) {
+    let bench = Bench::new(12);
+    let rows = fill(&bench);
+    let size = to_u64(bench.env.contents(format!("table/{name}")).unwrap().len());
+    let mut refused = 0;
+    for offset in (from..size).step_by(4_099) {
+        let env = bench.env.kill();
+        env.damage(format!("table/{name}"), &Damage::FlipBit { offset, bit: 3 }).unwrap();
+        let damaged = Bench { env, options: bench.options.clone(), ..Bench::new(12) };
+        let Ok((engine, _)) = Trie::open_with_mask(&damaged.options, damaged.context(), u64::MAX)
+        else {
+            refused += 1;
+            continue;
+        };
+        let mut is_refused = false;
+        for (key, value) in &rows {
+            match engine.get(key) {
+                Ok(found) => assert_eq!(found.as_deref(), Some(&value[..]), "{name} {offset}"),
+                Err(error) => {
+                    assert!(error.is_corruption(), "{error}");
+                    is_refused = true;
+                }
+            }
+        }
+        refused += u32::from(is_refused);
+    }
+    assert!(refused > 0, "{name}: some of the damage is where something is read");
+}
+
+fn damaged_images_are_refused() {
+    damage_is_refused("nodes", 4096 + 8);
+}
+
+fn damaged_records_are_refused() {
+    damage_is_refused("data", 4096 + 24);
+}
+
+fn persisting_syncs_the_log_first() {
+    let bench = Bench::new(13);
+    let host = Arc::new(TestHost::default());
+    let context = Context { host: host.clone(), ..bench.context() };
+    let (engine, _) = Trie::open(&bench.options, context).unwrap();
+    put(&engine, 1, b"key", b"value");
+    engine.persist(Lsn(2)).unwrap();
+    assert_eq!(host.syncs.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn what_is_persisted_survives_and_damage_is_refused() {
+    a_persisted_table_survives_power_loss();
+    damaged_images_are_refused();
+    damaged_records_are_refused();
+    persisting_syncs_the_log_first();
+}
+
+fn random_operations() {
+    run(&Bench::new(1), 1, 3_000, 300);
+}
+
+#[test]
+fn seeded_bugs_are_found() {
+    finds(Bug::ImageSkipsChecksum, damaged_images_are_refused);
+    finds(Bug::ImagesSkipSync, a_persisted_table_survives_power_loss);
+    finds(Bug::TrieSkipsDataSync, a_persisted_table_survives_power_loss);
+    finds(Bug::TrieSkipsRecordChecksum, damaged_records_are_refused);
+    finds(Bug::TrieSkipsLogSync, persisting_syncs_the_log_first);
+    for bug in [
+        Bug::TrieLeaksNodes,
+        Bug::TrieClaimsTooMuch,
+        Bug::TrieUpdatesFrozen,
+        Bug::TrieFreesLiveRegion,
+        Bug::TrieScanSkips,
+    ] {
+        finds(bug, random_operations);
+    }
+}
+
+/// Two writers and a reader: what a reader sees of a key never goes back, and is never torn.
+#[test]
+fn readers_beside_writers_see_whole_values_that_never_go_back() {
+    let bench = Bench { budget: 4 << 20, ..Bench::new(14) };
+    let (engine, _) = bench.open();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..2_u64 {
+            let (engine, stop) = (&engine, &stop);
+            scope.spawn(move || {
+                for step in 1..=20_000_u64 {
+                    let key = [1 - step % 2 + writer * 2, step % 7].map(u64::to_le_bytes).concat();
+                    if step % 97 == 0 {
+                        delete(engine, step, &key);
+                    } else {
+                        let size = 8 + to_usize(step % 5) * 8;
+                        put(engine, step, &key, &step.to_le_bytes().repeat(size / 8));
+                    }
+                    if writer == 0 && step % 1_000 == 0 {
+                        engine.persist(Lsn(step)).unwrap();
+                        engine.compact().unwrap();
+                    }
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+        }
+        let mut seen = BTreeMap::new();
+        while !stop.load(Ordering::Relaxed) {
+            for first in 0..4_u64 {
+                for second in 0..7_u64 {
+                    let key = [first, second].map(u64::to_le_bytes).concat();
+                    let Some(value) = engine.get(&key).unwrap() else { continue };
+                    let now = u64::from_le_bytes(*value.first_chunk::<8>().unwrap());
+                    assert!(value.chunks(8).all(|piece| piece == now.to_le_bytes()), "torn");
+                    let before = seen.insert(key, now).unwrap_or(0);
+                    assert!(before <= now, "{before} then {now}");
+                }
+            }
+        }
+    });
+    check(&engine);
+}

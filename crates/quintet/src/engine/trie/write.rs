@@ -1,0 +1,366 @@
+//! Writing: puts and deletes, the region that takes appends, and room for them.
+
+use std::sync::Arc;
+
+use super::{
+    Trie,
+    record::{HEAD_BYTES, Head, PLACE_BYTES, Place},
+};
+use crate::{
+    Error, Result,
+    codec::{crc32c, to_u64, to_usize},
+    engine::Op,
+    index::trie::{Verdict, Writer},
+    pages::regions::{Look, UNIT_BYTES},
+    seeded::{self, Bug},
+    sync::{Ordering, lock},
+};
+
+/// Records of more than this part of a region keep their value in an extent: less is wasted at the
+/// ends of regions.
+const LARGE_PART: u64 = 4;
+
+/// The record that a key has now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Current {
+    pub(super) address: u64,
+    pub(super) head: Head,
+    place: Option<Place>,
+    in_memory: bool,
+}
+
+/// What is known of a record that is not in memory.
+struct Known {
+    address: u64,
+    life: u64,
+    /// `None`: another key's.
+    current: Option<Current>,
+}
+
+/// What a writer finds for its key.
+enum Found {
+    Current(Current),
+    /// Read this record first, without the lock: address and life of its region.
+    Unknown(u64, u64),
+}
+
+impl Trie {
+    pub(super) fn put(&self, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+        let value_bytes = value[0].len() + value[1].len();
+        let head = Head { key_bytes: key.len(), value_bytes, is_extent: false };
+        if head.units() <= self.regions.region_units() / LARGE_PART || value_bytes <= PLACE_BYTES {
+            return self.put_record(head, key, value);
+        }
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, value_bytes).collect();
+        if let Some(out) = Arc::get_mut(&mut bytes) {
+            let (front, back) = out.split_at_mut(value[0].len());
+            front.copy_from_slice(value[0]);
+            back.copy_from_slice(value[1]);
+        }
+        let crc = crc32c(&bytes);
+        self.counters.fresh_units.fetch_add(to_u64(value_bytes) / UNIT_BYTES, Ordering::Relaxed);
+        let place = Place { offset: self.extents.put(bytes), bytes: to_u64(value_bytes), crc };
+        let head = Head { key_bytes: key.len(), value_bytes: PLACE_BYTES, is_extent: true };
+        self.put_record(head, key, [&place.encode(), &[]])
+    }
+
+    fn put_record(&self, head: Head, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+        let hash = self.hash(key);
+        self.counters.applied.fetch_add(1, Ordering::Relaxed);
+        let new_bytes = stored_bytes(&head, || Place::decode(value[0]));
+        let mut known = Vec::new();
+        let mut writer = self.index.lock(hash);
+        loop {
+            match self.find_current(&writer, key, &known)? {
+                Some(Found::Unknown(address, life)) => {
+                    drop(writer);
+                    known.extend(self.learn(address, life, key)?);
+                    writer = self.index.lock(hash);
+                }
+                Some(Found::Current(current)) if self.exchange(&current, &head, key, value) => {
+                    break;
+                }
+                Some(Found::Current(current)) => {
+                    let address = self.append(&head, key, value)?;
+                    writer.replace(current.address, address)?;
+                    self.bury(&current);
+                    self.counters.live_bytes.fetch_add(new_bytes, Ordering::Relaxed);
+                    break;
+                }
+                None => {
+                    let address = self.append(&head, key, value)?;
+                    writer.insert(address)?;
+                    self.counters.live_bytes.fetch_add(new_bytes, Ordering::Relaxed);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn delete(&self, key: &[u8]) -> Result<()> {
+        self.counters.applied.fetch_add(1, Ordering::Relaxed);
+        let hash = self.hash(key);
+        let mut known = Vec::new();
+        let mut writer = self.index.lock(hash);
+        loop {
+            match self.find_current(&writer, key, &known)? {
+                Some(Found::Unknown(address, life)) => {
+                    drop(writer);
+                    known.extend(self.learn(address, life, key)?);
+                    writer = self.index.lock(hash);
+                }
+                Some(Found::Current(current)) => {
+                    writer.remove(current.address)?;
+                    self.bury(&current);
+                    return Ok(());
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn find_current(
+        &self,
+        writer: &Writer<'_>,
+        key: &[u8],
+        known: &[Known],
+    ) -> Result<Option<Found>> {
+        writer.find(|address| {
+            let look = self.regions.look(address, |words| {
+                let head = Head::load(words).filter(|head| head.bytes() / 8 <= words.len())?;
+                let place = place_of(&head, words);
+                Some(head.has_key(words, key).then_some((head, place)))
+            });
+            match look {
+                Look::Found(None) => None,
+                Look::Found(Some((head, place))) => {
+                    Some(Found::Current(Current { address, head, place, in_memory: true }))
+                }
+                // Only eviction changes a region under the subtree's lock.
+                Look::Changed => {
+                    let life = self.regions.life(self.regions.split(address).0);
+                    Some(Found::Unknown(address, life))
+                }
+                Look::Cold(life) => {
+                    match known.iter().find(|known| (known.address, known.life) == (address, life))
+                    {
+                        None => Some(Found::Unknown(address, life)),
+                        Some(known) => known.current.map(Found::Current),
+                    }
+                }
+            }
+        })
+    }
+
+    /// Reads a record that is not in memory, or has its whole region loaded where there is room: in
+    /// replay the next operations are likely to ask for its neighbours.
+    fn learn(&self, address: u64, life: u64, key: &[u8]) -> Result<Option<Known>> {
+        let (region, _) = self.regions.split(address);
+        if self.regions.is_resident(region) || self.has_room_to_warm() && self.warm(region)? {
+            return Ok(None);
+        }
+        let Some(cold) = self.read_cold(address, life)? else { return Ok(None) };
+        let Some(record) = cold.record() else { return Ok(None) };
+        let head = record.head;
+        let place = Place::decode(record.value()).filter(|_| head.is_extent);
+        let current = Current { address, head, place, in_memory: false };
+        Ok(Some(Known { address, life, current: (record.key() == key).then_some(current) }))
+    }
+
+    /// Updates in place where the record is as large and no cut has it.
+    fn exchange(&self, current: &Current, head: &Head, key: &[u8], value: [&[u8]; 2]) -> bool {
+        let (region, unit) = self.regions.split(current.address);
+        let alike = current.in_memory && current.head == *head && !head.is_extent;
+        let frozen = unit < self.regions.frozen(region) && !seeded::active(Bug::TrieUpdatesFrozen);
+        if !alike || frozen {
+            return false;
+        }
+        let Some(words) = self.regions.words(region, unit) else { return false };
+        head.store(words, key, value);
+        self.counters.in_place_total.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Counts a record that is not in the trie any more.
+    pub(super) fn bury(&self, current: &Current) {
+        let (region, _) = self.regions.split(current.address);
+        self.regions.remove_live(region, current.head.units());
+        let bytes = stored_bytes(&current.head, || current.place);
+        self.counters.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(place) = current.place {
+            self.extents.release(place.offset, place.bytes);
+        }
+    }
+
+    /// As [`Self::bury`], for a record that was copied elsewhere: its extent lives on.
+    pub(super) fn bury_moved(&self, address: u64, head: &Head) {
+        let (region, _) = self.regions.split(address);
+        self.regions.remove_live(region, head.units());
+    }
+
+    /// A record of which all is known.
+    pub(super) fn current(address: u64, head: Head, place: Option<Place>) -> Current {
+        Current { address, head, place, in_memory: false }
+    }
+
+    /// Appends a record to the hot region. The caller holds the key's subtree.
+    pub(super) fn append(&self, head: &Head, key: &[u8], value: [&[u8]; 2]) -> Result<u64> {
+        let units = head.units();
+        loop {
+            let hot = self.hot.load(Ordering::Acquire);
+            if let Some(region) = hot.checked_sub(1)
+                && let Some(unit) = self.regions.reserve(region, units)
+            {
+                let words = self.regions.words(region, unit).unwrap_or(&[]);
+                head.store(words, key, value);
+                self.regions.add_live(region, units);
+                self.counters.fresh_units.fetch_add(units, Ordering::Relaxed);
+                return Ok(self.regions.address(region, unit));
+            }
+            self.roll_from(hot)?;
+        }
+    }
+
+    /// Starts a new hot region, unless another thread did.
+    fn roll_from(&self, seen: u64) -> Result<()> {
+        let _roll = lock(&self.roll);
+        if self.hot.load(Ordering::Acquire) != seen {
+            return Ok(());
+        }
+        let frame = self.frame_anyway()?;
+        let Some(region) = self.regions.begin(frame) else {
+            self.regions.give_frame(frame);
+            let what = "the table has as many regions as it can".to_owned();
+            return Err(Error::Limit { what });
+        };
+        self.hot.store(region + 1, Ordering::Release);
+        if let Some(old) = seen.checked_sub(1) {
+            self.regions.seal(old);
+        }
+        self.charge_index();
+        self.count_waste();
+        if self.wants_cut() || self.waste_exceeds(self.waste_per_cent_max()) {
+            self.context.host.wake();
+        }
+        Ok(())
+    }
+
+    /// Reads what `apply` will need for a key: what cannot be read refuses the write before it is
+    /// logged.
+    #[cold]
+    fn touch(&self, key: &[u8]) -> Result<()> {
+        let mut cold = Vec::new();
+        let seen = self.index.find(self.hash(key), |address| {
+            if !self.regions.is_resident(self.regions.split(address).0) {
+                cold.push(address);
+            }
+            Verdict::<()>::Other
+        });
+        seen?;
+        for address in cold {
+            let (region, _) = self.regions.split(address);
+            if !(self.has_room_to_warm() && self.warm(region)?) {
+                self.read_cold(address, self.regions.life(region))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn evict_one(&self) -> bool {
+        self.is_cold.store(true, Ordering::Relaxed);
+        let evicted = self.regions.evict_one();
+        self.counters.evicted_total.fetch_add(u64::from(evicted), Ordering::Relaxed);
+        evicted
+    }
+
+    /// A frame: from the budget, from a region in the file, or past the limit (the write is
+    /// acknowledged).
+    fn frame_anyway(&self) -> Result<u64> {
+        loop {
+            if let Some(frame) = self.regions.take_frame(false) {
+                return Ok(frame);
+            }
+            if !self.evict_one() {
+                let frame = self.regions.take_frame(true);
+                return frame.ok_or_else(|| self.out_of_memory(self.regions.region_bytes()));
+            }
+        }
+    }
+
+    fn out_of_memory(&self, needed: u64) -> Error {
+        Error::OutOfMemory { budget: self.context.budget.limit(), needed }
+    }
+
+    /// Before a write is logged: sees to it that there is memory for it, by evicting what is in
+    /// files, or by writing out what is not yet. That delays the writer by the write of a few
+    /// regions at most.
+    pub(super) fn make_room(&self, op: &Op<'_>) -> Result<()> {
+        let (key, value_bytes) = match op {
+            Op::Put { key, head, body } => (key, head.len() + body.len()),
+            Op::Delete { key } => (key, 0),
+            Op::DeleteRange { .. } => return Ok(()),
+        };
+        if self.is_cold.load(Ordering::Relaxed) {
+            self.touch(key)?;
+        }
+        let record = to_u64(HEAD_BYTES + key.len() + value_bytes);
+        let large = record > self.regions.region_bytes() / LARGE_PART;
+        let in_region = if large { to_u64(key.len() + 64) } else { record };
+        let fits = self.hot.load(Ordering::Acquire).checked_sub(1).is_some_and(|region| {
+            let (used, sealed) = self.regions.used(region);
+            !sealed && used + in_region.div_ceil(UNIT_BYTES) <= self.regions.region_units()
+        });
+        let region = if fits { 0 } else { self.regions.region_bytes() };
+        let needed = region + if large { record } else { 0 };
+        let budget = &self.context.budget;
+        if needed == 0 || budget.used() + needed <= budget.limit() {
+            return Ok(());
+        }
+        let is_delete = matches!(op, Op::Delete { .. });
+        while budget.used() + needed > budget.limit() {
+            if self.evict_one() {
+                continue;
+            }
+            if is_delete {
+                return Ok(());
+            }
+            self.flush_for_room()?;
+            if !self.evict_one() {
+                break;
+            }
+        }
+        // Two regions are the least that a table works with.
+        let in_memory = self.regions.memory_bytes() / self.regions.region_bytes();
+        if budget.used() + needed > budget.limit() && (in_memory >= 2 || large) {
+            return Err(self.out_of_memory(needed));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of key and value, wherever the value is.
+fn stored_bytes(head: &Head, place: impl FnOnce() -> Option<Place>) -> u64 {
+    let value = if head.is_extent {
+        place().map_or(0, |place| place.bytes)
+    } else {
+        to_u64(head.value_bytes)
+    };
+    to_u64(head.key_bytes) + value
+}
+
+/// The place of the value of a record that does not hold it.
+pub(super) fn place_of(head: &Head, words: &[crate::sync::AtomicU64]) -> Option<Place> {
+    if !head.is_extent || head.value_bytes != PLACE_BYTES {
+        return None;
+    }
+    let mut bytes = [0; PLACE_BYTES];
+    head.copy_value(words, &mut bytes);
+    Place::decode(&bytes)
+}
+
+/// Whether all of a record lies in `words`.
+#[inline]
+pub(super) fn fits(head: &Head, words: &[crate::sync::AtomicU64]) -> bool {
+    to_usize(head.units() * UNIT_BYTES / 8) <= words.len()
+}

@@ -1,0 +1,643 @@
+//! The lazy-trie (CedrusDB, section 2): finds records by the hash of their key.
+//!
+//! What: a table of 256 slots, chosen by the first 8 bits of the hash, then nodes of 64, 128 or 256
+//! slots, chosen by the next 6, 7 or 8 bits. A slot is empty, a record, a list of records, or a
+//! node ([`word`]). Paths are only as long as they have to be: a list becomes a node when it would
+//! hold more than `sluggishness` records.
+//! Why: the path to a key never changes because of other keys, so an insert or a delete changes a
+//! word or two wherever the trie is on disk, and the height is near the logarithm of the number of
+//! keys without any balancing.
+//!
+//! put: lock the subtree -> follow the path -> store the record's word, in a larger list or a new
+//! node where there is no room. get: follow the path, look at the records whose tag is right, and
+//! compare the subtree's version before and after.
+//!
+//! Invariants:
+//! - Words of a list are filled from the front without gaps; a list has at least two records.
+//! - A node below the root table has at least two records below it when it is made; deletes take a
+//!   node away that is left with nothing, or with a single record or list.
+//! - A record's tag agrees with the path to it.
+//! - Whoever changes anything below a slot of the root table holds its lock, which is also a
+//!   version, odd while held. A reader that found the version even and the same before and after
+//!   has seen one state.
+//!
+//! Thread rules: readers take no lock and store nothing. Writers of different subtrees (256 of
+//! them) run in parallel; splits, merges and deletes lock no more than an update does. Locks are in
+//! memory alone. Lock order: subtrees from the first to the last, `objects`, lists of the space.
+//!
+//! How we differ from the paper: one version for each of 256 subtrees, rather than a lock for each
+//! node on the path; a sluggish list is an array of tagged words in one or two cache lines, not a
+//! chain through the records; kinds of children are in their words rather than in two masks; a node
+//! has no pointer to its parent; hashes have 64 bits and are not stored: 28 of them are in the
+//! record's word.
+
+mod objects;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
+mod walk;
+mod word;
+
+use std::ops::ControlFlow;
+
+use self::{
+    objects::Objects,
+    word::{ROOT_BITS, Slot, TAG_BITS, address_of, character, record, tag, tag_of},
+};
+pub(crate) use self::{walk::Shape, word::ADDRESS_END};
+use crate::{
+    Error, Result,
+    codec::{Decoder, low_u32, put_varint, to_u64, to_usize},
+    pages::space::Space,
+    seeded::{self, Bug},
+    sync::{AtomicU64, Mutex, Ordering, fence, lock, spin_loop, yield_now},
+};
+
+/// Slots of the root table, and so subtrees.
+const ROOTS: u64 = 1 << ROOT_BITS;
+/// The first words are reserved; the root table is the second half of them.
+const RESERVED_WORDS: u64 = 512;
+const ROOT_AT: u64 = RESERVED_WORDS - ROOTS;
+/// Spins before a thread that waits for a writer gives its time slice away.
+const SPINS: u32 = 64;
+/// No path has more nodes: each uses six bits of the tag or more.
+const DEPTH_MAX: usize = 5;
+
+/// What a reader thinks of an address that it was shown.
+#[derive(Debug)]
+pub(crate) enum Verdict<T> {
+    /// It is the one.
+    Found(T),
+    /// It belongs to another key.
+    Other,
+    /// It cannot be told any more: look again.
+    Changed,
+}
+
+/// The end of one look along a path.
+enum Look<T> {
+    Found(T),
+    Missing,
+    Changed,
+    /// The region of this word has to be loaded.
+    Load(u64),
+}
+
+/// A lock and version, on a line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Subtree(AtomicU64);
+
+/// The trie. See the module head.
+#[derive(Debug)]
+pub(crate) struct Trie {
+    space: Space,
+    fan_bits: u32,
+    sluggishness: usize,
+    subtrees: Box<[Subtree]>,
+    objects: Mutex<Objects>,
+    keys: AtomicU64,
+    nodes: AtomicU64,
+    list_words: AtomicU64,
+}
+
+fn word_at(space: &Space, index: u64) -> Result<u64> {
+    if let Some(word) = space.get(index) {
+        return Ok(word);
+    }
+    space.load(index)?;
+    Ok(space.get(index).unwrap_or(0))
+}
+
+impl Trie {
+    /// An empty trie in an empty space. `fanout` is 64, 128 or 256.
+    pub(crate) fn new(space: Space, fanout: u64, sluggishness: u64) -> Self {
+        Self {
+            space,
+            fan_bits: fanout.trailing_zeros(),
+            sluggishness: to_usize(sluggishness),
+            subtrees: (0..ROOTS).map(|_| Subtree::default()).collect(),
+            objects: Mutex::new(Objects::starting_at(RESERVED_WORDS)),
+            keys: AtomicU64::new(0),
+            nodes: AtomicU64::new(0),
+            list_words: AtomicU64::new(0),
+        }
+    }
+
+    /// Starts a new trie: one whose state was not decoded.
+    pub(crate) fn start(&self) {
+        self.space.begin_region(0);
+    }
+
+    /// The space that it lives in.
+    pub(crate) fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// Records in the trie.
+    pub(crate) fn len(&self) -> u64 {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of nodes, the root table included.
+    pub(crate) fn node_bytes(&self) -> u64 {
+        (self.nodes.load(Ordering::Relaxed) << self.fan_bits) * 8 + RESERVED_WORDS * 8
+    }
+
+    /// Bytes of lists.
+    pub(crate) fn list_bytes(&self) -> u64 {
+        self.list_words.load(Ordering::Relaxed) * 8
+    }
+
+    /// Bytes of the space that were ever used.
+    pub(crate) fn space_bytes(&self) -> u64 {
+        lock(&self.objects).tail() * 8
+    }
+
+    /// Whether every word that is used is in memory.
+    pub(crate) fn is_all_loaded(&self) -> bool {
+        let words = to_usize(self.space.region_words());
+        (0..lock(&self.objects).tail()).step_by(words).all(|at| self.space.get(at).is_some())
+    }
+
+    #[inline]
+    fn subtree(&self, hash: u64) -> &AtomicU64 {
+        // The first 8 bits: below the number of subtrees.
+        &self.subtrees[to_usize(hash >> (64 - ROOT_BITS))].0
+    }
+
+    /// The slot below `at` that `hash` chooses at `position`.
+    #[inline]
+    fn child(&self, at: u64, hash: u64, position: u32) -> u64 {
+        at + ((hash << position) >> (64 - self.fan_bits))
+    }
+
+    /// Shows `look` the addresses whose tag is that of `hash` until it finds the one.
+    #[inline]
+    pub(crate) fn find<T>(
+        &self,
+        hash: u64,
+        mut look: impl FnMut(u64) -> Verdict<T>,
+    ) -> Result<Option<T>> {
+        let version = self.subtree(hash);
+        let mut attempts = 0;
+        loop {
+            let before = version.load(Ordering::Acquire);
+            let seen = self.search(hash, &mut look);
+            fence(Ordering::Acquire);
+            let same = before & 1 == 0 && version.load(Ordering::Relaxed) == before;
+            if same {
+                match seen {
+                    Look::Found(found) => return Ok(Some(found)),
+                    Look::Missing => return Ok(None),
+                    Look::Load(index) => self.space.load(index)?,
+                    Look::Changed => {}
+                }
+            }
+            pause(&mut attempts);
+        }
+    }
+
+    #[inline]
+    fn search<T>(&self, hash: u64, look: &mut impl FnMut(u64) -> Verdict<T>) -> Look<T> {
+        let mut at = ROOT_AT + (hash >> (64 - ROOT_BITS));
+        let mut position = ROOT_BITS;
+        loop {
+            let Some(word) = self.space.get(at) else { return Look::Load(at) };
+            match Slot::of(word) {
+                Slot::Empty => return Look::Missing,
+                Slot::Record(word) => {
+                    return match judge(word, hash, look) {
+                        ControlFlow::Break(end) => end,
+                        ControlFlow::Continue(()) => Look::Missing,
+                    };
+                }
+                Slot::List { class, at } => {
+                    let Some(words) = self.space.words(at, 1 << class) else {
+                        return Look::Load(at);
+                    };
+                    for word in words {
+                        let word = word.load(Ordering::Relaxed);
+                        if word == 0 {
+                            break;
+                        }
+                        if let ControlFlow::Break(end) = judge(word, hash, look) {
+                            return end;
+                        }
+                    }
+                    return Look::Missing;
+                }
+                Slot::Node { at: node, .. } => {
+                    if position + self.fan_bits > ROOT_BITS + TAG_BITS {
+                        return Look::Changed;
+                    }
+                    at = self.child(node, hash, position);
+                    position += self.fan_bits;
+                }
+            }
+        }
+    }
+
+    /// Follows the path of `hash` over `steps` words and starts loading the next; the address where
+    /// a record with the right tag is met. A hint: nothing is verified.
+    #[inline]
+    pub(crate) fn peek(&self, hash: u64, steps: u32) -> Option<u64> {
+        let mut at = ROOT_AT + (hash >> (64 - ROOT_BITS));
+        let mut position = ROOT_BITS;
+        for _ in 0..steps {
+            match Slot::of(self.space.get(at)?) {
+                Slot::Empty => return None,
+                Slot::Record(word) => return (tag_of(word) == tag(hash)).then(|| address_of(word)),
+                Slot::List { class, at: list } => {
+                    if steps < u32::MAX {
+                        self.space.prefetch(list);
+                        self.space.prefetch(list + 8.min((1 << class) - 1));
+                        return None;
+                    }
+                    let words = self.space.words(list, 1 << class)?;
+                    let mut words = words.iter().map(|word| word.load(Ordering::Relaxed));
+                    return words.find(|word| tag_of(*word) == tag(hash)).map(address_of);
+                }
+                Slot::Node { at: node, .. } => {
+                    at = self.child(node, hash, position);
+                    position = (position + self.fan_bits).min(63);
+                }
+            }
+        }
+        self.space.prefetch(at);
+        None
+    }
+
+    /// Locks the subtree of `hash` for writing.
+    pub(crate) fn lock(&self, hash: u64) -> Writer<'_> {
+        let subtree = self.subtree(hash);
+        let mut attempts = 0;
+        loop {
+            let version = subtree.load(Ordering::Relaxed);
+            let free = version & 1 == 0;
+            if free
+                && subtree
+                    .compare_exchange_weak(
+                        version,
+                        version + 1,
+                        Ordering::Acquire,
+                        Ordering::Relaxed,
+                    )
+                    .is_ok()
+            {
+                fence(Ordering::Release);
+                return Writer { trie: self, subtree, version: version + 1, hash };
+            }
+            pause(&mut attempts);
+        }
+    }
+
+    /// The versions of all subtrees; `None` while one is locked.
+    pub(crate) fn versions(&self) -> Option<Vec<u64>> {
+        let versions = self.subtrees.iter().map(|subtree| subtree.0.load(Ordering::Acquire));
+        versions.map(|version| (version & 1 == 0).then_some(version)).collect()
+    }
+
+    /// Whether nothing has changed since [`Self::versions`] gave these.
+    pub(crate) fn is_unchanged(&self, versions: &[u64]) -> bool {
+        fence(Ordering::Acquire);
+        let now = self.subtrees.iter().map(|subtree| subtree.0.load(Ordering::Relaxed));
+        now.eq(versions.iter().copied())
+    }
+
+    /// The version of the subtree that a path is in, for [`Self::is_version`].
+    pub(crate) fn version(&self, path: u64) -> u64 {
+        self.subtree(path).load(Ordering::Acquire)
+    }
+
+    /// Whether nothing in the subtree has changed since [`Self::version`] gave this.
+    pub(crate) fn is_version(&self, path: u64, version: u64) -> bool {
+        fence(Ordering::Acquire);
+        version & 1 == 0 && self.subtree(path).load(Ordering::Relaxed) == version
+    }
+
+    /// Locks every subtree: nothing is half done, and nothing changes until it is dropped.
+    pub(crate) fn lock_all(&self) -> Vec<Writer<'_>> {
+        (0..ROOTS).map(|root| self.lock(root << (64 - ROOT_BITS))).collect()
+    }
+
+    /// Appends the state that the words do not have. The caller keeps writers out.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        lock(&self.objects).encode(out);
+        for counter in [&self.keys, &self.nodes, &self.list_words] {
+            put_varint(out, counter.load(Ordering::Relaxed));
+        }
+        put_varint(out, u64::from(self.fan_bits));
+    }
+
+    /// Takes what [`Self::encode`] wrote; `None` for what it never writes.
+    pub(crate) fn decode(&self, rest: &mut Decoder<'_>) -> Option<()> {
+        *lock(&self.objects) = Objects::decode(rest, &self.space)?;
+        for counter in [&self.keys, &self.nodes, &self.list_words] {
+            counter.store(rest.varint()?, Ordering::Relaxed);
+        }
+        (rest.varint()? == u64::from(self.fan_bits)).then_some(())
+    }
+
+    /// Sets a new object's words.
+    fn fill(&self, fresh: objects::Fresh, class: u32, words: &[u64]) {
+        let used = to_u64(words.len());
+        if fresh.is_zero && used * 4 < 1 << class {
+            for (at, word) in (fresh.at..).zip(words).filter(|(_, word)| **word != 0) {
+                self.space.set(at, *word);
+            }
+        } else {
+            let rest = if fresh.is_zero { 0 } else { to_usize((1 << class) - used) };
+            let words = words.iter().copied().chain(std::iter::repeat_n(0, rest));
+            self.space.set_all(fresh.at, words);
+        }
+    }
+
+    fn take(&self, class: u32) -> Result<objects::Fresh> {
+        lock(&self.objects).take(&self.space, class)
+    }
+
+    fn give(&self, class: u32, at: u64) {
+        lock(&self.objects).push(&self.space, class, at);
+    }
+
+    /// A slot's word for these records, which share the hash bits before `position`.
+    fn build(&self, words: &[u64], position: u32) -> Result<u64> {
+        if let [word] = words {
+            return Ok(*word);
+        }
+        let splits = position + self.fan_bits <= ROOT_BITS + TAG_BITS;
+        if words.len() <= self.sluggishness || !splits {
+            return self.build_list(words);
+        }
+        let mut children = vec![0; 1 << self.fan_bits];
+        let mut sorted = words.to_vec();
+        let of = |word: &u64| character(*word, position, self.fan_bits);
+        sorted.sort_unstable_by_key(of);
+        for group in sorted.chunk_by(|one, next| of(one) == of(next)) {
+            let Some(first) = group.first() else { continue };
+            if let Some(child) = children.get_mut(to_usize(of(first))) {
+                *child = self.build(group, position + self.fan_bits)?;
+            }
+        }
+        let fresh = self.take(self.fan_bits)?;
+        let end = children.iter().rposition(|child| *child != 0).map_or(0, |last| last + 1);
+        self.fill(fresh, self.fan_bits, children.get(..end).unwrap_or(&[]));
+        self.nodes.fetch_add(1, Ordering::Relaxed);
+        Ok(word::node(self.fan_bits, fresh.at))
+    }
+
+    fn build_list(&self, words: &[u64]) -> Result<u64> {
+        let class = class_for(words.len());
+        if class >= objects::CLASSES || 1 << class > self.space.region_words() {
+            let what = format!("{} keys of a table have the same hash", words.len());
+            return Err(Error::Limit { what });
+        }
+        let fresh = self.take(class)?;
+        self.fill(fresh, class, words);
+        self.list_words.fetch_add(1 << class, Ordering::Relaxed);
+        Ok(word::list(class, fresh.at))
+    }
+
+    fn give_list(&self, class: u32, at: u64) {
+        self.list_words.fetch_sub(1 << class, Ordering::Relaxed);
+        self.give(class, at);
+    }
+}
+
+/// The class of a list with room for `count` records.
+fn class_for(count: usize) -> u32 {
+    low_u32(u64::from(to_u64(count).max(2).next_power_of_two().trailing_zeros()))
+}
+
+#[inline]
+fn judge<T>(
+    word: u64,
+    hash: u64,
+    look: &mut impl FnMut(u64) -> Verdict<T>,
+) -> ControlFlow<Look<T>> {
+    if tag_of(word) != tag(hash) {
+        return ControlFlow::Continue(());
+    }
+    match look(address_of(word)) {
+        Verdict::Found(found) => ControlFlow::Break(Look::Found(found)),
+        Verdict::Other => ControlFlow::Continue(()),
+        Verdict::Changed => ControlFlow::Break(Look::Changed),
+    }
+}
+
+#[inline]
+fn pause(attempts: &mut u32) {
+    *attempts += 1;
+    if *attempts < SPINS && !cfg!(any(loom, shuttle)) {
+        spin_loop();
+    } else {
+        yield_now();
+    }
+}
+
+/// A locked subtree.
+#[derive(Debug)]
+pub(crate) struct Writer<'a> {
+    trie: &'a Trie,
+    subtree: &'a AtomicU64,
+    version: u64,
+    hash: u64,
+}
+
+/// The way to a slot that holds no node.
+#[derive(Debug)]
+struct Path {
+    /// Where the slot is.
+    slot: u64,
+    word: u64,
+    /// Bits of the hash used on the way.
+    position: u32,
+    /// Nodes on the way, from the top: their slot and their place.
+    nodes: [(u64, u64); DEPTH_MAX],
+    depth: usize,
+}
+
+impl Writer<'_> {
+    /// Follows the path, loading regions where they are not in memory.
+    fn path(&self) -> Result<Path> {
+        let trie = self.trie;
+        let slot = ROOT_AT + (self.hash >> (64 - ROOT_BITS));
+        let mut path =
+            Path { slot, word: 0, position: ROOT_BITS, nodes: [(0, 0); DEPTH_MAX], depth: 0 };
+        loop {
+            path.word = word_at(&trie.space, path.slot)?;
+            let Slot::Node { at, .. } = Slot::of(path.word) else { return Ok(path) };
+            let Some(node) = path.nodes.get_mut(path.depth) else {
+                return Err(damaged("a path has too many nodes"));
+            };
+            *node = (path.slot, at);
+            path.depth += 1;
+            path.slot = trie.child(at, self.hash, path.position);
+            path.position += trie.fan_bits;
+        }
+    }
+
+    /// The words of a list, without the empty ones.
+    fn list(&self, class: u32, at: u64) -> Result<Vec<u64>> {
+        word_at(&self.trie.space, at)?;
+        let words = self.trie.space.words(at, 1 << class);
+        let words = words.ok_or_else(|| damaged("a list lies outside the trie"))?;
+        let words = words.iter().map(|word| word.load(Ordering::Relaxed));
+        Ok(words.take_while(|word| *word != 0).collect())
+    }
+
+    fn records(&self, word: u64) -> Result<Vec<u64>> {
+        match Slot::of(word) {
+            Slot::Record(word) => Ok(vec![word]),
+            Slot::List { class, at } => self.list(class, at),
+            Slot::Empty | Slot::Node { .. } => Ok(Vec::new()),
+        }
+    }
+
+    /// Shows `look` the addresses whose tag is that of the hash; `None` where no one is the one.
+    pub(crate) fn find<T>(&self, mut look: impl FnMut(u64) -> Option<T>) -> Result<Option<T>> {
+        let mut look = |address| look(address).map_or(Verdict::Other, Verdict::Found);
+        loop {
+            match self.trie.search(self.hash, &mut look) {
+                Look::Found(found) => return Ok(Some(found)),
+                Look::Missing => return Ok(None),
+                Look::Load(index) => self.trie.space.load(index)?,
+                Look::Changed => return Err(damaged("a path has too many nodes")),
+            }
+        }
+    }
+
+    /// Adds a record for the hash. The caller knows that its key has none.
+    pub(crate) fn insert(&mut self, address: u64) -> Result<()> {
+        debug_assert!(address != 0 && address < ADDRESS_END);
+        let trie = self.trie;
+        let word = record(self.hash, address);
+        let path = self.path()?;
+        trie.keys.fetch_add(1, Ordering::Relaxed);
+        let Slot::List { class, at } = Slot::of(path.word) else {
+            let mut words = self.records(path.word)?;
+            words.push(word);
+            trie.space.set(path.slot, trie.build(&words, path.position)?);
+            return Ok(());
+        };
+        let mut words = self.list(class, at)?;
+        let splits = path.position + trie.fan_bits <= ROOT_BITS + TAG_BITS;
+        if words.len() < 1 << class && (words.len() < trie.sluggishness || !splits) {
+            trie.space.set(at + to_u64(words.len()), word);
+            return Ok(());
+        }
+        words.push(word);
+        trie.space.set(path.slot, trie.build(&words, path.position)?);
+        trie.give_list(class, at);
+        Ok(())
+    }
+
+    /// As [`Trie::walk`], for a path in this subtree.
+    pub(crate) fn walk(&self, from: u64, out: &mut Vec<u64>) -> Result<Option<u64>> {
+        loop {
+            match self.trie.walk_once(from, out) {
+                Ok(position) => return Ok(walk::path_behind(from, position)),
+                Err(index) => self.trie.space.load(index)?,
+            }
+            out.clear();
+        }
+    }
+
+    /// Whether the record at `address` is in the trie.
+    pub(crate) fn has(&self, address: u64) -> Result<bool> {
+        self.find(|found| (found == address).then_some(())).map(|found| found.is_some())
+    }
+
+    /// Exchanges the record at `old` for `new`; `false` where there is none.
+    pub(crate) fn replace(&mut self, old: u64, new: u64) -> Result<bool> {
+        let path = self.path()?;
+        let (old, new) = (record(self.hash, old), record(self.hash, new));
+        match Slot::of(path.word) {
+            Slot::Record(word) if word == old => self.trie.space.set(path.slot, new),
+            Slot::List { class, at } => {
+                let words = self.list(class, at)?;
+                let Some(index) = words.iter().position(|word| *word == old) else {
+                    return Ok(false);
+                };
+                self.trie.space.set(at + to_u64(index), new);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Removes the record at `address`; `false` where there is none.
+    pub(crate) fn remove(&mut self, address: u64) -> Result<bool> {
+        let trie = self.trie;
+        let path = self.path()?;
+        let gone = record(self.hash, address);
+        match Slot::of(path.word) {
+            Slot::Record(word) if word == gone => {
+                trie.space.set(path.slot, 0);
+                self.merge(&path)?;
+            }
+            Slot::List { class, at } => {
+                let mut words = self.list(class, at)?;
+                let Some(index) = words.iter().position(|word| *word == gone) else {
+                    return Ok(false);
+                };
+                words.swap_remove(index);
+                self.shrink(&path, class, at, index, &words)?;
+            }
+            _ => return Ok(false),
+        }
+        trie.keys.fetch_sub(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Stores what is left of a list after the record at `index` was taken out of it.
+    fn shrink(&self, path: &Path, class: u32, at: u64, index: usize, words: &[u64]) -> Result<()> {
+        let trie = self.trie;
+        // Half empty is too full still: the next insert would grow it again.
+        let small = words.len() * 4 <= 1 << class;
+        if words.len() == 1 || small {
+            let word = if let [word] = words { *word } else { trie.build_list(words)? };
+            trie.space.set(path.slot, word);
+            trie.give_list(class, at);
+            return Ok(());
+        }
+        if let Some(moved) = words.get(index) {
+            trie.space.set(at + to_u64(index), *moved);
+        }
+        trie.space.set(at + to_u64(words.len()), 0);
+        Ok(())
+    }
+
+    /// Takes away the nodes on the way to an empty slot that hold nothing now, or a single record
+    /// or list: that moves up.
+    fn merge(&self, path: &Path) -> Result<()> {
+        let trie = self.trie;
+        for (slot, node) in path.nodes.iter().take(path.depth).rev() {
+            word_at(&trie.space, *node)?;
+            let words = trie.space.words(*node, 1 << trie.fan_bits);
+            let words = words.ok_or_else(|| damaged("a node lies outside the trie"))?;
+            let mut left = words.iter().map(|w| w.load(Ordering::Relaxed)).filter(|w| *w != 0);
+            let (first, second) = (left.next().unwrap_or(0), left.next());
+            if second.is_some() || matches!(Slot::of(first), Slot::Node { .. }) {
+                break;
+            }
+            trie.space.set(*slot, first);
+            trie.nodes.fetch_sub(1, Ordering::Relaxed);
+            if !seeded::active(Bug::TrieLeaksNodes) {
+                trie.give(trie.fan_bits, *node);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        self.subtree.store(self.version + 1, Ordering::Release);
+    }
+}
+
+fn damaged(what: &str) -> Error {
+    Error::corruption("nodes", 0, what)
+}

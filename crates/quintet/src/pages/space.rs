@@ -1,0 +1,477 @@
+//! A space of words that is changed in place and journaled: what a trie's nodes live in.
+//!
+//! What: a growing array of 8-byte words in memory, in regions of one size. Each region has its
+//! image in a file, and all changes since that image in the redo journal; a region is loaded, and
+//! its changes applied, when it is first touched.
+//! Why: readers need plain memory, a restart must not read the whole index, and a crash must find
+//! the words as they were at one cut.
+//!
+//! A store goes to memory and, as (index, word), to one of 64 lists. A cut takes the lists: they
+//! are the changes since the last one, and become a group of the journal. Memory is never copied
+//! for the disk: images are made from the last image and the journaled changes, so no writer waits
+//! and no torn word can be written (CedrusDB, section 3.3, reads blocks back for the same reason).
+//! An image goes to a free slot of the file, never over the one that counts, so a torn one does no
+//! harm and nothing is written twice to be safe.
+//!
+//! | offset in `nodes` | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 64 | head | see [`super::FileHead`], magic `QTRIENOD` |
+//! | 4096 | | slots | images of regions, one region size each, in any order; which is whose and its CRC32C is part of the state in the journal |
+//!
+//! Invariants:
+//! - Of two stores to a word the later is later in its list: writers of one word exclude one
+//!   another, and a word has one list.
+//! - `pending` holds exactly the committed changes of each region since its image.
+//! - A word of a region that is not loaded is never read or written.
+//!
+//! Thread rules: any thread; writers of one word exclude one another. Cuts, commits and images
+//! belong to maintenance, one thread at a time. Lock order: a list; `disk`.
+
+use std::{collections::BTreeMap, io, mem::take, sync::Arc};
+
+use super::{
+    FileHead, Region,
+    redo::{GroupWriter, Owner, Patch},
+    writeback::Writeback,
+};
+use crate::{
+    Error, Result,
+    codec::{Decoder, crc32c, low_u32, put_u32, put_varint, to_u64, to_usize},
+    disk::{AlignedBuffer, BLOCK_BYTES, Env, File, read_exact_at},
+    report::Report,
+    seeded::{self, Bug},
+    sync::{AtomicU64, Mutex, Ordering, lock},
+};
+
+const NAME: &str = "nodes";
+const MAGIC: &[u8; 8] = b"QTRIENOD";
+/// Lists of changes: enough that writers rarely meet.
+const LIST_COUNT: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+/// Words next to each other share a list, so that a new node takes one lock.
+const LIST_SHIFT: u32 = 9;
+/// The space's number in the journal.
+pub(crate) const SPACE: u8 = 0;
+/// What an unsaved or pending change takes in memory, in bytes.
+const CHANGE_BYTES: u64 = 16;
+
+/// The image of a region: its slot in the file and its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Image {
+    slot: u64,
+    crc: u32,
+}
+
+#[derive(Debug, Default)]
+struct OnDisk {
+    file: Option<Arc<dyn File>>,
+    images: BTreeMap<u64, Image>,
+    /// Slots that neither an image nor one before it needs.
+    free: Vec<u64>,
+    slot_count: u64,
+    /// Committed changes since the image, by region: (word in the region, value).
+    pending: BTreeMap<u64, Vec<(u32, u64)>>,
+}
+
+/// Changes of one cut, in the order of their words.
+pub(crate) type Changes = Vec<(u64, u64)>;
+
+/// The space. See the module head.
+#[derive(Debug)]
+pub(crate) struct Space {
+    owner: Owner,
+    read_only: bool,
+    memory: Region,
+    /// One word a region: 1 where it is in memory.
+    loaded: Region,
+    region_bits: u32,
+    lists: Box<[Mutex<Changes>]>,
+    unsaved: AtomicU64,
+    pending: AtomicU64,
+    disk: Mutex<OnDisk>,
+}
+
+impl Space {
+    /// An empty space of at most `bytes_max`, in regions of `region_bytes` (a power of two).
+    pub(crate) fn new(
+        owner: Owner,
+        read_only: bool,
+        bytes_max: u64,
+        region_bytes: u64,
+    ) -> io::Result<Self> {
+        let region_bits = (region_bytes / 8).trailing_zeros();
+        Ok(Self {
+            owner,
+            read_only,
+            memory: Region::reserve(bytes_max)?,
+            loaded: Region::reserve(bytes_max / region_bytes * 8)?,
+            region_bits,
+            lists: (0..LIST_COUNT).map(|_| Mutex::default()).collect(),
+            unsaved: AtomicU64::new(0),
+            pending: AtomicU64::new(0),
+            disk: Mutex::default(),
+        })
+    }
+
+    /// Words that the space can have.
+    pub(crate) fn words_max(&self) -> u64 {
+        to_u64(self.memory.words().len())
+    }
+
+    /// Words of a region.
+    pub(crate) fn region_words(&self) -> u64 {
+        1 << self.region_bits
+    }
+
+    #[inline]
+    fn is_loaded(&self, index: u64) -> bool {
+        let region = to_usize(index >> self.region_bits);
+        self.loaded.words().get(region).is_some_and(|word| word.load(Ordering::Acquire) != 0)
+    }
+
+    /// The word at `index`; `None` where its region is not in memory: [`Self::load`] it.
+    #[inline]
+    pub(crate) fn get(&self, index: u64) -> Option<u64> {
+        self.words(index, 1).and_then(|words| words.first()).map(|w| w.load(Ordering::Acquire))
+    }
+
+    /// `count` words from `index`, all in one region; `None` as for [`Self::get`].
+    #[inline]
+    pub(crate) fn words(&self, index: u64, count: u64) -> Option<&[AtomicU64]> {
+        let first = to_usize(index);
+        let words = self.memory.words().get(first..first + to_usize(count))?;
+        self.is_loaded(index).then_some(words)
+    }
+
+    /// Starts loading the cache line of a word. A hint.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: u64) {
+        self.memory.prefetch(to_usize(index));
+    }
+
+    /// Changes a word of a loaded region.
+    #[inline]
+    pub(crate) fn set(&self, index: u64, value: u64) {
+        self.set_all(index, std::iter::once(value));
+    }
+
+    /// Changes words from `index` on, of one aligned run of at most 512 or of one object.
+    pub(crate) fn set_all(&self, index: u64, values: impl Iterator<Item = u64>) {
+        let Some(list) = self.lists.get(to_usize((index >> LIST_SHIFT) % LIST_COUNT)) else {
+            return;
+        };
+        let mut list = lock(list);
+        let before = list.len();
+        for (index, value) in (index..).zip(values) {
+            let Some(word) = self.memory.words().get(to_usize(index)) else { break };
+            word.store(value, Ordering::Release);
+            list.push((index, value));
+        }
+        let added = to_u64(list.len() - before);
+        drop(list);
+        self.unsaved.fetch_add(added, Ordering::Relaxed);
+    }
+
+    /// Makes a region that was never used ready for use.
+    pub(crate) fn begin_region(&self, index: u64) {
+        let region = index >> self.region_bits;
+        if let Some(word) = self.loaded.words().get(to_usize(region)) {
+            self.advise(region);
+            word.store(1, Ordering::Release);
+        }
+    }
+
+    /// Large regions are in huge pages, but for the first: a small table should not take one.
+    fn advise(&self, region: u64) {
+        let bytes = self.region_words() * 8;
+        if region > 0 {
+            self.memory.advise_huge(region * bytes..(region + 1) * bytes);
+        }
+    }
+
+    /// Brings the region of a word into memory.
+    pub(crate) fn load(&self, index: u64) -> Result<()> {
+        let region = index >> self.region_bits;
+        let disk = lock(&self.disk);
+        if self.is_loaded(index) {
+            return Ok(());
+        }
+        let bytes = self.image_now(&disk, region)?;
+        let Some(ready) = self.loaded.words().get(to_usize(region)) else {
+            return Err(self.damage(0, format!("there is no region {region}")));
+        };
+        self.advise(region);
+        let first = to_usize(region << self.region_bits);
+        let words = self.memory.words().get(first..).unwrap_or(&[]);
+        let (chunks, _) = bytes.as_slice().as_chunks::<8>();
+        for (word, chunk) in words.iter().zip(chunks) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        }
+        ready.store(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// A region as of the last commit: its image with the changes since.
+    fn image_now(&self, disk: &OnDisk, region: u64) -> Result<AlignedBuffer> {
+        let mut buffer = AlignedBuffer::zeroed(to_usize(self.region_words() * 8));
+        if let Some(image) = disk.images.get(&region) {
+            let offset = self.slot_offset(image.slot);
+            let file = disk.file.as_deref().ok_or_else(|| self.damage(0, "it is missing"))?;
+            read_exact_at(file, buffer.as_mut_slice(), offset).map_err(|error| {
+                match error.kind() {
+                    io::ErrorKind::UnexpectedEof => self.damage(offset, "the file ends early"),
+                    _ => Error::io(format!("read {}", self.label()), error),
+                }
+            })?;
+            if crc32c(buffer.as_slice()) != image.crc && !seeded::active(Bug::ImageSkipsChecksum) {
+                return Err(self.damage(offset, "the checksum of a region does not match"));
+            }
+        }
+        let (words, _) = buffer.as_mut_slice().as_chunks_mut::<8>();
+        for (index, value) in disk.pending.get(&region).into_iter().flatten() {
+            if let Some(word) = words.get_mut(to_usize(u64::from(*index))) {
+                *word = value.to_le_bytes();
+            }
+        }
+        Ok(buffer)
+    }
+
+    fn slot_offset(&self, slot: u64) -> u64 {
+        BLOCK_BYTES + slot * self.region_words() * 8
+    }
+
+    fn label(&self) -> String {
+        self.owner.label(NAME)
+    }
+
+    fn damage(&self, offset: u64, what: impl Into<String>) -> Error {
+        Error::corruption(self.label(), offset, what)
+    }
+
+    /// Takes the changes since the last cut. The caller keeps all writers out meanwhile.
+    pub(crate) fn cut(&self) -> Vec<Changes> {
+        let lists = self.lists.iter().map(|list| take(&mut *lock(list))).collect();
+        self.unsaved.store(0, Ordering::Relaxed);
+        lists
+    }
+
+    /// Adds what a cut took to what earlier cuts took and could not save, the latest value of each
+    /// word alone.
+    pub(crate) fn coalesce(earlier: &mut Changes, cut: Vec<Changes>) {
+        for list in cut {
+            earlier.extend(list);
+        }
+        // Stable: of one word's changes the last stays last.
+        earlier.sort_by_key(|(index, _)| *index);
+        earlier.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 = next.1;
+            }
+            same
+        });
+    }
+
+    /// Adds changes to a group, words next to each other as one patch.
+    pub(crate) fn journal(changes: &Changes, group: &mut GroupWriter) {
+        let mut bytes = Vec::new();
+        for run in changes.chunk_by(|one, next| one.0 + 1 == next.0) {
+            bytes.clear();
+            bytes.extend(run.iter().flat_map(|(_, value)| value.to_le_bytes()));
+            let Some((first, _)) = run.first() else { continue };
+            group.patch(Patch { space: SPACE, offset: first * 8, bytes: &bytes });
+        }
+    }
+
+    /// Notes changes whose group is durable.
+    pub(crate) fn committed(&self, changes: &Changes) {
+        let mut disk = lock(&self.disk);
+        for run in
+            changes.chunk_by(|one, next| one.0 >> self.region_bits == next.0 >> self.region_bits)
+        {
+            let Some((first, _)) = run.first() else { continue };
+            let pending = disk.pending.entry(first >> self.region_bits).or_default();
+            let mask = self.region_words() - 1;
+            pending.extend(run.iter().map(|(index, value)| (low_u32(index & mask), *value)));
+        }
+        self.pending.fetch_add(to_u64(changes.len()), Ordering::Relaxed);
+    }
+
+    /// Takes a patch of a needed group while the journal is opened; `false` for one that no cut
+    /// made.
+    pub(crate) fn recover(&self, patch: &Patch<'_>) -> bool {
+        let (chunks, rest) = patch.bytes.as_chunks::<8>();
+        let first = patch.offset / 8;
+        let words = to_u64(chunks.len());
+        let end = first.checked_add(words);
+        if !rest.is_empty()
+            || !patch.offset.is_multiple_of(8)
+            || end.is_none_or(|e| e > self.words_max())
+        {
+            return false;
+        }
+        let mut disk = lock(&self.disk);
+        for (index, chunk) in (first..).zip(chunks) {
+            let place = low_u32(index & (self.region_words() - 1));
+            let pending = disk.pending.entry(index >> self.region_bits).or_default();
+            pending.push((place, u64::from_le_bytes(*chunk)));
+        }
+        self.pending.fetch_add(words, Ordering::Relaxed);
+        true
+    }
+
+    /// Writes a new image of every region that has changes, to free slots, and syncs them. They
+    /// count once the next group's state ([`Self::encode`]) is durable: then [`Self::settle`].
+    pub(crate) fn write_images(&self, env: &dyn Env) -> Result<Images> {
+        let mut writes = Writeback::new(env)?;
+        let regions: Vec<u64> = lock(&self.disk).pending.keys().copied().collect();
+        let mut images = Images::default();
+        for region in regions {
+            let mut disk = lock(&self.disk);
+            let bytes = self.image_now(&disk, region)?;
+            let file = match &disk.file {
+                Some(file) => Arc::clone(file),
+                None => Arc::clone(disk.file.insert(self.head().create(&self.owner, NAME)?)),
+            };
+            let slot = disk.free.pop().unwrap_or_else(|| {
+                disk.slot_count += 1;
+                disk.slot_count - 1
+            });
+            drop(disk);
+            images.new.insert(region, Image { slot, crc: crc32c(bytes.as_slice()) });
+            let length = bytes.len();
+            writes.write((&file, NAME), self.slot_offset(slot), bytes, length);
+        }
+        let finished = writes.finish();
+        images.written_bytes = writes.written_bytes();
+        let synced = finished.and_then(|()| match &lock(&self.disk).file {
+            Some(file) if !seeded::active(Bug::ImagesSkipSync) => {
+                file.sync_data().map_err(|error| Error::io(format!("sync {}", self.label()), error))
+            }
+            _ => Ok(()),
+        });
+        match synced {
+            Ok(()) => Ok(images),
+            Err(error) => {
+                self.forget(&images);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives the slots of images back that will not count.
+    pub(crate) fn forget(&self, images: &Images) {
+        lock(&self.disk).free.extend(images.new.values().map(|image| image.slot));
+    }
+
+    /// The images count: what they replace is free, and the changes in them are not pending.
+    pub(crate) fn settle(&self, images: Images) {
+        let mut disk = lock(&self.disk);
+        let mut gone = Vec::new();
+        for (region, image) in images.new {
+            gone.extend(disk.images.insert(region, image).map(|old| old.slot));
+            let settled = disk.pending.remove(&region).map_or(0, |changes| changes.len());
+            self.pending.fetch_sub(to_u64(settled), Ordering::Relaxed);
+        }
+        if let Some(file) = &disk.file {
+            for slot in &gone {
+                // Space is given back as far as the system does it; the slot is free either way.
+                let _ = file.punch_hole(self.slot_offset(*slot), self.region_words() * 8);
+            }
+        }
+        disk.free.extend(gone);
+    }
+
+    /// Appends which image is whose, as of `images`.
+    pub(crate) fn encode(&self, images: &Images, out: &mut Vec<u8>) {
+        let disk = lock(&self.disk);
+        let mut all = disk.images.clone();
+        all.extend(&images.new);
+        put_varint(out, to_u64(all.len()));
+        for (region, image) in &all {
+            put_varint(out, *region);
+            put_varint(out, image.slot);
+            put_u32(out, image.crc);
+        }
+    }
+
+    /// Takes what [`Self::encode`] wrote; `None` for what it never writes.
+    pub(crate) fn decode(&self, rest: &mut Decoder<'_>) -> Option<()> {
+        let mut disk = lock(&self.disk);
+        disk.images.clear();
+        for _ in 0..rest.varint()? {
+            let region = rest.varint()?;
+            let image = Image { slot: rest.varint()?, crc: rest.u32()? };
+            let fits = region < self.words_max() >> self.region_bits && image.slot < 1 << 32;
+            if !fits || disk.images.insert(region, image).is_some() {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// Opens the file after the state was decoded.
+    pub(crate) fn open_file(&self) -> Result<()> {
+        let mut disk = lock(&self.disk);
+        if disk.images.is_empty() {
+            // A file without an image that counts may be unfinished: the first image makes it anew.
+            return Ok(());
+        }
+        disk.file = self.head().open(&self.owner, NAME, self.read_only)?;
+        if disk.file.is_none() {
+            return Err(self.damage(0, "the file is missing"));
+        }
+        let used: Vec<u64> = disk.images.values().map(|image| image.slot).collect();
+        disk.slot_count = used.iter().max().map_or(0, |slot| slot + 1);
+        let mut is_free = vec![true; to_usize(disk.slot_count)];
+        for slot in used {
+            if let Some(free) = is_free.get_mut(to_usize(slot)) {
+                if !*free {
+                    return Err(self.damage(self.slot_offset(slot), "two regions share a slot"));
+                }
+                *free = false;
+            }
+        }
+        disk.free = (0..).zip(is_free).filter(|(_, free)| *free).map(|(slot, _)| slot).collect();
+        Ok(())
+    }
+
+    fn head(&self) -> FileHead {
+        FileHead::new(*MAGIC, &self.owner, self.region_words() * 8)
+    }
+
+    /// Verifies every image.
+    pub(crate) fn check(&self, report: &mut Report) -> Result<()> {
+        let regions: Vec<u64> = lock(&self.disk).images.keys().copied().collect();
+        for region in regions {
+            match self.image_now(&lock(&self.disk), region) {
+                Ok(bytes) => report.checked_bytes += to_u64(bytes.len()),
+                Err(Error::Corruption { file, offset, what }) => report.add(file, offset, what),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of images in the file.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        to_u64(lock(&self.disk).images.len()) * self.region_words() * 8
+    }
+
+    /// Memory that changes take which no image holds, in bytes.
+    pub(crate) fn change_bytes(&self) -> u64 {
+        let changes = self.unsaved.load(Ordering::Relaxed) + self.pending.load(Ordering::Relaxed);
+        changes * CHANGE_BYTES
+    }
+
+    /// Changes since the last cut, in bytes of memory.
+    pub(crate) fn unsaved_bytes(&self) -> u64 {
+        self.unsaved.load(Ordering::Relaxed) * CHANGE_BYTES
+    }
+}
+
+/// Images that were written and do not count yet.
+#[derive(Debug, Default)]
+pub(crate) struct Images {
+    new: BTreeMap<u64, Image>,
+    pub(crate) written_bytes: u64,
+}
