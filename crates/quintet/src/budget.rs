@@ -57,6 +57,7 @@ impl Budget {
                 used.checked_add(bytes).filter(|sum| *sum <= self.limit)
             })
             .map_err(|_| Error::OutOfMemory { budget: self.limit, needed: bytes })?;
+        #[cfg(feature = "testing")]
         self.note_peak();
         Ok(())
     }
@@ -64,6 +65,7 @@ impl Budget {
     /// Draws `bytes` even past the limit: for what is acknowledged already.
     pub fn take_anyway(&self, bytes: u64) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
+        #[cfg(feature = "testing")]
         self.note_peak();
     }
 
@@ -74,9 +76,8 @@ impl Budget {
         Charge { budget: Arc::clone(self), bytes }
     }
 
-    #[inline]
+    #[cfg(feature = "testing")]
     fn note_peak(&self) {
-        #[cfg(feature = "testing")]
         self.peak.fetch_max(self.used(), Ordering::Relaxed);
     }
 
