@@ -186,6 +186,8 @@ pub struct HashLog {
     maintenance: Mutex<Maintenance>,
     /// Compaction freed something that the next publication gives back.
     publish_wanted: AtomicBool,
+    /// The LSN to which the files were complete when the table was opened.
+    opened_complete: AtomicU64,
     /// A get met a chunk that is not in memory.
     warm_wanted: AtomicBool,
     collided: AtomicBool,
@@ -234,6 +236,7 @@ impl HashLog {
             residency: Mutex::default(),
             maintenance: Mutex::new(Maintenance::new(Arc::clone(&context.dir), owner)),
             publish_wanted: AtomicBool::new(false),
+            opened_complete: AtomicU64::new(0),
             warm_wanted: AtomicBool::new(false),
             collided: AtomicBool::new(false),
             queues: Mutex::default(),

@@ -65,6 +65,14 @@ struct Deal {
 }
 
 impl Deal {
+    /// About how many entries of `group` fall into one share: room for them at once keeps vectors
+    /// from growing by copies.
+    fn expected(&self, group: &[Source]) -> usize {
+        let count: u64 = group.iter().map(|source| source.extent.entry_count).sum();
+        let share = (count / self.passes) >> self.bits;
+        to_usize(share + share / 16 + 16)
+    }
+
     fn share(&self, hash: u64) -> Option<usize> {
         let mine = self.passes == 1 || (hash >> 40) % self.passes == self.pass;
         mine.then(|| to_usize(hash >> self.shift & ((1 << self.bits) - 1)))
@@ -116,6 +124,7 @@ impl HashLog {
             self.remove_strays(&names, newest, &contents)?;
         }
         maintenance.complete = contents.commit.complete;
+        self.opened_complete.store(contents.commit.complete, Ordering::Relaxed);
         self.collided.store(contents.commit.collided != 0, Ordering::Relaxed);
         self.next_large.store(contents.commit.next_large.max(1), Ordering::Relaxed);
         if let Some(manifest) = &maintenance.manifest {
@@ -295,8 +304,14 @@ impl HashLog {
     ) -> Result<()> {
         let size = sources.len().div_ceil(TASKS).max(1);
         let groups: Vec<&[Source]> = sources.chunks(size).collect();
-        let dealt: Vec<Mutex<Vec<Vec<Dealt>>>> =
-            groups.iter().map(|_| Mutex::new(vec![Vec::new(); 1 << deal.bits])).collect();
+        let chunks = by_rank(sources);
+        let dealt: Vec<Mutex<Vec<Vec<Dealt>>>> = groups
+            .iter()
+            .map(|group| {
+                let share = deal.expected(group);
+                Mutex::new((0..1 << deal.bits).map(|_| Vec::with_capacity(share)).collect())
+            })
+            .collect();
         let env = &self.context.env;
         env.parallel(groups.len(), &|task| {
             if let (Some(group), Some(shares)) = (groups.get(task), dealt.get(task)) {
@@ -308,13 +323,13 @@ impl HashLog {
         });
         if lock(&loaded.failed).is_none() {
             env.parallel(1 << deal.bits, &|share| {
-                let mut entries = Vec::new();
-                for group in &dealt {
-                    if let Some(part) = lock(group).get_mut(share) {
-                        entries.append(part);
-                    }
-                }
-                loaded.note(self.load_share(sources, loaded, &mut entries));
+                let part = |group: &Mutex<Vec<Vec<Dealt>>>| {
+                    lock(group).get_mut(share).map(std::mem::take).unwrap_or_default()
+                };
+                let parts: Vec<Vec<Dealt>> = dealt.iter().map(part).collect();
+                let mut entries = parts.concat();
+                drop(parts);
+                loaded.note(self.load_share(&chunks, loaded, &mut entries));
             });
         }
         match lock(&loaded.failed).take() {
@@ -389,13 +404,17 @@ impl HashLog {
         Ok(hints)
     }
 
-    fn load_share(&self, sources: &[Source], loaded: &Loaded, entries: &mut [Dealt]) -> Result<()> {
+    fn load_share(
+        &self,
+        chunks: &[Arc<Chunk>],
+        loaded: &Loaded,
+        entries: &mut [Dealt],
+    ) -> Result<()> {
         entries.sort_unstable();
-        let chunks = by_rank(sources);
         let (mut keys, mut live_bytes, mut waste) = (0, 0, 0);
         for group in entries.chunk_by(|a, b| a.0 == b.0) {
             let newest = if group.len() > 1 && self.collided.load(Ordering::Relaxed) {
-                self.newest_by_key(&chunks, group)?
+                self.newest_by_key(chunks, group)?
             } else {
                 group.last().copied().into_iter().collect()
             };

@@ -198,11 +198,17 @@ impl HashLog {
         }
     }
 
-    /// Reads an entry that is not in memory, or has its whole chunk loaded where there is room: in
-    /// replay the next operations are likely to ask for its neighbours.
+    /// Reads an entry that is not in memory, or has its whole chunk loaded where there is room and
+    /// the chunk has entries past the last publication: replay is likely to ask for all of those.
+    /// Elsewhere an entry is one of few (of the updated keys, and of those that share a tag).
     fn learn(&self, address: u64, state: u64, key: &[u8]) -> Result<Option<Known>> {
         let (id, _) = self.arena.split(address);
-        if self.arena.is_resident(id) || self.has_room_to_warm() && self.warm(id)? {
+        let replayed = self.chunk(id).is_some_and(|chunk| {
+            let last = lock(&chunk.flush).extents.iter().map(|extent| extent.last_lsn).max();
+            last >= Some(self.opened_complete.load(Ordering::Relaxed))
+        });
+        let warms = replayed && self.has_room_to_warm();
+        if self.arena.is_resident(id) || warms && self.warm(id)? {
             return Ok(None);
         }
         let Some(cold) = self.read_cold(address, state)? else { return Ok(None) };
