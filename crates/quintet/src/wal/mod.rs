@@ -53,7 +53,7 @@ use self::{
 use crate::{
     Error, Result,
     codec::{Lsn, round_up, to_u64},
-    disk::{BLOCK_BYTES, Dir, Env, File},
+    disk::{BLOCK_BYTES, Dir, Env},
     report::Report,
     seeded::{self, Bug},
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, yield_now},
@@ -305,7 +305,7 @@ impl Log {
                 segment.prepare_pages(round_up(offset + size, AHEAD_BYTES_MIN));
             }
             let words = record::words_at(segment.mapping.words(), offset, size);
-            record::store(words, head.to_words(segment.salt), pieces);
+            record::store(words, head.encode(segment.salt), pieces);
             return Ok(Appended { lsn, end: Lsn(lsn.0 + size) });
         }
     }
@@ -314,14 +314,14 @@ impl Log {
     /// capacity and ends outside has something to cover.
     fn fill_rest(&self, segment: &Segment, offset: u64) {
         let capacity = segment.head.capacity;
-        if offset + record::HEAD_BYTES > capacity || seeded::active(Bug::LogLeavesSegmentEndOpen) {
+        if offset + record::RECORD_BYTES_MIN > capacity || seeded::active(Bug::LogLeavesSegmentEndOpen) {
             return;
         }
         let size = capacity - offset;
         let lsn = Lsn(segment.head.base.0 + offset);
         let head = record::Head::filler(lsn, size, self.durable());
-        let words = record::words_at(segment.mapping.words(), offset, record::HEAD_BYTES);
-        record::store(words, head.to_words(segment.salt), &[]);
+        let words = record::words_at(segment.mapping.words(), offset, record::RECORD_BYTES_MIN);
+        record::store(words, head.encode(segment.salt), &[]);
     }
 
     /// Goes on in the next segment, unless somebody has done so since `number` was found full.
@@ -578,10 +578,10 @@ impl group::Sync for Log {
             .filter(|sealed| sealed.head.end() > durable && sealed.head.base < copied)
             .cloned()
             .collect();
-        let sync = |file: &dyn File, number| {
-            let mut synced = file.sync_data();
+        let sync = |number, sync: &dyn Fn() -> std::io::Result<()>| {
+            let mut synced = sync();
             if synced.is_err() && seeded::active(Bug::LogRetriesFailedSync) {
-                synced = file.sync_data();
+                synced = sync();
             }
             synced.map_err(|error| {
                 let error = Error::io(format!("sync {}", segment::display_name(number)), error);
@@ -591,11 +591,11 @@ impl group::Sync for Log {
         };
         if !seeded::active(Bug::LogForgetsSealedSegment) {
             for sealed in full {
-                sync(&*sealed.file, sealed.head.number)?;
+                sync(sealed.head.number, &|| sealed.file.sync_data())?;
             }
         }
         if copied > current.head.base && !seeded::active(Bug::LogSkipsSync) {
-            sync(&*current.file, current.head.number)?;
+            sync(current.head.number, &|| current.sync(durable, copied))?;
         }
         self.syncs.fetch_add(1, Ordering::Relaxed);
         Ok(copied)
