@@ -34,6 +34,7 @@ mod segment;
 mod tests;
 
 use std::{
+    mem,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -482,6 +483,21 @@ impl Log {
                     .remove(&name)
                     .map_err(|error| Error::io(format!("remove log/{name}"), error))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Gives back the disk space that is kept for the next segments: for when nobody writes. The next
+    /// writers have it made anew.
+    pub fn release_spares(&self) -> Result<()> {
+        let mut rotation = lock(&self.rotation);
+        let spare = rotation.spare.take().map(|spare| spare.head.number);
+        self.has_spare.store(false, Ordering::Relaxed);
+        for number in spare.into_iter().chain(mem::take(&mut rotation.recycled)) {
+            let name = segment::file_name(number);
+            self.dir
+                .remove(&name)
+                .map_err(|error| Error::io(format!("remove log/{name}"), error))?;
         }
         Ok(())
     }

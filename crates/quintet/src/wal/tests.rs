@@ -175,7 +175,7 @@ fn a_hole_that_a_killed_writer_left_costs_no_acknowledged_record() {
     for number in 4..6 {
         append(&log, &body(number, 50)).unwrap();
     }
-    std::mem::forget(log);
+    mem::forget(log);
     let mut killed = rig.on(rig.env.kill());
     let (log, bodies) = killed.open();
     assert_eq!(numbers(&bodies), [0, 1, 2, 4, 5]);
@@ -291,7 +291,7 @@ fn a_failed_sync_is_final_and_the_next_open_believes_only_the_disk() {
         assert!(matches!(log.admit(10, true), Err(Error::LogFailed { .. })));
     }
     assert!(log.failure().is_some());
-    std::mem::forget(log);
+    mem::forget(log);
     let mut killed = rig.on(rig.env.kill());
     let (_, bodies) = killed.open();
     assert_eq!(numbers(&bodies)[0], 0, "the synced record is there");
@@ -355,7 +355,7 @@ fn a_read_only_log_replays_and_writes_nothing() {
     for number in 0..30 {
         append(&log, &body(number, 1000)).unwrap();
     }
-    std::mem::forget(log);
+    mem::forget(log);
     for env in [rig.env.kill(), rig.env.crash(Policy::AllKept)] {
         let mut reader = rig.on(env);
         let before = reader.env.image_hash();

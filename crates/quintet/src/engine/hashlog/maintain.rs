@@ -13,7 +13,7 @@ use super::{
     arena::EXTENT_HEAD_UNITS,
     entry::{Kind, LargeRef, Stored, UNIT_BYTES, seal},
     files::{CHUNK_MAGIC, DataFiles, EXTENT_HEAD_BYTES, ExtentHead, LARGE_MAGIC, Owner, Place},
-    manifest::{Commit, Extent, Hint, LargeRecord, Manifest, put_hint},
+    manifest::{Commit, Extent, Hint, LargeRecord, Manifest, encode_hints},
 };
 use crate::{
     Error, Result,
@@ -71,7 +71,7 @@ impl Maintenance {
 
 /// What an extent takes in the manifest, about.
 pub(super) fn manifest_bytes(extent: &Extent) -> u64 {
-    140 + extent.entry_count * 10
+    140 + extent.entry_count * 8
 }
 
 impl HashLog {
@@ -236,7 +236,7 @@ impl HashLog {
         start: u64,
         head: &mut ExtentHead,
     ) -> Result<(Vec<u8>, u64)> {
-        let mut hints = Vec::with_capacity(image.len() / 16);
+        let mut hints = Vec::with_capacity(image.len() / 64);
         let mut widest = 0;
         let mut at = EXTENT_HEAD_BYTES;
         while at < image.len() {
@@ -257,14 +257,14 @@ impl HashLog {
             };
             let payload = to_u64(entry.key_bytes + entry.value_bytes);
             let wide = u64::from(entry.key_at() == 24);
-            put_hint(&mut hints, Hint { hash: self.hash(key), payload, wide, kind, large });
+            hints.push(Hint { hash: self.hash(key), payload, wide, kind, large });
             head.entry_count += 1;
             head.first_lsn = head.first_lsn.min(entry.lsn);
             head.last_lsn = head.last_lsn.max(entry.lsn);
             widest = widest.max(to_u64(entry.units()));
             at += bytes;
         }
-        Ok((hints, widest))
+        Ok((encode_hints(&hints), widest))
     }
 
     fn broken(&self, what: &str) -> Error {

@@ -25,11 +25,15 @@
 //! | kind | body |
 //! |---|---|
 //! | 1 begin | sequence of the publication |
-//! | 2 extent | chunk, serial, order, created, file, offset, bytes of the place; start, end, entry count, body crc, first lsn, last lsn, sealed (0, 1), span; hint crc; then hints: hash (8), varint of `key and value bytes * 8 + wide * 4 + kind` (0 put, 1 tombstone, 2 large), for a large one the varint of its number |
+//! | 2 extent | chunk, serial, order, created, file, offset, bytes of the place; start, end, entry count, body crc, first lsn, last lsn, sealed (0, 1), span; hint crc; then hints |
 //! | 3 drop | chunk, serial |
 //! | 4 large | number, lsn, file, offset, bytes of the place, value size |
 //! | 5 drop large | number |
 //! | 6 commit | sequence, complete lsn, next serial, next large number, next file number, collided (0, 1) |
+//!
+//! Hints begin with the varint of a size that all entries have, or 0. Each: the low 56 bits of the
+//! hash (7 bytes); where sizes differ the varint of its size, `key and value bytes * 8 + wide * 4 +
+//! kind` (0 put, 1 tombstone, 2 large); for a large one the varint of its number.
 //!
 //! Invariants: a publication is synced before anything that it frees is freed. What follows the
 //! last commit never happened, unless a later publication's begin stands behind it: then the bytes
@@ -123,22 +127,71 @@ pub(super) struct Hint {
     pub(super) large: u64,
 }
 
-/// Appends a hint to an extent's.
-pub(super) fn put_hint(out: &mut Vec<u8>, hint: Hint) {
-    put_u64(out, hint.hash);
-    put_varint(out, hint.payload << 3 | hint.wide << 2 | hint.kind);
-    if hint.kind == 2 {
-        put_varint(out, hint.large);
+/// Bits of hashes in hints: enough to tell keys apart but for one table in ten of 100 million.
+/// Two keys that agree in them count as collided.
+pub(super) const HINT_HASH_MASK: u64 = (1 << 56) - 1;
+
+impl Hint {
+    fn sizes(&self) -> u64 {
+        self.payload << 3 | self.wide << 2 | self.kind
     }
 }
 
-/// Takes a hint off the front.
-#[inline]
-pub(super) fn take_hint(decoder: &mut Decoder<'_>) -> Option<Hint> {
-    let hash = decoder.u64()?;
-    let sizes = decoder.varint()?;
-    let large = if sizes & 3 == 2 { decoder.varint()? } else { 0 };
-    Some(Hint { hash, payload: sizes >> 3, wide: sizes >> 2 & 1, kind: sizes & 3, large })
+/// Encodes an extent's hints.
+pub(super) fn encode_hints(hints: &[Hint]) -> Vec<u8> {
+    let first = hints.first().map_or(0, Hint::sizes);
+    let common = if hints.iter().all(|hint| hint.sizes() == first) { first } else { 0 };
+    let mut out = Vec::with_capacity(hints.len() * 9 + 10);
+    put_varint(&mut out, common);
+    for hint in hints {
+        out.extend_from_slice(hint.hash.to_le_bytes().get(..7).unwrap_or(&[]));
+        if common == 0 {
+            put_varint(&mut out, hint.sizes());
+        }
+        if hint.kind == 2 {
+            put_varint(&mut out, hint.large);
+        }
+    }
+    out
+}
+
+/// Reads an extent's hints. Ends early at bytes that are none: see [`HintReader::is_empty`].
+#[derive(Debug)]
+pub(super) struct HintReader<'a> {
+    decoder: Decoder<'a>,
+    common: u64,
+}
+
+impl<'a> HintReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        let mut decoder = Decoder::new(bytes);
+        let common = decoder.varint().unwrap_or(0);
+        Self { decoder, common }
+    }
+
+    /// Whether everything has been read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.decoder.is_empty()
+    }
+}
+
+impl Iterator for HintReader<'_> {
+    type Item = Hint;
+
+    #[inline]
+    fn next(&mut self) -> Option<Hint> {
+        let mut hash = [0; 8];
+        hash.split_at_mut(7).0.copy_from_slice(self.decoder.take(7)?);
+        let sizes = if self.common == 0 { self.decoder.varint()? } else { self.common };
+        let large = if sizes & 3 == 2 { self.decoder.varint()? } else { 0 };
+        Some(Hint {
+            hash: u64::from_le_bytes(hash),
+            payload: sizes >> 3,
+            wide: sizes >> 2 & 1,
+            kind: sizes & 3,
+            large,
+        })
+    }
 }
 
 /// Where an extent's hints are in the manifest.

@@ -21,7 +21,7 @@
 //!   yet to be written.
 //! - A tombstone is kept while an older chunk exists.
 //! - What a publication frees is freed after it is durable.
-//! - Two live keys with one 64-bit hash set `collided` before the second is readable; from then on
+//! - Two live keys with the same 56 bits of hash set `collided` before the second is readable; from then on
 //!   opening reads keys instead of hints. Everything else resolves equal hashes by the full key
 //!   anyway.
 //!
@@ -152,6 +152,9 @@ struct Counters {
     /// `applied` + 1 when compaction found nothing to do, and when it last closed the hot chunk.
     stuck_at: AtomicU64,
     closed_hot_at: AtomicU64,
+    /// Waste in units from which a writer compacts again.
+    next_debt: AtomicU64,
+    debts_paid_total: AtomicU64,
     in_place_total: AtomicU64,
     cold_reads_total: AtomicU64,
     compacted_total: AtomicU64,
@@ -278,10 +281,15 @@ impl HashLog {
         waste * 100 > units * per_cent && waste * 2 > self.arena.chunk_units()
     }
 
-    /// The share of waste at which compaction starts: before the bound, because copies and what
-    /// awaits its publication take space as well.
+    /// The share of waste at which compaction starts: before the bound, because heads, hints, the
+    /// log, copies and what awaits its publication take space as well.
     fn waste_per_cent_max(&self) -> u64 {
-        (100 - self.live_per_cent) * 7 / 10
+        (100 - self.live_per_cent) / 2
+    }
+
+    /// The share of waste at which writers compact as well.
+    fn waste_per_cent_of_writers(&self) -> u64 {
+        (100 - self.live_per_cent) * 6 / 10
     }
 
     /// Whether nothing has been written for a while.
@@ -378,6 +386,7 @@ impl Engine for HashLog {
                 ("in_place_updates_total", load(&counters.in_place_total)),
                 ("cold_reads_total", load(&counters.cold_reads_total)),
                 ("chunks_compacted_total", load(&counters.compacted_total)),
+                ("compactions_by_writers_total", load(&counters.debts_paid_total)),
                 ("chunks_evicted_total", load(&counters.evicted_total)),
                 ("manifest_bytes", load(&counters.manifest_bytes)),
             ],
@@ -401,11 +410,16 @@ impl Engine for HashLog {
             return Due::Compact;
         }
         let untidy = !stuck && self.waste_exceeds(REST_WASTE_PER_CENT.min(most));
-        if untidy && self.is_resting(applied) {
+        let unflushed = unflushed > 0 && !self.context.read_only;
+        if (untidy || unflushed) && self.is_resting(applied) {
+            if unflushed {
+                // The log need not hold it any longer.
+                return Due::Persist;
+            }
             counters.waste_target.store(REST_WASTE_PER_CENT.min(most), Ordering::Relaxed);
             return Due::Compact;
         }
-        match (warm, untidy) {
+        match (warm, untidy || unflushed) {
             (true, _) => Due::Compact,
             (false, true) => Due::Later,
             (false, false) => Due::Nothing,

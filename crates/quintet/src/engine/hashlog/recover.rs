@@ -18,14 +18,14 @@ use super::{
     files::{DataFile, DataFiles, number_of as data_number},
     maintain::{Maintenance, manifest_bytes},
     manifest::{
-        Contents, Extent, Hint, Hints, Manifest, is_unfinished, number_of as manifest_number,
-        take_hint,
+        Contents, Extent, Hint, HintReader, Hints, Manifest, encode_hints, is_unfinished,
+        number_of as manifest_number,
     },
     read::ColdEntry,
 };
 use crate::{
     Error, Result,
-    codec::{Decoder, Lsn, to_u64, to_usize},
+    codec::{Lsn, to_u64, to_usize},
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, read, write},
 };
 
@@ -355,9 +355,8 @@ impl HashLog {
             Some(bytes) => bytes,
             None => self.hints_of_data(source)?,
         };
-        let mut decoder = Decoder::new(&bytes);
         let mut unit = source.extent.start + EXTENT_HEAD_UNITS;
-        while let Some(hint) = take_hint(&mut decoder) {
+        for hint in HintReader::new(&bytes) {
             let units = units_of(&hint);
             if let Some(share) = deal.share(hint.hash).and_then(|share| shares.get_mut(share)) {
                 let packed = source.rank << RANK_SHIFT
@@ -398,10 +397,10 @@ impl HashLog {
             let payload = to_u64(entry.head.key_bytes + entry.head.value_bytes);
             let wide = u64::from(entry.head.key_at() == 24);
             let hash = self.hash(entry.key());
-            super::manifest::put_hint(&mut hints, Hint { hash, payload, wide, kind, large });
+            hints.push(Hint { hash, payload, wide, kind, large });
             unit += to_u64(entry.head.units());
         }
-        Ok(hints)
+        Ok(encode_hints(&hints))
     }
 
     fn load_share(
@@ -485,14 +484,14 @@ fn units_of(hint: &Hint) -> u64 {
 
 /// Whether hints say as many entries as their extent has, and fill it.
 fn hints_fit(bytes: &[u8], extent: &Extent) -> bool {
-    let mut decoder = Decoder::new(bytes);
+    let mut hints = HintReader::new(bytes);
     let (mut count, mut unit) = (0, extent.start + EXTENT_HEAD_UNITS);
-    while let Some(hint) = take_hint(&mut decoder) {
+    for hint in hints.by_ref() {
         count += 1;
         unit = unit.saturating_add(units_of(&hint));
         if hint.payload >> 24 != 0 || hint.kind > 2 {
             return false;
         }
     }
-    decoder.is_empty() && count == extent.entry_count && unit == extent.end
+    hints.is_empty() && count == extent.entry_count && unit == extent.end
 }

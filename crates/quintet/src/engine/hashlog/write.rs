@@ -6,6 +6,7 @@ use super::{
     Chunk, Flush, HashLog, Large,
     arena::{EXTENT_HEAD_UNITS, Look},
     entry::{HEAD_BYTES_MAX, Head, Kind, LargeRef, UNIT_BYTES},
+    manifest::HINT_HASH_MASK,
 };
 use crate::{
     Error, Result,
@@ -175,7 +176,7 @@ impl HashLog {
                             Some(Found::Current(*current))
                         }
                         Some(other) => {
-                            if other.hash == hash {
+                            if (other.hash ^ hash) & HINT_HASH_MASK == 0 {
                                 self.collided.store(true, Ordering::Relaxed);
                             }
                             None
@@ -187,11 +188,11 @@ impl HashLog {
         found.unwrap_or(Found::Nothing)
     }
 
-    /// Two live keys with the same tag: do they share all of the hash?
+    /// Two live keys with the same tag: do they share all of the hash that hints have?
     #[cold]
     fn note_collision(&self, address: u64, hash: u64) {
         match self.arena.copy(address) {
-            Look::Found((_, key, _)) if self.hash(&key) == hash => {
+            Look::Found((_, key, _)) if (self.hash(&key) ^ hash) & HINT_HASH_MASK == 0 => {
                 self.collided.store(true, Ordering::Relaxed);
             }
             _ => {}
@@ -385,6 +386,7 @@ impl HashLog {
     /// files, or by writing out what is not yet. That delays the writer by the write of a few
     /// chunks at most.
     pub(super) fn make_room(&self, op: &Op<'_>) -> Result<()> {
+        self.pay_debt();
         let (key, value_bytes) = match op {
             Op::Put { key, head, body } => (key, head.len() + body.len()),
             Op::Delete { key } => (key, 0),

@@ -121,7 +121,7 @@ fn fix_records(file: &mut [u8], salt: u32, base: u64) {
 /// The record's size, if it is one.
 fn fix_record(bytes: &mut [u8], salt: u32, lsn: u64) -> Option<usize> {
     let sizes = u64::from_le_bytes(bytes[8..16].try_into().unwrap_or_default());
-    let (head, length) = match sizes & 3 {
+    let (head, length): (usize, usize) = match sizes & 3 {
         0 => return None,
         1 => (13, to_usize(sizes >> 2 & 0x3fff)),
         _ => (24, to_usize(sizes >> 2)),
