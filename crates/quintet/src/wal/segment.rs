@@ -211,7 +211,7 @@ pub(super) struct Segment {
     tail: AtomicU64,
     /// Pages below this offset have been made writable. A hint.
     prepared: AtomicU64,
-    /// Nothing was synced since the file was opened: recovery may have written anywhere in it.
+    /// Recovery may have written anywhere in the file: the next sync is of all of it.
     is_fresh: AtomicBool,
     /// The head was stored to since the last sync.
     head_marked: AtomicBool,
@@ -244,7 +244,9 @@ impl Segment {
             let _ = dir.remove(&name);
         }
         let file = made.map_err(|error| Error::io(format!("create log/{name}"), error))?;
-        Self::open(head, file, HEAD_BYTES)
+        let mut segment = Self::open(head, file, HEAD_BYTES)?;
+        segment.is_fresh = AtomicBool::new(false);
+        Ok(segment)
     }
 
     fn create_file(
