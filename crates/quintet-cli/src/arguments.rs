@@ -5,7 +5,10 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use quintet::{EngineKind, TypeTag};
 
-use crate::formats::{Column, Format};
+use crate::{
+    form::{Typing, parse_type},
+    formats::{Column, Format},
+};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -33,6 +36,16 @@ pub enum Command {
     Create(Create),
     /// List the tables
     Tables(Tables),
+    /// List a directory of tables
+    List(List),
+    /// Show a directory of another database in this one
+    Mount(Mount),
+    /// Take a mount away; what it showed stays
+    Unmount(Unmount),
+    /// List the mounts: path, target, directory in it, how
+    Mounts(Tables),
+    /// Set, print or clear the options of tables that are created without --engine
+    Defaults(Defaults),
     /// Drop a table with everything in it
     Drop(Drop),
     /// Rename a table, or a directory of tables
@@ -98,12 +111,15 @@ pub struct Create {
     /// Where
     #[command(flatten)]
     pub target: Target,
-    /// The index structure
+    /// The index structure (default: what `defaults` says for the directory)
     #[arg(long, value_name = "ENGINE", value_parser = parse_engine)]
-    pub engine: EngineKind,
+    pub engine: Option<EngineKind>,
     /// An engine option; may be repeated
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = parse_option)]
     pub options: Vec<(String, String)>,
+    /// Types
+    #[command(flatten)]
+    pub typing: Typing,
 }
 
 /// `tables`
@@ -114,6 +130,67 @@ pub struct Tables {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `list`
+#[derive(Debug, Args)]
+pub struct List {
+    /// The database directory
+    pub dir: PathBuf,
+    /// The directory of tables (default: the top)
+    #[arg(default_value = "", hide_default_value = true)]
+    pub path: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mount`
+#[derive(Debug, Args)]
+pub struct Mount {
+    /// The database directory
+    pub dir: PathBuf,
+    /// Where its tables shall be found: names and / such as archive/eu
+    pub path: String,
+    /// The other database's directory
+    pub target: PathBuf,
+    /// Only this directory of it (default: all)
+    #[arg(long, value_name = "PATH")]
+    pub subtree: Option<String>,
+    /// Take no writes through the mount
+    #[arg(long)]
+    pub read_only: bool,
+}
+
+/// `unmount`
+#[derive(Debug, Args)]
+pub struct Unmount {
+    /// The database directory
+    pub dir: PathBuf,
+    /// The mount
+    pub path: String,
+}
+
+/// `defaults`
+#[derive(Debug, Args)]
+pub struct Defaults {
+    /// The database directory
+    pub dir: PathBuf,
+    /// The directory of tables (default: the top)
+    #[arg(default_value = "", hide_default_value = true)]
+    pub path: String,
+    /// Set: the index structure
+    #[arg(long, value_name = "ENGINE", value_parser = parse_engine, conflicts_with = "clear")]
+    pub engine: Option<EngineKind>,
+    /// Set: an engine option; may be repeated
+    #[arg(long = "option", value_name = "NAME=VALUE", value_parser = parse_option)]
+    pub options: Vec<(String, String)>,
+    /// Types
+    #[command(flatten)]
+    pub typing: Typing,
+    /// Take the directory's own defaults away
+    #[arg(long)]
+    pub clear: bool,
 }
 
 /// `drop`
@@ -144,10 +221,14 @@ pub struct Get {
     #[command(flatten)]
     pub target: Target,
     /// The key
+    #[arg(allow_negative_numbers = true)]
     pub key: OsString,
     /// The key is in hexadecimal, and so will be the value
     #[arg(long, conflicts_with_all = ["raw", "json"])]
     pub hex: bool,
+    /// Types
+    #[command(flatten)]
+    pub typing: Typing,
     /// Write exactly the bytes of the value: no escapes, no line end
     #[arg(long, conflicts_with = "json")]
     pub raw: bool,
@@ -163,9 +244,14 @@ pub struct Put {
     #[command(flatten)]
     pub target: Target,
     /// The key
+    #[arg(allow_negative_numbers = true)]
     pub key: OsString,
     /// The value; may be empty
-    #[arg(required_unless_present = "value_file", conflicts_with = "value_file")]
+    #[arg(
+        required_unless_present = "value_file",
+        conflicts_with = "value_file",
+        allow_negative_numbers = true
+    )]
     pub value: Option<OsString>,
     /// Take the value from a file, byte for byte (- for standard input)
     #[arg(long, value_name = "FILE")]
@@ -173,6 +259,9 @@ pub struct Put {
     /// Key and value are in hexadecimal
     #[arg(long)]
     pub hex: bool,
+    /// Types
+    #[command(flatten)]
+    pub typing: Typing,
     /// Let the entry expire after this time: 500ms, 30s, 5m, 2h, 7d
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub ttl: Option<Duration>,
@@ -197,17 +286,24 @@ pub struct Del {
     #[command(flatten)]
     pub target: Target,
     /// The keys
-    #[arg(required_unless_present_any = ["from", "to"], conflicts_with_all = ["from", "to"])]
+    #[arg(
+        required_unless_present_any = ["from", "to"],
+        conflicts_with_all = ["from", "to"],
+        allow_negative_numbers = true
+    )]
     pub keys: Vec<OsString>,
     /// Delete the range from this key on (ordered engines)
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub from: Option<OsString>,
     /// Delete the range up to, without, this key (ordered engines)
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub to: Option<OsString>,
     /// Keys are in hexadecimal
     #[arg(long)]
     pub hex: bool,
+    /// Types
+    #[command(flatten)]
+    pub typing: Typing,
     /// When it is durable
     #[command(flatten)]
     pub writing: Writing,
@@ -220,10 +316,10 @@ pub struct Selection {
     #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
     pub prefix: Option<OsString>,
     /// From this key on (ordered engines)
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub from: Option<OsString>,
     /// Up to, without, this key (ordered engines)
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub to: Option<OsString>,
 }
 
@@ -249,6 +345,9 @@ pub struct Scan {
     /// Keys are in hexadecimal, values too
     #[arg(long, conflicts_with = "json")]
     pub hex: bool,
+    /// Types
+    #[command(flatten)]
+    pub typing: Typing,
     /// Print one JSON object a line
     #[arg(long)]
     pub json: bool,
@@ -266,6 +365,9 @@ pub struct Count {
     /// Keys are in hexadecimal
     #[arg(long)]
     pub hex: bool,
+    /// Types
+    #[command(flatten)]
+    pub typing: Typing,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -318,6 +420,9 @@ pub struct Import {
     /// Create the table with this engine if it does not exist, and the database too
     #[arg(long, value_name = "ENGINE", value_parser = parse_engine)]
     pub engine: Option<EngineKind>,
+    /// Types
+    #[command(flatten)]
+    pub typing: Typing,
     /// Rows in one atomic batch
     #[arg(long, value_name = "ROWS", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -371,6 +476,9 @@ pub struct Export {
     /// CSV and TSV: no line of column names
     #[arg(long)]
     pub no_header: bool,
+    /// Types
+    #[command(flatten)]
+    pub typing: Typing,
     /// Dump: printable text instead of hexadecimal, as with `-p` of `mdb_dump`
     #[arg(long)]
     pub print: bool,
@@ -439,10 +547,6 @@ pub struct Completions {
 
 fn parse_engine(text: &str) -> Result<EngineKind, String> {
     text.parse::<EngineKind>().map_err(|error| error.to_string())
-}
-
-fn parse_type(text: &str) -> Result<TypeTag, String> {
-    text.parse::<TypeTag>().map_err(|error| error.to_string())
 }
 
 fn parse_option(text: &str) -> Result<(String, String), String> {

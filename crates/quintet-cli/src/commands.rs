@@ -1,7 +1,6 @@
 //! Every command but the shell: arguments in, calls of the library, output.
 
 use std::{
-    ffi::{OsStr, OsString},
     fs::File,
     io::{self, Read, Write},
     os::unix::ffi::OsStrExt as _,
@@ -13,16 +12,18 @@ use quintet::{
     CheckLevel, Database, Durability, EngineKind, Error, Options, PutOptions, Report, Table,
     TableOptions,
 };
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::{
     arguments::{self, Arguments, Command, DurabilityChoice, Selection},
-    bytes::{escape, hex, parse_hex, put_json, quote},
+    bytes::quote,
     entries::Wanted,
     export::{self, NewFile},
     failure::{Failure, Outcome},
     figures,
+    form::Form,
     formats::{Format, dump::Coding},
+    hierarchy,
     import::{self, Source},
     inspect,
     progress::Meter,
@@ -52,6 +53,11 @@ pub fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
     match arguments.command {
         Command::Create(command) => create(context, &command),
         Command::Tables(command) => tables(context, &command),
+        Command::List(command) => hierarchy::list(context, &command),
+        Command::Mount(command) => hierarchy::mount(context, &command),
+        Command::Unmount(command) => hierarchy::unmount(context, &command),
+        Command::Mounts(command) => hierarchy::mounts(context, &command),
+        Command::Defaults(command) => hierarchy::defaults(context, &command),
         Command::Drop(command) => drop_table(context, &command),
         Command::Rename(command) => rename(context, &command),
         Command::Get(command) => get(context, &command),
@@ -85,7 +91,7 @@ impl From<DurabilityChoice> for Durability {
 }
 
 impl Context<'_> {
-    fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> Options {
         match self.memory_budget {
             Some(bytes) => Options::new().memory_budget(bytes),
             None => Options::new(),
@@ -93,7 +99,7 @@ impl Context<'_> {
     }
 
     /// Opens a database that must be there, for reading: other readers may have it open too.
-    fn open_to_read(&self, dir: &Path) -> Outcome<Database> {
+    pub(crate) fn open_to_read(&self, dir: &Path) -> Outcome<Database> {
         must_be_database(dir)?;
         Ok(self.options().read_only(true).open(dir)?)
     }
@@ -130,25 +136,22 @@ fn must_be_database(dir: &Path) -> Outcome {
     )))
 }
 
-/// A key or value from the command line.
-fn bytes_of(text: &OsStr, is_hex: bool) -> Outcome<Vec<u8>> {
-    if !is_hex {
-        return Ok(text.as_bytes().to_vec());
-    }
-    parse_hex(text.as_bytes()).ok_or_else(|| {
-        Failure::Usage(format!("{} is not pairs of hexadecimal digits", quote(text.as_bytes())))
-    })
-}
-
-fn some_bytes(text: Option<&OsString>, is_hex: bool) -> Outcome<Option<Vec<u8>>> {
-    text.map(|text| bytes_of(text, is_hex)).transpose()
-}
-
 fn create(context: &mut Context<'_>, command: &arguments::Create) -> Outcome {
-    let mut options = TableOptions::new(command.engine);
+    let Some(engine) = command.engine else {
+        if !command.options.is_empty() || command.typing.types()?.is_some() {
+            return Err(Failure::Usage("options and types need --engine".to_owned()));
+        }
+        let database = context
+            .open_to_write(&command.target.dir, DurabilityChoice::Sync)
+            .map_err(|_| Failure::Usage("--engine ENGINE is needed for the first table".into()))?;
+        database.create_default_table(&command.target.table)?;
+        return Ok(database.close()?);
+    };
+    let mut options = TableOptions::new(engine);
     for (name, value) in &command.options {
         options = options.set(name, value);
     }
+    let options = command.typing.apply(options)?;
     let database = context.options().open(&command.target.dir)?;
     database.create_table(&command.target.table, options)?;
     Ok(database.close()?)
@@ -157,12 +160,15 @@ fn create(context: &mut Context<'_>, command: &arguments::Create) -> Outcome {
 fn tables(context: &mut Context<'_>, command: &arguments::Tables) -> Outcome {
     let database = context.open_to_read(&command.dir)?;
     for table in database.tables() {
+        let types = table.types.as_ref().map(ToString::to_string);
         if command.json {
-            writeln!(
-                context.out,
-                "{}",
-                json!({ "table": table.name, "engine": table.kind.name() })
-            )?;
+            let mut object = json!({ "table": table.name, "engine": table.kind.name() });
+            if let Some(types) = types {
+                object["types"] = types.into();
+            }
+            writeln!(context.out, "{object}")?;
+        } else if let Some(types) = types {
+            writeln!(context.out, "{}\t{}\t{types}", table.name, table.kind)?;
         } else {
             writeln!(context.out, "{}\t{}", table.name, table.kind)?;
         }
@@ -187,49 +193,25 @@ fn rename(context: &mut Context<'_>, command: &arguments::Rename) -> Outcome {
 }
 
 fn get(context: &mut Context<'_>, command: &arguments::Get) -> Outcome {
-    let key = bytes_of(&command.key, command.hex)?;
     let database = context.open_to_read(&command.target.dir)?;
     let table = database.table(&command.target.table)?;
+    let form = Form::of(&table, &command.typing, command.hex)?;
+    let key = form.key_argument(&command.key)?;
     let Some(value) = table.get(&key)? else {
-        return Err(absent(&key, &command.target.table));
+        let what = format!("no key {} in table {}", form.quote_key(&key), command.target.table);
+        return Err(Failure::Failed(what));
     };
     if command.raw {
         context.out.write_all(&value)?;
     } else if command.json {
-        writeln!(context.out, "{}", entry_json(&key, Some(&value)))?;
-    } else if command.hex {
-        writeln!(context.out, "{}", hex(&value))?;
+        writeln!(context.out, "{}", form.json(&key, Some(&value)))?;
     } else {
-        writeln!(context.out, "{}", escape(&value))?;
+        writeln!(context.out, "{}", form.show_value(&value))?;
     }
     Ok(())
 }
 
-/// The failure of asking for a key that is not there.
-pub(crate) fn absent(key: &[u8], table: &str) -> Failure {
-    Failure::Failed(format!("no key {} in table {table}", quote(key)))
-}
-
-fn entry_json(key: &[u8], value: Option<&[u8]>) -> Value {
-    let mut object = Map::new();
-    put_json(&mut object, "key", key);
-    if let Some(value) = value {
-        put_json(&mut object, "value", value);
-    }
-    Value::Object(object)
-}
-
 fn put(context: &mut Context<'_>, command: &arguments::Put) -> Outcome {
-    let key = bytes_of(&command.key, command.hex)?;
-    let value = match (&command.value_file, &command.value) {
-        (Some(file), _) => {
-            let mut value = Vec::new();
-            let read = open_input(file)?.read_to_end(&mut value);
-            read.map_err(|error| Failure::io(file.display(), &error))?;
-            if command.hex { bytes_of(OsStr::from_bytes(value.trim_ascii()), true)? } else { value }
-        }
-        (None, value) => some_bytes(value.as_ref(), command.hex)?.unwrap_or_default(),
-    };
     let mut options = PutOptions::new();
     if let Some(ttl) = command.ttl {
         options = options.ttl(ttl);
@@ -243,15 +225,31 @@ fn put(context: &mut Context<'_>, command: &arguments::Put) -> Outcome {
     if command.if_present {
         options = options.if_present();
     }
+    let from_file = command.value_file.as_deref().map(read_whole).transpose()?;
     let database = context.open_to_write(&command.target.dir, command.writing.durability)?;
     let table = database.table(&command.target.table)?;
+    let form = Form::of(&table, &command.typing, command.hex)?;
+    let key = form.key_argument(&command.key)?;
+    let value = match (from_file, &command.value) {
+        (Some(bytes), _) if command.hex => form.value(bytes.trim_ascii())?,
+        // Byte for byte, whatever the type.
+        (Some(bytes), _) => bytes,
+        (None, value) => form.value(value.as_deref().unwrap_or_default().as_bytes())?,
+    };
     let was_applied = table.put_with(&key, &value, options)?;
     database.close()?;
     if was_applied {
         return Ok(());
     }
     let state = if command.if_absent { "has a value already" } else { "has no value" };
-    Err(Failure::Failed(format!("not written: key {} {state}", quote(&key))))
+    Err(Failure::Failed(format!("not written: key {} {state}", form.quote_key(&key))))
+}
+
+fn read_whole(file: &Path) -> Outcome<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = open_input(file)?.read_to_end(&mut bytes);
+    read.map_err(|error| Failure::io(file.display(), &error))?;
+    Ok(bytes)
 }
 
 /// A file, or standard input for `-`.
@@ -264,12 +262,13 @@ fn open_input(file: &Path) -> Outcome<Box<dyn Read>> {
 }
 
 fn del(context: &mut Context<'_>, command: &arguments::Del) -> Outcome {
-    let from = some_bytes(command.from.as_ref(), command.hex)?;
-    let to = some_bytes(command.to.as_ref(), command.hex)?;
-    let keys: Vec<_> =
-        command.keys.iter().map(|key| bytes_of(key, command.hex)).collect::<Outcome<_>>()?;
     let database = context.open_to_write(&command.target.dir, command.writing.durability)?;
     let table = database.table(&command.target.table)?;
+    let form = Form::of(&table, &command.typing, command.hex)?;
+    let from = form.some_key(command.from.as_ref())?;
+    let to = form.some_key(command.to.as_ref())?;
+    let keys: Vec<_> =
+        command.keys.iter().map(|key| form.key_argument(key)).collect::<Outcome<_>>()?;
     if keys.is_empty() {
         match (from, to) {
             (Some(from), Some(to)) => table.delete_range(from..to)?,
@@ -291,33 +290,33 @@ fn del(context: &mut Context<'_>, command: &arguments::Del) -> Outcome {
     Ok(writeln!(context.out, "deleted {found} of {}", keys.len())?)
 }
 
-fn wanted(selection: &Selection, is_reverse: bool, is_hex: bool) -> Outcome<Wanted> {
+fn wanted(selection: &Selection, is_reverse: bool, form: &Form) -> Outcome<Wanted> {
     Ok(Wanted {
-        prefix: some_bytes(selection.prefix.as_ref(), is_hex)?,
-        from: some_bytes(selection.from.as_ref(), is_hex)?,
-        to: some_bytes(selection.to.as_ref(), is_hex)?,
+        prefix: form.prefix(selection.prefix.as_ref())?,
+        from: form.some_key(selection.from.as_ref())?,
+        to: form.some_key(selection.to.as_ref())?,
         is_reverse,
     })
 }
 
 fn scan(context: &mut Context<'_>, command: &arguments::Scan) -> Outcome {
-    let wanted = wanted(&command.selection, command.reverse, command.hex)?;
     let database = context.open_to_read(&command.target.dir)?;
     let table = database.table(&command.target.table)?;
+    let form = Form::of(&table, &command.typing, command.hex)?;
+    let wanted = wanted(&command.selection, command.reverse, &form)?;
     let mut left = command.limit.unwrap_or(u64::MAX);
     if left == 0 {
         return Ok(());
     }
     let out = &mut *context.out;
-    let text = if command.hex { hex } else { escape };
     wanted.for_each(&table, &mut |key, value| {
         let value = Some(value).filter(|_| !command.keys_only);
         if command.json {
-            writeln!(out, "{}", entry_json(key, value))?;
+            writeln!(out, "{}", form.json(key, value))?;
         } else if let Some(value) = value {
-            writeln!(out, "{}\t{}", text(key), text(value))?;
+            writeln!(out, "{}\t{}", form.show_key(key), form.show_value(value))?;
         } else {
-            writeln!(out, "{}", text(key))?;
+            writeln!(out, "{}", form.show_key(key))?;
         }
         left -= 1;
         Ok(left > 0)
@@ -325,9 +324,10 @@ fn scan(context: &mut Context<'_>, command: &arguments::Scan) -> Outcome {
 }
 
 fn count(context: &mut Context<'_>, command: &arguments::Count) -> Outcome {
-    let wanted = wanted(&command.selection, false, command.hex)?;
     let database = context.open_to_read(&command.target.dir)?;
     let table = database.table(&command.target.table)?;
+    let form = Form::of(&table, &command.typing, command.hex)?;
+    let wanted = wanted(&command.selection, false, &form)?;
     let mut count = 0_u64;
     wanted.for_each(&table, &mut |_, _| {
         count += 1;
@@ -361,15 +361,18 @@ fn run_import(context: &mut Context<'_>, command: &arguments::Import) -> Outcome
     let meter = Meter::bytes(size.map(|found| found.len()));
     let mut rows = source.open(Box::new(meter.wrap(open_input(&command.file)?)))?;
     let (database, table) = import_target(context, command)?;
+    // A dump is bytes; every other format is text.
+    let form = Form::of(&table, &command.typing, false)?;
+    let form = Some(form).filter(|_| format != Format::Dump);
     let out = &mut *context.out;
-    let result =
-        import::import(&database, &table, &source, &mut *rows, command.batch, &mut |progress| {
-            if command.acknowledge {
-                writeln!(out, "acknowledged {}", progress.rows)?;
-                out.flush()?;
-            }
-            Ok(())
-        });
+    let target = import::Target { database: &database, table: &table, form: form.as_ref() };
+    let result = import::import(&target, &source, &mut *rows, command.batch, &mut |progress| {
+        if command.acknowledge {
+            writeln!(out, "acknowledged {}", progress.rows)?;
+            out.flush()?;
+        }
+        Ok(())
+    });
     meter.finish();
     let progress = result?;
     database.close()?;
@@ -396,7 +399,8 @@ fn import_target(context: &Context<'_>, command: &arguments::Import) -> Outcome<
     }
     let options = context.options().durability(command.writing.durability.into());
     let database = options.open(&command.target.dir)?;
-    let table = database.open_or_create_table(name, TableOptions::new(engine))?;
+    let options = command.typing.apply(TableOptions::new(engine))?;
+    let table = database.open_or_create_table(name, options)?;
     if table.kind() != engine {
         let what = format!("table {name} exists and uses the {} engine", table.kind());
         return Err(Failure::Failed(what));
@@ -428,7 +432,7 @@ fn run_export(context: &mut Context<'_>, command: &arguments::Export) -> Outcome
         .or(guessed)
         .ok_or_else(|| Failure::Usage(format!("{name}: give --format csv, tsv, jsonl or dump")))?;
     check_export(command, format)?;
-    let target = export::Target {
+    let mut target = export::Target {
         format,
         shape: match (&command.columns, command.rows, command.pairs) {
             (Some(names), ..) => export::Shape::Columns(names.clone()),
@@ -437,10 +441,14 @@ fn run_export(context: &mut Context<'_>, command: &arguments::Export) -> Outcome
             (None, false, false) => export::Shape::Guessed,
         },
         has_header: !command.no_header,
+        form: None,
         coding: if command.print { Coding::Print } else { Coding::ByteValue },
     };
     let database = context.open_to_read(&command.target.dir)?;
     let table = database.table(&command.target.table)?;
+    // A dump is bytes; every other format is text.
+    let form = Form::of(&table, &command.typing, false)?;
+    target.form = Some(form).filter(|_| format != Format::Dump);
     let meter = Meter::entries(table.stats()?.keys);
     let tick = &mut || meter.add(1);
     if to_output {
@@ -531,19 +539,4 @@ pub(crate) fn table_name(word: Vec<u8>) -> Outcome<String> {
         let name = quote(error.as_bytes());
         Failure::from(Error::NoSuchTable { name })
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::ffi::OsStringExt as _;
-
-    use super::*;
-
-    #[test]
-    fn arguments_are_bytes_or_hexadecimal() {
-        let odd = OsString::from_vec(vec![b'a', 0xff]);
-        assert_eq!(bytes_of(&odd, false).unwrap(), b"a\xff");
-        assert_eq!(bytes_of(OsStr::new("00fF"), true).unwrap(), b"\x00\xff");
-        assert!(matches!(bytes_of(OsStr::new("0"), true), Err(Failure::Usage(_))));
-    }
 }

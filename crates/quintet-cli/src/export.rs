@@ -1,6 +1,7 @@
 //! `export`: a table to a file.
 
 use std::{
+    borrow::Cow,
     fs::{self, File},
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
@@ -11,6 +12,7 @@ use quintet::Table;
 use crate::{
     entries::Entries,
     failure::{Failure, Outcome},
+    form::Form,
     formats::{
         Format, WriteError, WriteRows,
         delimited::{PairWriter, RecordWriter},
@@ -41,11 +43,21 @@ pub struct Target {
     pub shape: Shape,
     /// CSV, TSV: a first line names the columns.
     pub has_header: bool,
+    /// How typed keys and values become text; `None`: as they are.
+    pub form: Option<Form>,
     /// Dump: how bytes are written.
     pub coding: Coding,
 }
 
 impl Target {
+    /// An entry as it goes to the file.
+    fn text_of<'a>(&self, key: &'a [u8], value: &'a [u8]) -> (Cow<'a, [u8]>, Cow<'a, [u8]>) {
+        match &self.form {
+            Some(form) => (form.file_key(key), form.file_value(value)),
+            None => (key.into(), value.into()),
+        }
+    }
+
     /// The writer for a table whose first entry is `first`.
     fn open<'a>(
         &self,
@@ -106,12 +118,14 @@ pub fn export(
     };
     let mut entries = Entries::new(table);
     let first = entries.next().transpose()?;
-    let example = first.as_ref().map(|(key, value)| (key.as_slice(), &**value));
+    let example = first.as_ref().map(|(key, value)| target.text_of(key, value));
+    let example = example.as_ref().map(|(key, value)| (&**key, &**value));
     let mut writer = target.open(out, example).map_err(explain)?;
     let mut summary = Summary::default();
     for entry in first.map(Ok).into_iter().chain(entries) {
         let (key, value) = entry?;
-        writer.write(&key, &value).map_err(explain)?;
+        let (key_text, value_text) = target.text_of(&key, &value);
+        writer.write(&key_text, &value_text).map_err(explain)?;
         summary.entries += 1;
         let is_plain = value.expires_at_unix_millis().is_none() && value.type_tag().is_none();
         summary.stripped += u64::from(!is_plain);

@@ -13,6 +13,7 @@ use quintet::{Database, KEY_BYTES_MAX, Table, VALUE_BYTES_MAX};
 
 use crate::{
     failure::{Failure, Outcome},
+    form::Form,
     formats::{
         Column, Format, ReadError, ReadRows, Row,
         delimited::{DelimitedReader, Layout},
@@ -113,6 +114,17 @@ impl Source {
     }
 }
 
+/// Where rows go.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The database.
+    pub database: &'a Database,
+    /// The table in it.
+    pub table: &'a Table,
+    /// How text becomes typed keys and values; `None`: as it is.
+    pub form: Option<&'a Form>,
+}
+
 /// One batch under construction.
 #[derive(Debug, Default)]
 struct Pending {
@@ -122,11 +134,10 @@ struct Pending {
     bytes: usize,
 }
 
-/// Imports every row into `table` in batches of at most `batch_rows`, calling `acknowledge` after
+/// Imports every row in batches of at most `batch_rows`, calling `acknowledge` after
 /// each.
 pub fn import(
-    database: &Database,
-    table: &Table,
+    target: &Target<'_>,
     source: &Source,
     rows: &mut dyn ReadRows,
     batch_rows: u64,
@@ -135,9 +146,8 @@ pub fn import(
     let mut progress = Progress::default();
     let mut row = Row::default();
     loop {
-        let done =
-            fill_and_commit(database, table, source, rows, batch_rows, &mut row, &mut progress)
-                .map_err(|failure| note_progress(failure, progress))?;
+        let done = fill_and_commit(target, source, rows, batch_rows, &mut row, &mut progress)
+            .map_err(|failure| note_progress(failure, progress))?;
         if done {
             return Ok(progress);
         }
@@ -147,19 +157,22 @@ pub fn import(
 
 /// Reads, and commits, one batch; true when there was nothing left to read.
 fn fill_and_commit(
-    database: &Database,
-    table: &Table,
+    target: &Target<'_>,
     source: &Source,
     rows: &mut dyn ReadRows,
     batch_rows: u64,
     row: &mut Row,
     progress: &mut Progress,
 ) -> Outcome<bool> {
+    let Target { database, table, form } = *target;
     let mut batch = database.batch();
     let mut pending = Pending::default();
     while pending.rows < batch_rows && pending.bytes < BATCH_BYTES_MAX {
         if !rows.read(row).map_err(|error| source.explain(error))? {
             break;
+        }
+        if let Some(form) = form {
+            apply_form(form, row).map_err(|what| source.explain(ReadError::at(row.line, what)))?;
         }
         check_limits(row).map_err(|what| source.explain(ReadError::at(row.line, what)))?;
         if pending.keys.contains(&row.key) || table.contains(&row.key)? {
@@ -178,6 +191,13 @@ fn fill_and_commit(
     progress.replaced += pending.replaced;
     progress.batches += 1;
     Ok(false)
+}
+
+/// Turns the text of a typed table's row into its bytes.
+fn apply_form(form: &Form, row: &mut Row) -> Result<(), String> {
+    row.key = form.key(&row.key).map_err(|failure| failure.to_string())?;
+    row.value = form.value(&row.value).map_err(|failure| failure.to_string())?;
+    Ok(())
 }
 
 /// The limits of the database, checked here as well to name the line.

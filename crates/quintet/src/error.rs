@@ -100,10 +100,32 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// The table was dropped, or belongs to another database.
+    /// The table was dropped.
     StaleTable {
         /// The name it had.
         name: String,
+    },
+    /// A key or a value is not of the table's types, or a table does not have the types that a
+    /// program opens it with.
+    TypeMismatch {
+        /// The table.
+        table: String,
+        /// The types that the catalog has: `string,u64 -> blob`.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+    /// A batch was given a table of another database; one behind a mount is in another.
+    OtherDatabase {
+        /// The table.
+        table: String,
+    },
+    /// A mount cannot be made or used.
+    Mount {
+        /// The mount's path, or the table's.
+        path: String,
+        /// Why, and what to do.
+        what: String,
     },
     /// The table's engine keeps no order: it has no ranges. Use `scan`, or an ordered engine.
     Unordered {
@@ -185,9 +207,16 @@ impl fmt::Display for Error {
             Self::InvalidOption { name, what } => write!(f, "option {name}: {what}"),
             Self::NoSuchTable { name } => write!(f, "no table named {name:?}"),
             Self::TableExists { name } => write!(f, "{name:?} exists already"),
-            Self::StaleTable { name } => {
-                write!(f, "table {name:?} was dropped or belongs to another database")
+            Self::StaleTable { name } => write!(f, "table {name:?} was dropped"),
+            Self::OtherDatabase { table } => write!(
+                f,
+                "table {table} is in another database than the batch, which is atomic within one; \
+                 make one batch for each"
+            ),
+            Self::TypeMismatch { table, expected, found } => {
+                write!(f, "table {table} has the types {expected}, not {found}")
             }
+            Self::Mount { path, what } => write!(f, "mount {path}: {what}"),
             Self::Unordered { table, engine } => write!(
                 f,
                 "table {table} uses the {engine} engine, which keeps no order and has no ranges; \

@@ -40,17 +40,22 @@ mod pages;
 mod report;
 mod seeded;
 mod sync;
+mod types;
 mod wal;
 
 pub use crate::db::{
-    BATCH_BYTES_MAX, Batch, CheckLevel, Database, DatabaseStats, DeleteOptions, Durability,
-    Entries, KEY_BYTES_MAX, Key, KeyBounds, NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions,
-    Table, TableInfo, TableStats, TypeTag, VALUE_BYTES_MAX, Value, inspect,
+    BATCH_BYTES_MAX, Batch, CheckLevel, Child, ChildKind, Database, DatabaseStats, DeleteOptions,
+    Durability, Entries, KEY_BYTES_MAX, Key, KeyBounds, MountInfo, MountOptions, NAME_BYTES_MAX,
+    NAME_DEPTH_MAX, Options, PutOptions, Table, TableInfo, TableStats, TypedEntries, TypedTable,
+    VALUE_BYTES_MAX, Value, inspect,
 };
 pub use codec::Lsn;
 pub use engine::{Cursor, EngineKind, KeyRange, TableOptions};
 pub use error::{Error, Result};
 pub use report::{Finding, Report};
+pub use types::{
+    KEY_PARTS_MAX, KeyPart, KeyPrefix, KeyRef, TableTypes, TypeTag, TypedKey, TypedValue, ValueRef,
+};
 pub use wal::LogStats;
 
 /// The inside of the crate, for its own tests, benchmarks and fuzz targets. No part of the public
@@ -91,3 +96,8 @@ pub mod testing {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The example of the documentation of tables, likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tables.md")]
+struct Tables;

@@ -9,7 +9,7 @@
 use super::{Finding, LIBRARY, Tree, paths, source::Source};
 
 /// Modules below all layers. They may name one another.
-const BASE: [&str; 6] = ["budget", "codec", "error", "report", "seeded", "sync"];
+const BASE: [&str; 7] = ["budget", "codec", "error", "report", "seeded", "sync", "types"];
 
 /// A layer and the layers that it may name, besides itself and [`BASE`].
 const LAYERS: [(&str, &[&str]); 8] = [

@@ -1,16 +1,18 @@
 //! What the shell's commands do.
 
-use std::io::Write;
+use std::{ffi::OsString, io::Write, os::unix::ffi::OsStringExt as _};
 
-use quintet::{Database, Table, TableOptions};
+use quintet::{Database, Error, Table, TableOptions};
 
 use super::words::Words;
 use crate::{
-    bytes::{escape, quote},
+    bytes::quote,
     commands::table_name,
     entries::Wanted,
     failure::{Failure, Outcome},
     figures,
+    form::{Form, Typing},
+    hierarchy::print_children,
 };
 
 /// Entries that `scan` shows on a terminal.
@@ -40,7 +42,12 @@ pub(super) const COMMANDS: &[Help] = &[
     help("count", "", "print how many entries there are"),
     help("use", "TABLE", "work on this table from now on"),
     help("tables", "", "list the tables"),
-    help("create", "TABLE ENGINE [NAME=VALUE]...", "create a table and use it"),
+    help("list", "[PATH]", "list a directory of tables, a mount too"),
+    help(
+        "create",
+        "TABLE ENGINE [NAME=VALUE]...",
+        "create a table and use it; key-type=.. and value-type=.. fix types",
+    ),
     help("rename", "TABLE NAME", "rename a table or a directory of tables"),
     help("drop", "TABLE", "drop a table"),
     help("begin", "", "collect put and del, over any tables, until commit"),
@@ -140,6 +147,11 @@ impl<'a> Session<'a> {
                     writeln!(out, "{}\t{}", table.name, table.kind)?;
                 }
             }
+            b"list" => {
+                let path = words.next()?.map(table_name).transpose()?.unwrap_or_default();
+                words.end()?;
+                print_children(self.database, &path, false, out)?;
+            }
             b"create" => self.create(words, out)?,
             b"rename" => {
                 let name = table_name(words.need("TABLE")?)?;
@@ -192,6 +204,8 @@ impl<'a> Session<'a> {
         let key = words.need("KEY")?;
         let value = words.value()?;
         let table = self.table()?.clone();
+        let form = form(&table)?;
+        let (key, value) = (form.key(&key)?, form.value(&value)?);
         match &mut self.staged {
             Some(staged) => staged.push(Staged { table, key, value: Some(value) }),
             None => table.put(&key, &value)?,
@@ -202,6 +216,7 @@ impl<'a> Session<'a> {
     fn delete(&mut self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
         let key = last(words, "KEY")?;
         let table = self.table()?.clone();
+        let key = form(&table)?.key(&key)?;
         match &mut self.staged {
             Some(staged) => staged.push(Staged { table, key, value: None }),
             None => table.delete(&key)?,
@@ -211,16 +226,20 @@ impl<'a> Session<'a> {
 
     fn get(&self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
         let key = last(words, "KEY")?;
-        match self.table()?.get(&key)? {
-            Some(value) => writeln!(out, "{}", quote(&value))?,
+        let table = self.table()?;
+        let form = form(table)?;
+        match table.get(form.key(&key)?)? {
+            Some(value) => writeln!(out, "{}", form.quote_value(&value))?,
             None => writeln!(out, "(absent)")?,
         }
         Ok(())
     }
 
     fn scan(&self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
-        let prefix = words.next()?;
+        let prefix = words.next()?.map(OsString::from_vec);
         words.end()?;
+        let form = form(self.table()?)?;
+        let prefix = form.prefix(prefix.as_ref())?;
         let wanted = Wanted { prefix, ..Wanted::default() };
         let limit = if self.is_terminal { SCAN_ENTRIES_ON_TERMINAL } else { u64::MAX };
         let mut shown = 0;
@@ -233,7 +252,7 @@ impl<'a> Session<'a> {
                 return Ok(false);
             }
             shown += 1;
-            writeln!(out, "{}\t{}", escape(key), quote(value))?;
+            writeln!(out, "{}\t{}", form.show_key(key), form.quote_value(value))?;
             Ok(true)
         })
     }
@@ -252,14 +271,22 @@ impl<'a> Session<'a> {
         let name = table_name(words.need("TABLE")?)?;
         let engine = table_name(words.need("ENGINE")?)?;
         let mut options = TableOptions::new(engine.parse()?);
+        let mut typing = Typing::default();
         while let Some(word) = words.next()? {
             let text = String::from_utf8_lossy(&word);
             let Some((name, value)) = text.split_once('=') else {
                 return Err(Failure::Usage(format!("{text:?} is not NAME=VALUE")));
             };
-            options = options.set(name, value);
+            match name {
+                "key-type" => {
+                    let types = value.split(',').map(str::parse).collect::<Result<_, Error>>()?;
+                    typing.key_type = Some(types);
+                }
+                "value-type" => typing.value_type = Some(value.parse()?),
+                _ => options = options.set(name, value),
+            }
         }
-        self.table = Some(self.database.create_table(&name, options)?);
+        self.table = Some(self.database.create_table(&name, typing.apply(options)?)?);
         self.done(out)
     }
 
@@ -289,6 +316,11 @@ impl<'a> Session<'a> {
         words.end()?;
         Ok(write!(out, "{}", figures::as_text(&figures))?)
     }
+}
+
+/// How a table's keys and values are written.
+fn form(table: &Table) -> Outcome<Form> {
+    Form::of(table, &Typing::default(), false)
 }
 
 /// The next word, which must be the last.

@@ -3,6 +3,8 @@
 
 mod commands;
 mod common;
+mod hierarchy;
 mod import_export;
 mod kill;
 mod shell;
+mod typed;

@@ -156,7 +156,7 @@ impl Batch {
 
     fn add(&mut self, table: &Table, op: &Op<'_>) -> Result<()> {
         if !Arc::ptr_eq(&self.session.core, &table.session.core) {
-            return Err(Error::StaleTable { name: table.name() });
+            return Err(Error::OtherDatabase { table: table.name() });
         }
         let before = self.body.len();
         put_op(&mut self.body, table.state.id, op);

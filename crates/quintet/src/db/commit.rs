@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! - Whatever can refuse or delay a write does so before anything is logged.
-//! - A table's status and the database's `closed` are looked at again under the stripes: closing
-//!   takes all stripes, so nothing is appended after it.
+//! - A table's status, its types and the database's `closed` are looked at again under the
+//!   stripes: closing takes all stripes, so nothing is appended after it.
 //! - Every admitted operation is applied or retracted.
 //! - An error of the sync that a `Sync` write waits for means that the log has failed: the write
 //!   may be visible until the database is closed, and is not acknowledged.
@@ -83,6 +83,7 @@ impl Core {
         };
         self.check_open()?;
         self.check_usable(table)?;
+        self.check_types(table, op)?;
         if !early.map_or_else(|| self.holds(table, op, condition), Ok)? {
             return Ok(None);
         }
@@ -222,6 +223,7 @@ impl Core {
             if every { self.stripes.hold_every() } else { self.stripes.hold_all_of(&mut indexes) };
         self.check_open()?;
         tables.iter().try_for_each(|table| self.check_usable(table))?;
+        operations(body, tables).try_for_each(|(table, op)| self.check_types(table, &op))?;
         if seeded::active(Bug::BatchSplits) {
             return self.log_split(body, tables);
         }

@@ -15,7 +15,8 @@ use std::{
 };
 
 use super::{
-    Durability, catalog::Catalog, envelope::Envelope, expiry::Clock, stripes::Stripes, value::Value,
+    Durability, catalog::Catalog, envelope::Envelope, expiry::Clock, mount::Mounts,
+    stripes::Stripes, value::Value,
 };
 use crate::{
     Error, Result,
@@ -24,6 +25,7 @@ use crate::{
     disk::{Dir, Env, JobHandle, LockGuard},
     engine::{AnyEngine, Engine as _, EngineKind, Host},
     sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering, RwLock, lock, read},
+    types::TableTypes,
     wal::Log,
 };
 
@@ -54,6 +56,8 @@ pub(super) struct TableState {
     persisted: AtomicU64,
     /// It may hold values that expire: the sweep looks at it.
     pub(super) may_expire: AtomicBool,
+    /// What its keys and values have to be; unset: any bytes.
+    types: OnceLock<TableTypes>,
     /// Held while the engine persists, compacts or checks, and while the table's files are
     /// removed.
     pub(super) maintenance: Mutex<()>,
@@ -66,6 +70,7 @@ impl TableState {
         hash: KeyHash,
         engine: AnyEngine,
         persisted: Lsn,
+        types: Option<TableTypes>,
     ) -> Self {
         Self {
             id,
@@ -78,6 +83,7 @@ impl TableState {
             applied_end: AtomicU64::new(0),
             persisted: AtomicU64::new(persisted.0),
             may_expire: AtomicBool::new(false),
+            types: types.map_or_else(OnceLock::new, OnceLock::from),
             maintenance: Mutex::new(()),
         }
     }
@@ -110,6 +116,15 @@ impl TableState {
 
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
+    }
+
+    pub(super) fn types(&self) -> Option<&TableTypes> {
+        self.types.get()
+    }
+
+    /// From now on, writes are held to `types`; what they are if they were fixed already.
+    pub(super) fn fix_types(&self, types: &TableTypes) -> &TableTypes {
+        self.types.get_or_init(|| types.clone())
     }
 
     pub(super) fn note_applied(&self, end: Lsn) {
@@ -231,6 +246,7 @@ pub(super) struct Core {
     pub(super) recovery_budget: u64,
     pub(super) budget: Arc<Budget>,
     pub(super) catalog: Catalog,
+    pub(super) mounts: Mounts,
     pub(super) tables: Tables,
     pub(super) shared: Arc<Shared>,
     pub(super) log: Arc<Log>,

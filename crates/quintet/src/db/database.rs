@@ -6,6 +6,7 @@ use super::{
     Batch, CheckLevel, DatabaseStats, Options, Table,
     catalog::{
         edit::{Progress, TableRecord},
+        places::{MountPlace, Place},
         tree::{TableNode, Tree, check_path},
     },
     core::{Core, JobKind, Status, TableState},
@@ -17,6 +18,7 @@ use crate::{
     engine::{EngineKind, Host, TableOptions},
     report::Report,
     sync::{Ordering, lock, read, write},
+    types::TableTypes,
 };
 
 /// An open database: one directory of tables that share a log, atomic batches and a memory budget.
@@ -49,6 +51,8 @@ pub struct TableInfo {
     pub name: String,
     /// Its engine.
     pub kind: EngineKind,
+    /// The types of its keys and values, where they are fixed.
+    pub types: Option<TableTypes>,
 }
 
 impl Database {
@@ -66,6 +70,10 @@ impl Database {
     /// is a directory of tables; with [`Error::Limit`] for its names, [`Error::InvalidOption`] and
     /// [`Error::UnknownEngine`].
     pub fn create_table(&self, path: &str, options: impl Borrow<TableOptions>) -> Result<Table> {
+        if let Place::Mount(place) = self.session.core.place(path) {
+            let target = self.session.core.open_mount(&place)?;
+            return target.create_table(&place.target_path(), options);
+        }
         let state = self.session.core.create_table(path, options.borrow())?;
         Ok(Table { session: Arc::clone(&self.session), state })
     }
@@ -74,6 +82,9 @@ impl Database {
     pub fn table(&self, path: &str) -> Result<Table> {
         let core = &self.session.core;
         core.check_open()?;
+        if let Place::Mount(place) = core.place(path) {
+            return core.open_mount(&place)?.table(&place.target_path());
+        }
         let id = core.catalog.look(|tree| tree.find_table(path));
         let state = id.and_then(|id| core.table_by_id(id));
         let state = state.ok_or_else(|| Error::NoSuchTable { name: path.to_owned() })?;
@@ -94,20 +105,19 @@ impl Database {
             }
             match self.create_table(path, options.borrow()) {
                 // Another thread was first; or the path is a directory, and stays one.
-                Err(Error::TableExists { .. })
-                    if self.session.core.catalog.look(|tree| tree.find_table(path)).is_some() => {}
+                Err(Error::TableExists { .. }) if self.table(path).is_ok() => {}
                 other => return other,
             }
         }
     }
 
-    /// All tables, by path.
+    /// All tables, by path; those behind mounts are left out ([`Database::walk`] has them).
     pub fn tables(&self) -> Vec<TableInfo> {
         let core = &self.session.core;
         core.infos(core.catalog.look(Tree::tables))
     }
 
-    /// The table at `path`, or all tables below the directory `path`. Fails with
+    /// The table at `path`, or all tables below the directory `path`, mounts left out. Fails with
     /// [`Error::NoSuchTable`].
     pub fn tables_in(&self, path: &str) -> Result<Vec<TableInfo>> {
         let core = &self.session.core;
@@ -126,6 +136,16 @@ impl Database {
         let core = &self.session.core;
         core.before_edit()?;
         check_path(to)?;
+        match (core.place(from), core.place(to)) {
+            (Place::Mount(from), Place::Mount(to)) if from.id == to.id && !from.rest.is_empty() => {
+                let target = core.open_mount(&from)?;
+                return target.rename(&from.target_path(), &to.target_path());
+            }
+            (Place::Mount(mount), _) if !mount.rest.is_empty() => return Err(crosses(&mount)),
+            (_, Place::Mount(mount)) => return Err(crosses(&mount)),
+            // A mount itself moves as a table does.
+            (_, Place::Here) => {}
+        }
         core.catalog.rename(from, to)?;
         core.note_catalog();
         Ok(())
@@ -134,13 +154,24 @@ impl Database {
     /// Removes a table. Its files go in the background. Durable when this returns, as is
     /// everything committed before. Fails with [`Error::NoSuchTable`], also for a directory.
     pub fn drop_table(&self, path: &str) -> Result<()> {
-        self.session.core.remove(path, true)
+        self.remove(path, true)
     }
 
-    /// Removes a table, or a directory with all its tables, in one edit of the catalog. Otherwise
+    /// Removes a table, or a directory with all its tables, in one edit of the catalog. Mounts in
+    /// it go; what they showed stays. Otherwise
     /// as [`Database::drop_table`].
     pub fn drop_tree(&self, path: &str) -> Result<()> {
-        self.session.core.remove(path, false)
+        self.remove(path, false)
+    }
+
+    fn remove(&self, path: &str, table_only: bool) -> Result<()> {
+        let core = &self.session.core;
+        let Place::Mount(place) = core.place(path) else { return core.remove(path, table_only) };
+        if place.rest.is_empty() {
+            let what = "it shows another database; unmount removes it from here".to_owned();
+            return Err(Error::Mount { path: place.path, what });
+        }
+        core.open_mount(&place)?.remove(&place.target_path(), table_only)
     }
 
     /// An empty batch.
@@ -189,8 +220,14 @@ impl Database {
     /// Closes: waits for background work, makes every commit durable, and lets other processes in.
     /// Further operations on any handle fail with [`Error::Closed`]. Closing again does nothing.
     pub fn close(&self) -> Result<()> {
-        self.session.core.close()
+        let mounted = self.session.core.mounts.close();
+        self.session.core.close().and(mounted)
     }
+}
+
+fn crosses(mount: &MountPlace) -> Error {
+    let what = "tables do not move from one database to another".to_owned();
+    Error::Mount { path: mount.path.clone(), what }
 }
 
 impl Core {
@@ -199,24 +236,26 @@ impl Core {
     }
 
     fn infos(&self, tables: Vec<(String, u64)>) -> Vec<TableInfo> {
-        let info = |(name, id)| Some(TableInfo { name, kind: self.table_by_id(id)?.kind });
+        let info = |(name, id)| {
+            let table = self.table_by_id(id)?;
+            Some(TableInfo { name, kind: table.kind, types: table.types().cloned() })
+        };
         tables.into_iter().filter_map(info).collect()
     }
 
     /// Before an edit of the catalog: what was committed is durable, so that after a power loss
     /// names and contents together are one prefix of what was done.
-    fn before_edit(&self) -> Result<()> {
+    pub(super) fn before_edit(&self) -> Result<()> {
         self.check_writable()?;
         self.log.sync().map(drop)
     }
 
     fn create_table(&self, path: &str, options: &TableOptions) -> Result<Arc<TableState>> {
         self.before_edit()?;
-        if !EngineKind::AVAILABLE.contains(&options.kind()) {
-            return Err(EngineKind::unknown(options.kind().name()));
-        }
+        options.check()?;
         let record = TableRecord::new(options, new_seed(&*self.env));
-        let node = TableNode { record: record.clone(), complete: Lsn(0) };
+        let types = options.table_types().cloned();
+        let node = TableNode { record: record.clone(), complete: Lsn(0), types: types.clone() };
         let loader = Loader {
             env: &self.env,
             tables_dir: &self.tables_dir,
@@ -227,7 +266,7 @@ impl Core {
         };
         let mut state = None;
         self.catalog
-            .create_table(path, record, |id| {
+            .create_table(path, record, types, |id| {
                 self.make_directory(id)?;
                 state = Some(Arc::new(loader.load(id, &node)?));
                 // In place before its name is, so that whoever finds the name finds the table.

@@ -6,84 +6,18 @@
 //! |---|---|---|---|
 //! | 0 | 1 | flags | bit 0: expiry follows; bit 1: type tag follows; the others are zero |
 //! | 1 | 8 | expiry | if bit 0: milliseconds since 1970 from which the value is gone |
-//! | | 1 | type tag | if bit 1: see [`TypeTag`] |
+//! | | 1 | type tag | if bit 1: see [`TypeTag`]: 1 u32, 2 u64, 3 i64, 4 f32, 5 f64, 6 string, 7 blob |
 //! | | | value | the user's bytes |
 
 #![deny(clippy::indexing_slicing)]
 
-use crate::codec::Decoder;
+use crate::{codec::Decoder, types::TypeTag};
 
 /// The longest envelope.
 pub(crate) const ENVELOPE_BYTES_MAX: usize = 10;
 
 const HAS_EXPIRY: u8 = 1;
 const HAS_TAG: u8 = 2;
-
-/// What the user says a value is. The store keeps the tag and does not interpret the value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum TypeTag {
-    /// An unsigned 32-bit integer.
-    U32,
-    /// An unsigned 64-bit integer.
-    U64,
-    /// A signed 64-bit integer.
-    I64,
-    /// A 32-bit float.
-    F32,
-    /// A 64-bit float.
-    F64,
-    /// UTF-8 text.
-    String,
-    /// Any bytes.
-    Blob,
-}
-
-impl TypeTag {
-    /// Every tag with its byte on disk and its name.
-    const ALL: [(Self, u8, &'static str); 7] = [
-        (Self::U32, 1, "u32"),
-        (Self::U64, 2, "u64"),
-        (Self::I64, 3, "i64"),
-        (Self::F32, 4, "f32"),
-        (Self::F64, 5, "f64"),
-        (Self::String, 6, "string"),
-        (Self::Blob, 7, "blob"),
-    ];
-
-    fn to_byte(self) -> u8 {
-        Self::ALL.iter().find(|(tag, ..)| *tag == self).map_or(0, |(_, byte, _)| *byte)
-    }
-
-    fn from_byte(byte: u8) -> Option<Self> {
-        Self::ALL.iter().find(|(_, other, _)| *other == byte).map(|(tag, ..)| *tag)
-    }
-
-    /// The name: `u64`.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(tag, ..)| *tag == self).map_or("", |(.., name)| name)
-    }
-}
-
-impl std::fmt::Display for TypeTag {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl std::str::FromStr for TypeTag {
-    type Err = crate::Error;
-
-    fn from_str(text: &str) -> crate::Result<Self> {
-        Self::ALL.iter().find(|(.., name)| *name == text).map(|(tag, ..)| *tag).ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|(.., name)| *name).collect();
-            crate::Error::InvalidOption {
-                name: "type".to_owned(),
-                what: format!("{text:?} is not one of: {}", names.join(", ")),
-            }
-        })
-    }
-}
 
 /// What an envelope says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

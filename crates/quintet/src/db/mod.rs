@@ -18,10 +18,12 @@ mod core;
 mod database;
 mod envelope;
 mod expiry;
+mod hierarchy;
 pub mod inspect;
 mod jobs;
 #[cfg(all(test, shuttle))]
 mod models;
+mod mount;
 mod ops;
 mod options;
 mod persist;
@@ -31,18 +33,21 @@ mod stripes;
 mod table;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod typed;
 mod value;
 
 pub use self::{
     batch::Batch,
     check::CheckLevel,
     database::{Database, TableInfo},
-    envelope::TypeTag,
+    hierarchy::{Child, ChildKind},
+    mount::{MountInfo, MountOptions},
     options::{
         BATCH_BYTES_MAX, DeleteOptions, Durability, KEY_BYTES_MAX, NAME_BYTES_MAX, NAME_DEPTH_MAX,
         Options, PutOptions, VALUE_BYTES_MAX,
     },
     stats::{DatabaseStats, TableStats},
     table::{Entries, KeyBounds, Table},
+    typed::{TypedEntries, TypedTable},
     value::{Key, Value},
 };

@@ -6,11 +6,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Database, envelope::TypeTag};
+use super::Database;
 use crate::{
     Error, Result,
     codec::{to_u64, to_usize},
     disk::{Env, os::OsEnv},
+    types::TypeTag,
 };
 
 /// Longest key in bytes. Keys have at least one byte.
@@ -25,7 +26,7 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub const NAME_DEPTH_MAX: usize = 32;
 
 /// Less leaves no room for the log.
-const MEMORY_BUDGET_MIN: u64 = 1 << 20;
+pub(super) const MEMORY_BUDGET_MIN: u64 = 1 << 20;
 const RECOVERY_BUDGET_DEFAULT: u64 = 256 << 20;
 const RECOVERY_BUDGET_MIN: u64 = 64 << 10;
 const SEGMENT_BYTES_DEFAULT: u64 = 32 << 20;
@@ -142,7 +143,7 @@ impl Options {
     /// [`Error::Corruption`] for damage that was found, [`Error::InvalidOption`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Database> {
         self.validate()?;
-        Database::recover(&(Arc::new(OsEnv::new()) as Arc<dyn Env>), path.as_ref(), self)
+        Database::recover(&(Arc::new(OsEnv::new()) as Arc<dyn Env>), path.as_ref(), self, None)
     }
 
     /// As [`Options::open`], on a system of the caller's choice: a simulated one. For tests.
@@ -150,7 +151,7 @@ impl Options {
     #[expect(clippy::needless_pass_by_value, reason = "tests hand over a fresh clone")]
     pub fn open_in(&self, env: Arc<dyn Env>, path: impl AsRef<Path>) -> Result<Database> {
         self.validate()?;
-        Database::recover(&env, path.as_ref(), self)
+        Database::recover(&env, path.as_ref(), self, None)
     }
 
     fn validate(&self) -> Result<()> {

@@ -30,6 +30,7 @@ use super::{
     envelope::Envelope,
     expiry::Clock,
     jobs,
+    mount::Mounts,
     ops::Ops,
     stripes::Stripes,
 };
@@ -49,8 +50,13 @@ const LOG_NAME: &str = "log";
 const TABLES_NAME: &str = "tables";
 
 impl Database {
-    /// Opens the database at `path`, whose options are valid.
-    pub(super) fn recover(env: &Arc<dyn Env>, path: &Path, options: &Options) -> Result<Self> {
+    /// Opens the database at `path`, whose options are valid, by itself or through a mount.
+    pub(super) fn recover(
+        env: &Arc<dyn Env>,
+        path: &Path,
+        options: &Options,
+        mounted_by: Option<&Mounts>,
+    ) -> Result<Self> {
         let may_create = options.create && !options.read_only;
         let dir = env.open_dir(path, may_create).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
@@ -67,7 +73,8 @@ impl Database {
             None if may_create => create(&**env, &dir)?,
             None => return Err(not_a_database(path, "it has no catalog")),
         };
-        let core = assemble(env, &dir, catalog, lock, options)?;
+        let mounts = Mounts::new(&**env, path, mounted_by);
+        let core = assemble(env, &dir, catalog, lock, mounts, options)?;
         let core = Arc::new(core);
         if !options.read_only {
             remove_strays(&core)?;
@@ -130,6 +137,7 @@ fn assemble(
     dir: &Arc<dyn Dir>,
     catalog: Catalog,
     lock: Box<dyn LockGuard>,
+    mounts: Mounts,
     options: &Options,
 ) -> Result<Core> {
     let budget = Arc::new(Budget::new(options.budget_on(&**env)));
@@ -181,6 +189,7 @@ fn assemble(
         recovery_budget: options.recovery_budget,
         budget,
         catalog,
+        mounts,
         tables: Tables::from(RwLock::new(tables)),
         shared,
         log_start: AtomicU64::new(log_start.0.max(log.stats().start.0)),
@@ -264,7 +273,7 @@ impl Loader<'_> {
             complete: node.complete,
         };
         let (engine, lsn) = AnyEngine::open(&options, context)?;
-        Ok(TableState::new(id, options.kind(), hash, engine, lsn))
+        Ok(TableState::new(id, options.kind(), hash, engine, lsn, node.types.clone()))
     }
 }
 

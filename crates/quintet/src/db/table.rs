@@ -18,6 +18,7 @@ use crate::{
     Error, Result,
     engine::{Cursor, Engine as _, EngineKind, Entry, EntryIter, KeyRange, Op},
     sync::Ordering,
+    types::TableTypes,
 };
 
 /// A table of an open database. Cheap to clone; usable from any number of threads.
@@ -41,12 +42,17 @@ impl Table {
         self.state.kind
     }
 
+    /// The types of its keys and values, where they are fixed.
+    pub fn types(&self) -> Option<TableTypes> {
+        self.state.types().cloned()
+    }
+
     /// Sets the value of `key` (1 to 65,535 bytes) to `value` (0 to 512 MiB), with the database's
     /// durability.
     ///
-    /// Fails with [`Error::Limit`], [`Error::OutOfMemory`], [`Error::DiskFull`],
-    /// [`Error::ReadOnly`] and has then changed nothing; with [`Error::LogFailed`] once the log
-    /// has failed.
+    /// Fails with [`Error::Limit`], [`Error::TypeMismatch`], [`Error::OutOfMemory`],
+    /// [`Error::DiskFull`], [`Error::ReadOnly`] and has then changed nothing; with
+    /// [`Error::LogFailed`] once the log has failed.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, PutOptions::new()).map(drop)
     }

@@ -6,8 +6,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::envelope::{Envelope, TypeTag};
-use crate::engine;
+use super::envelope::Envelope;
+use crate::{engine, types::TypeTag};
 
 /// A key, as reads return it.
 pub type Key = Vec<u8>;

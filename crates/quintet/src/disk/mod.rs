@@ -28,7 +28,13 @@ pub mod record;
 #[cfg(feature = "testing")]
 pub mod sim;
 
-use std::{fmt, io, ops::Range, path::Path, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 pub use buffer::AlignedBuffer;
 pub use map::Mapping;
@@ -45,6 +51,10 @@ pub trait Env: Send + Sync + fmt::Debug {
     /// Opens the directory at `path`; with `create`, makes it (and its parents) where it is
     /// missing. A created directory is durable in its parent when this returns.
     fn open_dir(&self, path: &Path, create: bool) -> io::Result<Arc<dyn Dir>>;
+    /// The one absolute path of an existing directory, whatever the links to it.
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        self.open_dir(path, false).map(|dir| dir.path().to_owned())
+    }
     /// Time that never goes back; its zero is arbitrary.
     fn monotonic(&self) -> Duration;
     /// Milliseconds since 1970 by the wall clock, which may jump either way.

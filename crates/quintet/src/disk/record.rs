@@ -249,6 +249,10 @@ impl RecordEnv {
 }
 
 impl Env for RecordEnv {
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.canonical(path)
+    }
+
     fn open_dir(&self, path: &Path, create: bool) -> io::Result<Arc<dyn Dir>> {
         self.recorder.perform(|numbers| {
             let inner = self.inner.open_dir(path, create)?;

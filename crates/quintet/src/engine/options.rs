@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use crate::{Error, Result};
+use crate::{Error, Result, types::TableTypes};
 
 /// The index structures. Parses from and prints as its lower-case name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,12 +77,13 @@ impl FromStr for EngineKind {
 pub struct TableOptions {
     kind: EngineKind,
     settings: BTreeMap<String, String>,
+    types: Option<TableTypes>,
 }
 
 impl TableOptions {
     /// A table of this engine with its default options.
     pub fn new(kind: EngineKind) -> Self {
-        Self { kind, settings: BTreeMap::new() }
+        Self { kind, settings: BTreeMap::new(), types: None }
     }
 
     /// Sets an engine option, as `--option name=value` does on the command line.
@@ -90,6 +91,19 @@ impl TableOptions {
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.insert(name.into(), value.into());
         self
+    }
+
+    /// Fixes the types of keys and values. Writes of other bytes fail with
+    /// [`Error::TypeMismatch`]. Without, a table takes any bytes.
+    #[must_use]
+    pub fn types(mut self, types: TableTypes) -> Self {
+        self.types = Some(types);
+        self
+    }
+
+    /// The types, if they were fixed.
+    pub fn table_types(&self) -> Option<&TableTypes> {
+        self.types.as_ref()
     }
 
     /// The engine.
@@ -100,6 +114,14 @@ impl TableOptions {
     /// The options that were set, by name.
     pub fn settings(&self) -> impl Iterator<Item = (&str, &str)> {
         self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Refuses an engine that this build lacks.
+    pub(crate) fn check(&self) -> Result<()> {
+        if EngineKind::AVAILABLE.contains(&self.kind) {
+            return Ok(());
+        }
+        Err(EngineKind::unknown(self.kind.name()))
     }
 
     /// Refuses any option that is not in `known`.

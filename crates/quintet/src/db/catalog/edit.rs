@@ -10,12 +10,16 @@
 //! | 4 | remove | id: the node and everything below it |
 //! | 5 | progress | log start, log durable (varints), table count, then each table's id and the LSN its files are complete to |
 //! | 6 | next id | ids from here on were never used |
+//! | 7 | types | id: a table, key part count (varint), a type byte for each part, the value's type byte |
+//! | 8 | defaults | id: a directory (0: the root), 0 or 1 (a byte); with 1, engine, option count, options as in 2, 0 or 1 (a byte); with 1, types as in 7 |
+//! | 9 | add mount | id, parent, name, target, subtree (length varint + bytes each), 1 if it is for reading only (a byte) |
 
 #![deny(clippy::indexing_slicing)]
 
 use crate::{
     codec::{Decoder, Lsn, put_bytes, put_u64, put_varint, to_u64},
     engine::TableOptions,
+    types::{TableTypes, TypeTag},
 };
 
 /// One change of the catalog.
@@ -62,6 +66,31 @@ pub(crate) enum Change {
         /// The number.
         id: u64,
     },
+    /// What tables in a directory are made with unless said otherwise.
+    Defaults {
+        /// The directory; 0 is the root.
+        id: u64,
+        /// The options; `None` takes those away that there are.
+        defaults: Option<TableDefaults>,
+    },
+    /// A new mount.
+    AddMount {
+        /// Its number.
+        id: u64,
+        /// The directory that it is in; 0 is the root.
+        parent: u64,
+        /// Its name there.
+        name: String,
+        /// What is mounted.
+        mount: MountRecord,
+    },
+    /// The types of a table that had none.
+    Types {
+        /// The table.
+        id: u64,
+        /// The types.
+        types: TableTypes,
+    },
 }
 
 /// What the catalog keeps of a table beside its place.
@@ -90,6 +119,44 @@ impl TableRecord {
     }
 }
 
+/// The options of tables that are made without any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableDefaults {
+    /// The engine's name.
+    pub(crate) engine: String,
+    /// Option names and values.
+    pub(crate) settings: Vec<(String, String)>,
+    /// The types.
+    pub(crate) types: Option<TableTypes>,
+}
+
+impl TableDefaults {
+    pub(crate) fn new(options: &TableOptions) -> Self {
+        let TableRecord { engine, settings, .. } = TableRecord::new(options, [0; 2]);
+        Self { engine, settings, types: options.table_types().cloned() }
+    }
+
+    pub(crate) fn options(&self) -> crate::Result<TableOptions> {
+        let (engine, settings) = (self.engine.clone(), self.settings.clone());
+        let options = TableRecord { engine, seed: [0; 2], settings }.options()?;
+        Ok(match &self.types {
+            Some(types) => options.types(types.clone()),
+            None => options,
+        })
+    }
+}
+
+/// Another database, or a part of it, under a name of this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MountRecord {
+    /// The other database's directory.
+    pub(crate) target: String,
+    /// The directory in it that is shown; empty: all of it.
+    pub(crate) subtree: String,
+    /// Nothing is written to it from here.
+    pub(crate) read_only: bool,
+}
+
 /// How far persisting has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
@@ -107,6 +174,9 @@ const MOVE: u8 = 3;
 const REMOVE: u8 = 4;
 const PROGRESS: u8 = 5;
 const NEXT_ID: u8 = 6;
+const TYPES: u8 = 7;
+const DEFAULTS: u8 = 8;
+const ADD_MOUNT: u8 = 9;
 
 impl Change {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -124,10 +194,25 @@ impl Change {
                 for word in table.seed {
                     put_u64(out, word);
                 }
-                put_varint(out, to_u64(table.settings.len()));
-                for (name, value) in &table.settings {
-                    put_bytes(out, name.as_bytes());
-                    put_bytes(out, value.as_bytes());
+                put_settings(out, &table.settings);
+            }
+            Self::AddMount { id, parent, name, mount } => {
+                node(out, ADD_MOUNT, *id, *parent, name);
+                put_bytes(out, mount.target.as_bytes());
+                put_bytes(out, mount.subtree.as_bytes());
+                out.push(u8::from(mount.read_only));
+            }
+            Self::Defaults { id, defaults } => {
+                out.push(DEFAULTS);
+                put_varint(out, *id);
+                out.push(u8::from(defaults.is_some()));
+                if let Some(defaults) = defaults {
+                    put_bytes(out, defaults.engine.as_bytes());
+                    put_settings(out, &defaults.settings);
+                    out.push(u8::from(defaults.types.is_some()));
+                    if let Some(types) = &defaults.types {
+                        put_types(out, types);
+                    }
                 }
             }
             Self::Move { id, parent, name } => node(out, MOVE, *id, *parent, name),
@@ -149,17 +234,23 @@ impl Change {
                 out.push(NEXT_ID);
                 put_varint(out, *id);
             }
+            Self::Types { id, types } => {
+                out.push(TYPES);
+                put_varint(out, *id);
+                put_types(out, types);
+            }
         }
     }
 
     fn decode(decoder: &mut Decoder<'_>) -> Option<Self> {
         let tag = decoder.u8()?;
         match tag {
-            ADD_DIRECTORY | ADD_TABLE | MOVE => {
+            ADD_DIRECTORY | ADD_TABLE | ADD_MOUNT | MOVE => {
                 let (id, parent, name) = (decoder.varint()?, decoder.varint()?, text(decoder)?);
                 Some(match tag {
                     ADD_DIRECTORY => Self::AddDirectory { id, parent, name },
                     MOVE => Self::Move { id, parent, name },
+                    ADD_MOUNT => Self::AddMount { id, parent, name, mount: mount(decoder)? },
                     _ => Self::AddTable { id, parent, name, table: table_record(decoder)? },
                 })
             }
@@ -174,6 +265,12 @@ impl Change {
                 Some(Self::Progress(Progress { log_start, log_durable, tables }))
             }
             NEXT_ID => Some(Self::NextId { id: decoder.varint()? }),
+            TYPES => Some(Self::Types { id: decoder.varint()?, types: types(decoder)? }),
+            DEFAULTS => {
+                let id = decoder.varint()?;
+                let defaults = if flag(decoder)? { Some(defaults(decoder)?) } else { None };
+                Some(Self::Defaults { id, defaults })
+            }
             _ => None,
         }
     }
@@ -186,11 +283,56 @@ fn text(decoder: &mut Decoder<'_>) -> Option<String> {
 fn table_record(decoder: &mut Decoder<'_>) -> Option<TableRecord> {
     let engine = text(decoder)?;
     let seed = [decoder.u64()?, decoder.u64()?];
+    Some(TableRecord { engine, seed, settings: settings(decoder)? })
+}
+
+fn put_settings(out: &mut Vec<u8>, settings: &[(String, String)]) {
+    put_varint(out, to_u64(settings.len()));
+    for (name, value) in settings {
+        put_bytes(out, name.as_bytes());
+        put_bytes(out, value.as_bytes());
+    }
+}
+
+fn settings(decoder: &mut Decoder<'_>) -> Option<Vec<(String, String)>> {
     let mut settings = Vec::new();
     for _ in 0..decoder.varint()? {
         settings.push((text(decoder)?, text(decoder)?));
     }
-    Some(TableRecord { engine, seed, settings })
+    Some(settings)
+}
+
+fn flag(decoder: &mut Decoder<'_>) -> Option<bool> {
+    match decoder.u8()? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+fn mount(decoder: &mut Decoder<'_>) -> Option<MountRecord> {
+    let (target, subtree) = (text(decoder)?, text(decoder)?);
+    Some(MountRecord { target, subtree, read_only: flag(decoder)? })
+}
+
+fn defaults(decoder: &mut Decoder<'_>) -> Option<TableDefaults> {
+    let (engine, settings) = (text(decoder)?, settings(decoder)?);
+    let types = if flag(decoder)? { Some(types(decoder)?) } else { None };
+    Some(TableDefaults { engine, settings, types })
+}
+
+fn put_types(out: &mut Vec<u8>, types: &TableTypes) {
+    put_varint(out, to_u64(types.key().len()));
+    out.extend(types.key().iter().map(|tag| tag.to_byte()));
+    out.push(types.value().to_byte());
+}
+
+fn types(decoder: &mut Decoder<'_>) -> Option<TableTypes> {
+    let mut key = Vec::new();
+    for _ in 0..decoder.varint()? {
+        key.push(TypeTag::from_byte(decoder.u8()?)?);
+    }
+    TableTypes::new(key, TypeTag::from_byte(decoder.u8()?)?).ok()
 }
 
 /// The changes of an edit's body; `None` where it is not a whole number of them.

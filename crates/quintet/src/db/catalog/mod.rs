@@ -41,13 +41,15 @@
 
 pub(crate) mod edit;
 mod file;
+pub(crate) mod places;
 pub(crate) mod tree;
 
 use std::sync::{Arc, OnceLock};
 
-use edit::{Change, Progress, TableRecord};
+use edit::{Change, MountRecord, Progress, TableDefaults, TableRecord};
 use file::CatalogFile;
 pub(crate) use file::{NAME, UNFINISHED_NAME};
+use places::Place;
 use tree::{TableNode, Tree};
 
 use crate::{
@@ -57,6 +59,7 @@ use crate::{
     report::Report,
     seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+    types::TableTypes,
 };
 
 /// The open catalog.
@@ -130,10 +133,11 @@ impl Catalog {
         &self,
         path: &str,
         record: TableRecord,
+        types: Option<TableTypes>,
         prepare: impl FnOnce(u64) -> Result<()>,
     ) -> Result<u64> {
         self.edit(|tree| {
-            let (changes, id) = tree.plan_create(path, record)?;
+            let (changes, id) = tree.plan_create(path, record, types)?;
             prepare(id)?;
             Ok((changes, id))
         })
@@ -147,6 +151,42 @@ impl Catalog {
                 return tree.find_existing(from).map(|_| (Vec::new(), ()));
             }
             Ok((tree.plan_rename(from, to)?, ()))
+        })
+    }
+
+    /// Fixes the types of a table that has none, if `prepare` has nothing against it.
+    pub(crate) fn fix_types(
+        &self,
+        id: u64,
+        types: &TableTypes,
+        prepare: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        self.edit(|tree| match tree.table(id) {
+            Some(TableNode { types: None, .. }) => {
+                prepare()?;
+                Ok((vec![Change::Types { id, types: types.clone() }], ()))
+            }
+            _ => Ok((Vec::new(), ())),
+        })
+    }
+
+    /// Gives a directory the options of tables that are made in it without any, or takes them.
+    pub(crate) fn set_defaults(&self, path: &str, defaults: Option<TableDefaults>) -> Result<()> {
+        self.edit(|tree| Ok((tree.plan_defaults(path, defaults)?, ())))
+    }
+
+    /// Makes a mount.
+    pub(crate) fn mount(&self, path: &str, mount: MountRecord) -> Result<()> {
+        self.edit(|tree| Ok((tree.plan_mount(path, mount)?, ())))
+    }
+
+    /// Removes the mount at `path`; its number.
+    pub(crate) fn unmount(&self, path: &str) -> Result<u64> {
+        self.edit(|tree| match tree.place(path) {
+            Place::Mount(place) if place.rest.is_empty() => {
+                Ok((tree.plan_remove(place.id), place.id))
+            }
+            _ => Err(Error::NoSuchTable { name: path.to_owned() }),
         })
     }
 

@@ -26,7 +26,7 @@ fn names(catalog: &Catalog) -> Vec<String> {
 }
 
 fn create(catalog: &Catalog, path: &str) -> Result<u64> {
-    catalog.create_table(path, record(), |_| Ok(()))
+    catalog.create_table(path, record(), None, |_| Ok(()))
 }
 
 fn reopen(env: &SimEnv) -> Result<Catalog> {

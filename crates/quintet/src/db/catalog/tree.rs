@@ -2,7 +2,7 @@
 //!
 //! Nodes have numbers that are never used again; a node knows its parent and its name there. So
 //! moving or removing a subtree changes one node. A directory is there as long as it holds
-//! something.
+//! something, or default options of its own.
 //!
 //! Invariants: the root is number 0; every other node's parent is a directory that lists it; there
 //! are no cycles; numbers are below `next_id`. [`Tree::apply`] refuses a change that would break
@@ -12,28 +12,36 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::edit::{Change, Progress, TableRecord};
+use super::edit::{Change, MountRecord, Progress, TableDefaults, TableRecord};
 use crate::{
     Error, Result,
     codec::Lsn,
     db::options::{NAME_BYTES_MAX, NAME_DEPTH_MAX},
     seeded::{self, Bug},
+    types::TableTypes,
 };
 
 /// The number of the root directory.
-const ROOT: u64 = 0;
+pub(super) const ROOT: u64 = 0;
 
 #[derive(Debug)]
-struct Node {
+pub(super) struct Node {
     parent: u64,
     name: String,
-    content: Content,
+    pub(super) content: Content,
 }
 
 #[derive(Debug)]
-enum Content {
-    Directory(BTreeMap<String, u64>),
+pub(super) enum Content {
+    Directory(Directory),
     Table(Box<TableNode>),
+    Mount(Box<MountRecord>),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    pub(super) children: BTreeMap<String, u64>,
+    pub(super) defaults: Option<Box<TableDefaults>>,
 }
 
 /// A table as the catalog knows it.
@@ -42,12 +50,14 @@ pub(crate) struct TableNode {
     pub(crate) record: TableRecord,
     /// What its files were complete to when that was last recorded.
     pub(crate) complete: Lsn,
+    /// The types of its keys and values, once they are fixed.
+    pub(crate) types: Option<TableTypes>,
 }
 
 /// The names, the tables' records and the log's bounds.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    nodes: HashMap<u64, Node>,
+    pub(super) nodes: HashMap<u64, Node>,
     next_id: u64,
     pub(crate) log_start: Lsn,
     pub(crate) log_durable: Lsn,
@@ -58,7 +68,7 @@ pub(crate) type Refusal = &'static str;
 
 impl Default for Tree {
     fn default() -> Self {
-        let content = Content::Directory(BTreeMap::new());
+        let content = Content::Directory(Directory::default());
         let root = Node { parent: ROOT, name: String::new(), content };
         Self {
             nodes: HashMap::from([(ROOT, root)]),
@@ -84,16 +94,33 @@ impl Tree {
     pub(crate) fn apply(&mut self, change: &Change) -> Result<(), Refusal> {
         match change {
             Change::AddDirectory { id, parent, name } => {
-                self.add(*id, *parent, name, Content::Directory(BTreeMap::new()))
+                self.add(*id, *parent, name, Content::Directory(Directory::default()))
             }
             Change::AddTable { id, parent, name, table } => {
-                let node = TableNode { record: table.clone(), complete: Lsn(0) };
+                let node = TableNode { record: table.clone(), complete: Lsn(0), types: None };
                 self.add(*id, *parent, name, Content::Table(Box::new(node)))
             }
             Change::Move { id, parent, name } => self.relocate(*id, *parent, name),
             Change::Remove { id } => self.remove(*id),
             Change::Progress(progress) => {
                 self.progress(progress);
+                Ok(())
+            }
+            Change::Types { id, types } => {
+                match self.nodes.get_mut(id).map(|node| &mut node.content) {
+                    Some(Content::Table(table)) if table.types.is_none() => {
+                        table.types = Some(types.clone());
+                        Ok(())
+                    }
+                    Some(Content::Table(_)) => Err("a table's types are fixed twice"),
+                    _ => Err("types are given to what is no table"),
+                }
+            }
+            Change::AddMount { id, parent, name, mount } => {
+                self.add(*id, *parent, name, Content::Mount(Box::new(mount.clone())))
+            }
+            Change::Defaults { id, defaults } => {
+                self.directory(*id)?.defaults = defaults.clone().map(Box::new);
                 Ok(())
             }
             Change::NextId { id } => {
@@ -103,11 +130,15 @@ impl Tree {
         }
     }
 
-    fn children(&mut self, id: u64) -> Result<&mut BTreeMap<String, u64>, Refusal> {
+    fn directory(&mut self, id: u64) -> Result<&mut Directory, Refusal> {
         match self.nodes.get_mut(&id).map(|node| &mut node.content) {
-            Some(Content::Directory(children)) => Ok(children),
-            _ => Err("a node's parent is not a directory"),
+            Some(Content::Directory(directory)) => Ok(directory),
+            _ => Err("a change names a directory that is none"),
         }
+    }
+
+    fn children(&mut self, id: u64) -> Result<&mut BTreeMap<String, u64>, Refusal> {
+        Ok(&mut self.directory(id)?.children)
     }
 
     fn enter(&mut self, id: u64, parent: u64, name: &str) -> Result<(), Refusal> {
@@ -186,13 +217,13 @@ impl Tree {
     }
 
     /// A node and everything below it, parents first.
-    fn below(&self, id: u64) -> Vec<u64> {
+    pub(super) fn below(&self, id: u64) -> Vec<u64> {
         let mut found = vec![id];
         let mut next = 0;
         while let Some(id) = found.get(next).copied() {
             next += 1;
-            if let Some(Node { content: Content::Directory(children), .. }) = self.nodes.get(&id) {
-                found.extend(children.values());
+            if let Some(Node { content: Content::Directory(directory), .. }) = self.nodes.get(&id) {
+                found.extend(directory.children.values());
             }
         }
         found
@@ -201,8 +232,8 @@ impl Tree {
     /// The node at `path`.
     pub(crate) fn find(&self, path: &str) -> Option<u64> {
         path.split('/').try_fold(ROOT, |id, name| match &self.nodes.get(&id)?.content {
-            Content::Directory(children) => children.get(name).copied(),
-            Content::Table(_) => None,
+            Content::Directory(directory) => directory.children.get(name).copied(),
+            Content::Table(_) | Content::Mount(_) => None,
         })
     }
 
@@ -215,7 +246,7 @@ impl Tree {
     pub(crate) fn table(&self, id: u64) -> Option<&TableNode> {
         match &self.nodes.get(&id)?.content {
             Content::Table(table) => Some(table),
-            Content::Directory(_) => None,
+            Content::Directory(_) | Content::Mount(_) => None,
         }
     }
 
@@ -249,18 +280,18 @@ impl Tree {
 
     /// The directories that `path` needs above its last component and that are missing, as
     /// changes, and the place of that component. Numbers are given from `next_id` on.
-    fn plan_place<'a>(&self, path: &'a str) -> Result<(Vec<Change>, u64, u64, &'a str)> {
+    pub(super) fn plan_place<'a>(&self, path: &'a str) -> Result<(Vec<Change>, u64, u64, &'a str)> {
         check_path(path)?;
         let (above, last) = path.rsplit_once('/').unwrap_or(("", path));
         let (mut changes, mut parent, mut next_id) = (Vec::new(), ROOT, self.next_id);
         for name in above.split('/').filter(|name| !name.is_empty()) {
             match self.nodes.get(&parent).map(|node| &node.content) {
-                Some(Content::Table(_)) => {
+                Some(Content::Table(_) | Content::Mount(_)) => {
                     let name = self.path(parent).unwrap_or_default();
                     return Err(Error::TableExists { name });
                 }
-                Some(Content::Directory(children)) if children.contains_key(name) => {
-                    parent = children.get(name).copied().unwrap_or(ROOT);
+                Some(Content::Directory(directory)) if directory.children.contains_key(name) => {
+                    parent = directory.children.get(name).copied().unwrap_or(ROOT);
                 }
                 _ => {
                     let id = next_id;
@@ -270,7 +301,7 @@ impl Tree {
                 }
             }
         }
-        if self.find_table(above).is_some() {
+        if self.find(above).is_some_and(|id| !self.is_directory(id)) {
             return Err(Error::TableExists { name: above.to_owned() });
         }
         if self.find(path).is_some() {
@@ -280,9 +311,15 @@ impl Tree {
     }
 
     /// The edit that makes a table, and the table's number.
-    pub(crate) fn plan_create(&self, path: &str, table: TableRecord) -> Result<(Vec<Change>, u64)> {
+    pub(crate) fn plan_create(
+        &self,
+        path: &str,
+        table: TableRecord,
+        types: Option<TableTypes>,
+    ) -> Result<(Vec<Change>, u64)> {
         let (mut changes, parent, id, name) = self.plan_place(path)?;
         changes.push(Change::AddTable { id, parent, name: name.to_owned(), table });
+        changes.extend(types.map(|types| Change::Types { id, types }));
         Ok((changes, id))
     }
 
@@ -322,13 +359,15 @@ impl Tree {
     }
 
     /// The removal of the highest directory that holds nothing but `id` and is not in `kept`.
-    fn emptied_by(&self, id: u64, kept: &[u64]) -> Option<Change> {
+    pub(super) fn emptied_by(&self, id: u64, kept: &[u64]) -> Option<Change> {
         let emptied = self
             .lineage(id)
             .skip(1)
             .take_while(|ancestor| {
                 let alone = match self.nodes.get(ancestor).map(|node| &node.content) {
-                    Some(Content::Directory(children)) => children.len() == 1,
+                    Some(Content::Directory(directory)) => {
+                        directory.children.len() == 1 && directory.defaults.is_none()
+                    }
                     _ => false,
                 };
                 alone && !kept.contains(ancestor)
@@ -345,6 +384,9 @@ impl Tree {
     /// Changes that build this tree anew, parents first.
     pub(crate) fn dump(&self) -> Vec<Change> {
         let mut changes = vec![Change::NextId { id: self.next_id }];
+        if let Some(defaults) = self.own_defaults(ROOT).cloned() {
+            changes.push(Change::Defaults { id: ROOT, defaults: Some(defaults) });
+        }
         let mut progress = Progress {
             log_start: self.log_start,
             log_durable: self.log_durable,
@@ -354,11 +396,21 @@ impl Tree {
             let Some(node) = self.nodes.get(&id) else { continue };
             let (parent, name) = (node.parent, node.name.clone());
             match &node.content {
-                Content::Directory(_) => changes.push(Change::AddDirectory { id, parent, name }),
+                Content::Directory(directory) => {
+                    changes.push(Change::AddDirectory { id, parent, name });
+                    let defaults = directory.defaults.as_deref().cloned();
+                    changes.extend(defaults.map(|it| Change::Defaults { id, defaults: Some(it) }));
+                }
+                Content::Mount(mount) => {
+                    let mount = MountRecord::clone(mount);
+                    changes.push(Change::AddMount { id, parent, name, mount });
+                }
                 Content::Table(table) => {
                     progress.tables.push((id, table.complete));
+                    let types = table.types.clone();
                     let table = table.record.clone();
                     changes.push(Change::AddTable { id, parent, name, table });
+                    changes.extend(types.map(|types| Change::Types { id, types }));
                 }
             }
         }

@@ -26,7 +26,7 @@ pub(crate) mod tests;
 
 use std::{
     io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, LazyLock,
         atomic::{AtomicUsize, Ordering},
@@ -70,6 +70,10 @@ impl Default for OsEnv {
 impl Env for OsEnv {
     fn open_dir(&self, path: &Path, create: bool) -> io::Result<Arc<dyn Dir>> {
         Ok(Arc::new(dir::OsDir::open_path(path, create)?))
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        std::fs::canonicalize(path)
     }
 
     fn monotonic(&self) -> Duration {

@@ -1,0 +1,209 @@
+//! How the keys and values of a table are written as text.
+//!
+//! What: a table's own types (or those that the user gives for one without) turn numbers and
+//! composite keys into text and back; text and blobs stay as they are.
+//! Why: `put t 7 0.5` on a table of numbers has to write numbers, and `scan` to show them.
+//! Invariants: what [`Form::show_key`] prints, [`Form::key`] reads back.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
+};
+
+use clap::Args;
+use quintet::{Error, Table, TableOptions, TableTypes, TypeTag};
+use serde_json::{Map, Value};
+
+use crate::{
+    bytes::{escape, hex, parse_hex, put_json, quote},
+    failure::{Failure, Outcome},
+};
+
+/// The types of keys and values, as the command line gives them.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Typing {
+    /// What the keys are: u32, u64, i64, f32, f64, string, blob, or up to four of them with commas
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = parse_type)]
+    pub key_type: Option<Vec<TypeTag>>,
+    /// What the values are: u32, u64, i64, f32, f64, string or blob
+    #[arg(long, value_name = "TYPE", value_parser = parse_type)]
+    pub value_type: Option<TypeTag>,
+}
+
+/// Reads a type's name.
+pub fn parse_type(text: &str) -> Result<TypeTag, String> {
+    text.parse::<TypeTag>().map_err(|error| error.to_string())
+}
+
+impl Typing {
+    /// The types, if any were given; what was not given is any bytes.
+    pub fn types(&self) -> Outcome<Option<TableTypes>> {
+        if self.key_type.is_none() && self.value_type.is_none() {
+            return Ok(None);
+        }
+        let key = self.key_type.clone().unwrap_or_else(|| vec![TypeTag::Blob]);
+        let value = self.value_type.unwrap_or(TypeTag::Blob);
+        Ok(Some(TableTypes::new(key, value)?))
+    }
+
+    /// The options of a new table, with the types.
+    pub fn apply(&self, options: TableOptions) -> Outcome<TableOptions> {
+        Ok(match self.types()? {
+            Some(types) => options.types(types),
+            None => options,
+        })
+    }
+}
+
+/// How the bytes of one table are written as text.
+#[derive(Clone, Debug)]
+pub struct Form {
+    types: TableTypes,
+    is_hex: bool,
+}
+
+impl Form {
+    /// That of `table`. Types that the user gives must be the table's, if it has any. With
+    /// `is_hex` everything is plain bytes in hexadecimal.
+    pub fn of(table: &Table, given: &Typing, is_hex: bool) -> Outcome<Self> {
+        let given = given.types()?;
+        let types = match (table.types(), given) {
+            (Some(types), Some(given)) if types != given => {
+                return Err(Error::TypeMismatch {
+                    table: table.name(),
+                    expected: types.to_string(),
+                    found: given.to_string(),
+                }
+                .into());
+            }
+            (Some(types), _) | (None, Some(types)) => types,
+            (None, None) => TableTypes::bytes(),
+        };
+        Ok(Self { types, is_hex })
+    }
+
+    /// Whether keys are text or bytes as they are.
+    fn has_plain_keys(&self) -> bool {
+        matches!(self.types.key(), [TypeTag::String | TypeTag::Blob])
+    }
+
+    fn has_plain_values(&self) -> bool {
+        matches!(self.types.value(), TypeTag::String | TypeTag::Blob)
+    }
+
+    /// The bytes of a key that is written as text.
+    pub fn key(&self, text: &[u8]) -> Outcome<Vec<u8>> {
+        if self.is_hex {
+            return from_hex(text);
+        }
+        if self.has_plain_keys() {
+            return Ok(text.to_vec());
+        }
+        Ok(self.types.key_from_text(&utf8(text)?)?)
+    }
+
+    /// The bytes of a value that is written as text.
+    pub fn value(&self, text: &[u8]) -> Outcome<Vec<u8>> {
+        if self.is_hex {
+            return from_hex(text);
+        }
+        if self.has_plain_values() {
+            return Ok(text.to_vec());
+        }
+        Ok(self.types.value_from_text(&utf8(text)?)?)
+    }
+
+    /// As [`Form::key`], of an argument.
+    pub fn key_argument(&self, text: &OsStr) -> Outcome<Vec<u8>> {
+        self.key(text.as_bytes())
+    }
+
+    /// As [`Form::key`], of an argument that may be missing.
+    pub fn some_key(&self, text: Option<&OsString>) -> Outcome<Option<Vec<u8>>> {
+        text.map(|text| self.key(text.as_bytes())).transpose()
+    }
+
+    /// What the first bytes of keys are that start with `text`. Numbers have none.
+    pub fn prefix(&self, text: Option<&OsString>) -> Outcome<Option<Vec<u8>>> {
+        if text.is_some() && !self.is_hex && !self.has_plain_keys() {
+            let what = format!("keys of {} have no prefix in text", self.types.key_names());
+            return Err(Failure::Usage(format!("{what}; use --hex, or --from and --to")));
+        }
+        self.some_key(text)
+    }
+
+    /// A key's text, before escaping; `None`: as it is.
+    fn key_text(&self, key: &[u8]) -> Option<String> {
+        if self.is_hex || self.has_plain_keys() { None } else { self.types.key_to_text(key) }
+    }
+
+    fn value_text(&self, value: &[u8]) -> Option<String> {
+        if self.is_hex || self.has_plain_values() { None } else { self.types.value_to_text(value) }
+    }
+
+    /// A key on one line.
+    pub fn show_key(&self, key: &[u8]) -> String {
+        if self.is_hex { hex(key) } else { self.key_text(key).unwrap_or_else(|| escape(key)) }
+    }
+
+    /// A value on one line.
+    pub fn show_value(&self, value: &[u8]) -> String {
+        if self.is_hex {
+            hex(value)
+        } else {
+            self.value_text(value).unwrap_or_else(|| escape(value))
+        }
+    }
+
+    /// A key in a message: text in quotes.
+    pub fn quote_key(&self, key: &[u8]) -> String {
+        self.key_text(key).unwrap_or_else(|| quote(key))
+    }
+
+    /// A value in an answer: text in quotes.
+    pub fn quote_value(&self, value: &[u8]) -> String {
+        self.value_text(value).unwrap_or_else(|| quote(value))
+    }
+
+    /// A key's text for a file: reversed by [`Form::key`].
+    pub fn file_key<'a>(&self, key: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
+        self.key_text(key).map_or(key.into(), |text| text.into_bytes().into())
+    }
+
+    /// A value's text for a file: reversed by [`Form::value`].
+    pub fn file_value<'a>(&self, value: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
+        self.value_text(value).map_or(value.into(), |text| text.into_bytes().into())
+    }
+
+    /// An entry as a JSON object: numbers as numbers, composite keys as arrays.
+    pub fn json(&self, key: &[u8], value: Option<&[u8]>) -> Value {
+        let mut object = Map::new();
+        put(&mut object, "key", key, self.key_text(key));
+        if let Some(value) = value {
+            put(&mut object, "value", value, self.value_text(value));
+        }
+        Value::Object(object)
+    }
+}
+
+fn put(object: &mut Map<String, Value>, name: &str, bytes: &[u8], text: Option<String>) {
+    match text {
+        // NaN and the infinities are no JSON: they stay text.
+        Some(text) => {
+            let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+            object.insert(name.to_owned(), value);
+        }
+        None => put_json(object, name, bytes),
+    }
+}
+
+fn from_hex(text: &[u8]) -> Outcome<Vec<u8>> {
+    parse_hex(text).ok_or_else(|| {
+        Failure::Usage(format!("{} is not pairs of hexadecimal digits", quote(text)))
+    })
+}
+
+fn utf8(text: &[u8]) -> Outcome<String> {
+    String::from_utf8(text.to_vec())
+        .map_err(|_| Failure::Usage(format!("{} is not text", quote(text))))
+}

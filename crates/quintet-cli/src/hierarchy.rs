@@ -1,0 +1,123 @@
+//! `list`, `mount`, `unmount`, `mounts` and `defaults`: tables as a hierarchy.
+
+use std::io::Write;
+
+use quintet::{ChildKind, Database, MountOptions, TableOptions};
+use serde_json::json;
+
+use crate::{
+    arguments::{self, DurabilityChoice},
+    commands::Context,
+    failure::{Failure, Outcome},
+};
+
+/// Prints what is in a directory: its name, a tab, what it is.
+pub(crate) fn print_children(
+    database: &Database,
+    path: &str,
+    as_json: bool,
+    out: &mut dyn Write,
+) -> Outcome {
+    for child in database.children(path)? {
+        let (kind, engine) = match child.kind {
+            ChildKind::Directory => ("directory", None),
+            ChildKind::Table(engine) => ("table", Some(engine.name())),
+            ChildKind::Mount => ("mount", None),
+            _ => ("other", None),
+        };
+        if as_json {
+            let mut object = json!({ "name": child.name, "kind": kind });
+            if let Some(engine) = engine {
+                object["engine"] = engine.into();
+            }
+            writeln!(out, "{object}")?;
+        } else {
+            writeln!(out, "{}\t{}", child.name, engine.unwrap_or(kind))?;
+        }
+    }
+    Ok(())
+}
+
+/// `list`
+pub(crate) fn list(context: &mut Context<'_>, command: &arguments::List) -> Outcome {
+    let database = context.open_to_read(&command.dir)?;
+    print_children(&database, &command.path, command.json, context.out)
+}
+
+/// `mount`
+pub(crate) fn mount(context: &mut Context<'_>, command: &arguments::Mount) -> Outcome {
+    let database = context.open_to_write(&command.dir, DurabilityChoice::Sync)?;
+    let options = MountOptions::new(&command.target)
+        .subtree(command.subtree.as_deref().unwrap_or_default())
+        .read_only(command.read_only);
+    database.mount(&command.path, options)?;
+    Ok(database.close()?)
+}
+
+/// `unmount`
+pub(crate) fn unmount(context: &mut Context<'_>, command: &arguments::Unmount) -> Outcome {
+    let database = context.open_to_write(&command.dir, DurabilityChoice::Sync)?;
+    database.unmount(&command.path)?;
+    Ok(database.close()?)
+}
+
+/// `mounts`
+pub(crate) fn mounts(context: &mut Context<'_>, command: &arguments::Tables) -> Outcome {
+    let database = context.open_to_read(&command.dir)?;
+    for mount in database.mounts() {
+        let target = mount.target.display();
+        if command.json {
+            let object = json!({
+                "mount": mount.name,
+                "target": target.to_string(),
+                "subtree": mount.subtree,
+                "read_only": mount.read_only,
+            });
+            writeln!(context.out, "{object}")?;
+        } else {
+            let how = if mount.read_only { "read-only" } else { "read-write" };
+            writeln!(context.out, "{}\t{target}\t{}\t{how}", mount.name, mount.subtree)?;
+        }
+    }
+    Ok(())
+}
+
+/// `defaults`
+pub(crate) fn defaults(context: &mut Context<'_>, command: &arguments::Defaults) -> Outcome {
+    let is_typed = command.typing.types()?.is_some();
+    let Some(engine) = command.engine else {
+        if !command.options.is_empty() || is_typed {
+            return Err(Failure::Usage("options and types need --engine".to_owned()));
+        }
+        if command.clear {
+            let database = context.open_to_write(&command.dir, DurabilityChoice::Sync)?;
+            database.set_default_options(&command.path, None)?;
+            return Ok(database.close()?);
+        }
+        let database = context.open_to_read(&command.dir)?;
+        if let Some(options) = database.default_options(&command.path)? {
+            print_options(&options, context.out)?;
+        }
+        return Ok(());
+    };
+    let mut options = TableOptions::new(engine);
+    for (name, value) in &command.options {
+        options = options.set(name, value);
+    }
+    let options = command.typing.apply(options)?;
+    let database = context.options().open(&command.dir)?;
+    database.set_default_options(&command.path, Some(&options))?;
+    Ok(database.close()?)
+}
+
+/// As the options of `create` are written.
+fn print_options(options: &TableOptions, out: &mut dyn Write) -> Outcome {
+    write!(out, "--engine {}", options.kind())?;
+    for (name, value) in options.settings() {
+        write!(out, " --option {name}={value}")?;
+    }
+    if let Some(types) = options.table_types() {
+        write!(out, " --key-type {} --value-type {}", types.key_names(), types.value())?;
+    }
+    Ok(writeln!(out)?)
+}

@@ -1,0 +1,166 @@
+//! The tree as a hierarchy: directories, their children and defaults, and mounts.
+//!
+//! A mount is a leaf of this tree; what is below it belongs to another database, see
+//! `db::mount`.
+
+#![deny(clippy::indexing_slicing)]
+
+use super::{
+    edit::{Change, MountRecord, TableDefaults},
+    tree::{Content, Node, ROOT, Tree},
+};
+use crate::{Error, Result};
+
+/// Where a path leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Into this tree, to a node or to nothing.
+    Here,
+    /// To a mount, or through it.
+    Mount(MountPlace),
+}
+
+/// A path to or through a mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MountPlace {
+    /// The mount's node.
+    pub(crate) id: u64,
+    /// The mount's path.
+    pub(crate) path: String,
+    /// What is mounted.
+    pub(crate) record: MountRecord,
+    /// The rest of the path; empty: the mount itself.
+    pub(crate) rest: String,
+}
+
+/// What a node of a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeKind {
+    /// A directory.
+    Directory,
+    /// A table.
+    Table,
+    /// A mount.
+    Mount,
+}
+
+impl Tree {
+    fn content(&self, id: u64) -> Option<&Content> {
+        self.nodes.get(&id).map(|node| &node.content)
+    }
+
+    pub(super) fn is_directory(&self, id: u64) -> bool {
+        matches!(self.content(id), Some(Content::Directory(_)))
+    }
+
+    /// The directory, table or mount at `path`; the empty path is the root.
+    fn find_any(&self, path: &str) -> Option<u64> {
+        if path.is_empty() { Some(ROOT) } else { self.find(path) }
+    }
+
+    /// Whether `path` leads to or through a mount.
+    pub(crate) fn place(&self, path: &str) -> Place {
+        let mut id = ROOT;
+        let mut end = 0;
+        for name in path.split('/') {
+            let Some(Content::Directory(directory)) = self.content(id) else { break };
+            let Some(child) = directory.children.get(name) else { break };
+            id = *child;
+            end += name.len();
+            if let Some(Content::Mount(record)) = self.content(id) {
+                let (above, rest) = path.split_at_checked(end).unwrap_or((path, ""));
+                return Place::Mount(MountPlace {
+                    id,
+                    path: above.to_owned(),
+                    record: MountRecord::clone(record),
+                    rest: rest.strip_prefix('/').unwrap_or(rest).to_owned(),
+                });
+            }
+            end += 1;
+        }
+        Place::Here
+    }
+
+    /// The names in a directory with their kinds and numbers, by name. `None`: there is no such
+    /// directory.
+    pub(crate) fn children_of(&self, path: &str) -> Option<Vec<(String, NodeKind, u64)>> {
+        let Some(Content::Directory(directory)) = self.content(self.find_any(path)?) else {
+            return None;
+        };
+        let kind = |id| match self.content(id)? {
+            Content::Directory(_) => Some(NodeKind::Directory),
+            Content::Table(_) => Some(NodeKind::Table),
+            Content::Mount(_) => Some(NodeKind::Mount),
+        };
+        let children = directory.children.iter();
+        Some(children.filter_map(|(name, id)| Some((name.clone(), kind(*id)?, *id))).collect())
+    }
+
+    /// Every mount at or below `path`, by path.
+    pub(crate) fn mounts_below(&self, path: &str) -> Vec<(String, MountRecord)> {
+        let Some(top) = self.find_any(path) else { return Vec::new() };
+        let mut mounts: Vec<_> = self
+            .below(top)
+            .into_iter()
+            .filter_map(|id| match self.nodes.get(&id) {
+                Some(Node { content: Content::Mount(record), .. }) => {
+                    Some((self.path(id)?, MountRecord::clone(record)))
+                }
+                _ => None,
+            })
+            .collect();
+        mounts.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
+        mounts
+    }
+
+    pub(super) fn own_defaults(&self, id: u64) -> Option<&TableDefaults> {
+        match self.content(id)? {
+            Content::Directory(directory) => directory.defaults.as_deref(),
+            Content::Table(_) | Content::Mount(_) => None,
+        }
+    }
+
+    /// The defaults of the nearest directory at or above `path` that has some.
+    pub(crate) fn defaults_at(&self, path: &str) -> Option<&TableDefaults> {
+        let mut id = ROOT;
+        let mut found = self.own_defaults(id);
+        for name in path.split('/') {
+            let Some(Content::Directory(directory)) = self.content(id) else { break };
+            let Some(child) = directory.children.get(name) else { break };
+            id = *child;
+            found = self.own_defaults(id).or(found);
+        }
+        found
+    }
+
+    /// The edit that gives a directory defaults (making it where it is missing), or takes them.
+    pub(crate) fn plan_defaults(
+        &self,
+        path: &str,
+        defaults: Option<TableDefaults>,
+    ) -> Result<Vec<Change>> {
+        let Some(id) = self.find_any(path) else {
+            if defaults.is_none() {
+                return Err(Error::NoSuchTable { name: path.to_owned() });
+            }
+            let (mut changes, parent, id, name) = self.plan_place(path)?;
+            changes.push(Change::AddDirectory { id, parent, name: name.to_owned() });
+            changes.push(Change::Defaults { id, defaults });
+            return Ok(changes);
+        };
+        let Some(Content::Directory(directory)) = self.content(id) else {
+            return Err(Error::TableExists { name: path.to_owned() });
+        };
+        if defaults.is_none() && directory.children.is_empty() && id != ROOT {
+            return Ok(self.plan_remove(id));
+        }
+        Ok(vec![Change::Defaults { id, defaults }])
+    }
+
+    /// The edit that makes a mount.
+    pub(crate) fn plan_mount(&self, path: &str, mount: MountRecord) -> Result<Vec<Change>> {
+        let (mut changes, parent, id, name) = self.plan_place(path)?;
+        changes.push(Change::AddMount { id, parent, name: name.to_owned(), mount });
+        Ok(changes)
+    }
+}

@@ -1,0 +1,135 @@
+//! Tables as a hierarchy: what is in a directory, and with which options tables are made there.
+
+use super::{
+    Database, Table, TableInfo,
+    catalog::{
+        edit::TableDefaults,
+        places::{NodeKind, Place},
+        tree::check_path,
+    },
+};
+use crate::{
+    Error, Result,
+    engine::{EngineKind, TableOptions},
+};
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Child {
+    /// The name, without the directory's path.
+    pub name: String,
+    /// What it is.
+    pub kind: ChildKind,
+}
+
+/// What a name in a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChildKind {
+    /// A directory: more names are below it.
+    Directory,
+    /// A table of this engine.
+    Table(EngineKind),
+    /// A directory of another database.
+    Mount,
+}
+
+impl Database {
+    /// What is in the directory `path` (empty: the top), by name. Mounts are followed.
+    ///
+    /// Fails with [`Error::NoSuchTable`] where there is no such directory, and with
+    /// [`Error::Mount`] where it is behind a mount that cannot be opened.
+    pub fn children(&self, path: &str) -> Result<Vec<Child>> {
+        let core = &self.session.core;
+        core.check_open()?;
+        if let Place::Mount(place) = core.place(path) {
+            return core.open_mount(&place)?.children(&place.target_path());
+        }
+        let missing = || Error::NoSuchTable { name: path.to_owned() };
+        let children = core.catalog.look(|tree| tree.children_of(path)).ok_or_else(missing)?;
+        let child = |(name, kind, id)| {
+            let kind = match kind {
+                NodeKind::Directory => ChildKind::Directory,
+                NodeKind::Table => ChildKind::Table(core.table_by_id(id)?.kind),
+                NodeKind::Mount => ChildKind::Mount,
+            };
+            Some(Child { name, kind })
+        };
+        Ok(children.into_iter().filter_map(child).collect())
+    }
+
+    /// Every table at or below `path` (empty: all), by path, those behind mounts as well.
+    ///
+    /// Fails with [`Error::NoSuchTable`] where the path is neither a table nor a directory, and
+    /// with [`Error::Mount`] for a mount that cannot be opened.
+    pub fn walk(&self, path: &str) -> Result<Vec<TableInfo>> {
+        let core = &self.session.core;
+        core.check_open()?;
+        if let Place::Mount(place) = core.place(path) {
+            let target = core.open_mount(&place)?;
+            let mut found = target.walk(&place.target_path())?;
+            for table in &mut found {
+                table.name = place.shown_path(&table.name);
+            }
+            return Ok(found);
+        }
+        let mut found = if path.is_empty() { self.tables() } else { self.tables_in(path)? };
+        for (name, _) in core.catalog.look(|tree| tree.mounts_below(path)) {
+            match self.walk(&name) {
+                // The mounted directory has no tables yet.
+                Err(Error::NoSuchTable { .. }) => {}
+                below => found.extend(below?),
+            }
+        }
+        found.sort_by(|left, right| left.name.cmp(&right.name));
+        Ok(found)
+    }
+
+    /// Sets the options of tables that [`Database::create_default_table`] makes in the directory
+    /// `path` (empty: the top) and below, or with `None` takes them back. A directory with options
+    /// is there although it is empty. Durable when this returns.
+    ///
+    /// Fails with [`Error::TableExists`] where the path is a table, with [`Error::NoSuchTable`]
+    /// where options are taken from nothing, and as [`Database::create_table`] for wrong options.
+    pub fn set_default_options(&self, path: &str, options: Option<&TableOptions>) -> Result<()> {
+        let core = &self.session.core;
+        core.before_edit()?;
+        if let Place::Mount(place) = core.place(path) {
+            let target = core.open_mount(&place)?;
+            return target.set_default_options(&place.target_path(), options);
+        }
+        if !path.is_empty() {
+            check_path(path)?;
+        }
+        if let Some(options) = options {
+            options.check()?;
+        }
+        core.catalog.set_defaults(path, options.map(TableDefaults::new))?;
+        core.note_catalog();
+        Ok(())
+    }
+
+    /// The options that a table made at `path` would have by default: those of the nearest
+    /// directory above it that has some.
+    pub fn default_options(&self, path: &str) -> Result<Option<TableOptions>> {
+        let core = &self.session.core;
+        core.check_open()?;
+        if let Place::Mount(place) = core.place(path) {
+            return core.open_mount(&place)?.default_options(&place.target_path());
+        }
+        core.catalog.look(|tree| tree.defaults_at(path).map(TableDefaults::options)).transpose()
+    }
+
+    /// Makes a table with the default options of its directory. Otherwise as
+    /// [`Database::create_table`]; fails with [`Error::InvalidOption`] where no directory above it
+    /// has any.
+    pub fn create_default_table(&self, path: &str) -> Result<Table> {
+        let options = self.default_options(path)?.ok_or_else(|| Error::InvalidOption {
+            name: "engine".to_owned(),
+            what: format!(
+                "no directory above {path:?} has default options; name an engine (--engine)"
+            ),
+        })?;
+        self.create_table(path, options)
+    }
+}

@@ -1,0 +1,355 @@
+//! Tables with types: what the program's compiler knows, checked against the catalog.
+//!
+//! What: [`TypedTable`], a [`Table`] whose keys and values are Rust types; the types of a table
+//! are in the catalog, and every write is held to them, through whichever handle it comes.
+//! Why: bytes that a program took for a number must not be another program's text. A mistake is
+//! [`Error::TypeMismatch`] when the table is opened, not a wrong value later.
+//!
+//! From: ckvs (its README): typed stores, without typed access checked against the store. How
+//! keys are ordered is in [`crate::types`].
+//!
+//! Thread rules: as [`Table`].
+
+use std::{
+    borrow::Borrow,
+    fmt,
+    marker::PhantomData,
+    ops::{Bound, RangeBounds},
+    sync::Arc,
+};
+
+use super::{
+    Batch, Database, DeleteOptions, Entries, KeyBounds, PutOptions, Table,
+    core::{Core, TableState},
+    envelope::Envelope,
+    value::{Key, Value},
+};
+use crate::{
+    Error, Result,
+    engine::{Cursor, Engine as _, Op, TableOptions},
+    types::{KeyPrefix, KeyRef, TableTypes, TypedKey, TypedValue, ValueRef},
+};
+
+/// A table whose keys are `K` and whose values are `V`. Made by [`Database::typed`]. Cheap to
+/// clone; usable from any number of threads.
+///
+/// Operations fail as those of [`Table`] do. A key that encodes to no bytes (empty text or an
+/// empty blob, alone) is refused with [`Error::Limit`], as every empty key is.
+pub struct TypedTable<K, V> {
+    table: Table,
+    types: PhantomData<fn(K) -> V>,
+}
+
+impl<K, V> Clone for TypedTable<K, V> {
+    fn clone(&self) -> Self {
+        Self { table: self.table.clone(), types: PhantomData }
+    }
+}
+
+impl<K, V> fmt::Debug for TypedTable<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TypedTable").field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// Opens a table as keys of `K` and values of `V`.
+    ///
+    /// A table that was made without types and holds nothing gets these, durably; one that holds
+    /// entries stays what it is and opens as `Vec<u8>` and `Vec<u8>` only.
+    ///
+    /// Fails with [`Error::NoSuchTable`], and with [`Error::TypeMismatch`], which names both,
+    /// where the table has other types.
+    pub fn typed<K: TypedKey, V: TypedValue>(&self, path: &str) -> Result<TypedTable<K, V>> {
+        let table = self.table(path)?;
+        self.session.core.agree_types(&table.state, &TableTypes::of::<K, V>())?;
+        Ok(TypedTable { table, types: PhantomData })
+    }
+
+    /// Makes a table of keys `K` and values `V`. Otherwise as [`Database::create_table`].
+    pub fn create_typed<K: TypedKey, V: TypedValue>(
+        &self,
+        path: &str,
+        options: impl Borrow<TableOptions>,
+    ) -> Result<TypedTable<K, V>> {
+        let options = options.borrow().clone().types(TableTypes::of::<K, V>());
+        let table = self.create_table(path, options)?;
+        Ok(TypedTable { table, types: PhantomData })
+    }
+
+    /// Opens a table as keys of `K` and values of `V`, making it where there is none. Otherwise as
+    /// [`Database::typed`] and [`Database::create_typed`].
+    pub fn open_or_create_typed<K: TypedKey, V: TypedValue>(
+        &self,
+        path: &str,
+        options: impl Borrow<TableOptions>,
+    ) -> Result<TypedTable<K, V>> {
+        let options = options.borrow().clone().types(TableTypes::of::<K, V>());
+        self.open_or_create_table(path, options)?;
+        self.typed(path)
+    }
+}
+
+impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
+    /// The table under it: its name, figures, and bytes.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Sets the value of `key`.
+    pub fn put<Q, W>(&self, key: &Q, value: &W) -> Result<()>
+    where
+        K: Borrow<Q>,
+        V: Borrow<W>,
+        Q: KeyRef + ?Sized,
+        W: ValueRef + ?Sized,
+    {
+        self.put_with(key, value, PutOptions::new()).map(drop)
+    }
+
+    /// Sets the value of `key` as `options` say, and returns whether it was set.
+    pub fn put_with<Q, W>(&self, key: &Q, value: &W, options: PutOptions) -> Result<bool>
+    where
+        K: Borrow<Q>,
+        V: Borrow<W>,
+        Q: KeyRef + ?Sized,
+        W: ValueRef + ?Sized,
+    {
+        value.with_bytes(|value| self.table.put_with(key.encode(), value, options))
+    }
+
+    /// Adds a put to a batch.
+    pub fn put_in<Q, W>(&self, batch: &mut Batch, key: &Q, value: &W)
+    where
+        K: Borrow<Q>,
+        V: Borrow<W>,
+        Q: KeyRef + ?Sized,
+        W: ValueRef + ?Sized,
+    {
+        value.with_bytes(|value| {
+            batch.put(&self.table, key.encode(), value);
+        });
+    }
+
+    /// The value of `key`.
+    pub fn get<Q>(&self, key: &Q) -> Result<Option<V>>
+    where
+        K: Borrow<Q>,
+        Q: KeyRef + ?Sized,
+    {
+        self.table.get(key.encode())?.map(|value| self.value(&value)).transpose()
+    }
+
+    /// The values of `keys`, in their order.
+    pub fn multi_get(&self, keys: &[K]) -> Result<Vec<Option<V>>> {
+        let keys: Vec<_> = keys.iter().map(KeyRef::encode).collect();
+        let value = |value: Option<Value>| value.map(|value| self.value(&value)).transpose();
+        self.table.multi_get(&keys)?.into_iter().map(value).collect()
+    }
+
+    /// Whether `key` has a value.
+    pub fn contains<Q>(&self, key: &Q) -> Result<bool>
+    where
+        K: Borrow<Q>,
+        Q: KeyRef + ?Sized,
+    {
+        self.table.contains(key.encode())
+    }
+
+    /// Removes `key`, present or not.
+    pub fn delete<Q>(&self, key: &Q) -> Result<()>
+    where
+        K: Borrow<Q>,
+        Q: KeyRef + ?Sized,
+    {
+        self.delete_with(key, DeleteOptions::new()).map(drop)
+    }
+
+    /// Removes `key` as `options` say, and returns whether a delete was done.
+    pub fn delete_with<Q>(&self, key: &Q, options: DeleteOptions) -> Result<bool>
+    where
+        K: Borrow<Q>,
+        Q: KeyRef + ?Sized,
+    {
+        self.table.delete_with(key.encode(), options)
+    }
+
+    /// Adds a delete to a batch.
+    pub fn delete_in<Q>(&self, batch: &mut Batch, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: KeyRef + ?Sized,
+    {
+        batch.delete(&self.table, key.encode());
+    }
+
+    /// The entries of a range of keys in their order, from either end. Ordered engines only, else
+    /// [`Error::Unordered`].
+    pub fn range(&self, range: impl RangeBounds<K>) -> Result<TypedEntries<K, V>> {
+        self.entries(encoded(&range))
+    }
+
+    /// Removes all keys of a range, as one commit. Ordered engines only, else
+    /// [`Error::Unordered`].
+    pub fn delete_range(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.table.delete_range(encoded(&range))
+    }
+
+    /// The entries whose keys start with `prefix`: text of text, bytes of bytes, the first parts
+    /// `(a,)` or `(a, b)` of a composite key. Ordered engines only, else [`Error::Unordered`].
+    pub fn prefix<P: KeyPrefix<K> + ?Sized>(&self, prefix: &P) -> Result<TypedEntries<K, V>> {
+        let start = prefix.encode_prefix();
+        let end = after_prefix(&start).map_or(Bound::Unbounded, Bound::Excluded);
+        self.entries((Bound::Included(start), end))
+    }
+
+    /// About `count` entries from `cursor` on, and the cursor to go on with: as [`Table::scan`].
+    pub fn scan(&self, cursor: impl Borrow<Cursor>, count: usize) -> Result<(Vec<(K, V)>, Cursor)> {
+        let (entries, next) = self.table.scan(cursor, count)?;
+        let entries = entries.into_iter().map(|entry| self.entry(&entry)).collect::<Result<_>>()?;
+        Ok((entries, next))
+    }
+
+    fn entries(&self, bounds: impl KeyBounds) -> Result<TypedEntries<K, V>> {
+        Ok(TypedEntries { entries: self.table.range(bounds)?, table: self.clone() })
+    }
+
+    fn value(&self, bytes: &[u8]) -> Result<V> {
+        V::decode_value(bytes).ok_or_else(|| self.damage("value"))
+    }
+
+    fn entry(&self, (key, value): &(Key, Value)) -> Result<(K, V)> {
+        let key = K::decode(key).ok_or_else(|| self.damage("key"))?;
+        Ok((key, self.value(value)?))
+    }
+
+    /// Writes are held to the types: what does not decode is not what was written.
+    #[cold]
+    fn damage(&self, what: &str) -> Error {
+        let types = TableTypes::of::<K, V>();
+        let what = format!("a {what} of {} is not of its types ({types})", self.table.name());
+        Error::corruption(format!("tables/{}", self.table.state.id), 0, what)
+    }
+}
+
+fn encoded<K: TypedKey>(range: &impl RangeBounds<K>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    (range.start_bound().map(KeyRef::encode), range.end_bound().map(KeyRef::encode))
+}
+
+/// The first key after all that start with `prefix`; `None`: there is none.
+fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if let Some(next) = last.checked_add(1) {
+            end.push(next);
+            return Some(end);
+        }
+    }
+    None
+}
+
+/// The entries of a range of a typed table: see [`TypedTable::range`].
+pub struct TypedEntries<K, V> {
+    entries: Entries,
+    table: TypedTable<K, V>,
+}
+
+impl<K, V> fmt::Debug for TypedEntries<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TypedEntries").field("entries", &self.entries).finish_non_exhaustive()
+    }
+}
+
+impl<K: TypedKey, V: TypedValue> Iterator for TypedEntries<K, V> {
+    type Item = Result<(K, V)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.entries.next()?.and_then(|entry| self.table.entry(&entry)))
+    }
+}
+
+impl<K: TypedKey, V: TypedValue> DoubleEndedIterator for TypedEntries<K, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        Some(self.entries.next_back()?.and_then(|entry| self.table.entry(&entry)))
+    }
+}
+
+impl Core {
+    /// Refuses a write of other types than the table's.
+    #[inline]
+    pub(super) fn check_types(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
+        match table.types() {
+            None => Ok(()),
+            Some(types) => self.check_write(table, types, op),
+        }
+    }
+
+    fn check_write(&self, table: &TableState, types: &TableTypes, op: &Op<'_>) -> Result<()> {
+        let (key, value) = match *op {
+            Op::Put { key, head, body } => (key, Some((head, body))),
+            Op::Delete { key } => (key, None),
+            Op::DeleteRange { .. } => return Ok(()),
+        };
+        if !types.is_key(key) {
+            let what = format!("a key of {} bytes that is no {}", key.len(), types.key_names());
+            return Err(self.mismatch(table, types, what));
+        }
+        let Some((head, body)) = value else { return Ok(()) };
+        // A batch carries envelope and value in one piece.
+        let start_of_value = if head.is_empty() { body } else { head };
+        let (envelope, start) =
+            Envelope::decode(start_of_value).ok_or_else(|| self.bad_envelope(table))?;
+        if let Some(tag) = envelope.type_tag.filter(|tag| *tag != types.value()) {
+            return Err(self.mismatch(table, types, format!("a value that is said to be {tag}")));
+        }
+        let body = if head.is_empty() { body.get(start..).unwrap_or(&[]) } else { body };
+        if types.is_value(body) {
+            return Ok(());
+        }
+        let what = format!("a value of {} bytes that is no {}", body.len(), types.value());
+        Err(self.mismatch(table, types, what))
+    }
+
+    fn mismatch(&self, table: &TableState, types: &TableTypes, found: String) -> Error {
+        Error::TypeMismatch { table: self.name_of(table), expected: types.to_string(), found }
+    }
+
+    /// Makes sure that a table has these types; fixes them where it has none and holds nothing.
+    fn agree_types(&self, table: &Arc<TableState>, wanted: &TableTypes) -> Result<()> {
+        let recorded = self.catalog.look(|tree| tree.table(table.id)?.types.clone());
+        match recorded {
+            Some(types) if types == *wanted => return Ok(()),
+            Some(types) => return Err(self.mismatch(table, &types, wanted.to_string())),
+            None if *wanted == TableTypes::bytes() => return Ok(()),
+            None => {}
+        }
+        self.before_edit()?;
+        self.catalog.fix_types(table.id, wanted, || {
+            // No write comes between the look at the entries and its being held to the types.
+            let _every = self.stripes.hold_every();
+            if table.types().is_none() && !is_empty(table)? {
+                let expected = format!("{} (it was made without)", TableTypes::bytes());
+                let (table, found) = (self.name_of(table), wanted.to_string());
+                return Err(Error::TypeMismatch { table, expected, found });
+            }
+            match table.fix_types(wanted) {
+                fixed if fixed == wanted => Ok(()),
+                fixed => Err(self.mismatch(table, fixed, wanted.to_string())),
+            }
+        })?;
+        self.note_catalog();
+        Ok(())
+    }
+}
+
+/// Whether a table holds no entry, expired ones included.
+fn is_empty(table: &TableState) -> Result<bool> {
+    let mut cursor = Cursor::START;
+    loop {
+        let (entries, next) = table.engine.scan(&cursor, 1)?;
+        if !entries.is_empty() || next.is_start() {
+            return Ok(entries.is_empty());
+        }
+        cursor = next;
+    }
+}

@@ -1,0 +1,127 @@
+//! Bytes of typed values: numbers little-endian (4 or 8 bytes, floats bit for bit), text as
+//! UTF-8, blobs as they are. Values are not ordered.
+
+use super::TypeTag;
+
+/// A value of a typed table: `u32`, `u64`, `i64`, `f32`, `f64`, `String` or `Vec<u8>`.
+///
+/// A program's own type may be one too, with the bytes of its [`TypedValue::TAG`]; others are
+/// refused when they are written.
+pub trait TypedValue: Sized + ValueRef {
+    /// Its type.
+    const TAG: TypeTag;
+    /// The value that has these bytes; `None` where they are not a value of this type.
+    fn decode_value(bytes: &[u8]) -> Option<Self>;
+}
+
+/// What can stand for a value: the value itself, `str` for `String`, `[u8]` for `Vec<u8>`.
+pub trait ValueRef {
+    /// Calls `take` with the value's bytes.
+    fn with_bytes<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T;
+}
+
+macro_rules! number {
+    ($type:ty, $tag:ident) => {
+        impl TypedValue for $type {
+            const TAG: TypeTag = TypeTag::$tag;
+
+            fn decode_value(bytes: &[u8]) -> Option<Self> {
+                bytes.try_into().ok().map(Self::from_le_bytes)
+            }
+        }
+
+        impl ValueRef for $type {
+            fn with_bytes<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
+                take(&self.to_le_bytes())
+            }
+        }
+    };
+}
+
+number!(u32, U32);
+number!(u64, U64);
+number!(i64, I64);
+number!(f32, F32);
+number!(f64, F64);
+
+impl ValueRef for str {
+    fn with_bytes<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
+        take(self.as_bytes())
+    }
+}
+
+impl ValueRef for String {
+    fn with_bytes<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
+        take(self.as_bytes())
+    }
+}
+
+impl TypedValue for String {
+    const TAG: TypeTag = TypeTag::String;
+
+    fn decode_value(bytes: &[u8]) -> Option<Self> {
+        Self::from_utf8(bytes.to_vec()).ok()
+    }
+}
+
+impl ValueRef for [u8] {
+    fn with_bytes<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
+        take(self)
+    }
+}
+
+impl ValueRef for Vec<u8> {
+    fn with_bytes<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
+        take(self)
+    }
+}
+
+impl TypedValue for Vec<u8> {
+    const TAG: TypeTag = TypeTag::Blob;
+
+    fn decode_value(bytes: &[u8]) -> Option<Self> {
+        Some(bytes.to_vec())
+    }
+}
+
+/// Whether `bytes` are a value of this type.
+pub(super) fn is_valid(tag: TypeTag, bytes: &[u8]) -> bool {
+    match tag {
+        TypeTag::U32 | TypeTag::F32 => bytes.len() == 4,
+        TypeTag::U64 | TypeTag::I64 | TypeTag::F64 => bytes.len() == 8,
+        TypeTag::String => std::str::from_utf8(bytes).is_ok(),
+        TypeTag::Blob => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use super::*;
+
+    fn round_trip<V: TypedValue + PartialEq + Debug>(value: &V, bytes: &[u8]) {
+        value.with_bytes(|found| assert_eq!(found, bytes));
+        assert_eq!(V::decode_value(bytes).as_ref(), Some(value));
+        assert!(is_valid(V::TAG, bytes));
+    }
+
+    #[test]
+    fn values_round_trip_and_their_bytes_are_pinned() {
+        round_trip(&7_u32, &[7, 0, 0, 0]);
+        round_trip(&7_u64, &[7, 0, 0, 0, 0, 0, 0, 0]);
+        round_trip(&-2_i64, &[254, 255, 255, 255, 255, 255, 255, 255]);
+        round_trip(&1.0_f32, &[0, 0, 0x80, 0x3f]);
+        round_trip(&-0.0_f64, &[0, 0, 0, 0, 0, 0, 0, 0x80]);
+        round_trip(&"\u{e9}".to_owned(), &[0xc3, 0xa9]);
+        round_trip(&vec![0_u8, 255], &[0, 255]);
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        assert_eq!(u32::decode_value(&[1, 2, 3]), None);
+        assert_eq!(String::decode_value(&[0xff]), None);
+        assert!(!is_valid(TypeTag::U64, &[0; 4]));
+        assert!(!is_valid(TypeTag::String, &[0xff]));
+    }
+}
