@@ -192,7 +192,7 @@ fn writable_memory() -> Vec<(usize, usize)> {
         let start = usize::from_str_radix(start, 16).ok()?;
         let end = usize::from_str_radix(end, 16).ok()?;
         let own = (start..end).contains(&stack) || (start..end).contains(&here);
-        let other = file.ends_with(".so") || file.contains(".so.") || file.starts_with("[stack");
+        let other = file.contains(".so") || file.starts_with("[stack");
         (access.starts_with("rw") && !own && !other).then_some((start, end - start))
     };
     let memory: Vec<_> = maps.lines().filter_map(range).collect();

@@ -315,7 +315,9 @@ impl Log {
     /// capacity and ends outside has something to cover.
     fn fill_rest(&self, segment: &Segment, offset: u64) {
         let capacity = segment.head.capacity;
-        if offset + record::RECORD_BYTES_MIN > capacity || seeded::active(Bug::LogLeavesSegmentEndOpen) {
+        if offset + record::RECORD_BYTES_MIN > capacity
+            || seeded::active(Bug::LogLeavesSegmentEndOpen)
+        {
             return;
         }
         let size = capacity - offset;
@@ -487,8 +489,8 @@ impl Log {
         Ok(())
     }
 
-    /// Gives back the disk space that is kept for the next segments: for when nobody writes. The next
-    /// writers have it made anew.
+    /// Gives back the disk space that is kept for the next segments: for when nobody writes. The
+    /// next writers have it made anew.
     pub fn release_spares(&self) -> Result<()> {
         let mut rotation = lock(&self.rotation);
         let spare = rotation.spare.take().map(|spare| spare.head.number);

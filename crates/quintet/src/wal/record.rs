@@ -159,7 +159,8 @@ impl Head {
         let torn = sum != low_u32(first) && !seeded::active(Bug::LogSkipsHeadChecksum);
         let (body_bytes, durable) = if narrow {
             let distance = sizes >> 16 & DISTANCE_MAX;
-            let durable = if distance == DISTANCE_MAX { 0 } else { lsn.0.checked_sub(distance * 8)? };
+            let durable =
+                if distance == DISTANCE_MAX { 0 } else { lsn.0.checked_sub(distance * 8)? };
             (sizes >> 2 & NARROW_BODY_BYTES_MAX, Lsn(durable))
         } else {
             (sizes >> 2, Lsn(durable))
@@ -198,11 +199,7 @@ fn place_code(salt: u32, lsn: Lsn) -> u32 {
 /// Calls `put` with the words that `carry` (its low `count` bytes, 0 to 7) and the pieces make back
 /// to back, the last one padded with zeros.
 #[inline]
-fn for_each_word(
-    (mut carry, mut count): (u64, usize),
-    pieces: &[&[u8]],
-    mut put: impl FnMut(u64),
-) {
+fn for_each_word((mut carry, mut count): (u64, usize), pieces: &[&[u8]], mut put: impl FnMut(u64)) {
     for piece in pieces {
         let (chunks, rest) = piece.as_chunks::<8>();
         if count == 0 {
@@ -315,7 +312,8 @@ mod tests {
         assert_eq!(&narrow[8..13], b"\x15\0\xf8\x01\0");
         assert_eq!(&wide[8..], b"\xc2\x45\x04\0\0\0\0\0\x40\0\0\0\0\0\0\0");
         assert_eq!(&filler[8..], b"\x43\x0f\0\0\0\0\0\0\x40\0\0\0\0\0\0\0");
-        let sums = [narrow, wide, filler].map(|head| u32::from_le_bytes(*head.first_chunk().unwrap()));
+        let sums =
+            [narrow, wide, filler].map(|head| u32::from_le_bytes(*head.first_chunk().unwrap()));
         assert_eq!(sums, [1_591_615_266, 3_640_305_363, 1_992_708_381]);
     }
 

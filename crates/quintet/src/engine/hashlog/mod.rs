@@ -21,9 +21,9 @@
 //!   yet to be written.
 //! - A tombstone is kept while an older chunk exists.
 //! - What a publication frees is freed after it is durable.
-//! - Two live keys with the same 56 bits of hash set `collided` before the second is readable; from then on
-//!   opening reads keys instead of hints. Everything else resolves equal hashes by the full key
-//!   anyway.
+//! - Two live keys with the same 56 bits of hash set `collided` before the second is readable; from
+//!   then on opening reads keys instead of hints. Everything else resolves equal hashes by the full
+//!   key anyway.
 //!
 //! Thread rules: gets take no lock and store nothing while the record is in memory. Writers lock a
 //! group of the index. Lock order: `maintenance`, group, `roll`, `residency`, `chunks`, `larges`.
