@@ -70,7 +70,7 @@ impl Core {
         op: &Op<'_>,
         condition: Condition,
     ) -> Result<Option<(Appended, Result<()>)>> {
-        let frame = Frame::new(table.id, op);
+        let frame = Frame::alone(table.id, op);
         let pieces = frame.pieces(op);
         self.log.admit(size_of_pieces(&pieces), frees(op))?;
         let early = seeded::active(Bug::ConditionOutsideStripe);

@@ -5,7 +5,7 @@
 //! | size | name | meaning |
 //! |---|---|---|
 //! | varint | table | id of the table |
-//! | 1 | kind | 1 put, 2 delete, 3 delete range |
+//! | 1 | kind | 1 put, 2 delete, 3 delete range, 4 put whose value is the rest of the body, without a size |
 //! | varint + bytes | key | 1 to 65,535 bytes (of a range: the first key, or empty) |
 //! | varint + bytes | value | put: envelope and the user's bytes; delete range: the first key kept, or empty; delete: absent |
 
@@ -19,6 +19,7 @@ use crate::{
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const DELETE_RANGE: u8 = 3;
+const PUT_REST: u8 = 4;
 
 /// The bytes between the parts of one operation, on the stack, so that a single write is logged
 /// without a copy of its key or value.
@@ -26,6 +27,7 @@ const DELETE_RANGE: u8 = 3;
 pub(crate) struct Frame {
     head: [u8; 2 * VARINT_BYTES_MAX + 1],
     head_length: usize,
+    kind_at: usize,
     middle: [u8; VARINT_BYTES_MAX],
     middle_length: usize,
 }
@@ -35,6 +37,7 @@ impl Frame {
         let mut frame = Self {
             head: [0; 2 * VARINT_BYTES_MAX + 1],
             head_length: 0,
+            kind_at: 0,
             middle: [0; VARINT_BYTES_MAX],
             middle_length: 0,
         };
@@ -45,10 +48,23 @@ impl Frame {
         };
         let mut buffer = [0; VARINT_BYTES_MAX];
         frame.push(encode_varint(table_id, &mut buffer));
+        frame.kind_at = frame.head_length;
         frame.push(&[kind]);
         frame.push(encode_varint(to_u64(key.len()), &mut buffer));
         if let Some(length) = rest {
             frame.middle_length = encode_varint(to_u64(length), &mut frame.middle).len();
+        }
+        frame
+    }
+
+    /// The frame of an operation that is all of its body: a put goes without the value's size.
+    pub(crate) fn alone(table_id: u64, op: &Op<'_>) -> Self {
+        let mut frame = Self::new(table_id, op);
+        if matches!(op, Op::Put { .. })
+            && let Some(kind) = frame.head.get_mut(frame.kind_at)
+        {
+            *kind = PUT_REST;
+            frame.middle_length = 0;
         }
         frame
     }
@@ -103,6 +119,10 @@ impl<'a> Ops<'a> {
         let key = self.decoder.bytes()?;
         let op = match kind {
             PUT => Op::Put { key, head: &[], body: self.decoder.bytes()? },
+            PUT_REST => {
+                let rest = self.decoder.rest();
+                Op::Put { key, head: &[], body: self.decoder.take(rest.len())? }
+            }
             DELETE => Op::Delete { key },
             DELETE_RANGE => Op::DeleteRange { start: key, end: self.decoder.bytes()? },
             _ => return None,
@@ -146,6 +166,18 @@ mod tests {
             [&[7, 1, 1, b'k', 6, 0][..], b"value", &[0xac, 2, 2, 4], b"gone", &[7, 3, 1, b'a', 0]]
                 .concat();
         assert_eq!(body(), expected);
+    }
+
+    #[test]
+    fn a_put_alone_goes_without_its_size() {
+        let op = Op::Put { key: b"k", head: &[0], body: b"value" };
+        let body = Frame::alone(300, &op).pieces(&op).concat();
+        assert_eq!(body, b"\xac\x02\x04\x01k\0value");
+        let whole = Op::Put { key: b"k", head: &[], body: b"\0value" };
+        assert_eq!(Ops::new(&body).collect::<Vec<_>>(), [Some((300, whole))]);
+        let delete = Op::Delete { key: b"k" };
+        let body = Frame::alone(7, &delete).pieces(&delete).concat();
+        assert_eq!(Ops::new(&body).collect::<Vec<_>>(), [Some((7, delete))]);
     }
 
     #[test]

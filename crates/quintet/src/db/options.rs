@@ -29,7 +29,7 @@ pub const NAME_DEPTH_MAX: usize = 32;
 pub(super) const MEMORY_BUDGET_MIN: u64 = 1 << 20;
 const RECOVERY_BUDGET_DEFAULT: u64 = 256 << 20;
 const RECOVERY_BUDGET_MIN: u64 = 64 << 10;
-const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
+const SEGMENT_BYTES_DEFAULT: u64 = 32 << 20;
 #[cfg(not(any(loom, shuttle)))]
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 /// A model checker may switch threads at each word.
@@ -129,7 +129,7 @@ impl Options {
         self
     }
 
-    /// Size of a log file in bytes, a power of two from 64 KiB to 1 GiB (64 MiB). At most an
+    /// Size of a log file in bytes, a power of two from 64 KiB to 1 GiB (32 MiB). At most an
     /// eighth of the memory budget is used.
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {

@@ -145,6 +145,10 @@ impl Core {
             self.log_start.fetch_max(log_start.0, Ordering::Relaxed);
             self.log.prune(log_start)?;
         }
+        if outcome.is_ok() && self.unpersisted_bytes(self.log.end()) == 0 {
+            // Nobody has written since the round began.
+            self.log.release_spares()?;
+        }
         outcome
     }
 

@@ -75,7 +75,8 @@ fn a_batch_is_all_or_nothing_wherever_the_power_goes() {
     env.record_history();
     let start = env.mark();
     for round in 0..4 {
-        let text = round.to_string();
+        // Long enough that the halves of a batch lie in different sectors.
+        let text = round.to_string().repeat(300);
         let mut batch = db.batch();
         batch.put(&a, "k", &text).put(&b, "k", &text);
         batch.commit_with(Durability::Sync).unwrap();

@@ -62,6 +62,16 @@ impl Mapping {
         to_u64(self.words().len()) * 8
     }
 
+    /// Makes the bytes of a range durable: `fdatasync` for a part of the file. Pages that were made
+    /// writable ahead and not stored to yet stay out of it.
+    pub fn sync(&self, range: Range<u64>) -> io::Result<()> {
+        match &self.0 {
+            #[cfg(feature = "testing")]
+            Backing::Heap(_) => Err(io::ErrorKind::Unsupported.into()),
+            Backing::System(pages) => pages.sync(range),
+        }
+    }
+
     /// Makes the pages of a byte range writable ahead of the first store, in one system call
     /// rather than one fault a page. They count as written from then on. A hint: errors are
     /// left to the store itself.
@@ -79,7 +89,10 @@ mod system {
 
     use std::{io, ops::Range, ptr::NonNull};
 
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+    use rustix::{
+        io::retry_on_intr,
+        mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, msync, munmap},
+    };
 
     use super::super::BLOCK_BYTES;
     use crate::{codec::to_usize, sync::AtomicU64};
@@ -131,6 +144,20 @@ mod system {
             // SAFETY: `start` maps `bytes` readable and writable bytes until `Drop`, page-aligned
             // and so aligned for words; every access goes through atomics.
             unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes / 8) }
+        }
+
+        pub(super) fn sync(&self, range: Range<u64>) -> io::Result<()> {
+            let first = to_usize(range.start) & !(to_usize(BLOCK_BYTES) - 1);
+            let end = to_usize(range.end).min(self.bytes);
+            if first >= end {
+                return Ok(());
+            }
+            // SAFETY: the range lies within our mapping; a sync changes no byte.
+            let synced = retry_on_intr(|| unsafe {
+                let start = self.start.as_ptr().cast::<u8>().add(first);
+                msync(start.cast(), end - first, MsyncFlags::SYNC)
+            });
+            Ok(synced?)
         }
 
         pub(super) fn prepare_writes(&self, range: Range<u64>) {

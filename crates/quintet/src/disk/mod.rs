@@ -30,6 +30,7 @@ pub mod sim;
 
 use std::{
     fmt, io,
+    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -215,6 +216,12 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Makes everything written before the call durable, mapped stores included, with as much
     /// metadata as reading it back needs. An error is final: see the module head.
     fn sync_data(&self) -> io::Result<()>;
+    /// Makes at least the bytes `range` of the file durable, with what was stored there through
+    /// `mapping`, one of its own; the rest need not be. An error is final, as `sync_data`'s.
+    fn sync_range(&self, mapping: &Mapping, range: Range<u64>) -> io::Result<()> {
+        let _ = (mapping, range);
+        self.sync_data()
+    }
     /// As `sync_data`, with all metadata.
     fn sync_all(&self) -> io::Result<()>;
     /// Maps the first `size` bytes, shared and writable. The file must be that long, stay that

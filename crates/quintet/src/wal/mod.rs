@@ -33,7 +33,7 @@ mod segment;
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 pub use reader::{Found, SegmentReader};
@@ -50,7 +50,7 @@ use self::{
 use crate::{
     Error, Result,
     codec::{Lsn, round_up, to_u64},
-    disk::{BLOCK_BYTES, Dir, Env, File},
+    disk::{BLOCK_BYTES, Dir, Env},
     report::Report,
     seeded::{self, Bug},
     sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, lock, yield_now},
@@ -302,7 +302,7 @@ impl Log {
                 segment.prepare_pages(round_up(offset + size, AHEAD_BYTES_MIN));
             }
             let words = record::words_at(segment.mapping.words(), offset, size);
-            record::store(words, head.to_words(segment.salt), pieces);
+            record::store(words, head.encode(segment.salt), pieces);
             return Ok(Appended { lsn, end: Lsn(lsn.0 + size) });
         }
     }
@@ -311,14 +311,16 @@ impl Log {
     /// capacity and ends outside has something to cover.
     fn fill_rest(&self, segment: &Segment, offset: u64) {
         let capacity = segment.head.capacity;
-        if offset + record::HEAD_BYTES > capacity || seeded::active(Bug::LogLeavesSegmentEndOpen) {
+        if offset + record::RECORD_BYTES_MIN > capacity
+            || seeded::active(Bug::LogLeavesSegmentEndOpen)
+        {
             return;
         }
         let size = capacity - offset;
         let lsn = Lsn(segment.head.base.0 + offset);
         let head = record::Head::filler(lsn, size, self.durable());
-        let words = record::words_at(segment.mapping.words(), offset, record::HEAD_BYTES);
-        record::store(words, head.to_words(segment.salt), &[]);
+        let words = record::words_at(segment.mapping.words(), offset, record::RECORD_BYTES_MIN);
+        record::store(words, head.encode(segment.salt), &[]);
     }
 
     /// Goes on in the next segment, unless somebody has done so since `number` was found full.
@@ -483,6 +485,21 @@ impl Log {
         Ok(())
     }
 
+    /// Gives back the disk space that is kept for the next segments: for when nobody writes. The
+    /// next writers have it made anew.
+    pub fn release_spares(&self) -> Result<()> {
+        let mut rotation = lock(&self.rotation);
+        let spare = rotation.spare.take().map(|spare| spare.head.number);
+        self.has_spare.store(false, Ordering::Relaxed);
+        for number in spare.into_iter().chain(mem::take(&mut rotation.recycled)) {
+            let name = segment::file_name(number);
+            self.dir
+                .remove(&name)
+                .map_err(|error| Error::io(format!("remove log/{name}"), error))?;
+        }
+        Ok(())
+    }
+
     /// Ends a clean close: everything is durable and nobody appends. The next open need not look
     /// for holes.
     pub fn close(&self) -> Result<Lsn> {
@@ -575,10 +592,10 @@ impl group::Sync for Log {
             .filter(|sealed| sealed.head.end() > durable && sealed.head.base < copied)
             .cloned()
             .collect();
-        let sync = |file: &dyn File, number| {
-            let mut synced = file.sync_data();
+        let sync = |number, sync: &dyn Fn() -> std::io::Result<()>| {
+            let mut synced = sync();
             if synced.is_err() && seeded::active(Bug::LogRetriesFailedSync) {
-                synced = file.sync_data();
+                synced = sync();
             }
             synced.map_err(|error| {
                 let error = Error::io(format!("sync {}", segment::display_name(number)), error);
@@ -588,11 +605,11 @@ impl group::Sync for Log {
         };
         if !seeded::active(Bug::LogForgetsSealedSegment) {
             for sealed in full {
-                sync(&*sealed.file, sealed.head.number)?;
+                sync(sealed.head.number, &|| sealed.file.sync_data())?;
             }
         }
         if copied > current.head.base && !seeded::active(Bug::LogSkipsSync) {
-            sync(&*current.file, current.head.number)?;
+            sync(current.head.number, &|| current.sync(durable, copied))?;
         }
         self.syncs.fetch_add(1, Ordering::Relaxed);
         Ok(copied)

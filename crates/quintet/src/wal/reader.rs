@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{Lsn, crc32c, to_u64, to_usize},
+    codec::{Lsn, to_u64, to_usize},
     disk::{self, File},
     seeded::{self, Bug},
 };
@@ -41,6 +41,12 @@ pub struct Found {
     pub body_bytes: u64,
     /// Bytes in the log, head and padding included.
     pub size: u64,
+}
+
+impl Found {
+    fn head_bytes(&self) -> u64 {
+        record::head_bytes(self.kind, self.body_bytes)
+    }
 }
 
 /// Reads one segment file.
@@ -108,7 +114,7 @@ impl SegmentReader {
 
     /// Whether a record could begin at `offset`: else the segment ends here.
     pub fn has_room(&self, offset: u64) -> bool {
-        offset + record::HEAD_BYTES <= self.head.capacity
+        offset + record::RECORD_BYTES_MIN <= self.head.capacity
     }
 
     /// The valid record at `offset`, if there is one.
@@ -118,7 +124,7 @@ impl SegmentReader {
         }
         let (salt, capacity) = (self.salt, self.head.capacity);
         let lsn = Lsn(self.head.base.0 + offset);
-        let bytes = self.bytes(offset, record::HEAD_BYTES)?;
+        let bytes = self.bytes(offset, record::RECORD_BYTES_MIN)?;
         let Some(head) = record::Head::parse(bytes, salt, lsn) else { return Ok(None) };
         let size = head.size();
         if offset + size > capacity {
@@ -133,7 +139,7 @@ impl SegmentReader {
             size,
         };
         if head.kind == Kind::Commit
-            && crc32c(self.padded_body(&found)?) != head.body_crc
+            && !record::body_is_whole(self.padded_body(&found)?, found.body_bytes, head.body_crc)
             && !seeded::active(Bug::LogSkipsBodyChecksum)
         {
             return Ok(None);
@@ -143,11 +149,11 @@ impl SegmentReader {
 
     /// The body of a record that [`Self::record_at`] returned.
     pub fn body(&mut self, found: &Found) -> Result<&[u8]> {
-        self.bytes(found.offset + record::HEAD_BYTES, found.body_bytes)
+        self.bytes(found.offset + found.head_bytes(), found.body_bytes)
     }
 
     fn padded_body(&mut self, found: &Found) -> Result<&[u8]> {
-        self.bytes(found.offset + record::HEAD_BYTES, found.size - record::HEAD_BYTES)
+        self.bytes(found.offset + found.head_bytes(), found.size - found.head_bytes())
     }
 
     /// The first valid record at or after `offset`.
@@ -177,24 +183,25 @@ impl SegmentReader {
         Ok(highest)
     }
 
-    /// The first offset from `offset` on whose second word is the LSN that a record there would
-    /// have.
+    /// The first offset from `offset` on with a valid head.
     fn first_candidate(&mut self, mut offset: u64) -> Result<Option<u64>> {
-        let (base, capacity) = (self.head.base.0, self.head.capacity);
-        while offset + record::HEAD_BYTES <= capacity {
+        let (base, capacity, salt) = (self.head.base.0, self.head.capacity, self.salt);
+        while offset + record::RECORD_BYTES_MIN <= capacity {
             let count = (capacity - offset).min(WINDOW_BYTES);
-            let (words, _) = self.bytes(offset, count)?.as_chunks::<8>();
-            // The word at index `i` is the LSN of a record that starts one word before it.
-            let hit = (1_u64..).zip(words.iter().skip(1)).find(|(index, word)| {
-                u64::from_le_bytes(**word) == base + offset + (index - 1) * 8
+            let bytes = self.bytes(offset, count)?;
+            // Places whose first 24 bytes are in the window.
+            let places = (to_u64(bytes.len()) / 8).saturating_sub(2);
+            let hit = (0..places).map(|index| index * 8).find(|at| {
+                let head = bytes.get(to_usize(*at)..).unwrap_or(&[]);
+                record::Head::parse(head, salt, Lsn(base + offset + at)).is_some()
             });
-            if let Some((index, _)) = hit {
-                return Ok(Some(offset + (index - 1) * 8));
+            if let Some(at) = hit {
+                return Ok(Some(offset + at));
             }
-            if to_u64(words.len()) * 8 < count.next_multiple_of(8) - 8 {
+            if places == 0 || to_u64(bytes.len()) < count {
                 break; // The file is shorter than its head says.
             }
-            offset += (to_u64(words.len()) - 1) * 8;
+            offset += places * 8;
         }
         Ok(None)
     }

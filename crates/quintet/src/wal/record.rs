@@ -4,34 +4,53 @@
 //! Why: recovery has to tell a whole record from a torn one, a stale one and a foreign one without
 //! any other file.
 //!
-//! Invariants: a record starts at a multiple of 8; its LSN is its segment's base plus its offset;
-//! heads are checked (salt, LSN) before their length is believed; a filler's body is never read.
+//! Invariants: a record starts at a multiple of 8 and takes at least 24 bytes; its LSN is its
+//! segment's base plus its offset and is not stored but part of the head's checksum; heads are
+//! checked before their length is believed; a filler's body is never read; what pads a commit is
+//! zero. A place that holds no record passes for one by a chance of 2^-64.
+//!
+//! A commit with a body below 16 KiB, which is nearly every one, has the narrow head:
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
-//! | 0 | 4 | magic | `QREC` a commit; `QFIL` a filler: space that holds nothing |
-//! | 4 | 4 | body length | bytes of body, without padding |
-//! | 8 | 8 | lsn | of this record |
+//! | 0 | 4 | head crc | CRC32C of the segment's salt, the LSN (8 bytes) and bytes 0 to 12 with this field zero |
+//! | 4 | 4 | body crc | CRC32C of the body |
+//! | 8 | 5 | sizes | bits 0 to 1: 1; bits 2 to 15: bytes of body; bits 16 to 39: the log was durable below the LSN less 8 times this when the record was formed; all ones: not known |
+//! | 13 | | body | then zeros up to a multiple of 8, and to 24 |
+//!
+//! The others have the wide one:
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | head crc | CRC32C of the segment's salt, the LSN (8 bytes) and bytes 0 to 23 with this field zero |
+//! | 4 | 4 | body crc | CRC32C of the body; in a filler a number that only this place has |
+//! | 8 | 8 | sizes | bits 0 to 1: 2 a commit, 3 a filler (space that holds nothing); bits 2 to 33: bytes of body; zeros |
 //! | 16 | 8 | durable lsn | the log was durable below this when the record was formed |
-//! | 24 | 4 | body crc | CRC32C of the body and its padding; 0 in a filler |
-//! | 28 | 4 | head crc | CRC32C of the segment's salt and the head, with zeros in this place |
-//! | 32 | | body | then zeros up to a multiple of 8 |
+//! | 24 | | body | then zeros up to a multiple of 8 |
 
 #![deny(clippy::indexing_slicing)]
 
 use crate::{
-    codec::{Decoder, Lsn, crc32c, crc32c_append, round_up, to_u64, to_usize},
+    codec::{Lsn, crc32c, crc32c_append, low_u32, round_up, to_u64, to_usize},
     seeded::{self, Bug},
     sync::{AtomicU64, Ordering},
 };
 
-/// Bytes of a record's head.
-pub(super) const HEAD_BYTES: u64 = 32;
+/// The least that a record takes, and as much as decides whether there is one.
+pub(super) const RECORD_BYTES_MIN: u64 = 24;
 /// Records start at multiples of this.
 pub(super) const ALIGNMENT: u64 = 8;
 
-const MAGIC_COMMIT: u32 = u32::from_le_bytes(*b"QREC");
-const MAGIC_FILLER: u32 = u32::from_le_bytes(*b"QFIL");
+const NARROW_HEAD_BYTES: u64 = 13;
+const WIDE_HEAD_BYTES: u64 = 24;
+const NARROW_BODY_BYTES_MAX: u64 = (1 << 14) - 1;
+/// Multiples of 8 bytes (128 MiB) by which a narrow head's durable LSN is below its own.
+const DISTANCE_MAX: u64 = (1 << 24) - 1;
+
+const NARROW_COMMIT: u64 = 1;
+const WIDE_COMMIT: u64 = 2;
+const WIDE_FILLER: u64 = 3;
+const FORM_MASK: u64 = 3;
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +71,16 @@ pub(super) struct Head {
     pub(super) body_crc: u32,
 }
 
-/// What the record takes in the log, padding included.
+/// Bytes before the body.
+pub(super) fn head_bytes(kind: Kind, body_bytes: u64) -> u64 {
+    let narrow = kind == Kind::Commit && body_bytes <= NARROW_BODY_BYTES_MAX;
+    if narrow { NARROW_HEAD_BYTES } else { WIDE_HEAD_BYTES }
+}
+
+/// What a commit takes in the log, padding included.
 pub(super) fn size_of(body_bytes: u64) -> u64 {
-    HEAD_BYTES + round_up(body_bytes, ALIGNMENT)
+    let bytes = head_bytes(Kind::Commit, body_bytes) + body_bytes;
+    round_up(bytes, ALIGNMENT).max(RECORD_BYTES_MIN)
 }
 
 /// The checksum that every head of a segment starts from: a recycled or foreign segment never
@@ -65,72 +91,115 @@ pub(super) fn salt(database_id: [u8; 16], segment_number: u64, nonce: u64) -> u3
     crc32c_append(crc, &nonce.to_le_bytes())
 }
 
+/// A head's bytes, to be followed by the body.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Encoded {
+    words: [u64; 3],
+    length: usize,
+}
+
+impl Encoded {
+    /// The bytes of a filler's head.
+    pub(super) fn to_bytes(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes.copy_from_slice(self.words.map(u64::to_le_bytes).as_flattened());
+        bytes
+    }
+}
+
 impl Head {
     /// A filler over `size` bytes, head included.
     pub(super) fn filler(lsn: Lsn, size: u64, durable: Lsn) -> Self {
-        let body_bytes = u32::try_from(size - HEAD_BYTES).unwrap_or(u32::MAX);
+        let body_bytes = u32::try_from(size - WIDE_HEAD_BYTES).unwrap_or(u32::MAX);
         Self { kind: Kind::Filler, body_bytes, lsn, durable, body_crc: 0 }
     }
 
     /// What the record takes in the log.
     pub(super) fn size(&self) -> u64 {
-        size_of(u64::from(self.body_bytes))
-    }
-
-    /// The head's bytes as words, for storing into a mapping.
-    pub(super) fn to_words(self, salt: u32) -> [u64; 4] {
-        let magic = match self.kind {
-            Kind::Commit => MAGIC_COMMIT,
-            Kind::Filler => MAGIC_FILLER,
-        };
-        let first = u64::from(magic) | (u64::from(self.body_bytes) << 32);
-        let last = u64::from(self.body_crc);
-        let words = [first, self.lsn.0, self.durable.0, last];
-        let crc = crc32c_append(salt, bytes_of(&words).as_flattened());
-        [first, self.lsn.0, self.durable.0, last | (u64::from(crc) << 32)]
+        match self.kind {
+            Kind::Commit => size_of(u64::from(self.body_bytes)),
+            Kind::Filler => WIDE_HEAD_BYTES + round_up(u64::from(self.body_bytes), ALIGNMENT),
+        }
     }
 
     /// The head's bytes.
-    pub(super) fn to_bytes(self, salt: u32) -> [u8; 32] {
-        let mut bytes = [0; 32];
-        bytes.copy_from_slice(bytes_of(&self.to_words(salt)).as_flattened());
-        bytes
+    #[inline]
+    pub(super) fn encode(self, salt: u32) -> Encoded {
+        let body_bytes = u64::from(self.body_bytes);
+        let (sizes, durable, crc) = match self.kind {
+            Kind::Commit if body_bytes <= NARROW_BODY_BYTES_MAX => {
+                let below = self.lsn.0.saturating_sub(self.durable.0);
+                let distance = below.div_ceil(8).min(DISTANCE_MAX);
+                (NARROW_COMMIT | body_bytes << 2 | distance << 16, 0, self.body_crc)
+            }
+            Kind::Commit => (WIDE_COMMIT | body_bytes << 2, self.durable.0, self.body_crc),
+            Kind::Filler => {
+                (WIDE_FILLER | body_bytes << 2, self.durable.0, place_code(salt, self.lsn))
+            }
+        };
+        let length = to_usize(head_bytes(self.kind, body_bytes));
+        let first = u64::from(crc) << 32;
+        let sum = checksum(salt, self.lsn, [first, sizes, durable], length);
+        Encoded { words: [first | u64::from(sum), sizes, durable], length }
     }
 
     /// The head at the front of `bytes`, if it is one of this segment's at this LSN.
+    #[inline]
     pub(super) fn parse(bytes: &[u8], salt: u32, lsn: Lsn) -> Option<Self> {
-        let mut decoder = Decoder::new(bytes);
-        let kind = match decoder.u32()? {
-            MAGIC_COMMIT => Kind::Commit,
-            MAGIC_FILLER => Kind::Filler,
-            _ => return None,
-        };
-        let body_bytes = decoder.u32()?;
-        let found = Lsn(decoder.u64()?);
-        let durable = Lsn(decoder.u64()?);
-        let body_crc = decoder.u32()?;
-        let crc = decoder.u32()?;
-        let misplaced = found != lsn && !seeded::active(Bug::LogSkipsLsnCheck);
-        let mut covered = *bytes.first_chunk::<32>()?;
-        covered[28..].fill(0);
-        let torn = crc32c_append(salt, &covered) != crc;
-        if misplaced || durable > lsn || (torn && !seeded::active(Bug::LogSkipsHeadChecksum)) {
+        let (words, _) = bytes.first_chunk::<24>()?.as_chunks::<8>();
+        let [first, sizes, durable] = words else { return None };
+        let [first, sizes, durable] = [first, sizes, durable].map(|word| u64::from_le_bytes(*word));
+        let form = sizes & FORM_MASK;
+        if form == 0 {
             return None;
         }
+        let narrow = form == NARROW_COMMIT;
+        let length = if narrow { NARROW_HEAD_BYTES } else { WIDE_HEAD_BYTES };
+        let sum = checksum(salt, lsn, [first, sizes, durable], to_usize(length));
+        let torn = sum != low_u32(first) && !seeded::active(Bug::LogSkipsHeadChecksum);
+        let (body_bytes, durable) = if narrow {
+            let distance = sizes >> 16 & DISTANCE_MAX;
+            let durable =
+                if distance == DISTANCE_MAX { 0 } else { lsn.0.checked_sub(distance * 8)? };
+            (sizes >> 2 & NARROW_BODY_BYTES_MAX, Lsn(durable))
+        } else {
+            (sizes >> 2, Lsn(durable))
+        };
+        if torn || durable > lsn {
+            return None;
+        }
+        let body_bytes = u32::try_from(body_bytes).ok()?;
+        let crc = low_u32(first >> 32);
+        let (kind, body_crc) = match form {
+            WIDE_FILLER if crc == place_code(salt, lsn) => (Kind::Filler, 0),
+            WIDE_FILLER => return None,
+            _ => (Kind::Commit, crc),
+        };
         Some(Self { kind, body_bytes, lsn, durable, body_crc })
     }
 }
 
-/// Words little-endian.
-fn bytes_of<const N: usize>(words: &[u64; N]) -> [[u8; 8]; N] {
-    words.map(u64::to_le_bytes)
+/// The checksum of a head of `length` bytes, the first four of them as zeros.
+#[inline]
+fn checksum(salt: u32, lsn: Lsn, words: [u64; 3], length: usize) -> u32 {
+    let lsn = if seeded::active(Bug::LogSkipsLsnCheck) { 0 } else { lsn.0 };
+    let [first, sizes, durable] = words;
+    let covered = [lsn, first & !0xffff_ffff, sizes, durable].map(u64::to_le_bytes);
+    crc32c_append(salt, covered.as_flattened().get(..8 + length).unwrap_or(&[]))
 }
 
-/// Calls `put` with the words that the pieces make back to back, the last one padded with zeros.
+/// A number that a filler at this place has where a commit has its body's checksum.
 #[inline]
-fn for_each_word(pieces: &[&[u8]], mut put: impl FnMut(u64)) {
-    // `carry` holds the `count` bytes (0 to 7) that do not fill a word yet.
-    let (mut carry, mut count) = (0_u64, 0_usize);
+fn place_code(salt: u32, lsn: Lsn) -> u32 {
+    let lsn = if seeded::active(Bug::LogSkipsLsnCheck) { 0 } else { lsn.0 };
+    let mixed = (lsn ^ u64::from(salt) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    low_u32(mixed >> 32)
+}
+
+/// Calls `put` with the words that `carry` (its low `count` bytes, 0 to 7) and the pieces make back
+/// to back, the last one padded with zeros.
+#[inline]
+fn for_each_word((mut carry, mut count): (u64, usize), pieces: &[&[u8]], mut put: impl FnMut(u64)) {
     for piece in pieces {
         let (chunks, rest) = piece.as_chunks::<8>();
         if count == 0 {
@@ -158,35 +227,48 @@ fn for_each_word(pieces: &[&[u8]], mut put: impl FnMut(u64)) {
     }
 }
 
-/// CRC32C of the pieces as one body with its padding. Short pieces are gathered first: a checksum
-/// of many ends costs more than the copy.
+/// CRC32C of the pieces as one body. Short pieces are gathered first: a checksum of many ends costs
+/// more than the copy.
 pub(super) fn body_crc(pieces: &[&[u8]]) -> u32 {
     const BLOCK_WORDS: usize = 32;
     let (mut block, mut used, mut crc) = ([[0; 8]; BLOCK_WORDS], 0, 0);
-    for_each_word(pieces, |word| {
-        if let Some(slot) = block.get_mut(used) {
-            *slot = word.to_le_bytes();
-        }
-        used += 1;
+    for_each_word((0, 0), pieces, |word| {
         if used == BLOCK_WORDS {
             crc = crc32c_append(crc, block.as_flattened());
             used = 0;
         }
+        if let Some(slot) = block.get_mut(used) {
+            *slot = word.to_le_bytes();
+        }
+        used += 1;
     });
-    crc32c_append(crc, block.get(..used).unwrap_or(&[]).as_flattened())
+    let padding = total_bytes(pieces).next_multiple_of(8) - total_bytes(pieces);
+    let rest = (used * 8).saturating_sub(to_usize(padding));
+    crc32c_append(crc, block.as_flattened().get(..rest).unwrap_or(&[]))
 }
 
-/// Stores head and body into `words`, exactly the words of the record. The head goes last, so that
-/// a process that dies half-way leaves no head, whatever the body says.
-pub(super) fn store(words: &[AtomicU64], head: [u64; 4], pieces: &[&[u8]]) {
-    let Some((head_words, body_words)) = words.split_at_checked(head.len()) else { return };
+/// Whether `bytes`, the record's after its head, are a body with this checksum and its padding.
+pub(super) fn body_is_whole(bytes: &[u8], body_bytes: u64, crc: u32) -> bool {
+    let Some((body, padding)) = bytes.split_at_checked(to_usize(body_bytes)) else { return false };
+    crc32c(body) == crc && padding.iter().all(|byte| *byte == 0)
+}
+
+/// Stores head and body into `words`, exactly the words of the record. The head's first word goes
+/// last, so that a process that dies half-way leaves no head, whatever the body says.
+pub(super) fn store(words: &[AtomicU64], head: Encoded, pieces: &[&[u8]]) {
+    let whole = head.length / 8;
+    let Some((head_words, body_words)) = words.split_at_checked(whole) else { return };
     let mut body_words = body_words.iter();
-    for_each_word(pieces, |word| {
+    let carry = (head.words.get(whole).copied().unwrap_or(0), head.length % 8);
+    for_each_word(carry, pieces, |word| {
         if let Some(slot) = body_words.next() {
             slot.store(word.to_le(), Ordering::Relaxed);
         }
     });
-    for (slot, word) in head_words.iter().zip(head) {
+    for slot in body_words {
+        slot.store(0, Ordering::Relaxed);
+    }
+    for (slot, word) in head_words.iter().zip(head.words).rev() {
         slot.store(word.to_le(), Ordering::Relaxed);
     }
 }
@@ -207,25 +289,60 @@ pub(super) fn total_bytes(pieces: &[&[u8]]) -> u64 {
 mod tests {
     use super::*;
 
+    fn salted() -> u32 {
+        salt(*b"0123456789abcdef", 7, 0x1122_3344_5566_7788)
+    }
+
+    fn bytes_of(words: &[AtomicU64]) -> Vec<u8> {
+        let bytes = |word: &AtomicU64| u64::from_le(word.load(Ordering::Relaxed)).to_le_bytes();
+        words.iter().flat_map(bytes).collect()
+    }
+
+    fn heads() -> [Head; 3] {
+        let (lsn, durable) = (Lsn(4096), Lsn(64));
+        let body_crc = body_crc(&[b"hello"]);
+        let narrow = Head { kind: Kind::Commit, body_bytes: 5, lsn, durable, body_crc };
+        [narrow, Head { body_bytes: 70_000, ..narrow }, Head::filler(lsn, 1000, durable)]
+    }
+
     #[test]
-    fn golden_bytes_of_a_head() {
-        let salt = salt(*b"0123456789abcdef", 7, 0x1122_3344_5566_7788);
-        let head = Head {
-            kind: Kind::Commit,
-            body_bytes: 5,
-            lsn: Lsn(4096),
-            durable: Lsn(64),
-            body_crc: body_crc(&[b"hello"]),
-        };
-        let bytes = head.to_bytes(salt);
-        assert_eq!(&bytes[..24], b"QREC\x05\0\0\0\0\x10\0\0\0\0\0\0\x40\0\0\0\0\0\0\0");
-        assert_eq!(Head::parse(&bytes, salt, Lsn(4096)), Some(head));
-        assert_eq!(Head::parse(&bytes, salt ^ 1, Lsn(4096)), None);
-        assert_eq!(Head::parse(&bytes, salt, Lsn(4104)), None);
-        for bit in 0..256 {
-            let mut damaged = bytes;
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Head::parse(&damaged, salt, Lsn(4096)), None, "bit {bit}");
+    fn golden_bytes_of_heads() {
+        let [narrow, wide, filler] = heads().map(|head| head.encode(salted()).to_bytes());
+        assert_eq!(narrow[4..8], body_crc(&[b"hello"]).to_le_bytes());
+        assert_eq!(&narrow[8..13], b"\x15\0\xf8\x01\0");
+        assert_eq!(&wide[8..], b"\xc2\x45\x04\0\0\0\0\0\x40\0\0\0\0\0\0\0");
+        assert_eq!(&filler[8..], b"\x43\x0f\0\0\0\0\0\0\x40\0\0\0\0\0\0\0");
+        let sums =
+            [narrow, wide, filler].map(|head| u32::from_le_bytes(*head.first_chunk().unwrap()));
+        assert_eq!(sums, [1_591_615_266, 3_640_305_363, 1_992_708_381]);
+    }
+
+    #[test]
+    fn every_flipped_bit_other_place_and_other_segment_is_noticed() {
+        for head in heads() {
+            let encoded = head.encode(salted());
+            let bytes = encoded.to_bytes();
+            assert_eq!(Head::parse(&bytes, salted(), Lsn(4096)), Some(head));
+            assert_eq!(Head::parse(&bytes, salted() ^ 1, Lsn(4096)), None);
+            assert_eq!(Head::parse(&bytes, salted(), Lsn(4104)), None);
+            assert_eq!(Head::parse(&bytes[..23], salted(), Lsn(4096)), None);
+            for bit in 0..encoded.length * 8 {
+                let mut damaged = bytes;
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Head::parse(&damaged, salted(), Lsn(4096)), None, "bit {bit}");
+            }
+        }
+        assert_eq!(Head::parse(&[0; 24], salted(), Lsn(4096)), None);
+    }
+
+    #[test]
+    fn a_durable_end_too_far_below_is_not_known_rather_than_wrong() {
+        let [narrow, ..] = heads();
+        for (below, known) in [(0, true), (8 * DISTANCE_MAX - 8, true), (8 * DISTANCE_MAX, false)] {
+            let head = Head { lsn: Lsn(1 << 40), durable: Lsn((1 << 40) - below), ..narrow };
+            let bytes = head.encode(1).to_bytes();
+            let found = Head::parse(&bytes, 1, head.lsn).unwrap().durable;
+            assert_eq!(found, if known { head.durable } else { Lsn(0) }, "{below}");
         }
     }
 
@@ -236,16 +353,43 @@ mod tests {
             for second in 0..20 {
                 let pieces =
                     [&body[..first], &body[first..first + second], &body[first + second..]];
-                let words: Vec<AtomicU64> = (0..4 + 13).map(|_| AtomicU64::new(u64::MAX)).collect();
-                store(&words, [1, 2, 3, 4], &pieces);
-                let bytes: Vec<u8> = words
-                    .iter()
-                    .flat_map(|word| u64::from_le(word.load(Ordering::Relaxed)).to_le_bytes())
-                    .collect();
-                assert_eq!(&bytes[32..132], &body[..]);
-                assert_eq!(&bytes[132..], &[0; 4], "padding is zero");
-                assert_eq!(body_crc(&pieces), crc32c(&bytes[32..]));
+                let body_crc = body_crc(&pieces);
+                assert_eq!(body_crc, crc32c(&body));
+                let head = Head { body_bytes: 100, body_crc, ..heads()[0] };
+                let words: Vec<AtomicU64> =
+                    (0..head.size() / 8).map(|_| AtomicU64::new(u64::MAX)).collect();
+                store(&words, head.encode(3), &pieces);
+                let bytes = bytes_of(&words);
+                assert_eq!(Head::parse(&bytes, 3, head.lsn), Some(head));
+                assert_eq!(&bytes[13..113], &body[..]);
+                assert!(body_is_whole(&bytes[13..], 100, body_crc), "padding is zero");
+                assert!(!body_is_whole(&bytes[13..], 99, crc32c(&body[..99])));
             }
+        }
+    }
+
+    #[test]
+    fn short_and_long_bodies_take_what_is_promised() {
+        for bytes in [0, 1, 11, 12, 255, 256, 257, NARROW_BODY_BYTES_MAX, 16 << 10, 70_000] {
+            let body = vec![7; to_usize(bytes)];
+            let crc = body_crc(&[&body]);
+            assert_eq!(crc, crc32c(&body));
+            let head = Head {
+                kind: Kind::Commit,
+                body_bytes: u32::try_from(bytes).unwrap(),
+                lsn: Lsn(8192),
+                durable: Lsn(4096),
+                body_crc: crc,
+            };
+            let size = head.size();
+            assert_eq!(size, size_of(bytes));
+            assert!(size >= RECORD_BYTES_MIN && size.is_multiple_of(8));
+            let words: Vec<AtomicU64> = (0..size / 8).map(|_| AtomicU64::new(u64::MAX)).collect();
+            store(&words, head.encode(9), &[&body]);
+            let stored = bytes_of(&words);
+            assert_eq!(Head::parse(&stored, 9, head.lsn), Some(head));
+            let body_at = to_usize(head_bytes(Kind::Commit, bytes));
+            assert!(body_is_whole(&stored[body_at..], bytes, crc), "{bytes}");
         }
     }
 }

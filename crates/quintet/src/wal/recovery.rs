@@ -343,7 +343,10 @@ impl Scan<'_> {
             return Ok(None); // Closed cleanly, or never used: nothing follows.
         }
         let next = reader.next_valid(offset + record::ALIGNMENT)?;
-        let mut watermark = self.anchor.durable.max(reader.highest_durable(offset)?);
+        let mut watermark = self.anchor.durable;
+        if let Some(next) = &next {
+            watermark = watermark.max(reader.highest_durable(next.offset)?);
+        }
         let mut follows = false;
         for later in later {
             let durable = later.highest_durable(SegmentReader::first_offset())?;
@@ -464,11 +467,11 @@ fn write_fillers(segments: &[SegmentReader], mends: &[Mend], sync: bool) -> Resu
         };
         for mend in mends.iter().filter(|mend| mend.number == head.number) {
             let size = mend.end - mend.offset;
-            if size < record::HEAD_BYTES {
+            if size < record::RECORD_BYTES_MIN {
                 continue; // Too small for a record: readers stop there by themselves.
             }
             let lsn = Lsn(head.base.0 + mend.offset);
-            let filler = record::Head::filler(lsn, size, Lsn(0)).to_bytes(head.salt());
+            let filler = record::Head::filler(lsn, size, Lsn(0)).encode(head.salt()).to_bytes();
             disk::write_all_at(&**reader.file(), &filler, mend.offset)
                 .map_err(|error| failed("write", error))?;
         }

@@ -38,7 +38,7 @@ use crate::{
     codec::{Decoder, Lsn, crc32c, crc32c_append, to_usize},
     disk::{self, BLOCK_BYTES, Dir, Env, File, Mapping, Open},
     seeded::{self, Bug},
-    sync::{AtomicU64, Ordering},
+    sync::{AtomicBool, AtomicU64, Ordering},
 };
 
 /// Bytes before the first record.
@@ -211,6 +211,10 @@ pub(super) struct Segment {
     tail: AtomicU64,
     /// Pages below this offset have been made writable. A hint.
     prepared: AtomicU64,
+    /// Recovery may have written anywhere in the file: the next sync is of all of it.
+    is_fresh: AtomicBool,
+    /// The head was stored to since the last sync.
+    head_marked: AtomicBool,
 }
 
 impl Segment {
@@ -225,6 +229,8 @@ impl Segment {
             mapping,
             tail: AtomicU64::new(tail),
             prepared: AtomicU64::new(tail),
+            is_fresh: AtomicBool::new(true),
+            head_marked: AtomicBool::new(false),
         })
     }
 
@@ -238,7 +244,9 @@ impl Segment {
             let _ = dir.remove(&name);
         }
         let file = made.map_err(|error| Error::io(format!("create log/{name}"), error))?;
-        Self::open(head, file, HEAD_BYTES)
+        let mut segment = Self::open(head, file, HEAD_BYTES)?;
+        segment.is_fresh = AtomicBool::new(false);
+        Ok(segment)
     }
 
     fn create_file(
@@ -298,6 +306,19 @@ impl Segment {
         }
     }
 
+    /// Makes the records below `end` durable, given that those below `durable` are. Pages that were
+    /// prepared ahead of the records are left out, because they would be written twice.
+    pub(super) fn sync(&self, durable: Lsn, end: Lsn) -> std::io::Result<()> {
+        let marked = self.head_marked.swap(false, Ordering::AcqRel);
+        if self.is_fresh.swap(false, Ordering::AcqRel) {
+            return self.file.sync_data();
+        }
+        let offset = |lsn: Lsn| lsn.0.saturating_sub(self.head.base.0).min(self.head.capacity);
+        // What lies between head and records is clean, and costs nothing.
+        let from = if marked { 0 } else { offset(durable) };
+        self.file.sync_range(&self.mapping, from..offset(end))
+    }
+
     /// LSN past the last reservation.
     pub(super) fn reserved_end(&self) -> Lsn {
         Lsn(self.head.base.0 + self.used())
@@ -330,6 +351,7 @@ impl Segment {
         if let Some(word) = self.mapping.words().get(to_usize(offset / 8)) {
             word.store(value.to_le(), Ordering::Relaxed);
         }
+        self.head_marked.store(true, Ordering::Release);
     }
 }
 

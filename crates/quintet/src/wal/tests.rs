@@ -83,7 +83,7 @@ fn lsn_is_the_byte_offset_and_records_larger_than_a_segment_get_their_own() {
     let mut rig = Rig::new();
     let (log, _) = rig.open();
     let first = append(&log, &body(0, 8)).unwrap();
-    assert_eq!((first.lsn, first.end), (Lsn(4096), Lsn(4096 + 40)));
+    assert_eq!((first.lsn, first.end), (Lsn(4096), Lsn(4096 + 24)));
     let large = append(&log, &body(1, 100_000)).unwrap();
     assert_eq!(large.lsn, Lsn(SEGMENT_BYTES + 4096));
     append(&log, &body(2, 8)).unwrap();
@@ -97,6 +97,10 @@ fn lsn_is_the_byte_offset_and_records_larger_than_a_segment_get_their_own() {
     assert_eq!((report.findings.len(), report.checked_entries), (0, 3));
 }
 
+fn eventful_body(number: u64) -> Vec<u8> {
+    body(number, 8 + usize::try_from(number * 97 % 1500).unwrap())
+}
+
 /// Appends records of mixed sizes over several segments; every fourth is synced. Returns the
 /// history's mark after each append and after each sync: (event, appended, synced).
 fn eventful_run(rig: &mut Rig) -> Vec<(u64, u64, u64)> {
@@ -105,8 +109,7 @@ fn eventful_run(rig: &mut Rig) -> Vec<(u64, u64, u64)> {
     let mut marks = vec![(rig.env.mark(), 0, 0)];
     let mut synced = 0;
     for number in 0..40 {
-        let size = 8 + usize::try_from(number * 97 % 1500).unwrap();
-        let end = append(&log, &body(number, size)).unwrap().end;
+        let end = append(&log, &eventful_body(number)).unwrap().end;
         marks.push((rig.env.mark(), number + 1, synced));
         if number % 4 == 3 {
             log.wait_durable(end).unwrap();
@@ -141,7 +144,8 @@ fn after_power_loss_anywhere_a_prefix_with_all_synced_records_is_left() {
                 panic!("{context}: {error}");
             });
             let found = numbers(&bodies);
-            assert_eq!(found, (0..to_u64(found.len())).collect::<Vec<_>>(), "{context}");
+            let whole = |(number, found): (u64, &Vec<u8>)| *found == eventful_body(number);
+            assert!((0..).zip(&bodies).all(whole), "{context}: {found:?}");
             assert!(to_u64(found.len()) >= least.unwrap_or(0), "{context}: {} left", found.len());
             append(&log, &body(to_u64(found.len()), 20)).unwrap();
             log.sync().unwrap();
@@ -171,7 +175,7 @@ fn a_hole_that_a_killed_writer_left_costs_no_acknowledged_record() {
     for number in 4..6 {
         append(&log, &body(number, 50)).unwrap();
     }
-    std::mem::forget(log);
+    mem::forget(log);
     let mut killed = rig.on(rig.env.kill());
     let (log, bodies) = killed.open();
     assert_eq!(numbers(&bodies), [0, 1, 2, 4, 5]);
@@ -231,9 +235,9 @@ fn every_truncation_gives_an_error_or_the_right_records() {
 #[test]
 fn any_flipped_bit_of_a_head_is_noticed() {
     let head = record::Head::filler(Lsn(4096), 1000, Lsn(64));
-    let bytes = head.to_bytes(7);
+    let bytes = head.encode(7).to_bytes();
     assert_eq!(record::Head::parse(&bytes, 7, Lsn(4096)), Some(head));
-    for bit in 0..256 {
+    for bit in 0..192 {
         let mut damaged = bytes;
         damaged[bit / 8] ^= 1 << (bit % 8);
         assert_eq!(record::Head::parse(&damaged, 7, Lsn(4096)), None, "bit {bit}");
@@ -287,7 +291,7 @@ fn a_failed_sync_is_final_and_the_next_open_believes_only_the_disk() {
         assert!(matches!(log.admit(10, true), Err(Error::LogFailed { .. })));
     }
     assert!(log.failure().is_some());
-    std::mem::forget(log);
+    mem::forget(log);
     let mut killed = rig.on(rig.env.kill());
     let (_, bodies) = killed.open();
     assert_eq!(numbers(&bodies)[0], 0, "the synced record is there");
@@ -351,7 +355,7 @@ fn a_read_only_log_replays_and_writes_nothing() {
     for number in 0..30 {
         append(&log, &body(number, 1000)).unwrap();
     }
-    std::mem::forget(log);
+    mem::forget(log);
     for env in [rig.env.kill(), rig.env.crash(Policy::AllKept)] {
         let mut reader = rig.on(env);
         let before = reader.env.image_hash();
@@ -442,7 +446,7 @@ fn a_block_that_landed_in_the_wrong_place_is_damage() {
     let (log, _) = rig.open();
     // Records of exactly a block, so that a misplaced block is a well-formed record.
     for number in 0..2 {
-        append(&log, &body(number, 4096 - 32)).unwrap();
+        append(&log, &body(number, 4096 - 13)).unwrap();
     }
     rig.anchor.durable = log.close().unwrap();
     drop(log);

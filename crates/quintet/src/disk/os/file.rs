@@ -2,6 +2,7 @@
 
 use std::{
     fmt, io,
+    ops::Range,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::PathBuf,
     sync::{
@@ -176,6 +177,10 @@ impl File for OsFile {
         // An interrupted sync has reported nothing about the data yet, so calling again is not the
         // retry of a failure.
         Ok(retry_on_intr(|| fdatasync(&self.fd))?)
+    }
+
+    fn sync_range(&self, mapping: &Mapping, range: Range<u64>) -> io::Result<()> {
+        mapping.sync(range)
     }
 
     fn sync_all(&self) -> io::Result<()> {

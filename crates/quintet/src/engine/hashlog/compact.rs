@@ -10,7 +10,7 @@
 //! there are writes, it stops as soon as waste is back at the bound, so it reads and writes in
 //! proportion to what updates make waste; what goes beyond waits for rest, and ends with it.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use super::{
     Chunk, HashLog,
@@ -29,6 +29,10 @@ use crate::{
 
 /// Chunks that one call rewrites: bounds the call.
 const VICTIMS_PER_STEP: usize = 8;
+/// Chunks that a writer rewrites when compaction has fallen behind.
+const VICTIMS_PER_WRITER: usize = 2;
+/// Entries ahead whose index lines are on their way while one is moved.
+const AHEAD: usize = 16;
 
 impl HashLog {
     /// One bounded step of compaction, then of warming.
@@ -41,18 +45,8 @@ impl HashLog {
                 self.publish(&mut maintenance, complete)?;
             }
             let target = self.counters.waste_target.load(Ordering::Relaxed);
-            let mut victims = 0;
-            while victims < VICTIMS_PER_STEP
-                && self.waste_exceeds(target)
-                && let Some(victim) = self.pick_victim(&maintenance)
-            {
-                self.compact_chunk(&mut maintenance, &victim)?;
-                victims += 1;
-            }
-            if victims > 0 {
-                let complete = maintenance.complete;
-                self.publish(&mut maintenance, complete)?;
-            } else if self.waste_exceeds(target) {
+            let victims = self.compact_victims(&mut maintenance, target, VICTIMS_PER_STEP)?;
+            if victims == 0 && self.waste_exceeds(target) {
                 self.close_hot(&mut maintenance, target)?;
             }
         }
@@ -63,6 +57,46 @@ impl HashLog {
         // Whatever is left is for another step.
         self.context.host.wake();
         Ok(())
+    }
+
+    /// Rewrites up to `most` chunks while waste exceeds `target`, and publishes that; how many.
+    fn compact_victims(
+        &self,
+        maintenance: &mut Maintenance,
+        target: u64,
+        most: usize,
+    ) -> Result<usize> {
+        let mut victims = 0;
+        while victims < most
+            && self.waste_exceeds(target)
+            && let Some(victim) = self.pick_victim(maintenance)
+        {
+            self.compact_chunk(maintenance, &victim)?;
+            victims += 1;
+        }
+        if victims > 0 {
+            let complete = maintenance.complete;
+            self.publish(maintenance, complete)?;
+        }
+        Ok(victims)
+    }
+
+    /// Has a writer compact a little where the background has fallen behind, so that waste stays
+    /// bounded: at most once for every half chunk of new waste. A failure is the background's to
+    /// report: the write may go on.
+    pub(super) fn pay_debt(&self) {
+        let most = self.waste_per_cent_of_writers();
+        let (waste, _) = self.waste();
+        if waste < self.counters.next_debt.load(Ordering::Relaxed) || !self.waste_exceeds(most) {
+            return;
+        }
+        let mut maintenance = lock(&self.maintenance);
+        if self.waste_exceeds(most) {
+            let _ = self.compact_victims(&mut maintenance, most, VICTIMS_PER_WRITER);
+            self.counters.debts_paid_total.fetch_add(1, Ordering::Relaxed);
+        }
+        let next = self.waste().0 + self.arena.chunk_units() / 2;
+        self.counters.next_debt.store(next, Ordering::Relaxed);
     }
 
     /// All waste is in chunks that still take appends: starts a new one, so that the next step has
@@ -126,6 +160,9 @@ impl HashLog {
     fn compact_chunk(&self, maintenance: &mut Maintenance, victim: &Arc<Chunk>) -> Result<()> {
         let buffer = self.read_chunk(victim)?;
         let extents = lock(&victim.flush).extents.clone();
+        let count: u64 = extents.iter().map(|extent| extent.entry_count).sum();
+        let _memory = self.working_memory(count * to_u64(mem::size_of::<(u64, u64, Stored)>()));
+        let mut entries = Vec::with_capacity(to_usize(count));
         let mut units = 0;
         for extent in &extents {
             let mut unit = extent.start + EXTENT_HEAD_UNITS;
@@ -134,10 +171,16 @@ impl HashLog {
                 let Some(entry) = Stored::verify(bytes, victim.serial, to_usize(unit)) else {
                     return Err(victim.damage(unit, "the entry's checksum does not match"));
                 };
-                self.move_entry(maintenance, victim, unit, &entry)?;
+                entries.push((unit, self.hash(entry.key()), entry));
                 unit += to_u64(entry.head.units());
                 units += to_u64(entry.head.units());
             }
+        }
+        for (index, (unit, hash, entry)) in entries.iter().enumerate() {
+            if let Some((_, ahead, _)) = entries.get(index + AHEAD) {
+                self.index.prefetch(*ahead);
+            }
+            self.move_entry(maintenance, victim, (*unit, *hash), entry)?;
         }
         let (dead, tombstones) = self.arena.waste(victim.id);
         self.counters.units.fetch_sub(units, Ordering::Relaxed);
@@ -155,11 +198,10 @@ impl HashLog {
         &self,
         maintenance: &mut Maintenance,
         victim: &Arc<Chunk>,
-        unit: u64,
+        (unit, hash): (u64, u64),
         entry: &Stored<'_>,
     ) -> Result<()> {
         let (key, value) = (entry.key(), entry.value());
-        let hash = self.hash(key);
         let address = self.arena.address(victim.id, unit);
         if entry.head.kind == Kind::Tombstone {
             let needed =

@@ -13,7 +13,7 @@ use super::{
     entry::{Kind, LargeRef, Stored, UNIT_BYTES, seal},
     files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, LARGE_MAGIC, Place},
     maintain::{Maintenance, Pending},
-    manifest::{Extent, Hint, put_hint},
+    manifest::{Extent, Hint, encode_hints},
 };
 use crate::{
     Result,
@@ -209,12 +209,10 @@ impl HashLog {
             capacity: self.arena.chunk_bytes(),
             ..ExtentHead::default()
         };
-        let (mut hints, widest) = self.seal_entries(image, start, &mut head)?;
-        let mut packing = 0;
+        let (entry_hints, widest) = self.seal_entries(image, start, &mut head)?;
+        let mut hints = Vec::new();
         let place = if self.compresses {
-            let (place, mut directory) = self.write_packed(maintenance, chunk, image, &mut head)?;
-            packing = to_u64(directory.len());
-            directory.append(&mut hints);
+            let (place, directory) = self.write_packed(maintenance, chunk, image, &mut head)?;
             hints = directory;
             place
         } else {
@@ -226,6 +224,9 @@ impl HashLog {
             maintenance.files.write(&place, start * 8, buffer.as_slice())?;
             place
         };
+        let packing = to_u64(hints.len());
+        encode_hints(&mut hints, &entry_hints);
+        drop(entry_hints);
         let average = (end - start) / u64::from(head.entry_count).max(1) * 2;
         let span = if widest <= SPAN_UNITS_MAX { widest } else { average.min(SPAN_UNITS_MAX) };
         let span = chunk.span.fetch_max(span, Ordering::Relaxed).max(span);
@@ -256,8 +257,8 @@ impl HashLog {
         image: &mut [u8],
         start: u64,
         head: &mut ExtentHead,
-    ) -> Result<(Vec<u8>, u64)> {
-        let mut hints = Vec::with_capacity(image.len() / 16);
+    ) -> Result<(Vec<Hint>, u64)> {
+        let mut hints = Vec::with_capacity(image.len() / 64);
         let mut widest = 0;
         let mut at = EXTENT_HEAD_BYTES;
         while at < image.len() {
@@ -278,7 +279,7 @@ impl HashLog {
             };
             let payload = to_u64(entry.key_bytes + entry.value_bytes);
             let wide = u64::from(entry.key_at() == 24);
-            put_hint(&mut hints, Hint { hash: self.hash(key), payload, wide, kind, large });
+            hints.push(Hint { hash: self.hash(key), payload, wide, kind, large });
             head.entry_count += 1;
             head.first_lsn = head.first_lsn.min(entry.lsn);
             head.last_lsn = head.last_lsn.max(entry.lsn);

@@ -23,9 +23,9 @@
 //! - What a publication frees is freed after it is durable.
 //! - Failures of the disk leave the table working: a sync that failed is never believed later, so
 //!   what it was for is written to another file, and until it is durable it stays in memory.
-//! - Two live keys with one 64-bit hash set `collided` before the second is readable; from then on
-//!   opening reads keys instead of hints. Everything else resolves equal hashes by the full key
-//!   anyway.
+//! - Two live keys with the same 56 bits of hash set `collided` before the second is readable; from
+//!   then on opening reads keys instead of hints. Everything else resolves equal hashes by the full
+//!   key anyway.
 //!
 //! Thread rules: gets take no lock and store nothing while the record is in memory. Writers lock a
 //! group of the index. Lock order: `maintenance`, group, `roll`, `residency`, `chunks`, `larges`.
@@ -190,6 +190,9 @@ struct Counters {
     /// Chunks that are not in memory, and keys that were read ahead of their writes.
     cold_chunks: AtomicU64,
     learned: AtomicU64,
+    /// Waste in units from which a writer compacts again.
+    next_debt: AtomicU64,
+    debts_paid_total: AtomicU64,
     in_place_total: AtomicU64,
     cold_reads_total: AtomicU64,
     compacted_total: AtomicU64,
@@ -228,6 +231,8 @@ pub struct HashLog {
     maintenance: Mutex<Maintenance>,
     /// Compaction freed something that the next publication gives back.
     publish_wanted: AtomicBool,
+    /// The LSN to which the files were complete when the table was opened.
+    opened_complete: AtomicU64,
     /// A get met a chunk that is not in memory.
     warm_wanted: AtomicBool,
     collided: AtomicBool,
@@ -280,6 +285,7 @@ impl HashLog {
             residency: Mutex::default(),
             maintenance: Mutex::new(Maintenance::new(Arc::clone(&context.dir), owner)),
             publish_wanted: AtomicBool::new(false),
+            opened_complete: AtomicU64::new(0),
             warm_wanted: AtomicBool::new(false),
             collided: AtomicBool::new(false),
             queues: Mutex::default(),
@@ -322,10 +328,15 @@ impl HashLog {
         waste * 100 > units * per_cent && waste * 2 > self.arena.chunk_units()
     }
 
-    /// The share of waste at which compaction starts: before the bound, because copies and what
-    /// awaits its publication take space as well.
+    /// The share of waste at which compaction starts: before the bound, because heads, hints, the
+    /// log, copies and what awaits its publication take space as well.
     fn waste_per_cent_max(&self) -> u64 {
-        (100 - self.live_per_cent) * 7 / 10
+        (100 - self.live_per_cent) / 2
+    }
+
+    /// The share of waste at which writers compact as well.
+    fn waste_per_cent_of_writers(&self) -> u64 {
+        (100 - self.live_per_cent) * 6 / 10
     }
 
     /// Whether nothing has been written for a while.
@@ -437,6 +448,7 @@ impl Engine for HashLog {
                 ("in_place_updates_total", load(&counters.in_place_total)),
                 ("cold_reads_total", load(&counters.cold_reads_total)),
                 ("chunks_compacted_total", load(&counters.compacted_total)),
+                ("compactions_by_writers_total", load(&counters.debts_paid_total)),
                 ("chunks_evicted_total", load(&counters.evicted_total)),
                 ("cleanup_failures_total", load(&counters.cleanup_failures_total)),
                 ("manifest_bytes", load(&counters.manifest_bytes)),
@@ -461,11 +473,16 @@ impl Engine for HashLog {
             return Due::Compact;
         }
         let untidy = !stuck && self.waste_exceeds(REST_WASTE_PER_CENT.min(most));
-        if untidy && self.is_resting(applied) {
+        let unflushed = unflushed > 0 && !self.context.read_only;
+        if (untidy || unflushed) && self.is_resting(applied) {
+            if unflushed {
+                // The log need not hold it any longer.
+                return Due::Persist;
+            }
             counters.waste_target.store(REST_WASTE_PER_CENT.min(most), Ordering::Relaxed);
             return Due::Compact;
         }
-        match (warm, untidy) {
+        match (warm, untidy || unflushed) {
             (true, _) => Due::Compact,
             (false, true) => Due::Later,
             (false, false) => Due::Nothing,

@@ -193,11 +193,18 @@ impl HashLog {
         Some(ColdRead { place, serial, unit, from, bytes, block: None })
     }
 
+    /// Has chunks loaded into memory in the background, if there is room for them.
+    fn ask_for_warming(&self) {
+        if !self.warm_wanted.swap(true, Ordering::Relaxed) && self.has_room_to_warm() {
+            self.context.host.wake();
+        }
+    }
+
     /// Reads an entry from the disk, in one read unless it is far larger than most. `None` where
     /// its chunk changed meanwhile: look again.
     pub(super) fn read_cold(&self, address: u64, state: u64) -> Result<Option<ColdEntry>> {
         let Some(request) = self.cold_read(address, state) else { return Ok(None) };
-        self.warm_wanted.store(true, Ordering::Relaxed);
+        self.ask_for_warming();
         self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
         let (buffer, skip) = request.place.read(request.from, request.bytes)?;
         self.finish_cold(address, state, &request, buffer, skip)
@@ -341,7 +348,7 @@ impl HashLog {
                 .queue(QUEUE_DEPTH)
                 .map_err(|error| Error::io("start a queue of reads", error))?,
         };
-        self.warm_wanted.store(true, Ordering::Relaxed);
+        self.ask_for_warming();
         let mut requests = Vec::with_capacity(cold.len());
         for (token, (_, address, state)) in cold.iter().enumerate() {
             let request = self.cold_read(*address, *state);

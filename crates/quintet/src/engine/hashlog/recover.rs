@@ -14,15 +14,15 @@ use super::{
     files::{DataFile, DataFiles, Place, label, number_of as data_number},
     maintain::Maintenance,
     manifest::{
-        Commit, Contents, Extent, Hint, Hints, Manifest, is_unfinished,
-        number_of as manifest_number, take_hint,
+        Commit, Contents, Extent, Hint, HintReader, Hints, Manifest, encode_hints, is_unfinished,
+        number_of as manifest_number,
     },
     pack::{Blocks, Piece},
     read::ColdEntry,
 };
 use crate::{
     Error, Result,
-    codec::{Decoder, Lsn, to_u64, to_usize},
+    codec::{Lsn, to_u64, to_usize},
     seeded::{self, Bug},
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
 };
@@ -71,6 +71,14 @@ struct Deal {
 }
 
 impl Deal {
+    /// About how many entries of `group` fall into one share: room for them at once keeps vectors
+    /// from growing by copies.
+    fn expected(&self, group: &[Source]) -> usize {
+        let count: u64 = group.iter().map(|source| source.extent.entry_count).sum();
+        let share = (count / self.passes) >> self.bits;
+        to_usize(share + share / 16 + 16)
+    }
+
     fn share(&self, hash: u64) -> Option<usize> {
         let mine = self.passes == 1 || (hash >> 40) % self.passes == self.pass;
         mine.then(|| to_usize(hash >> self.shift & ((1 << self.bits) - 1)))
@@ -134,6 +142,7 @@ impl HashLog {
             self.remove_strays(&names, newest, &contents)?;
         }
         maintenance.complete = contents.commit.complete;
+        self.opened_complete.store(contents.commit.complete, Ordering::Relaxed);
         self.collided.store(contents.commit.collided != 0, Ordering::Relaxed);
         self.next_large.store(contents.commit.next_large.max(1), Ordering::Relaxed);
         if let Some(manifest) = &maintenance.manifest {
@@ -344,8 +353,14 @@ impl HashLog {
     ) -> Result<()> {
         let size = sources.len().div_ceil(TASKS).max(1);
         let groups: Vec<&[Source]> = sources.chunks(size).collect();
-        let dealt: Vec<Mutex<Vec<Vec<Dealt>>>> =
-            groups.iter().map(|_| Mutex::new(vec![Vec::new(); 1 << deal.bits])).collect();
+        let chunks = by_rank(sources);
+        let dealt: Vec<Mutex<Vec<Vec<Dealt>>>> = groups
+            .iter()
+            .map(|group| {
+                let share = deal.expected(group);
+                Mutex::new((0..1 << deal.bits).map(|_| Vec::with_capacity(share)).collect())
+            })
+            .collect();
         let env = &self.context.env;
         env.parallel(groups.len(), &|task| {
             if let (Some(group), Some(shares)) = (groups.get(task), dealt.get(task)) {
@@ -357,13 +372,13 @@ impl HashLog {
         });
         if lock(&loaded.failed).is_none() {
             env.parallel(1 << deal.bits, &|share| {
-                let mut entries = Vec::new();
-                for group in &dealt {
-                    if let Some(part) = lock(group).get_mut(share) {
-                        entries.append(part);
-                    }
-                }
-                loaded.note(self.load_share(sources, loaded, &mut entries));
+                let part = |group: &Mutex<Vec<Vec<Dealt>>>| {
+                    lock(group).get_mut(share).map(std::mem::take).unwrap_or_default()
+                };
+                let parts: Vec<Vec<Dealt>> = dealt.iter().map(part).collect();
+                let mut entries = parts.concat();
+                drop(parts);
+                loaded.note(self.load_share(&chunks, loaded, &mut entries));
             });
         }
         match lock(&loaded.failed).take() {
@@ -394,9 +409,9 @@ impl HashLog {
             Some(bytes) => bytes,
             None => self.hints_of_data(source)?,
         };
-        let mut decoder = Decoder::new(directory_and_hints(&bytes, &source.extent).1);
+        let hints = directory_and_hints(&bytes, &source.extent).1;
         let mut unit = source.extent.start + EXTENT_HEAD_UNITS;
-        while let Some(hint) = take_hint(&mut decoder) {
+        for hint in HintReader::new(hints) {
             let units = units_of(&hint);
             if let Some(share) = deal.share(hint.hash).and_then(|share| shares.get_mut(share)) {
                 let packed = source.rank << RANK_SHIFT
@@ -419,7 +434,7 @@ impl HashLog {
         let Source { extent, place, .. } = source;
         let size = to_usize((extent.end - extent.start) * 8);
         let _memory = self.context.budget.charge_anyway(2 * to_u64(size));
-        let (image, mut hints) = if extent.packing_bytes() > 0 {
+        let (image, mut out) = if extent.packing_bytes() > 0 {
             let (image, directory) = self.read_packed(place, extent)?;
             adopt_piece(source, &directory);
             (image, directory)
@@ -428,6 +443,7 @@ impl HashLog {
             self.verify_extent(place, extent, image.as_slice())?;
             (image, Vec::new())
         };
+        let mut hints = Vec::new();
         let mut unit = extent.start + EXTENT_HEAD_UNITS;
         while unit < extent.end {
             let at = to_usize(unit - extent.start) * UNIT_BYTES;
@@ -443,19 +459,24 @@ impl HashLog {
             let payload = to_u64(entry.head.key_bytes + entry.head.value_bytes);
             let wide = u64::from(entry.head.key_at() == 24);
             let hash = self.hash(entry.key());
-            super::manifest::put_hint(&mut hints, Hint { hash, payload, wide, kind, large });
+            hints.push(Hint { hash, payload, wide, kind, large });
             unit += to_u64(entry.head.units());
         }
-        Ok(hints)
+        encode_hints(&mut out, &hints);
+        Ok(out)
     }
 
-    fn load_share(&self, sources: &[Source], loaded: &Loaded, entries: &mut [Dealt]) -> Result<()> {
+    fn load_share(
+        &self,
+        chunks: &[Arc<Chunk>],
+        loaded: &Loaded,
+        entries: &mut [Dealt],
+    ) -> Result<()> {
         entries.sort_unstable();
-        let chunks = by_rank(sources);
         let (mut keys, mut live_bytes, mut waste) = (0, 0, 0);
         for group in entries.chunk_by(|a, b| a.0 == b.0) {
             let newest = if group.len() > 1 && self.collided.load(Ordering::Relaxed) {
-                self.newest_by_key(&chunks, group)?
+                self.newest_by_key(chunks, group)?
             } else {
                 group.last().copied().into_iter().collect()
             };
@@ -550,14 +571,14 @@ fn units_of(hint: &Hint) -> u64 {
 
 /// Whether hints say as many entries as their extent has, and fill it.
 fn hints_fit(bytes: &[u8], extent: &Extent) -> bool {
-    let mut decoder = Decoder::new(bytes);
+    let mut hints = HintReader::new(bytes);
     let (mut count, mut unit) = (0, extent.start + EXTENT_HEAD_UNITS);
-    while let Some(hint) = take_hint(&mut decoder) {
+    for hint in hints.by_ref() {
         count += 1;
         unit = unit.saturating_add(units_of(&hint));
         if hint.payload >> 24 != 0 || hint.kind > 2 {
             return false;
         }
     }
-    decoder.is_empty() && count == extent.entry_count && unit == extent.end
+    hints.is_empty() && count == extent.entry_count && unit == extent.end
 }

@@ -6,6 +6,7 @@ use super::{
     Chunk, Flush, HashLog, Large, LargeState,
     arena::{EXTENT_HEAD_UNITS, Look},
     entry::{HEAD_BYTES_MAX, Head, Kind, LargeRef, UNIT_BYTES},
+    manifest::HINT_HASH_MASK,
 };
 use crate::{
     Error, Result,
@@ -178,7 +179,7 @@ impl HashLog {
                             Some(Found::Current(*current))
                         }
                         Some(other) => {
-                            if other.hash == hash {
+                            if (other.hash ^ hash) & HINT_HASH_MASK == 0 {
                                 self.note_equal_hashes();
                             }
                             None
@@ -190,11 +191,13 @@ impl HashLog {
         found.unwrap_or(Found::Nothing)
     }
 
-    /// Two live keys with the same tag: do they share all of the hash?
+    /// Two live keys with the same tag: do they share all of the hash that hints have?
     #[cold]
     fn note_collision(&self, address: u64, hash: u64) {
         match self.arena.copy(address) {
-            Look::Found((_, key, _)) if self.hash(&key) == hash => self.note_equal_hashes(),
+            Look::Found((_, key, _)) if (self.hash(&key) ^ hash) & HINT_HASH_MASK == 0 => {
+                self.note_equal_hashes();
+            }
             _ => {}
         }
     }
@@ -205,11 +208,17 @@ impl HashLog {
         }
     }
 
-    /// Reads an entry that is not in memory, or has its whole chunk loaded where there is room: in
-    /// replay the next operations are likely to ask for its neighbours.
+    /// Reads an entry that is not in memory, or has its whole chunk loaded where there is room and
+    /// the chunk has entries past the last publication: replay is likely to ask for all of those.
+    /// Elsewhere an entry is one of few (of the updated keys, and of those that share a tag).
     fn learn(&self, address: u64, state: u64, key: &[u8]) -> Result<Option<Known>> {
         let (id, _) = self.arena.split(address);
-        if self.arena.is_resident(id) || self.has_room_to_warm() && self.warm(id)? {
+        let replayed = self.chunk(id).is_some_and(|chunk| {
+            let last = lock(&chunk.flush).extents.iter().map(|extent| extent.last_lsn).max();
+            last >= Some(self.opened_complete.load(Ordering::Relaxed))
+        });
+        let warms = replayed && self.has_room_to_warm();
+        if self.arena.is_resident(id) || warms && self.warm(id)? {
             return Ok(None);
         }
         let Some(cold) = self.read_cold(address, state)? else { return Ok(None) };
@@ -437,6 +446,7 @@ impl HashLog {
     /// files, or by writing out what is not yet. That delays the writer by the write of a few
     /// chunks at most.
     pub(super) fn make_room(&self, op: &Op<'_>) -> Result<()> {
+        self.pay_debt();
         let (key, value_bytes) = match op {
             Op::Put { key, head, body } => (key, head.len() + body.len()),
             Op::Delete { key } => (key, 0),

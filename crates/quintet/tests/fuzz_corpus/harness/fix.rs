@@ -113,10 +113,10 @@ pub(super) fn log_segment(mut input: Input<'_>, segment: &Segment) -> Vec<u8> {
     file
 }
 
-/// Gives everything that begins like a record its LSN and its checksums.
+/// Gives everything that begins like a record its checksums.
 fn fix_records(file: &mut [u8], salt: u32, base: u64) {
     let mut offset = BLOCK;
-    while offset + 32 <= file.len() {
+    while offset + 24 <= file.len() {
         let size = fix_record(&mut file[offset..], salt, base.wrapping_add(to_u64(offset)));
         offset += size.unwrap_or(8);
     }
@@ -124,19 +124,31 @@ fn fix_records(file: &mut [u8], salt: u32, base: u64) {
 
 /// The record's size, if it is one.
 fn fix_record(bytes: &mut [u8], salt: u32, lsn: u64) -> Option<usize> {
-    let is_commit = bytes.starts_with(b"QREC");
-    if !is_commit && !bytes.starts_with(b"QFIL") {
-        return None;
+    let sizes = u64::from_le_bytes(bytes[8..16].try_into().unwrap_or_default());
+    let (head, length): (usize, usize) = match sizes & 3 {
+        0 => return None,
+        1 => (13, to_usize(sizes >> 2 & 0x3fff)),
+        _ => (24, to_usize(sizes >> 2)),
+    };
+    let size = head.checked_add(length)?.next_multiple_of(8).max(24);
+    if sizes & 3 == 3 {
+        let code = (lsn ^ u64::from(salt) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        bytes[4..8].copy_from_slice(&code.to_le_bytes()[4..]);
+    } else {
+        let body_crc = crc32c(bytes.get(head..head + length).unwrap_or(&[]));
+        set_u32(bytes, 4, body_crc);
+        if let Some(padding) = bytes.get_mut(head + length..size) {
+            padding.fill(0);
+        }
     }
-    let length = u32_at(bytes, 4);
-    let size = 32 + length.next_multiple_of(8);
-    set_u64(bytes, 8, lsn);
-    let body_crc = if is_commit { crc32c(bytes.get(32..size).unwrap_or(&[])) } else { 0 };
-    set_u32(bytes, 24, body_crc);
-    set_u32(bytes, 28, 0);
-    let head_crc = crc32c_append(salt, &bytes[..32]);
-    set_u32(bytes, 28, head_crc);
+    set_u32(bytes, 0, 0);
+    let head_crc = crc_of_record(salt, lsn, &bytes[..head]);
+    set_u32(bytes, 0, head_crc);
     (size <= bytes.len()).then_some(size)
+}
+
+fn crc_of_record(salt: u32, lsn: u64, head: &[u8]) -> u32 {
+    crc32c_append(crc32c_append(salt, &lsn.to_le_bytes()), head)
 }
 
 /// A catalog whose edits are the input. Variants: 0, the recorded length is the end of the edits;
@@ -368,7 +380,10 @@ pub(super) fn hashlog_extent(data: &[u8], input: &Input<'_>) -> [u64; EXTENT_WOR
     if input.variant == 0 {
         let mut decoder = quintet::testing::codec::Decoder::new(input.rest);
         let (mut unit, mut count) = (16_u64, 0);
-        while let Some(sizes) = decoder.u64().and_then(|_| decoder.varint()) {
+        let common = decoder.varint().unwrap_or(0);
+        while decoder.take(7).is_some() {
+            let sizes = if common == 0 { decoder.varint() } else { Some(common) };
+            let Some(sizes) = sizes else { break };
             if sizes & 3 == 2 && decoder.varint().is_none() {
                 break;
             }

@@ -170,7 +170,7 @@ pub(super) fn chunk(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let (data, extent) =
         fix::hashlog_chunk(&mut input, &contents(DATA)[..4096], DATABASE_ID, TABLE_ID);
-    let manifest = fix::hashlog_checkpoint(&extent, &[0], &contents(MANIFEST)[..512]);
+    let manifest = fix::hashlog_checkpoint(&extent, &[0, 0], &contents(MANIFEST)[..512]);
     open_with(&[(DATA, data), (MANIFEST, manifest)]);
 }
 

@@ -87,7 +87,7 @@ fn read_all(dir: &dyn Dir) {
     };
     let mut offset = SegmentReader::first_offset();
     while let Some(found) = reader.next_valid(offset).expect("a readable file") {
-        assert!(found.offset >= offset && found.size >= 32);
+        assert!(found.offset >= offset && found.size >= 24);
         let body = reader.body(&found).expect("a readable file");
         assert_eq!(to_u64(body.len()), found.body_bytes.min(to_u64(body.len())));
         assert!(found.durable <= found.lsn);

@@ -3,7 +3,7 @@
 //! What: an append-only file of publications. Each adds the extents flushed since the last one,
 //! with a hint for each of their entries, and names what was freed; it takes effect with its last
 //! record, the commit.
-//! Why: a hint is all that the index needs of an entry, so opening reads 10 bytes an entry instead
+//! Why: a hint is all that the index needs of an entry, so opening reads 7 to 10 bytes an entry instead
 //! of the entry; written once with its extent, the checkpoint is incremental by nature, where
 //! rewriting dirty regions of the index would write most of it at each persist (inserts are
 //! random).
@@ -18,7 +18,7 @@
 //! | 40 | 8 | number | of this manifest; newer ones replace it |
 //! | 512 | | publications | each at a multiple of 512: a begin, records, a commit |
 //!
-//! Records are laid out in [`record`].
+//! Records are laid out in [`record`], hints in [`hints`].
 //!
 //! Invariants: a publication is synced before anything that it frees is freed. What follows the
 //! last commit never happened, unless a later publication's begin stands behind it: then the bytes
@@ -32,15 +32,15 @@
 #![deny(clippy::indexing_slicing)]
 
 mod describe;
+mod hints;
 mod record;
 
 use std::{io, sync::Arc};
 
 pub(super) use self::describe::describe;
+pub(super) use self::hints::{HINT_HASH_MASK, Hint, HintReader, encode_hints};
 use self::record::{BEGIN, COMMIT, DROP, DROP_LARGE, EXTENT, LARGE, Record, decode};
-pub(super) use self::record::{
-    Commit, Contents, Extent, Hint, Hints, LargeRecord, put_hint, take_hint,
-};
+pub(super) use self::record::{Commit, Contents, Extent, Hints, LargeRecord};
 use super::files::{Owner, label};
 use crate::{
     Error, Result,

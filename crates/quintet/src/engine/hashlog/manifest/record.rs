@@ -7,7 +7,7 @@
 //! | kind | body |
 //! |---|---|
 //! | 1 begin | sequence of the publication |
-//! | 2 extent | chunk, serial, order, created, file, offset, bytes of the place; start, end, entry count, body crc, first lsn, last lsn, sealed (0, 1) plus twice the bytes of a directory of blocks (0: the extent is not packed and lies at `start` of its chunk's place), span; hint crc; then that directory ([`super::super::pack`]) and the hints: hash (8), varint of `key and value bytes * 8 + wide * 4 + kind` (0 put, 1 tombstone, 2 large), for a large one the varint of its number |
+//! | 2 extent | chunk, serial, order, created, file, offset, bytes of the place; start, end, entry count, body crc, first lsn, last lsn, sealed (0, 1) plus twice the bytes of a directory of blocks (0: the extent is not packed and lies at `start` of its chunk's place), span; hint crc; then that directory ([`super::super::pack`]) and the hints ([`super::hints`]) |
 //! | 3 drop | chunk, serial: all its extents so far; those that follow it are in another place |
 //! | 4 large | number, lsn, file, offset, bytes of the place, value size |
 //! | 5 drop large | number |
@@ -17,7 +17,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use crate::codec::{Decoder, put_u64, put_varint, to_u64};
+use crate::codec::{Decoder, to_u64};
 
 pub(super) const BEGIN: u8 = 1;
 pub(super) const EXTENT: u8 = 2;
@@ -56,7 +56,7 @@ impl Extent {
 
     /// What an extent takes in the manifest, about.
     pub(in super::super) fn manifest_bytes(&self) -> u64 {
-        140 + self.entry_count * 10
+        140 + self.entry_count * 8
     }
 
     /// The words of its record, the last of them the checksum of its hints.
@@ -102,37 +102,6 @@ pub(in super::super) struct Commit {
     pub(in super::super) next_large: u64,
     pub(in super::super) next_file: u64,
     pub(in super::super) collided: u64,
-}
-
-/// One hint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Hint {
-    pub(in super::super) hash: u64,
-    /// Bytes of key and value.
-    pub(in super::super) payload: u64,
-    /// 1 where the head is wide.
-    pub(in super::super) wide: u64,
-    /// 0 put, 1 tombstone, 2 large.
-    pub(in super::super) kind: u64,
-    pub(in super::super) large: u64,
-}
-
-/// Appends a hint to an extent's.
-pub(in super::super) fn put_hint(out: &mut Vec<u8>, hint: Hint) {
-    put_u64(out, hint.hash);
-    put_varint(out, hint.payload << 3 | hint.wide << 2 | hint.kind);
-    if hint.kind == 2 {
-        put_varint(out, hint.large);
-    }
-}
-
-/// Takes a hint off the front.
-#[inline]
-pub(in super::super) fn take_hint(decoder: &mut Decoder<'_>) -> Option<Hint> {
-    let hash = decoder.u64()?;
-    let sizes = decoder.varint()?;
-    let large = if sizes & 3 == 2 { decoder.varint()? } else { 0 };
-    Some(Hint { hash, payload: sizes >> 3, wide: sizes >> 2 & 1, kind: sizes & 3, large })
 }
 
 /// Where an extent's hints are in the manifest.

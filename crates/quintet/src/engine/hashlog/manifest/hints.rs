@@ -1,0 +1,90 @@
+//! The hints of an extent: what the index needs of each of its entries.
+//!
+//! They begin with the varint of a size that all entries have, or 0. Each: the low 56 bits of the
+//! hash (7 bytes); where sizes differ the varint of its size, `key and value bytes * 8 + wide * 4 +
+//! kind` (0 put, 1 tombstone, 2 large); for a large one the varint of its number.
+//!
+//! Thread rules: plain values.
+
+#![deny(clippy::indexing_slicing)]
+
+use crate::codec::{Decoder, put_varint};
+
+/// Bits of hashes in hints: enough to tell keys apart but for one table in ten of 100 million.
+/// Two keys that agree in them count as collided.
+pub(in super::super) const HINT_HASH_MASK: u64 = (1 << 56) - 1;
+
+/// One hint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Hint {
+    pub(in super::super) hash: u64,
+    /// Bytes of key and value.
+    pub(in super::super) payload: u64,
+    /// 1 where the head is wide.
+    pub(in super::super) wide: u64,
+    /// 0 put, 1 tombstone, 2 large.
+    pub(in super::super) kind: u64,
+    pub(in super::super) large: u64,
+}
+
+impl Hint {
+    fn sizes(&self) -> u64 {
+        self.payload << 3 | self.wide << 2 | self.kind
+    }
+}
+
+/// Appends an extent's hints to `out`.
+pub(in super::super) fn encode_hints(out: &mut Vec<u8>, hints: &[Hint]) {
+    let first = hints.first().map_or(0, Hint::sizes);
+    let common = if hints.iter().all(|hint| hint.sizes() == first) { first } else { 0 };
+    out.reserve_exact(hints.len() * if common == 0 { 9 } else { 7 } + 10);
+    put_varint(out, common);
+    for hint in hints {
+        out.extend_from_slice(hint.hash.to_le_bytes().get(..7).unwrap_or(&[]));
+        if common == 0 {
+            put_varint(out, hint.sizes());
+        }
+        if hint.kind == 2 {
+            put_varint(out, hint.large);
+        }
+    }
+}
+
+/// Reads an extent's hints. Ends early at bytes that are none: see [`HintReader::is_empty`].
+#[derive(Debug)]
+pub(in super::super) struct HintReader<'a> {
+    decoder: Decoder<'a>,
+    common: u64,
+}
+
+impl<'a> HintReader<'a> {
+    pub(in super::super) fn new(bytes: &'a [u8]) -> Self {
+        let mut decoder = Decoder::new(bytes);
+        let common = decoder.varint().unwrap_or(0);
+        Self { decoder, common }
+    }
+
+    /// Whether everything has been read.
+    pub(in super::super) fn is_empty(&self) -> bool {
+        self.decoder.is_empty()
+    }
+}
+
+impl Iterator for HintReader<'_> {
+    type Item = Hint;
+
+    #[inline]
+    fn next(&mut self) -> Option<Hint> {
+        let mut hash = [0; 8];
+        hash.split_at_mut(7).0.copy_from_slice(self.decoder.take(7)?);
+        let sizes = if self.common == 0 { self.decoder.varint()? } else { self.common };
+        let large = if sizes & 3 == 2 { self.decoder.varint()? } else { 0 };
+        Some(Hint {
+            hash: u64::from_le_bytes(hash),
+            payload: sizes >> 3,
+            wide: sizes >> 2 & 1,
+            kind: sizes & 3,
+            large,
+        })
+    }
+}

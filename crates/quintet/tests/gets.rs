@@ -1,0 +1,240 @@
+//! What a plain get of a record in memory does not do: no allocation, no system call, no write to
+//! memory that another thread could see.
+//!
+//! Each is shown by taking the means away in a child process: an allocator that counts, a thread
+//! that the kernel kills at its first system call (`seccomp` in strict mode), and a process whose
+//! writable memory is made read-only but for the reader's own stack. The same child with a get
+//! that does cheat must not come through: otherwise the trap would prove nothing.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(unsafe_code, reason = "a counting allocator, and memory made read-only")]
+#![cfg(target_os = "linux")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    ffi::c_void,
+    os::fd::AsFd as _,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use quintet::{Database, EngineKind, Options, Table, TableOptions};
+use rustix::{
+    mm::{MprotectFlags, mprotect},
+    thread::{SecureComputingMode, set_secure_computing_mode},
+};
+
+/// The engine that this is promised of today.
+const ENGINE: EngineKind = EngineKind::HashLog;
+const RECORDS: u64 = 20_000;
+const GETS: u64 = 100_000;
+/// Which trap the child sets.
+const TRAP: &str = "QUINTET_GETS_TRAP";
+const DONE: &[u8] = b"all gets answered\n";
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: passes everything on to the system's allocator; the count is a plain cell of the thread.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: as our caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as our caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A table in memory, persisted and at rest, so that no background job stirs.
+fn table(dir: &std::path::Path) -> (Database, Table) {
+    let options = Options::new().memory_budget(256 << 20).sync_interval(Duration::from_millis(1));
+    let db = options.open(dir).unwrap();
+    let table = db.create_table("gets", TableOptions::new(ENGINE)).unwrap();
+    for number in 0..RECORDS {
+        table.put(key(number), value(number)).unwrap();
+    }
+    db.persist().unwrap();
+    let rest = Instant::now();
+    while db.stats().log.durable < db.stats().log.end || rest.elapsed().as_millis() < 200 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    (db, table)
+}
+
+fn key(number: u64) -> [u8; 23] {
+    let mut key = *b"user-0000000000000-gets";
+    key[5..13].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    key
+}
+
+fn value(number: u64) -> [u8; 128] {
+    [number.to_le_bytes()[0]; 128]
+}
+
+/// Gets of records that are there, and of one in eight that is not; the right answers.
+fn read(table: &Table) -> u64 {
+    let mut right = 0;
+    for step in 0..GETS {
+        let number = step * 7919 % (RECORDS + RECORDS / 8);
+        let found = table.get(key(number)).unwrap();
+        let expected = (number < RECORDS).then(|| value(number));
+        let alike = match (&found, &expected) {
+            (Some(found), Some(expected)) => found[..] == expected[..],
+            (None, None) => true,
+            _ => false,
+        };
+        right += u64::from(alike);
+    }
+    right
+}
+
+#[test]
+fn a_get_allocates_nothing() {
+    let dir = tempfile();
+    let (db, table) = table(&dir.0);
+    let mut buffer = Vec::with_capacity(256);
+    assert!(table.get_into(key(1), &mut buffer).unwrap());
+    let before = ALLOCATIONS.get();
+    assert_eq!(read(&table), GETS);
+    for number in 0..RECORDS {
+        assert!(table.get_into(key(number), &mut buffer).unwrap());
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    drop(Box::new(1_u64));
+    assert_eq!(ALLOCATIONS.get() - before, 1, "the counter counts");
+    db.close().unwrap();
+}
+
+#[test]
+fn a_get_makes_no_system_call() {
+    assert!(child_comes_through("calls"));
+    assert!(!child_comes_through("calls-cheating"), "the trap does not catch a system call");
+}
+
+#[test]
+fn a_get_writes_to_no_memory_but_its_own_stack() {
+    assert!(child_comes_through("writes"));
+    assert!(!child_comes_through("writes-cheating"), "the trap does not catch a write");
+}
+
+fn child_comes_through(trap: &str) -> bool {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["child_of_the_other_tests", "--exact", "--nocapture", "--test-threads=1"])
+        .env(TRAP, trap)
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    output.stdout.windows(DONE.len()).any(|window| window == DONE)
+}
+
+/// Runs only as a child; alone it does nothing.
+#[test]
+fn child_of_the_other_tests() {
+    let Ok(trap) = std::env::var(TRAP) else { return };
+    let dir = tempfile();
+    let (_db, table) = table(&dir.0);
+    assert_eq!(read(&table), GETS);
+    let path = dir.0.clone();
+    drop(dir);
+    match trap.as_str() {
+        "calls" | "calls-cheating" => {
+            end_with_this_thread();
+            set_secure_computing_mode(SecureComputingMode::Strict).unwrap();
+            if trap == "calls-cheating" {
+                let _ = path.exists();
+            }
+            answer(read(&table));
+            // The end of a test takes system calls: the kernel ends the thread here.
+        }
+        _ => {
+            let memory = writable_memory();
+            protect(&memory, MprotectFlags::READ);
+            if trap == "writes-cheating" {
+                // One count on the heap, as of a reader that registers itself.
+                drop(table.clone());
+            }
+            let right = read(&table);
+            answer(right);
+            protect(&memory, MprotectFlags::READ | MprotectFlags::WRITE);
+        }
+    }
+}
+
+/// The kernel ends only the thread that made a call: this ends the process with it.
+fn end_with_this_thread() {
+    let thread = format!("/proc/self/task/{}", rustix::thread::gettid().as_raw_nonzero());
+    std::thread::spawn(move || {
+        while std::path::Path::new(&thread).exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::process::exit(0);
+    });
+}
+
+/// Says so without the help of anything that allocates.
+fn answer(right: u64) {
+    if right == GETS {
+        rustix::io::write(std::io::stdout().as_fd(), DONE).unwrap();
+    }
+}
+
+/// Start and length of all private writable memory, heaps, tables and records included, but for
+/// the stack that this runs on (with the thread's own variables), and what libraries keep.
+fn writable_memory() -> Vec<(usize, usize)> {
+    let here = ALLOCATIONS.with(|count| (&raw const *count).addr());
+    let local = 0_u8;
+    let stack = (&raw const local).addr();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let range = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (range, access) = (words.next()?, words.next()?);
+        let file = words.nth(3).unwrap_or("");
+        let (start, end) = range.split_once('-')?;
+        let start = usize::from_str_radix(start, 16).ok()?;
+        let end = usize::from_str_radix(end, 16).ok()?;
+        let own = (start..end).contains(&stack) || (start..end).contains(&here);
+        let other = file.contains(".so") || file.starts_with("[stack");
+        (access.starts_with("rw") && !own && !other).then_some((start, end - start))
+    };
+    let memory: Vec<_> = maps.lines().filter_map(range).collect();
+    let total: usize = memory.iter().map(|(_, length)| length).sum();
+    assert!(memory.len() > 3 && total > 4 << 20, "records and index are among it");
+    memory
+}
+
+fn protect(memory: &[(usize, usize)], access: MprotectFlags) {
+    for (start, length) in memory {
+        // SAFETY: changes no byte; whoever writes there meanwhile is what this is to catch.
+        unsafe {
+            mprotect(std::ptr::with_exposed_provenance_mut::<c_void>(*start), *length, access)
+        }
+        .unwrap();
+    }
+}
+
+/// A directory that is removed when this is dropped.
+struct Temporary(std::path::PathBuf);
+
+fn tempfile() -> Temporary {
+    let name = format!("quintet-gets-{}-{:?}", std::process::id(), std::thread::current().id());
+    let path = std::env::temp_dir().join(name.replace(['(', ')'], ""));
+    std::fs::create_dir_all(&path).unwrap();
+    Temporary(path)
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
