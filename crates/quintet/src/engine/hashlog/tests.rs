@@ -242,6 +242,14 @@ fn behaves_like_a_map_where_hashes_are_equal() {
 }
 
 #[test]
+fn behaves_like_a_map_where_hashes_differ_only_in_what_hints_leave_out() {
+    for seed in 0..6 {
+        let bench = Bench { hash_mask: 0xff00_0000_0000_0fc0, ..Bench::new(seed) };
+        run_model(&bench, seed, 3000, 200);
+    }
+}
+
+#[test]
 fn damaged_hints_are_made_anew_from_the_entries() {
     let bench = Bench::new(1);
     let (table, _) = bench.open();

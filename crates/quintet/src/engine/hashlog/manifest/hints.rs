@@ -88,3 +88,45 @@ impl Iterator for HintReader<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: u64 = 0xff07_0605_0403_0201;
+
+    fn encoded(hints: &[Hint]) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode_hints(&mut out, hints);
+        out
+    }
+
+    #[test]
+    fn golden_bytes_of_hints() {
+        let put = Hint { hash: HASH, payload: 20, wide: 0, kind: 0, large: 0 };
+        let large = Hint { payload: 16, wide: 1, kind: 2, large: 300, ..put };
+        assert_eq!(encoded(&[]), [0]);
+        let alike = encoded(&[put, put]);
+        assert_eq!(alike, [160, 1, 1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6, 7]);
+        let mixed = encoded(&[put, large]);
+        let second = [1, 2, 3, 4, 5, 6, 7, 134, 1, 172, 2];
+        assert_eq!(mixed, [&[0, 1, 2, 3, 4, 5, 6, 7, 160, 1][..], &second].concat());
+    }
+
+    #[test]
+    fn hints_round_trip_and_cut_ones_are_noticed() {
+        let put = Hint { hash: HASH & HINT_HASH_MASK, payload: 20, wide: 0, kind: 0, large: 0 };
+        let large = Hint { payload: 16, kind: 2, large: 7, ..put };
+        for hints in [vec![], vec![put; 3], vec![put, large, put], vec![large; 3]] {
+            let bytes = encoded(&hints);
+            let mut reader = HintReader::new(&bytes);
+            assert_eq!(reader.by_ref().collect::<Vec<_>>(), hints);
+            assert!(reader.is_empty());
+            for cut in 0..bytes.len() {
+                let mut reader = HintReader::new(&bytes[..cut]);
+                let whole = reader.by_ref().count() == hints.len() && reader.is_empty();
+                assert!(!whole || hints.is_empty(), "{cut}");
+            }
+        }
+    }
+}

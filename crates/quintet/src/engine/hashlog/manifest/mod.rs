@@ -3,9 +3,9 @@
 //! What: an append-only file of publications. Each adds the extents flushed since the last one,
 //! with a hint for each of their entries, and names what was freed; it takes effect with its last
 //! record, the commit.
-//! Why: a hint is all that the index needs of an entry, so opening reads 7 to 10 bytes an entry instead
-//! of the entry; written once with its extent, the checkpoint is incremental by nature, where
-//! rewriting dirty regions of the index would write most of it at each persist (inserts are
+//! Why: a hint is all that the index needs of an entry, so opening reads 7 to 10 bytes an entry
+//! instead of the entry; written once with its extent, the checkpoint is incremental by nature,
+//! where rewriting dirty regions of the index would write most of it at each persist (inserts are
 //! random).
 //!
 //! | offset | size | name | meaning |
