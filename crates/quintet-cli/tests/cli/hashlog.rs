@@ -85,8 +85,9 @@ fn figures_and_checks_know_hashlog() {
     for options in [&["chunk_bytes=65536"][..], &["chunk_bytes=65536", "compression=lz4"]] {
         let place = place(options);
         let stats = place.ok(&["stats", "DB", "t"]);
-        for name in ["engine                  hashlog", "keys                    2\n", "chunks"] {
-            assert!(stats.contains(name), "{name:?} not in {stats}");
+        let words: Vec<&str> = stats.split_whitespace().collect();
+        for name in [["engine", "hashlog"], ["keys", "2"], ["chunks", "1"]] {
+            assert!(words.windows(2).any(|pair| pair == name), "{name:?} not in {stats}");
         }
         place.ok(&["check", "DB"]);
         let shell = place.feed(&["shell", "DB"], "stats t\nget stays\nput new value\nget new\n");
@@ -125,13 +126,13 @@ byte 512: begin of publication 0
 byte 529: commit of publication 0, complete to *, next serial 1, next large value 2, next file 1
 byte 1024: begin of publication 1
 byte 1041: extent of chunk 0 serial 1 order 2, units 0 to 53, 3 entries, lsn * to *, in file 0 at \
-4096 of 65536 bytes, 30 bytes of hints
-byte 1208: large value 1 of 30001 bytes, lsn *, in file 0 at 69632 of 32768 bytes
-byte 1265: commit of publication 1, complete to *, next serial 1, next large value 2, next file 1
+4096 of 65536 bytes, 28 bytes of hints
+byte 1206: large value 1 of 30001 bytes, lsn *, in file 0 at 69632 of 32768 bytes
+byte 1263: commit of publication 1, complete to *, next serial 1, next large value 2, next file 1
 byte 1536: begin of publication 2
 byte 1553: extent of chunk 0 serial 1 order 2, units 512 to 531, 1 entries, lsn * to *, in file 0 \
-at 4096 of 65536 bytes, 9 bytes of hints
-byte 1699: commit of publication 2, complete to *, next serial 1, next large value 2, next file 1
+at 4096 of 65536 bytes, 8 bytes of hints
+byte 1698: commit of publication 2, complete to *, next serial 1, next large value 2, next file 1
 ";
 const DATA: &str = "\
 data file of a hashlog table
