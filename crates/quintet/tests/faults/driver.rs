@@ -220,6 +220,8 @@ fn judge(plan: &Plan, doing: &str, error: &Error) -> Result<(), String> {
         Error::Io { .. } => true,
         Error::DiskFull { .. } => matches!(plan.effect, Effect::NoSpace | Effect::Quota),
         Error::LogFailed { .. } => plan.may_be_final(),
+        // An engine that reads the page which a logged write changes.
+        Error::TableFailed { .. } => plan.calls.contains(&Call::Read),
         Error::Locked { .. } => plan.calls.contains(&Call::Lock),
         _ => false,
     };
@@ -311,7 +313,14 @@ impl Faulty<'_> {
                 }
             }
             Ok(()) => Ok(()),
-            Err(error) => self.note(&op.to_string(), &error),
+            Err(error) => {
+                self.note(&op.to_string(), &error)?;
+                if matches!(error, Error::TableFailed { .. }) {
+                    // Reopening mends it.
+                    self.runner.db = None;
+                }
+                Ok(())
+            }
         }
     }
 
