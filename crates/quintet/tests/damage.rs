@@ -6,9 +6,9 @@
 //! is undone: refusing changes nothing. One that opened goes on, and holds what it should after
 //! the next opening.
 //!
-//! `QUINTET_DAMAGE_STRIDE=1` looks at every byte of the log's bulk too (97 by default: those of
-//! large values and of space never used), `QUINTET_DAMAGE_CASE` repeats one case that a failure
-//! names.
+//! `QUINTET_DAMAGE_STRIDE=1` looks at every byte of the log's bulk and of large files too (one of
+//! 97 by default: large values, space never used, the middle of pages), `QUINTET_DAMAGE_SEED` sets
+//! which of large files, `QUINTET_DAMAGE_CASE` repeats one case that a failure names.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -60,6 +60,9 @@ const STAGES: [&str; 3] = [
 /// Bytes at the front of a log segment that are all looked at: its head and the small records.
 const LOG_FRONT_BYTES: u64 = 4096 + 1024;
 const BLOCK_BYTES: u64 = 4096;
+/// Of other files that are larger, the front of each block is looked at and a sample of the rest.
+const BULK_BYTES: u64 = 32 << 10;
+const BULK_FRONT_BYTES: u64 = 64;
 const SHOWN_MAX: usize = 5;
 
 /// A closed database: its disk, what it holds, and its files as they were after each stage.
@@ -121,24 +124,44 @@ fn is_log(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == "log")
 }
 
+/// Spreads numbers (`SplitMix64`).
+fn mix(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 /// Every damage that is tried, each before and after a reboot.
-fn cases(place: &Place, other: &Place, stride: u64) -> Vec<Case> {
+fn cases(place: &Place, other: &Place, (stride, seed): (u64, u64)) -> Vec<Case> {
     let mut found = Vec::new();
     let Some(newest) = place.stages.last() else { return found };
     for (path, bytes) in newest {
         let size = u64::try_from(bytes.len()).unwrap();
         let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let used = u64::try_from(used).unwrap();
+        let is_bulk = !is_log(path) && size > BULK_BYTES;
+        let is_sampled = |offset: u64| mix(offset ^ seed).is_multiple_of(stride);
         let looked_at = |offset: &u64| {
             let edge = *offset + 64 >= used && *offset < used + 64;
-            !is_log(path) || *offset < LOG_FRONT_BYTES || edge || offset.is_multiple_of(stride)
+            let kind = if is_log(path) {
+                *offset < LOG_FRONT_BYTES || offset.is_multiple_of(stride)
+            } else {
+                let front = *offset < used && *offset % BLOCK_BYTES < BULK_FRONT_BYTES;
+                !is_bulk || front || is_sampled(*offset)
+            };
+            kind || edge
         };
         let mut damages = Vec::new();
         for offset in (0..size).filter(looked_at) {
             let bit = u8::try_from((offset * 5 + offset / 8) % 8).unwrap();
             damages.push(Damage::FlipBit { offset, bit });
-            // Any other size than the head's is refused: a look at some is enough.
-            if !is_log(path) || offset % 41 == 0 {
+            // Any other size than a log segment's head's is refused: a look at some is enough.
+            let cut = match (is_log(path), is_bulk) {
+                (true, _) => offset % 41 == 0,
+                (_, true) => offset.is_multiple_of(BLOCK_BYTES) || is_sampled(offset),
+                _ => true,
+            };
+            if cut {
                 damages.push(Damage::Truncate(offset));
             }
         }
@@ -277,10 +300,11 @@ fn guarded(place: &Place, case: &Case) -> Result<Option<Error>, String> {
 fn any_damage_gives_an_error_or_the_right_answer() {
     let setting = |name: &str| std::env::var(name).ok();
     let stride = setting("QUINTET_DAMAGE_STRIDE").map_or(97, |text| text.parse().unwrap());
+    let seed = setting("QUINTET_DAMAGE_SEED").map_or(1, |text| text.parse().unwrap());
     let wanted = setting("QUINTET_DAMAGE_CASE");
     let start = Instant::now();
     let (place, other) = (build(1), build(2));
-    let mut cases = cases(&place, &other, stride);
+    let mut cases = cases(&place, &other, (stride, seed));
     cases.retain(|case| wanted.as_ref().is_none_or(|wanted| case.name() == *wanted));
     let next = AtomicUsize::new(0);
     let refused = AtomicU64::new(0);

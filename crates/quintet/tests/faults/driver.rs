@@ -220,6 +220,8 @@ fn judge(plan: &Plan, doing: &str, error: &Error) -> Result<(), String> {
         Error::Io { .. } => true,
         Error::DiskFull { .. } => matches!(plan.effect, Effect::NoSpace | Effect::Quota),
         Error::LogFailed { .. } => plan.may_be_final(),
+        // An engine that reads the page which a logged write changes.
+        Error::TableFailed { .. } => plan.calls.contains(&Call::Read),
         Error::Locked { .. } => plan.calls.contains(&Call::Lock),
         _ => false,
     };
@@ -260,7 +262,14 @@ impl Faulty<'_> {
                 }
             }
         };
-        let contents = read(&db).map_err(tell("read"))?;
+        // An engine that reads from the disk meets the fault; what there is has to be seen then too.
+        let contents = match read(&db) {
+            Ok(contents) => contents,
+            Err(error) => {
+                judge(self.plan, "read", &error)?;
+                self.env.unharmed(|| read(&db)).map_err(tell("read without the fault"))?
+            }
+        };
         let found = self.runner.trace.find(&contents, self.bounds, self.env.unix_millis())?;
         self.runner.trace = self.runner.trace.cut(found, self.bounds);
         self.runner.db = Some(db);
@@ -304,7 +313,14 @@ impl Faulty<'_> {
                 }
             }
             Ok(()) => Ok(()),
-            Err(error) => self.note(&op.to_string(), &error),
+            Err(error) => {
+                self.note(&op.to_string(), &error)?;
+                if matches!(error, Error::TableFailed { .. }) {
+                    // Reopening mends it.
+                    self.runner.db = None;
+                }
+                Ok(())
+            }
         }
     }
 

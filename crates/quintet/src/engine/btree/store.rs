@@ -96,7 +96,10 @@ pub(super) fn open(settings: &Settings, context: Context) -> Result<(Inner, Lsn)
     };
     let tree = Tree::new(cache, Space::new(granularity, used), !context.read_only);
     match &meta {
-        None => tree.format()?,
+        None => {
+            sync_name(&context, &tree, &label)?;
+            tree.format()?;
+        }
         Some(meta) => tree.set_counts(meta.leaves, meta.inner),
     }
     let (keys, bytes, lsn) = meta.map_or((0, 0, Lsn(0)), |meta| (meta.keys, meta.bytes, meta.lsn));
@@ -114,6 +117,14 @@ pub(super) fn open(settings: &Settings, context: Context) -> Result<(Inner, Lsn)
         written_bytes_total: AtomicU64::new(0),
     };
     Ok((inner, lsn))
+}
+
+/// Whoever made a file that has nothing durable in it may have died before its name was durable.
+fn sync_name(context: &Context, tree: &Tree, label: &str) -> Result<()> {
+    if context.read_only || tree.cache().file().is_err() {
+        return Ok(());
+    }
+    context.dir.sync().map_err(|error| Error::io(format!("sync the directory of {label}"), error))
 }
 
 fn open_file(context: &Context, label: &str) -> Result<Option<Arc<dyn File>>> {
@@ -251,7 +262,14 @@ impl Patched<'_> {
 
 fn create_file(context: &Context, label: &str) -> Result<Arc<dyn File>> {
     let io = |error| Error::io(format!("create {label}"), error);
-    let file = context.dir.open(PAGES_NAME, Open::CREATE.direct()).map_err(io)?;
+    let file = match context.dir.open(PAGES_NAME, Open::CREATE.direct()) {
+        // An earlier attempt failed when its name was to be made durable.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            context.dir.open(PAGES_NAME, Open::WRITE.direct())
+        }
+        outcome => outcome,
+    };
+    let file = file.map_err(io)?;
     context.dir.sync().map_err(io)?;
     Ok(file)
 }

@@ -361,7 +361,10 @@ impl Redo {
             chain.groups.push(group);
         }
         let last = chain.groups.last().map_or(0, Group::sequence);
-        self.turns.push(Turn { name, number, file, end: offset, size, last, closed: false });
+        // Whoever made a file without a group may have died, or met an error, before the file's
+        // name was durable: it takes none.
+        let closed = chain.groups.is_empty();
+        self.turns.push(Turn { name, number, file, end: offset, size, last, closed });
         Ok(chain)
     }
 
