@@ -233,7 +233,8 @@ mod tests {
             assert_eq!(seen[b"a".as_slice()], b"again");
             let stats = store.stats();
             assert_eq!(stats.keys, Some(102), "{name}");
-            assert!(stats.index_bytes.unwrap() > 0, "{name}");
+            // Of a tree with one leaf, none.
+            assert!(stats.index_bytes.is_some(), "{name}");
             store.sync().unwrap();
         }
     }

@@ -355,10 +355,11 @@ fn exclusion(bug: Option<Bug>) {
         let threads = [(); 2].map(|()| {
             scope.spawn(|| {
                 let _planted = bug.map(plant);
-                for _ in 0..2000 {
+                for _ in 0..200 {
                     let _held = stripes.hold(stripes.index(1, 42));
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
-                    std::thread::yield_now();
+                    // Long enough for the other to come in, if it can.
+                    (0..1000).for_each(|_| std::thread::yield_now());
                     inside.fetch_sub(1, Ordering::SeqCst);
                 }
             })
