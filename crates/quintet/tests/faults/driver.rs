@@ -262,7 +262,7 @@ impl Faulty<'_> {
                 }
             }
         };
-        // An engine that reads from the disk meets the fault; what there is has to be seen then too.
+        // An engine that reads from the disk meets the fault; what there is has to be seen too.
         let contents = match read(&db) {
             Ok(contents) => contents,
             Err(error) => {
