@@ -310,7 +310,8 @@ fn any_damage_gives_an_error_or_the_right_answer() {
     match &wanted {
         Some(wanted) => cases.retain(|case| case.name() == *wanted),
         None => {
-            let limit = setting("QUINTET_DAMAGE_CASES").map_or(20_000, |text| text.parse().unwrap());
+            let limit =
+                setting("QUINTET_DAMAGE_CASES").map_or(20_000, |text| text.parse().unwrap());
             let total = u64::try_from(all).unwrap();
             let numbered = (0..total).map(|index| limit == 0 || mix(index ^ seed) % total < limit);
             let mut chosen = numbered.collect::<Vec<_>>().into_iter();

@@ -259,7 +259,8 @@ impl Core {
         if self.mounts.chain.contains(&target) || self.mounts.chain.len() >= CHAIN_MAX {
             return Err(explain("the mounts lead back to where they started".to_owned()));
         }
-        let mut registry = lock(&self.mounts.registry);
+        let registry: &Registry = &self.mounts.registry;
+        let mut registry = lock(registry);
         let shared = registry.get(&target).and_then(Weak::upgrade);
         let opened = match shared {
             Some(session) if session.core.check_open().is_ok() => {
