@@ -354,6 +354,9 @@ impl Redo {
             file.sync_all().map_err(|error| io("sync", error))?;
         }
         let size = file.len().map_err(|error| io("ask the size of", error))?;
+        // Groups are whole blocks, and direct I/O reads nothing else: what a file that was cut
+        // short has behind its last block is in no group.
+        let size = size - size % BLOCK_BYTES;
         let mut reader = Reader { file: &*file, label: &label, size, held: Vec::new(), start: 0 };
         let (mut chain, mut offset) = (Chain::default(), 0);
         while let Some(group) = self.read_group(&mut reader, offset, &mut chain)? {
@@ -566,7 +569,8 @@ impl Reader<'_> {
         }
         while self.start + to_u64(self.held.len()) < end {
             let at = self.start + to_u64(self.held.len());
-            let mut buffer = AlignedBuffer::zeroed(PIECE_BYTES);
+            let left = to_usize(self.size.saturating_sub(at));
+            let mut buffer = AlignedBuffer::zeroed(PIECE_BYTES.min(left));
             let count = read_up_to(self.file, buffer.as_mut_slice(), at)
                 .map_err(|error| Error::io(format!("read {}", self.label), error))?;
             if count == 0 {
