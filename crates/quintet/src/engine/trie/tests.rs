@@ -361,6 +361,25 @@ fn what_a_failed_call_touched_is_written_anew() {
     }
 }
 
+/// The trie grows in a region that was begun before the reopening and not touched since.
+#[test]
+fn a_reopened_table_grows_where_it_ended() {
+    for seed in 0..4 {
+        let bench = Bench::new(20 + seed);
+        let mut rows = Rows::new();
+        for round in 1..=12_u64 {
+            let (engine, _) = bench.open();
+            for step in 0..2_500 + seed * 100 {
+                let key = format!("key-{round}-{step}").into_bytes();
+                put(&engine, round, &key, b"value");
+                rows.insert(key, b"value".to_vec());
+            }
+            compare(&engine, &rows);
+            engine.persist(Lsn(round + 1)).unwrap();
+        }
+    }
+}
+
 fn persisting_syncs_the_log_first() {
     let bench = Bench::new(13);
     let host = Arc::new(TestHost::default());
