@@ -81,7 +81,7 @@ impl Objects {
         let size = 1_u64 << class;
         while !self.tail.is_multiple_of(size) {
             let gap = self.tail.trailing_zeros();
-            Self::enter(space, self.tail);
+            Self::enter(space, self.tail)?;
             let at = self.tail;
             self.tail += 1 << gap;
             self.push(space, gap, at);
@@ -91,16 +91,20 @@ impl Objects {
             let what = "the table's trie has as many nodes as memory_budget allows".to_owned();
             return Err(Error::Limit { what });
         }
-        Self::enter(space, at);
+        Self::enter(space, at)?;
         self.tail += size;
         Ok(Fresh { at, is_zero: true })
     }
 
-    /// A region is begun with its first word.
-    fn enter(space: &Space, at: u64) {
+    /// A region is begun with its first word. One that was begun before the table was opened is
+    /// loaded: what is stored to it before that, loading would overwrite.
+    fn enter(space: &Space, at: u64) -> Result<()> {
         if at & (space.region_words() - 1) == 0 {
             space.begin_region(at);
+        } else if space.get(at).is_none() {
+            space.load(at)?;
         }
+        Ok(())
     }
 
     /// Words that were ever part of an object.
