@@ -330,8 +330,9 @@ fn work_on_a_failing_disk(engine: &Trie, rows: &mut Rows, steps: std::ops::Range
     }
 }
 
-/// Every call of a kind that changes the disk fails, once or from there on: what was applied stays to be read, and a
-/// persist after the fault is lifted makes all of it durable, whatever was torn or lost by then.
+/// Every call of a kind that changes the disk fails, once or from there on: what was applied stays
+/// to be read, and a persist after the fault is lifted makes all of it durable, whatever was torn
+/// or lost by then.
 #[test]
 fn what_a_failed_call_touched_is_written_anew() {
     for call in [Call::Write, Call::Sync, Call::SyncDir, Call::Create, Call::Allocate] {
