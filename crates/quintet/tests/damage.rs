@@ -307,16 +307,14 @@ fn any_damage_gives_an_error_or_the_right_answer() {
     let (place, other) = (build(1), build(2));
     let mut cases = cases(&place, &other, (stride, seed));
     let all = cases.len();
-    match &wanted {
-        Some(wanted) => cases.retain(|case| case.name() == *wanted),
-        None => {
-            let limit =
-                setting("QUINTET_DAMAGE_CASES").map_or(20_000, |text| text.parse().unwrap());
-            let total = u64::try_from(all).unwrap();
-            let numbered = (0..total).map(|index| limit == 0 || mix(index ^ seed) % total < limit);
-            let mut chosen = numbered.collect::<Vec<_>>().into_iter();
-            cases.retain(|_| chosen.next().unwrap_or_default());
-        }
+    if let Some(wanted) = &wanted {
+        cases.retain(|case| case.name() == *wanted);
+    } else {
+        let limit = setting("QUINTET_DAMAGE_CASES").map_or(20_000, |text| text.parse().unwrap());
+        let total = u64::try_from(all).unwrap();
+        let numbered = (0..total).map(|index| limit == 0 || mix(index ^ seed) % total < limit);
+        let mut chosen = numbered.collect::<Vec<_>>().into_iter();
+        cases.retain(|_| chosen.next().unwrap_or_default());
     }
     let next = AtomicUsize::new(0);
     let refused = AtomicU64::new(0);
