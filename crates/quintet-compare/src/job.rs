@@ -239,7 +239,12 @@ impl Job {
             Some(step) => step.spec.workload()?.order,
             None => KeyOrder::Hashed,
         };
-        Ok(Shape { key_bytes: self.key_bytes, value_bytes: self.value_bytes.clone(), order })
+        Ok(Shape {
+            key_bytes: self.key_bytes,
+            value_bytes: self.value_bytes.clone(),
+            order,
+            repeated_percent: 0,
+        })
     }
 
     /// How much a step runs when there are `records`.

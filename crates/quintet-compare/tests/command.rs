@@ -162,7 +162,7 @@ fn a_peer_that_is_missing_or_does_not_load_does_not_stop_the_others() {
 fn stores_and_presets_are_listed() {
     let dir = tempfile::tempdir().unwrap();
     for (words, expected) in [
-        ("stores", "block cache bytes"),
+        ("stores", "memory_budget"),
         ("presets", "smoke"),
         ("presets cedrusdb-table1", "RocksDB"),
     ] {
