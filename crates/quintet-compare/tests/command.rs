@@ -161,11 +161,9 @@ fn a_peer_that_is_missing_or_does_not_load_does_not_stop_the_others() {
 #[test]
 fn stores_and_presets_are_listed() {
     let dir = tempfile::tempdir().unwrap();
-    for (words, expected) in [
-        ("stores", "memory_budget"),
-        ("presets", "smoke"),
-        ("presets cedrusdb-table1", "RocksDB"),
-    ] {
+    for (words, expected) in
+        [("stores", "memory_budget"), ("presets", "smoke"), ("presets cedrusdb-table1", "RocksDB")]
+    {
         let output = compare(dir.path(), words);
         assert!(output.status.success(), "{}", said(&output));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
