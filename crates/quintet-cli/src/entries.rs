@@ -1,8 +1,6 @@
 //! All entries of a table, or some, in bounded memory.
 
-use std::ops::Bound;
-
-use quintet::{Cursor, Error, Table, Value};
+use quintet::{Cursor, Error, KeyRange, Table, Value};
 
 use crate::failure::Outcome;
 
@@ -83,17 +81,11 @@ impl Wanted {
         self.from.is_some() || self.to.is_some() || self.is_reverse
     }
 
-    fn bounds(&self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-        let included = |key: &Vec<u8>| Bound::Included(key.clone());
-        let excluded = |key: &Vec<u8>| Bound::Excluded(key.clone());
-        if let Some(prefix) = &self.prefix {
-            let end = after_prefix(prefix).map_or(Bound::Unbounded, Bound::Excluded);
-            return (included(prefix), end);
+    fn bounds(&self) -> KeyRange {
+        match &self.prefix {
+            Some(prefix) => KeyRange::prefix(prefix),
+            None => KeyRange { start: self.from.clone(), end: self.to.clone() },
         }
-        (
-            self.from.as_ref().map_or(Bound::Unbounded, included),
-            self.to.as_ref().map_or(Bound::Unbounded, excluded),
-        )
     }
 
     /// Calls `visit` with each wanted entry until it says no.
@@ -121,25 +113,4 @@ fn each<K: AsRef<[u8]>>(
         }
     }
     Ok(())
-}
-
-/// The first key after all that start with `prefix`; `None` where there is none.
-fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
-    let mut end = prefix.get(..=last)?.to_vec();
-    *end.last_mut()? += 1;
-    Some(end)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_of_a_prefix_skips_the_highest_bytes() {
-        assert_eq!(after_prefix(b"ab"), Some(b"ac".to_vec()));
-        assert_eq!(after_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
-        assert_eq!(after_prefix(b"\xff"), None);
-        assert_eq!(after_prefix(b""), None);
-    }
 }

@@ -357,7 +357,25 @@ impl<K: AsRef<[u8]>> KeyBounds for (Bound<K>, Bound<K>) {
     }
 }
 
+impl KeyBounds for KeyRange {
+    fn into_key_range(self) -> KeyRange {
+        self
+    }
+}
+
 impl KeyRange {
+    /// The keys that start with `prefix`.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        let end = prefix.iter().rposition(|byte| *byte != u8::MAX).map(|last| {
+            let mut end = prefix.get(..=last).unwrap_or(prefix).to_vec();
+            if let Some(byte) = end.last_mut() {
+                *byte += 1;
+            }
+            end
+        });
+        Self { start: Some(prefix.to_vec()), end }
+    }
+
     /// Whether no key can lie in it.
     fn is_empty(&self) -> bool {
         match (&self.start, &self.end) {
@@ -388,6 +406,15 @@ mod tests {
         assert_eq!(bounds(..), (None, None));
         let pair = (Bound::Excluded("a"), Bound::Unbounded);
         assert_eq!(bounds(pair), (some(b"a\0"), None));
+    }
+
+    #[test]
+    fn the_end_of_a_prefix_skips_the_highest_bytes() {
+        let end = |prefix: &[u8]| KeyRange::prefix(prefix).end;
+        assert_eq!(end(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(end(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(end(b"\xff"), None);
+        assert_eq!(end(b""), None);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    engine::{Cursor, Engine as _, Op, TableOptions},
+    engine::{Cursor, Engine as _, KeyRange, Op, TableOptions},
     types::{KeyPrefix, KeyRef, TableTypes, TypedKey, TypedValue, ValueRef},
 };
 
@@ -198,9 +198,7 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
     /// The entries whose keys start with `prefix`: text of text, bytes of bytes, the first parts
     /// `(a,)` or `(a, b)` of a composite key. Ordered engines only, else [`Error::Unordered`].
     pub fn prefix<P: KeyPrefix<K> + ?Sized>(&self, prefix: &P) -> Result<TypedEntries<K, V>> {
-        let start = prefix.encode_prefix();
-        let end = after_prefix(&start).map_or(Bound::Unbounded, Bound::Excluded);
-        self.entries((Bound::Included(start), end))
+        self.entries(KeyRange::prefix(&prefix.encode_prefix()))
     }
 
     /// About `count` entries from `cursor` on, and the cursor to go on with: as [`Table::scan`].
@@ -234,18 +232,6 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
 
 fn encoded<K: TypedKey>(range: &impl RangeBounds<K>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (range.start_bound().map(KeyRef::encode), range.end_bound().map(KeyRef::encode))
-}
-
-/// The first key after all that start with `prefix`; `None`: there is none.
-fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if let Some(next) = last.checked_add(1) {
-            end.push(next);
-            return Some(end);
-        }
-    }
-    None
 }
 
 /// The entries of a range of a typed table: see [`TypedTable::range`].

@@ -20,17 +20,18 @@ pub(crate) fn store_bytes(words: &[AtomicU64], pieces: &[&[u8]]) {
     for piece in pieces {
         fill.bytes(piece);
     }
-    if fill.bits > 0 {
-        fill.emit(fill.pending);
-    }
+    fill.finish();
 }
 
 /// Writes bytes into words, a word at a time.
-struct Fill<'a> {
-    words: &'a [AtomicU64],
-    pending: u64,
+#[derive(Debug)]
+pub(crate) struct Fill<'a> {
+    /// Words that are still to be written.
+    pub(crate) words: &'a [AtomicU64],
+    /// What the next word begins with.
+    pub(crate) pending: u64,
     /// Bits of `pending` in use: a multiple of 8 below 64.
-    bits: u32,
+    pub(crate) bits: u32,
 }
 
 impl Fill<'_> {
@@ -42,17 +43,23 @@ impl Fill<'_> {
         }
     }
 
+    /// Adds the bytes of a word.
     #[inline]
-    fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn word(&mut self, word: u64) {
+        if self.bits == 0 {
+            self.emit(word);
+        } else {
+            self.emit(self.pending | word << self.bits);
+            self.pending = word >> (64 - self.bits);
+        }
+    }
+
+    /// Adds bytes.
+    #[inline]
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let (chunks, rest) = bytes.as_chunks::<8>();
         for chunk in chunks {
-            let word = u64::from_le_bytes(*chunk);
-            if self.bits == 0 {
-                self.emit(word);
-            } else {
-                self.emit(self.pending | word << self.bits);
-                self.pending = word >> (64 - self.bits);
-            }
+            self.word(u64::from_le_bytes(*chunk));
         }
         for byte in rest {
             self.pending |= u64::from(*byte) << self.bits;
@@ -61,6 +68,14 @@ impl Fill<'_> {
                 self.emit(self.pending);
                 (self.pending, self.bits) = (0, 0);
             }
+        }
+    }
+
+    /// Writes the last word, filled up with zeros.
+    #[inline]
+    pub(crate) fn finish(&mut self) {
+        if self.bits > 0 {
+            self.emit(self.pending);
         }
     }
 }

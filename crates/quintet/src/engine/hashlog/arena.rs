@@ -25,12 +25,13 @@
 
 use std::{io, sync::Arc};
 
-use super::entry::{Head, UNIT_BYTES, copy_out, key_equals};
+use super::entry::{Head, UNIT_BYTES};
 use crate::{
     budget::Budget,
     codec::{to_u64, to_usize},
     disk::Region,
     index::slots::ADDRESS_END,
+    pages::words::{copy_out, equals},
     seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, fence, lock},
 };
@@ -307,7 +308,7 @@ impl Arena {
         let Some((head, first)) = load_head(words) else { return Look::Changed };
         let taken = words.get(..head.units()).and_then(|words| {
             let matches = head.key_bytes == key.len()
-                && key_equals(words.get(head.key_at() / UNIT_BYTES..)?, key);
+                && equals(words.get(head.key_at() / UNIT_BYTES..)?, key);
             Some(matches.then(|| take(&head, words)))
         });
         fence(Ordering::Acquire);

@@ -22,7 +22,7 @@
 
 use crate::{
     codec::{crc32c, crc32c_append, low_u8, low_u32, to_u64, to_usize},
-    pages::store,
+    pages::{store, words::Fill},
     seeded::{self, Bug},
     sync::{AtomicU64, Ordering, fence},
 };
@@ -171,108 +171,6 @@ impl Head {
     }
 }
 
-/// Writes bytes into words, a word at a time.
-struct Fill<'a> {
-    words: &'a [AtomicU64],
-    pending: u64,
-    /// Bits of `pending` in use: a multiple of 8 below 64.
-    bits: u32,
-}
-
-impl Fill<'_> {
-    #[inline]
-    fn emit(&mut self, word: u64) {
-        if let Some((first, rest)) = self.words.split_first() {
-            first.store(word, Ordering::Relaxed);
-            self.words = rest;
-        }
-    }
-
-    #[inline]
-    fn word(&mut self, word: u64) {
-        if self.bits == 0 {
-            self.emit(word);
-        } else {
-            self.emit(self.pending | word << self.bits);
-            self.pending = word >> (64 - self.bits);
-        }
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        let (chunks, rest) = bytes.as_chunks::<8>();
-        for chunk in chunks {
-            self.word(u64::from_le_bytes(*chunk));
-        }
-        for byte in rest {
-            self.pending |= u64::from(*byte) << self.bits;
-            self.bits += 8;
-            if self.bits == 64 {
-                self.emit(self.pending);
-                (self.pending, self.bits) = (0, 0);
-            }
-        }
-    }
-
-    fn finish(&mut self) {
-        if self.bits > 0 {
-            self.emit(self.pending);
-        }
-    }
-}
-
-/// Whether the words hold exactly `key`, followed by anything.
-#[inline]
-pub(super) fn key_equals(words: &[AtomicU64], key: &[u8]) -> bool {
-    let (chunks, rest) = key.as_chunks::<8>();
-    let Some((whole, tail)) = words.split_at_checked(chunks.len()) else { return false };
-    for (word, chunk) in whole.iter().zip(chunks) {
-        if word.load(Ordering::Relaxed) != u64::from_le_bytes(*chunk) {
-            return false;
-        }
-    }
-    if rest.is_empty() {
-        return true;
-    }
-    let Some(last) = tail.first() else { return false };
-    let mut wanted = 0;
-    for (index, byte) in rest.iter().enumerate() {
-        wanted |= u64::from(*byte) << (index * 8);
-    }
-    let mask = (1 << (rest.len() * 8)) - 1;
-    last.load(Ordering::Relaxed) & mask == wanted
-}
-
-/// Copies bytes out of words, from byte `at`.
-#[inline]
-pub(super) fn copy_out(words: &[AtomicU64], at: usize, out: &mut [u8]) {
-    let Some(words) = words.get(at / UNIT_BYTES..) else { return };
-    let shift = low_u32(to_u64(at % UNIT_BYTES)) * 8;
-    let (chunks, rest) = out.as_chunks_mut::<8>();
-    let count = chunks.len();
-    if shift == 0 {
-        for (chunk, word) in chunks.iter_mut().zip(words) {
-            *chunk = word.load(Ordering::Relaxed).to_le_bytes();
-        }
-    } else {
-        let mut low = words.first().map_or(0, |word| word.load(Ordering::Relaxed));
-        for (chunk, word) in chunks.iter_mut().zip(words.get(1..).unwrap_or(&[])) {
-            let high = word.load(Ordering::Relaxed);
-            *chunk = (low >> shift | high << (64 - shift)).to_le_bytes();
-            low = high;
-        }
-    }
-    let load = |index| words.get(index).map_or(0, |word: &AtomicU64| word.load(Ordering::Relaxed));
-    if !rest.is_empty() {
-        let mut word = load(count) >> shift;
-        if to_usize(u64::from(64 - shift)) < rest.len() * 8 {
-            word |= load(count + 1) << (64 - shift);
-        }
-        for (target, byte) in rest.iter_mut().zip(word.to_le_bytes()) {
-            *target = byte;
-        }
-    }
-}
-
 /// An entry within bytes read from disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored<'a> {
@@ -354,6 +252,7 @@ impl LargeRef {
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
+    use crate::pages::words::{copy_out, equals};
 
     fn words(count: usize) -> Vec<AtomicU64> {
         (0..count).map(|_| AtomicU64::new(u64::MAX)).collect()
@@ -373,7 +272,7 @@ mod tests {
                 let memory = words(head.units());
                 let (front, back) = value.split_at(value_bytes / 3);
                 head.store(&memory, &key, [front, back]);
-                assert!(key_equals(&memory[head.key_at() / 8..], &key));
+                assert!(equals(&memory[head.key_at() / 8..], &key));
                 let mut out = vec![0; value_bytes];
                 copy_out(&memory, head.value_at(), &mut out);
                 assert_eq!(out, value);

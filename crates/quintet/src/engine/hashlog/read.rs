@@ -7,7 +7,7 @@
 use super::{
     HashLog, Large,
     arena::{Look, copy_value},
-    entry::{Head, Kind, LargeRef, Stored, UNIT_BYTES, copy_out},
+    entry::{Head, Kind, LargeRef, Stored, UNIT_BYTES},
     files::{EXTENT_HEAD_BYTES, ExtentHead, LARGE_MAGIC, Place},
     pack::{Block, unpack_value},
 };
@@ -17,6 +17,7 @@ use crate::{
     disk::{AlignedBuffer, Completion, Request},
     engine::{Cursor, Entry, Value},
     index::slots::Verdict,
+    pages::words::copy_out,
     sync::{Ordering, lock, read},
 };
 

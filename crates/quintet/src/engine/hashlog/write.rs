@@ -501,6 +501,6 @@ fn large_of(head: &Head, words: &[AtomicU64]) -> Option<LargeRef> {
         return None;
     }
     let mut bytes = [0; 16];
-    super::entry::copy_out(words, head.value_at(), &mut bytes);
+    crate::pages::words::copy_out(words, head.value_at(), &mut bytes);
     LargeRef::decode(&bytes)
 }
