@@ -155,6 +155,8 @@ bugs! {
     ReplayForgetsExpiryIndex = 81, "replay-forgets-expiry-index";
     /// The sweep removes an entry of the expiry index after it has let go of the key's stripe.
     SweepUnlistsOutsideStripe = 82, "sweep-unlists-outside-stripe";
+    /// The expiry index counts as complete past entries that its files lack.
+    ExpiryIndexNotNoted = 83, "expiry-index-not-noted";
     // The hashlog engine.
     /// A publication holds effects that the log can still lose.
     HashlogSkipsLogSync = 45, "hashlog-skips-log-sync";

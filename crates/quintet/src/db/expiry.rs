@@ -50,6 +50,7 @@ use crate::{
     codec::{Decoder, Lsn, low_u8, to_u64},
     disk::Env,
     engine::{Engine as _, EngineKind, Op, TableOptions},
+    seeded::{self, Bug},
     sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, lock},
     wal::Appended,
 };
@@ -270,7 +271,9 @@ impl Core {
         let Some(listing) = Listing::of(table.id, op) else { return Ok(()) };
         let Some(index) = self.expiries.index() else { return Ok(()) };
         table.may_expire.store(true, Ordering::Release);
-        index.note_applied(appended.end);
+        if !seeded::active(Bug::ExpiryIndexNotNoted) {
+            index.note_applied(appended.end);
+        }
         self.change_listing(index, appended.lsn, &listing, true)?;
         if let Some(time) = replaced.filter(|time| *time != listing.time) {
             self.unlist(&Listing { time, ..listing })?;
