@@ -79,11 +79,16 @@ impl Bench {
         let options = match kind {
             EngineKind::Naive => options.set("snapshot_bytes", "65536"),
             EngineKind::HashLog => options.set("chunk_bytes", "16384").set("mutable_chunks", "2"),
+            EngineKind::Trie => options
+                .set("region_bytes", "65536")
+                .set("journal_bytes", "65536")
+                .set("cut_bytes", "65536")
+                .set("sluggishness", "2"),
             _ => options,
         };
         let table = db.create_table("t", options).unwrap();
-        if kind == EngineKind::HashLog {
-            // As much as the budget: chunks have to leave memory, however the threads run.
+        if matches!(kind, EngineKind::HashLog | EngineKind::Trie) {
+            // As much as the budget: chunks and regions have to leave memory, however the threads run.
             for number in 0..FILLING / 3 {
                 table.put(format!("filling-{number}"), [7; 2_000]).unwrap();
             }
@@ -325,10 +330,19 @@ fn check(kind: EngineKind, seed: u64, bug: Option<Bug>) -> std::result::Result<u
     })?;
     let report = bench.db.check().unwrap();
     assert!(report.is_sound(), "{report:?}");
-    if kind == EngineKind::HashLog {
+    let wanted: &[&str] = match kind {
+        EngineKind::HashLog => {
+            &["in_place_updates_total", "chunks_compacted_total", "chunks_evicted_total"]
+        }
+        EngineKind::Trie => {
+            &["in_place_updates_total", "records_moved_total", "regions_evicted_total"]
+        }
+        _ => &[],
+    };
+    if !wanted.is_empty() {
         let details = bench.table.stats().unwrap().details;
-        for wanted in ["in_place_updates_total", "chunks_compacted_total", "chunks_evicted_total"] {
-            let count = details.iter().find(|(name, _)| *name == wanted).unwrap().1;
+        for wanted in wanted {
+            let count = details.iter().find(|(name, _)| name == wanted).unwrap().1;
             assert!(count > 0, "no {wanted} in this history: {details:?}");
         }
     }
