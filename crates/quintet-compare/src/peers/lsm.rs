@@ -71,6 +71,7 @@ functions! {
 functions! {
     /// What `RocksDB` has and `LevelDB` has not, or has in another form.
     Rocks {
+        get_options_from_string: fn(Object, *const c_char, Object, ErrorOut);
         options_increase_parallelism: fn(Object, c_int);
         options_set_max_write_buffer_number: fn(Object, c_int);
         options_set_memtable_whole_key_filtering: fn(Object, c_uchar);
@@ -170,6 +171,10 @@ impl Peer for Kind {
 
     fn is_there(&self) -> Outcome {
         library::find(self.library()).map(drop)
+    }
+
+    fn takes_options(&self) -> bool {
+        *self == Self::Rocks
     }
 
     fn promise(&self, _: Durability) -> &'static str {
@@ -278,6 +283,11 @@ impl Lsm {
                     (level.options_set_filter_policy)(options, filter);
                 }
             }
+            if let Extra::Rocks(rocks) = &extra {
+                let asked = &opening.options.settings;
+                change_rocks(&api, rocks, options, asked)
+                    .inspect_err(|_| (api.options_destroy)(options))?;
+            }
             let mut error = ptr::null_mut();
             let store = (api.open)(options, path.as_ptr(), &raw mut error);
             (api.options_destroy)(options);
@@ -365,6 +375,29 @@ unsafe fn tune_rocks(rocks: &Rocks, options: Object, cache: Object, opening: &Op
         (rocks.options_set_use_direct_reads)(options, direct);
         (rocks.options_set_use_direct_io_for_flush_and_compaction)(options, direct);
     }
+}
+
+/// What the command line asks for, under `RocksDB`'s own names.
+///
+/// # Safety
+/// `options` is a live object of the library.
+unsafe fn change_rocks(
+    api: &Common,
+    rocks: &Rocks,
+    options: Object,
+    asked: &[(String, String)],
+) -> Outcome {
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let pairs: Vec<String> = asked.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let text = CString::new(pairs.join(";")).map_err(|error| failed("rocksdb", error))?;
+    let mut error = ptr::null_mut();
+    // SAFETY: as the caller promises; the library reads the base before it writes the result.
+    unsafe {
+        (rocks.get_options_from_string)(options, text.as_ptr(), options, &raw mut error);
+    }
+    check(Kind::Rocks, api, error)
 }
 
 fn cpus() -> c_int {
