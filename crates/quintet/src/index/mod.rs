@@ -2,5 +2,6 @@
 
 pub(crate) mod bptree;
 pub(crate) mod hashtable;
+pub(crate) mod skiplist;
 pub(crate) mod slots;
 pub(crate) mod trie;
