@@ -44,6 +44,13 @@ pub const fn low_u32(value: u64) -> u32 {
     value as u32
 }
 
+/// The low 64 bits of `value`, on purpose.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the low half is what the caller asks for")]
+pub const fn low_u64(value: u128) -> u64 {
+    value as u64
+}
+
 /// The low 8 bits of `value`, on purpose.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the low byte is what the caller asks for")]
