@@ -216,9 +216,7 @@ impl PieceCursor {
             self.ahead.first = (self.ahead.first * 2).min(self.ahead.most);
             let next = match self.start.way {
                 Way::Up => self.loaded.end..(self.loaded.end + self.ahead.first).min(groups),
-                Way::Down => {
-                    self.loaded.start.saturating_sub(self.ahead.first)..self.loaded.start
-                }
+                Way::Down => self.loaded.start.saturating_sub(self.ahead.first)..self.loaded.start,
             };
             if next.is_empty() {
                 return Ok(());
@@ -258,7 +256,7 @@ pub(super) struct LevelCursor {
 }
 
 impl LevelCursor {
-    pub(super) fn new(tables: Vec<Arc<Table>>, start: Start, ahead: Ahead) -> Result<Self> {
+    pub(super) fn new(tables: Vec<Arc<Table>>, start: Start, ahead: Ahead) -> Self {
         let key = start.key.as_deref();
         let after = match (key, start.way) {
             (Some(key), Way::Up) => tables.partition_point(|table| table.low.as_slice() <= key),
@@ -269,7 +267,7 @@ impl LevelCursor {
         let next = if start.way == Way::Up { after.saturating_sub(1) } else { after };
         let mut cursor = Self { tables, start, ahead, next, inner: None };
         cursor.open_next();
-        Ok(cursor)
+        cursor
     }
 
     /// Opens the next table that has anything.

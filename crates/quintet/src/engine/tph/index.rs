@@ -79,13 +79,8 @@ impl Index {
         let count = to_u64(hash.slot_count());
         let words = words_of(count, bits).unwrap_or(0);
         collisions.sort_unstable();
-        let mut index = Self {
-            hash,
-            tag_bits,
-            block_bits,
-            slots: vec![0; to_usize(words)],
-            collisions,
-        };
+        let mut index =
+            Self { hash, tag_bits, block_bits, slots: vec![0; to_usize(words)], collisions };
         for (hash, block) in &*places {
             let value = tag_of(*hash, tag_bits) << block_bits | u64::from(*block);
             let slot = index.hash.slot(*hash);
@@ -148,12 +143,12 @@ impl Index {
     pub(super) fn memory_bytes(&self) -> [u64; 3] {
         let slots = to_u64(self.hash.slot_count());
         let part = |bits: u32| slots * u64::from(bits) / 8;
-        [to_u64(self.hash.memory_bytes()), part(self.tag_bits), part(self.block_bits)]
+        [self.hash.memory_bytes(), part(self.tag_bits), part(self.block_bits)]
     }
 
     /// The bytes of the section.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let hash = self.hash.bytes_encoded();
+        let hash = self.hash.encode();
         let mut out = Vec::with_capacity(24 + hash.len() + self.slots.len() * 8 + 1);
         put_u64(&mut out, to_u64(self.hash.slot_count()));
         put_u32(&mut out, self.tag_bits);
@@ -172,46 +167,55 @@ impl Index {
         out
     }
 
-    /// Decodes a section whose table has `blocks` blocks. Fails for what no writer makes.
-    pub(super) fn decode(bytes: &[u8], blocks: u64) -> Result<Self, String> {
-        let index = Self::parse(bytes).map_err(|error: Option<Error>| match error {
-            None => "the index does not parse".to_owned(),
-            Some(error) => error.to_string(),
-        })?;
-        let slots = 0..index.hash.slot_count();
+    /// Decodes a section whose table has `blocks` blocks. Fails for what no writer makes; `place`
+    /// is the file, and the section's offset in it, for the error.
+    pub(super) fn decode(bytes: &[u8], blocks: u64, place: (&str, u64)) -> Result<Self> {
+        let damage = |what: &str| Error::corruption(place.0, place.1, what);
+        let index = Self::parse(bytes, place)?.ok_or_else(|| damage("it does not parse"))?;
         let mask = (1_u64 << index.block_bits) - 1;
-        let named = slots.map(|slot| index.slot(slot) & mask);
+        let named = (0..index.hash.slot_count()).map(|slot| index.slot(slot) & mask);
         let named = named.chain(index.collisions.iter().map(|one| u64::from(one.block)));
         match named.max() {
-            Some(highest) if highest >= blocks => Err("the index names no block".to_owned()),
+            Some(highest) if highest >= blocks => Err(damage("the index names no block")),
             _ => Ok(index),
         }
     }
 
-    fn parse(bytes: &[u8]) -> Result<Self, Option<Error>> {
+    fn parse(bytes: &[u8], place: (&str, u64)) -> Result<Option<Self>> {
         let mut decoder = Decoder::new(bytes);
-        let count = decoder.u64().ok_or(None)?;
-        let tag_bits = decoder.u32().filter(|bits| (1..=24).contains(bits)).ok_or(None)?;
-        let block_bits = decoder.u32().filter(|bits| (1..=32).contains(bits)).ok_or(None)?;
-        let hash_bytes = decoder.u64().ok_or(None)?;
-        let hash = decoder.take(to_usize(hash_bytes)).ok_or(None)?;
-        let hash = PerfectHash::decode(hash).map_err(Some)?;
-        if to_u64(hash.slot_count()) != count {
-            return Err(None);
+        let Some((head, hash)) = Self::parse_head(&mut decoder) else { return Ok(None) };
+        let hash = PerfectHash::decode(hash, place.0, place.1)?;
+        if to_u64(hash.slot_count()) != head.0 {
+            return Ok(None);
         }
-        let words = words_of(count, tag_bits + block_bits).ok_or(None)?;
-        let words = words.checked_mul(8).ok_or(None)?;
-        let (slots, _) = decoder.take(to_usize(words)).ok_or(None)?.as_chunks::<8>();
+        Ok(Self::parse_rest(&mut decoder, head, hash))
+    }
+
+    /// Slots, bits of tag and block, and the hash's bytes.
+    fn parse_head<'a>(decoder: &mut Decoder<'a>) -> Option<((u64, u32, u32), &'a [u8])> {
+        let count = decoder.u64()?;
+        let tag_bits = decoder.u32().filter(|bits| (1..=24).contains(bits))?;
+        let block_bits = decoder.u32().filter(|bits| (1..=32).contains(bits))?;
+        let hash_bytes = decoder.u64()?;
+        Some(((count, tag_bits, block_bits), decoder.take(to_usize(hash_bytes))?))
+    }
+
+    fn parse_rest(
+        decoder: &mut Decoder<'_>,
+        (count, tag_bits, block_bits): (u64, u32, u32),
+        hash: PerfectHash,
+    ) -> Option<Self> {
+        let words = words_of(count, tag_bits + block_bits)?.checked_mul(8)?;
+        let (slots, _) = decoder.take(to_usize(words))?.as_chunks::<8>();
         let slots = slots.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let mut collisions = Vec::new();
-        for _ in 0..decoder.varint().ok_or(None)? {
-            let hash = decoder.u64().ok_or(None)?;
-            let block = decoder.varint().and_then(|block| u32::try_from(block).ok());
-            let key = decoder.bytes().ok_or(None)?.to_vec();
-            collisions.push(Collision { hash, key, block: block.ok_or(None)? });
+        for _ in 0..decoder.varint()? {
+            let hash = decoder.u64()?;
+            let block = decoder.varint().and_then(|block| u32::try_from(block).ok())?;
+            collisions.push(Collision { hash, key: decoder.bytes()?.to_vec(), block });
         }
         let sound = decoder.is_empty() && collisions.is_sorted();
-        sound.then_some(Self { hash, tag_bits, block_bits, slots, collisions }).ok_or(None)
+        sound.then_some(Self { hash, tag_bits, block_bits, slots, collisions })
     }
 }
 
@@ -237,7 +241,7 @@ mod tests {
         for count in [0, 1, 2, 3, 100, 20_000] {
             let index = build(count, Vec::new());
             let bytes = index.encode();
-            let index = Index::decode(&bytes, count.div_ceil(3)).unwrap();
+            let index = Index::decode(&bytes, count.div_ceil(3), ("f", 0)).unwrap();
             assert_eq!(index.encode(), bytes);
             for number in 0..count {
                 assert_eq!(index.find(mix(number + 1), b""), Some(low_u32(number / 3)));
@@ -246,7 +250,7 @@ mod tests {
             // One in 2048: 49 of them.
             assert!(others.count() < 90);
             if count > 3 {
-                assert!(Index::decode(&bytes, count.div_ceil(3) - 1).is_err());
+                assert!(Index::decode(&bytes, count.div_ceil(3) - 1, ("f", 0)).is_err());
             }
         }
     }
@@ -255,7 +259,7 @@ mod tests {
     fn keys_of_one_hash_are_told_apart() {
         let one = |key: &[u8], block| Collision { hash: mix(5), key: key.to_vec(), block };
         let index = build(50, vec![one(b"b", 9), one(b"a", 3)]);
-        let index = Index::decode(&index.encode(), 17).unwrap();
+        let index = Index::decode(&index.encode(), 17, ("f", 0)).unwrap();
         assert_eq!(index.find(mix(5), b"a"), Some(3));
         assert_eq!(index.find(mix(5), b"b"), Some(9));
         assert_eq!(index.find(mix(5), b"c"), None);
@@ -266,10 +270,10 @@ mod tests {
     fn bytes_that_no_writer_makes_are_refused() {
         let bytes = build(300, Vec::new()).encode();
         for cut in 0..bytes.len() {
-            assert!(Index::decode(&bytes[..cut], 100).is_err());
+            assert!(Index::decode(&bytes[..cut], 100, ("f", 0)).is_err());
         }
         let mut longer = bytes.clone();
         longer.push(0);
-        assert!(Index::decode(&longer, 100).is_err());
+        assert!(Index::decode(&longer, 100, ("f", 0)).is_err());
     }
 }

@@ -161,9 +161,9 @@ impl Contents {
             }
             levels.push(level);
         }
-        // Below level 0, every place belongs to a table.
+        // Below level 0, every place belongs to a table, or the level has none.
         let covers = |level: &Vec<TableRecord>| {
-            level.first().is_some_and(|table| table.low.is_empty())
+            level.first().is_none_or(|table| table.low.is_empty())
                 && level.is_sorted_by(|one, next| one.low < next.low)
         };
         levels.get(1..)?.iter().all(covers).then_some(Self {

@@ -365,7 +365,13 @@ impl Inner {
     fn delete_range(&self, lsn: Lsn, start: &[u8], end: &[u8]) -> Result<()> {
         let end = (!end.is_empty()).then(|| end.to_vec());
         let range = KeyRange { start: Some(start.to_vec()), end };
-        let mut keys = Range::over(&self.queues, &self.context, &self.view.load_full(), range);
+        let mut keys = Range::over(
+            &self.queues,
+            &self.context,
+            &self.view.load_full(),
+            self.is_sorted(),
+            range,
+        );
         while let Some(key) = keys.next_key()? {
             self.insert(lsn, &Op::Delete { key: &key })?;
             let active = Arc::clone(&self.view.load().active);
@@ -394,7 +400,7 @@ impl Inner {
         let tombstones: u64 = view.version.tables().map(|table| table.tombstones).sum();
         if memory + files <= COUNTED_ENTRIES {
             let range = KeyRange::default();
-            let mut keys = Range::over(&self.queues, &self.context, view, range);
+            let mut keys = Range::over(&self.queues, &self.context, view, self.is_sorted(), range);
             let mut count = 0;
             while let Ok(Some(_)) = keys.next_key() {
                 count += 1;
@@ -528,9 +534,8 @@ impl Inner {
         let sum = |of: &dyn Fn(&Table) -> u64| version.tables().map(|table| of(table)).sum::<u64>();
         let in_memory: u64 = memtables.iter().map(|memtable| memtable.memory_bytes()).sum();
         let unflushed: u64 = memtables.iter().map(|memtable| memtable.payload_bytes()).sum();
-        let part = |place: usize| {
-            sum(&|table| table.memory_bytes().get(place).copied().unwrap_or(0))
-        };
+        let part =
+            |place: usize| sum(&|table| table.memory_bytes().get(place).copied().unwrap_or(0));
         let parts = [part(0), part(1), part(2), part(3)];
         let index_bytes = parts.iter().sum();
         let pieces = |table: &Table| to_u64(table.uses.len());

@@ -45,8 +45,10 @@ use std::{io, ops::Range, sync::Arc};
 use super::block::{self, Entries, HEAD_BYTES as BLOCK_HEAD_BYTES, UNIT_BYTES};
 use crate::{
     Error, Result,
-    codec::{Decoder, crc32c, low_u32, put_bytes, put_u32, put_u64, put_varint, round_up, to_u64,
-        to_usize},
+    codec::{
+        Decoder, crc32c, low_u32, put_bytes, put_u32, put_u64, put_varint, round_up, to_u64,
+        to_usize,
+    },
     disk::{AlignedBuffer, BLOCK_BYTES, Dir, File, Open, read_exact_at, read_up_to, write_all_at},
     seeded::{self, Bug},
 };
@@ -347,9 +349,8 @@ impl Piece {
         }
         let fences = self.section(self.footer.fences)?;
         let blocks = u32::try_from(self.footer.blocks).unwrap_or(u32::MAX);
-        self.fences = Fences::decode(&fences, blocks).ok_or_else(|| {
-            self.damage(self.footer.fences.offset, "the fences do not parse")
-        })?;
+        self.fences = Fences::decode(&fences, blocks)
+            .ok_or_else(|| self.damage(self.footer.fences.offset, "the fences do not parse"))?;
         Ok(())
     }
 
@@ -521,10 +522,6 @@ impl Writer {
             fences: Vec::new(),
             footer: Footer::default(),
         })
-    }
-
-    pub(super) fn number(&self) -> u64 {
-        self.number
     }
 
     /// Where the next byte goes.

@@ -130,9 +130,9 @@ impl Inner {
         }
         publisher.complete = complete;
         // What was written and not used.
-        let unused = written.into_iter().filter(|name| {
-            piece::number_of(name).is_some_and(|number| !kept.contains(&number))
-        });
+        let unused = written
+            .into_iter()
+            .filter(|name| piece::number_of(name).is_some_and(|number| !kept.contains(&number)));
         publisher.obsolete.extend(unused);
         publisher.obsolete.extend(gone);
         publisher.obsolete.push(manifest::name_of(previous));

@@ -90,6 +90,7 @@ pub(crate) enum Inserted {
 }
 
 /// Words that a node takes at most.
+#[cfg(test)]
 pub(crate) fn node_words(key_bytes: usize, value_bytes: usize) -> usize {
     NODE_HEAD_WORDS + HEIGHT_MAX + words_of(key_bytes) + words_of(value_bytes)
 }
