@@ -502,7 +502,8 @@ fn power_loss() {
     let history = bench.env.history();
     for (place, event) in history.iter().enumerate() {
         let least = marks.iter().rev().find(|(mark, _)| *mark <= place).map(|(_, round)| *round);
-        let policies = [Policy::Killed, Policy::AllLost, Policy::AllKept, Policy::Random { seed: 3 }];
+        let policies =
+            [Policy::Killed, Policy::AllLost, Policy::AllKept, Policy::Random { seed: 3 }];
         for policy in policies {
             let env = bench.env.image_at(event.number, policy);
             let other = Bench { env, options: bench.options.clone(), ..Bench::new(1, "sorted") };
