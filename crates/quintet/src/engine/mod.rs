@@ -246,7 +246,7 @@ impl AnyEngine {
                 .map(|(engine, lsn)| (Self::Trie(Box::new(engine)), lsn)),
             EngineKind::Tph => tph::Tph::open(options, context)
                 .map(|(engine, lsn)| (Self::Tph(Box::new(engine)), lsn)),
-            kind => Err(EngineKind::unknown(kind.name())),
+            kind @ EngineKind::Slm => Err(EngineKind::unknown(kind.name())),
         }
     }
 

@@ -39,6 +39,10 @@ const DEAD_PIECE_PER_CENT: u64 = 50;
 /// News for a level, from a start on.
 type Delta<'a> = dyn Fn(&Start) -> Vec<Source> + Sync + 'a;
 
+/// What became of merging into one table: none as long as it is not done, no tables where it was
+/// left alone.
+type Outcome = Option<Result<Option<Vec<Table>>>>;
+
 /// What is to be done.
 #[derive(Clone, Debug)]
 enum Job {
@@ -265,8 +269,7 @@ impl Inner {
     ) -> Result<Vec<Arc<Table>>> {
         let level = self.level(version, place);
         let deeper = has_deeper(version, place);
-        let done: Vec<Mutex<Option<Result<Option<Vec<Table>>>>>> =
-            level.iter().map(|_| Mutex::new(None)).collect();
+        let done: Vec<Mutex<Outcome>> = level.iter().map(|_| Mutex::new(None)).collect();
         self.context.env.parallel(level.len(), &|number| {
             let outcome = self.merge_part(&level, number, deeper, delta, fresh);
             if let Some(slot) = done.get(number) {

@@ -203,11 +203,9 @@ impl PieceCursor {
     /// Reads on until there is an entry, or no more.
     fn settle(&mut self) -> Result<()> {
         loop {
-            if self.pending.is_some() {
-                if let Some(span) = self.request() {
-                    let buffer = self.piece.read(span)?;
-                    self.take(&buffer)?;
-                }
+            if let Some(span) = self.request() {
+                let buffer = self.piece.read(span)?;
+                self.take(&buffer)?;
             }
             if self.place.is_some() {
                 return Ok(());

@@ -50,6 +50,9 @@ pub(super) struct Index {
     collisions: Vec<Collision>,
 }
 
+/// Slots, bits of a signature and of a block's number.
+type Counts = (u64, u32, u32);
+
 /// Bits of a key's hash that have nothing to do with its slot.
 #[inline]
 fn tag_of(hash: u64, bits: u32) -> u64 {
@@ -191,8 +194,8 @@ impl Index {
         Ok(Self::parse_rest(&mut decoder, head, hash))
     }
 
-    /// Slots, bits of tag and block, and the hash's bytes.
-    fn parse_head<'a>(decoder: &mut Decoder<'a>) -> Option<((u64, u32, u32), &'a [u8])> {
+    /// The counts, and the hash's bytes.
+    fn parse_head<'a>(decoder: &mut Decoder<'a>) -> Option<(Counts, &'a [u8])> {
         let count = decoder.u64()?;
         let tag_bits = decoder.u32().filter(|bits| (1..=24).contains(bits))?;
         let block_bits = decoder.u32().filter(|bits| (1..=32).contains(bits))?;
@@ -202,7 +205,7 @@ impl Index {
 
     fn parse_rest(
         decoder: &mut Decoder<'_>,
-        (count, tag_bits, block_bits): (u64, u32, u32),
+        (count, tag_bits, block_bits): Counts,
         hash: PerfectHash,
     ) -> Option<Self> {
         let words = words_of(count, tag_bits + block_bits)?.checked_mul(8)?;

@@ -105,7 +105,9 @@ impl Contents {
                 put_varint(&mut out, to_u64(table.pieces.len()));
                 for piece in &table.pieces {
                     let words = [piece.number, piece.file_bytes, piece.live, piece.live_bytes];
-                    words.iter().for_each(|word| put_varint(&mut out, *word));
+                    for word in words {
+                        put_varint(&mut out, word);
+                    }
                 }
             }
         }

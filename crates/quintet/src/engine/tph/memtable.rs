@@ -22,6 +22,15 @@ const ENTRY_BYTES_MAX: u64 = 600 << 20;
 /// Words of a node beside key and value: head and, on average, links.
 const NODE_BYTES: u64 = 5 * 8;
 
+/// What a memtable, or a block, says of a key.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// It has no entry of it.
+    Nothing,
+    Deleted,
+    Value(Value),
+}
+
 /// See the module head.
 #[derive(Debug)]
 pub(super) struct Memtable {
@@ -101,13 +110,15 @@ impl Memtable {
         self.payload_bytes.load(Ordering::Relaxed)
     }
 
-    /// The newest entry of a key: `Some(None)` is a tombstone.
+    /// What it says of a key.
     #[inline]
-    pub(super) fn get(&self, key: &[u8]) -> Option<Option<Value>> {
-        let node = self.list.get(key)?;
-        Some((self.list.kind(node) == PUT).then(|| {
-            Value::fill_with(self.list.value_bytes(node), |out| self.list.copy_value(node, out))
-        }))
+    pub(super) fn get(&self, key: &[u8]) -> Answer {
+        let Some(node) = self.list.get(key) else { return Answer::Nothing };
+        if self.list.kind(node) == TOMBSTONE {
+            return Answer::Deleted;
+        }
+        let bytes = self.list.value_bytes(node);
+        Answer::Value(Value::fill_with(bytes, |out| self.list.copy_value(node, out)))
     }
 
     /// The first key that is not below `key`.

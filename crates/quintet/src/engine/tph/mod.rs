@@ -66,6 +66,7 @@ use self::{
     piece::{Owner, Shape},
     publish::Publisher,
     range::Range,
+    read::Queues,
     table::{Route, Table},
 };
 use super::{
@@ -74,7 +75,6 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64, to_usize},
-    disk::Queue,
     report::Report,
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
 };
@@ -234,7 +234,7 @@ struct Inner {
     compaction_wanted: AtomicBool,
     /// The background was told so: the next `compact` is its, and takes one step.
     step_wanted: AtomicBool,
-    queues: Mutex<Vec<Box<dyn Queue>>>,
+    queues: Queues,
     counters: Counters,
 }
 
@@ -381,16 +381,6 @@ impl Inner {
             }
         }
         Ok(())
-    }
-
-    fn take_queue(&self) -> Result<Box<dyn Queue>> {
-        match lock(&self.queues).pop() {
-            Some(queue) => Ok(queue),
-            None => {
-                let queue = self.context.env.queue(read::QUEUE_DEPTH);
-                queue.map_err(|error| Error::io("make a queue of reads", error))
-            }
-        }
     }
 
     fn count_keys(&self, view: &View) -> u64 {

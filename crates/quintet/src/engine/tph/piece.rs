@@ -103,7 +103,7 @@ fn sign(bytes: &mut [u8]) {
     }
 }
 
-fn begin(magic: &[u8; 8], owner: &Owner, number: u64) -> Vec<u8> {
+fn begin(magic: [u8; 8], owner: &Owner, number: u64) -> Vec<u8> {
     let mut out = magic.to_vec();
     put_u32(&mut out, FORMAT);
     put_u32(&mut out, 0);
@@ -112,7 +112,7 @@ fn begin(magic: &[u8; 8], owner: &Owner, number: u64) -> Vec<u8> {
 }
 
 fn head(owner: &Owner, number: u64) -> Vec<u8> {
-    let mut out = begin(MAGIC, owner, number);
+    let mut out = begin(*MAGIC, owner, number);
     out.resize(HEAD_BYTES, 0);
     sign(&mut out);
     out
@@ -140,7 +140,7 @@ pub(super) struct Footer {
 
 impl Footer {
     fn encode(&self, owner: &Owner, number: u64) -> Vec<u8> {
-        let mut out = begin(FOOT_MAGIC, owner, number);
+        let mut out = begin(*FOOT_MAGIC, owner, number);
         for word in [self.blocks, self.entries, self.tombstones, self.payload_bytes] {
             put_u64(&mut out, word);
         }

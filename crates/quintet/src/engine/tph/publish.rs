@@ -112,7 +112,9 @@ impl Inner {
         let (kept, gone) = (numbers(&version), numbers(&before));
         let gone: Vec<String> = gone.difference(&kept).map(|n| piece::name_of(*n)).collect();
         if seeded::active(Bug::TphRemovesPiecesEarly) {
-            gone.iter().for_each(|name| drop(self.owner.dir.remove(name)));
+            for name in &gone {
+                let _ = self.owner.dir.remove(name);
+            }
         }
         let previous = publisher.number;
         publisher.number += 1;

@@ -9,12 +9,11 @@ use super::{
     Inner, View,
     cursor::{Ahead, LevelCursor, Merge, Source, Start, Way},
     flush::walks,
+    read::Queues,
 };
 use crate::{
     Result,
-    disk::Queue,
     engine::{Context, Entry, KeyRange, Value},
-    sync::{Mutex, lock},
 };
 
 /// See the module head.
@@ -36,8 +35,6 @@ pub(super) struct Walk {
     front: Option<Merge>,
     back: Option<Merge>,
 }
-
-type Queues = Mutex<Vec<Box<dyn Queue>>>;
 
 impl View {
     fn share(&self) -> Self {
@@ -124,19 +121,7 @@ impl Walk {
             }
         }
         let mut merge = Merge::new(sources, way);
-        let queue = lock(queues).pop();
-        let mut queue = match queue {
-            Some(queue) => queue,
-            None => context
-                .env
-                .queue(super::read::QUEUE_DEPTH)
-                .map_err(|error| crate::Error::io("make a queue of reads", error))?,
-        };
-        let primed = merge.prime(&mut *queue);
-        if queue.pending() == 0 {
-            lock(queues).push(queue);
-        }
-        primed?;
+        queues.with(context, |queue| merge.prime(queue))?;
         merge.settle()?;
         Ok(merge)
     }

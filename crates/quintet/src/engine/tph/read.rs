@@ -8,26 +8,48 @@ use std::sync::Arc;
 
 use super::{
     Inner, View, block,
+    memtable::Answer,
     piece::{Piece, Span},
     table::Table,
 };
 use crate::{
-    Result,
+    Error, Result,
     codec::{to_u64, to_usize},
     disk::{AlignedBuffer, Queue, Request},
-    engine::Value,
-    sync::{Ordering, lock},
+    engine::{Context, Value},
+    sync::{Mutex, Ordering, lock},
 };
 
 /// Reads under way at once on one queue.
-pub(super) const QUEUE_DEPTH: usize = 64;
+const QUEUE_DEPTH: usize = 64;
+/// Queues that are kept for the next batch.
+const QUEUES_MAX: usize = 16;
 
-/// What a block says of a key.
-enum Answer {
-    /// Nothing: the signature matched by chance.
-    Nothing,
-    Deleted,
-    Value(Value),
+/// Queues that nobody uses now.
+#[derive(Debug, Default)]
+pub(super) struct Queues(Mutex<Vec<Box<dyn Queue>>>);
+
+impl Queues {
+    /// Lends a queue.
+    pub(super) fn with<T>(
+        &self,
+        context: &Context,
+        work: impl FnOnce(&mut dyn Queue) -> Result<T>,
+    ) -> Result<T> {
+        let idle = lock(&self.0).pop();
+        let mut queue = if let Some(queue) = idle {
+            queue
+        } else {
+            let queue = context.env.queue(QUEUE_DEPTH);
+            queue.map_err(|error| Error::io("make a queue of reads", error))?
+        };
+        let outcome = work(&mut *queue);
+        let mut idle = lock(&self.0);
+        if queue.pending() == 0 && idle.len() < QUEUES_MAX {
+            idle.push(queue);
+        }
+        outcome
+    }
 }
 
 /// A key that is looked for: where the search goes on.
@@ -47,17 +69,12 @@ impl Search<'_> {
         loop {
             let number = self.next;
             self.next += 1;
-            let table = match version.level0.get(number) {
-                Some(table) => table,
-                None => {
-                    let level = version.levels.get(number - version.level0.len())?;
-                    match inner.table_of(level, self.key) {
-                        Some(table) => table,
-                        None => continue,
-                    }
-                }
+            let table = if let Some(place) = number.checked_sub(version.level0.len()) {
+                inner.table_of(version.levels.get(place)?, self.key)
+            } else {
+                version.level0.get(number)
             };
-            if let Some(found) = table.find(self.hash, self.key) {
+            if let Some(found) = table.and_then(|table| table.find(self.hash, self.key)) {
                 return Some(found);
             }
         }
@@ -75,19 +92,23 @@ impl Inner {
     }
 
     #[inline]
-    fn in_memory(view: &View, key: &[u8]) -> Option<Option<Value>> {
-        if let Some(found) = view.active.get(key) {
-            return Some(found);
-        }
-        view.frozen.iter().find_map(|memtable| memtable.get(key))
+    fn in_memory(view: &View, key: &[u8]) -> Answer {
+        let older = view.frozen.iter();
+        std::iter::once(&view.active)
+            .chain(older)
+            .map(|memtable| memtable.get(key))
+            .find(|answer| !matches!(answer, Answer::Nothing))
+            .unwrap_or(Answer::Nothing)
     }
 
     /// The value of a key.
     #[inline]
     pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
         let view = self.view.load();
-        if let Some(found) = Self::in_memory(&view, key) {
-            return Ok(found);
+        match Self::in_memory(&view, key) {
+            Answer::Nothing => {}
+            Answer::Deleted => return Ok(None),
+            Answer::Value(value) => return Ok(Some(value)),
         }
         let mut search = Search { key, place: 0, hash: self.hash(key), next: 0 };
         while let Some((piece, number)) = search.next(self, &view) {
@@ -135,22 +156,20 @@ impl Inner {
         let base = out.len();
         let mut open = Vec::new();
         for (index, key) in keys.iter().enumerate() {
-            let found = Self::in_memory(&view, key);
-            if found.is_none() {
-                let hash = self.hash(key);
-                open.push(Search { key, place: base + index, hash, next: 0 });
-            }
-            out.push(found.flatten());
+            out.push(match Self::in_memory(&view, key) {
+                Answer::Value(value) => Some(value),
+                Answer::Deleted => None,
+                Answer::Nothing => {
+                    let hash = self.hash(key);
+                    open.push(Search { key, place: base + index, hash, next: 0 });
+                    None
+                }
+            });
         }
         if open.is_empty() {
             return Ok(());
         }
-        let mut queue = self.take_queue()?;
-        let outcome = self.read_open(&view, &mut open, &mut *queue, out);
-        if queue.pending() == 0 {
-            lock(&self.queues).push(queue);
-        }
-        outcome
+        self.queues.with(&self.context, |queue| self.read_open(&view, &mut open, queue, out))
     }
 
     /// Round after round, one read for each key that is not found yet.

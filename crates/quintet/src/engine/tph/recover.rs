@@ -92,7 +92,7 @@ impl Inner {
             index_charged: AtomicU64::new(0),
             compaction_wanted: AtomicBool::new(false),
             step_wanted: AtomicBool::new(false),
-            queues: Mutex::default(),
+            queues: super::read::Queues::default(),
             counters: Counters::default(),
             view: ArcSwap::new(Arc::new(view)),
             context,
@@ -131,8 +131,8 @@ fn load(context: &Context, owner: &Owner, contents: &Contents) -> Result<Version
         }
         levels.push(loaded);
     }
-    let level0 = if levels.is_empty() { Vec::new() } else { levels.remove(0) };
-    Ok(Version { level0, levels })
+    let top = if levels.is_empty() { Vec::new() } else { levels.remove(0) };
+    Ok(Version { level0: top, levels })
 }
 
 fn load_table(context: &Context, owner: &Owner, record: &TableRecord) -> Result<Table> {

@@ -165,14 +165,9 @@ impl<A: Arena> SkipList<A> {
             for index in 1..count {
                 let theirs = self.word(first + to_u64(index)).swap_bytes();
                 let ours = prefix_of(key.get(index * 8..).unwrap_or(&[]));
-                let order = match (index + 1) * 8 > length.min(key.len()) {
-                    false => theirs.cmp(&ours),
-                    true => {
-                        let shared = length.min(key.len()) - index * 8;
-                        let shift = 64 - shared * 8;
-                        (theirs >> shift).cmp(&(ours >> shift))
-                    }
-                };
+                let shared = (length.min(key.len()) - index * 8).min(8);
+                let shift = 64 - shared * 8;
+                let order = (theirs >> shift).cmp(&(ours >> shift));
                 if order.is_ne() {
                     return order;
                 }
