@@ -37,6 +37,12 @@ pub const fn to_usize(value: u64) -> usize {
     value as usize
 }
 
+/// Widens 32 bits, where `From` cannot be called: in constants.
+#[inline]
+pub const fn widen(value: u32) -> u64 {
+    value as u64
+}
+
 /// The low 32 bits of `value`, on purpose.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the low half is what the caller asks for")]

@@ -10,7 +10,7 @@
 //! | method | bits a key | slots | |
 //! |---|---|---|---|
 //! | [`Shift`](Method::Shift), default | 2.1 | as many as keys | [`shift`] |
-//! | [`CpHash`](Method::CpHash) | 5 | 1.1 a key | [`cphash`]; of the CompassDB paper, 3.1 and 4.1 |
+//! | [`CpHash`](Method::CpHash) | 3 | 1.1 a key | [`cphash`]; of the CompassDB paper, 3.1 and 4.1 |
 //!
 //! The hashes must be keyed ([`crate::codec::KeyHash`]) with a seed that nobody knows who chooses
 //! keys: then no choice of keys makes a build slow. Whatever the hashes, attempts are bounded and a
@@ -40,6 +40,8 @@
 //! whatever the bytes were: they are verified once, by `decode`.
 //! Thread rules: immutable; share it as you like.
 
+mod cphash;
+mod deal;
 mod holes;
 mod shift;
 #[cfg(test)]
@@ -56,6 +58,8 @@ const HEAD_BYTES: usize = 64;
 /// Keys at most: slots are then below 2^40 and no product of the formats overflows.
 pub const KEYS_MAX: u64 = 1 << 36;
 
+pub use cphash::Lanes;
+
 /// Calls a task with 0 to a count less one, on as many threads as the caller likes, and returns
 /// when all have ended: `Env::parallel`.
 pub type Parallel<'a> = &'a dyn Fn(usize, &(dyn Fn(usize) + Sync));
@@ -66,6 +70,9 @@ pub enum Method {
     /// Buckets shifted into free slots: 2.1 bits a key, as many slots as keys.
     #[default]
     Shift,
+    /// Displaced buckets, as in the `CompassDB` paper: 3 bits a key, 1.1 slots a key. Parameters
+    /// are tried as the lanes say; the function is the same.
+    CpHash(Lanes),
 }
 
 /// How to build.
@@ -105,6 +112,7 @@ pub struct PerfectHash {
 #[derive(Debug, PartialEq, Eq)]
 enum Function {
     Shift(shift::Shift),
+    CpHash(cphash::CpHash),
 }
 
 impl PerfectHash {
@@ -122,7 +130,10 @@ impl PerfectHash {
         let mixed = |hash: u64| mix(hash ^ key);
         let function = match options.method {
             Method::Shift => {
-                shift::Shift::build(hashes, &mixed, options.parallel).map(Function::Shift)
+                shift::Shift::build(hashes, mixed, options.parallel).map(Function::Shift)
+            }
+            Method::CpHash(lanes) => {
+                cphash::CpHash::build(hashes, mixed, options.parallel, lanes).map(Function::CpHash)
             }
         };
         let function = function.map_err(|Equal(found)| {
@@ -145,6 +156,7 @@ impl PerfectHash {
         let hash = mix(hash ^ mix(self.seed));
         to_usize(match &self.function {
             Function::Shift(function) => function.slot(hash),
+            Function::CpHash(function) => function.slot(hash),
         })
     }
 
@@ -152,6 +164,7 @@ impl PerfectHash {
     pub fn slot_count(&self) -> usize {
         to_usize(match &self.function {
             Function::Shift(_) => self.keys,
+            Function::CpHash(function) => function.slots(),
         })
     }
 
@@ -164,6 +177,7 @@ impl PerfectHash {
     pub fn method(&self) -> Method {
         match &self.function {
             Function::Shift(_) => Method::Shift,
+            Function::CpHash(_) => Method::CpHash(Lanes::default()),
         }
     }
 
@@ -172,6 +186,7 @@ impl PerfectHash {
         to_u64(size_of::<Self>())
             + match &self.function {
                 Function::Shift(function) => function.memory_bytes(),
+                Function::CpHash(function) => function.memory_bytes(),
             }
     }
 
@@ -182,6 +197,10 @@ impl PerfectHash {
             Function::Shift(function) => {
                 function.encode(&mut body);
                 1
+            }
+            Function::CpHash(function) => {
+                function.encode(&mut body);
+                2
             }
         };
         let mut out = Vec::with_capacity(HEAD_BYTES + body.len());
@@ -234,6 +253,7 @@ impl PerfectHash {
         let mut from = Decoder::new(body);
         let function = match head.method {
             1 => shift::Shift::decode(&mut from, head.keys).map(Function::Shift),
+            2 => cphash::CpHash::decode(&mut from, head.keys).map(Function::CpHash),
             _ => Err("no such method"),
         };
         let function = function.map_err(|what| corrupt(HEAD_BYTES, what))?;

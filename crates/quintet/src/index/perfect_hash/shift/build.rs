@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     codec::{low_u8, to_u64, to_usize},
-    index::perfect_hash::{Equal, Parallel},
+    index::perfect_hash::{Equal, Parallel, deal::deal},
     sync::{AtomicU64, OnceLock, Ordering},
 };
 
@@ -26,13 +26,11 @@ const BUCKET_KEYS_TENTHS: u64 = 45;
 const LEAD: usize = 5;
 /// Bigger buckets are bumped untried. The mean is 4.5: one in 10^15 of random ones is bigger.
 const BUCKET_KEYS_MAX: usize = 32;
-/// Keys that one task deals.
-const DEAL_KEYS: usize = 1 << 18;
 
 /// Builds layer after layer until few keys are left.
 pub(super) fn build(
     hashes: &[u64],
-    mixed: &(dyn Fn(u64) -> u64 + Sync),
+    mixed: impl Fn(u64) -> u64 + Sync,
     run: Parallel<'_>,
 ) -> Result<Shift, Equal> {
     let mut layers = Vec::new();
@@ -42,8 +40,8 @@ pub(super) fn build(
             break;
         }
         let (layer, bumped) = match &rest {
-            None => build_layer(hashes, mixed, number, run),
-            Some(rest) => build_layer(rest, &|hash| hash, number, run),
+            None => build_layer(hashes, &mixed, number, run),
+            Some(rest) => build_layer(rest, |hash| hash, number, run),
         };
         layers.push(layer);
         rest = Some(bumped);
@@ -67,14 +65,15 @@ struct Built {
 
 fn build_layer(
     hashes: &[u64],
-    mixed: &(dyn Fn(u64) -> u64 + Sync),
+    mixed: impl Fn(u64) -> u64 + Sync,
     number: u32,
     run: Parallel<'_>,
 ) -> (Layer, Vec<u64>) {
     let keys = to_u64(hashes.len());
     let segments = (keys / SEGMENT_KEYS).max(1);
     let buckets = (keys / segments * 10).div_ceil(BUCKET_KEYS_TENTHS);
-    let (dealt, bounds) = deal(hashes, mixed, number, segments, run);
+    let segment_of = |hash| Place::new(of_layer(hash, number), segments).segment;
+    let (dealt, bounds) = deal(hashes, mixed, segment_of, segments, run);
     let built: Vec<OnceLock<Built>> = (0..segments).map(|_| OnceLock::new()).collect();
     run(built.len(), &|segment| {
         let keys = &dealt[to_usize(bounds[segment])..to_usize(bounds[segment + 1])];
@@ -93,46 +92,6 @@ fn build_layer(
     }
     let holes = Holes::new(&holes, keys);
     (Layer { bounds, buckets, seeds, holes }, bumped)
-}
-
-/// Brings the keys of each segment together: the mixed hashes, and where each segment begins.
-fn deal(
-    hashes: &[u64],
-    mixed: &(dyn Fn(u64) -> u64 + Sync),
-    number: u32,
-    segments: u64,
-    run: Parallel<'_>,
-) -> (Vec<AtomicU64>, Vec<u64>) {
-    let segment_of = |hash: u64| to_usize(Place::new(of_layer(hash, number), segments).segment);
-    let parts: Vec<&[u64]> = hashes.chunks(DEAL_KEYS.max(to_usize(segments) * 8)).collect();
-    let counts: Vec<OnceLock<Vec<u64>>> = parts.iter().map(|_| OnceLock::new()).collect();
-    run(parts.len(), &|part| {
-        let mut count = vec![0_u64; to_usize(segments)];
-        parts[part].iter().for_each(|hash| count[segment_of(mixed(*hash))] += 1);
-        assert!(counts[part].set(count).is_ok(), "a part is counted once");
-    });
-    // Where each part's share of each segment begins: the parts follow each other in a segment.
-    let mut starts: Vec<Vec<u64>> =
-        counts.into_iter().map(|count| count.into_inner().expect("counted")).collect();
-    let mut bounds = vec![0; to_usize(segments) + 1];
-    let mut next = 0;
-    for segment in 0..to_usize(segments) {
-        for start in &mut starts {
-            next += std::mem::replace(&mut start[segment], next);
-        }
-        bounds[segment + 1] = next;
-    }
-    let dealt: Vec<AtomicU64> = hashes.iter().map(|_| AtomicU64::new(0)).collect();
-    run(parts.len(), &|part| {
-        let mut next = starts[part].clone();
-        for hash in parts[part] {
-            let hash = mixed(*hash);
-            let place = &mut next[segment_of(hash)];
-            dealt[to_usize(*place)].store(hash, Ordering::Relaxed);
-            *place += 1;
-        }
-    });
-    (dealt, bounds)
 }
 
 /// A segment while it is built.

@@ -13,7 +13,7 @@
 //! together, one `or` of bitmap windows tests 64 shifts at once, so that building costs about as
 //! much as sorting.
 //!
-//! The method is of the PHast+ family (Beling and Sanders, "PHast: perfect hashing made fast",
+//! The method is of the `PHast`+ family (Beling and Sanders, "`PHast`: perfect hashing made fast",
 //! 2025): slices that grow with the hash, bumping, shifts found by words. We differ: four hash
 //! functions of 64 shifts each, the smallest sum of slots among them wins (2.1 bits instead of 2.3
 //! with one function of 255 shifts); one order of buckets for a whole segment instead of a queue;
@@ -169,7 +169,7 @@ impl Shift {
     /// Builds the function of hashes, which `mixed` makes random.
     pub(super) fn build(
         hashes: &[u64],
-        mixed: &(dyn Fn(u64) -> u64 + Sync),
+        mixed: impl Fn(u64) -> u64 + Sync,
         run: super::Parallel<'_>,
     ) -> Result<Self, super::Equal> {
         build::build(hashes, mixed, run)
