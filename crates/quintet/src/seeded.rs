@@ -248,14 +248,10 @@ bugs! {
     TphSkipsLogSync = 197, "tph-skips-log-sync";
     /// A tombstone is dropped while an older piece or level holds its key.
     TphDropsTombstonesEarly = 198, "tph-drops-tombstones-early";
-    /// A flush does not wait for writers that are on the way into the memtable.
-    TphFlushesUnderWriters = 199, "tph-flushes-under-writers";
     /// Pieces are removed before the manifest without them is durable.
-    TphRemovesPiecesEarly = 200, "tph-removes-pieces-early";
+    TphRemovesPiecesEarly = 199, "tph-removes-pieces-early";
     /// Of two keys of one hash in a table, one is lost.
-    TphForgetsCollisions = 201, "tph-forgets-collisions";
-    /// Opening takes an older manifest than the newest.
-    TphLoadsOldManifest = 202, "tph-loads-old-manifest";
+    TphForgetsCollisions = 200, "tph-forgets-collisions";
     // Threads.
     /// An in-place update writes an entry's LSN with a plain store, beside readers.
     UpdateStoresPlainly = 124, "update-stores-plainly";

@@ -382,7 +382,7 @@ impl Run {
                 .set("cut_bytes", "65536")
                 .set("fanout", "64")
                 .set("sluggishness", "2"),
-            _ => options,
+            EngineKind::Slm => options,
         };
         match self.db().create_table(name, options) {
             Ok(_) => {

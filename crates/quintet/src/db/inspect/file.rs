@@ -1,8 +1,8 @@
 //! One file of a database in words, for people who look for damage or learn the formats.
 //!
 //! What: a log segment, the catalog, a snapshot of a naive table, a manifest or data file of a
-//! hashlog table, the pages of a btree table, or a manifest or piece of a tph table, recognised by its magic and printed in the layout
-//! that the head of its module documents.
+//! hashlog table, the pages of a btree table, or a manifest or piece of a tph table, recognised by
+//! its magic and printed in the layout that the head of its module documents.
 //! Why: a format that cannot be looked at cannot be trusted; and `quintet inspect` needs no code
 //! of its own for any of them.
 //!

@@ -23,9 +23,9 @@
 //! one. Files are removed only once a manifest that does not name them has its name durably, so
 //! while that is in doubt either is right.
 //!
-//! How we differ from an LSM's usual log of edits: a version takes about 20 bytes a piece, so one of
-//! a hundred million keys is some 100 KiB, written beside hundreds of MiB; whole, it needs no rule
-//! that tells a torn edit from a damaged one.
+//! How we differ from an LSM's usual log of edits: a version takes about 20 bytes a piece, so one
+//! of a hundred million keys is some 100 KiB, written beside hundreds of MiB; whole, it needs no
+//! rule that tells a torn edit from a damaged one.
 
 #![deny(clippy::indexing_slicing)]
 

@@ -7,9 +7,10 @@
 //! a key; merging a table with news writes the news and an index, not the table.
 //!
 //! put: admit (room in the memtable, or help to flush) -> insert in the active memtable. get:
-//! [`read`]: memtables, level 0 from the newest, one table of each level. persist: [`flush`]. Merges
-//! of tables and garbage collection: [`compact`], [`merge`]. What counts, durably: [`manifest`],
-//! published in [`publish`]. Ranges, both ways: [`range`], [`cursor`]. open: [`recover`].
+//! [`read`]: memtables, level 0 from the newest, one table of each level. persist: [`flush`].
+//! Merges of tables and garbage collection: [`compact`], [`merge`]. What counts, durably:
+//! [`manifest`], published in [`publish`]. Ranges, both ways: [`range`], [`cursor`]. open:
+//! [`recover`].
 //!
 //! Invariants:
 //! - What readers see is one [`View`]: memtables and a version of the table set, swapped whole.
@@ -266,8 +267,7 @@ impl Inner {
     /// Freezes the active memtable, unless another has its place already.
     fn rotate(&self, active: &Arc<Memtable>) -> Result<()> {
         let fresh = self.new_memtable()?;
-        let skips = crate::seeded::active(crate::seeded::Bug::TphFlushesUnderWriters);
-        let _alone = (!skips).then(|| write(&self.writing));
+        let _alone = write(&self.writing);
         let _viewing = lock(&self.viewing);
         let view = self.view.load_full();
         if Arc::ptr_eq(&view.active, active) && !active.is_empty() {

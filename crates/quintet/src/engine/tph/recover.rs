@@ -17,7 +17,6 @@ use crate::{
     Error, Result,
     codec::{Lsn, to_u64},
     engine::{Context, TableOptions},
-    seeded::{self, Bug},
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock},
 };
 
@@ -34,9 +33,6 @@ fn look(owner: &Owner) -> Result<Found> {
     let names: Vec<String> = entries.into_iter().map(|entry| entry.name).collect();
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| manifest::number_of(name)).collect();
     numbers.sort_unstable();
-    if seeded::active(Bug::TphLoadsOldManifest) && numbers.len() > 1 {
-        numbers.pop();
-    }
     Ok(Found { names, manifest: numbers.pop() })
 }
 

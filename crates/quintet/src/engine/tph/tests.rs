@@ -573,6 +573,29 @@ fn a_flush_that_fails_changes_nothing_and_the_next_one_goes_through() {
     }
 }
 
+/// Nothing is published that the log can still lose.
+fn the_log_comes_first() {
+    let bench = Bench::new(16, "sorted");
+    let (context, host) = (bench.context(), Arc::new(TestHost::default()));
+    let context = Context { host: Arc::clone(&host) as Arc<dyn Host>, ..context };
+    let (engine, _) = Tph::open(&bench.options, context).unwrap();
+    for round in 1..4 {
+        put(&engine, round, b"key", b"value");
+        engine.persist(Lsn(round)).unwrap();
+        assert_eq!(host.syncs.load(Ordering::Relaxed), round);
+    }
+}
+
+#[test]
+fn publishing_syncs_the_log_first() {
+    the_log_comes_first();
+}
+
+#[test]
+fn skipping_the_sync_of_the_log_is_found() {
+    finds(Bug::TphSkipsLogSync, the_log_comes_first);
+}
+
 #[test]
 fn options_are_checked_and_memory_is_given_back() {
     let bench = Bench::new(14, "sorted");
