@@ -80,6 +80,11 @@ fn tiny(kind: EngineKind) -> TableOptions {
             .set("journal_bytes", "65536")
             .set("cut_bytes", "65536")
             .set("sluggishness", "2"),
+        EngineKind::Tph => options
+            .set("memtable_bytes", "65536")
+            .set("table_bytes", "65536")
+            .set("level0_tables", "2")
+            .set("max_pieces", "3"),
         _ => options,
     }
 }
