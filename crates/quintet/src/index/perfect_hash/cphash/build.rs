@@ -2,8 +2,8 @@
 //! biggest down.
 //!
 //! Bounds: a bucket tries [`ATTEMPTS_MAX`] parameters; where none fits, the segment starts over
-//! with more slots, [`STARTS_MAX`] times; then it becomes a list. With random hashes one bucket in many
-//! millions runs out of attempts.
+//! with more slots, [`STARTS_MAX`] times; then it becomes a list. With random hashes one bucket in
+//! many millions runs out of attempts.
 
 use super::{
     Segment, bucket, halves, place,
