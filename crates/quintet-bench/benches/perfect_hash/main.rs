@@ -1,6 +1,8 @@
-//! Perfect hashes: what building and looking up costs, beside the baselines of the `CompassDB` paper.
+//! Perfect hashes: what building and looking up costs, beside the baselines of the `CompassDB`
+//! paper.
 //!
-//! `cargo bench -p quintet-bench --bench perfect_hash -- [--keys 10000000] [--runs 3] [--only NAME]`
+//! `cargo bench -p quintet-bench --bench perfect_hash -- [--keys 10000000] [--runs 3]`
+//! `[--only shift,cphash]`
 //!
 //! Methods take turns; of each the median over the runs is shown. `bits` are of the function alone.
 //! Lookups are of random members in a loop, which overlap as far as the processor lets them.

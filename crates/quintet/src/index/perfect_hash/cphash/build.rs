@@ -1,9 +1,9 @@
 //! Building the function: deal keys to segments, sort each by bucket, place buckets from the
 //! biggest down.
 //!
-//! Bounds: a bucket tries [`ATTEMPTS_MAX`] parameters; where none fits, the segment starts over with
-//! more slots, [`STARTS_MAX`] times; then it becomes a list. With random hashes one bucket in many
-//! millions runs out of attempts.
+//! Bounds: a bucket tries [`ATTEMPTS_MAX`] parameters; where none fits, the segment starts over
+//! with more slots, [`STARTS_MAX`] times; then it becomes a list. With random hashes one bucket in
+//! many millions runs out of attempts.
 
 use super::{
     Segment, bucket, halves, place,

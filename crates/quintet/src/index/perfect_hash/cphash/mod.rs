@@ -1,5 +1,5 @@
-//! `CPHash` of the `CompassDB` paper (3.1, 4.1): displaced buckets, dense and sparse, whose parameters
-//! are used again.
+//! `CPHash` of the `CompassDB` paper (3.1, 4.1): displaced buckets, dense and sparse, whose
+//! parameters are used again.
 //!
 //! What: a key's slot is `(h0 + h1 * alpha + beta) mod slots` of its segment, with the two halves
 //! `h0` and `h1` of its hash and the parameters of its bucket. A bucket has 5 keys on average; 30 %
@@ -36,7 +36,6 @@
 mod build;
 mod search;
 #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
-#[expect(unsafe_code, reason = "instructions that were detected, and a gather: see UNSAFE.md")]
 mod vector;
 
 use super::holes::get_bits;

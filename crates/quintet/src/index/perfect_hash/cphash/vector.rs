@@ -5,6 +5,7 @@
 //!
 //! AVX2 has no remainder. Lemire's needs a product of 64 by 32 bits and the top of another, which
 //! are made of 32-bit products, four lanes at a time (paper 4.1.2).
+#![expect(unsafe_code, reason = "instructions that were detected, and a gather: see UNSAFE.md")]
 
 use std::arch::x86_64::{
     __m256i, _mm256_add_epi32, _mm256_add_epi64, _mm256_and_si256, _mm256_blend_epi32,

@@ -32,7 +32,7 @@
 //! | 4 | zero | |
 //! | .. | layers | one after the other, see below |
 //! | 8 | `list` | keys of the list |
-//! | 8 each | | mixed hashes, growing; the place in the list is the slot in the last layer's holes |
+//! | 8 each | | mixed hashes, growing; a place in the list is a slot of the last layer's holes |
 //!
 //! A layer:
 //!
