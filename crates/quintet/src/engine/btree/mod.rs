@@ -21,7 +21,7 @@
 //! `keeper`, gate, pages (as `index::bptree` says), the map of pages, the cache's lists.
 //!
 //! Options: `page_bytes` (power of two, 4096 to 65,536, 16,384), `cache_bytes` (most that the page
-//! cache takes of the memory budget; 0, the default: half of it), `extend_granularity` (pages by
+//! cache takes of the memory budget; 0, the default: three quarters of it), `extend_granularity` (pages by
 //! which the file grows, a multiple of 64, 64 to 16,384, 1024), `replacement` (`clock` or
 //! `random`).
 //!
@@ -60,8 +60,10 @@ const GRANULARITY_DEFAULT: u64 = 1024;
 const FRAMES_MIN: u64 = 48;
 /// What a cursor begins with; the first key to come follows.
 const CURSOR_TAG: u8 = b'k';
-/// Changed bytes after which a cut is due: what it takes in memory and in the journal is bounded.
-const CUT_BYTES: u64 = 64 << 20;
+/// Changed bytes after which a cut is due, a thirty-second of the budget within these bounds: what
+/// it takes in memory is bounded. The more, the more often a page changes before it is journaled.
+const CUT_BYTES_MIN: u64 = 16 << 20;
+const CUT_BYTES_MAX: u64 = 256 << 20;
 /// Leaves that a step of a scan reads from the disk with the one it begins with.
 const SCAN_AHEAD: isize = 8;
 /// How often a writer helps to make room before it goes on anyway; the cache grows then.
@@ -117,7 +119,7 @@ impl Settings {
             Some(_) => return Err(invalid("replacement", "it is clock or random")),
         };
         let wanted = options.number("cache_bytes", 0, 0..=1 << 46)?;
-        let most = if wanted == 0 { context.budget.limit() / 2 } else { wanted };
+        let most = if wanted == 0 { context.budget.limit() / 4 * 3 } else { wanted };
         let frames_max = (most / page_bytes).max(FRAMES_MIN);
         let salt = salt_of(&context.database_id, context.table_id);
         let cache = CacheOptions {
@@ -163,22 +165,25 @@ impl BTree {
 }
 
 impl Inner {
-    /// Dirty pages that the cache may hold while writers go on.
-    fn dirty_limit(&self) -> u64 {
+    /// Pages that may not leave the cache that it may hold while writers go on.
+    fn kept_limit(&self) -> u64 {
         let cache = self.tree.cache();
         let budget = &self.context.budget;
         let room = (budget.limit() / 8 * 7).saturating_sub(budget.used());
         let more = room / to_u64(cache.page_bytes());
         let frames = (cache.frames() + more).min(cache.capacity().max(cache.frames()));
-        frames / 2
+        frames / 4 * 3
     }
 
     fn is_cut_due(&self) -> bool {
         let cache = self.tree.cache();
-        let dirty = cache.dirty_count();
         // A look at the budget costs more than a comparison that says no.
-        dirty > FRAMES_MIN / 4
-            && (dirty > self.dirty_limit() / 2 || cache.changed_bytes() > CUT_BYTES)
+        let kept = cache.kept_count();
+        if kept <= FRAMES_MIN / 4 || cache.dirty_count() == 0 {
+            return false;
+        }
+        let most = (self.context.budget.limit() / 32).clamp(CUT_BYTES_MIN, CUT_BYTES_MAX);
+        cache.changed_bytes() > most || kept > self.kept_limit() / 4 * 3
     }
 
     fn wake_if_due(&self) {
@@ -190,16 +195,16 @@ impl Inner {
     /// Makes sure that the cache can take this many dirty pages more.
     fn make_room(&self, pages: u64) -> Result<()> {
         for _ in 0..HELPS_MAX {
-            if self.tree.cache().dirty_count() + pages <= self.dirty_limit() {
+            if self.tree.cache().kept_count() + pages <= self.kept_limit() {
                 return Ok(());
             }
             self.helps_total.fetch_add(1, Ordering::Relaxed);
             self.context.host.wake();
             let mut keeper = lock(&self.keeper);
             // Whoever held it until now may have done what is needed.
-            if self.tree.cache().dirty_count() + pages > self.dirty_limit() {
+            if self.tree.cache().kept_count() + pages > self.kept_limit() {
                 let complete = keeper.complete();
-                self.persist_cut(&mut keeper, complete)?;
+                self.place_everything(&mut keeper, complete)?;
             }
         }
         Ok(())
@@ -325,8 +330,8 @@ impl Engine for BTree {
     }
 
     fn check(&self, report: &mut Report) -> Result<()> {
-        let keeper = lock(&self.inner.keeper);
-        self.inner.check_files(&keeper, report)
+        let mut keeper = lock(&self.inner.keeper);
+        self.inner.check_files(&mut keeper, report)
     }
 
     fn stats(&self) -> EngineStats {
@@ -358,6 +363,7 @@ impl Engine for BTree {
                 ("free_pages", space.end() - space.used()),
                 ("cache_frames", cache.frames),
                 ("cache_dirty", cache.dirty),
+                ("cache_unplaced", inner.tree.cache().unplaced_count()),
                 ("cache_misses_total", cache.misses_total),
                 ("cache_evictions_total", cache.evictions_total),
                 ("cache_overflows_total", cache.overflows_total),

@@ -7,15 +7,21 @@
 //!
 //! A cut is stored in this order: values that were written directly are synced; the log is
 //! synced; the group of the cut's changes is committed to the journal, from where on the table is
-//! complete to the cut's LSN; the pages are written in place and synced; the meta page says so.
+//! complete to the cut's LSN. Most cuts end here: their pages stay in the cache, and the journal
+//! keeps their groups. When the journal has taken its share, or too many pages may not leave the
+//! cache, a cut of everything also writes all these pages in place, each once for all cuts, syncs
+//! them, and the meta page says so; the next group says that earlier ones are not needed.
 //!
-//! A cut that fails on the way is given up: its pages belong to the next one, whole, so no group
-//! but the newest is ever needed.
+//! A page that is free at a cut is named in its group: what earlier groups hold of it is not to be
+//! applied, because a value may have been written there since.
 //!
-//! Opening applies the newest group unless the meta page says that it is in place. A table opened
-//! read-only has it in memory only.
+//! A cut that fails on the way is given up: its pages belong to the next one, whole.
+//!
+//! Opening reads the groups that are needed and leaves what they hold over the file's pages
+//! ([`PageCache::set_overlay`]): nothing is written, and each page gets its changes when it is
+//! read. The next cut of everything brings them into the file.
 
-use std::{io, sync::Arc};
+use std::{collections::HashMap, io, sync::Arc};
 
 use super::{Gate, Inner, Settings, meta::Meta};
 use crate::{
@@ -25,10 +31,10 @@ use crate::{
     engine::Context,
     index::bptree::{
         Tree,
-        space::{Bits, MAP_HEAD_BYTES, Space, map_page},
+        space::{Bits, MAP_HEAD_BYTES, Space, is_set, map_page},
     },
     pages::{
-        cache::{Cut, PageCache, PageId, checksum, words::UNITS},
+        cache::{Cut, PageCache, PageId, Patches, checksum, words::UNITS},
         redo::{Group, GroupWriter, Owner, Patch, Redo},
         writeback::Writeback,
     },
@@ -39,14 +45,23 @@ use crate::{
 
 /// The file of pages.
 pub(super) const PAGES_NAME: &str = "pages";
-/// The journal's files take about this much together; a group may be larger.
-const JOURNAL_BYTES: u64 = 32 << 20;
+/// A file of the journal takes about half of this; a group may be larger.
+const JOURNAL_BYTES: u64 = 128 << 20;
+/// The journal grows to at least this before its pages are written in place.
+const JOURNAL_MIN_BYTES: u64 = 64 << 20;
+/// In the journal: where the changes of pages are, and the names of pages that are free.
+const PAGES_SPACE: u8 = 0;
+const FREED_SPACE: u8 = 1;
+/// Pages of the overlay that are read at once.
+const OVERLAY_BATCH: usize = 64;
 
 /// What belongs to whoever persists.
 #[derive(Debug)]
 pub(super) struct Keeper {
     redo: Redo,
     complete: Lsn,
+    /// Groups up to this one are in place.
+    placed: u64,
     /// A cut failed on its way: until another is stored, the pages in place may be of two states.
     in_doubt: bool,
 }
@@ -103,14 +118,16 @@ pub(super) fn open(settings: &Settings, context: Context) -> Result<(Inner, Lsn)
         }
         Some(meta) => tree.set_counts(meta.leaves, meta.inner),
     }
-    let (keys, bytes, lsn) = meta.map_or((0, 0, Lsn(0)), |meta| (meta.keys, meta.bytes, meta.lsn));
-    // The newest group is in memory only.
+    let (keys, bytes, lsn) = meta.as_ref().map_or((0, 0, Lsn(0)), |meta| (meta.keys, meta.bytes, meta.lsn));
+    // The newest groups are in memory only.
     let in_doubt = context.read_only;
+    let all_in_place = meta.as_ref().is_some_and(|meta| meta.placed >= redo.newest());
+    let placed = if all_in_place { redo.newest() } else { redo.needed() - 1 };
     let inner = Inner {
         context,
         tree,
         gate: Gate::new(keys, bytes),
-        keeper: Mutex::new(Keeper { redo, complete: lsn, in_doubt }),
+        keeper: Mutex::new(Keeper { redo, complete: lsn, placed, in_doubt }),
         making: Mutex::new(()),
         woken: AtomicBool::new(false),
         cuts_total: AtomicU64::new(0),
@@ -152,10 +169,9 @@ fn load_meta(cache: &Arc<PageCache>, context: &Context, groups: &[Group]) -> Res
     let newest = groups.last().map_or(0, Group::sequence);
     let placed = in_place.as_ref().map_or(0, |meta| meta.placed);
     let meta = if placed < newest && !seeded::active(Bug::CutNotReplayed) {
-        let mut patched = Patched { cache, context, page: None, image: Vec::new() };
-        groups.iter().try_for_each(|group| patched.apply(group))?;
-        patched.flush()?;
-        let meta = patched.finish()?;
+        cache.set_overlay(overlay_of(cache, groups)?, context.read_only);
+        cache.read_page(PageId(0), &mut buffer)?;
+        let meta = Meta::decode(buffer.as_slice(), cache.label())?;
         if groups.last().is_some_and(|group| group.lsn() != meta.lsn) {
             let what = "the meta page is not that of the journal's newest group";
             return Err(Error::corruption(cache.label(), 0, what));
@@ -180,85 +196,31 @@ fn load_meta(cache: &Arc<PageCache>, context: &Context, groups: &[Group]) -> Res
     Ok(Some(meta))
 }
 
-/// Applies patches page by page: in place, or in memory where nothing may be written.
-struct Patched<'a> {
-    cache: &'a Arc<PageCache>,
-    context: &'a Context,
-    page: Option<PageId>,
-    image: Vec<u8>,
-}
-
-impl Patched<'_> {
-    fn apply(&mut self, group: &Group) -> Result<()> {
-        let page_bytes = to_u64(self.cache.page_bytes());
+/// What the groups hold of each page.
+fn overlay_of(cache: &PageCache, groups: &[Group]) -> Result<HashMap<PageId, Patches>> {
+    let page_bytes = to_u64(cache.page_bytes());
+    let mut pages: HashMap<PageId, Patches> = HashMap::new();
+    for group in groups {
         for patch in group.patches() {
             let patch = patch.filter(|patch| patch.offset / page_bytes < u64::from(u32::MAX));
             let Some(patch) = patch else {
                 let what = format!("group {} of the journal does not parse", group.sequence());
-                return Err(Error::corruption(self.cache.label(), 0, what));
+                return Err(Error::corruption(cache.label(), 0, what));
             };
             let page = PageId(crate::codec::low_u32(patch.offset / page_bytes));
-            if self.page != Some(page) {
-                self.flush()?;
-                self.load(page)?;
+            if patch.space == FREED_SPACE {
+                pages.remove(&page);
+                continue;
             }
             let start = to_usize(patch.offset % page_bytes);
-            let target = self.image.get_mut(start..start + patch.bytes.len());
-            let Some(target) = target else {
+            if patch.bytes.len() > cache.page_bytes() - start {
                 let what = format!("a patch of page {} goes past it", page.0);
-                return Err(Error::corruption(self.cache.label(), patch.offset, what));
-            };
-            target.copy_from_slice(patch.bytes);
+                return Err(Error::corruption(cache.label(), patch.offset, what));
+            }
+            pages.entry(page).or_default().add(start, patch.bytes);
         }
-        Ok(())
     }
-
-    /// A page as it is on disk, sound or not; zeros where there is none.
-    fn load(&mut self, page: PageId) -> Result<()> {
-        self.page = Some(page);
-        self.image = vec![0; self.cache.page_bytes()];
-        if self.context.read_only && self.cache.contains(page) {
-            let words = self.cache.read(page)?;
-            let _ = words.words().copy_to(0, &mut self.image);
-            return Ok(());
-        }
-        if self.cache.file().is_ok() {
-            let mut buffer = AlignedBuffer::zeroed(self.image.len());
-            self.cache.read_file(self.cache.offset(page), buffer.as_mut_slice())?;
-            self.image.copy_from_slice(buffer.as_slice());
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        let Some(page) = self.page.take() else { return Ok(()) };
-        if self.context.read_only {
-            let guard = self.cache.create(page)?;
-            guard.edit().put_page(&self.image);
-            return Ok(());
-        }
-        if self.cache.file().is_err() {
-            self.cache.set_file(create_file(self.context, self.cache.label())?);
-        }
-        let mut buffer = AlignedBuffer::zeroed(self.image.len());
-        buffer.as_mut_slice().copy_from_slice(&self.image);
-        self.cache.write_raw(self.cache.offset(page), buffer.as_slice())
-    }
-
-    /// Everything is in place: durable, where it can be, and the meta page.
-    fn finish(&self) -> Result<Meta> {
-        let mut page = vec![0; self.cache.page_bytes()];
-        if self.context.read_only {
-            let guard = self.cache.read(PageId(0))?;
-            let _ = guard.words().copy_to(0, &mut page);
-        } else {
-            sync(self.cache)?;
-            let mut buffer = AlignedBuffer::zeroed(page.len());
-            self.cache.read_page(PageId(0), &mut buffer)?;
-            page.copy_from_slice(buffer.as_slice());
-        }
-        Meta::decode(&page, self.cache.label())
-    }
+    Ok(pages)
 }
 
 fn create_file(context: &Context, label: &str) -> Result<Arc<dyn File>> {
@@ -319,9 +281,45 @@ impl Inner {
 
     /// Makes everything applied so far durable in the files, which are complete to `lsn` then.
     pub(super) fn persist_cut(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
+        let cache = self.tree.cache();
+        let full = keeper.redo.live_bytes() > self.journal_limit();
+        if full || cache.kept_count() > self.kept_limit() / 2 {
+            return self.place_everything(keeper, lsn);
+        }
+        self.store_one(keeper, lsn, false)
+    }
+
+    /// As [`Inner::persist_cut`]; nothing is in the journal alone then.
+    pub(super) fn place_everything(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
         self.make_file()?;
         let cache = self.tree.cache();
-        let cut = match self.take_cut(lsn) {
+        loop {
+            // What was not read since the table was opened, no more than fits.
+            loop {
+                let pages = cache.overlaid(OVERLAY_BATCH);
+                cache.load_many(&pages);
+                pages.iter().try_for_each(|page| cache.read(*page).map(drop))?;
+                if pages.is_empty() || cache.kept_count() > self.kept_limit() / 2 {
+                    break;
+                }
+            }
+            self.store_one(keeper, lsn, true)?;
+            if cache.overlaid(1).is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What the journal may hold before its pages are written in place.
+    fn journal_limit(&self) -> u64 {
+        let pages = self.tree.space().used() * to_u64(self.tree.shape().page_bytes);
+        (pages / 2).min(self.context.budget.limit() / 8).max(JOURNAL_MIN_BYTES)
+    }
+
+    fn store_one(&self, keeper: &mut Keeper, lsn: Lsn, everything: bool) -> Result<()> {
+        self.make_file()?;
+        let cache = self.tree.cache();
+        let cut = match self.take_cut(lsn, everything) {
             Ok(cut) => cut,
             Err(error) => {
                 self.tree.space().end_cut(false);
@@ -329,7 +327,7 @@ impl Inner {
             }
         };
         keeper.in_doubt = true;
-        let stored = self.store_cut(keeper, &cut, lsn);
+        let stored = self.store_cut(keeper, &cut, lsn, everything);
         self.tree.space().end_cut(stored.is_ok());
         match stored {
             Ok(()) => {
@@ -345,8 +343,9 @@ impl Inner {
         }
     }
 
-    /// The moment of a cut.
-    pub(super) fn take_cut(&self, lsn: Lsn) -> Result<Cut> {
+    /// The moment of a cut: of what changed since the last one, or of everything that is not in
+    /// place.
+    pub(super) fn take_cut(&self, lsn: Lsn, everything: bool) -> Result<Cut> {
         let (cache, space) = (self.tree.cache(), self.tree.space());
         let _closed = self.gate.close();
         for (page, bits) in space.cut() {
@@ -360,6 +359,10 @@ impl Inner {
         let guard = cache.create(PageId(0))?;
         guard.edit().put_page(&self.meta(lsn, 0).encode());
         drop(guard);
+        if everything {
+            let used = space.used_at_cut();
+            cache.join_unplaced(|page| is_set(&used, u64::from(page.0)));
+        }
         Ok(cache.cut())
     }
 
@@ -380,7 +383,13 @@ impl Inner {
         }
     }
 
-    pub(super) fn store_cut(&self, keeper: &mut Keeper, cut: &Cut, lsn: Lsn) -> Result<()> {
+    pub(super) fn store_cut(
+        &self,
+        keeper: &mut Keeper,
+        cut: &Cut,
+        lsn: Lsn,
+        everything: bool,
+    ) -> Result<()> {
         let cache = self.tree.cache();
         if self.tree.space().take_written_directly() {
             sync(cache)?;
@@ -394,38 +403,49 @@ impl Inner {
         if seeded::active(Bug::CutWritesInPlaceFirst) {
             self.place(cut, &pages)?;
         }
-        let group = self.group(cut, &pages);
+        let group = self.group(cut, &pages, everything);
         let group_bytes = group.bytes();
         self.context.budget.take_anyway(group_bytes);
-        let committed = keeper.redo.commit(group, lsn, true);
+        let committed = keeper.redo.commit_keeping(group, lsn, keeper.placed + 1);
         self.context.budget.give(group_bytes);
         let sequence = committed?;
         self.written_bytes_total.fetch_add(group_bytes, Ordering::Relaxed);
         keeper.complete = lsn;
+        if !everything {
+            return Ok(());
+        }
         self.place(cut, &pages)?;
         sync(cache)?;
-        self.note_placed(cut, sequence)
+        if cache.overlaid(1).is_empty() {
+            keeper.placed = sequence;
+            self.note_placed(cut, sequence)?;
+        }
+        Ok(())
     }
 
-    /// The changes of a cut.
-    fn group(&self, cut: &Cut, pages: &[(PageId, u32)]) -> GroupWriter {
+    /// The changes of a cut, and the names of pages that are free at it.
+    fn group(&self, cut: &Cut, pages: &[(PageId, u32)], everything: bool) -> GroupWriter {
         let cache = self.tree.cache();
         let unit = cache.page_bytes() / UNITS;
         let mut group = GroupWriter::default();
+        for page in self.tree.space().freed_by_cut() {
+            group.patch(Patch { space: FREED_SPACE, offset: cache.offset(page), bytes: &[] });
+        }
         let mut image = vec![0; cache.page_bytes()];
         for (page, frame) in pages {
-            let Some(mask) = cache.image(cut, *page, *frame, &mut image) else { continue };
-            for (first, count) in runs(mask) {
+            let units = cache.image(cut, (*page, *frame), !everything, &mut image);
+            let Some(units) = units else { continue };
+            for (first, count) in runs(units.changed) {
                 let (start, end) = (first * unit, (first + count) * unit);
                 let bytes = image.get(start..end).unwrap_or(&[]);
                 let offset = cache.offset(*page) + to_u64(start);
-                group.patch(Patch { space: 0, offset, bytes });
+                group.patch(Patch { space: PAGES_SPACE, offset, bytes });
             }
         }
         group
     }
 
-    /// Writes the changed blocks of a cut's pages where they belong.
+    /// Writes the blocks of a cut's pages that the file lacks where they belong.
     fn place(&self, cut: &Cut, pages: &[(PageId, u32)]) -> Result<()> {
         let cache = self.tree.cache();
         let file = cache.file()?;
@@ -434,8 +454,9 @@ impl Inner {
         let mut writeback = Writeback::new(&*self.context.env)?;
         let mut image = vec![0; cache.page_bytes()];
         for (page, frame) in pages {
-            let Some(mask) = cache.image(cut, *page, *frame, &mut image) else { continue };
-            for (first, count) in runs(widen(mask, units_of_block)) {
+            let units = cache.image(cut, (*page, *frame), false, &mut image);
+            let Some(units) = units else { continue };
+            for (first, count) in runs(widen(units.unplaced, units_of_block)) {
                 let bytes = image.get(first * unit..(first + count) * unit).unwrap_or(&[]);
                 let mut buffer = AlignedBuffer::zeroed(bytes.len());
                 buffer.as_mut_slice().copy_from_slice(bytes);
@@ -455,7 +476,7 @@ impl Inner {
         let meta = cut.pages().iter().find(|(page, _)| *page == PageId(0));
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
         let image =
-            meta.and_then(|(page, frame)| cache.image(cut, *page, *frame, buffer.as_mut_slice()));
+            meta.and_then(|place| cache.image(cut, *place, false, buffer.as_mut_slice()));
         if image.is_none() {
             return Ok(());
         }
@@ -474,8 +495,8 @@ impl Inner {
     /// Gives the disk space of free pages back to the file system.
     pub(super) fn give_back_space(&self, keeper: &mut Keeper) -> Result<()> {
         let complete = keeper.complete();
-        if self.tree.cache().dirty_count() > 0 {
-            self.persist_cut(keeper, complete)?;
+        if self.tree.cache().dirty_count() > 0 || keeper.placed != keeper.redo.newest() {
+            self.place_everything(keeper, complete)?;
         }
         let cache = self.tree.cache();
         let Ok(file) = cache.file() else { return Ok(()) };
@@ -500,13 +521,20 @@ impl Inner {
         }
     }
 
-    /// Verifies the files: the journal, and every page that the durable tree has. Where the pages
-    /// are not those of one cut, the journal alone: it holds what they lack.
-    pub(super) fn check_files(&self, keeper: &Keeper, report: &mut Report) -> Result<()> {
+    /// Verifies the files: the journal, and every page that the durable tree has, once it is in
+    /// place. Where the pages are not those of one cut, the journal alone: it holds what they lack.
+    pub(super) fn check_files(&self, keeper: &mut Keeper, report: &mut Report) -> Result<()> {
         if keeper.complete == Lsn(0) && self.tree.cache().file().is_err() {
             return Ok(());
         }
         keeper.redo.check(report);
+        if !self.context.read_only && keeper.placed != keeper.redo.newest() {
+            let complete = keeper.complete();
+            match self.place_everything(keeper, complete) {
+                Err(Error::Corruption { file, offset, what }) => report.add(file, offset, what),
+                outcome => outcome?,
+            }
+        }
         if keeper.in_doubt && !self.is_in_place(keeper)? {
             return Ok(());
         }

@@ -74,7 +74,10 @@ impl Tree {
         let checksum = crate::codec::crc32c_append(crc32c(pieces[0]), pieces[1]);
         let direct = self.is_direct(length);
         let page = if direct {
-            let first = self.space.take_run(self.extent_pages(length, true), true);
+            let count = self.extent_pages(length, true);
+            let first = self.space.take_run(count, true);
+            // What the cache has of them must not be written over the value.
+            (0..count).for_each(|step| self.cache.discard(self.space.page_at(first, step)));
             self.write_direct(first, pieces)?;
             first
         } else {

@@ -268,6 +268,27 @@ impl Space {
         maps
     }
 
+    /// The pages that were used at a cut before the one that is being written and are free at it.
+    pub fn freed_by_cut(&self) -> Vec<PageId> {
+        let state = lock(&self.state);
+        let Some(cut) = &state.cut else { return Vec::new() };
+        let mut freed = Vec::new();
+        for (index, cut) in cut.iter().enumerate() {
+            let bits = |bits: &Bits| bits.get(index).copied().unwrap_or(0);
+            let mut gone = (bits(&state.durable) | bits(&state.doubtful)) & !cut;
+            while gone != 0 {
+                freed.push(PageId(low_u32(to_u64(index) * 64) + gone.trailing_zeros()));
+                gone &= gone - 1;
+            }
+        }
+        freed
+    }
+
+    /// The pages used at the cut that is being written.
+    pub fn used_at_cut(&self) -> Bits {
+        lock(&self.state).cut.clone().unwrap_or_default()
+    }
+
     /// The map of an extent: its first page, but for the first extent, whose first is the meta
     /// page.
     pub fn map_page(&self, extent: u64) -> PageId {

@@ -49,19 +49,21 @@ impl PageCache {
             for completion in done.drain(..) {
                 let guard = guards.get_mut(to_usize(completion.token)).and_then(Option::take);
                 if let Some(guard) = guard {
-                    self.finish_load(guard, &completion);
+                    self.finish_load(guard, completion);
                 }
             }
         }
         lock(&self.queues).push(queue);
     }
 
-    fn finish_load(&self, guard: WriteGuard<'_>, completion: &Completion) {
+    fn finish_load(&self, guard: WriteGuard<'_>, mut completion: Completion) {
         let page = guard.page();
         let whole = matches!(completion.result, Ok(count) if count == self.options.page_bytes);
+        self.overlay.patch(page, completion.buffer.as_mut_slice());
         let bytes = completion.buffer.as_slice();
         if whole && verify(self.options.salt, page, bytes).is_ok() {
             self.put_image(guard.frame, bytes);
+            self.take_overlay(page, guard.frame);
             return;
         }
         let frame = guard.forget();

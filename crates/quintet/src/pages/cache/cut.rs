@@ -1,13 +1,19 @@
 //! Cuts: the dirty pages of one moment, as they were at it.
 //!
+//! A page of a cut is *journaled* once its changes are in the journal, and *placed* once they are
+//! in the file. Most cuts are journaled only: their pages stay in the cache, with the units that
+//! the file lacks noted, and a later cut of everything places them, all cuts together.
+//!
 //! Invariants: one cut at a time; a page of a cut that is not finished stays in its frame as it
 //! was, or its image is saved before it changes.
 
-use super::{EPOCH, LATCH, MASK, PAGE, PageCache, PageId, checksum, latch, words::PageWords};
+use super::{
+    EPOCH, LATCH, MASK, PAGE, PENDING, PageCache, PageId, checksum, latch, words::PageWords,
+};
 use crate::{
     codec::{low_u32, to_u64},
     seeded::{self, Bug},
-    sync::{Ordering, lock},
+    sync::{AtomicU64, Ordering, lock},
 };
 
 /// A page's state at a cut.
@@ -15,6 +21,16 @@ use crate::{
 pub(super) struct Saved {
     words: Box<[u64]>,
     mask: u64,
+    pending: u64,
+}
+
+/// What an image differs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Units {
+    /// From the cut before.
+    pub changed: u64,
+    /// From the file.
+    pub unplaced: u64,
 }
 
 /// The pages of a cut. Hand it back to [`PageCache::finish`] or [`PageCache::abandon`].
@@ -42,15 +58,13 @@ impl PageCache {
         let page = PageId(low_u32(self.get(frame, PAGE)));
         if before != 0 && !seeded::active(Bug::CutSeesLaterChanges) {
             let words = self.words(frame).iter().map(|word| word.load(Ordering::Relaxed));
-            let saved = Saved { words: words.collect(), mask: self.get(frame, MASK) };
+            let (mask, pending) = (self.get(frame, MASK), self.get(frame, PENDING));
+            let saved = Saved { words: words.collect(), mask, pending };
             self.budget.take_anyway(to_u64(self.options.page_bytes));
             lock(&self.saved).insert(page, saved);
         }
-        if before == 0 {
-            self.dirty_count.fetch_add(1, Ordering::Relaxed);
-        }
         self.set(frame, MASK, 0);
-        self.set(frame, EPOCH, current);
+        self.mark(frame, current, self.get(frame, PENDING));
         lock(&self.dirty).push((page, frame));
     }
 
@@ -62,40 +76,113 @@ impl PageCache {
         Cut { pages: std::mem::take(&mut *lock(&self.dirty)), epoch }
     }
 
-    /// A page of a cut as it was then, checksum included, and the units that changed since the
-    /// cut before; `None` where the page was given up before the cut.
-    pub fn image(&self, cut: &Cut, page: PageId, frame: u32, out: &mut [u8]) -> Option<u64> {
-        let mask = loop {
-            if let Some(saved) = lock(&self.saved).get(&page) {
-                for (chunk, word) in out.chunks_exact_mut(8).zip(&saved.words) {
-                    chunk.copy_from_slice(&word.to_le_bytes());
-                }
-                break saved.mask;
-            }
-            let word = self.word(frame, LATCH)?;
-            latch::lock(word);
+    /// Makes pages that are not placed part of the cut to come, but for those that `is_used` says
+    /// are free. The caller keeps all writers out.
+    pub fn join_unplaced(&self, is_used: impl Fn(PageId) -> bool) {
+        let current = self.epoch.load(Ordering::Acquire);
+        let mut dirty = lock(&self.dirty);
+        for (page, frame) in std::mem::take(&mut *lock(&self.unplaced)) {
             let there = self.get(frame, PAGE) == u64::from(page.0);
-            let epoch = self.get(frame, EPOCH);
-            if there && epoch == cut.epoch {
-                PageWords::new(self.words(frame)).copy_to(0, out);
+            if !there || self.get(frame, PENDING) == 0 {
+                continue;
             }
-            let mask = self.get(frame, MASK);
-            latch::unlock(word);
-            if there && epoch == cut.epoch {
-                break mask;
+            if !is_used(page) {
+                self.mark(frame, self.get(frame, EPOCH), 0);
+            } else if self.get(frame, EPOCH) == 0 {
+                self.mark(frame, current, self.get(frame, PENDING));
+                dirty.push((page, frame));
             }
-            if !lock(&self.saved).contains_key(&page) {
-                return None;
-            }
+        }
+    }
+
+    /// Sets the epoch of a latched frame's changes and the units that the file lacks.
+    pub(super) fn mark(&self, frame: u32, epoch: u64, pending: u64) {
+        let before = (self.get(frame, EPOCH), self.get(frame, PENDING));
+        self.set(frame, EPOCH, epoch);
+        self.set(frame, PENDING, pending);
+        let turn = |count: &AtomicU64, before: bool, after: bool| match (before, after) {
+            (false, true) => _ = count.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = count.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
         };
+        turn(&self.dirty_count, before.0 != 0, epoch != 0);
+        turn(&self.unplaced_count, before.1 != 0, pending != 0);
+        turn(&self.kept_count, before != (0, 0), (epoch, pending) != (0, 0));
+    }
+
+    /// Notes that the file lacks units of a latched frame.
+    pub(super) fn add_pending(&self, page: PageId, frame: u32, units: u64) {
+        let before = self.get(frame, PENDING);
+        if before == 0 && units != 0 {
+            lock(&self.unplaced).push((page, frame));
+        }
+        self.mark(frame, self.get(frame, EPOCH), before | units);
+    }
+
+    /// A page of a cut as it was then, checksum included, and what it differs in; `None` where the
+    /// page was given up before the cut. With `leave` the page leaves the cut: it is not placed
+    /// with it.
+    pub fn image(
+        &self,
+        cut: &Cut,
+        (page, frame): (PageId, u32),
+        leave: bool,
+        out: &mut [u8],
+    ) -> Option<Units> {
+        let word = self.word(frame, LATCH)?;
+        latch::lock(word);
+        let units = self.latched_image(cut, (page, frame), leave, out);
+        latch::unlock(word);
+        let mut units = units?;
         let checksum = checksum(self.options.salt, out);
         if let Some(head) = out.first_chunk_mut::<4>() {
             *head = checksum.to_le_bytes();
         }
-        Some(mask | 1)
+        units.changed |= 1;
+        units.unplaced |= units.changed;
+        Some(units)
     }
 
-    /// The cut's pages are in the file: they are clean unless they changed since.
+    fn latched_image(
+        &self,
+        cut: &Cut,
+        (page, frame): (PageId, u32),
+        leave: bool,
+        out: &mut [u8],
+    ) -> Option<Units> {
+        let there = self.get(frame, PAGE) == u64::from(page.0);
+        let mut saved = lock(&self.saved);
+        if let Some(image) = saved.get(&page) {
+            for (chunk, word) in out.chunks_exact_mut(8).zip(&image.words) {
+                chunk.copy_from_slice(&word.to_le_bytes());
+            }
+            let units = Units { changed: image.mask, unplaced: image.pending | image.mask };
+            if leave {
+                saved.remove(&page);
+                self.budget.give(to_u64(self.options.page_bytes));
+                // One that was given up since has no changes of its own.
+                if there && self.get(frame, EPOCH) != 0 {
+                    self.add_pending(page, frame, units.changed | 1);
+                }
+            }
+            return Some(units);
+        }
+        drop(saved);
+        if !there || self.get(frame, EPOCH) != cut.epoch {
+            return None;
+        }
+        PageWords::new(self.words(frame)).copy_to(0, out);
+        let (changed, pending) = (self.get(frame, MASK), self.get(frame, PENDING));
+        if leave {
+            self.add_pending(page, frame, changed | 1);
+            self.set(frame, MASK, 0);
+            self.mark(frame, 0, self.get(frame, PENDING));
+        }
+        Some(Units { changed, unplaced: pending | changed })
+    }
+
+    /// The cut's pages are where they belong: in the journal those that left it, in the file the
+    /// others, which are clean unless they changed since.
     pub fn finish(&self, cut: Cut) {
         for (page, frame) in cut.pages {
             let Some(word) = self.word(frame, LATCH) else { continue };
@@ -103,24 +190,30 @@ impl PageCache {
             let there = self.get(frame, PAGE) == u64::from(page.0);
             if there && self.get(frame, EPOCH) == cut.epoch {
                 self.set(frame, MASK, 0);
-                self.set(frame, EPOCH, 0);
-                self.dirty_count.fetch_sub(1, Ordering::Relaxed);
+                self.mark(frame, 0, 0);
+            } else if there && lock(&self.saved).contains_key(&page) {
+                self.mark(frame, self.get(frame, EPOCH), 0);
             }
             latch::unlock(word);
         }
         self.drop_saved();
     }
 
-    /// The cut's pages did not get into the file: they belong to the next cut again, whole.
+    /// The cut did not get where it belongs: its pages belong to the next cut again, whole.
     pub fn abandon(&self, cut: Cut) {
         let current = self.epoch.load(Ordering::Acquire);
         for (page, frame) in cut.pages {
             let Some(word) = self.word(frame, LATCH) else { continue };
             latch::lock(word);
-            if self.get(frame, PAGE) == u64::from(page.0) && self.get(frame, EPOCH) != 0 {
-                if self.get(frame, EPOCH) == cut.epoch {
-                    self.set(frame, EPOCH, current);
+            let (epoch, pending) = (self.get(frame, EPOCH), self.get(frame, PENDING));
+            let concerned = epoch != 0 || pending != 0;
+            if self.get(frame, PAGE) == u64::from(page.0) && concerned {
+                if epoch != current {
+                    self.mark(frame, current, pending);
                     lock(&self.dirty).push((page, frame));
+                }
+                if pending != 0 {
+                    lock(&self.unplaced).push((page, frame));
                 }
                 self.set(frame, MASK, u64::MAX);
             }

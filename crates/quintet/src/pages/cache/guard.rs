@@ -78,12 +78,12 @@ impl<'a> WriteGuard<'a> {
     /// Gives the page up: nobody will read what it holds now. It need not be written.
     pub fn discard(self) {
         let cache = self.cache;
+        let epoch = cache.get(self.frame, EPOCH);
         // A page of a cut that is not finished stays as it is.
-        if cache.get(self.frame, EPOCH) == cache.epoch.load(Ordering::Acquire) {
+        if epoch == 0 || epoch == cache.epoch.load(Ordering::Acquire) {
             self.changed.set(0);
             cache.set(self.frame, MASK, 0);
-            cache.set(self.frame, EPOCH, 0);
-            cache.dirty_count.fetch_sub(1, Ordering::Relaxed);
+            cache.mark(self.frame, 0, 0);
         }
     }
 

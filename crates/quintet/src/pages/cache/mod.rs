@@ -10,8 +10,8 @@
 //! whether it is still the same ([`latch`]). Whatever went on meanwhile (the page changed, left the
 //! cache, another took its frame) changed the version.
 //!
-//! Dirty pages and cuts: a page that was changed since the last cut is dirty and never leaves the
-//! cache. [`PageCache::cut`] makes all dirty pages the cut, in constant time; they are then read
+//! Dirty pages and cuts: a page that was changed since the last cut is dirty and does not leave the
+//! cache; nor does one whose changes are in the journal but not in the file. [`PageCache::cut`] makes all dirty pages the cut, in constant time; they are then read
 //! one by one with [`PageCache::image`] as they were at that moment: who changes a page of a cut
 //! that is not finished saves its image first. [`PageCache::finish`] makes them clean.
 //!
@@ -24,7 +24,7 @@
 //!
 //! Invariants:
 //! - A page is in at most one frame; the frame's page number changes only under its latch.
-//! - A page whose dirty epoch is not 0 stays in its frame.
+//! - A page whose dirty epoch is not 0, or of which the file lacks units, stays in its frame.
 //! - A page is verified when it comes from the disk, and never after.
 //! - There is always a frame for whoever needs one: if all are taken or dirty, the cache grows past
 //!   its capacity and counts it; writers are admitted only while at most half is dirty.
@@ -42,6 +42,7 @@ mod guard;
 pub mod latch;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
+mod overlay;
 pub mod stack;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
@@ -59,7 +60,8 @@ pub use self::{
     cut::Cut,
     guard::{ReadGuard, WriteGuard},
 };
-use self::{cut::Saved, latch::Patience, stack::FreeStack};
+pub use self::overlay::Patches;
+use self::{cut::Saved, latch::Patience, overlay::Overlay, stack::FreeStack};
 use crate::{
     Error, Result,
     budget::Budget,
@@ -81,6 +83,8 @@ const NEXT: usize = 2;
 const MASK: usize = 3;
 const EPOCH: usize = 4;
 const USED: usize = 5;
+/// Units that the journal has and the file lacks.
+const PENDING: usize = 6;
 /// The page of a frame that has none.
 const NO_PAGE: u64 = u64::MAX;
 /// A bucket's lock; the rest is the number of its first frame plus one.
@@ -159,6 +163,13 @@ pub struct PageCache {
     epoch: AtomicU64,
     dirty: Mutex<Vec<(PageId, u32)>>,
     dirty_count: AtomicU64,
+    /// Pages that are journaled and not placed; some of them twice, or no more.
+    unplaced: Mutex<Vec<(PageId, u32)>>,
+    unplaced_count: AtomicU64,
+    /// Frames whose page must not leave.
+    kept_count: AtomicU64,
+    /// What the journal has of pages that were not read since the table was opened.
+    overlay: Overlay,
     /// Bytes of units that changed since the last cut, about.
     changed_bytes: AtomicU64,
     saved: Mutex<HashMap<PageId, Saved>>,
@@ -193,6 +204,10 @@ impl PageCache {
             epoch: AtomicU64::new(1),
             dirty: Mutex::new(Vec::new()),
             dirty_count: AtomicU64::new(0),
+            unplaced: Mutex::new(Vec::new()),
+            unplaced_count: AtomicU64::new(0),
+            kept_count: AtomicU64::new(0),
+            overlay: Overlay::default(),
             changed_bytes: AtomicU64::new(0),
             saved: Mutex::new(HashMap::new()),
             misses: AtomicU64::new(0),
@@ -249,9 +264,19 @@ impl PageCache {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Pages that must not leave the cache.
+    /// Pages that changed since the last cut.
     pub fn dirty_count(&self) -> u64 {
         self.dirty_count.load(Ordering::Relaxed)
+    }
+
+    /// Pages that the journal has and the file lacks.
+    pub fn unplaced_count(&self) -> u64 {
+        self.unplaced_count.load(Ordering::Relaxed)
+    }
+
+    /// Pages that must not leave the cache, for one reason or the other.
+    pub fn kept_count(&self) -> u64 {
+        self.kept_count.load(Ordering::Relaxed)
     }
 
     /// About how many bytes changed since the last cut.
@@ -403,6 +428,7 @@ impl PageCache {
             edit.put_u32(4, page.0);
         }
         guard.changed.set(u64::MAX);
+        self.overlay.take(page, &self.budget, |_| {});
         Ok(guard)
     }
 
@@ -443,6 +469,7 @@ impl PageCache {
         let mut buffer = AlignedBuffer::zeroed(self.options.page_bytes);
         self.read_page(page, &mut buffer)?;
         self.put_image(frame, buffer.as_slice());
+        self.take_overlay(page, frame);
         Ok(())
     }
 
@@ -456,7 +483,15 @@ impl PageCache {
     /// Reads a page from the disk, round the cache, and verifies it.
     pub fn read_page(&self, page: PageId, buffer: &mut AlignedBuffer) -> Result<()> {
         let offset = self.offset(page);
-        let count = self.read_file(offset, buffer.as_mut_slice())?;
+        // What the journal has may be of a page that never was in the file.
+        let count = match self.file() {
+            Err(_) if self.overlay.has(page) => 0,
+            _ => self.read_file(offset, buffer.as_mut_slice())?,
+        };
+        if self.overlay.patch(page, buffer.as_mut_slice()) {
+            return verify(self.options.salt, page, buffer.as_slice())
+                .map_err(|what| Error::corruption(self.label.clone(), offset, what));
+        }
         let damage = |what: String| Error::corruption(self.label.clone(), offset, what);
         if count < self.options.page_bytes {
             return Err(damage(format!("the file ends within page {}", page.0)));
@@ -503,8 +538,28 @@ impl PageCache {
             .map_err(|error| Error::io(format!("write {}", self.label), error))
     }
 
+    /// Has pages be what the file holds with these changes over it. With `keep` they stay so;
+    /// else a page that comes into the cache is one that the file lacks.
+    pub fn set_overlay(&self, patches: HashMap<PageId, Patches>, keep: bool) {
+        self.overlay.set(patches, keep, &self.budget);
+    }
+
+    /// At most `count` pages that are in the overlay still.
+    pub fn overlaid(&self, count: usize) -> Vec<PageId> {
+        self.overlay.pages(count)
+    }
+
+    /// The page in a latched frame has what the overlay had of it: from now on the frame has it.
+    fn take_overlay(&self, page: PageId, frame: u32) {
+        self.overlay.take(page, &self.budget, |patches| {
+            let units = patches.units(self.options.page_bytes);
+            self.add_pending(page, frame, units);
+        });
+    }
+
     /// Has a page that nobody will read again not be written.
     pub fn discard(&self, page: PageId) {
+        self.overlay.take(page, &self.budget, |_| {});
         if let Some(guard) = self.find(page).and_then(|frame| self.latch_as(page, frame)) {
             guard.discard();
         }
@@ -565,7 +620,7 @@ impl PageCache {
     /// Gives a latched frame that is in no chain back.
     fn release(&self, frame: u32) {
         self.set(frame, MASK, 0);
-        self.set(frame, EPOCH, 0);
+        self.mark(frame, 0, 0);
         if let Some(word) = self.word(frame, LATCH) {
             latch::unlock(word);
         }
@@ -661,14 +716,15 @@ impl PageCache {
 
     /// Whether a frame has no page, or one that must stay.
     fn is_kept(&self, frame: u32) -> bool {
-        let dirty = self.get(frame, EPOCH) != 0 && !seeded::active(Bug::PageEvictsDirty);
-        self.get(frame, PAGE) == NO_PAGE || dirty
+        let dirty = self.get(frame, EPOCH) != 0 || self.get(frame, PENDING) != 0;
+        self.get(frame, PAGE) == NO_PAGE || (dirty && !seeded::active(Bug::PageEvictsDirty))
     }
 }
 
 impl Drop for PageCache {
     fn drop(&mut self) {
         self.drop_saved();
+        self.overlay.set(HashMap::new(), false, &self.budget);
         self.budget.give(self.memory_bytes());
     }
 }

@@ -25,7 +25,7 @@ fn store(cache: &PageCache) {
     let cut = cache.cut();
     for (page, frame) in cut.pages() {
         let mut image = AlignedBuffer::zeroed(4096);
-        if cache.image(&cut, *page, *frame, image.as_mut_slice()).is_some() {
+        if cache.image(&cut, (*page, *frame), false, image.as_mut_slice()).is_some() {
             cache.write_raw(cache.offset(*page), image.as_slice()).unwrap();
         }
     }
@@ -108,7 +108,7 @@ fn a_page_that_is_given_up_need_not_be_written() {
     let mut image = vec![0; 4096];
     let pages = cut.pages().to_vec();
     assert!(
-        pages.iter().all(|(page, frame)| cache.image(&cut, *page, *frame, &mut image).is_none())
+        pages.iter().all(|(page, frame)| cache.image(&cut, (*page, *frame), false, &mut image).is_none())
     );
     cache.finish(cut);
     // One of a cut under way is written as it was.
@@ -116,13 +116,14 @@ fn a_page_that_is_given_up_need_not_be_written() {
     let cut = cache.cut();
     cache.discard(PageId(1));
     let (page, frame) = cut.pages()[0];
-    assert!(cache.image(&cut, page, frame, &mut image).is_some());
+    assert!(cache.image(&cut, (page, frame), false, &mut image).is_some());
     assert_eq!(image[100], 3);
     cache.abandon(cut);
     assert_eq!(cache.dirty_count(), 1);
     let cut = cache.cut();
     let (page, frame) = cut.pages()[0];
-    assert_eq!(cache.image(&cut, page, frame, &mut image), Some(u64::MAX));
+    let units = cache.image(&cut, (page, frame), false, &mut image).unwrap();
+    assert_eq!(units.changed, u64::MAX);
     cache.finish(cut);
 }
 

@@ -417,8 +417,20 @@ impl Redo {
     /// After an error the group may be durable or not: until another is, nothing that it names may
     /// be changed. The next group has to have its changes too.
     pub(crate) fn commit(&mut self, group: GroupWriter, lsn: Lsn, retire: bool) -> Result<u64> {
+        let needed = if retire { self.next_sequence } else { self.needed };
+        self.commit_keeping(group, lsn, needed)
+    }
+
+    /// As [`Redo::commit`], with the oldest group that is needed from now on: at least the one
+    /// until now, at most the new one.
+    pub(crate) fn commit_keeping(
+        &mut self,
+        group: GroupWriter,
+        lsn: Lsn,
+        needed: u64,
+    ) -> Result<u64> {
         let sequence = self.next_sequence;
-        let needed = if retire { sequence } else { self.needed };
+        let needed = needed.clamp(self.needed.min(sequence), sequence);
         let mut bytes = group.bytes;
         let patches = bytes.get(HEAD_BYTES..).unwrap_or(&[]);
         let (size, crc) = (to_u64(patches.len()), crc32c(patches));
@@ -467,6 +479,11 @@ impl Redo {
             self.turns.push(Turn { name, number, file, end, size, last, closed });
         }
         self.turns.last_mut().ok_or_else(|| Error::corruption(PREFIX, 0, "there is no file"))
+    }
+
+    /// Number of the oldest group that recovery needs.
+    pub(crate) fn needed(&self) -> u64 {
+        self.needed
     }
 
     /// Number of the newest group; 0: there is none.
