@@ -280,13 +280,11 @@ impl Tree {
 
     /// The edit that makes the expiry index, and its number.
     pub(crate) fn plan_expiry_index(&self, table: TableRecord) -> (Vec<Change>, u64) {
-        match self.expiry_index {
-            Some(id) => (Vec::new(), id),
-            None => {
-                let id = self.next_id;
-                (vec![Change::AddExpiryIndex { id, table }], id)
-            }
+        if let Some(id) = self.expiry_index {
+            return (Vec::new(), id);
         }
+        let id = self.next_id;
+        (vec![Change::AddExpiryIndex { id, table }], id)
     }
 
     /// The path of a node.
