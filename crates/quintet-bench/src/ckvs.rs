@@ -283,7 +283,7 @@ impl Store<'_> {
     fn paged_file(&self, pages: u64) -> Outcome<Parts> {
         let (db, table) = self.open()?;
         let value = vec![0x5a; to_usize(PAGE_BYTES) - 64];
-        let (paged, ()) = timed(|| {
+        let (durable, ()) = timed(|| {
             self.share(pages, |number| Ok(table.put(key_of(number), &value)?))?;
             Ok(db.persist()?)
         })?;
@@ -299,6 +299,6 @@ impl Store<'_> {
             }
             file.sync_all().map_err(io)
         })?;
-        Ok(vec![("table", paged), ("plain file", plain)])
+        Ok(vec![("table", durable), ("plain file", plain)])
     }
 }

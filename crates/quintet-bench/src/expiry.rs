@@ -30,7 +30,7 @@ const LOAD_BATCH: u64 = 1000;
 /// Between the idle time and the window.
 const GAP: Duration = Duration::from_millis(500);
 /// The sweep that takes longer than this after the window is given up.
-const SWEEP_WAIT_MAX: Duration = Duration::from_secs(120);
+const SWEEP_WAIT_MAX: Duration = Duration::from_mins(2);
 
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]
@@ -250,8 +250,8 @@ fn load(args: &Args, engine: EngineKind, dir: &Path) -> Outcome<Loaded> {
     db.persist()?;
     // Loading the rest, and another round of persisting, take a part of the time before the first
     // expires: as much as has been seen, with something over.
-    let share = to_f64(args.expiring) / to_f64(staying);
-    let slack = loaded.mul_f64(3.0 * share) + began.elapsed().saturating_sub(loaded) * 2;
+    let ratio = to_f64(args.expiring) / to_f64(staying);
+    let slack = loaded.mul_f64(3.0 * ratio) + began.elapsed().saturating_sub(loaded) * 2;
     let start = SystemTime::now() + slack + GAP + Duration::from_secs(args.idle);
     let window_ns = to_f64(args.window) * 1e9;
     for expiring in 0..args.expiring {

@@ -107,8 +107,8 @@ fn the_cost_of_expiry_is_measured_and_all_that_expires_goes() {
     let line = &lines(&output)[0];
     assert_eq!((number(line, "records"), number(line, "expiring")), (2000.0, 500.0));
     assert!(number(line, "p99_ratio") > 0.0);
-    let live = |index: usize| line["live_bytes"][index].as_u64().unwrap();
-    assert!(live(1) < live(0), "{line}");
+    let bytes = |index: usize| line["live_bytes"][index].as_u64().unwrap();
+    assert!(bytes(1) < bytes(0), "{line}");
 }
 
 #[test]

@@ -155,6 +155,8 @@ bugs! {
     ReplayForgetsExpiryIndex = 81, "replay-forgets-expiry-index";
     /// The sweep removes an entry of the expiry index after it has let go of the key's stripe.
     SweepUnlistsOutsideStripe = 82, "sweep-unlists-outside-stripe";
+    /// A read that finds a value expired does not look whether it was replaced before its time.
+    ExpiryIsNotLookedAtAgain = 84, "expiry-is-not-looked-at-again";
     /// The expiry index counts as complete past entries that its files lack.
     ExpiryIndexNotNoted = 83, "expiry-index-not-noted";
     // The hashlog engine.

@@ -158,7 +158,7 @@ fn what_is_refused_changes_nothing_on_any_engine() {
             assert!(matches!(result, Err(Error::TypeMismatch { .. })), "{result:?}");
         };
         mismatch(db.table("typed").unwrap().put("short", [0; 8]));
-        mismatch(db.table("typed").unwrap().put([0; 8], "no float"));
+        mismatch(db.table("typed").unwrap().put([0; 8], "no"));
         mismatch(db.typed::<String, f64>("typed").map(drop));
         let mut batch = db.batch();
         batch.put(&table, "k", "after");

@@ -100,7 +100,7 @@ impl Core {
         }
         // It may just be changing: value and entry change under the stripe.
         let _held = self.stripes.hold(self.stripes.index(table.id, table.hash.hash(key)));
-        Ok(self.stored_expiry(table, key)? != Some(time) || listing.is_in(index)?)
+        Ok(table.stored_expiry(key)? != Some(time) || listing.is_in(index)?)
     }
 }
 

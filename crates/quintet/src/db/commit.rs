@@ -91,7 +91,7 @@ impl Core {
             settled.map_or(Ok(()), |listing| self.unlist(&listing))?;
             return Ok(None);
         }
-        let replaced = self.replaced_expiry(table, op);
+        let replaced = table.replaced_expiry(op);
         let mut ticket = self.log.begin()?;
         let appended = ticket.append(&pieces)?;
         let applied = self.apply(table, appended, op);
@@ -117,7 +117,7 @@ impl Core {
             Condition::Present => self.get(table, key).map(|value| value.is_some()),
             Condition::Expired { .. } if seeded::active(Bug::SweepDoesNotLookAgain) => Ok(true),
             Condition::Expired { .. } => {
-                let expires_at = self.stored_expiry(table, key)?;
+                let expires_at = table.stored_expiry(key)?;
                 Ok(expires_at.is_some_and(|time| time <= self.shared.clock.now()))
             }
         }
@@ -240,7 +240,7 @@ impl Core {
         let appended = ticket.append(&[&logged])?;
         let mut applied = Ok(());
         for (table, op) in operations(body, tables) {
-            let replaced = self.replaced_expiry(table, &op);
+            let replaced = table.replaced_expiry(&op);
             // One table that stops does not keep the batch from the others: the log holds all of
             // it.
             applied = applied.and(self.apply(table, appended, &op));

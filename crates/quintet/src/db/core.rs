@@ -24,6 +24,7 @@ use crate::{
     codec::{KeyHash, Lsn},
     disk::{Dir, Env, JobHandle, LockGuard},
     engine::{AnyEngine, Engine as _, EngineKind, Host},
+    seeded::{self, Bug},
     sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read},
     types::TableTypes,
     wal::Log,
@@ -335,15 +336,41 @@ impl Core {
         tables
     }
 
-    /// What a reader sees of a stored value: nothing once it is expired.
+    /// What a reader sees of a key's stored value: nothing once it is expired.
     #[inline]
     pub(super) fn visible(
         &self,
         table: &TableState,
+        key: &[u8],
         stored: crate::engine::Value,
     ) -> Result<Option<Value>> {
         let value = Value::open(stored).ok_or_else(|| self.bad_envelope(table))?;
-        Ok(if value.is_expired(|| self.shared.clock.now()) { None } else { Some(value) })
+        if value.expires_at_unix_millis().is_none() {
+            return Ok(Some(value));
+        }
+        let now = self.shared.clock.now();
+        if value.is_expired(now) { self.look_again(table, key, now) } else { Ok(Some(value)) }
+    }
+
+    /// A value was read, and was expired when the clock was read after it. It may have been
+    /// replaced between the two, before its time, so that the key never was without a value: only
+    /// what is expired by a clock that was read before is gone.
+    #[cold]
+    fn look_again(&self, table: &TableState, key: &[u8], mut now: u64) -> Result<Option<Value>> {
+        if seeded::active(Bug::ExpiryIsNotLookedAtAgain) {
+            return Ok(None);
+        }
+        loop {
+            let Some(stored) = table.engine.get(key)? else { return Ok(None) };
+            let value = Value::open(stored).ok_or_else(|| self.bad_envelope(table))?;
+            if value.is_expired(now) {
+                return Ok(None);
+            }
+            now = self.shared.clock.now();
+            if !value.is_expired(now) {
+                return Ok(Some(value));
+            }
+        }
     }
 
     #[cold]
@@ -356,7 +383,7 @@ impl Core {
     #[inline]
     pub(super) fn get(&self, table: &TableState, key: &[u8]) -> Result<Option<Value>> {
         match table.engine.get(key)? {
-            Some(stored) => self.visible(table, stored),
+            Some(stored) => self.visible(table, key, stored),
             None => Ok(None),
         }
     }

@@ -289,10 +289,10 @@ impl Core {
             host: Arc::clone(&self.shared) as Arc<dyn Host>,
             read_only: false,
         };
-        let loaded = Arc::new(loader.load(id, node)?);
+        let table = Arc::new(loader.load(id, node)?);
         // In place before its name is, so that whoever finds the name finds the table.
-        write(&self.tables).insert(id, Arc::clone(&loaded));
-        *state = Some(loaded);
+        write(&self.tables).insert(id, Arc::clone(&table));
+        *state = Some(table);
         Ok(())
     }
 

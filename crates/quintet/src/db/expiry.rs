@@ -215,6 +215,24 @@ pub(super) fn replay(index: &TableState, listing: &Listing<'_>, lsn: Lsn) -> Res
     Ok(())
 }
 
+impl TableState {
+    /// When a key's stored value expires, visible or not.
+    pub(super) fn stored_expiry(&self, key: &[u8]) -> Result<Option<u64>> {
+        let stored = self.engine.get(key)?;
+        let envelope = stored.and_then(|stored| Envelope::decode(&stored));
+        Ok(envelope.and_then(|(envelope, _)| envelope.expires_at))
+    }
+
+    /// When the value that a put is about to replace expires, if the new one does. Unknown is as
+    /// good as never: its entry goes when it is due. The caller holds the key's stripe.
+    #[inline]
+    pub(super) fn replaced_expiry(&self, op: &Op<'_>) -> Option<u64> {
+        let Op::Put { key, .. } = op else { return None };
+        expiry_of(op)?;
+        self.stored_expiry(key).unwrap_or_default()
+    }
+}
+
 impl Core {
     /// Before a put is logged: has the index take what it will list.
     #[inline]
@@ -241,21 +259,6 @@ impl Core {
         }
         let index = self.create_expiry_index(&index_options())?;
         Ok(Arc::clone(self.expiries.index.get_or_init(|| index)))
-    }
-
-    /// When the key's value, which a put is about to replace, expires. Unknown is as good as
-    /// never: its entry goes when it is due. The caller holds the key's stripe.
-    pub(super) fn replaced_expiry(&self, table: &TableState, op: &Op<'_>) -> Option<u64> {
-        let Op::Put { key, .. } = op else { return None };
-        expiry_of(op)?;
-        self.stored_expiry(table, key).unwrap_or_default()
-    }
-
-    /// When a key's stored value expires, visible or not.
-    pub(super) fn stored_expiry(&self, table: &TableState, key: &[u8]) -> Result<Option<u64>> {
-        let stored = table.engine.get(key)?;
-        let envelope = stored.and_then(|stored| Envelope::decode(&stored));
-        Ok(envelope.and_then(|(envelope, _)| envelope.expires_at))
     }
 
     /// Lists a put whose value expires, in place of the one that it replaced. The caller holds the

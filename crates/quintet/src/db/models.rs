@@ -177,6 +177,26 @@ fn shuttle_the_sweep_leaves_the_entry_of_what_was_written_meanwhile() {
     });
 }
 
+/// A value that is replaced before its time: whoever reads it and then stalls until its time is
+/// over must not say that there is none.
+#[test]
+fn shuttle_a_value_that_is_replaced_in_time_is_never_missed() {
+    explore(|| {
+        let env = SimEnv::new(4);
+        let db = open(&env);
+        let table = create(&db, "a");
+        let ttl = PutOptions::new().ttl(Duration::from_millis(10));
+        table.put_with("k", "old", ttl).unwrap();
+        let reader = thread::spawn({
+            let db = db.clone();
+            move || assert!(value(&db, "a", "k").is_some())
+        });
+        table.put("k", "new").unwrap();
+        env.advance(Duration::from_millis(10));
+        reader.join().unwrap();
+    });
+}
+
 /// A put beside a close is refused, or durable when the close has returned.
 #[test]
 fn shuttle_a_close_makes_what_was_acknowledged_durable() {
@@ -211,6 +231,12 @@ fn shuttle_finds_log_syncs_past_holes() {
 #[test]
 fn shuttle_finds_sweep_does_not_look_again() {
     finds(Bug::SweepDoesNotLookAgain, shuttle_the_sweep_leaves_what_was_written_meanwhile);
+}
+
+#[test]
+fn shuttle_finds_expiry_is_not_looked_at_again() {
+    let model = shuttle_a_value_that_is_replaced_in_time_is_never_missed;
+    finds(Bug::ExpiryIsNotLookedAtAgain, model);
 }
 
 #[test]

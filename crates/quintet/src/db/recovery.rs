@@ -174,7 +174,9 @@ fn assemble(
     let log = Arc::new(log);
     let _ = shared.log.set(Arc::clone(&log));
     if index.as_ref().is_some_and(|index| index.engine.stats().keys > 0) {
-        tables.values().for_each(|table| table.may_expire.store(true, Ordering::Release));
+        for table in tables.values() {
+            table.may_expire.store(true, Ordering::Release);
+        }
     }
     Ok(Core {
         env: Arc::clone(env),

@@ -44,7 +44,7 @@ const SHARE: u32 = 4;
 const PAUSE_MIN: Duration = Duration::from_micros(500);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// The longest sleep: the wall clock may have jumped meanwhile.
-const SLEEP_MAX: Duration = Duration::from_secs(60);
+const SLEEP_MAX: Duration = Duration::from_mins(1);
 /// After a failure.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Milliseconds that the sweep may be late before it stops sparing others.

@@ -102,11 +102,11 @@ impl Table {
         core.check_usable(&self.state)?;
         let mut stored = Vec::with_capacity(keys.len());
         self.state.engine.multi_get(&keys, &mut stored)?;
-        let visible = |stored: Option<_>| match stored {
-            Some(stored) => core.visible(&self.state, stored),
+        let visible = |(key, stored): (&&[u8], Option<_>)| match stored {
+            Some(stored) => core.visible(&self.state, key, stored),
             None => Ok(None),
         };
-        stored.into_iter().map(visible).collect()
+        keys.iter().zip(stored).map(visible).collect()
     }
 
     /// Whether `key` has a value.
@@ -183,7 +183,7 @@ impl Table {
         let (stored, next) = self.state.engine.scan(cursor.borrow(), count.max(1))?;
         let mut entries = Vec::with_capacity(stored.len());
         for entry in stored {
-            if let Some(value) = core.visible(&self.state, entry.value)? {
+            if let Some(value) = core.visible(&self.state, &entry.key, entry.value)? {
                 entries.push((entry.key, value));
             }
         }
@@ -245,7 +245,7 @@ impl Entries {
         while !self.failed {
             let visible = next(&mut self.stored)?.and_then(|entry| {
                 let core = &self.table.session.core;
-                let value = core.visible(&self.table.state, entry.value)?;
+                let value = core.visible(&self.table.state, &entry.key, entry.value)?;
                 Ok(value.map(|value| (entry.key, value)))
             });
             match visible {

@@ -7,9 +7,9 @@
 //! The expiry index is a table without a place: it has a number, and a name for messages that no
 //! table can have, but no directory lists it. It comes with the first value that expires and stays.
 //!
-//! Invariants: the root is number 0; every other node's parent, but the expiry
-//! index's, is a directory that lists it; there are no cycles; numbers are below `next_id`. [`Tree::apply`] refuses a change that would break
-//! one: the bytes it came from may be damaged.
+//! Invariants: the root is number 0; every other node's parent, but the expiry index's, is a
+//! directory that lists it; there are no cycles; numbers are below `next_id`. [`Tree::apply`]
+//! refuses a change that would break one: the bytes it came from may be damaged.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -280,13 +280,11 @@ impl Tree {
 
     /// The edit that makes the expiry index, and its number.
     pub(crate) fn plan_expiry_index(&self, table: TableRecord) -> (Vec<Change>, u64) {
-        match self.expiry_index {
-            Some(id) => (Vec::new(), id),
-            None => {
-                let id = self.next_id;
-                (vec![Change::AddExpiryIndex { id, table }], id)
-            }
+        if let Some(id) = self.expiry_index {
+            return (Vec::new(), id);
         }
+        let id = self.next_id;
+        (vec![Change::AddExpiryIndex { id, table }], id)
     }
 
     /// The path of a node.
