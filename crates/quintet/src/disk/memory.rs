@@ -59,6 +59,12 @@ impl Region {
     }
 }
 
+/// Starts loading the cache line of a word. A hint.
+#[inline]
+pub fn prefetch(word: &AtomicU64) {
+    backing::prefetch(word);
+}
+
 /// Stores a word that other threads may be reading.
 #[inline]
 pub fn store(word: &AtomicU64, value: u64) {
