@@ -216,8 +216,8 @@ fn a_full_disk_fails_one_run_in_one_line() {
     // first is free, and what the store's log takes at once is not; `null` writes nothing.
     let tool = env!("CARGO_BIN_EXE_quintet-compare");
     let script = format!(
-        "mount -t tmpfs -o size=100m none small || exit 99; {tool} run --store naive,null \
-         --workload c --runs 1 --records 60k --operations 10 --dir small --out results --no-limits"
+        "mount -t tmpfs -o size=104m none small || exit 99; {tool} run --store naive,null \
+         --workload c --runs 1 --records 115k --operations 10 --dir small --out results --no-limits"
     );
     let mut command = Command::new("unshare");
     let command = command.args(["-r", "-m", "sh", "-c", &script]).current_dir(dir.path());

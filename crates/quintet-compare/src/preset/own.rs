@@ -32,9 +32,9 @@ pub(super) const PRESETS: &[Preset] = &[
         ],
         // Many short runs rather than few long ones: what a process is given (which pages, which
         // moment of the host) differs more between runs than within one.
-        scale: 0.006,
-        runs: 8,
-        seconds_min: 0.08,
+        scale: 0.004,
+        runs: 7,
+        seconds_min: 0.07,
         ..Preset::DEFAULT
     },
     Preset {
