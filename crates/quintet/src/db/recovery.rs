@@ -43,6 +43,10 @@ use crate::{
 const LOCK_NAME: &str = "LOCK";
 const LOG_NAME: &str = "log";
 const TABLES_NAME: &str = "tables";
+/// Records that replay reads before it applies the first of them: enough to hide a miss in memory
+/// behind others. They are copied, so long ones are left out.
+const AHEAD_RECORDS: usize = 32;
+const AHEAD_BYTES: usize = 64 << 10;
 
 impl Database {
     /// Opens the database at `path`, whose options are valid, by itself or through a mount.
@@ -166,9 +170,10 @@ fn assemble(
         catalog: catalog.edits(),
     };
     let log_options = LogOptions { segment_bytes, read_only: options.read_only };
-    let log = Log::open(env, &log_dir, &log_options, &anchor, &mut |lsn, body| {
-        replay(&tables, next_id, lsn, body)
-    })?;
+    let mut ahead = Ahead { tables: &tables, next_id, records: Vec::new(), bytes: Vec::new() };
+    let log =
+        Log::open(env, &log_dir, &log_options, &anchor, &mut |lsn, body| ahead.push(lsn, body))?;
+    ahead.apply()?;
     let log = Arc::new(log);
     let _ = shared.log.set(Arc::clone(&log));
     for table in tables.values() {
@@ -269,6 +274,50 @@ impl Loader<'_> {
         };
         let (engine, lsn) = AnyEngine::open(&options, context)?;
         Ok(TableState::new(id, options.kind(), hash, engine, lsn, node.types.clone()))
+    }
+}
+
+/// Records that engines expect and that are applied a few later.
+struct Ahead<'a> {
+    tables: &'a HashMap<u64, Arc<TableState>>,
+    next_id: u64,
+    /// Each with where its body ends in `bytes`.
+    records: Vec<(Lsn, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl Ahead<'_> {
+    fn push(&mut self, lsn: Lsn, body: &[u8]) -> Result<()> {
+        let full =
+            self.records.len() == AHEAD_RECORDS || self.bytes.len() + body.len() > AHEAD_BYTES;
+        if full {
+            self.apply()?;
+        }
+        if body.len() > AHEAD_BYTES {
+            return replay(self.tables, self.next_id, lsn, body);
+        }
+        // What does not parse is found when it is applied.
+        for (id, op) in Ops::new(body).flatten() {
+            if let Some(table) = self.tables.get(&id)
+                && let Op::Put { key, .. } | Op::Delete { key } = op
+            {
+                table.engine.expect(key);
+            }
+        }
+        self.bytes.extend_from_slice(body);
+        self.records.push((lsn, self.bytes.len()));
+        Ok(())
+    }
+
+    fn apply(&mut self) -> Result<()> {
+        let mut start = 0;
+        for (lsn, end) in self.records.drain(..) {
+            let body = self.bytes.get(start..end).unwrap_or(&[]);
+            replay(self.tables, self.next_id, lsn, body)?;
+            start = end;
+        }
+        self.bytes.clear();
+        Ok(())
     }
 }
 
