@@ -197,6 +197,8 @@ struct Counters {
     debts_paid_total: AtomicU64,
     in_place_total: AtomicU64,
     cold_reads_total: AtomicU64,
+    /// Of those, the ones that found another key's entry.
+    false_reads_total: AtomicU64,
     compacted_total: AtomicU64,
     evicted_total: AtomicU64,
     index_charged: AtomicU64,
@@ -453,6 +455,7 @@ impl Engine for HashLog {
                 ("large_values", to_u64(read(&self.larges).len())),
                 ("in_place_updates_total", load(&counters.in_place_total)),
                 ("cold_reads_total", load(&counters.cold_reads_total)),
+                ("false_reads_total", load(&counters.false_reads_total)),
                 ("chunks_compacted_total", load(&counters.compacted_total)),
                 ("compactions_by_writers_total", load(&counters.debts_paid_total)),
                 ("chunks_evicted_total", load(&counters.evicted_total)),
