@@ -23,7 +23,7 @@ use super::{
     core::{Core, Counters, Shared, TableState, Tables},
     database::Session,
     envelope::Envelope,
-    expiry::Clock,
+    expiry::{self, Clock, Expiries, Listing},
     jobs,
     mount::Mounts,
     ops::Ops,
@@ -161,7 +161,9 @@ fn assemble(
     let created = is_being_created(&catalog, &tables_dir)?;
     let tables = loader.load_all(&catalog)?;
     let (log_start, log_durable) = catalog.look(Tree::log_bounds);
-    let next_id = catalog.look(Tree::next_id);
+    let index = catalog.look(Tree::expiry_index).and_then(|id| tables.get(&id)).cloned();
+    let replayed =
+        Replayed { tables: &tables, next_id: catalog.look(Tree::next_id), index: index.as_deref() };
     let anchor = Anchor {
         database_id: catalog.database_id(),
         start: log_start,
@@ -170,14 +172,10 @@ fn assemble(
         catalog: catalog.edits(),
     };
     let log_options = LogOptions { segment_bytes, read_only: options.read_only };
-    let mut ahead = Ahead { tables: &tables, next_id, records: Vec::new(), bytes: Vec::new() };
-    let log =
-        Log::open(env, &log_dir, &log_options, &anchor, &mut |lsn, body| ahead.push(lsn, body))?;
-    ahead.apply()?;
-    let log = Arc::new(log);
+    let log = Arc::new(open_log(env, &log_dir, &log_options, &anchor, &replayed)?);
     let _ = shared.log.set(Arc::clone(&log));
-    for table in tables.values() {
-        table.may_expire.store(table.engine.stats().keys > 0, Ordering::Release);
+    if index.as_ref().is_some_and(|index| index.engine.stats().keys > 0) {
+        tables.values().for_each(|table| table.may_expire.store(true, Ordering::Release));
     }
     Ok(Core {
         env: Arc::clone(env),
@@ -190,6 +188,7 @@ fn assemble(
         budget,
         catalog,
         mounts,
+        expiries: Expiries::new(index),
         tables: Tables::from(RwLock::new(tables)),
         shared,
         log_start: AtomicU64::new(log_start.0.max(log.stats().start.0)),
@@ -205,6 +204,20 @@ fn assemble(
         background_failure: Mutex::new(None),
         lock: Mutex::new(Some(lock)),
     })
+}
+
+/// Opens the log and replays it.
+fn open_log(
+    env: &Arc<dyn Env>,
+    dir: &Arc<dyn Dir>,
+    options: &LogOptions,
+    anchor: &Anchor,
+    into: &Replayed<'_>,
+) -> Result<Log> {
+    let mut ahead = Ahead { into, records: Vec::new(), bytes: Vec::new() };
+    let log = Log::open(env, dir, options, anchor, &mut |lsn, body| ahead.push(lsn, body))?;
+    ahead.apply()?;
+    Ok(log)
 }
 
 /// Whether the database was never open: until its log's start is recorded, nothing is in it. A
@@ -279,8 +292,7 @@ impl Loader<'_> {
 
 /// Records that engines expect and that are applied a few later.
 struct Ahead<'a> {
-    tables: &'a HashMap<u64, Arc<TableState>>,
-    next_id: u64,
+    into: &'a Replayed<'a>,
     /// Each with where its body ends in `bytes`.
     records: Vec<(Lsn, usize)>,
     bytes: Vec<u8>,
@@ -294,11 +306,11 @@ impl Ahead<'_> {
             self.apply()?;
         }
         if body.len() > AHEAD_BYTES {
-            return replay(self.tables, self.next_id, lsn, body);
+            return replay(self.into, lsn, body);
         }
         // What does not parse is found when it is applied.
         for (id, op) in Ops::new(body).flatten() {
-            if let Some(table) = self.tables.get(&id)
+            if let Some(table) = self.into.tables.get(&id)
                 && let Op::Put { key, .. } | Op::Delete { key } = op
             {
                 table.engine.expect(key);
@@ -313,7 +325,7 @@ impl Ahead<'_> {
         let mut start = 0;
         for (lsn, end) in self.records.drain(..) {
             let body = self.bytes.get(start..end).unwrap_or(&[]);
-            replay(self.tables, self.next_id, lsn, body)?;
+            replay(self.into, lsn, body)?;
             start = end;
         }
         self.bytes.clear();
@@ -321,13 +333,18 @@ impl Ahead<'_> {
     }
 }
 
-/// Applies a record to the tables whose files lack it.
-fn replay(
-    tables: &HashMap<u64, Arc<TableState>>,
+/// What the log is replayed into.
+struct Replayed<'a> {
+    tables: &'a HashMap<u64, Arc<TableState>>,
+    /// Numbers of tables from here on were never used.
     next_id: u64,
-    lsn: Lsn,
-    body: &[u8],
-) -> Result<()> {
+    /// The expiry index.
+    index: Option<&'a TableState>,
+}
+
+/// Applies a record to the tables whose files lack it, and lists what expires.
+fn replay(into: &Replayed<'_>, lsn: Lsn, body: &[u8]) -> Result<()> {
+    let Replayed { tables, next_id, index } = *into;
     let damage = |what: &str| Error::corruption(format!("{LOG_NAME}, LSN {lsn}"), 0, what);
     for item in Ops::new(body) {
         let (id, op) = item.ok_or_else(|| damage("a record's operations do not parse"))?;
@@ -342,6 +359,13 @@ fn replay(
         let mut complete = table.persisted();
         if seeded::active(Bug::ReplayIgnoresComplete) {
             complete = tables.values().map(|table| table.persisted()).max().unwrap_or(complete);
+        }
+        // Whether the index's files have the entry is another question than whether the table's
+        // have the value.
+        if let (Some(index), Some(listing)) = (index, Listing::of(id, &op))
+            && !seeded::active(Bug::ReplayForgetsExpiryIndex)
+        {
+            expiry::replay(index, &listing, lsn)?;
         }
         if lsn >= complete {
             if seeded::active(Bug::ReplayForgetsExpiry) {

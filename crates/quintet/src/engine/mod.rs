@@ -28,6 +28,7 @@ mod value;
 pub mod btree;
 pub mod hashlog;
 pub mod naive;
+pub mod tph;
 pub mod trie;
 
 use std::{fmt, sync::Arc};
@@ -229,6 +230,8 @@ pub enum AnyEngine {
     BTree(Box<btree::BTree>),
     /// See [`trie`].
     Trie(Box<trie::Trie>),
+    /// See [`tph`].
+    Tph(Box<tph::Tph>),
 }
 
 impl AnyEngine {
@@ -244,7 +247,9 @@ impl AnyEngine {
                 .map(|(engine, lsn)| (Self::BTree(Box::new(engine)), lsn)),
             EngineKind::Trie => trie::Trie::open(options, context)
                 .map(|(engine, lsn)| (Self::Trie(Box::new(engine)), lsn)),
-            kind => Err(EngineKind::unknown(kind.name())),
+            EngineKind::Tph => tph::Tph::open(options, context)
+                .map(|(engine, lsn)| (Self::Tph(Box::new(engine)), lsn)),
+            kind @ EngineKind::Slm => Err(EngineKind::unknown(kind.name())),
         }
     }
 
@@ -262,6 +267,7 @@ impl AnyEngine {
             Self::HashLog(engine) => &**engine,
             Self::BTree(engine) => &**engine,
             Self::Trie(engine) => &**engine,
+            Self::Tph(engine) => &**engine,
         }
     }
 }
@@ -274,6 +280,7 @@ impl Engine for AnyEngine {
             Self::HashLog(engine) => engine.get(key),
             Self::BTree(engine) => engine.get(key),
             Self::Trie(engine) => engine.get(key),
+            Self::Tph(engine) => engine.get(key),
         }
     }
 
@@ -288,6 +295,7 @@ impl Engine for AnyEngine {
             Self::HashLog(engine) => engine.admit(op),
             Self::BTree(engine) => engine.admit(op),
             Self::Trie(engine) => engine.admit(op),
+            Self::Tph(engine) => engine.admit(op),
         }
     }
 
@@ -306,6 +314,7 @@ impl Engine for AnyEngine {
             Self::HashLog(engine) => engine.apply(lsn, op),
             Self::BTree(engine) => engine.apply(lsn, op),
             Self::Trie(engine) => engine.apply(lsn, op),
+            Self::Tph(engine) => engine.apply(lsn, op),
         }
     }
 

@@ -22,10 +22,11 @@
 //!
 //! Invariants: a publication is synced before anything that it frees is freed. What follows the
 //! last commit never happened, unless a later publication's begin stands behind it: then the bytes
-//! between are damaged. Hints that are not whole are made anew from their extent. No sector is written twice once it is part of a commit. Where a sync
-//! fails, what the disk holds is in doubt: that file gets nothing more, and another manifest takes
-//! its place. Until one has its name durably, whichever of the two a crash leaves is right,
-//! because nothing that either names is freed.
+//! between are damaged. Hints that are not whole are made anew from their extent. No sector is
+//! written twice once it is part of a commit. Where a sync fails, what the disk holds is in doubt:
+//! that file gets nothing more, and another manifest takes its place. Until one has its name
+//! durably, whichever of the two a crash leaves is right, because nothing that either names is
+//! freed.
 //!
 //! Thread rules: belongs to maintenance (one thread at a time).
 
