@@ -170,8 +170,8 @@ struct Roll {
     free_ids: Vec<u64>,
     /// Order of the chunk that takes appends, or of the last that did.
     hot_order: u64,
-    /// When the chunk that takes appends was started.
-    rolled_at: Duration,
+    /// When the last chunk for appends was started; none since the table was opened.
+    rolled_at: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -493,7 +493,8 @@ impl Engine for HashLog {
         }
         let untidy = !stuck && self.waste_exceeds(REST_WASTE_PER_CENT.min(most));
         let unflushed = unflushed > 0 && !self.context.read_only;
-        if (untidy || unflushed) && self.is_resting(applied) {
+        let ready = self.arena.has_ready();
+        if (untidy || unflushed || ready) && self.is_resting(applied) {
             if unflushed {
                 // The log need not hold it any longer.
                 return Due::Persist;
@@ -501,7 +502,7 @@ impl Engine for HashLog {
             counters.waste_target.store(REST_WASTE_PER_CENT.min(most), Ordering::Relaxed);
             return Due::Compact;
         }
-        match (warm, untidy || unflushed) {
+        match (warm, untidy || unflushed || ready) {
             (true, _) => Due::Compact,
             (false, true) => Due::Later,
             (false, false) => Due::Nothing,
