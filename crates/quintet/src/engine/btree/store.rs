@@ -118,7 +118,8 @@ pub(super) fn open(settings: &Settings, context: Context) -> Result<(Inner, Lsn)
         }
         Some(meta) => tree.set_counts(meta.leaves, meta.inner),
     }
-    let (keys, bytes, lsn) = meta.as_ref().map_or((0, 0, Lsn(0)), |meta| (meta.keys, meta.bytes, meta.lsn));
+    let (keys, bytes, lsn) =
+        meta.as_ref().map_or((0, 0, Lsn(0)), |meta| (meta.keys, meta.bytes, meta.lsn));
     // The newest groups are in memory only.
     let in_doubt = context.read_only;
     let all_in_place = meta.as_ref().is_some_and(|meta| meta.placed >= redo.newest());
@@ -475,8 +476,7 @@ impl Inner {
         let cache = self.tree.cache();
         let meta = cut.pages().iter().find(|(page, _)| *page == PageId(0));
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
-        let image =
-            meta.and_then(|place| cache.image(cut, *place, false, buffer.as_mut_slice()));
+        let image = meta.and_then(|place| cache.image(cut, *place, false, buffer.as_mut_slice()));
         if image.is_none() {
             return Ok(());
         }

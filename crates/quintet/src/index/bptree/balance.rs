@@ -269,8 +269,7 @@ impl Tree {
         let separator = halves.separator().ok_or_else(senseless)?;
         let (low, high) = divide(bounds, &separator);
         let prefixes = [&low, &high].map(|bounds| bounds.prefix(self.shape.prefix_max()));
-        let [left_page, right_page] =
-            halves.build(self.shape, prefixes).ok_or_else(senseless)?;
+        let [left_page, right_page] = halves.build(self.shape, prefixes).ok_or_else(senseless)?;
         let right = self.cache.create(self.space.take())?;
         self.fill(&right, right_page);
         self.fill(left, left_page);

@@ -378,12 +378,7 @@ impl<'a> NodeView<'a> {
     /// How the key of a slot compares with one whose part behind prefix and skip is `suffix`; the
     /// heads of the two are the same.
     #[inline]
-    fn compare_same_head(
-        &self,
-        slot: &Slot,
-        suffix: &[u8],
-        fetch: Fetch<'_>,
-    ) -> Option<Ordering> {
+    fn compare_same_head(&self, slot: &Slot, suffix: &[u8], fetch: Fetch<'_>) -> Option<Ordering> {
         if slot.long {
             return self.compare_long(slot, suffix, fetch);
         }

@@ -112,9 +112,8 @@ impl Tree {
         while index > 0 {
             if entries.len() >= limit || bytes >= STEP_BYTES {
                 // The last key that was passed.
-                next = Some(self.look(&leaf, |view, fetch| {
-                    view.full_key(&view.slot(index)?, fetch)
-                })?);
+                next =
+                    Some(self.look(&leaf, |view, fetch| view.full_key(&view.slot(index)?, fetch))?);
                 break;
             }
             index -= 1;

@@ -56,11 +56,11 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+pub use self::overlay::Patches;
 pub use self::{
     cut::Cut,
     guard::{ReadGuard, WriteGuard},
 };
-pub use self::overlay::Patches;
 use self::{cut::Saved, latch::Patience, overlay::Overlay, stack::FreeStack};
 use crate::{
     Error, Result,

@@ -108,7 +108,9 @@ fn a_page_that_is_given_up_need_not_be_written() {
     let mut image = vec![0; 4096];
     let pages = cut.pages().to_vec();
     assert!(
-        pages.iter().all(|(page, frame)| cache.image(&cut, (*page, *frame), false, &mut image).is_none())
+        pages
+            .iter()
+            .all(|(page, frame)| cache.image(&cut, (*page, *frame), false, &mut image).is_none())
     );
     cache.finish(cut);
     // One of a cut under way is written as it was.
