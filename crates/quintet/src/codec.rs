@@ -37,11 +37,24 @@ pub const fn to_usize(value: u64) -> usize {
     value as usize
 }
 
+/// Widens 32 bits, where `From` cannot be called: in constants.
+#[inline]
+pub const fn widen(value: u32) -> u64 {
+    value as u64
+}
+
 /// The low 32 bits of `value`, on purpose.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the low half is what the caller asks for")]
 pub const fn low_u32(value: u64) -> u32 {
     value as u32
+}
+
+/// The low 64 bits of `value`, on purpose.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the low half is what the caller asks for")]
+pub const fn low_u64(value: u128) -> u64 {
+    value as u64
 }
 
 /// The low 8 bits of `value`, on purpose.

@@ -79,6 +79,10 @@ pub mod testing {
         pub use crate::engine::*;
     }
     /// See the module's own head.
+    pub mod perfect_hash {
+        pub use crate::index::perfect_hash::*;
+    }
+    /// See the module's own head.
     pub mod report {
         pub use crate::report::*;
     }

@@ -149,6 +149,16 @@ bugs! {
     SweepDoesNotLookAgain = 43, "sweep-does-not-look-again";
     /// Values replayed from the log lose their expiry.
     ReplayForgetsExpiry = 44, "replay-forgets-expiry";
+    /// A batch does not enter its values that expire in the expiry index.
+    BatchForgetsExpiryIndex = 80, "batch-forgets-expiry-index";
+    /// Values replayed from the log are not entered in the expiry index.
+    ReplayForgetsExpiryIndex = 81, "replay-forgets-expiry-index";
+    /// The sweep removes an entry of the expiry index after it has let go of the key's stripe.
+    SweepUnlistsOutsideStripe = 82, "sweep-unlists-outside-stripe";
+    /// A read that finds a value expired does not look whether it was replaced before its time.
+    ExpiryIsNotLookedAtAgain = 84, "expiry-is-not-looked-at-again";
+    /// The expiry index counts as complete past entries that its files lack.
+    ExpiryIndexNotNoted = 83, "expiry-index-not-noted";
     // The hashlog engine.
     /// A publication holds effects that the log can still lose.
     HashlogSkipsLogSync = 45, "hashlog-skips-log-sync";
@@ -233,6 +243,25 @@ bugs! {
     TrieFreesLiveRegion = 76, "trie-frees-live-region";
     /// A scan goes on one path too far after a full page.
     TrieScanSkips = 78, "trie-scan-skips";
+    // The tph engine.
+    /// Pieces are named by a manifest before they are durable.
+    TphSkipsPieceSync = 192, "tph-skips-piece-sync";
+    /// A block read from the disk is taken without comparing its checksum.
+    TphSkipsBlockChecksum = 193, "tph-skips-block-checksum";
+    /// A manifest gets its name before its content is durable.
+    TphSkipsManifestSync = 194, "tph-skips-manifest-sync";
+    /// A manifest gets its name before the pieces that it names have theirs durably.
+    TphNamesPiecesLate = 195, "tph-names-pieces-late";
+    /// The directory is not synced after a manifest got its name.
+    TphSkipsDirSync = 196, "tph-skips-dir-sync";
+    /// A manifest is published with effects that the log can still lose.
+    TphSkipsLogSync = 197, "tph-skips-log-sync";
+    /// A tombstone is dropped while an older piece or level holds its key.
+    TphDropsTombstonesEarly = 198, "tph-drops-tombstones-early";
+    /// Pieces are removed before the manifest without them is durable.
+    TphRemovesPiecesEarly = 199, "tph-removes-pieces-early";
+    /// Of two keys of one hash in a table, one is lost.
+    TphForgetsCollisions = 200, "tph-forgets-collisions";
     // Threads.
     /// An in-place update writes an entry's LSN with a plain store, beside readers.
     UpdateStoresPlainly = 124, "update-stores-plainly";

@@ -367,13 +367,22 @@ impl Run {
             EngineKind::Naive => options.set("snapshot_bytes", "4096"),
             EngineKind::HashLog => options.set("chunk_bytes", "16384").set("mutable_chunks", "2"),
             EngineKind::BTree => options.set("page_bytes", "4096").set("extend_granularity", "64"),
+            EngineKind::Tph => options
+                .set("memtable_bytes", "65536")
+                .set("table_bytes", "65536")
+                .set("level_bytes", "65536")
+                .set("level0_tables", "2")
+                .set("fanout", "2")
+                .set("max_pieces", "2")
+                .set("block_bytes", "1024")
+                .set("mode", ["sorted", "hash_range", "one_level"][self.random.index(3)]),
             EngineKind::Trie => options
                 .set("region_bytes", "65536")
                 .set("journal_bytes", "65536")
                 .set("cut_bytes", "65536")
                 .set("fanout", "64")
                 .set("sluggishness", "2"),
-            _ => options,
+            EngineKind::Slm => options,
         };
         match self.db().create_table(name, options) {
             Ok(_) => {

@@ -10,8 +10,13 @@
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use super::{
-    Durability, catalog::Catalog, envelope::Envelope, expiry::Clock, mount::Mounts,
-    stripes::Stripes, value::Value,
+    Durability,
+    catalog::Catalog,
+    envelope::Envelope,
+    expiry::{Clock, Expiries},
+    mount::Mounts,
+    stripes::Stripes,
+    value::Value,
 };
 use crate::{
     Error, Result,
@@ -19,6 +24,7 @@ use crate::{
     codec::{KeyHash, Lsn},
     disk::{Dir, Env, JobHandle, LockGuard},
     engine::{AnyEngine, Engine as _, EngineKind, Host},
+    seeded::{self, Bug},
     sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read},
     types::TableTypes,
     wal::Log,
@@ -49,7 +55,7 @@ pub(super) struct TableState {
     applied_end: AtomicU64,
     /// What its files are complete to.
     persisted: AtomicU64,
-    /// It may hold values that expire: the sweep looks at it.
+    /// It may have entries in the expiry index.
     pub(super) may_expire: AtomicBool,
     /// What its keys and values have to be; unset: any bytes.
     types: OnceLock<TableTypes>,
@@ -243,6 +249,7 @@ pub(super) struct Core {
     pub(super) catalog: Catalog,
     pub(super) mounts: Mounts,
     pub(super) tables: Tables,
+    pub(super) expiries: Expiries,
     pub(super) shared: Arc<Shared>,
     pub(super) log: Arc<Log>,
     pub(super) stripes: Stripes,
@@ -329,15 +336,41 @@ impl Core {
         tables
     }
 
-    /// What a reader sees of a stored value: nothing once it is expired.
+    /// What a reader sees of a key's stored value: nothing once it is expired.
     #[inline]
     pub(super) fn visible(
         &self,
         table: &TableState,
+        key: &[u8],
         stored: crate::engine::Value,
     ) -> Result<Option<Value>> {
         let value = Value::open(stored).ok_or_else(|| self.bad_envelope(table))?;
-        Ok(if value.is_expired(|| self.shared.clock.now()) { None } else { Some(value) })
+        if value.expires_at_unix_millis().is_none() {
+            return Ok(Some(value));
+        }
+        let now = self.shared.clock.now();
+        if value.is_expired(now) { self.look_again(table, key, now) } else { Ok(Some(value)) }
+    }
+
+    /// A value was read, and was expired when the clock was read after it. It may have been
+    /// replaced between the two, before its time, so that the key never was without a value: only
+    /// what is expired by a clock that was read before is gone.
+    #[cold]
+    fn look_again(&self, table: &TableState, key: &[u8], mut now: u64) -> Result<Option<Value>> {
+        if seeded::active(Bug::ExpiryIsNotLookedAtAgain) {
+            return Ok(None);
+        }
+        loop {
+            let Some(stored) = table.engine.get(key)? else { return Ok(None) };
+            let value = Value::open(stored).ok_or_else(|| self.bad_envelope(table))?;
+            if value.is_expired(now) {
+                return Ok(None);
+            }
+            now = self.shared.clock.now();
+            if !value.is_expired(now) {
+                return Ok(Some(value));
+            }
+        }
     }
 
     #[cold]
@@ -350,7 +383,7 @@ impl Core {
     #[inline]
     pub(super) fn get(&self, table: &TableState, key: &[u8]) -> Result<Option<Value>> {
         match table.engine.get(key)? {
-            Some(stored) => self.visible(table, stored),
+            Some(stored) => self.visible(table, key, stored),
             None => Ok(None),
         }
     }

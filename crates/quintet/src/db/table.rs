@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     DeleteOptions, PutOptions, TableStats,
-    core::{JobKind, TableState},
+    core::TableState,
     database::Session,
     envelope::Envelope,
     options::{Condition, check_key, check_value},
@@ -17,7 +17,6 @@ use super::{
 use crate::{
     Error, Result,
     engine::{Cursor, Engine as _, EngineKind, Entry, EntryIter, KeyRange, Op},
-    sync::Ordering,
     types::TableTypes,
 };
 
@@ -73,18 +72,7 @@ impl Table {
         let envelope = Envelope { expires_at, type_tag: options.type_tag }.encode();
         let op = Op::Put { key, head: envelope.as_slice(), body };
         let durability = options.durability.unwrap_or(core.durability);
-        let applied = core.commit_one(&self.state, &op, options.condition, durability)?;
-        if applied && expires_at.is_some() {
-            self.note_expiring();
-        }
-        Ok(applied)
-    }
-
-    /// Has the sweep look at this table.
-    pub(super) fn note_expiring(&self) {
-        if !self.state.may_expire.swap(true, Ordering::AcqRel) {
-            self.session.core.shared.jobs.wake(JobKind::Expire);
-        }
+        core.commit_one(&self.state, &op, options.condition, durability)
     }
 
     /// The value of `key`.
@@ -114,11 +102,11 @@ impl Table {
         core.check_usable(&self.state)?;
         let mut stored = Vec::with_capacity(keys.len());
         self.state.engine.multi_get(&keys, &mut stored)?;
-        let visible = |stored: Option<_>| match stored {
-            Some(stored) => core.visible(&self.state, stored),
+        let visible = |(key, stored): (&&[u8], Option<_>)| match stored {
+            Some(stored) => core.visible(&self.state, key, stored),
             None => Ok(None),
         };
-        stored.into_iter().map(visible).collect()
+        keys.iter().zip(stored).map(visible).collect()
     }
 
     /// Whether `key` has a value.
@@ -195,7 +183,7 @@ impl Table {
         let (stored, next) = self.state.engine.scan(cursor.borrow(), count.max(1))?;
         let mut entries = Vec::with_capacity(stored.len());
         for entry in stored {
-            if let Some(value) = core.visible(&self.state, entry.value)? {
+            if let Some(value) = core.visible(&self.state, &entry.key, entry.value)? {
                 entries.push((entry.key, value));
             }
         }
@@ -257,7 +245,7 @@ impl Entries {
         while !self.failed {
             let visible = next(&mut self.stored)?.and_then(|entry| {
                 let core = &self.table.session.core;
-                let value = core.visible(&self.table.state, entry.value)?;
+                let value = core.visible(&self.table.state, &entry.key, entry.value)?;
                 Ok(value.map(|value| (entry.key, value)))
             });
             match visible {

@@ -30,8 +30,8 @@ impl Value {
     }
 
     #[inline]
-    pub(crate) fn is_expired(&self, now: impl FnOnce() -> u64) -> bool {
-        self.envelope.expires_at.is_some() && self.envelope.is_expired(now())
+    pub(crate) fn is_expired(&self, now: u64) -> bool {
+        self.envelope.is_expired(now)
     }
 
     /// What the writer said the value is.

@@ -225,9 +225,17 @@ fn mapping_and_file_are_one(env: &dyn Env, path: &Path) {
     file.sync_data().unwrap();
     mapping.prepare_writes(0..2 * BLOCK_BYTES);
     mapping.words()[100].store(1, Ordering::Relaxed);
+    file.sync_range(&mapping, 0..2 * BLOCK_BYTES).unwrap();
+    assert_eq!(mapping.words()[100].load(Ordering::Relaxed), 1, "a sync takes nothing away");
+    // Part of a page, and again after a page was synced.
+    mapping.words()[101].store(2, Ordering::Relaxed);
+    file.sync_range(&mapping, 808..816).unwrap();
+    mapping.words()[102].store(3, Ordering::Relaxed);
+    let words = [100, 101, 102].map(|word: usize| mapping.words()[word].load(Ordering::Relaxed));
+    assert_eq!(words, [1, 2, 3]);
     drop(mapping);
     read_exact_at(&*file, &mut bytes, 800).unwrap();
-    assert_eq!(bytes[0], 1, "stores outlive the mapping");
+    assert_eq!((bytes[0], bytes[8], bytes[16]), (1, 2, 3), "stores outlive the mapping");
 }
 
 fn direct_io_gives_back_what_buffered_wrote(env: &dyn Env, path: &Path) {

@@ -28,6 +28,7 @@ mod value;
 pub mod btree;
 pub mod hashlog;
 pub mod naive;
+pub mod tph;
 pub mod trie;
 
 use std::{fmt, sync::Arc};
@@ -226,6 +227,8 @@ pub enum AnyEngine {
     BTree(Box<btree::BTree>),
     /// See [`trie`].
     Trie(Box<trie::Trie>),
+    /// See [`tph`].
+    Tph(Box<tph::Tph>),
 }
 
 impl AnyEngine {
@@ -241,7 +244,9 @@ impl AnyEngine {
                 .map(|(engine, lsn)| (Self::BTree(Box::new(engine)), lsn)),
             EngineKind::Trie => trie::Trie::open(options, context)
                 .map(|(engine, lsn)| (Self::Trie(Box::new(engine)), lsn)),
-            kind => Err(EngineKind::unknown(kind.name())),
+            EngineKind::Tph => tph::Tph::open(options, context)
+                .map(|(engine, lsn)| (Self::Tph(Box::new(engine)), lsn)),
+            kind @ EngineKind::Slm => Err(EngineKind::unknown(kind.name())),
         }
     }
 
@@ -259,6 +264,7 @@ impl AnyEngine {
             Self::HashLog(engine) => &**engine,
             Self::BTree(engine) => &**engine,
             Self::Trie(engine) => &**engine,
+            Self::Tph(engine) => &**engine,
         }
     }
 }
@@ -271,6 +277,7 @@ impl Engine for AnyEngine {
             Self::HashLog(engine) => engine.get(key),
             Self::BTree(engine) => engine.get(key),
             Self::Trie(engine) => engine.get(key),
+            Self::Tph(engine) => engine.get(key),
         }
     }
 
@@ -285,6 +292,7 @@ impl Engine for AnyEngine {
             Self::HashLog(engine) => engine.admit(op),
             Self::BTree(engine) => engine.admit(op),
             Self::Trie(engine) => engine.admit(op),
+            Self::Tph(engine) => engine.admit(op),
         }
     }
 
@@ -299,6 +307,7 @@ impl Engine for AnyEngine {
             Self::HashLog(engine) => engine.apply(lsn, op),
             Self::BTree(engine) => engine.apply(lsn, op),
             Self::Trie(engine) => engine.apply(lsn, op),
+            Self::Tph(engine) => engine.apply(lsn, op),
         }
     }
 

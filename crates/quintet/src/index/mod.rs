@@ -2,5 +2,7 @@
 
 pub(crate) mod bptree;
 pub(crate) mod hashtable;
+pub mod perfect_hash;
+pub(crate) mod skiplist;
 pub(crate) mod slots;
 pub(crate) mod trie;

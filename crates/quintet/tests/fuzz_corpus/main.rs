@@ -53,6 +53,11 @@ fn kept_inputs_of_hashlog_manifest() {
 }
 
 #[test]
+fn kept_inputs_of_perfect_hash() {
+    run("perfect_hash");
+}
+
+#[test]
 fn kept_inputs_of_hashlog_hints() {
     run("hashlog_hints");
 }

@@ -1,8 +1,8 @@
 //! One file of a database in words, for people who look for damage or learn the formats.
 //!
 //! What: a log segment, the catalog, a snapshot of a naive table, a manifest or data file of a
-//! hashlog table or the pages of a btree table, recognised by its magic and printed in the layout
-//! that the head of its module documents.
+//! hashlog table, the pages of a btree table, or a manifest or piece of a tph table, recognised by
+//! its magic and printed in the layout that the head of its module documents.
 //! Why: a format that cannot be looked at cannot be trusted; and `quintet inspect` needs no code
 //! of its own for any of them.
 //!
@@ -20,7 +20,7 @@ use crate::{
     Error, Result,
     codec::to_usize,
     disk::{Env as _, File, Open, os::OsEnv, read_up_to},
-    engine::{btree::inspect as btree, hashlog::describe, naive::snapshot},
+    engine::{btree::inspect as btree, hashlog::describe, naive::snapshot, tph::inspect as tph},
     wal::{Found, Kind, SegmentReader},
 };
 
@@ -60,6 +60,8 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
         }
         b"QNAIVSNP" => describe_snapshot(&*file, &shown, &mut lines),
         b"QHLINDEX" => describe::manifest(&dir, file, &shown, &mut |line| lines.say(line)),
+        b"QTPHMANI" => tph::manifest(&*file, &shown, &mut |line| lines.say(line)),
+        b"QTPHPIEC" => tph::piece(&dir, &*file, &shown, &mut |line| lines.say(line)),
         b"QHASHLOG" => describe::data(&*file, &shown, &mut |line| lines.say(line)),
         other => {
             let found = other.escape_ascii();

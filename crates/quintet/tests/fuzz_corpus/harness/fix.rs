@@ -70,6 +70,31 @@ fn crc_of(parts: &[&[u8]]) -> u32 {
     parts.iter().fold(0, |crc, part| crc32c_append(crc, part))
 }
 
+/// A perfect hash: numbers of keys and slots, then the body. Variant 1: of the second method.
+pub(super) fn perfect_hash(mut input: Input<'_>) -> Vec<u8> {
+    const HEAD: usize = 64;
+    let mut file = vec![0; HEAD];
+    file[..8].copy_from_slice(b"QNTPHASH");
+    set_u32(&mut file, 8, 1);
+    set_u32(&mut file, 12, 1 + u32::from(input.variant & 1));
+    set_u64(&mut file, 16, 7);
+    let (numbers, body) = input.rest.split_at(input.rest.len().min(16));
+    file[24..24 + numbers.len()].copy_from_slice(numbers);
+    input.rest = body;
+    set_u64(&mut file, 40, to_u64(body.len()));
+    input.overlay_head(&mut file);
+    file.extend_from_slice(input.rest);
+    if !input.raw_body {
+        let crc = crc32c(&file[HEAD..]);
+        set_u32(&mut file, 52, crc);
+    }
+    if !input.raw_head {
+        let crc = crc32c(&file[..HEAD - 4]);
+        set_u32(&mut file, HEAD - 4, crc);
+    }
+    file
+}
+
 /// What a log segment has to carry to be recovery's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {

@@ -9,7 +9,9 @@ mod database;
 mod fix;
 mod hashlog;
 mod log;
+mod perfect_hash;
 mod snapshot;
+mod tph;
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +27,7 @@ use quintet::{
 pub type Target = fn(&[u8]);
 
 /// Every target of this crate, by the name of its fuzz target and of its folder of kept inputs.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("codec", codec),
     ("log_segment", log::log_segment),
     ("record_body", database::record_body),
@@ -35,6 +37,9 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("hashlog_chunk", hashlog::chunk),
     ("hashlog_manifest", hashlog::manifest),
     ("hashlog_hints", hashlog::hints),
+    ("perfect_hash", perfect_hash::perfect_hash),
+    ("tph_manifest", tph::manifest),
+    ("tph_piece", tph::piece),
 ];
 
 /// No input may take longer, sanitizers included.
@@ -57,6 +62,8 @@ pub fn run(name: &str, input: &[u8]) {
 pub fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let mut samples = database::samples();
     samples.extend(hashlog::samples());
+    samples.extend(perfect_hash::samples());
+    samples.extend(tph::samples());
     samples
 }
 

@@ -1,0 +1,107 @@
+//! Verifying: every block, every key through its table's index, counts, order.
+
+use std::sync::Arc;
+
+use super::{
+    Inner, View,
+    cursor::{Ahead, Merge, Source, Start, Way},
+    table::{Part, Table},
+};
+use crate::{Error, Result, report::Report};
+
+impl Inner {
+    /// Verifies the files of the version that is current now. Merges wait meanwhile.
+    pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
+        let view: Arc<View> = self.view.load_full();
+        let version = &view.version;
+        for table in &version.level0 {
+            self.check_table(table, None, report)?;
+        }
+        for level in &version.levels {
+            for (number, table) in level.iter().enumerate() {
+                let next = level.get(number + 1);
+                let high = next.map(|table| table.low.clone()).unwrap_or_default();
+                let places = table.low.clone()..high;
+                let part = Part { route: self.route, places, is_last: next.is_none() };
+                self.check_table(table, Some(&part), report)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_table(&self, table: &Table, part: Option<&Part>, report: &mut Report) -> Result<()> {
+        for one in &table.uses {
+            report.checked_bytes += one.piece.file_bytes;
+            note(report, one.piece.check_head())?;
+            let section = one.piece.footer.index;
+            note(report, one.piece.section(section).map(drop))?;
+        }
+        let outcome = self.check_entries(table, part, report);
+        note(report, outcome)
+    }
+
+    /// Walks over all pieces at once: of each key, the newest piece's entry is where the index
+    /// says.
+    fn check_entries(&self, table: &Table, part: Option<&Part>, report: &mut Report) -> Result<()> {
+        let start = Start { way: Way::Up, key: None };
+        let mut merge = Merge::new(table.cursors(&start, Ahead::WHOLE), Way::Up);
+        merge.settle()?;
+        let mut live = vec![(0_u64, 0_u64); table.uses.len()];
+        let (mut tombstones, mut last) = (0, None::<Vec<u8>>);
+        while let (Some(key), Some(current)) = (merge.key(), merge.current()) {
+            let Some(one) = table.uses.get(current) else { break };
+            let label = &*one.piece.label;
+            let block = match merge.sources.get(current) {
+                Some(Source::Piece(cursor)) => cursor.block(),
+                _ => 0,
+            };
+            let found = table.find(self.hash(key), key);
+            if !found.is_some_and(|(piece, at)| Arc::ptr_eq(piece, &one.piece) && at == block) {
+                let what = format!("the index does not lead to key {}", key.escape_ascii());
+                report.add(label, 0, what);
+            }
+            if last.as_deref().is_some_and(|last| last >= key) {
+                report.add(label, 0, format!("key {} is out of order", key.escape_ascii()));
+            }
+            if part.is_some_and(|part| !part.has(key)) {
+                report.add(label, 0, format!("key {} is another table's", key.escape_ascii()));
+            }
+            if let Some((entries, bytes)) = live.get_mut(current) {
+                let value = merge.value().map_or(0, <[u8]>::len);
+                *entries += 1;
+                *bytes += crate::codec::to_u64(key.len() + value);
+            }
+            tombstones += u64::from(merge.value().is_none());
+            report.checked_entries += 1;
+            last = Some(key.to_vec());
+            merge.advance()?;
+        }
+        for (one, (entries, bytes)) in table.uses.iter().zip(live) {
+            if (one.live, one.live_bytes) != (entries, bytes) {
+                let what = format!(
+                    "{entries} live entries of {bytes} bytes, {} of {} counted",
+                    one.live, one.live_bytes
+                );
+                report.add(&*one.piece.label, 0, what);
+            }
+        }
+        if tombstones != table.tombstones
+            && let Some(newest) = table.uses.first()
+        {
+            let what = format!("{tombstones} tombstones, {} counted", table.tombstones);
+            report.add(&*newest.piece.label, 0, what);
+        }
+        Ok(())
+    }
+}
+
+/// Damage becomes a finding; other errors end the check.
+fn note(report: &mut Report, outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(Error::Corruption { file, offset, what }) => {
+            report.add(file, offset, what);
+            Ok(())
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,352 @@
+//! Which tables are merged, and when.
+//!
+//! | what | when | where to |
+//! |---|---|---|
+//! | all of level 0 | it has `level0_tables` | level 1 |
+//! | a table of a level of key ranges | the level is larger than `level_bytes`, times `fanout` for each level above | the next level |
+//! | a table of hash ranges | it is larger than twice `table_bytes` | its `fanout` children |
+//! | pieces of a table | dead entries are a quarter of it | a new piece |
+//!
+//! Beside that, each merge into a table of `max_pieces` collects garbage: the smaller half of the
+//! pieces, and those that are mostly dead. A table of key ranges that has become too large is
+//! rewritten whole by its next merge, and cut.
+//!
+//! Why the smaller half and not the oldest pieces: the oldest is the largest, and rewriting it at
+//! each turn would write the table again and again; it goes when a quarter of it is dead.
+
+use std::sync::Arc;
+
+use super::{
+    Inner, Mode, Version,
+    cursor::{Ahead, Filter, Merge, Source, Start, Way},
+    flush::set_level,
+    manifest::LEVELS_MAX,
+    merge::{Base, Plan},
+    publish::Fresh,
+    table::{Part, PieceUse, Route, Table},
+};
+use crate::{
+    Result,
+    codec::to_u64,
+    sync::{Mutex, lock},
+};
+
+/// Dead entries of a table that are worth collecting, in per cent of its bytes.
+const DEAD_PER_CENT: u64 = 25;
+/// A piece that is dead to this part is collected with the others.
+const DEAD_PIECE_PER_CENT: u64 = 50;
+
+/// News for a level, from a start on.
+type Delta<'a> = dyn Fn(&Start) -> Vec<Source> + Sync + 'a;
+
+/// What became of merging into one table: none as long as it is not done, no tables where it was
+/// left alone.
+type Outcome = Option<Result<Option<Vec<Table>>>>;
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+enum Job {
+    Level0,
+    /// A table of a level (0 is level 1) goes down.
+    Down(usize, Arc<Table>),
+    /// Dead entries of a table are collected.
+    Collect(usize, Arc<Table>),
+}
+
+fn dead_bytes(table: &Table) -> u64 {
+    table.payload_bytes().saturating_sub(table.live_bytes())
+}
+
+fn is_mostly_dead(one: &PieceUse) -> bool {
+    let all = one.piece.footer.payload_bytes;
+    one.live_bytes * 100 < all * (100 - DEAD_PIECE_PER_CENT)
+}
+
+fn without(tables: &[Arc<Table>], gone: &[Arc<Table>]) -> Vec<Arc<Table>> {
+    let stays = |one: &&Arc<Table>| !gone.iter().any(|other| Arc::ptr_eq(one, other));
+    tables.iter().filter(stays).cloned().collect()
+}
+
+impl Inner {
+    fn pick(&self, version: &Version) -> Option<Job> {
+        let settings = &self.settings;
+        if version.level0.len() >= settings.level0_tables {
+            return Some(Job::Level0);
+        }
+        let mut most = settings.level_bytes;
+        for (place, level) in version.levels.iter().enumerate() {
+            let has_next = !settings.is_flat() && to_u64(place) + 2 < LEVELS_MAX;
+            let largest = level.iter().max_by_key(|table| table.live_bytes());
+            let too_large = match settings.mode {
+                Mode::Sorted => level.iter().map(|table| table.live_bytes()).sum::<u64>() > most,
+                Mode::HashRange => {
+                    largest.is_some_and(|table| table.live_bytes() > 2 * settings.table_bytes)
+                }
+                Mode::OneLevel | Mode::SingleTier => false,
+            };
+            if let Some(table) = largest.filter(|_| has_next && too_large) {
+                return Some(Job::Down(place, Arc::clone(table)));
+            }
+            let wasteful = |table: &&Arc<Table>| {
+                dead_bytes(table) * 100 > table.payload_bytes() * DEAD_PER_CENT
+            };
+            if let Some(table) = level.iter().find(wasteful) {
+                return Some(Job::Collect(place, Arc::clone(table)));
+            }
+            most = most.saturating_mul(settings.fanout);
+        }
+        None
+    }
+
+    pub(super) fn wants_compaction(&self, version: &Version) -> bool {
+        self.pick(version).is_some()
+    }
+
+    /// Does one job; whether there was one.
+    pub(super) fn compact_step(&self) -> Result<bool> {
+        let _compacting = lock(&self.compacting);
+        let version = Arc::clone(&self.view.load().version);
+        let Some(job) = self.pick(&version) else { return Ok(false) };
+        self.run(&version, &job)?;
+        self.context.host.wake();
+        Ok(true)
+    }
+
+    /// Everything into the deepest level, without anything dead or expired.
+    pub(super) fn compact_all(&self) -> Result<()> {
+        self.flush_backlog()?;
+        let _compacting = lock(&self.compacting);
+        let version = Arc::clone(&self.view.load().version);
+        if !version.level0.is_empty() {
+            self.run(&version, &Job::Level0)?;
+        }
+        let mut place = 0;
+        loop {
+            let version = Arc::clone(&self.view.load().version);
+            let Some(level) = version.levels.get(place) else { return Ok(()) };
+            let is_last = place + 1 == version.levels.len();
+            for table in level.iter().filter(|table| !table.uses.is_empty()) {
+                let version = Arc::clone(&self.view.load().version);
+                let table = Arc::clone(table);
+                if is_last {
+                    self.rewrite(&version, place, &table, &vec![true; table.uses.len()])?;
+                } else {
+                    self.run(&version, &Job::Down(place, table))?;
+                }
+            }
+            place += 1;
+        }
+    }
+
+    fn run(&self, version: &Version, job: &Job) -> Result<()> {
+        match job {
+            Job::Level0 => {
+                let fresh = Fresh::new(self);
+                let merged = version.level0.clone();
+                let delta = |start: &Start| {
+                    merged.iter().flat_map(|table| table.cursors(start, Ahead::WHOLE)).collect()
+                };
+                let level = self.merge_into(version, 0, &delta, &fresh)?;
+                self.publish(&fresh, None, &[], |version| {
+                    let mut version = version.clone();
+                    version.level0 = without(&version.level0, &merged);
+                    set_level(&mut version, 0, level);
+                    version
+                })?;
+            }
+            Job::Down(place, table) => {
+                let fresh = Fresh::new(self);
+                let delta = |start: &Start| table.cursors(start, Ahead::WHOLE);
+                let level = self.merge_into(version, place + 1, &delta, &fresh)?;
+                self.publish(&fresh, None, &[], |version| {
+                    let mut version = version.clone();
+                    let empty = Table { low: table.low.clone(), ..Table::default() };
+                    let above = version.levels.get(*place).map_or(&[][..], Vec::as_slice);
+                    let above = self.exchange(above, table, vec![empty]);
+                    set_level(&mut version, *place, above);
+                    set_level(&mut version, place + 1, level);
+                    version
+                })?;
+            }
+            Job::Collect(place, table) => {
+                let wasteful = |one: &PieceUse| {
+                    one.live_bytes * 100
+                        < one.piece.footer.payload_bytes * (100 - DEAD_PER_CENT / 2)
+                };
+                let rewrite: Vec<bool> = table.uses.iter().map(wasteful).collect();
+                self.rewrite(version, *place, table, &rewrite)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rewrites pieces of a table.
+    fn rewrite(
+        &self,
+        version: &Version,
+        place: usize,
+        table: &Arc<Table>,
+        rewrite: &[bool],
+    ) -> Result<()> {
+        let fresh = Fresh::new(self);
+        let all = rewrite.iter().all(|one| *one);
+        let cuts = all && matches!(self.route, Route::Key);
+        let plan = Plan {
+            rewrite: rewrite.to_vec(),
+            deeper: has_deeper(version, place),
+            cut_bytes: cuts.then_some(self.settings.table_bytes),
+        };
+        let base = Base::from(&**table);
+        let tables = self.merge_table(&base, Vec::new(), &plan, &fresh)?;
+        self.publish(&fresh, None, &[], |version| {
+            let mut version = version.clone();
+            let level = version.levels.get(place).map_or(&[][..], Vec::as_slice);
+            let level = self.exchange(level, table, tables);
+            set_level(&mut version, place, level);
+            version
+        })?;
+        Ok(())
+    }
+
+    /// A level with others in a table's place. Of key ranges, those without anything are left to
+    /// the table before them; a level of empty tables is none.
+    fn exchange(
+        &self,
+        level: &[Arc<Table>],
+        gone: &Arc<Table>,
+        new: Vec<Table>,
+    ) -> Vec<Arc<Table>> {
+        let mut new = Some(new);
+        let tables = level.iter().flat_map(|one| {
+            if Arc::ptr_eq(one, gone) {
+                new.take().unwrap_or_default().into_iter().map(Arc::new).collect()
+            } else {
+                vec![Arc::clone(one)]
+            }
+        });
+        self.tidy(tables.collect())
+    }
+
+    fn tidy(&self, mut tables: Vec<Arc<Table>>) -> Vec<Arc<Table>> {
+        if tables.iter().all(|table| table.uses.is_empty()) {
+            return Vec::new();
+        }
+        if matches!(self.route, Route::Key) {
+            tables.retain(|table| table.low.is_empty() || !table.uses.is_empty());
+        }
+        tables
+    }
+
+    /// The tables of a level before anything is merged into them.
+    fn level(&self, version: &Version, place: usize) -> Vec<Arc<Table>> {
+        match version.levels.get(place) {
+            Some(tables) if !tables.is_empty() => return tables.clone(),
+            _ => {}
+        }
+        let count = match self.route {
+            Route::Key => 1,
+            Route::Hash(_) => {
+                let power = u32::try_from(place + 1).unwrap_or(u32::MAX);
+                self.settings.fanout.saturating_pow(power).min(1 << 20)
+            }
+        };
+        let table = |number: u64| {
+            let low = crate::codec::low_u32((number << 32).div_ceil(count)).to_be_bytes();
+            let low = if number == 0 { Vec::new() } else { low.to_vec() };
+            Arc::new(Table { low, ..Table::default() })
+        };
+        (0..count).map(table).collect()
+    }
+
+    /// Merges news into the tables of a level (0 is level 1), those that they concern, side by
+    /// side; the level's tables then.
+    pub(super) fn merge_into(
+        &self,
+        version: &Version,
+        place: usize,
+        delta: &Delta<'_>,
+        fresh: &Fresh<'_>,
+    ) -> Result<Vec<Arc<Table>>> {
+        let level = self.level(version, place);
+        let deeper = has_deeper(version, place);
+        let done: Vec<Mutex<Outcome>> = level.iter().map(|_| Mutex::new(None)).collect();
+        self.context.env.parallel(level.len(), &|number| {
+            let outcome = self.merge_part(&level, number, deeper, delta, fresh);
+            if let Some(slot) = done.get(number) {
+                *lock(slot) = Some(outcome);
+            }
+        });
+        let mut tables = Vec::new();
+        for (table, slot) in level.iter().zip(done) {
+            let outcome = lock(&slot).take();
+            match outcome.transpose()?.flatten() {
+                None => tables.push(Arc::clone(table)),
+                Some(new) => tables.extend(new.into_iter().map(Arc::new)),
+            }
+        }
+        Ok(self.tidy(tables))
+    }
+
+    /// Merges what belongs to one table; `None` where nothing does.
+    fn merge_part(
+        &self,
+        level: &[Arc<Table>],
+        number: usize,
+        deeper: bool,
+        delta: &Delta<'_>,
+        fresh: &Fresh<'_>,
+    ) -> Result<Option<Vec<Table>>> {
+        let Some(table) = level.get(number) else { return Ok(None) };
+        let next = level.get(number + 1);
+        let high = next.map(|table| table.low.clone()).unwrap_or_default();
+        let places = table.low.clone()..high;
+        let part = Part { route: self.route, places, is_last: next.is_none() };
+        let start = Start { way: Way::Up, key: part.first_key() };
+        let inner = Merge::new(delta(&start), Way::Up);
+        let filter = Source::Filter(Box::new(Filter { inner, part }));
+        let mut probe = Merge::new(vec![filter], Way::Up);
+        probe.settle()?;
+        if probe.key().is_none() {
+            return Ok(None);
+        }
+        let plan = self.plan(table, deeper);
+        let tables = self.merge_table(&Base::from(&**table), probe.sources, &plan, fresh)?;
+        Ok(Some(tables))
+    }
+
+    /// What a merge into a table does with its pieces.
+    fn plan(&self, table: &Table, deeper: bool) -> Plan {
+        let settings = &self.settings;
+        let count = table.uses.len();
+        let mut rewrite = vec![false; count];
+        let is_large =
+            matches!(self.route, Route::Key) && table.live_bytes() > settings.table_bytes / 2 * 3;
+        if is_large {
+            rewrite.fill(true);
+        } else if count >= settings.max_pieces {
+            let mut order: Vec<usize> = (0..count).collect();
+            order.sort_by_key(|place| table.uses.get(*place).map_or(0, |one| one.live_bytes));
+            let smaller = settings.max_pieces.div_ceil(2).max(count + 1 - settings.max_pieces);
+            for place in order.into_iter().take(smaller) {
+                if let Some(slot) = rewrite.get_mut(place) {
+                    *slot = true;
+                }
+            }
+            let oldest = table.uses.last().is_some_and(|one| {
+                let all = one.piece.footer.payload_bytes;
+                one.live_bytes * 100 < all * (100 - DEAD_PER_CENT)
+            });
+            for (place, slot) in rewrite.iter_mut().enumerate() {
+                *slot |= table.uses.get(place).is_some_and(is_mostly_dead);
+                *slot |= oldest && place + 1 == count;
+            }
+        }
+        let cut = rewrite.iter().all(|one| *one) && matches!(self.route, Route::Key);
+        Plan { rewrite, deeper, cut_bytes: cut.then_some(settings.table_bytes) }
+    }
+}
+
+/// Whether a level below has anything.
+fn has_deeper(version: &Version, place: usize) -> bool {
+    version.levels.iter().skip(place + 1).flatten().any(|table| !table.uses.is_empty())
+}

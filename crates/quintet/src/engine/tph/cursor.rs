@@ -1,0 +1,532 @@
+//! Walking in key order, either way: over a memtable, a piece, a level, or many of these at once.
+//!
+//! A [`Merge`] has its sources from the newest to the oldest: of entries of one key, the first
+//! source's counts. Its pieces' first reads go to the disk at once, through one queue; further
+//! ones ask for twice as much each time, because who reads much goes on reading.
+//!
+//! Invariants: a walk sees the files of one version; of memtables it sees each key as it is when
+//! the walk comes by.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::{ops::Range, sync::Arc};
+
+use super::{
+    block::{self, EntryRef},
+    memtable::Memtable,
+    piece::{Piece, Span},
+    table::Table,
+};
+use crate::{
+    Result,
+    codec::to_u64,
+    disk::{AlignedBuffer, Queue, Request},
+    index::skiplist::Node,
+};
+
+/// Which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Up,
+    Down,
+}
+
+/// Where a walk starts: up from the first key not below, or down from the last key below.
+#[derive(Clone, Debug)]
+pub(super) struct Start {
+    pub(super) way: Way,
+    pub(super) key: Option<Vec<u8>>,
+}
+
+/// Groups of blocks that one read takes at first, and at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ahead {
+    pub(super) first: usize,
+    pub(super) most: usize,
+}
+
+impl Ahead {
+    pub(super) const SCAN: Self = Self { first: 1, most: 16 };
+    pub(super) const WHOLE: Self = Self { first: 16, most: 32 };
+}
+
+/// A walk over one memtable.
+#[derive(Debug)]
+pub(super) struct MemCursor {
+    memtable: Arc<Memtable>,
+    way: Way,
+    node: Option<Node>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    tombstone: bool,
+}
+
+impl MemCursor {
+    pub(super) fn new(memtable: Arc<Memtable>, start: &Start) -> Self {
+        let key = start.key.as_deref();
+        let node = match start.way {
+            Way::Up => memtable.seek(key.unwrap_or(&[])),
+            Way::Down => memtable.seek_before(key),
+        };
+        let mut cursor = Self {
+            memtable,
+            way: start.way,
+            node,
+            key: Vec::new(),
+            value: Vec::new(),
+            tombstone: false,
+        };
+        cursor.load();
+        cursor
+    }
+
+    fn load(&mut self) {
+        if let Some(node) = self.node {
+            self.tombstone = self.memtable.read(node, &mut self.key, &mut self.value);
+        }
+    }
+
+    fn advance(&mut self) {
+        self.node = match (self.node, self.way) {
+            (None, _) => None,
+            (Some(node), Way::Up) => self.memtable.next_key(node),
+            (Some(_), Way::Down) => self.memtable.seek_before(Some(&self.key)),
+        };
+        self.load();
+    }
+}
+
+/// A walk over one piece.
+#[derive(Debug)]
+pub(super) struct PieceCursor {
+    piece: Arc<Piece>,
+    start: Start,
+    ahead: Ahead,
+    /// Groups that are to be read next.
+    pending: Option<Range<usize>>,
+    /// Groups that were read, their entries with the blocks' numbers, and where the walk is.
+    loaded: Range<usize>,
+    bytes: Vec<u8>,
+    entries: Vec<(EntryRef, u32)>,
+    place: Option<usize>,
+    placed: bool,
+}
+
+impl PieceCursor {
+    pub(super) fn new(piece: Arc<Piece>, start: Start, ahead: Ahead) -> Self {
+        let groups = piece.fences.len();
+        let pending = if groups == 0 {
+            None
+        } else {
+            let at = match (&start.key, start.way) {
+                (Some(key), _) => piece.fences.find(key),
+                (None, Way::Up) => 0,
+                (None, Way::Down) => groups - 1,
+            };
+            Some(match start.way {
+                Way::Up => at..(at + ahead.first).min(groups),
+                Way::Down => (at + 1).saturating_sub(ahead.first)..at + 1,
+            })
+        };
+        Self {
+            piece,
+            start,
+            ahead,
+            pending,
+            loaded: 0..0,
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            place: None,
+            placed: false,
+        }
+    }
+
+    /// What has to be read before the walk goes on.
+    fn request(&self) -> Option<Span> {
+        let groups = self.pending.clone()?;
+        Some(self.piece.span(self.piece.fences.blocks(groups)))
+    }
+
+    /// Takes what was read for the request.
+    fn take(&mut self, buffer: &AlignedBuffer) -> Result<()> {
+        let Some(groups) = self.pending.take() else { return Ok(()) };
+        let blocks = self.piece.fences.blocks(groups.clone());
+        let span = self.piece.span(blocks.clone());
+        self.bytes.clear();
+        self.entries.clear();
+        let mut found = Vec::new();
+        for number in blocks.clone() {
+            let open = self.piece.open_block(buffer, span, (blocks.start, number))?;
+            let base = self.bytes.len();
+            self.bytes.extend_from_slice(open.entries());
+            found.clear();
+            block::all_entries(open.entries(), &mut found)
+                .map_err(|what| self.piece.damage(span.offset, what))?;
+            self.entries.extend(found.drain(..).map(|entry| {
+                let shift = |range: Range<usize>| range.start + base..range.end + base;
+                let (key, value) = (shift(entry.key), shift(entry.value));
+                (EntryRef { key, value, tombstone: entry.tombstone }, number)
+            }));
+        }
+        self.loaded = groups;
+        self.place = match self.start.way {
+            _ if self.entries.is_empty() => None,
+            Way::Up => Some(0),
+            Way::Down => Some(self.entries.len() - 1),
+        };
+        if !self.placed {
+            self.find_place();
+        }
+        Ok(())
+    }
+
+    fn key_at(&self, place: usize) -> &[u8] {
+        let entry = self.entries.get(place);
+        entry.and_then(|(entry, _)| self.bytes.get(entry.key.clone())).unwrap_or(&[])
+    }
+
+    /// Puts the walk where it starts, in what was read first.
+    fn find_place(&mut self) {
+        self.placed = true;
+        let Some(key) = self.start.key.take() else { return };
+        let bytes = &self.bytes;
+        let below = |(entry, _): &(EntryRef, u32)| {
+            bytes.get(entry.key.clone()).unwrap_or(&[]) < key.as_slice()
+        };
+        let first = self.entries.partition_point(below);
+        self.place = match self.start.way {
+            Way::Up => (first < self.entries.len()).then_some(first),
+            Way::Down => first.checked_sub(1),
+        };
+    }
+
+    /// Reads on until there is an entry, or no more.
+    fn settle(&mut self) -> Result<()> {
+        loop {
+            if let Some(span) = self.request() {
+                let buffer = self.piece.read(span)?;
+                self.take(&buffer)?;
+            }
+            if self.place.is_some() {
+                return Ok(());
+            }
+            let groups = self.piece.fences.len();
+            self.ahead.first = (self.ahead.first * 2).min(self.ahead.most);
+            let next = match self.start.way {
+                Way::Up => self.loaded.end..(self.loaded.end + self.ahead.first).min(groups),
+                Way::Down => self.loaded.start.saturating_sub(self.ahead.first)..self.loaded.start,
+            };
+            if next.is_empty() {
+                return Ok(());
+            }
+            self.pending = Some(next);
+        }
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.place = match (self.place, self.start.way) {
+            (None, _) => return Ok(()),
+            (Some(place), Way::Up) => Some(place + 1).filter(|next| *next < self.entries.len()),
+            (Some(place), Way::Down) => place.checked_sub(1),
+        };
+        if self.place.is_none() { self.settle() } else { Ok(()) }
+    }
+
+    fn entry(&self) -> Option<&(EntryRef, u32)> {
+        self.entries.get(self.place?)
+    }
+
+    /// The number of the entry's block.
+    pub(super) fn block(&self) -> u32 {
+        self.entry().map_or(0, |(_, block)| *block)
+    }
+}
+
+/// A walk over the tables of a level that follow each other in key order.
+#[derive(Debug)]
+pub(super) struct LevelCursor {
+    tables: Vec<Arc<Table>>,
+    start: Start,
+    ahead: Ahead,
+    /// The next table; walking down, one more than its place.
+    next: usize,
+    inner: Option<Merge>,
+}
+
+impl LevelCursor {
+    pub(super) fn new(tables: Vec<Arc<Table>>, start: Start, ahead: Ahead) -> Self {
+        let key = start.key.as_deref();
+        let after = match (key, start.way) {
+            (Some(key), Way::Up) => tables.partition_point(|table| table.low.as_slice() <= key),
+            (Some(key), Way::Down) => tables.partition_point(|table| table.low.as_slice() < key),
+            (None, Way::Up) => 1,
+            (None, Way::Down) => tables.len(),
+        };
+        let next = if start.way == Way::Up { after.saturating_sub(1) } else { after };
+        let mut cursor = Self { tables, start, ahead, next, inner: None };
+        cursor.open_next();
+        cursor
+    }
+
+    /// Opens the next table that has anything.
+    fn open_next(&mut self) {
+        self.inner = None;
+        loop {
+            let place = match self.start.way {
+                Way::Up => Some(self.next),
+                Way::Down => self.next.checked_sub(1),
+            };
+            let Some(table) = place.and_then(|place| self.tables.get(place)) else { return };
+            self.next = match self.start.way {
+                Way::Up => self.next + 1,
+                Way::Down => self.next - 1,
+            };
+            if !table.uses.is_empty() {
+                let sources = table.cursors(&self.start, self.ahead);
+                self.inner = Some(Merge::new(sources, self.start.way));
+                // Further tables are walked from their first key.
+                return;
+            }
+        }
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        while let Some(inner) = &mut self.inner {
+            inner.settle()?;
+            if inner.key().is_some() {
+                return Ok(());
+            }
+            self.start.key = None;
+            self.open_next();
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        if let Some(inner) = &mut self.inner {
+            inner.advance()?;
+        }
+        self.settle()
+    }
+}
+
+/// What of a walk belongs to one table of the next level.
+#[derive(Debug)]
+pub(super) struct Filter {
+    pub(super) inner: Merge,
+    pub(super) part: super::table::Part,
+}
+
+impl Filter {
+    fn settle(&mut self) -> Result<()> {
+        self.inner.settle()?;
+        while self.inner.key().is_some_and(|key| !self.part.has(key)) {
+            if self.inner.key().is_some_and(|key| self.part.is_past(key)) {
+                self.inner.sources.clear();
+                self.inner.current = None;
+                return Ok(());
+            }
+            self.inner.advance()?;
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.inner.advance()?;
+        self.settle()
+    }
+}
+
+/// One walk of a merge.
+#[derive(Debug)]
+pub(super) enum Source {
+    Mem(Box<MemCursor>),
+    Piece(Box<PieceCursor>),
+    Level(Box<LevelCursor>),
+    Filter(Box<Filter>),
+}
+
+impl Source {
+    /// The key that the walk is at.
+    #[inline]
+    pub(super) fn key(&self) -> Option<&[u8]> {
+        match self {
+            Self::Mem(cursor) => cursor.node.is_some().then_some(cursor.key.as_slice()),
+            Self::Piece(cursor) => cursor.place.map(|place| cursor.key_at(place)),
+            Self::Level(cursor) => cursor.inner.as_ref()?.key(),
+            Self::Filter(filter) => filter.inner.key(),
+        }
+    }
+
+    /// Its value; `None` for a tombstone.
+    pub(super) fn value(&self) -> Option<&[u8]> {
+        match self {
+            Self::Mem(cursor) => (!cursor.tombstone).then_some(cursor.value.as_slice()),
+            Self::Piece(cursor) => {
+                let (entry, _) = cursor.entry().filter(|(entry, _)| !entry.tombstone)?;
+                cursor.bytes.get(entry.value.clone())
+            }
+            Self::Level(cursor) => cursor.inner.as_ref()?.value(),
+            Self::Filter(filter) => filter.inner.value(),
+        }
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        match self {
+            Self::Mem(cursor) => {
+                cursor.advance();
+                Ok(())
+            }
+            Self::Piece(cursor) => cursor.advance(),
+            Self::Level(cursor) => cursor.advance(),
+            Self::Filter(filter) => filter.advance(),
+        }
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        match self {
+            Self::Mem(_) => Ok(()),
+            Self::Piece(cursor) => cursor.settle(),
+            Self::Level(cursor) => cursor.settle(),
+            Self::Filter(filter) => filter.settle(),
+        }
+    }
+
+    /// Pieces that wait for a read.
+    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut PieceCursor>) {
+        match self {
+            Self::Piece(cursor) if cursor.pending.is_some() => out.push(cursor),
+            Self::Level(cursor) => {
+                for source in cursor.inner.iter_mut().flat_map(|inner| &mut inner.sources) {
+                    source.waiting(out);
+                }
+            }
+            Self::Filter(filter) => {
+                for source in &mut filter.inner.sources {
+                    source.waiting(out);
+                }
+            }
+            Self::Piece(_) | Self::Mem(_) => {}
+        }
+    }
+}
+
+/// Many walks as one.
+#[derive(Debug)]
+pub(super) struct Merge {
+    /// Newest first.
+    pub(super) sources: Vec<Source>,
+    way: Way,
+    /// The source whose entry is next; [`Merge::settle`] finds it first.
+    current: Option<usize>,
+    settled: bool,
+}
+
+impl Merge {
+    pub(super) fn new(sources: Vec<Source>, way: Way) -> Self {
+        Self { sources, way, current: None, settled: false }
+    }
+
+    /// Makes the first reads of all pieces at once.
+    pub(super) fn prime(&mut self, queue: &mut dyn Queue) -> Result<()> {
+        let mut waiting = Vec::new();
+        for source in &mut self.sources {
+            source.waiting(&mut waiting);
+        }
+        if waiting.len() < 2 {
+            return Ok(());
+        }
+        for (token, cursor) in waiting.iter().enumerate() {
+            if let Some(span) = cursor.request() {
+                let (file, offset) = (Arc::clone(cursor.piece.file()), span.offset);
+                let buffer = AlignedBuffer::zeroed(span.whole());
+                let length = buffer.len();
+                queue.submit(to_u64(token), Request::Read { file, offset, buffer, length });
+            }
+        }
+        let mut done = Vec::new();
+        queue.wait(queue.pending(), &mut done);
+        let mut outcome = Ok(());
+        for completion in done {
+            let place = usize::try_from(completion.token).unwrap_or(usize::MAX);
+            let Some(cursor) = waiting.get_mut(place) else { continue };
+            let taken = match completion.result {
+                Ok(count) if count == completion.buffer.len() => cursor.take(&completion.buffer),
+                // The walk reads it again, and says what is wrong.
+                _ => Ok(()),
+            };
+            outcome = outcome.and(taken);
+        }
+        outcome
+    }
+
+    /// Finds the first entry.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        if self.settled {
+            return Ok(());
+        }
+        for source in &mut self.sources {
+            source.settle()?;
+        }
+        self.settled = true;
+        self.choose();
+        Ok(())
+    }
+
+    fn choose(&mut self) {
+        let mut best: Option<(usize, &[u8])> = None;
+        for (index, source) in self.sources.iter().enumerate() {
+            let Some(key) = source.key() else { continue };
+            let better = match (best, self.way) {
+                (None, _) => true,
+                (Some((_, least)), Way::Up) => key < least,
+                (Some((_, most)), Way::Down) => key > most,
+            };
+            if better {
+                best = Some((index, key));
+            }
+        }
+        self.current = best.map(|(index, _)| index);
+    }
+
+    /// The source that has the newest entry of the next key.
+    pub(super) fn current(&self) -> Option<usize> {
+        self.current
+    }
+
+    fn source(&self) -> Option<&Source> {
+        self.sources.get(self.current?)
+    }
+
+    /// The next key.
+    pub(super) fn key(&self) -> Option<&[u8]> {
+        self.source()?.key()
+    }
+
+    /// Its value; `None` for a tombstone.
+    pub(super) fn value(&self) -> Option<&[u8]> {
+        self.source()?.value()
+    }
+
+    /// Whether a source has an entry of the next key.
+    pub(super) fn has_key(&self, index: usize) -> bool {
+        let key = self.sources.get(index).and_then(Source::key);
+        key.is_some() && key == self.key()
+    }
+
+    /// Goes past the next key.
+    pub(super) fn advance(&mut self) -> Result<()> {
+        let Some(current) = self.current else { return Ok(()) };
+        let (front, rest) = self.sources.split_at_mut(current);
+        debug_assert!(!front.is_empty() || current == 0);
+        let Some((newest, older)) = rest.split_first_mut() else { return Ok(()) };
+        for source in older {
+            if source.key().is_some() && source.key() == newest.key() {
+                source.advance()?;
+            }
+        }
+        newest.advance()?;
+        self.choose();
+        Ok(())
+    }
+}

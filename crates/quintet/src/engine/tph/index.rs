@@ -1,0 +1,282 @@
+//! The index of a table: for each key the block that has its newest entry.
+//!
+//! What: a perfect hash of the keys' hashes, and for each of its slots a signature of the key and
+//! the number of a block, counted through the table's pieces from the newest on.
+//! Why: a get asks memory alone which block to read, and reads one. Absent keys read nothing but
+//! for one in 2^`tag_bits`.
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | count | of slots |
+//! | 8 | 4 | tag bits | of a signature |
+//! | 12 | 4 | block bits | of a block's number |
+//! | 16 | 8 | hash bytes | |
+//! | 24 | | hash | [`crate::index::perfect_hash`] |
+//! | | | slots | `tag bits + block bits` each, signature above, packed from the lowest bit of 8-byte words on |
+//! | | | collisions | varint count; each: hash (8), varint block, varint key length, key |
+//!
+//! Invariants: it has every key that a piece of its table has, tombstones included: a key that it
+//! does not have is in no block, so a signature that matches by chance can only lead to a block
+//! without the key, never to a dead entry. Keys of equal 64-bit hashes are all among the
+//! collisions, where the whole key is compared.
+//!
+//! How we differ from the paper: one tier. The block's number makes the second hash table (from key
+//! to place within a piece) unnecessary, and saves its 2.7 bytes a key.
+
+#![deny(clippy::indexing_slicing)]
+
+use crate::{
+    Error, Result,
+    codec::{Decoder, low_u32, put_bytes, put_u32, put_u64, put_varint, to_u64, to_usize},
+    index::perfect_hash::{Options, PerfectHash},
+};
+
+/// Keys whose hash another key has too.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Collision {
+    pub(super) hash: u64,
+    pub(super) key: Vec<u8>,
+    pub(super) block: u32,
+}
+
+/// See the module head.
+#[derive(Debug)]
+pub(super) struct Index {
+    hash: PerfectHash,
+    tag_bits: u32,
+    block_bits: u32,
+    slots: Vec<u64>,
+    /// In order.
+    collisions: Vec<Collision>,
+}
+
+/// Slots, bits of a signature and of a block's number.
+type Counts = (u64, u32, u32);
+
+/// Bits of a key's hash that have nothing to do with its slot.
+#[inline]
+fn tag_of(hash: u64, bits: u32) -> u64 {
+    (hash ^ hash >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> (64 - bits)
+}
+
+fn words_of(count: u64, bits: u32) -> Option<u64> {
+    Some(count.checked_mul(u64::from(bits))?.div_ceil(64))
+}
+
+impl Index {
+    /// Builds the index of `places` (hash of a key and its block; hashes may be equal only where
+    /// their keys are in `collisions`).
+    pub(super) fn build(
+        places: &mut Vec<(u64, u32)>,
+        mut collisions: Vec<Collision>,
+        tag_bits: u32,
+        options: &Options<'_>,
+    ) -> Result<Self> {
+        places.dedup_by_key(|(hash, _)| *hash);
+        let hashes: Vec<u64> = places.iter().map(|(hash, _)| *hash).collect();
+        let hash = PerfectHash::build(&hashes, 0, options)?;
+        drop(hashes);
+        let highest = places.iter().map(|(_, block)| *block).max().unwrap_or(0);
+        let block_bits = (u32::BITS - highest.leading_zeros()).max(1);
+        let bits = tag_bits + block_bits;
+        let count = to_u64(hash.slot_count());
+        let words = words_of(count, bits).unwrap_or(0);
+        collisions.sort_unstable();
+        let mut index =
+            Self { hash, tag_bits, block_bits, slots: vec![0; to_usize(words)], collisions };
+        for (hash, block) in &*places {
+            let value = tag_of(*hash, tag_bits) << block_bits | u64::from(*block);
+            let slot = index.hash.slot(*hash);
+            index.set(slot, value);
+        }
+        Ok(index)
+    }
+
+    fn bits(&self) -> u32 {
+        self.tag_bits + self.block_bits
+    }
+
+    fn set(&mut self, slot: usize, value: u64) {
+        let at = slot * to_usize(u64::from(self.bits()));
+        let shift = at % 64;
+        if let Some(word) = self.slots.get_mut(at / 64) {
+            *word |= value << shift;
+        }
+        if shift + to_usize(u64::from(self.bits())) > 64
+            && let Some(word) = self.slots.get_mut(at / 64 + 1)
+        {
+            *word |= value >> (64 - shift);
+        }
+    }
+
+    #[inline]
+    fn slot(&self, slot: usize) -> u64 {
+        let bits = self.bits();
+        let at = slot * to_usize(u64::from(bits));
+        let shift = at % 64;
+        let low = self.slots.get(at / 64).copied().unwrap_or(0) >> shift;
+        let value = if shift + to_usize(u64::from(bits)) > 64 {
+            low | self.slots.get(at / 64 + 1).copied().unwrap_or(0) << (64 - shift)
+        } else {
+            low
+        };
+        value & ((1 << bits) - 1)
+    }
+
+    /// The block that may have this key; `None`: no block of the table has it.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
+        if !self.collisions.is_empty() {
+            let first = self.collisions.partition_point(|one| one.hash < hash);
+            let mut same = self.collisions.get(first..)?.iter();
+            if self.collisions.get(first).is_some_and(|one| one.hash == hash) {
+                let mut same = same.by_ref().take_while(|one| one.hash == hash);
+                return same.find(|one| one.key == key).map(|one| one.block);
+            }
+        }
+        if self.hash.slot_count() == 0 {
+            return None;
+        }
+        let value = self.slot(self.hash.slot(hash));
+        let matches = value >> self.block_bits == tag_of(hash, self.tag_bits);
+        matches.then(|| low_u32(value & ((1 << self.block_bits) - 1)))
+    }
+
+    /// Bytes of memory: the hash, signatures, blocks' numbers (as if each had its own table).
+    pub(super) fn memory_bytes(&self) -> [u64; 3] {
+        let slots = to_u64(self.hash.slot_count());
+        let part = |bits: u32| slots * u64::from(bits) / 8;
+        [self.hash.memory_bytes(), part(self.tag_bits), part(self.block_bits)]
+    }
+
+    /// The bytes of the section.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let hash = self.hash.encode();
+        let mut out = Vec::with_capacity(24 + hash.len() + self.slots.len() * 8 + 1);
+        put_u64(&mut out, to_u64(self.hash.slot_count()));
+        put_u32(&mut out, self.tag_bits);
+        put_u32(&mut out, self.block_bits);
+        put_u64(&mut out, to_u64(hash.len()));
+        out.extend_from_slice(&hash);
+        for word in &self.slots {
+            put_u64(&mut out, *word);
+        }
+        put_varint(&mut out, to_u64(self.collisions.len()));
+        for one in &self.collisions {
+            put_u64(&mut out, one.hash);
+            put_varint(&mut out, u64::from(one.block));
+            put_bytes(&mut out, &one.key);
+        }
+        out
+    }
+
+    /// Decodes a section whose table has `blocks` blocks. Fails for what no writer makes; `place`
+    /// is the file, and the section's offset in it, for the error.
+    pub(super) fn decode(bytes: &[u8], blocks: u64, place: (&str, u64)) -> Result<Self> {
+        let damage = |what: &str| Error::corruption(place.0, place.1, what);
+        let index = Self::parse(bytes, place)?.ok_or_else(|| damage("it does not parse"))?;
+        let mask = (1_u64 << index.block_bits) - 1;
+        let named = (0..index.hash.slot_count()).map(|slot| index.slot(slot) & mask);
+        let named = named.chain(index.collisions.iter().map(|one| u64::from(one.block)));
+        match named.max() {
+            Some(highest) if highest >= blocks => Err(damage("the index names no block")),
+            _ => Ok(index),
+        }
+    }
+
+    fn parse(bytes: &[u8], place: (&str, u64)) -> Result<Option<Self>> {
+        let mut decoder = Decoder::new(bytes);
+        let Some((head, hash)) = Self::parse_head(&mut decoder) else { return Ok(None) };
+        let hash = PerfectHash::decode(hash, place.0, place.1)?;
+        if to_u64(hash.slot_count()) != head.0 {
+            return Ok(None);
+        }
+        Ok(Self::parse_rest(&mut decoder, head, hash))
+    }
+
+    /// The counts, and the hash's bytes.
+    fn parse_head<'a>(decoder: &mut Decoder<'a>) -> Option<(Counts, &'a [u8])> {
+        let count = decoder.u64()?;
+        let tag_bits = decoder.u32().filter(|bits| (1..=24).contains(bits))?;
+        let block_bits = decoder.u32().filter(|bits| (1..=32).contains(bits))?;
+        let hash_bytes = decoder.u64()?;
+        Some(((count, tag_bits, block_bits), decoder.take(to_usize(hash_bytes))?))
+    }
+
+    fn parse_rest(
+        decoder: &mut Decoder<'_>,
+        (count, tag_bits, block_bits): Counts,
+        hash: PerfectHash,
+    ) -> Option<Self> {
+        let words = words_of(count, tag_bits + block_bits)?.checked_mul(8)?;
+        let (slots, _) = decoder.take(to_usize(words))?.as_chunks::<8>();
+        let slots = slots.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let mut collisions = Vec::new();
+        for _ in 0..decoder.varint()? {
+            let hash = decoder.u64()?;
+            let block = decoder.varint().and_then(|block| u32::try_from(block).ok())?;
+            collisions.push(Collision { hash, key: decoder.bytes()?.to_vec(), block });
+        }
+        let sound = decoder.is_empty() && collisions.is_sorted();
+        sound.then_some(Self { hash, tag_bits, block_bits, slots, collisions })
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    fn mix(number: u64) -> u64 {
+        let mixed = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb)
+    }
+
+    fn build(count: u64, collisions: Vec<Collision>) -> Index {
+        let mut places: Vec<(u64, u32)> =
+            (0..count).map(|number| (mix(number + 1), low_u32(number / 3))).collect();
+        places.sort_unstable();
+        Index::build(&mut places, collisions, 11, &Options::default()).unwrap()
+    }
+
+    #[test]
+    fn every_key_is_found_and_others_rarely_match() {
+        for count in [0, 1, 2, 3, 100, 20_000] {
+            let index = build(count, Vec::new());
+            let bytes = index.encode();
+            let index = Index::decode(&bytes, count.div_ceil(3), ("f", 0)).unwrap();
+            assert_eq!(index.encode(), bytes);
+            for number in 0..count {
+                assert_eq!(index.find(mix(number + 1), b""), Some(low_u32(number / 3)));
+            }
+            let others = (0..100_000).filter(|n| index.find(mix(n + 1 << 32), b"").is_some());
+            // One in 2048: 49 of them.
+            assert!(others.count() < 90);
+            if count > 3 {
+                assert!(Index::decode(&bytes, count.div_ceil(3) - 1, ("f", 0)).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_one_hash_are_told_apart() {
+        let one = |key: &[u8], block| Collision { hash: mix(5), key: key.to_vec(), block };
+        let index = build(50, vec![one(b"b", 9), one(b"a", 3)]);
+        let index = Index::decode(&index.encode(), 17, ("f", 0)).unwrap();
+        assert_eq!(index.find(mix(5), b"a"), Some(3));
+        assert_eq!(index.find(mix(5), b"b"), Some(9));
+        assert_eq!(index.find(mix(5), b"c"), None);
+        assert_eq!(index.find(mix(6), b"d"), Some(1));
+    }
+
+    #[test]
+    fn bytes_that_no_writer_makes_are_refused() {
+        let bytes = build(300, Vec::new()).encode();
+        for cut in 0..bytes.len() {
+            assert!(Index::decode(&bytes[..cut], 100, ("f", 0)).is_err());
+        }
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert!(Index::decode(&longer, 100, ("f", 0)).is_err());
+    }
+}

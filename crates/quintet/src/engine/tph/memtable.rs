@@ -1,0 +1,158 @@
+//! Memtables: what the log has and the files do not.
+//!
+//! Invariants: what a memtable draws from the budget is given back when it goes, which an iterator
+//! may delay. Writers hold the table's `writing` lock shared; with it held alone, nothing is on
+//! the way into the memtable, and it can be frozen.
+
+use std::{io, sync::Arc};
+
+use crate::{
+    budget::Budget,
+    codec::{to_u64, to_usize},
+    engine::{Op, Value},
+    index::skiplist::{Inserted, Node, SkipList},
+    pages::Region,
+    sync::{AtomicU64, Ordering},
+};
+
+const PUT: u8 = 0;
+const TOMBSTONE: u8 = 1;
+/// More than the longest key and the largest value with its envelope.
+const ENTRY_BYTES_MAX: u64 = 600 << 20;
+/// Words of a node beside key and value: head and, on average, links.
+const NODE_BYTES: u64 = 5 * 8;
+
+/// What a memtable, or a block, says of a key.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// It has no entry of it.
+    Nothing,
+    Deleted,
+    Value(Value),
+}
+
+/// See the module head.
+#[derive(Debug)]
+pub(super) struct Memtable {
+    list: SkipList<Region>,
+    budget: Arc<Budget>,
+    /// Drawn from the budget.
+    charged: AtomicU64,
+    /// Entries, the keys among them that are new, and bytes of keys and values.
+    entries: AtomicU64,
+    keys: AtomicU64,
+    payload_bytes: AtomicU64,
+}
+
+/// What an entry draws from the budget.
+pub(super) fn cost(op: &Op<'_>) -> u64 {
+    let words = |bytes: usize| to_u64(bytes.next_multiple_of(8));
+    match op {
+        Op::Put { key, head, body } => {
+            NODE_BYTES + words(key.len()) + words(head.len() + body.len())
+        }
+        Op::Delete { key } => NODE_BYTES + words(key.len()),
+        Op::DeleteRange { .. } => 0,
+    }
+}
+
+impl Memtable {
+    /// An empty one, that is to be frozen at about `capacity` bytes.
+    pub(super) fn new(capacity: u64, budget: &Arc<Budget>) -> io::Result<Self> {
+        let region = Region::reserve(capacity * 2 + ENTRY_BYTES_MAX)?;
+        Ok(Self {
+            list: SkipList::new(region),
+            budget: Arc::clone(budget),
+            charged: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
+            keys: AtomicU64::new(0),
+            payload_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// Adds an operation on one key, for which `cost` was drawn from the budget; `false` where it
+    /// has no room.
+    pub(super) fn insert(&self, lsn: u64, op: &Op<'_>) -> bool {
+        let (inserted, payload) = match op {
+            Op::Put { key, head, body } => {
+                let inserted = self.list.insert(key, lsn, PUT, &[head, body]);
+                (inserted, key.len() + head.len() + body.len())
+            }
+            Op::Delete { key } => (self.list.insert(key, lsn, TOMBSTONE, &[]), key.len()),
+            Op::DeleteRange { .. } => return true,
+        };
+        if inserted == Inserted::Full {
+            return false;
+        }
+        self.charged.fetch_add(cost(op), Ordering::Relaxed);
+        self.entries.fetch_add(1, Ordering::Relaxed);
+        self.keys.fetch_add(u64::from(inserted == Inserted::New), Ordering::Relaxed);
+        self.payload_bytes.fetch_add(to_u64(payload), Ordering::Relaxed);
+        true
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// What it draws from the budget, in bytes.
+    pub(super) fn charged(&self) -> u64 {
+        self.charged.load(Ordering::Relaxed)
+    }
+
+    /// Keys that it has entries of.
+    pub(super) fn keys(&self) -> u64 {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of keys and values.
+    pub(super) fn payload_bytes(&self) -> u64 {
+        self.payload_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What it says of a key.
+    #[inline]
+    pub(super) fn get(&self, key: &[u8]) -> Answer {
+        let Some(node) = self.list.get(key) else { return Answer::Nothing };
+        if self.list.kind(node) == TOMBSTONE {
+            return Answer::Deleted;
+        }
+        let bytes = self.list.value_bytes(node);
+        Answer::Value(Value::fill_with(bytes, |out| self.list.copy_value(node, out)))
+    }
+
+    /// The first key that is not below `key`.
+    pub(super) fn seek(&self, key: &[u8]) -> Option<Node> {
+        self.list.seek(key)
+    }
+
+    /// The last key below `key`, or of all.
+    pub(super) fn seek_before(&self, key: Option<&[u8]>) -> Option<Node> {
+        self.list.seek_before(key)
+    }
+
+    /// The next key.
+    pub(super) fn next_key(&self, node: Node) -> Option<Node> {
+        self.list.next_key(node)
+    }
+
+    /// Copies key and value out; whether it is a tombstone.
+    pub(super) fn read(&self, node: Node, key: &mut Vec<u8>, value: &mut Vec<u8>) -> bool {
+        self.list.copy_key(node, key);
+        value.clear();
+        value.resize(self.list.value_bytes(node), 0);
+        self.list.copy_value(node, value);
+        self.list.kind(node) == TOMBSTONE
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.list.used_words() * to_u64(to_usize(8))
+    }
+}
+
+impl Drop for Memtable {
+    fn drop(&mut self) {
+        self.budget.give(self.charged());
+    }
+}

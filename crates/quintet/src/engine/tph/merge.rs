@@ -1,0 +1,291 @@
+//! Merging news into a table: the four cases.
+//!
+//! A walk over the news (the delta) and all pieces of the table (the base) in key order sees each
+//! key with everyone who has it:
+//!
+//! | has the key | what happens |
+//! |---|---|
+//! | nobody | nothing: it does not come by |
+//! | the delta alone | the entry goes to the new piece |
+//! | delta and base | the delta's goes to the new piece; the base's is dead |
+//! | the base alone | it stays where it is; or, where its piece is collected, goes to the new piece |
+//!
+//! The new piece gets the index of the whole table. Pieces without live entries leave the table.
+//! Where all pieces are rewritten, the table can be cut into several.
+//!
+//! Invariants: of a key with entries in pieces that stay, the newest is in the index, be it a
+//! tombstone. A tombstone goes when no piece that stays and no deeper level can have its key. An
+//! expired entry counts as a tombstone.
+//!
+//! How we differ from the paper: keys come by in order, so that no array of slots is needed; they
+//! are compared whole.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    Inner,
+    block::{self, EntryRef},
+    cursor::{Ahead, Merge, PieceCursor, Source, Start, Way},
+    index::{Collision, Index},
+    piece::{Piece, Writer},
+    publish::Fresh,
+    table::{PieceUse, Table},
+};
+use crate::{
+    Error, Result,
+    codec::{low_u32, to_u64, to_usize},
+    index::perfect_hash::Options,
+    seeded::{self, Bug},
+    sync::Ordering,
+};
+
+/// What is merged into: a table, or nothing yet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Base {
+    pub(super) low: Vec<u8>,
+    pub(super) uses: Vec<PieceUse>,
+}
+
+impl From<&Table> for Base {
+    fn from(table: &Table) -> Self {
+        Self { low: table.low.clone(), uses: table.uses.clone() }
+    }
+}
+
+/// How.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// For each piece of the base: whether its live entries go to the new piece.
+    pub(super) rewrite: Vec<bool>,
+    /// A deeper level may have what a tombstone hides.
+    pub(super) deeper: bool,
+    /// A new table begins after so many bytes. Only where all pieces are rewritten.
+    pub(super) cut_bytes: Option<u64>,
+}
+
+/// In a place: the piece (0: the new one, else one more than its number in the base) above, the
+/// block below.
+const PIECE_SHIFT: u32 = 32;
+
+/// A table in the making.
+#[derive(Debug)]
+struct Draft {
+    low: Vec<u8>,
+    writer: Option<Writer>,
+    /// Hash and place of each key.
+    places: Vec<(u64, u64)>,
+    /// Of the new piece and of each of the base: live entries, and bytes of keys and values.
+    live: Vec<(u64, u64)>,
+    tombstones: u64,
+}
+
+impl Draft {
+    fn new(low: Vec<u8>, pieces: usize) -> Self {
+        let live = vec![(0, 0); pieces + 1];
+        Self { low, writer: None, places: Vec::new(), live, tombstones: 0 }
+    }
+
+    fn note(&mut self, hash: u64, piece: usize, block: u32, key: &[u8], value: Option<&[u8]>) {
+        self.places.push((hash, to_u64(piece) << PIECE_SHIFT | u64::from(block)));
+        if let Some((entries, bytes)) = self.live.get_mut(piece) {
+            *entries += 1;
+            *bytes += to_u64(key.len() + value.map_or(0, <[u8]>::len));
+        }
+        self.tombstones += u64::from(value.is_none());
+    }
+
+    fn data_bytes(&self) -> u64 {
+        self.writer.as_ref().map_or(0, Writer::data_bytes)
+    }
+}
+
+impl Inner {
+    /// Merges `delta`, newest first, into `base`; the tables that come of it. Nothing is published.
+    pub(super) fn merge_table(
+        &self,
+        base: &Base,
+        delta: Vec<Source>,
+        plan: &Plan,
+        fresh: &Fresh<'_>,
+    ) -> Result<Vec<Table>> {
+        let entries: u64 = base.uses.iter().map(|one| one.piece.footer.entries).sum();
+        let _memory = self.context.budget.charge_anyway(Self::work_bytes(entries));
+        let news = delta.len();
+        let start = Start { way: Way::Up, key: None };
+        let old = base.uses.iter().map(|one| {
+            let piece = Arc::clone(&one.piece);
+            Source::Piece(Box::new(PieceCursor::new(piece, start.clone(), Ahead::WHOLE)))
+        });
+        let mut merge = Merge::new(delta.into_iter().chain(old).collect(), Way::Up);
+        merge.settle()?;
+        let mut tables = Vec::new();
+        let mut draft = Draft::new(base.low.clone(), base.uses.len());
+        while let Some(key) = merge.key() {
+            let hash = self.hash(key);
+            if plan.cut_bytes.is_some_and(|bytes| draft.data_bytes() >= bytes) {
+                let next = Draft::new(key.to_vec(), base.uses.len());
+                let done = std::mem::replace(&mut draft, next);
+                tables.push(self.finish_draft(done, base, plan, fresh)?);
+            }
+            self.take_entry(&merge, (news, hash), plan, &mut draft, fresh)?;
+            merge.advance()?;
+        }
+        tables.push(self.finish_draft(draft, base, plan, fresh)?);
+        let read: u64 = base.uses.iter().map(|one| one.piece.data_bytes()).sum();
+        self.counters.merges_total.fetch_add(1, Ordering::Relaxed);
+        self.counters.merge_read_bytes_total.fetch_add(read, Ordering::Relaxed);
+        Ok(tables)
+    }
+
+    /// One key: see the module head.
+    fn take_entry(
+        &self,
+        merge: &Merge,
+        (news, hash): (usize, u64),
+        plan: &Plan,
+        draft: &mut Draft,
+        fresh: &Fresh<'_>,
+    ) -> Result<()> {
+        let (Some(current), Some(key)) = (merge.current(), merge.key()) else { return Ok(()) };
+        let stays = |piece: usize| plan.rewrite.get(piece).is_some_and(|rewrite| !rewrite);
+        if let Some(piece) = current.checked_sub(news).filter(|piece| stays(*piece)) {
+            let block = match merge.sources.get(current) {
+                Some(Source::Piece(cursor)) => cursor.block(),
+                _ => 0,
+            };
+            draft.note(hash, piece + 1, block, key, merge.value());
+            return Ok(());
+        }
+        let value = merge.value().filter(|value| !self.context.host.is_expired(value));
+        if value.is_none() {
+            let older = (current + 1).max(news)..merge.sources.len();
+            let held = older.into_iter().any(|one| stays(one - news) && merge.has_key(one));
+            let needed = held || plan.deeper;
+            if !needed || seeded::active(Bug::TphDropsTombstonesEarly) {
+                return Ok(());
+            }
+        }
+        let writer = self.writer_of(draft, fresh)?;
+        let block = writer.add(key, value)?;
+        draft.note(hash, 0, block, key, value);
+        Ok(())
+    }
+
+    fn writer_of<'a>(&self, draft: &'a mut Draft, fresh: &Fresh<'_>) -> Result<&'a mut Writer> {
+        if draft.writer.is_none() {
+            let number = fresh.next();
+            let writer = Writer::create(&self.owner, number, self.settings.shape)?;
+            draft.writer = Some(writer);
+        }
+        let missing = || Error::Limit { what: "a piece has no writer".to_owned() };
+        draft.writer.as_mut().ok_or_else(missing)
+    }
+
+    fn finish_draft(
+        &self,
+        mut draft: Draft,
+        base: &Base,
+        plan: &Plan,
+        fresh: &Fresh<'_>,
+    ) -> Result<Table> {
+        if draft.places.is_empty() {
+            return Ok(Table { low: draft.low, ..Table::default() });
+        }
+        self.writer_of(&mut draft, fresh)?;
+        let Draft { low, writer, mut places, live, tombstones } = draft;
+        let missing = || Error::Limit { what: "a piece has no writer".to_owned() };
+        let mut writer = writer.ok_or_else(missing)?;
+        places.sort_unstable();
+        let blocks = writer.end_blocks()?;
+        // Pieces that stay, with the number of their first block in the table.
+        let mut kept = Vec::new();
+        let mut first = vec![0_u32; base.uses.len() + 1];
+        let mut next = u64::from(blocks);
+        for (place, one) in base.uses.iter().enumerate() {
+            let (entries, bytes) = live.get(place + 1).copied().unwrap_or_default();
+            let stays = plan.rewrite.get(place).is_some_and(|rewrite| !rewrite);
+            if !stays || entries == 0 {
+                continue;
+            }
+            if let Some(first) = first.get_mut(place + 1) {
+                *first = low_u32(next);
+            }
+            next += u64::from(one.piece.blocks());
+            kept.push(PieceUse { live: entries, live_bytes: bytes, ..one.clone() });
+        }
+        if next >= u64::from(u32::MAX) {
+            return Err(Error::Limit { what: "a table exceeds 2^32 blocks".to_owned() });
+        }
+        let number = |place: u64| {
+            let first = first.get(to_usize(place >> PIECE_SHIFT)).copied().unwrap_or(0);
+            first + low_u32(place)
+        };
+        let collisions = self.collisions(&places, base, &mut writer, number)?;
+        let mut numbered: Vec<(u64, u32)> =
+            places.into_iter().map(|(hash, place)| (hash, number(place))).collect();
+        let tag_bits = self.settings.tag_bits;
+        let index = Index::build(&mut numbered, collisions, tag_bits, &Options::default())?;
+        drop(numbered);
+        let piece = Arc::new(writer.finish(&index.encode())?);
+        self.note_written(&piece);
+        let (entries, bytes) = live.first().copied().unwrap_or_default();
+        let mut uses = vec![PieceUse { piece, live: entries, live_bytes: bytes }];
+        uses.extend(kept);
+        let gone = to_u64(base.uses.len() + 1 - uses.len());
+        self.counters.collected_total.fetch_add(gone, Ordering::Relaxed);
+        Ok(Table { low, uses, tombstones, index: Some(index) })
+    }
+
+    /// Keys whose hash another key of the table has too: read back from their blocks.
+    fn collisions(
+        &self,
+        places: &[(u64, u64)],
+        base: &Base,
+        writer: &mut Writer,
+        number: impl Fn(u64) -> u32,
+    ) -> Result<Vec<Collision>> {
+        let mut found = Vec::new();
+        if seeded::active(Bug::TphForgetsCollisions) {
+            return Ok(found);
+        }
+        for group in places.chunk_by(|one, next| one.0 == next.0) {
+            let [(hash, _), _, ..] = group else { continue };
+            // By key, the place in the newest piece.
+            let mut newest: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+            for (_, place) in group {
+                let entries = match to_usize(place >> PIECE_SHIFT).checked_sub(1) {
+                    None => writer.reader()?.entries(low_u32(*place))?,
+                    Some(piece) => match base.uses.get(piece) {
+                        Some(one) => block_of(&one.piece, low_u32(*place))?,
+                        None => Vec::new(),
+                    },
+                };
+                for key in keys_of(&entries) {
+                    if self.hash(key) == *hash {
+                        newest.entry(key.to_vec()).or_insert(*place);
+                    }
+                }
+            }
+            let collision = |(key, place)| Collision { hash: *hash, key, block: number(place) };
+            found.extend(newest.into_iter().map(collision));
+        }
+        Ok(found)
+    }
+}
+
+/// The entries of a block.
+pub(super) fn block_of(piece: &Piece, number: u32) -> Result<Vec<u8>> {
+    let span = piece.span(number..number + 1);
+    let buffer = piece.read(span)?;
+    let open = piece.open_block(&buffer, span, (number, number))?;
+    Ok(open.entries().to_vec())
+}
+
+fn keys_of(entries: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let (EntryRef { key, .. }, next) = block::entry_at(entries, at)?;
+        at = next;
+        entries.get(key)
+    })
+}

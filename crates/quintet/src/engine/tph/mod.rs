@@ -1,0 +1,572 @@
+//! An LSM of two-tier perfect-hash tables (CompassDB), with one tier and blocks in key order.
+//!
+//! What: writes gather in memtables ([`memtable`]), which become tables of level 0; levels of
+//! tables follow. A table is a group of immutable pieces ([`piece`]) and one index in memory
+//! ([`index`]) that names, for each key, the block with its newest entry.
+//! Why: a get of data much larger than memory costs one read of the disk and a few bytes of memory
+//! a key; merging a table with news writes the news and an index, not the table.
+//!
+//! put: admit (room in the memtable, or help to flush) -> insert in the active memtable. get:
+//! [`read`]: memtables, level 0 from the newest, one table of each level. persist: [`flush`].
+//! Merges of tables and garbage collection: [`compact`], [`merge`]. What counts, durably:
+//! [`manifest`], published in [`publish`]. Ranges, both ways: [`range`], [`cursor`]. open:
+//! [`recover`].
+//!
+//! Invariants:
+//! - What readers see is one [`View`]: memtables and a version of the table set, swapped whole.
+//! - Newer entries of a key are in the active memtable, then frozen ones, level 0 from the newest,
+//!   level 1, and so on down. A merge keeps that order.
+//! - A tombstone is kept while an older piece of its table, or a deeper level, may have its key.
+//! - A published version holds only effects that are durable in the log, and is complete to the LSN
+//!   that it says; it may hold later ones too, which replay repeats.
+//! - Failures leave the version as it was. No failed sync is believed later: another file takes its
+//!   place. Files go only after a manifest without them is durable.
+//!
+//! Thread rules: gets take no lock. Writers hold `writing` shared. Lock order: `flushing`,
+//! `compacting`, `writing`, `publisher`, `viewing`, `queues`.
+//!
+//! Options: `mode` (`sorted`: levels of key ranges; `hash_range`: levels of hash ranges with a
+//! fixed fan-out; `one_level`: memtables go straight into level 1; `single_tier`: likewise, with
+//! at most two pieces a table), `memtable_bytes` (64 KiB to 4 GiB, 128 MiB; at most 1/16 of the
+//! memory budget), `memtables` (2 to 16, 4), `max_pieces` (1 to 1024, 16; 2 in `single_tier`),
+//! `table_bytes` (64 KiB to 64 GiB, 64 MiB), `level0_tables` (1 to 64, 4), `level_bytes` (of level
+//! 1, 64 KiB to 2^46, 4 GiB), `fanout` (2 to 64, 8), `block_bytes` (512 to 1 MiB, 4096),
+//! `compression` (of blocks: `none` or `lz4`, `none`), `signature_bits` (8 to 16, 11).
+//!
+//! How we differ from the paper: `sorted` is the default, because a range over hash ranges has to
+//! ask every table; the slot names a block of entries in key order, which makes the second tier
+//! of hashes needless and scans sequential; perfect hashes are keyed and of 2.1 bits a key;
+//! tombstones are entries like others. Everything on disk has checksums, and recovery is exact.
+
+mod block;
+mod check;
+mod compact;
+mod cursor;
+mod flush;
+mod index;
+pub mod inspect;
+mod manifest;
+mod memtable;
+mod merge;
+mod piece;
+mod publish;
+mod range;
+mod read;
+mod recover;
+mod table;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use self::{
+    memtable::{Memtable, cost},
+    piece::{Owner, Shape},
+    publish::Publisher,
+    range::Range,
+    read::Queues,
+    table::{Route, Table},
+};
+use super::{
+    Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
+};
+use crate::{
+    Error, Result,
+    codec::{Lsn, to_u64, to_usize},
+    report::Report,
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+};
+
+const OPTIONS: [&str; 11] = [
+    "mode",
+    "memtable_bytes",
+    "memtables",
+    "max_pieces",
+    "table_bytes",
+    "level0_tables",
+    "level_bytes",
+    "fanout",
+    "block_bytes",
+    "compression",
+    "signature_bits",
+];
+/// What a cursor begins with; the first key to come follows.
+const CURSOR_TAG: u8 = b'k';
+/// Tables of at most so many entries are counted exactly for the statistics.
+const COUNTED_ENTRIES: u64 = 4096;
+/// How often a writer helps before its write is refused.
+const HELPS_MAX: u32 = 3;
+
+/// How levels are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Sorted,
+    HashRange,
+    OneLevel,
+    SingleTier,
+}
+
+/// The options, parsed.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    mode: Mode,
+    memtable_bytes: u64,
+    memtables: u64,
+    max_pieces: usize,
+    table_bytes: u64,
+    level0_tables: usize,
+    level_bytes: u64,
+    fanout: u64,
+    shape: Shape,
+    tag_bits: u32,
+}
+
+impl Settings {
+    fn parse(options: &TableOptions, budget: u64) -> Result<Self> {
+        options.check_names(&OPTIONS)?;
+        let words = ["sorted", "hash_range", "one_level", "single_tier"];
+        let mode = match options.word("mode", &words)? {
+            "hash_range" => Mode::HashRange,
+            "one_level" => Mode::OneLevel,
+            "single_tier" => Mode::SingleTier,
+            _ => Mode::Sorted,
+        };
+        let pieces = if mode == Mode::SingleTier { 2 } else { 16 };
+        let bytes = |name, default, most| options.number(name, default, 64 << 10..=most);
+        let memtable_bytes = bytes("memtable_bytes", 128 << 20, 4 << 30)?;
+        let tag_bits = options.number("signature_bits", 11, 8..=16)?;
+        Ok(Self {
+            mode,
+            memtable_bytes: memtable_bytes.min((budget / 16).max(64 << 10)),
+            memtables: options.number("memtables", 4, 2..=16)?,
+            max_pieces: to_usize(options.number("max_pieces", pieces, 1..=1024)?),
+            table_bytes: bytes("table_bytes", 64 << 20, 64 << 30)?,
+            level0_tables: to_usize(options.number("level0_tables", 4, 1..=64)?),
+            level_bytes: bytes("level_bytes", 4 << 30, 1 << 46)?,
+            fanout: options.number("fanout", 8, 2..=64)?,
+            shape: Shape {
+                block_bytes: to_usize(options.number("block_bytes", 4096, 512..=1 << 20)?),
+                pack: options.word("compression", &["none", "lz4"])? == "lz4",
+            },
+            tag_bits: u32::try_from(tag_bits).unwrap_or(11),
+        })
+    }
+
+    /// Whether memtables skip level 0.
+    fn is_flat(&self) -> bool {
+        matches!(self.mode, Mode::OneLevel | Mode::SingleTier)
+    }
+}
+
+/// A version of the table set.
+#[derive(Clone, Debug, Default)]
+struct Version {
+    /// Newest first.
+    level0: Vec<Arc<Table>>,
+    /// Levels from 1 on: tables in the order of their lowest places, of which the first is empty.
+    levels: Vec<Vec<Arc<Table>>>,
+}
+
+impl Version {
+    /// All tables.
+    fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.level0.iter().chain(self.levels.iter().flatten())
+    }
+}
+
+/// What readers see.
+#[derive(Debug)]
+struct View {
+    active: Arc<Memtable>,
+    /// Newest first.
+    frozen: Vec<Arc<Memtable>>,
+    version: Arc<Version>,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    reads_total: AtomicU64,
+    read_bytes_total: AtomicU64,
+    false_reads_total: AtomicU64,
+    written_bytes_total: AtomicU64,
+    flushes_total: AtomicU64,
+    merges_total: AtomicU64,
+    merge_read_bytes_total: AtomicU64,
+    collected_total: AtomicU64,
+    helps_total: AtomicU64,
+    /// Microseconds that writers helped, in all and at most at once.
+    stall_micros_total: AtomicU64,
+    stall_micros_max: AtomicU64,
+    cleanup_failures_total: AtomicU64,
+}
+
+/// A table of the tph engine. See the module head.
+#[derive(Debug)]
+pub struct Tph {
+    inner: Arc<Inner>,
+}
+
+/// What iterators keep alive.
+#[derive(Debug)]
+struct Inner {
+    context: Context,
+    settings: Settings,
+    owner: Owner,
+    route: Route,
+    /// All ones, but for tests of equal hashes.
+    hash_mask: u64,
+    view: ArcSwap<View>,
+    /// Held while the view is exchanged.
+    viewing: Mutex<()>,
+    /// Held shared by whoever inserts in the active memtable.
+    writing: RwLock<()>,
+    /// Drawn from the budget by `admit` and neither applied nor retracted yet.
+    reserved: AtomicU64,
+    flushing: Mutex<()>,
+    compacting: Mutex<()>,
+    publisher: Mutex<Publisher>,
+    next_piece: AtomicU64,
+    /// Memory that the indexes of the current version draw from the budget.
+    index_charged: AtomicU64,
+    /// A version asks to be compacted.
+    compaction_wanted: AtomicBool,
+    /// The background was told so: the next `compact` is its, and takes one step.
+    step_wanted: AtomicBool,
+    queues: Queues,
+    counters: Counters,
+}
+
+impl Tph {
+    /// Loads a table (or starts one in an empty directory) and says to which LSN its files are
+    /// complete.
+    pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
+        let (inner, complete) = Inner::open(options, context, u64::MAX)?;
+        Ok((Self { inner: Arc::new(inner) }, complete))
+    }
+}
+
+impl Inner {
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.context.hash.hash(key) & self.hash_mask
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        if self.context.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    fn new_memtable(&self) -> Result<Arc<Memtable>> {
+        Memtable::new(self.settings.memtable_bytes, &self.context.budget)
+            .map(Arc::new)
+            .map_err(|error| Error::io("reserve address space for a memtable", error))
+    }
+
+    /// Freezes the active memtable, unless another has its place already.
+    fn rotate(&self, active: &Arc<Memtable>) -> Result<()> {
+        let fresh = self.new_memtable()?;
+        let _alone = write(&self.writing);
+        let _viewing = lock(&self.viewing);
+        let view = self.view.load_full();
+        if Arc::ptr_eq(&view.active, active) && !active.is_empty() {
+            let frozen = std::iter::once(active).chain(&view.frozen).cloned().collect();
+            let version = Arc::clone(&view.version);
+            self.view.store(Arc::new(View { active: fresh, frozen, version }));
+        }
+        Ok(())
+    }
+
+    /// Takes `bytes` out of what `admit` reserved. `false` in replay, where nothing was admitted.
+    fn claim(&self, bytes: u64) -> bool {
+        self.reserved
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| held.checked_sub(bytes))
+            .is_ok()
+    }
+
+    /// Whether writers have to wait for a flush.
+    fn is_backed_up(&self, view: &View) -> bool {
+        to_u64(view.frozen.len()) >= self.settings.memtables - 1
+    }
+
+    /// Freezes a full memtable, and flushes where too many wait for it.
+    fn make_room(&self) -> Result<()> {
+        let full = |view: &View| view.active.charged() >= self.settings.memtable_bytes;
+        if !full(&self.view.load()) {
+            return Ok(());
+        }
+        let view = self.view.load_full();
+        if self.is_backed_up(&view) {
+            self.help()?;
+        }
+        let view = self.view.load_full();
+        if full(&view) && !self.is_backed_up(&view) {
+            self.rotate(&view.active)?;
+            self.context.host.wake();
+        }
+        Ok(())
+    }
+
+    /// A writer flushes.
+    fn help(&self) -> Result<()> {
+        let began = self.context.env.monotonic();
+        let outcome = self.flush_backlog();
+        let micros = (self.context.env.monotonic().saturating_sub(began)).as_micros();
+        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+        let counters = &self.counters;
+        counters.helps_total.fetch_add(1, Ordering::Relaxed);
+        counters.stall_micros_total.fetch_add(micros, Ordering::Relaxed);
+        counters.stall_micros_max.fetch_max(micros, Ordering::Relaxed);
+        outcome
+    }
+
+    /// Draws what an operation needs, flushing where the budget has no more.
+    fn reserve(&self, bytes: u64) -> Result<()> {
+        for _ in 0..HELPS_MAX {
+            if self.context.budget.take(bytes).is_ok() {
+                self.reserved.fetch_add(bytes, Ordering::Relaxed);
+                return Ok(());
+            }
+            let view = self.view.load_full();
+            if view.active.is_empty() && view.frozen.is_empty() {
+                break;
+            }
+            drop(view);
+            self.help()?;
+        }
+        self.context.budget.take(bytes)?;
+        self.reserved.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn insert(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
+        if !self.claim(cost(op)) {
+            self.context.budget.take_anyway(cost(op));
+        }
+        loop {
+            let view = {
+                let _writing = read(&self.writing);
+                let view = self.view.load();
+                if view.active.insert(lsn.0, op) {
+                    return Ok(());
+                }
+                Arc::clone(&view.active)
+            };
+            if view.is_empty() {
+                let needed = cost(op);
+                return Err(Error::OutOfMemory { budget: self.context.budget.limit(), needed });
+            }
+            self.rotate(&view)?;
+        }
+    }
+
+    /// Deletes every key of a range, one by one.
+    fn delete_range(&self, lsn: Lsn, start: &[u8], end: &[u8]) -> Result<()> {
+        let end = (!end.is_empty()).then(|| end.to_vec());
+        let range = KeyRange { start: Some(start.to_vec()), end };
+        let mut keys = Range::over(
+            &self.queues,
+            &self.context,
+            &self.view.load_full(),
+            self.is_sorted(),
+            range,
+        );
+        while let Some(key) = keys.next_key()? {
+            self.insert(lsn, &Op::Delete { key: &key })?;
+            let active = Arc::clone(&self.view.load().active);
+            if active.charged() >= self.settings.memtable_bytes {
+                self.rotate(&active)?;
+                self.context.host.wake();
+            }
+        }
+        Ok(())
+    }
+
+    fn count_keys(&self, view: &View) -> u64 {
+        let memtables = || std::iter::once(&view.active).chain(&view.frozen);
+        let memory: u64 = memtables().map(|memtable| memtable.keys()).sum();
+        let files: u64 = view.version.tables().map(|table| table.live()).sum();
+        let tombstones: u64 = view.version.tables().map(|table| table.tombstones).sum();
+        if memory + files <= COUNTED_ENTRIES {
+            let range = KeyRange::default();
+            let mut keys = Range::over(&self.queues, &self.context, view, self.is_sorted(), range);
+            let mut count = 0;
+            while let Ok(Some(_)) = keys.next_key() {
+                count += 1;
+            }
+            return count;
+        }
+        (memory + files).saturating_sub(2 * tombstones)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let held = self.reserved.load(Ordering::Relaxed);
+        self.context.budget.give(held + self.index_charged.load(Ordering::Relaxed));
+    }
+}
+
+impl Engine for Tph {
+    #[inline]
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.inner.read_value(key)
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
+        self.inner.read_many(keys, out)
+    }
+
+    fn admit(&self, op: &Op<'_>) -> Result<()> {
+        let inner = &self.inner;
+        let room = inner.make_room();
+        match op {
+            Op::Put { .. } => {
+                room?;
+                inner.reserve(cost(op))
+            }
+            // Deletes give space back: they go on where a flush fails.
+            Op::Delete { .. } => {
+                if inner.reserve(cost(op)).is_err() {
+                    inner.context.budget.take_anyway(cost(op));
+                    inner.reserved.fetch_add(cost(op), Ordering::Relaxed);
+                }
+                Ok(())
+            }
+            Op::DeleteRange { .. } => Ok(()),
+        }
+    }
+
+    fn retract(&self, op: &Op<'_>) {
+        if self.inner.claim(cost(op)) {
+            self.inner.context.budget.give(cost(op));
+        }
+    }
+
+    fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
+        match op {
+            Op::Put { .. } | Op::Delete { .. } => self.inner.insert(lsn, op),
+            Op::DeleteRange { start, end } => self.inner.delete_range(lsn, start, end),
+        }
+    }
+
+    fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
+        let start = match from.0.split_first() {
+            None => &[][..],
+            Some((&CURSOR_TAG, start)) => start,
+            Some(_) => {
+                let what = "the cursor is not one that a scan returned".to_owned();
+                return Err(Error::Limit { what });
+            }
+        };
+        let range = KeyRange { start: Some(start.to_vec()), end: None };
+        let mut found = Vec::new();
+        for entry in Range::new(Arc::clone(&self.inner), range).take(limit.max(1)) {
+            found.push(entry?);
+        }
+        let next = match found.last() {
+            Some(last) if found.len() >= limit => {
+                Cursor([&[CURSOR_TAG], &*last.key, &[0]].concat())
+            }
+            _ => Cursor::START,
+        };
+        Ok((found, next))
+    }
+
+    fn range(&self, range: KeyRange) -> Result<Option<EntryIter>> {
+        Ok(Some(Box::new(Range::new(Arc::clone(&self.inner), range))))
+    }
+
+    fn persist(&self, up_to: Lsn) -> Result<Lsn> {
+        self.inner.check_usable()?;
+        self.inner.flush_to(up_to)
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.inner.check_usable()?;
+        if self.inner.step_wanted.swap(false, Ordering::Relaxed) {
+            self.inner.compact_step().map(drop)
+        } else {
+            self.inner.compact_all()
+        }
+    }
+
+    fn check(&self, report: &mut Report) -> Result<()> {
+        self.inner.check_all(report)
+    }
+
+    fn stats(&self) -> EngineStats {
+        self.inner.stats()
+    }
+
+    fn due(&self) -> Due {
+        let inner = &self.inner;
+        let view = inner.view.load();
+        if inner.context.read_only {
+            Due::Nothing
+        } else if !view.frozen.is_empty() {
+            Due::Persist
+        } else if inner.compaction_wanted.load(Ordering::Relaxed) {
+            inner.step_wanted.store(true, Ordering::Relaxed);
+            Due::Compact
+        } else {
+            Due::Nothing
+        }
+    }
+}
+
+impl Inner {
+    fn stats(&self) -> EngineStats {
+        let view = self.view.load_full();
+        let (version, counters) = (&view.version, &self.counters);
+        let memtables: Vec<_> = std::iter::once(&view.active).chain(&view.frozen).collect();
+        let sum = |of: &dyn Fn(&Table) -> u64| version.tables().map(|table| of(table)).sum::<u64>();
+        let in_memory: u64 = memtables.iter().map(|memtable| memtable.memory_bytes()).sum();
+        let unflushed: u64 = memtables.iter().map(|memtable| memtable.payload_bytes()).sum();
+        let part =
+            |place: usize| sum(&|table| table.memory_bytes().get(place).copied().unwrap_or(0));
+        let parts = [part(0), part(1), part(2), part(3)];
+        let index_bytes = parts.iter().sum();
+        let pieces = |table: &Table| to_u64(table.uses.len());
+        let file = |table: &Table| table.uses.iter().map(|one| one.piece.file_bytes).sum();
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let live_bytes = sum(&Table::live_bytes);
+        EngineStats {
+            keys: self.count_keys(&view),
+            live_bytes: live_bytes + unflushed,
+            dead_bytes: sum(&Table::payload_bytes) - live_bytes,
+            file_bytes: sum(&file) + lock(&self.publisher).manifest_bytes,
+            memory_bytes: in_memory + index_bytes,
+            index_bytes,
+            written_bytes_total: load(&counters.written_bytes_total),
+            details: vec![
+                ("levels", to_u64(version.levels.len())),
+                ("level0_tables", to_u64(version.level0.len())),
+                ("tables", to_u64(version.tables().count())),
+                ("pieces", sum(&pieces)),
+                ("pieces_in_a_table_max", version.tables().map(|t| pieces(t)).max().unwrap_or(0)),
+                ("entries", sum(&Table::entries)),
+                ("entries_live", sum(&Table::live)),
+                ("tombstones", sum(&|table| table.tombstones)),
+                ("memtables", to_u64(memtables.len())),
+                ("memtable_bytes", in_memory),
+                ("index_hash_bytes", parts[0]),
+                ("index_signature_bytes", parts[1]),
+                ("index_block_bytes", parts[2]),
+                ("index_offset_bytes", parts[3]),
+                ("reads_total", load(&counters.reads_total)),
+                ("read_bytes_total", load(&counters.read_bytes_total)),
+                ("false_reads_total", load(&counters.false_reads_total)),
+                ("flushes_total", load(&counters.flushes_total)),
+                ("merges_total", load(&counters.merges_total)),
+                ("merge_read_bytes_total", load(&counters.merge_read_bytes_total)),
+                ("pieces_collected_total", load(&counters.collected_total)),
+                ("writer_helps_total", load(&counters.helps_total)),
+                ("stall_micros_total", load(&counters.stall_micros_total)),
+                ("stall_micros_max", load(&counters.stall_micros_max)),
+                ("cleanup_failures_total", load(&counters.cleanup_failures_total)),
+            ],
+        }
+    }
+}

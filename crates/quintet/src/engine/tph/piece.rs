@@ -1,0 +1,709 @@
+//! Piece files (`.ph`): immutable runs of blocks in key order, and in the newest piece of a table
+//! the index of the whole table.
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | magic | `QTPHPIEC` |
+//! | 8 | 4 | format | 1 |
+//! | 12 | 4 | crc | CRC32C of bytes 0 to 63 with this field zero |
+//! | 16 | 16 | database id | |
+//! | 32 | 8 | table id | |
+//! | 40 | 8 | number | of the piece, never used again |
+//! | 48 | 16 | reserved | 0 |
+//! | 64 | | blocks | [`super::block`], back to back |
+//! | | | index | of the table: [`super::index`] |
+//! | | | offsets | where each block begins and the last ends, in units of 8 bytes: 4 bytes each |
+//! | | | fences | for each group of blocks: varint blocks, varint key length, first key |
+//! | end - 4096 | 192 | footer | below |
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | magic | `QTPHFOOT` |
+//! | 8 | 4 | format | 1 |
+//! | 12 | 4 | crc | CRC32C of bytes 0 to 191 with this field zero |
+//! | 16 | 32 | identity | database id, table id, number |
+//! | 48 | 8 | blocks | how many |
+//! | 56 | 8 | entries | tombstones included |
+//! | 64 | 8 | tombstones | |
+//! | 72 | 8 | payload bytes | of keys and values |
+//! | 80 | 72 | sections | of index, offsets, fences: offset, size, CRC32C (8 bytes each) |
+//! | 152 | 40 | reserved | 0 |
+//!
+//! Invariants: a piece is complete and durable before the manifest names it, and is never changed.
+//! The footer is found by the length that the manifest says.
+//!
+//! Why a fence for a group and not for a block: gets come with a block's number from the index.
+//! Only seeks look for a key, and read a group at once, so memory holds a key for some 32 KiB.
+//!
+//! How we differ from the paper: entries are in key order, not in the order of slots, so scans read
+//! what lies together; the slot names the block. No local hash table is needed for that.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::{io, ops::Range, sync::Arc};
+
+use super::block::{self, Entries, HEAD_BYTES as BLOCK_HEAD_BYTES, UNIT_BYTES};
+use crate::{
+    Error, Result,
+    codec::{
+        Decoder, crc32c, low_u32, put_bytes, put_u32, put_u64, put_varint, round_up, to_u64,
+        to_usize,
+    },
+    disk::{AlignedBuffer, BLOCK_BYTES, Dir, File, Open, read_exact_at, read_up_to, write_all_at},
+    seeded::{self, Bug},
+};
+
+const MAGIC: &[u8; 8] = b"QTPHPIEC";
+const FOOT_MAGIC: &[u8; 8] = b"QTPHFOOT";
+const FORMAT: u32 = 1;
+const HEAD_BYTES: usize = 64;
+const FOOT_BYTES: usize = 192;
+/// Data is handed to the disk in pieces of this size.
+const WRITE_BYTES: usize = 1 << 20;
+/// A group of blocks ends when it has this much.
+const GROUP_BYTES: u64 = 32 << 10;
+
+/// Who the files belong to.
+#[derive(Clone, Debug)]
+pub(super) struct Owner {
+    pub(super) dir: Arc<dyn Dir>,
+    pub(super) database_id: [u8; 16],
+    pub(super) table_id: u64,
+}
+
+impl Owner {
+    /// A file's name for messages.
+    pub(super) fn label(&self, name: &str) -> String {
+        format!("tables/{}/{name}", self.table_id)
+    }
+
+    fn identity(&self, out: &mut Vec<u8>, number: u64) {
+        out.extend_from_slice(&self.database_id);
+        put_u64(out, self.table_id);
+        put_u64(out, number);
+    }
+}
+
+/// The name of a piece.
+pub(super) fn name_of(number: u64) -> String {
+    format!("{number:08x}.ph")
+}
+
+/// The number in a piece's name.
+pub(super) fn number_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".ph").filter(|digits| digits.len() >= 8)?;
+    u64::from_str_radix(digits, 16).ok().filter(|number| name_of(*number) == name)
+}
+
+/// Puts the CRC into bytes 12 to 15.
+fn sign(bytes: &mut [u8]) {
+    let crc = crc32c(bytes).to_le_bytes();
+    if let Some(field) = bytes.get_mut(12..16) {
+        field.copy_from_slice(&crc);
+    }
+}
+
+fn begin(magic: [u8; 8], owner: &Owner, number: u64) -> Vec<u8> {
+    let mut out = magic.to_vec();
+    put_u32(&mut out, FORMAT);
+    put_u32(&mut out, 0);
+    owner.identity(&mut out, number);
+    out
+}
+
+fn head(owner: &Owner, number: u64) -> Vec<u8> {
+    let mut out = begin(*MAGIC, owner, number);
+    out.resize(HEAD_BYTES, 0);
+    sign(&mut out);
+    out
+}
+
+/// A range of a file with its checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Section {
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    crc: u64,
+}
+
+/// What a piece says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Footer {
+    pub(super) blocks: u64,
+    pub(super) entries: u64,
+    pub(super) tombstones: u64,
+    pub(super) payload_bytes: u64,
+    pub(super) index: Section,
+    pub(super) offsets: Section,
+    pub(super) fences: Section,
+}
+
+impl Footer {
+    fn encode(&self, owner: &Owner, number: u64) -> Vec<u8> {
+        let mut out = begin(*FOOT_MAGIC, owner, number);
+        for word in [self.blocks, self.entries, self.tombstones, self.payload_bytes] {
+            put_u64(&mut out, word);
+        }
+        for section in [self.index, self.offsets, self.fences] {
+            put_u64(&mut out, section.offset);
+            put_u64(&mut out, section.bytes);
+            put_u64(&mut out, section.crc);
+        }
+        out.resize(FOOT_BYTES, 0);
+        sign(&mut out);
+        out
+    }
+
+    /// Decodes the footer of a file of this length; says what is wrong with a damaged one.
+    pub(super) fn decode(bytes: &[u8], identity: &[u8], length: u64) -> Result<Self, String> {
+        let bytes = bytes.get(..FOOT_BYTES).ok_or("the footer is cut off")?;
+        let mut copy = bytes.to_vec();
+        let mut decoder = Decoder::new(bytes);
+        let magic = decoder.take(8).unwrap_or(&[]);
+        let (format, crc) = (decoder.u32().unwrap_or(0), decoder.u32().unwrap_or(0));
+        if let Some(field) = copy.get_mut(12..16) {
+            field.fill(0);
+        }
+        if magic != FOOT_MAGIC || crc32c(&copy) != crc {
+            return Err("no footer, or its checksum does not match".to_owned());
+        }
+        if format != FORMAT {
+            return Err(format!("format {format}, this release reads {FORMAT}"));
+        }
+        if decoder.take(32) != Some(identity) {
+            return Err("the footer is that of another piece".to_owned());
+        }
+        let mut words = || {
+            let mut footer = Self {
+                blocks: decoder.u64()?,
+                entries: decoder.u64()?,
+                tombstones: decoder.u64()?,
+                payload_bytes: decoder.u64()?,
+                ..Self::default()
+            };
+            for section in [&mut footer.index, &mut footer.offsets, &mut footer.fences] {
+                let (offset, bytes) = (decoder.u64()?, decoder.u64()?);
+                *section = Section { offset, bytes, crc: decoder.u64()? };
+                if offset.checked_add(bytes)? > length {
+                    return None;
+                }
+            }
+            let counts = footer.blocks.checked_add(1)?.checked_mul(4)?;
+            (counts == footer.offsets.bytes).then_some(footer)
+        };
+        words().ok_or_else(|| "the footer names what the file cannot hold".to_owned())
+    }
+}
+
+/// First keys of groups of blocks.
+#[derive(Debug, Default)]
+pub(super) struct Fences {
+    /// First block of each group, and where its key begins in `keys`; one more for the end.
+    groups: Vec<(u32, u32)>,
+    keys: Vec<u8>,
+}
+
+impl Fences {
+    fn decode(bytes: &[u8], blocks: u32) -> Option<Self> {
+        let mut decoder = Decoder::new(bytes);
+        let (mut fences, mut block) = (Self::default(), 0_u32);
+        while !decoder.is_empty() {
+            let count = u32::try_from(decoder.varint()?).ok().filter(|count| *count > 0)?;
+            fences.groups.push((block, u32::try_from(fences.keys.len()).ok()?));
+            fences.keys.extend_from_slice(decoder.bytes()?);
+            block = block.checked_add(count)?;
+        }
+        fences.groups.push((block, u32::try_from(fences.keys.len()).ok()?));
+        (block == blocks).then_some(fences)
+    }
+
+    /// How many groups.
+    pub(super) fn len(&self) -> usize {
+        self.groups.len().saturating_sub(1)
+    }
+
+    fn bounds(&self, group: usize) -> Option<((u32, u32), (u32, u32))> {
+        let [one, next] = self.groups.get(group..)?.first_chunk::<2>()?;
+        Some((*one, *next))
+    }
+
+    fn key(&self, group: usize) -> &[u8] {
+        let bounds = self.bounds(group);
+        bounds.map_or(&[], |(one, next)| {
+            let range = to_usize(u64::from(one.1))..to_usize(u64::from(next.1));
+            self.keys.get(range).unwrap_or(&[])
+        })
+    }
+
+    /// The blocks of a run of groups.
+    pub(super) fn blocks(&self, groups: Range<usize>) -> Range<u32> {
+        let at = |group: usize| self.groups.get(group).map_or(0, |(block, _)| *block);
+        at(groups.start)..at(groups.end)
+    }
+
+    /// The last group whose first key is not above `key`: the only one that may hold it; else the
+    /// first.
+    pub(super) fn find(&self, key: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.key(middle) <= key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low.saturating_sub(1)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        to_u64(self.groups.capacity()) * 8 + to_u64(self.keys.capacity())
+    }
+}
+
+/// A piece, open for reading. See the module head.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) number: u64,
+    file: Arc<dyn File>,
+    pub(super) label: String,
+    salt: u32,
+    pub(super) file_bytes: u64,
+    pub(super) footer: Footer,
+    offsets: Vec<u32>,
+    pub(super) fences: Fences,
+    head: Vec<u8>,
+}
+
+/// A read of whole disk blocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// Where in the file.
+    pub(super) offset: u64,
+    /// Where the wanted bytes begin in it, and how many there are.
+    pub(super) skip: usize,
+    pub(super) bytes: usize,
+}
+
+impl Span {
+    fn of(range: Range<u64>) -> Self {
+        let offset = range.start & !(BLOCK_BYTES - 1);
+        let skip = to_usize(range.start - offset);
+        Self { offset, skip, bytes: to_usize(range.end.saturating_sub(range.start)) }
+    }
+
+    /// Bytes to be read.
+    pub(super) fn whole(&self) -> usize {
+        to_usize(round_up(to_u64(self.skip + self.bytes), BLOCK_BYTES))
+    }
+}
+
+impl Piece {
+    /// Opens a piece of the length that the manifest says.
+    pub(super) fn open(owner: &Owner, number: u64, file_bytes: u64) -> Result<Self> {
+        let name = name_of(number);
+        let label = owner.label(&name);
+        let file = owner.dir.open(&name, Open::READ.direct());
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::corruption(&*label, 0, "the file is missing"),
+            _ => Error::io(format!("open {label}"), error),
+        })?;
+        let length = file.len().map_err(|error| Error::io(format!("read {label}"), error))?;
+        if length != file_bytes || length < 2 * BLOCK_BYTES || length % BLOCK_BYTES != 0 {
+            let what = format!("the file has {length} bytes, the manifest says {file_bytes}");
+            return Err(Error::corruption(label, length, what));
+        }
+        let salt = block::salt_of(&owner.database_id, owner.table_id, number);
+        let head = head(owner, number);
+        let mut piece = Self {
+            number,
+            file,
+            label,
+            salt,
+            file_bytes,
+            footer: Footer::default(),
+            offsets: Vec::new(),
+            fences: Fences::default(),
+            head,
+        };
+        piece.load(owner)?;
+        Ok(piece)
+    }
+
+    fn load(&mut self, owner: &Owner) -> Result<()> {
+        let at = self.file_bytes - BLOCK_BYTES;
+        let foot = self.read(Span::of(at..self.file_bytes))?;
+        let mut identity = Vec::new();
+        owner.identity(&mut identity, self.number);
+        self.footer = Footer::decode(foot.as_slice(), &identity, self.file_bytes)
+            .map_err(|what| self.damage(at, what))?;
+        let offsets = self.section(self.footer.offsets)?;
+        let (offsets, _) = offsets.as_chunks::<4>();
+        self.offsets = offsets.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        let first = self.offsets.first().map(|offset| u64::from(*offset) * UNIT_BYTES);
+        let last = self.offsets.last().map_or(0, |offset| u64::from(*offset) * UNIT_BYTES);
+        let sound = self.offsets.is_sorted() && last <= self.footer.index.offset;
+        if !sound || first != Some(to_u64(HEAD_BYTES)) {
+            let at = self.footer.offsets.offset;
+            return Err(self.damage(at, "the offsets of blocks are impossible"));
+        }
+        let fences = self.section(self.footer.fences)?;
+        let blocks = u32::try_from(self.footer.blocks).unwrap_or(u32::MAX);
+        self.fences = Fences::decode(&fences, blocks)
+            .ok_or_else(|| self.damage(self.footer.fences.offset, "the fences do not parse"))?;
+        Ok(())
+    }
+
+    pub(super) fn damage(&self, offset: u64, what: impl Into<String>) -> Error {
+        Error::corruption(&*self.label, offset, what)
+    }
+
+    /// What became of a read.
+    pub(super) fn read_error(&self, offset: u64, error: io::Error) -> Error {
+        match error.kind() {
+            // Requests are whole blocks: only what goes on after a short read at the end of the
+            // file is not, and some systems refuse that.
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput => {
+                self.damage(offset, "the file ends before its data")
+            }
+            _ => Error::io(format!("read {}", self.label), error),
+        }
+    }
+
+    pub(super) fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// Reads a span.
+    pub(super) fn read(&self, span: Span) -> Result<AlignedBuffer> {
+        let mut buffer = AlignedBuffer::zeroed(span.whole());
+        read_exact_at(&*self.file, buffer.as_mut_slice(), span.offset)
+            .map_err(|error| self.read_error(span.offset, error))?;
+        Ok(buffer)
+    }
+
+    /// A section's bytes, verified.
+    pub(super) fn section(&self, section: Section) -> Result<Vec<u8>> {
+        let span = Span::of(section.offset..section.offset + section.bytes);
+        let buffer = self.read(span)?;
+        let bytes = buffer.as_slice().get(span.skip..span.skip + span.bytes).unwrap_or(&[]);
+        if u64::from(crc32c(bytes)) != section.crc {
+            return Err(self.damage(section.offset, "the section's checksum does not match"));
+        }
+        Ok(bytes.to_vec())
+    }
+
+    /// How many blocks.
+    pub(super) fn blocks(&self) -> u32 {
+        low_u32(to_u64(self.offsets.len().saturating_sub(1)))
+    }
+
+    /// Bytes of the blocks.
+    pub(super) fn data_bytes(&self) -> u64 {
+        let at = |offset: Option<&u32>| offset.map_or(0, |offset| u64::from(*offset) * UNIT_BYTES);
+        at(self.offsets.last()) - at(self.offsets.first())
+    }
+
+    fn offset(&self, block: u32) -> u64 {
+        let offset = self.offsets.get(to_usize(u64::from(block)));
+        offset.map_or(0, |offset| u64::from(*offset) * UNIT_BYTES)
+    }
+
+    /// Where a run of blocks is in the file.
+    pub(super) fn span(&self, blocks: Range<u32>) -> Span {
+        Span::of(self.offset(blocks.start)..self.offset(blocks.end))
+    }
+
+    /// Verifies one block of a span that was read from block `first` on.
+    pub(super) fn open_block<'a>(
+        &self,
+        buffer: &'a AlignedBuffer,
+        span: Span,
+        (first, number): (u32, u32),
+    ) -> Result<OpenBlock<'a>> {
+        let at = |block| to_usize(self.offset(block).saturating_sub(self.offset(first)));
+        let (start, end) = (at(number) + span.skip, at(number.saturating_add(1)) + span.skip);
+        let stored = buffer.as_slice().get(start..end).unwrap_or(&[]);
+        let place = (self.salt, number);
+        if seeded::active(Bug::TphSkipsBlockChecksum) {
+            return Ok(OpenBlock {
+                stored,
+                entries: Entries::Plain(BLOCK_HEAD_BYTES..stored.len()),
+            });
+        }
+        let entries = block::open(stored, place);
+        let entries = entries.map_err(|what| self.damage(self.offset(number), what))?;
+        Ok(OpenBlock { stored, entries })
+    }
+
+    /// Bytes of memory that finding entries takes, without the table's index.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        to_u64(self.offsets.capacity()) * 4 + self.fences.memory_bytes()
+    }
+
+    /// What is wrong with the head.
+    pub(super) fn check_head(&self) -> Result<()> {
+        let buffer = self.read(Span::of(0..to_u64(HEAD_BYTES)))?;
+        if buffer.as_slice().get(..HEAD_BYTES) == Some(&*self.head) {
+            return Ok(());
+        }
+        Err(self.damage(0, "the head is not that of this piece"))
+    }
+}
+
+/// A block whose checksum matched.
+#[derive(Debug)]
+pub(super) struct OpenBlock<'a> {
+    stored: &'a [u8],
+    entries: Entries,
+}
+
+impl OpenBlock<'_> {
+    /// Its entries.
+    pub(super) fn entries(&self) -> &[u8] {
+        match &self.entries {
+            Entries::Plain(range) => self.stored.get(range.clone()).unwrap_or(&[]),
+            Entries::Unpacked(bytes) => bytes,
+        }
+    }
+}
+
+/// How pieces are written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) block_bytes: usize,
+    pub(super) pack: bool,
+}
+
+/// Writes a piece: entries in key order, then the index.
+#[derive(Debug)]
+pub(super) struct Writer {
+    owner: Owner,
+    number: u64,
+    label: String,
+    file: Arc<dyn File>,
+    shape: Shape,
+    salt: u32,
+    /// What is not yet handed to the disk, and where it goes.
+    buffer: Vec<u8>,
+    written: u64,
+    offsets: Vec<u32>,
+    /// Entries of the block that is filled, and its first key.
+    entries: Vec<u8>,
+    first_key: Vec<u8>,
+    /// The group that is filled: blocks, start, first key.
+    group: (u64, u64, Vec<u8>),
+    fences: Vec<u8>,
+    footer: Footer,
+}
+
+impl Writer {
+    /// Makes the file. Its name is durable after the directory's next sync.
+    pub(super) fn create(owner: &Owner, number: u64, shape: Shape) -> Result<Self> {
+        let name = name_of(number);
+        let label = owner.label(&name);
+        let file = owner.dir.open(&name, Open::CREATE.direct());
+        let file = file.map_err(|error| Error::io(format!("create {label}"), error))?;
+        let buffer = head(owner, number);
+        let first = low_u32(to_u64(buffer.len()) / UNIT_BYTES);
+        Ok(Self {
+            owner: owner.clone(),
+            number,
+            label,
+            file,
+            shape,
+            salt: block::salt_of(&owner.database_id, owner.table_id, number),
+            buffer,
+            written: 0,
+            offsets: vec![first],
+            entries: Vec::new(),
+            first_key: Vec::new(),
+            group: (0, to_u64(HEAD_BYTES), Vec::new()),
+            fences: Vec::new(),
+            footer: Footer::default(),
+        })
+    }
+
+    /// Where the next byte goes.
+    fn position(&self) -> u64 {
+        self.written + to_u64(self.buffer.len())
+    }
+
+    /// Bytes of blocks so far.
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.position() + to_u64(self.entries.len()) - to_u64(HEAD_BYTES)
+    }
+
+    /// Adds an entry, `None` for a tombstone; the number of its block.
+    pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<u32> {
+        let bytes = block::entry_bytes(key.len(), value.map_or(0, <[u8]>::len));
+        if !self.entries.is_empty() && self.entries.len() + bytes > self.shape.block_bytes {
+            self.end_block()?;
+        }
+        if self.entries.is_empty() {
+            self.first_key.clear();
+            self.first_key.extend_from_slice(key);
+        }
+        block::put_entry(&mut self.entries, key, value);
+        self.footer.entries += 1;
+        self.footer.tombstones += u64::from(value.is_none());
+        self.footer.payload_bytes += to_u64(key.len() + value.map_or(0, <[u8]>::len));
+        Ok(low_u32(to_u64(self.offsets.len() - 1)))
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        let number = low_u32(to_u64(self.offsets.len() - 1));
+        if self.group.0 == 0 {
+            self.group.1 = self.position();
+            std::mem::swap(&mut self.group.2, &mut self.first_key);
+        }
+        let place = (self.salt, number);
+        block::put_block(&mut self.buffer, &self.entries, place, self.shape.pack);
+        self.entries.clear();
+        self.group.0 += 1;
+        let end = self.position();
+        let too_large = |_| Error::Limit { what: format!("{} exceeds 32 GiB", self.label) };
+        self.offsets.push(u32::try_from(end / UNIT_BYTES).map_err(too_large)?);
+        if end - self.group.1 >= GROUP_BYTES {
+            self.end_group();
+        }
+        if self.buffer.len() >= WRITE_BYTES { self.write_whole() } else { Ok(()) }
+    }
+
+    fn end_group(&mut self) {
+        if self.group.0 > 0 {
+            put_varint(&mut self.fences, self.group.0);
+            put_bytes(&mut self.fences, &self.group.2);
+            self.group.0 = 0;
+        }
+    }
+
+    /// Writes all whole disk blocks of the buffer.
+    fn write_whole(&mut self) -> Result<()> {
+        let bytes = self.buffer.len() & !(to_usize(BLOCK_BYTES) - 1);
+        let mut aligned = AlignedBuffer::zeroed(bytes);
+        if let Some(source) = self.buffer.get(..bytes) {
+            aligned.as_mut_slice().copy_from_slice(source);
+        }
+        write_all_at(&*self.file, aligned.as_slice(), self.written)
+            .map_err(|error| Error::io(format!("write {}", self.label), error))?;
+        self.buffer.drain(..bytes);
+        self.written += to_u64(bytes);
+        Ok(())
+    }
+
+    fn put_section(&mut self, bytes: &[u8]) -> Result<Section> {
+        let section = Section {
+            offset: self.position(),
+            bytes: to_u64(bytes.len()),
+            crc: u64::from(crc32c(bytes)),
+        };
+        for part in bytes.chunks(WRITE_BYTES) {
+            self.buffer.extend_from_slice(part);
+            if self.buffer.len() >= WRITE_BYTES {
+                self.write_whole()?;
+            }
+        }
+        Ok(section)
+    }
+
+    /// Ends the blocks: how many there are.
+    pub(super) fn end_blocks(&mut self) -> Result<u32> {
+        self.end_block()?;
+        self.end_group();
+        Ok(low_u32(to_u64(self.offsets.len() - 1)))
+    }
+
+    /// Writes what is buffered, so that the blocks can be read from the file.
+    pub(super) fn reader(&mut self) -> Result<BlockReader<'_>> {
+        self.end_blocks()?;
+        let rest = self.buffer.len().next_multiple_of(to_usize(BLOCK_BYTES));
+        let mut aligned = AlignedBuffer::zeroed(rest);
+        if let Some(target) = aligned.as_mut_slice().get_mut(..self.buffer.len()) {
+            target.copy_from_slice(&self.buffer);
+        }
+        write_all_at(&*self.file, aligned.as_slice(), self.written)
+            .map_err(|error| Error::io(format!("write {}", self.label), error))?;
+        Ok(BlockReader(self))
+    }
+
+    /// Ends the file with the table's index and makes it durable. Its name is not, yet.
+    pub(super) fn finish(mut self, index: &[u8]) -> Result<Piece> {
+        let blocks = self.end_blocks()?;
+        self.footer.blocks = u64::from(blocks);
+        self.footer.index = self.put_section(index)?;
+        let offsets: Vec<u8> =
+            self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
+        self.footer.offsets = self.put_section(&offsets)?;
+        let fences = std::mem::take(&mut self.fences);
+        self.footer.fences = self.put_section(&fences)?;
+        let block = to_usize(BLOCK_BYTES);
+        self.buffer.resize(self.buffer.len().next_multiple_of(block), 0);
+        self.buffer.extend(self.footer.encode(&self.owner, self.number));
+        self.buffer.resize(self.buffer.len().next_multiple_of(block), 0);
+        self.write_whole()?;
+        if !seeded::active(Bug::TphSkipsPieceSync) {
+            let synced = self.file.sync_data();
+            synced.map_err(|error| Error::io(format!("sync {}", self.label), error))?;
+        }
+        let damage = || Error::corruption(&*self.label, 0, "the fences do not parse");
+        Ok(Piece {
+            number: self.number,
+            salt: self.salt,
+            file_bytes: self.written,
+            footer: self.footer,
+            fences: Fences::decode(&fences, blocks).ok_or_else(damage)?,
+            head: head(&self.owner, self.number),
+            offsets: self.offsets,
+            label: self.label,
+            file: self.file,
+        })
+    }
+}
+
+/// Reads blocks of a piece that is being written.
+#[derive(Debug)]
+pub(super) struct BlockReader<'a>(&'a Writer);
+
+impl BlockReader<'_> {
+    /// The entries of a block.
+    pub(super) fn entries(&self, number: u32) -> Result<Vec<u8>> {
+        let writer = self.0;
+        let at = |block: u32| {
+            let offset = writer.offsets.get(to_usize(u64::from(block)));
+            offset.map_or(0, |offset| u64::from(*offset) * UNIT_BYTES)
+        };
+        let span = Span::of(at(number)..at(number + 1));
+        let mut buffer = AlignedBuffer::zeroed(span.whole());
+        read_exact_at(&*writer.file, buffer.as_mut_slice(), span.offset)
+            .map_err(|error| Error::io(format!("read {}", writer.label), error))?;
+        let stored = buffer.as_slice().get(span.skip..span.skip + span.bytes).unwrap_or(&[]);
+        let entries = block::open(stored, (writer.salt, number));
+        let damage = |what: &str| Error::corruption(&*writer.label, at(number), what);
+        match entries.map_err(damage)? {
+            Entries::Plain(range) => Ok(stored.get(range).unwrap_or(&[]).to_vec()),
+            Entries::Unpacked(bytes) => Ok(bytes),
+        }
+    }
+}
+
+/// What the head of a piece says: the owner's ids and the number.
+pub(super) fn identity_of(bytes: &[u8]) -> Option<([u8; 16], u64, u64)> {
+    let mut copy = bytes.get(..HEAD_BYTES)?.to_vec();
+    let mut decoder = Decoder::new(copy.get(12..)?);
+    let crc = decoder.u32()?;
+    let found = (decoder.id()?, decoder.u64()?, decoder.u64()?);
+    copy.get_mut(12..16)?.fill(0);
+    (crc32c(&copy) == crc).then_some(found)
+}
+
+/// Reads the first bytes of a file, for those who look at it.
+pub(super) fn first_bytes(file: &dyn File) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; HEAD_BYTES];
+    let count = read_up_to(file, &mut bytes, 0)?;
+    bytes.truncate(count);
+    Ok(bytes)
+}

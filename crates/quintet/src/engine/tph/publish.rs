@@ -1,0 +1,191 @@
+//! Publishing: what makes a new version count, durably.
+//!
+//! The log is synced past every effect that the version holds; the manifest is written, synced,
+//! and gets its name; readers see the version; then the files that it does not name go.
+//!
+//! Invariants: a failed publication leaves the version as it was. What its manifest may have named
+//! stays until a later manifest has its name durably, because a crash may find either.
+
+use std::{io, sync::Arc};
+
+use super::{
+    Inner, Version, View,
+    manifest::{self, Contents, PieceRecord, TableRecord},
+    memtable::Memtable,
+    piece,
+    table::Table,
+};
+use crate::{
+    Result,
+    codec::to_u64,
+    seeded::{self, Bug},
+    sync::{Mutex, Ordering, lock},
+};
+
+/// What belongs to whoever publishes.
+#[derive(Debug, Default)]
+pub(super) struct Publisher {
+    /// Of the last manifest that was tried.
+    pub(super) number: u64,
+    pub(super) complete: u64,
+    /// Names that no manifest may need once the next one is durable.
+    pub(super) obsolete: Vec<String>,
+    pub(super) manifest_bytes: u64,
+}
+
+/// Pieces that were written and are not published: removed unless [`Fresh::keep`] is called.
+#[derive(Debug)]
+pub(super) struct Fresh<'a> {
+    inner: &'a Inner,
+    numbers: Mutex<Vec<u64>>,
+}
+
+impl<'a> Fresh<'a> {
+    pub(super) fn new(inner: &'a Inner) -> Self {
+        Self { inner, numbers: Mutex::default() }
+    }
+
+    /// The number of a piece that is to be written.
+    pub(super) fn next(&self) -> u64 {
+        let number = self.inner.next_piece.fetch_add(1, Ordering::Relaxed);
+        lock(&self.numbers).push(number);
+        number
+    }
+
+    fn take(&self) -> Vec<u64> {
+        std::mem::take(&mut *lock(&self.numbers))
+    }
+}
+
+impl Drop for Fresh<'_> {
+    fn drop(&mut self) {
+        for number in self.take() {
+            // Should this fail, the next opening removes it.
+            let _ = self.inner.owner.dir.remove(&piece::name_of(number));
+        }
+    }
+}
+
+fn record(table: &Arc<Table>) -> TableRecord {
+    let piece = |one: &super::table::PieceUse| PieceRecord {
+        number: one.piece.number,
+        file_bytes: one.piece.file_bytes,
+        live: one.live,
+        live_bytes: one.live_bytes,
+    };
+    TableRecord {
+        low: table.low.clone(),
+        tombstones: table.tombstones,
+        pieces: table.uses.iter().map(piece).collect(),
+    }
+}
+
+fn numbers(version: &Version) -> std::collections::BTreeSet<u64> {
+    version.tables().flat_map(|table| &table.uses).map(|one| one.piece.number).collect()
+}
+
+impl Inner {
+    /// Publishes what `edit` makes of the current version. With `complete`, the files have every
+    /// effect below it; `flushed` are the memtables that they have now.
+    pub(super) fn publish(
+        &self,
+        fresh: &Fresh<'_>,
+        complete: Option<u64>,
+        flushed: &[Arc<Memtable>],
+        edit: impl FnOnce(&Version) -> Version,
+    ) -> Result<u64> {
+        let mut publisher = lock(&self.publisher);
+        let before = Arc::clone(&self.view.load().version);
+        let version = edit(&before);
+        if !seeded::active(Bug::TphSkipsLogSync) {
+            self.context.host.sync_log()?;
+        }
+        let complete = complete.map_or(publisher.complete, |lsn| lsn.max(publisher.complete));
+        let levels = std::iter::once(&version.level0).chain(&version.levels);
+        let contents = Contents {
+            number: publisher.number + 1,
+            complete,
+            next_piece: self.next_piece.load(Ordering::Relaxed),
+            fanout: if matches!(self.route, super::Route::Key) { 0 } else { self.settings.fanout },
+            levels: levels.map(|level| level.iter().map(record).collect()).collect(),
+        };
+        let (kept, gone) = (numbers(&version), numbers(&before));
+        let gone: Vec<String> = gone.difference(&kept).map(|n| piece::name_of(*n)).collect();
+        if seeded::active(Bug::TphRemovesPiecesEarly) {
+            for name in &gone {
+                let _ = self.owner.dir.remove(name);
+            }
+        }
+        let previous = publisher.number;
+        publisher.number += 1;
+        let written: Vec<String> = fresh.take().into_iter().map(piece::name_of).collect();
+        match manifest::publish(&self.owner, &contents) {
+            Ok(bytes) => {
+                publisher.manifest_bytes = bytes;
+                self.counters.written_bytes_total.fetch_add(bytes, Ordering::Relaxed);
+            }
+            Err(error) => {
+                publisher.obsolete.extend(written);
+                publisher.obsolete.push(manifest::name_of(contents.number));
+                return Err(error);
+            }
+        }
+        publisher.complete = complete;
+        // What was written and not used.
+        let unused = written
+            .into_iter()
+            .filter(|name| piece::number_of(name).is_some_and(|number| !kept.contains(&number)));
+        publisher.obsolete.extend(unused);
+        publisher.obsolete.extend(gone);
+        publisher.obsolete.push(manifest::name_of(previous));
+        self.show(version, flushed);
+        self.clean(&mut publisher);
+        Ok(complete)
+    }
+
+    /// Has readers see a version, without the memtables that it holds.
+    fn show(&self, version: Version, flushed: &[Arc<Memtable>]) {
+        let memory = |table: &Arc<Table>| table.memory_bytes().iter().sum::<u64>();
+        let now: u64 = version.tables().map(memory).sum();
+        let charged = self.index_charged.swap(now, Ordering::Relaxed);
+        self.context.budget.take_anyway(now.saturating_sub(charged));
+        self.context.budget.give(charged.saturating_sub(now));
+        self.compaction_wanted.store(self.wants_compaction(&version), Ordering::Relaxed);
+        let _viewing = lock(&self.viewing);
+        let view = self.view.load_full();
+        let stays = |one: &&Arc<Memtable>| !flushed.iter().any(|other| Arc::ptr_eq(one, other));
+        let frozen = view.frozen.iter().filter(stays).cloned().collect();
+        let active = Arc::clone(&view.active);
+        self.view.store(Arc::new(View { active, frozen, version: Arc::new(version) }));
+    }
+
+    /// Removes files that nothing needs. What cannot be removed now is tried again.
+    fn clean(&self, publisher: &mut Publisher) {
+        let names = std::mem::take(&mut publisher.obsolete);
+        for name in names {
+            match self.owner.dir.remove(&name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    self.counters.cleanup_failures_total.fetch_add(1, Ordering::Relaxed);
+                    publisher.obsolete.push(name);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes what a new piece took.
+    pub(super) fn note_written(&self, piece: &piece::Piece) {
+        self.counters.written_bytes_total.fetch_add(piece.file_bytes, Ordering::Relaxed);
+    }
+
+    /// How far the files are complete.
+    pub(super) fn complete(&self) -> u64 {
+        lock(&self.publisher).complete
+    }
+
+    /// Memory that work of this size takes beside the table: entries' places, and the index before
+    /// it is written.
+    pub(super) fn work_bytes(entries: u64) -> u64 {
+        entries * 32 + to_u64(2 << 20)
+    }
+}

@@ -1,0 +1,196 @@
+//! Ranges in key order, from both ends.
+//!
+//! Invariants: what the front has given lies below what the back may still give, and the other way
+//! round. The files that a range walks over stay until it goes.
+
+use std::sync::Arc;
+
+use super::{
+    Inner, View,
+    cursor::{Ahead, LevelCursor, Merge, Source, Start, Way},
+    flush::walks,
+    read::Queues,
+};
+use crate::{
+    Result,
+    engine::{Context, Entry, KeyRange, Value},
+};
+
+/// See the module head.
+#[derive(Debug)]
+pub(super) struct Range {
+    inner: Arc<Inner>,
+    walk: Walk,
+}
+
+/// A range without what keeps its table alive.
+#[derive(Debug)]
+pub(super) struct Walk {
+    view: View,
+    is_sorted: bool,
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+    /// Nothing is left.
+    is_done: bool,
+    front: Option<Merge>,
+    back: Option<Merge>,
+}
+
+impl View {
+    fn share(&self) -> Self {
+        Self {
+            active: Arc::clone(&self.active),
+            frozen: self.frozen.clone(),
+            version: Arc::clone(&self.version),
+        }
+    }
+}
+
+impl Range {
+    pub(super) fn new(inner: Arc<Inner>, range: KeyRange) -> Self {
+        let view = inner.view.load();
+        let walk = Walk::new(&view, inner.is_sorted(), range);
+        drop(view);
+        Self { inner, walk }
+    }
+
+    /// Keys of a range, for the table itself.
+    pub(super) fn over<'a>(
+        queues: &'a Queues,
+        context: &'a Context,
+        view: &View,
+        is_sorted: bool,
+        range: KeyRange,
+    ) -> Keys<'a> {
+        Keys { queues, context, walk: Walk::new(view, is_sorted, range) }
+    }
+}
+
+/// See [`Range::over`].
+#[derive(Debug)]
+pub(super) struct Keys<'a> {
+    queues: &'a Queues,
+    context: &'a Context,
+    walk: Walk,
+}
+
+impl Keys<'_> {
+    /// The next key that has a value.
+    pub(super) fn next_key(&mut self) -> Result<Option<Vec<u8>>> {
+        let entry = self.walk.step(Way::Up, self.queues, self.context)?;
+        Ok(entry.map(|entry| entry.key))
+    }
+}
+
+impl Inner {
+    /// Whether tables of a level follow each other in key order.
+    pub(super) fn is_sorted(&self) -> bool {
+        matches!(self.route, super::table::Route::Key)
+    }
+}
+
+impl Walk {
+    fn new(view: &View, is_sorted: bool, range: KeyRange) -> Self {
+        let start = range.start.unwrap_or_default();
+        let is_done = range.end.as_ref().is_some_and(|end| *end <= start);
+        let view = view.share();
+        Self { view, is_sorted, start, end: range.end, is_done, front: None, back: None }
+    }
+
+    fn open(&self, way: Way, queues: &Queues, context: &Context) -> Result<Merge> {
+        let key = match way {
+            Way::Up => Some(self.start.clone()),
+            Way::Down => self.end.clone(),
+        };
+        let start = Start { way, key };
+        let mut sources = walks(std::slice::from_ref(&self.view.active), &start);
+        sources.extend(walks(&self.view.frozen, &start));
+        let version = &self.view.version;
+        for table in &version.level0 {
+            sources.extend(table.cursors(&start, Ahead::SCAN));
+        }
+        for level in &version.levels {
+            if self.is_sorted {
+                let cursor = LevelCursor::new(level.clone(), start.clone(), Ahead::SCAN);
+                sources.push(Source::Level(Box::new(cursor)));
+            } else {
+                // Levels in their order; tables of one level share no key.
+                for table in level {
+                    sources.extend(table.cursors(&start, Ahead::SCAN));
+                }
+            }
+        }
+        let mut merge = Merge::new(sources, way);
+        queues.with(context, |queue| merge.prime(queue))?;
+        merge.settle()?;
+        Ok(merge)
+    }
+
+    fn step(&mut self, way: Way, queues: &Queues, context: &Context) -> Result<Option<Entry>> {
+        if self.is_done {
+            return Ok(None);
+        }
+        let found = self.find(way, queues, context);
+        if !matches!(found, Ok(Some(_))) {
+            self.is_done = true;
+            self.front = None;
+            self.back = None;
+        }
+        found
+    }
+
+    fn find(&mut self, way: Way, queues: &Queues, context: &Context) -> Result<Option<Entry>> {
+        let open = match way {
+            Way::Up => self.front.take(),
+            Way::Down => self.back.take(),
+        };
+        let mut merge = match open {
+            Some(merge) => merge,
+            None => self.open(way, queues, context)?,
+        };
+        while let Some(key) = merge.key() {
+            let inside = match way {
+                Way::Up => self.end.as_deref().is_none_or(|end| key < end),
+                Way::Down => key >= self.start.as_slice(),
+            };
+            if !inside {
+                return Ok(None);
+            }
+            let entry = merge.value().map(|value| Entry {
+                key: key.to_vec(),
+                value: Value::fill_with(value.len(), |out| out.copy_from_slice(value)),
+            });
+            merge.advance()?;
+            let Some(entry) = entry else { continue };
+            match way {
+                Way::Up => {
+                    // The back stops before what the front has given.
+                    self.start.clear();
+                    self.start.extend_from_slice(&entry.key);
+                    self.start.push(0);
+                    self.front = Some(merge);
+                }
+                Way::Down => {
+                    self.end = Some(entry.key.clone());
+                    self.back = Some(merge);
+                }
+            }
+            return Ok(Some(entry));
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.walk.step(Way::Up, &self.inner.queues, &self.inner.context).transpose()
+    }
+}
+
+impl DoubleEndedIterator for Range {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.walk.step(Way::Down, &self.inner.queues, &self.inner.context).transpose()
+    }
+}

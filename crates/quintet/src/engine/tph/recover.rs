@@ -1,0 +1,172 @@
+//! Opening: the newest manifest, the pieces that it names, and away with what it does not.
+
+use std::{collections::BTreeSet, io, sync::Arc};
+
+use arc_swap::ArcSwap;
+
+use super::{
+    Counters, Inner, Mode, Settings, Version, View,
+    index::Index,
+    manifest::{self, Contents, TableRecord},
+    memtable::Memtable,
+    piece::{self, Owner, Piece},
+    publish::Publisher,
+    table::{PieceUse, Route, Table},
+};
+use crate::{
+    Error, Result,
+    codec::{Lsn, to_u64},
+    engine::{Context, TableOptions},
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock},
+};
+
+/// What is in the directory.
+#[derive(Debug, Default)]
+struct Found {
+    names: Vec<String>,
+    manifest: Option<u64>,
+}
+
+fn look(owner: &Owner) -> Result<Found> {
+    let entries = owner.dir.list();
+    let entries = entries.map_err(|error| Error::io(format!("list {}", owner.label("")), error))?;
+    let names: Vec<String> = entries.into_iter().map(|entry| entry.name).collect();
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| manifest::number_of(name)).collect();
+    numbers.sort_unstable();
+    Ok(Found { names, manifest: numbers.pop() })
+}
+
+impl Inner {
+    pub(super) fn open(
+        options: &TableOptions,
+        context: Context,
+        hash_mask: u64,
+    ) -> Result<(Self, Lsn)> {
+        let settings = Settings::parse(options, context.budget.limit())?;
+        let owner = Owner {
+            dir: Arc::clone(&context.dir),
+            database_id: context.database_id,
+            table_id: context.table_id,
+        };
+        let route = match settings.mode {
+            Mode::HashRange => Route::Hash(context.hash),
+            Mode::Sorted | Mode::OneLevel | Mode::SingleTier => Route::Key,
+        };
+        let found = look(&owner)?;
+        let contents = match found.manifest {
+            Some(number) => manifest::read(&owner, number, !context.read_only)?,
+            None => Contents::default(),
+        };
+        let version = load(&context, &owner, &contents)?;
+        let complete = Lsn(contents.complete);
+        if !context.read_only && complete >= context.complete {
+            remove_strays(&owner, &found, &contents)?;
+        }
+        let active = Memtable::new(settings.memtable_bytes, &context.budget)
+            .map_err(|error| Error::io("reserve address space for a memtable", error))?;
+        let view =
+            View { active: Arc::new(active), frozen: Vec::new(), version: Arc::new(version) };
+        let manifest_bytes = to_u64(contents.encode(&owner.database_id, owner.table_id).len());
+        let publisher = Publisher {
+            number: contents.number,
+            complete: contents.complete,
+            obsolete: Vec::new(),
+            manifest_bytes,
+        };
+        let inner = Self {
+            settings,
+            owner,
+            route,
+            hash_mask,
+            viewing: Mutex::new(()),
+            writing: RwLock::new(()),
+            reserved: AtomicU64::new(0),
+            flushing: Mutex::new(()),
+            compacting: Mutex::new(()),
+            publisher: Mutex::new(publisher),
+            next_piece: AtomicU64::new(contents.next_piece.max(1)),
+            index_charged: AtomicU64::new(0),
+            compaction_wanted: AtomicBool::new(false),
+            step_wanted: AtomicBool::new(false),
+            queues: super::read::Queues::default(),
+            counters: Counters::default(),
+            view: ArcSwap::new(Arc::new(view)),
+            context,
+        };
+        inner.charge_index();
+        Ok((inner, complete))
+    }
+
+    fn charge_index(&self) {
+        let view = self.view.load();
+        let memory = |table: &Arc<Table>| table.memory_bytes().iter().sum::<u64>();
+        let bytes = view.version.tables().map(memory).sum();
+        self.context.budget.take_anyway(bytes);
+        self.index_charged.store(bytes, Ordering::Relaxed);
+        self.compaction_wanted.store(self.wants_compaction(&view.version), Ordering::Relaxed);
+    }
+}
+
+/// Opens all tables, side by side.
+fn load(context: &Context, owner: &Owner, contents: &Contents) -> Result<Version> {
+    let records: Vec<&TableRecord> = contents.levels.iter().flatten().collect();
+    let opened: Vec<Mutex<Option<Result<Arc<Table>>>>> =
+        records.iter().map(|_| Mutex::new(None)).collect();
+    context.env.parallel(records.len(), &|number| {
+        if let (Some(record), Some(slot)) = (records.get(number), opened.get(number)) {
+            *lock(slot) = Some(load_table(context, owner, record).map(Arc::new));
+        }
+    });
+    let mut tables = opened.into_iter();
+    let mut levels = Vec::new();
+    for level in &contents.levels {
+        let mut loaded = Vec::new();
+        for slot in tables.by_ref().take(level.len()) {
+            let outcome = lock(&slot).take();
+            loaded.extend(outcome.transpose()?);
+        }
+        levels.push(loaded);
+    }
+    let top = if levels.is_empty() { Vec::new() } else { levels.remove(0) };
+    Ok(Version { level0: top, levels })
+}
+
+fn load_table(context: &Context, owner: &Owner, record: &TableRecord) -> Result<Table> {
+    let mut uses = Vec::new();
+    for one in &record.pieces {
+        let piece = Arc::new(Piece::open(owner, one.number, one.file_bytes)?);
+        uses.push(PieceUse { piece, live: one.live, live_bytes: one.live_bytes });
+    }
+    let low = record.low.clone();
+    let mut table = Table { low, uses, tombstones: record.tombstones, index: None };
+    if let Some(newest) = table.uses.first() {
+        let section = newest.piece.footer.index;
+        let _memory = context.budget.charge_anyway(section.bytes);
+        let bytes = newest.piece.section(section)?;
+        let place = (&*newest.piece.label, section.offset);
+        table.index = Some(Index::decode(&bytes, table.blocks(), place)?);
+    }
+    Ok(table)
+}
+
+/// Removes files that the manifest does not name: left by a crash.
+fn remove_strays(owner: &Owner, found: &Found, contents: &Contents) -> Result<()> {
+    let tables = contents.levels.iter().flatten();
+    let used: BTreeSet<u64> =
+        tables.flat_map(|table| &table.pieces).map(|piece| piece.number).collect();
+    for name in &found.names {
+        let is_stray = piece::number_of(name).is_some_and(|number| !used.contains(&number))
+            || manifest::number_of(name).is_some_and(|number| Some(number) != found.manifest)
+            || name == manifest::UNFINISHED;
+        if !is_stray {
+            continue;
+        }
+        match owner.dir.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::io(format!("remove {}", owner.label(name)), error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

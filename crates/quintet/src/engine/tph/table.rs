@@ -1,0 +1,142 @@
+//! Tables (TPHs): pieces whose entries share one index.
+//!
+//! Invariants: pieces are listed from the newest to the oldest; of entries of one key the newest
+//! piece's counts. The index has every key of every piece, and lies in the newest piece.
+
+use std::{ops::Range, sync::Arc};
+
+use super::{
+    cursor::{Ahead, PieceCursor, Source, Start},
+    index::Index,
+    piece::Piece,
+};
+use crate::codec::{KeyHash, low_u32};
+
+/// A piece as one of a table.
+#[derive(Clone, Debug)]
+pub(super) struct PieceUse {
+    pub(super) piece: Arc<Piece>,
+    /// Entries that no newer piece has, tombstones included, and bytes of their keys and values.
+    pub(super) live: u64,
+    pub(super) live_bytes: u64,
+}
+
+/// A table. See the module head.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    /// The lowest place that belongs to it: a key, or, in hash ranges, four bytes of its hash.
+    pub(super) low: Vec<u8>,
+    pub(super) uses: Vec<PieceUse>,
+    /// Live tombstones.
+    pub(super) tombstones: u64,
+    pub(super) index: Option<Index>,
+}
+
+impl Table {
+    /// Piece and block that may have a key.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<(&Arc<Piece>, u32)> {
+        let number = self.index.as_ref()?.find(hash, key)?;
+        self.block(number)
+    }
+
+    /// The piece of a block counted through all pieces, and its number there.
+    fn block(&self, mut number: u32) -> Option<(&Arc<Piece>, u32)> {
+        for one in &self.uses {
+            let blocks = one.piece.blocks();
+            if number < blocks {
+                return Some((&one.piece, number));
+            }
+            number -= blocks;
+        }
+        None
+    }
+
+    /// Blocks of all pieces.
+    pub(super) fn blocks(&self) -> u64 {
+        self.uses.iter().map(|one| u64::from(one.piece.blocks())).sum()
+    }
+
+    /// Live entries, tombstones included.
+    pub(super) fn live(&self) -> u64 {
+        self.uses.iter().map(|one| one.live).sum()
+    }
+
+    /// Bytes of their keys and values.
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.uses.iter().map(|one| one.live_bytes).sum()
+    }
+
+    /// Bytes of keys and values of all entries.
+    pub(super) fn payload_bytes(&self) -> u64 {
+        self.uses.iter().map(|one| one.piece.footer.payload_bytes).sum()
+    }
+
+    /// Entries of all pieces.
+    pub(super) fn entries(&self) -> u64 {
+        self.uses.iter().map(|one| one.piece.footer.entries).sum()
+    }
+
+    /// Walks over its pieces.
+    pub(super) fn cursors(&self, start: &Start, ahead: Ahead) -> Vec<Source> {
+        let cursor = |one: &PieceUse| {
+            let cursor = PieceCursor::new(Arc::clone(&one.piece), start.clone(), ahead);
+            Source::Piece(Box::new(cursor))
+        };
+        self.uses.iter().map(cursor).collect()
+    }
+
+    /// Bytes of memory: of the index (hash, signatures, blocks' numbers) and of pieces (offsets and
+    /// fences).
+    pub(super) fn memory_bytes(&self) -> [u64; 4] {
+        let [hash, tags, blocks] = self.index.as_ref().map_or([0; 3], Index::memory_bytes);
+        [hash, tags, blocks, self.uses.iter().map(|one| one.piece.memory_bytes()).sum()]
+    }
+}
+
+/// How places of keys are told: by the key, or by its hash.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Route {
+    Key,
+    Hash(KeyHash),
+}
+
+impl Route {
+    /// Calls `look` with the place of a key.
+    #[inline]
+    pub(super) fn with<T>(self, key: &[u8], look: impl FnOnce(&[u8]) -> T) -> T {
+        match self {
+            Self::Key => look(key),
+            Self::Hash(hash) => look(&low_u32(hash.hash(key) >> 32).to_be_bytes()),
+        }
+    }
+}
+
+/// The places of one table.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) route: Route,
+    pub(super) places: Range<Vec<u8>>,
+    /// Nothing lies past it.
+    pub(super) is_last: bool,
+}
+
+impl Part {
+    /// Whether a key belongs to it.
+    pub(super) fn has(&self, key: &[u8]) -> bool {
+        self.route.with(key, |place| {
+            place >= self.places.start.as_slice()
+                && (self.is_last || place < self.places.end.as_slice())
+        })
+    }
+
+    /// Whether neither this key nor any above it belongs to it.
+    pub(super) fn is_past(&self, key: &[u8]) -> bool {
+        matches!(self.route, Route::Key) && !self.is_last && key >= self.places.end.as_slice()
+    }
+
+    /// A key below all of its own.
+    pub(super) fn first_key(&self) -> Option<Vec<u8>> {
+        matches!(self.route, Route::Key).then(|| self.places.start.clone())
+    }
+}

@@ -1,0 +1,385 @@
+//! A concurrent skip list in an arena: the memtable of the log-structured engines.
+//!
+//! What: many versions of byte-string keys, in key order and for one key newest first, in words of
+//! an [`Arena`]. Nodes name each other by word number, so the same bytes can lie in ordinary or in
+//! persistent memory.
+//! Why: writers insert and readers read and walk without a lock; a node never moves and never
+//! changes but for its links, so an iterator needs nothing but a place.
+//!
+//! A node, in words:
+//!
+//! | word | bits | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 0 to 15 | key length | in bytes |
+//! | 0 | 16 to 23 | height | levels of links, 1 to [`HEIGHT_MAX`] |
+//! | 0 | 24 to 31 | kind | of the owner's choice |
+//! | 0 | 32 to 63 | value length | in bytes |
+//! | 1 | | version | the higher, the newer |
+//! | 2 | | prefix | first 8 bytes of the key, big-endian, filled up with zeros |
+//! | 3 .. | | links | word numbers of the next node of each level; 0: none |
+//! | .. | | key | little-endian words, the last filled up with zeros |
+//! | .. | | value | likewise |
+//!
+//! Word 0 of the arena is not used; the words behind it are the links of the head.
+//!
+//! Invariants: a node is complete before the release store that links it at level 0; links change
+//! from one node to another that lies between, never back; levels above 0 are shortcuts only. Of
+//! nodes that are equal in key and version, the one inserted later comes first.
+//!
+//! Thread rules: any thread. Inserts of one key are the caller's to put in order (stripes do).
+//!
+//! We differ from SLM-DB in that the list is volatile (the shared log has what is in it), and from
+//! both papers in that versions of one key are inserted without a lock.
+
+#[cfg(all(test, any(loom, shuttle)))]
+mod models;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
+
+use std::cmp;
+
+use crate::{
+    codec::{low_u8, low_u32, to_u64, to_usize},
+    pages::{
+        Region,
+        words::{WORD_BYTES, copy_out, store_bytes},
+    },
+    sync::{AtomicU64, Ordering},
+};
+
+/// With one node in four a level higher, enough for 4^12 nodes.
+pub(crate) const HEIGHT_MAX: usize = if cfg!(any(loom, shuttle)) { 2 } else { 12 };
+const NODE_HEAD_WORDS: usize = 3;
+/// What the head of the list is called among nodes.
+const HEAD: u64 = 0;
+
+/// Words that nodes are put into: zero before their first use, and at one place for ever.
+pub(crate) trait Arena {
+    /// All of them.
+    fn words(&self) -> &[AtomicU64];
+}
+
+impl Arena for Region {
+    fn words(&self) -> &[AtomicU64] {
+        Self::words(self)
+    }
+}
+
+/// The list. See the module head.
+#[derive(Debug)]
+pub(crate) struct SkipList<A> {
+    arena: A,
+    /// The first word that is not used.
+    end: AtomicU64,
+}
+
+/// One version of a key. Names a node of the list that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Node(u64);
+
+/// What an insert found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inserted {
+    /// The key had no version.
+    New,
+    /// The key had another version already.
+    Again,
+    /// The arena has no room.
+    Full,
+}
+
+/// Words that a node takes at most.
+#[cfg(test)]
+pub(crate) fn node_words(key_bytes: usize, value_bytes: usize) -> usize {
+    NODE_HEAD_WORDS + HEIGHT_MAX + words_of(key_bytes) + words_of(value_bytes)
+}
+
+fn words_of(bytes: usize) -> usize {
+    bytes.div_ceil(WORD_BYTES)
+}
+
+fn prefix_of(key: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    let count = key.len().min(8);
+    if let (Some(target), Some(source)) = (first.get_mut(..count), key.get(..count)) {
+        target.copy_from_slice(source);
+    }
+    u64::from_be_bytes(first)
+}
+
+impl<A: Arena> SkipList<A> {
+    /// An empty list in fresh words.
+    pub(crate) fn new(arena: A) -> Self {
+        Self { arena, end: AtomicU64::new(1 + to_u64(HEIGHT_MAX)) }
+    }
+
+    /// Words in use.
+    pub(crate) fn used_words(&self) -> u64 {
+        self.end.load(Ordering::Relaxed).min(to_u64(self.arena.words().len()))
+    }
+
+    /// Whether nothing was inserted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.link(HEAD, 0) == 0
+    }
+
+    #[inline]
+    fn word(&self, index: u64) -> u64 {
+        let word = self.arena.words().get(to_usize(index));
+        word.map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn link_word(&self, node: u64, level: usize) -> Option<&AtomicU64> {
+        let first = if node == HEAD { 1 } else { to_usize(node) + NODE_HEAD_WORDS };
+        self.arena.words().get(first + level)
+    }
+
+    #[inline]
+    fn link(&self, node: u64, level: usize) -> u64 {
+        self.link_word(node, level).map_or(0, |link| link.load(Ordering::Acquire))
+    }
+
+    fn key_bytes(&self, node: u64) -> usize {
+        to_usize(self.word(node) & 0xffff)
+    }
+
+    fn key_at(&self, node: u64) -> usize {
+        let height = to_usize(self.word(node) >> 16 & 0xff);
+        to_usize(node) + NODE_HEAD_WORDS + height
+    }
+
+    /// Compares a node's key with another.
+    #[inline]
+    fn compare(&self, node: u64, key: &[u8], prefix: u64) -> cmp::Ordering {
+        let order = self.word(node + 2).cmp(&prefix);
+        if order.is_ne() {
+            return order;
+        }
+        let length = self.key_bytes(node);
+        if length.min(key.len()) > 8 {
+            // Zeros fill up on both sides: what differs there, the lengths decide.
+            let first = to_u64(self.key_at(node));
+            let count = words_of(length.min(key.len()));
+            for index in 1..count {
+                let theirs = self.word(first + to_u64(index)).swap_bytes();
+                let ours = prefix_of(key.get(index * 8..).unwrap_or(&[]));
+                let shared = (length.min(key.len()) - index * 8).min(8);
+                let shift = 64 - shared * 8;
+                let order = (theirs >> shift).cmp(&(ours >> shift));
+                if order.is_ne() {
+                    return order;
+                }
+            }
+        }
+        length.cmp(&key.len())
+    }
+
+    /// Whether a node comes before the place of a key's version.
+    #[inline]
+    fn is_before(&self, node: u64, key: &[u8], prefix: u64, version: u64) -> bool {
+        match self.compare(node, key, prefix) {
+            cmp::Ordering::Less => true,
+            cmp::Ordering::Equal => self.word(node + 1) > version,
+            cmp::Ordering::Greater => false,
+        }
+    }
+
+    /// From `node`, which comes before the place: the last node of the level that does, and its
+    /// link.
+    #[inline]
+    fn walk(
+        &self,
+        mut node: u64,
+        level: usize,
+        (key, prefix): (&[u8], u64),
+        version: u64,
+    ) -> (u64, u64) {
+        loop {
+            let next = self.link(node, level);
+            if next == 0 || !self.is_before(next, key, prefix, version) {
+                return (node, next);
+            }
+            node = next;
+        }
+    }
+
+    /// Adds a version of a key: its value is `pieces` one after the other. Keys have at most
+    /// 65,535 bytes, values fewer than 2^32.
+    pub(crate) fn insert(&self, key: &[u8], version: u64, kind: u8, pieces: &[&[u8]]) -> Inserted {
+        let prefix = prefix_of(key);
+        let mut before = [(HEAD, 0); HEIGHT_MAX];
+        let mut node = HEAD;
+        for level in (0..HEIGHT_MAX).rev() {
+            let place = self.walk(node, level, (key, prefix), version);
+            node = place.0;
+            if let Some(slot) = before.get_mut(level) {
+                *slot = place;
+            }
+        }
+        let Some((node, height)) = self.allocate(key, version, kind, pieces) else {
+            return Inserted::Full;
+        };
+        let mut again = false;
+        for (level, (before, after)) in before.iter().enumerate().take(height) {
+            let (mut before, mut after) = (*before, *after);
+            loop {
+                if let Some(link) = self.link_word(node, level) {
+                    link.store(after, Ordering::Relaxed);
+                }
+                let Some(link) = self.link_word(before, level) else { break };
+                let outcome =
+                    link.compare_exchange(after, node, Ordering::AcqRel, Ordering::Acquire);
+                if outcome.is_ok() {
+                    break;
+                }
+                (before, after) = self.walk(before, level, (key, prefix), version);
+            }
+            if level == 0 {
+                again = after != 0 && self.compare(after, key, prefix).is_eq();
+                again |= before != HEAD && self.compare(before, key, prefix).is_eq();
+            }
+        }
+        if again { Inserted::Again } else { Inserted::New }
+    }
+
+    /// Writes a node that nothing links to yet; its number and height.
+    fn allocate(
+        &self,
+        key: &[u8],
+        version: u64,
+        kind: u8,
+        pieces: &[&[u8]],
+    ) -> Option<(u64, usize)> {
+        let value_bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let (key_words, value_words) = (words_of(key.len()), words_of(value_bytes));
+        let words = self.arena.words();
+        // The height follows from the place: as good as random to whoever chooses keys, because
+        // concurrent inserts, sizes and heights before it decide where it is.
+        let height = height_of(self.end.load(Ordering::Relaxed));
+        let total = NODE_HEAD_WORDS + height + key_words + value_words;
+        let node = self
+            .end
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |end| {
+                let after = end.checked_add(to_u64(total))?;
+                (after <= to_u64(words.len())).then_some(after)
+            })
+            .ok()?;
+        let space = words.get(to_usize(node)..to_usize(node) + total)?;
+        let (head, rest) = space.split_at_checked(NODE_HEAD_WORDS)?;
+        let shape = to_u64(key.len()) | to_u64(height) << 16 | u64::from(kind) << 24;
+        let shape = shape | to_u64(value_bytes) << 32;
+        for (word, value) in head.iter().zip([shape, version, prefix_of(key)]) {
+            word.store(value, Ordering::Relaxed);
+        }
+        let (_, rest) = rest.split_at_checked(height)?;
+        let (key_space, value_space) = rest.split_at_checked(key_words)?;
+        store_bytes(key_space, &[key]);
+        store_bytes(value_space, pieces);
+        Some((node, height))
+    }
+
+    fn node(number: u64) -> Option<Node> {
+        (number != 0).then_some(Node(number))
+    }
+
+    /// The newest version of the first key that is not below `key`.
+    pub(crate) fn seek(&self, key: &[u8]) -> Option<Node> {
+        let prefix = prefix_of(key);
+        let (mut node, mut next) = (HEAD, 0);
+        for level in (0..HEIGHT_MAX).rev() {
+            (node, next) = self.walk(node, level, (key, prefix), u64::MAX);
+        }
+        Self::node(next)
+    }
+
+    /// The newest version of the last key that is below `key`; without one, of the last of all.
+    pub(crate) fn seek_before(&self, key: Option<&[u8]>) -> Option<Node> {
+        let mut node = HEAD;
+        for level in (0..HEIGHT_MAX).rev() {
+            match key {
+                Some(key) => {
+                    let prefix = prefix_of(key);
+                    (node, _) = self.walk(node, level, (key, prefix), u64::MAX);
+                }
+                None => loop {
+                    let next = self.link(node, level);
+                    if next == 0 {
+                        break;
+                    }
+                    node = next;
+                },
+            }
+        }
+        // That is its oldest version.
+        let last = Self::node(node)?;
+        let mut key = Vec::new();
+        self.copy_key(last, &mut key);
+        self.seek(&key)
+    }
+
+    /// The newest version of exactly this key.
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Node> {
+        self.seek(key).filter(|node| self.compare(node.0, key, prefix_of(key)).is_eq())
+    }
+
+    /// The next version or key.
+    pub(crate) fn next(&self, node: Node) -> Option<Node> {
+        Self::node(self.link(node.0, 0))
+    }
+
+    /// The newest version of the next key.
+    pub(crate) fn next_key(&self, node: Node) -> Option<Node> {
+        let mut key = Vec::new();
+        self.copy_key(node, &mut key);
+        let prefix = prefix_of(&key);
+        let mut next = self.next(node)?;
+        while self.compare(next.0, &key, prefix).is_eq() {
+            next = self.next(next)?;
+        }
+        Some(next)
+    }
+
+    /// Puts the key into `out`.
+    pub(crate) fn copy_key(&self, node: Node, out: &mut Vec<u8>) {
+        out.clear();
+        out.resize(self.key_bytes(node.0), 0);
+        copy_out(self.arena.words().get(self.key_at(node.0)..).unwrap_or(&[]), 0, out);
+    }
+
+    /// What the owner said that it is.
+    pub(crate) fn kind(&self, node: Node) -> u8 {
+        low_u8(self.word(node.0) >> 24)
+    }
+
+    /// The version.
+    #[cfg(test)]
+    pub(crate) fn version(&self, node: Node) -> u64 {
+        self.word(node.0 + 1)
+    }
+
+    /// Bytes of the value.
+    pub(crate) fn value_bytes(&self, node: Node) -> usize {
+        to_usize(self.word(node.0) >> 32)
+    }
+
+    /// Copies the value, or as much of it as there is room for.
+    pub(crate) fn copy_value(&self, node: Node, out: &mut [u8]) {
+        let first = self.key_at(node.0) + words_of(self.key_bytes(node.0));
+        let count = self.value_bytes(node).min(out.len());
+        let words = self.arena.words().get(first..).unwrap_or(&[]);
+        if let Some(out) = out.get_mut(..count) {
+            copy_out(words, 0, out);
+        }
+    }
+}
+
+/// One in four is a level higher than the level below.
+fn height_of(place: u64) -> usize {
+    let mixed = (place ^ place >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let zeros = low_u32(mixed >> 32).trailing_zeros() / 2;
+    (1 + to_usize(u64::from(zeros))).min(HEIGHT_MAX)
+}

@@ -1,0 +1,136 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn list(bytes: u64) -> SkipList<Region> {
+    SkipList::new(Region::reserve(bytes).unwrap())
+}
+
+fn key_of(list: &SkipList<Region>, node: Node) -> Vec<u8> {
+    let mut key = Vec::new();
+    list.copy_key(node, &mut key);
+    key
+}
+
+fn value_of(list: &SkipList<Region>, node: Node) -> Vec<u8> {
+    let mut value = vec![0; list.value_bytes(node)];
+    list.copy_value(node, &mut value);
+    value
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// Keys that share prefixes, end in zeros, and are of many lengths.
+fn key(random: &mut Random) -> Vec<u8> {
+    let length = 1 + random.below(20);
+    (0..length).map(|_| low_u8(random.below(3) * 127)).collect()
+}
+
+#[test]
+fn agrees_with_a_map_both_ways() {
+    let list = list(8 << 20);
+    let mut random = Random(0x5eed);
+    let mut model: BTreeMap<Vec<u8>, (u64, Vec<u8>)> = BTreeMap::new();
+    for version in 1..8000 {
+        let key = key(&mut random);
+        let value = vec![low_u8(version); to_usize(random.below(40))];
+        let (front, back) = value.split_at(value.len() / 3);
+        let inserted = list.insert(&key, version, 3, &[front, back]);
+        let again = model.insert(key, (version, value)).is_some();
+        assert_eq!(inserted, if again { Inserted::Again } else { Inserted::New });
+    }
+    let mut node = list.seek(b"");
+    for (key, (version, value)) in &model {
+        let found = node.unwrap();
+        assert_eq!((&key_of(&list, found), list.version(found)), (key, *version));
+        assert_eq!((&value_of(&list, found), list.kind(found)), (value, 3));
+        assert_eq!(list.get(key), node);
+        node = list.next_key(found);
+    }
+    assert_eq!(node, None);
+    let mut before = None;
+    for key in model.keys().rev() {
+        let found = list.seek_before(before.map(Vec::as_slice)).unwrap();
+        assert_eq!((&key_of(&list, found), list.version(found)), (key, model[key].0));
+        before = Some(key);
+    }
+    for _ in 0..5000 {
+        let key = key(&mut random);
+        let above = model.range(key.clone()..).next().map(|(key, _)| key.clone());
+        assert_eq!(list.seek(&key).map(|node| key_of(&list, node)), above);
+        let below = model.range(..key.clone()).next_back().map(|(key, _)| key.clone());
+        assert_eq!(list.seek_before(Some(&key)).map(|node| key_of(&list, node)), below);
+        assert_eq!(list.get(&key).is_some(), model.contains_key(&key));
+    }
+}
+
+#[test]
+fn the_later_of_equal_versions_comes_first_and_older_ones_behind() {
+    let list = list(1 << 16);
+    for (version, value) in [(5, b"a"), (7, b"b"), (5, b"c"), (6, b"d"), (7, b"e")] {
+        list.insert(b"key", version, 0, &[value]);
+    }
+    let (mut found, mut node) = (Vec::new(), list.seek(b"key"));
+    while let Some(one) = node {
+        found.extend(value_of(&list, one));
+        node = list.next(one);
+    }
+    assert_eq!(found, b"ebdca");
+}
+
+#[test]
+fn a_full_arena_says_so_and_stays_as_it_was() {
+    let list = list(4096);
+    assert!(list.is_empty());
+    let mut count = 0_u64;
+    while list.insert(&count.to_be_bytes(), 1, 0, &[&[7; 100]]) == Inserted::New {
+        count += 1;
+    }
+    assert!((10..40).contains(&count), "{count}");
+    assert_eq!(list.insert(b"x", 1, 0, &[&[7; 5000]]), Inserted::Full);
+    assert!((0..count).all(|number| list.get(&number.to_be_bytes()).is_some()));
+    assert!(list.used_words() <= 512);
+    assert!(node_words(8, 100) >= 3 + 1 + 1 + 13);
+}
+
+#[test]
+fn threads_insert_and_walk_side_by_side() {
+    let list = list(32 << 20);
+    let (threads, count) = (4_u64, 4000_u64);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let list = &list;
+            scope.spawn(move || {
+                for number in 0..count {
+                    let key = (number.wrapping_mul(0x9e37_79b9) << 8 | thread).to_be_bytes();
+                    list.insert(&key, number + 1, 0, &[&key]);
+                    assert_eq!(value_of(list, list.get(&key).unwrap()), key);
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..20 {
+                let (mut last, mut node) = (Vec::new(), list.seek(b""));
+                while let Some(one) = node {
+                    let key = key_of(&list, one);
+                    assert!(key > last && value_of(&list, one) == key);
+                    (last, node) = (key, list.next(one));
+                }
+            }
+        });
+    });
+    let (mut found, mut node) = (0, list.seek(b""));
+    while let Some(one) = node {
+        (found, node) = (found + 1, list.next(one));
+    }
+    assert_eq!(found, threads * count);
+}
