@@ -132,18 +132,18 @@ impl<'e> Halves<'e> {
                     let length = self.value[0].len() + self.value[1].len();
                     word.copy_from_slice(&low_u32(to_u64(length)).to_le_bytes());
                     let (key, rest) = rest.split_at_mut_checked(suffix.len())?;
-                    let (head, body) = rest.split_at_mut_checked(self.value[0].len())?;
+                    let (front, back) = rest.split_at_mut_checked(self.value[0].len())?;
                     key.copy_from_slice(suffix);
-                    head.copy_from_slice(self.value[0]);
-                    body.copy_from_slice(self.value[1]);
+                    front.copy_from_slice(self.value[0]);
+                    back.copy_from_slice(self.value[1]);
                 }
             }
             let at = slots + index * SLOT_BYTES;
             let slot = Slot::encode(suffix, headless, false, heap).to_le_bytes();
             page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot);
         }
-        let head = head(sources.len(), prefix, heap, headless)?;
-        page.get_mut(8..8 + head.len())?.copy_from_slice(&head);
+        let header = header(sources.len(), prefix, heap, headless)?;
+        page.get_mut(8..8 + header.len())?.copy_from_slice(&header);
         let step = hint_step(sources.len());
         for hint in 0..if step == 0 { 0 } else { HINTS } {
             let at = slots + (hint + 1) * step * SLOT_BYTES + 4;
@@ -154,16 +154,16 @@ impl<'e> Halves<'e> {
 }
 
 /// The header of a leaf from its kind on, and its prefix; the hints are zero.
-fn head(count: usize, prefix: &[u8], heap: usize, skip: usize) -> Option<Vec<u8>> {
-    let mut head = Vec::with_capacity(HEAD_BYTES + prefix.len());
-    head.extend_from_slice(&[LEAF, 0]);
-    head.extend_from_slice(&u16::try_from(count).ok()?.to_le_bytes());
-    head.extend_from_slice(&u16::try_from(prefix.len()).ok()?.to_le_bytes());
-    head.extend_from_slice(&[0; 2]);
-    put_u32(&mut head, low_u32(to_u64(heap)));
-    head.extend_from_slice(&[0; 8]);
-    put_u32(&mut head, low_u32(to_u64(skip)));
-    head.resize(HEAD_BYTES - 8, 0);
-    head.extend_from_slice(prefix);
-    Some(head)
+fn header(count: usize, prefix: &[u8], lowest: usize, skip: usize) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + prefix.len());
+    bytes.extend_from_slice(&[LEAF, 0]);
+    bytes.extend_from_slice(&u16::try_from(count).ok()?.to_le_bytes());
+    bytes.extend_from_slice(&u16::try_from(prefix.len()).ok()?.to_le_bytes());
+    bytes.extend_from_slice(&[0; 2]);
+    put_u32(&mut bytes, low_u32(to_u64(lowest)));
+    bytes.extend_from_slice(&[0; 8]);
+    put_u32(&mut bytes, low_u32(to_u64(skip)));
+    bytes.resize(HEAD_BYTES - 8, 0);
+    bytes.extend_from_slice(prefix);
+    Some(bytes)
 }

@@ -29,11 +29,6 @@ impl Patches {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Forgets all changes.
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
-
     fn each(&self, mut each: impl FnMut(usize, &[u8])) {
         let mut rest = Decoder::new(&self.0);
         while let (Some(offset), Some(length)) = (rest.u32(), rest.u32()) {
