@@ -3,8 +3,9 @@
 use std::{io::Write, path::PathBuf};
 
 use crate::{
-    child,
+    child, ckvs,
     data::{KEY_BYTES, VALUE_BYTES},
+    expiry,
     failure::Outcome,
     instructions, plan,
     store::{Durability, Own, Stores},
@@ -74,6 +75,10 @@ enum Suite {
         #[command(flatten)]
         common: Common,
     },
+    /// The tests of ckvs's README.
+    Ckvs(ckvs::Args),
+    /// What expiry costs those who work meanwhile.
+    Expiry(expiry::Args),
     /// Runs one kind of operation for an instruction counter (`cargo xtask instructions`).
     #[command(hide = true)]
     Instructions(instructions::Args),
@@ -178,6 +183,8 @@ pub fn run_with(stores: &dyn Stores, args: &Args, out: &mut dyn Write) -> Outcom
             };
             plan::point(stores, point, common)?
         }
+        Suite::Ckvs(args) => return ckvs::run(args, out),
+        Suite::Expiry(args) => return expiry::run(args, out),
         Suite::Instructions(args) => return instructions::run(stores, args, out),
     };
     child::run(stores, &plan, out)

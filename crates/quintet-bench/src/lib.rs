@@ -10,10 +10,12 @@
 #![deny(unsafe_code)]
 
 pub mod child;
+pub mod ckvs;
 pub mod cli;
 pub mod data;
 pub mod distribution;
 pub mod driver;
+pub mod expiry;
 pub mod failure;
 pub mod instructions;
 pub mod latency;

@@ -98,6 +98,28 @@ fn verified_runs_of_every_suite_pass() {
 }
 
 #[test]
+fn the_cost_of_expiry_is_measured_and_all_that_expires_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "expiry --engine naive --records 2000 --expiring 500 --window 1 --idle 1 \
+                 --rate 1000 --json";
+    let output = bench(words, dir.path());
+    assert!(output.status.success(), "{output:?}");
+    let line = &lines(&output)[0];
+    assert_eq!((number(line, "records"), number(line, "expiring")), (2000.0, 500.0));
+    assert!(number(line, "p99_ratio") > 0.0);
+    let live = |index: usize| line["live_bytes"][index].as_u64().unwrap();
+    assert!(live(1) < live(0), "{line}");
+}
+
+#[test]
+fn the_tests_of_ckvs_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = bench("ckvs --scale 0.0005", dir.path());
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 10);
+}
+
+#[test]
 fn nothing_is_lost_when_the_process_is_killed() {
     let dir = tempfile::tempdir().unwrap();
     let words = "ycsb --engine naive,floor --workload a,d --records 2000 --threads 2 --recovery \

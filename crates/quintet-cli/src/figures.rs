@@ -45,6 +45,8 @@ pub fn of_database(database: &Database) -> Figures {
         number("memory_budget_bytes", stats.memory_budget_bytes),
         number("unpersisted_bytes", stats.unpersisted_bytes),
         number("commits_total", stats.commits_total),
+        number("expiries_pending", stats.expiries_pending),
+        number("expiry_index_bytes", stats.expiry_index_bytes),
         number("expired_swept_total", stats.expired_swept_total),
         number("write_stalls_total", stats.write_stalls_total),
         number("persist_rounds_total", stats.persist_rounds_total),

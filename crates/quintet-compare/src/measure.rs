@@ -4,6 +4,7 @@
 //! output. A process that is to be killed then waits for it.
 
 use std::{
+    fs,
     io::{self, BufRead as _, Write},
     path::{Path, PathBuf},
     time::Instant,
@@ -15,7 +16,7 @@ use quintet_bench::{
     failure::{Failure, Outcome},
     machine,
     recovery::{self, Killed},
-    store::{Store, Stores as _},
+    store::{Store, StoreOptions, Stores as _},
     workload::{Amount, Body, Kind, Workload},
 };
 use serde::{Deserialize, Serialize};
@@ -174,7 +175,67 @@ fn measure(job: &Job, dir: &Path) -> Outcome<(Vec<Figures>, Box<dyn Store>)> {
         };
         steps.push(session.figures(store.as_ref(), phase)?);
     }
+    if job.measures_load() && !job.recovers {
+        let total = load_again(job, &options, session.load)?;
+        for (figures, step) in steps.iter_mut().zip(&job.steps) {
+            figures.load_ops_per_second = total.rate();
+            if step.spec.workload()?.body == Body::Load {
+                figures.ops_per_second = total.rate();
+                figures.seconds = total.time.as_secs_f64();
+                figures.cpu_seconds = total.cpu.as_secs_f64();
+                figures.writes = Latency::of(total.times.writes())?;
+            }
+        }
+    }
     Ok((steps, store))
+}
+
+/// Loads at most so many stores more.
+const LOADS_MAX: u32 = 15;
+
+/// Loads further stores, each empty and removed afterwards, until loading has taken the time that
+/// the job wants, and adds them to `total`. After everything else, so that no figure but the time
+/// of loading notices.
+fn load_again(job: &Job, options: &StoreOptions, mut total: Phase) -> Outcome<Phase> {
+    let set = Set { memory: job.memory };
+    let loading = loading_workload(job)?;
+    let shape = job.shape()?;
+    let amount = Amount {
+        records: job.records,
+        operations: job.records,
+        threads: job.threads,
+        seed: job.seed,
+    };
+    let dir = options.dir.with_extension("again");
+    let doing = |error: io::Error| Failure::io(dir.display(), &error);
+    for _ in 0..LOADS_MAX {
+        if total.time.as_secs_f64() >= job.seconds_min {
+            break;
+        }
+        if dir.exists() {
+            // Of a run that died.
+            fs::remove_dir_all(&dir).map_err(doing)?;
+        }
+        fs::create_dir(&dir).map_err(doing)?;
+        let store = set.open(&job.store, &StoreOptions { dir: dir.clone(), ..options.clone() })?;
+        let load = driver::load(store.as_ref(), &job.task(&loading, &shape, amount))?;
+        store.close()?;
+        fs::remove_dir_all(&dir).map_err(doing)?;
+        add(&mut total, &load)?;
+    }
+    Ok(total)
+}
+
+/// Adds a round to the time and the operations of the others.
+fn add(total: &mut Phase, round: &Phase) -> Outcome {
+    total.operations += round.operations;
+    total.time += round.time;
+    total.cpu += round.cpu;
+    total.times.merge(&round.times)?;
+    total.bytes_written += round.bytes_written;
+    total.found += round.found;
+    total.absent += round.absent;
+    Ok(())
 }
 
 /// The rounds of a workload at most, however short they are.
@@ -204,13 +265,7 @@ fn operate(
         let amount = Amount { seed: amount.seed.wrapping_add(round), ..amount };
         let again = driver::operate(store, &job.task(workload, shape, amount))?;
         let Some((phase, _)) = again else { break };
-        total.operations += phase.operations;
-        total.time += phase.time;
-        total.cpu += phase.cpu;
-        total.times.merge(&phase.times)?;
-        total.bytes_written += phase.bytes_written;
-        total.found += phase.found;
-        total.absent += phase.absent;
+        add(&mut total, &phase)?;
     }
     Ok(Some((total, records)))
 }

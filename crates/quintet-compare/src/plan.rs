@@ -213,22 +213,21 @@ fn job(
     Ok(Some(job))
 }
 
-/// The options of a store: the point's, then the command line's.
+/// The options of a store: the point's, then the command line's. Those without a name of a store
+/// are for our engines.
 fn settings(
     store: &str,
     point: &[(String, String, String)],
     options: &[(String, String)],
 ) -> Vec<(String, String)> {
-    if crate::stores::engine(store).is_none() {
-        return Vec::new();
-    }
+    let is_ours = crate::stores::engine(store).is_some();
     let from_point = point
         .iter()
         .filter(|(engine, ..)| engine == store)
         .map(|(_, name, value)| (name.clone(), value.clone()));
     let from_line = options.iter().filter_map(|(name, value)| match name.split_once('.') {
         Some((engine, name)) => (engine == store).then(|| (name.to_owned(), value.clone())),
-        None => Some((name.clone(), value.clone())),
+        None => is_ours.then(|| (name.clone(), value.clone())),
     });
     from_point.chain(from_line).collect()
 }

@@ -64,9 +64,11 @@ impl Stores for Set {
     fn open(&self, name: &str, options: &StoreOptions) -> Outcome<Box<dyn Store>> {
         self.check(name)?;
         let Some(peer) = peer(name) else { return Own.open(name, options) };
-        if let Some((option, _)) = options.settings.first() {
+        if let Some((option, _)) = options.settings.first()
+            && !peer.takes_options()
+        {
             return Err(Failure::Usage(format!(
-                "{name} has no option {option:?}: a peer's settings are fixed, see `stores`"
+                "{name} has no option {option:?}: its settings are fixed, see `stores`"
             )));
         }
         peer.open(&Opening { options, memory: self.memory })
@@ -97,7 +99,7 @@ impl Set {
             version: peer.version(),
             family: Family::Peer,
             promise: peer.promise(options.durability).to_owned(),
-            settings: peer.settings(&opening),
+            settings: peer.settings(&opening).into_iter().chain(asked_for(options)).collect(),
             name,
             is_ordered,
             is_persistent,
@@ -124,10 +126,14 @@ fn own_settings(family: Family, options: &StoreOptions) -> Vec<Setting> {
         value: bytes.to_string(),
         reason: "the budget that every store gets".to_owned(),
     }));
-    settings.extend(options.settings.iter().map(|(name, value)| Setting {
+    settings.extend(asked_for(options));
+    settings
+}
+
+fn asked_for(options: &StoreOptions) -> impl Iterator<Item = Setting> {
+    options.settings.iter().map(|(name, value)| Setting {
         name: name.clone(),
         value: value.clone(),
         reason: "asked for by the command line or the preset".to_owned(),
-    }));
-    settings
+    })
 }

@@ -158,6 +158,83 @@ fn a_peer_that_is_missing_or_does_not_load_does_not_stop_the_others() {
     assert!(errors.iter().all(|error| error.lines().count() <= 1), "{errors:?}");
 }
 
+/// Processes whose parent is `parent`.
+fn children(parent: u32) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // The name, in parentheses, may hold anything; the state and the parent follow it.
+        let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        if rest.split_whitespace().nth(1) == Some(&parent.to_string()) {
+            found.push(id);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_store_that_crashes_does_not_stop_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    // At this rate the first would take minutes.
+    let words = "run --store naive --workload c --runs 1 --records 1k --operations 400 --rate 2 \
+                 --dir . --out results --no-limits";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quintet-compare"));
+    let command = command.current_dir(dir.path()).args(words.split_whitespace());
+    let runner = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let start = std::time::Instant::now();
+    loop {
+        assert!(start.elapsed().as_secs() < 60, "no run was started");
+        if let [child] = children(runner.id())[..] {
+            let child = rustix::process::Pid::from_raw(child).unwrap();
+            rustix::process::kill_process(child, rustix::process::Signal::ABORT).unwrap();
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let output = runner.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let words = format!("run --store naive,null --workload c --runs 1 {SMALL} --resume");
+    assert!(compare(dir.path(), &words).status.success());
+    let runs = runs(&dir.path().join("results"));
+    let error = runs[0].error.as_ref().unwrap();
+    assert!(error.starts_with("naive: the run died (signal: 6"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(runs[1..].iter().all(|run| run.figures.is_some()));
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap()).collect();
+    assert_eq!(left.len(), 1, "only the results are left: {left:?}");
+}
+
+#[test]
+fn a_full_disk_fails_one_run_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = dir.path().join("small");
+    fs::create_dir(&small).unwrap();
+    // A file system of its own in a namespace of its own, where that is allowed. What is asked for
+    // first is free, and what the store's log takes at once is not; `null` writes nothing.
+    let tool = env!("CARGO_BIN_EXE_quintet-compare");
+    let script = format!(
+        "mount -t tmpfs -o size=100m none small || exit 99; {tool} run --store naive,null \
+         --workload c --runs 1 --records 60k --operations 10 --dir small --out results --no-limits"
+    );
+    let mut command = Command::new("unshare");
+    let command = command.args(["-r", "-m", "sh", "-c", &script]).current_dir(dir.path());
+    let Ok(output) = command.output() else { return };
+    if !dir.path().join("results").exists() {
+        eprintln!("skipped: no namespaces here: {}", said(&output));
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(!said(&output).contains("panicked"), "{}", said(&output));
+    let runs = runs(&dir.path().join("results"));
+    let error = runs[0].error.as_ref().unwrap();
+    assert!(error.starts_with("naive") && error.contains("space"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(runs[1].figures.is_some() && runs[1].store.name == "null");
+}
+
 #[test]
 fn stores_and_presets_are_listed() {
     let dir = tempfile::tempdir().unwrap();

@@ -149,6 +149,14 @@ bugs! {
     SweepDoesNotLookAgain = 43, "sweep-does-not-look-again";
     /// Values replayed from the log lose their expiry.
     ReplayForgetsExpiry = 44, "replay-forgets-expiry";
+    /// A batch does not enter its values that expire in the expiry index.
+    BatchForgetsExpiryIndex = 80, "batch-forgets-expiry-index";
+    /// Values replayed from the log are not entered in the expiry index.
+    ReplayForgetsExpiryIndex = 81, "replay-forgets-expiry-index";
+    /// The sweep removes an entry of the expiry index after it has let go of the key's stripe.
+    SweepUnlistsOutsideStripe = 82, "sweep-unlists-outside-stripe";
+    /// The expiry index counts as complete past entries that its files lack.
+    ExpiryIndexNotNoted = 83, "expiry-index-not-noted";
     // The hashlog engine.
     /// A publication holds effects that the log can still lose.
     HashlogSkipsLogSync = 45, "hashlog-skips-log-sync";

@@ -2,10 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use quintet::{
-    Cursor, Database, Durability, EngineKind, Error, Options, PutOptions, TableOptions,
+    Cursor, Database, Durability, EngineKind, Error, KEY_BYTES_MAX, MountOptions, Options,
+    PutOptions, Table, TableOptions, VALUE_BYTES_MAX,
     testing::disk::sim::{Policy, SimEnv},
 };
 
@@ -109,4 +113,108 @@ fn a_table_may_be_renamed_to_its_own_name() {
     assert_eq!(db.table("app/users").unwrap().get("k").unwrap().unwrap(), b"v");
     assert!(matches!(db.rename("absent", "absent"), Err(Error::NoSuchTable { .. })));
     assert_eq!(db.tables().len(), 1);
+}
+
+/// What shows any change: the log's end, the catalog's length and the tables.
+fn marks(db: &Database) -> (u64, u64, u64, Vec<String>, u64) {
+    let stats = db.stats();
+    let names = db.tables().into_iter().map(|table| table.name).collect();
+    let keys = stats.tables.iter().map(|table| table.keys).sum();
+    (stats.log.end.0, stats.catalog_bytes, stats.expiries_pending, names, keys)
+}
+
+fn refused_puts(table: &Table) {
+    let limit = |result: Result<bool, Error>| {
+        assert!(matches!(result, Err(Error::Limit { .. })), "{result:?}");
+    };
+    let plain = PutOptions::new();
+    limit(table.put_with("", "v", plain));
+    limit(table.put_with(vec![7; KEY_BYTES_MAX + 1], "v", plain));
+    limit(table.put_with("k", vec![7; VALUE_BYTES_MAX + 1], plain));
+    limit(table.put_with("k", "v", plain.ttl(Duration::ZERO)));
+    limit(table.put_with("k", "v", plain.ttl(Duration::from_micros(999))));
+    limit(table.put_with("k", "v", plain.expires_at(SystemTime::UNIX_EPOCH)));
+    limit(table.put_with(
+        "k",
+        "v",
+        plain.expires_at(SystemTime::UNIX_EPOCH - Duration::from_secs(1)),
+    ));
+    assert!(matches!(table.get(""), Err(Error::Limit { .. })));
+    assert!(matches!(table.delete(vec![7; KEY_BYTES_MAX + 1]), Err(Error::Limit { .. })));
+}
+
+#[test]
+fn what_is_refused_changes_nothing_on_any_engine() {
+    for kind in EngineKind::AVAILABLE {
+        let env = SimEnv::new(9);
+        let db = open(&env);
+        let table = db.create_table("dir/t", TableOptions::new(*kind)).unwrap();
+        table.put("k", "before").unwrap();
+        let typed = db.create_typed::<u64, f64>("typed", TableOptions::new(*kind)).unwrap();
+        typed.put(&1, &0.5).unwrap();
+        let before = marks(&db);
+        refused_puts(&table);
+        let mismatch = |result: Result<(), Error>| {
+            assert!(matches!(result, Err(Error::TypeMismatch { .. })), "{result:?}");
+        };
+        mismatch(db.table("typed").unwrap().put("short", [0; 8]));
+        mismatch(db.table("typed").unwrap().put([0; 8], "no float"));
+        mismatch(db.typed::<String, f64>("typed").map(drop));
+        let mut batch = db.batch();
+        batch.put(&table, "k", "after");
+        batch.put_with(&table, "k", "after", PutOptions::new().ttl(Duration::ZERO));
+        assert!(matches!(batch.commit(), Err(Error::Limit { .. })));
+        for unknown in ["nowhere", "dir", "dir/t/below", "dir//t", ""] {
+            let refused = db.table(unknown);
+            assert!(matches!(refused, Err(Error::NoSuchTable { .. })), "{unknown}: {refused:?}");
+            assert!(db.drop_table(unknown).is_err(), "{unknown}");
+            assert!(db.rename(unknown, "dir/t").is_err(), "{unknown}");
+        }
+        for name in ["", "a//b", "/a", "a/", ".expiry", "a b", &"n".repeat(65)] {
+            let refused = db.create_table(name, TableOptions::new(*kind));
+            assert!(matches!(refused, Err(Error::Limit { .. })), "{name}: {refused:?}");
+        }
+        assert!(matches!(db.rename("dir", "dir/deeper"), Err(Error::Limit { .. })));
+        for target in ["db", "nowhere"] {
+            let refused = db.mount("m", MountOptions::new(target));
+            assert!(matches!(refused, Err(Error::Mount { .. })), "{target}: {refused:?}");
+        }
+        assert_eq!(marks(&db), before, "{kind}");
+        assert_eq!(table.get("k").unwrap().unwrap(), b"before");
+        assert!(db.check().unwrap().is_sound());
+    }
+}
+
+/// Expired values are gone for every kind of read at once, whatever the engine, and the sweep
+/// takes them away.
+#[test]
+fn what_has_expired_is_gone_for_every_read_on_any_engine() {
+    for kind in EngineKind::AVAILABLE {
+        let env = SimEnv::new(10);
+        let db = open(&env);
+        let table = db.create_table("t", TableOptions::new(*kind)).unwrap();
+        let typed = db.create_typed::<u64, String>("typed", TableOptions::new(*kind)).unwrap();
+        let ttl = PutOptions::new().ttl(Duration::from_secs(1));
+        typed.put_with(&1, "gone", ttl).unwrap();
+        table.put("stays", "v").unwrap();
+        table.put_with("goes", "v", ttl).unwrap();
+        env.advance(Duration::from_secs(1));
+        assert_eq!(typed.get(&1).unwrap(), None, "{kind}");
+        assert!(table.get("goes").unwrap().is_none() && !table.contains("goes").unwrap());
+        assert!(table.multi_get(&["goes"]).unwrap()[0].is_none());
+        assert_eq!(table.scan(Cursor::START, 10).unwrap().0.len(), 1, "{kind}");
+        if kind.is_ordered() {
+            assert_eq!(table.range(..).unwrap().count(), 1);
+            assert_eq!(table.range(..).unwrap().rev().count(), 1);
+        }
+        assert!(!table.put_with("goes", "v", PutOptions::new().if_present()).unwrap());
+        for _ in 0..3 {
+            env.advance(Duration::from_millis(100));
+            env.run_due();
+        }
+        let stats = db.stats();
+        assert_eq!((stats.expiries_pending, stats.expired_swept_total), (0, 2), "{kind}");
+        assert_eq!(table.stats().unwrap().keys, 1, "{kind}");
+        assert!(db.check().unwrap().is_sound());
+    }
 }

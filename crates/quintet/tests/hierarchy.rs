@@ -211,3 +211,32 @@ fn a_mount_survives_a_crash_and_goes_with_its_directory() {
     a.close().unwrap();
     assert_eq!(names(&open(&crashed, "b"), ""), ["eu/users", "other"]);
 }
+
+/// A mounted database has its own index and its own sweep; one that is mounted for reading shows
+/// nothing that has expired and removes nothing.
+#[test]
+fn a_mounted_database_sweeps_its_own() {
+    let env = SimEnv::new(9);
+    let (a, _) = mounted(&env);
+    let users = a.table("far/users").unwrap();
+    let ttl = |millis| quintet::PutOptions::new().ttl(std::time::Duration::from_millis(millis));
+    users.put_with("soon", "v", ttl(100)).unwrap();
+    users.put_with("later", "v", ttl(10_000)).unwrap();
+    assert_eq!(a.stats().expiries_pending, 0);
+    let b = a.mounted("far").unwrap();
+    assert_eq!(b.stats().expiries_pending, 2);
+    for _ in 0..3 {
+        env.advance(std::time::Duration::from_millis(100));
+        env.run_due();
+    }
+    assert_eq!((b.stats().expiries_pending, users.stats().unwrap().keys), (1, 2));
+    drop((users, b));
+    a.unmount("far").unwrap();
+    a.mount("ro", MountOptions::new("b").read_only(true)).unwrap();
+    let users = a.table("ro/eu/users").unwrap();
+    assert_eq!(users.get("later").unwrap().unwrap(), "v");
+    env.advance(std::time::Duration::from_secs(10));
+    env.run_due();
+    assert!(users.get("later").unwrap().is_none());
+    assert_eq!(a.mounted("ro").unwrap().stats().expiries_pending, 1);
+}

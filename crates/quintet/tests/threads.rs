@@ -75,6 +75,11 @@ fn tiny(kind: EngineKind) -> TableOptions {
     match kind {
         EngineKind::Naive => options.set("snapshot_bytes", "65536"),
         EngineKind::HashLog => options.set("chunk_bytes", "16384").set("mutable_chunks", "2"),
+        EngineKind::Trie => options
+            .set("region_bytes", "65536")
+            .set("journal_bytes", "65536")
+            .set("cut_bytes", "65536")
+            .set("sluggishness", "2"),
         EngineKind::Tph => options
             .set("memtable_bytes", "65536")
             .set("table_bytes", "65536")

@@ -211,6 +211,30 @@ fn keys_outside_their_limits_change_nothing() {
     assert_eq!(place.ok(&["count", "DB", "t"]), "1\n");
 }
 
+/// Bad input: a message, the documented code, and the files as they were.
+#[test]
+fn what_is_refused_changes_nothing() {
+    let place = Place::with_table();
+    place.ok(&["create", "DB", "n", "--engine", "naive", "--key-type", "u64"]);
+    let before = contents(&place.path("db"));
+    let long = "k".repeat(65_536);
+    for (code, words, what) in [
+        (1, &["put", "DB", "t", "k", "v", "--ttl", "0s"][..], "at least 1 ms"),
+        (2, &["put", "DB", "t", "k", "v", "--ttl=-5s"], "-5s"),
+        (1, &["put", "DB", "t", &long, "v"], "65535"),
+        (1, &["put", "DB", "n", "seven", "v"], "seven"),
+        (1, &["put", "DB", "nowhere", "k", "v"], "nowhere"),
+        (1, &["rename", "DB", "nowhere", "x"], "nowhere"),
+        (1, &["drop", "DB", "nowhere", "--tree"], "nowhere"),
+        (1, &["mount", "DB", "m", "DB"], "back to this database"),
+        (1, &["create", "DB", ".expiry", "--engine", "naive"], ".expiry"),
+    ] {
+        place.fails(code, words, what);
+        let now = contents(&place.path("db"));
+        assert!(now == before, "{words:?} has changed the files");
+    }
+}
+
 #[test]
 fn figures_are_printed_as_text_and_json() {
     let place = Place::with_table();

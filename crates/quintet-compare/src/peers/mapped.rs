@@ -101,6 +101,7 @@ const NO_SYNC: c_uint = 0x1_0000;
 /// MDBX's `UTTERLY_NOSYNC`, which is the same: `SAFE_NOSYNC` alone may not reuse a page until the
 /// next sync and made four thousand puts a second here.
 const UTTERLY_NO_SYNC: c_uint = NO_SYNC | 0x10_0000;
+const MAP_ASYNC: c_uint = 0x10_0000;
 const NO_TLS: c_uint = 0x20_0000;
 const NO_READ_AHEAD: c_uint = 0x80_0000;
 const NO_MEMORY_INIT: c_uint = 0x100_0000;
@@ -117,6 +118,36 @@ const MDBX_OPTION_READERS_MAX: c_uint = 1;
 /// The map is as large as the file can get; address space costs nothing.
 const MAP_BYTES_MIN: u64 = 16 << 30;
 const MAP_BYTES_PER_BYTE: u64 = 4;
+
+/// Names of flags for the command line: LMDB's, without their prefix.
+const FLAGS: [(&str, c_uint); 6] = [
+    ("NOSYNC", NO_SYNC),
+    ("UTTERLY_NOSYNC", UTTERLY_NO_SYNC),
+    ("MAPASYNC", MAP_ASYNC),
+    ("WRITEMAP", WRITE_MAP),
+    ("NORDAHEAD", NO_READ_AHEAD),
+    ("NOMEMINIT", NO_MEMORY_INIT),
+];
+
+/// The flags that the command line asks for instead of ours: `flags=NAME+NAME`.
+fn asked_flags(asked: &[(String, String)]) -> Outcome<Option<c_uint>> {
+    let mut flags = None;
+    for (name, value) in asked {
+        if name != "flags" {
+            return Err(Failure::Usage(format!("there is no option {name:?} but `flags`")));
+        }
+        let mut bits = 0;
+        for word in value.split('+').filter(|word| !word.is_empty()) {
+            let known = FLAGS.iter().find(|(name, _)| *name == word);
+            bits |= known.map(|(_, bit)| bit).ok_or_else(|| {
+                let names: Vec<_> = FLAGS.iter().map(|(name, _)| *name).collect();
+                Failure::Usage(format!("there is no flag {word:?}, but {}", names.join(", ")))
+            })?;
+        }
+        flags = Some(bits);
+    }
+    Ok(flags)
+}
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +187,10 @@ impl Peer for Kind {
 
     fn is_there(&self) -> Outcome {
         library::find(self.library()).map(drop)
+    }
+
+    fn takes_options(&self) -> bool {
+        true
     }
 
     fn promise(&self, durability: Durability) -> &'static str {
@@ -261,6 +296,9 @@ impl Mapped {
                 Flavour::Lmdb => NO_SYNC,
                 Flavour::Mdbx => UTTERLY_NO_SYNC,
             };
+        }
+        if let Some(asked) = asked_flags(&opening.options.settings)? {
+            flags = NO_TLS | asked;
         }
         let wanted = opening.options.bytes_written_max.saturating_mul(MAP_BYTES_PER_BYTE);
         let map_bytes = wanted.clamp(MAP_BYTES_MIN, 1 << 42);

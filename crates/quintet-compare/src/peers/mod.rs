@@ -70,6 +70,11 @@ pub trait Peer: Sync {
     fn is_default(&self) -> bool {
         true
     }
+    /// Whether it takes options of its own from the command line, for one's own look at another
+    /// setting. [`Peer::open`] reads them.
+    fn takes_options(&self) -> bool {
+        false
+    }
     /// What a returned write promises where that is not what ours does; empty where it is.
     fn promise(&self, durability: Durability) -> &'static str;
     /// The settings of this opening, each with the reason.

@@ -142,3 +142,36 @@ fn synced_writes_and_direct_reads_work_or_say_why_not() {
         }
     }
 }
+
+#[test]
+fn options_are_taken_or_refused_in_one_line() {
+    for peer in there() {
+        let name = peer.name();
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = options(dir.path());
+        let (right, wrong) = match name {
+            "rocksdb" => (("write_buffer_size", "1048576"), ("write_bufer_size", "1048576")),
+            "lmdb" | "lmdb-readahead" | "mdbx" => (("flags", "WRITEMAP+NOMEMINIT"), ("flags", "X")),
+            _ => {
+                assert!(!peer.takes_options(), "{name}");
+                continue;
+            }
+        };
+        assert!(peer.takes_options(), "{name}");
+        for ((option, value), is_right) in [(wrong, false), (right, true)] {
+            options.settings = vec![(option.to_owned(), value.to_owned())];
+            match peer.open(&Opening { options: &options, memory: memory() }) {
+                Ok(store) => {
+                    assert!(is_right, "{name}: {option}={value}");
+                    store.put(b"key", b"value").unwrap();
+                    store.close().unwrap();
+                }
+                Err(failure) => {
+                    let said = failure.to_string();
+                    assert!(!is_right, "{name}: {said}");
+                    assert_eq!(said.lines().count(), 1, "{name}: {said}");
+                }
+            }
+        }
+    }
+}

@@ -1,13 +1,17 @@
 //! Repeatability: the same comparison made twice, in two runs. What differs between them is noise
 //! of the machine, and no smaller difference between stores means anything.
 
+use quintet_bench::numbers::to_f64;
+
 use super::{
-    comparison::advantage,
     document::{Cell as Entry, Document, Table},
-    model::{Case, Group, competes},
+    model::{Case, Cell, Group, competes},
     units,
 };
 use crate::result::{Family, Metric};
+
+/// Differences up to this many hundredths count as the same.
+const ALIKE_PERCENT: f64 = 15.0;
 
 /// Adds the section, where two runs have a case in common.
 pub(super) fn add(groups: &[Group<'_>], to: &mut Document) {
@@ -15,6 +19,7 @@ pub(super) fn add(groups: &[Group<'_>], to: &mut Document) {
         3,
         &["workload", "store", "peer", "ratio, first run", "ratio, second run", "difference"],
     );
+    let mut alike = 0;
     for (index, group) in groups.iter().enumerate() {
         let later = groups
             .iter()
@@ -26,7 +31,7 @@ pub(super) fn add(groups: &[Group<'_>], to: &mut Document) {
                 later.cases.iter().find(|other| competes(case.sample, other.sample))
             });
             if let Some(again) = again {
-                add_rows(case, again, &mut table);
+                alike += add_rows(case, again, &mut table);
             }
         }
     }
@@ -36,30 +41,66 @@ pub(super) fn add(groups: &[Group<'_>], to: &mut Document) {
     to.heading(2, "Repeatability");
     to.text(
         "Ratios of throughput, ours to the peer's, where two runs made the same comparison: how \
-         far the second is from the first.",
+         far the second is from the first. A ratio is of the means of the faster half of the \
+         repetitions: what else a machine does can only make one slower.",
     );
+    to.text(&format!("{alike} of {} ratios are within {ALIKE_PERCENT} %.", table.rows.len()));
     to.table(table);
 }
 
-fn add_rows(case: &Case<'_>, again: &Case<'_>, table: &mut Table) {
+/// The mean throughput of the faster half of the repetitions.
+fn undisturbed(cell: &Cell<'_>) -> Option<f64> {
+    let mut rates: Vec<f64> =
+        cell.runs.iter().filter_map(|run| run.figure(Metric::OpsPerSecond)).collect();
+    rates.sort_unstable_by(|a, b| b.total_cmp(a));
+    rates.truncate(rates.len().div_ceil(2));
+    let count = to_f64(quintet_bench::numbers::to_u64(rates.len()));
+    Some(rates.iter().sum::<f64>() / count).filter(|mean| *mean > 0.0)
+}
+
+/// Adds a row for each pair of stores; says how many ratios are alike.
+fn add_rows(case: &Case<'_>, again: &Case<'_>, table: &mut Table) -> usize {
+    let mut alike = 0;
     for ours in case.of(Family::Ours) {
         for peer in case.of(Family::Peer) {
-            let metric = Metric::OpsPerSecond;
-            let first = advantage(ours, peer, metric);
-            let second = again
-                .cell(&ours.store.name)
-                .zip(again.cell(&peer.store.name))
-                .and_then(|(ours, peer)| advantage(ours, peer, metric));
-            let Some((first, second)) = first.zip(second) else { continue };
-            let change = (second.median / first.median - 1.0) * 100.0;
+            let ratio = |case: &Case<'_>| {
+                let of = |cell: &Cell<'_>| case.cell(&cell.store.name).and_then(undisturbed);
+                Some(of(ours)? / of(peer)?)
+            };
+            let Some((first, second)) = ratio(case).zip(ratio(again)) else { continue };
+            let change = (second / first - 1.0) * 100.0;
+            alike += usize::from(change.abs() <= ALIKE_PERCENT);
             table.row(vec![
                 case.label.clone().into(),
                 (&*ours.store.name).into(),
                 (&*peer.store.name).into(),
-                units::ratio(first.median).into(),
-                units::ratio(second.median).into(),
+                units::ratio(first).into(),
+                units::ratio(second).into(),
                 Entry::figure(Some(change), |change| format!("{change:+.1} %")),
             ]);
         }
+    }
+    alike
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{model, tests};
+    use super::*;
+
+    #[test]
+    fn what_disturbs_one_repetition_does_not_count() {
+        let mut runs = tests::repetitions(&[100.0, 98.0, 20.0, 96.0, 10.0]);
+        let groups = model::groups(&runs);
+        let mean = undisturbed(&groups[0].cases[0].cells[0]).unwrap();
+        assert!((mean - 98.0).abs() < 1e-9, "{mean}");
+        runs.truncate(1);
+        let groups = model::groups(&runs);
+        assert_eq!(undisturbed(&groups[0].cases[0].cells[0]), Some(100.0));
+        for run in &mut runs {
+            run.figures = None;
+        }
+        let groups = model::groups(&runs);
+        assert_eq!(undisturbed(&groups[0].cases[0].cells[0]), None);
     }
 }

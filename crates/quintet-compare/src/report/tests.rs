@@ -133,6 +133,14 @@ fn run(store: StoreInfo, workload: WorkloadInfo, repetition: u64, rate: f64) -> 
 
 use quintet_bench::numbers::to_f64;
 
+/// Repetitions of one run, with these rates.
+pub(super) fn repetitions(rates: &[f64]) -> Vec<RunResult> {
+    let one = |(repetition, rate): (u64, &f64)| {
+        run(store("hashlog", Family::Ours), workload("c", 1), repetition, *rate)
+    };
+    (0..).zip(rates).map(one).collect()
+}
+
 /// A results file with everything in it once.
 fn lines() -> Vec<Line> {
     let stores = [
@@ -285,6 +293,7 @@ fn losing_and_failing_are_shown() {
     assert!(text.contains(memory), "{text}");
     assert!(text.contains("| faster | not run |"), "{text}");
     assert!(text.contains("## Repeatability"), "{text}");
+    assert!(text.contains("ratios are within 15 %."), "{text}");
     assert!(text.contains("In 15 of 35 runs a bare fdatasync took more than 1 ms"), "{text}");
 }
 

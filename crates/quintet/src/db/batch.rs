@@ -25,22 +25,13 @@ pub struct Batch {
     body: Vec<u8>,
     tables: Vec<Arc<TableState>>,
     operations: usize,
-    /// Tables that get a value that expires.
-    expiring: Vec<Table>,
     /// The first operation that was refused.
     refused: Option<Error>,
 }
 
 impl Batch {
     pub(super) fn new(session: Arc<Session>) -> Self {
-        Self {
-            session,
-            body: Vec::new(),
-            tables: Vec::new(),
-            operations: 0,
-            expiring: Vec::new(),
-            refused: None,
-        }
+        Self { session, body: Vec::new(), tables: Vec::new(), operations: 0, refused: None }
     }
 
     /// Adds a put.
@@ -92,7 +83,6 @@ impl Batch {
     pub fn clear(&mut self) {
         self.body.clear();
         self.tables.clear();
-        self.expiring.clear();
         self.operations = 0;
         self.refused = None;
     }
@@ -114,7 +104,6 @@ impl Batch {
             return Err(refused.clone());
         }
         self.session.core.commit_batch(&self.body, &self.tables, durability)?;
-        self.expiring.iter().for_each(Table::note_expiring);
         self.clear();
         Ok(())
     }
@@ -144,14 +133,7 @@ impl Batch {
         let clock = &self.session.core.shared.clock;
         let expires_at = options.expiry(|| clock.now())?;
         let envelope = Envelope { expires_at, type_tag: options.type_tag }.encode();
-        self.add(table, &Op::Put { key, head: envelope.as_slice(), body: value })?;
-        if expires_at.is_some() {
-            let known = |other: &Table| Arc::ptr_eq(&other.state, &table.state);
-            if !self.expiring.iter().any(known) {
-                self.expiring.push(table.clone());
-            }
-        }
-        Ok(())
+        self.add(table, &Op::Put { key, head: envelope.as_slice(), body: value })
     }
 
     fn add(&mut self, table: &Table, op: &Op<'_>) -> Result<()> {

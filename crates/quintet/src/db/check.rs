@@ -3,11 +3,11 @@
 use super::{
     core::{Core, Status, TableState},
     envelope::Envelope,
+    expiry::Listing,
 };
 use crate::{
     Error, Result,
-    codec::to_u64,
-    engine::{Cursor, Engine as _},
+    engine::{Cursor, Engine as _, Entry},
     report::Report,
     sync::lock,
 };
@@ -39,48 +39,91 @@ impl Core {
         }
         if level == CheckLevel::Deep {
             for table in self.all_tables() {
-                check_table(&table, &mut report)?;
+                self.check_table(&table, &mut report)?;
             }
         }
         Ok(report)
     }
-}
 
-fn check_table(table: &TableState, report: &mut Report) -> Result<()> {
-    let _maintenance = lock(&table.maintenance);
-    let file = format!("tables/{}", table.id);
-    match table.status() {
-        Status::Open => {}
-        Status::Failed => {
-            let reason = table.failure().unwrap_or_default();
-            report.add(file, 0, format!("the table stopped: {reason}"));
-            return Ok(());
+    fn check_table(&self, table: &TableState, report: &mut Report) -> Result<()> {
+        let _maintenance = lock(&table.maintenance);
+        let file = format!("tables/{}", table.id);
+        match table.status() {
+            Status::Open => {}
+            Status::Failed => {
+                let reason = table.failure().unwrap_or_default();
+                report.add(file, 0, format!("the table stopped: {reason}"));
+                return Ok(());
+            }
+            Status::Dropped | Status::Closed => return Ok(()),
         }
-        Status::Dropped | Status::Closed => return Ok(()),
+        table.engine.check(report)?;
+        let entries = if self.expiries.is_index(table) {
+            check_listings(table, report)
+        } else {
+            self.check_entries(table, report)
+        };
+        match entries {
+            Err(Error::Corruption { file, offset, what }) => {
+                report.add(file, offset, what);
+                Ok(())
+            }
+            other => other,
+        }
     }
-    table.engine.check(report)?;
-    match check_entries(table, report) {
-        Err(Error::Corruption { file, offset, what }) => {
-            report.add(file, offset, what);
+
+    /// Every entry has a sound envelope, and is listed if it expires.
+    fn check_entries(&self, table: &TableState, report: &mut Report) -> Result<()> {
+        each_entry(table, report, |entry, report| {
+            report.checked_entries += 1;
+            let wrong = match Envelope::decode(&entry.value) {
+                None => "has no envelope",
+                Some((Envelope { expires_at: Some(time), .. }, _))
+                    if !self.is_listed(table, &entry.key, time)? =>
+                {
+                    "expires, and the expiry index does not list it"
+                }
+                Some(_) => return Ok(()),
+            };
+            let what = format!("the value of key \"{}\" {wrong}", entry.key.escape_ascii());
+            report.add(format!("tables/{}", table.id), 0, what);
             Ok(())
+        })
+    }
+
+    /// Whether a value that was seen is listed, or not there any more.
+    fn is_listed(&self, table: &TableState, key: &[u8], time: u64) -> Result<bool> {
+        let Some(index) = self.expiries.index() else { return Ok(false) };
+        let listing = Listing { time, table_id: table.id, key };
+        if listing.is_in(index)? {
+            return Ok(true);
         }
-        other => other,
+        // It may just be changing: value and entry change under the stripe.
+        let _held = self.stripes.hold(self.stripes.index(table.id, table.hash.hash(key)));
+        Ok(self.stored_expiry(table, key)? != Some(time) || listing.is_in(index)?)
     }
 }
 
-/// Every entry has a sound envelope.
-fn check_entries(table: &TableState, report: &mut Report) -> Result<()> {
+/// Every entry of the expiry index is one.
+fn check_listings(index: &TableState, report: &mut Report) -> Result<()> {
+    each_entry(index, report, |entry, report| {
+        if Listing::decode(&entry.key).is_none() {
+            let what = format!("\"{}\" is no entry", entry.key.escape_ascii());
+            report.add(format!("tables/{}", index.id), 0, what);
+        }
+        Ok(())
+    })
+}
+
+fn each_entry(
+    table: &TableState,
+    report: &mut Report,
+    mut look: impl FnMut(&Entry, &mut Report) -> Result<()>,
+) -> Result<()> {
     let mut cursor = Cursor::START;
     loop {
         let (entries, next) = table.engine.scan(&cursor, STEP_ENTRIES)?;
-        report.checked_entries += to_u64(entries.len());
-        for entry in entries {
-            if Envelope::decode(&entry.value).is_none() {
-                let what =
-                    format!("the value of key \"{}\" has no envelope", entry.key.escape_ascii());
-                report.add(format!("tables/{}", table.id), 0, what);
-            }
-        }
+        entries.iter().try_for_each(|entry| look(entry, report))?;
         if next.is_start() {
             return Ok(());
         }

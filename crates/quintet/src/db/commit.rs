@@ -17,7 +17,6 @@ use std::{borrow::Cow, sync::Arc};
 use super::{
     Durability,
     core::{Core, JobKind, TableState},
-    envelope::Envelope,
     ops::{Frame, Ops, put_op, size_of_pieces},
     options::Condition,
 };
@@ -46,7 +45,9 @@ impl Core {
         self.check_usable(table)?;
         self.bound_recovery(frees(op))?;
         table.engine.admit(op)?;
-        match self.log_and_apply(table, op, condition) {
+        let logged =
+            self.admit_expiry(table, op).and_then(|()| self.log_and_apply(table, op, condition));
+        match logged {
             Ok(Some((appended, applied))) => {
                 self.finish(appended, durability)?;
                 applied.map(|()| true)
@@ -84,15 +85,21 @@ impl Core {
         self.check_open()?;
         self.check_usable(table)?;
         self.check_types(table, op)?;
-        if !early.map_or_else(|| self.holds(table, op, condition), Ok)? {
+        let holds = early.map_or_else(|| self.holds(table, op, condition), Ok)?;
+        let settled = condition.settles(table.id, op);
+        if !holds {
+            settled.map_or(Ok(()), |listing| self.unlist(&listing))?;
             return Ok(None);
         }
+        let replaced = self.replaced_expiry(table, op);
         let mut ticket = self.log.begin()?;
         let appended = ticket.append(&pieces)?;
         let applied = self.apply(table, appended, op);
+        let listed = self.list(table, appended, op, replaced);
+        let unlisted = settled.map_or(Ok(()), |listing| self.unlist(&listing));
         drop(ticket);
         held.bump();
-        Ok(Some((appended, applied)))
+        Ok(Some((appended, applied.and(listed).and(unlisted))))
     }
 
     /// Of a seeded bug: the condition before the stripe, and time for others to come in between.
@@ -108,11 +115,10 @@ impl Core {
             Condition::Always => Ok(true),
             Condition::Absent => self.get(table, key).map(|value| value.is_none()),
             Condition::Present => self.get(table, key).map(|value| value.is_some()),
-            Condition::Expired => {
-                let stored = table.engine.get(key)?;
-                let envelope = stored.and_then(|stored| Envelope::decode(&stored));
-                let now = self.shared.clock.now();
-                Ok(envelope.is_some_and(|(envelope, _)| envelope.is_expired(now)))
+            Condition::Expired { .. } if seeded::active(Bug::SweepDoesNotLookAgain) => Ok(true),
+            Condition::Expired { .. } => {
+                let expires_at = self.stored_expiry(table, key)?;
+                Ok(expires_at.is_some_and(|time| time <= self.shared.clock.now()))
             }
         }
     }
@@ -198,6 +204,7 @@ impl Core {
         for (table, op) in operations(body, tables) {
             table.engine.admit(&op)?;
             *admitted += 1;
+            self.admit_expiry(table, &op)?;
         }
         Ok(())
     }
@@ -233,9 +240,13 @@ impl Core {
         let appended = ticket.append(&[&logged])?;
         let mut applied = Ok(());
         for (table, op) in operations(body, tables) {
+            let replaced = self.replaced_expiry(table, &op);
             // One table that stops does not keep the batch from the others: the log holds all of
             // it.
             applied = applied.and(self.apply(table, appended, &op));
+            if !seeded::active(Bug::BatchForgetsExpiryIndex) {
+                applied = applied.and(self.list(table, appended, &op, replaced));
+            }
         }
         drop(ticket);
         held.bump();
@@ -250,6 +261,7 @@ impl Core {
             let mut ticket = self.log.begin()?;
             last = ticket.append(&frame.pieces(&op))?;
             self.apply(table, last, &op)?;
+            self.list(table, last, &op, None)?;
         }
         Ok((last, Ok(())))
     }

@@ -10,8 +10,13 @@
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use super::{
-    Durability, catalog::Catalog, envelope::Envelope, expiry::Clock, mount::Mounts,
-    stripes::Stripes, value::Value,
+    Durability,
+    catalog::Catalog,
+    envelope::Envelope,
+    expiry::{Clock, Expiries},
+    mount::Mounts,
+    stripes::Stripes,
+    value::Value,
 };
 use crate::{
     Error, Result,
@@ -49,7 +54,7 @@ pub(super) struct TableState {
     applied_end: AtomicU64,
     /// What its files are complete to.
     persisted: AtomicU64,
-    /// It may hold values that expire: the sweep looks at it.
+    /// It may have entries in the expiry index.
     pub(super) may_expire: AtomicBool,
     /// What its keys and values have to be; unset: any bytes.
     types: OnceLock<TableTypes>,
@@ -243,6 +248,7 @@ pub(super) struct Core {
     pub(super) catalog: Catalog,
     pub(super) mounts: Mounts,
     pub(super) tables: Tables,
+    pub(super) expiries: Expiries,
     pub(super) shared: Arc<Shared>,
     pub(super) log: Arc<Log>,
     pub(super) stripes: Stripes,

@@ -256,6 +256,31 @@ impl Core {
         let record = TableRecord::new(options, new_seed(&*self.env));
         let types = options.table_types().cloned();
         let node = TableNode { record: record.clone(), complete: Lsn(0), types: types.clone() };
+        let mut state = None;
+        let prepare = |id| self.start_table(id, &node, &mut state);
+        let outcome = self.catalog.create_table(path, record, types, prepare);
+        self.end_creation(outcome, state)
+    }
+
+    /// Makes the table of what will expire.
+    pub(super) fn create_expiry_index(&self, options: &TableOptions) -> Result<Arc<TableState>> {
+        self.before_edit()?;
+        let record = TableRecord::new(options, new_seed(&*self.env));
+        let node = TableNode { record: record.clone(), complete: Lsn(0), types: None };
+        let mut state = None;
+        let prepare = |id| self.start_table(id, &node, &mut state);
+        let outcome = self.catalog.create_expiry_index(record, prepare);
+        self.end_creation(outcome, state)
+    }
+
+    /// Starts the engine of a new table whose catalog edit comes next.
+    fn start_table(
+        &self,
+        id: u64,
+        node: &TableNode,
+        state: &mut Option<Arc<TableState>>,
+    ) -> Result<()> {
+        self.make_directory(id)?;
         let loader = Loader {
             env: &self.env,
             tables_dir: &self.tables_dir,
@@ -264,24 +289,24 @@ impl Core {
             host: Arc::clone(&self.shared) as Arc<dyn Host>,
             read_only: false,
         };
-        let mut state = None;
-        self.catalog
-            .create_table(path, record, types, |id| {
-                self.make_directory(id)?;
-                state = Some(Arc::new(loader.load(id, &node)?));
-                // In place before its name is, so that whoever finds the name finds the table.
-                if let Some(state) = &state {
-                    write(&self.tables).insert(id, Arc::clone(state));
-                }
-                Ok(())
-            })
-            .inspect_err(|_| {
-                if let Some(state) = &state {
-                    write(&self.tables).remove(&state.id);
-                    // Its directory stays behind: the next table with this number, or the next
-                    // open, clears it.
-                }
-            })?;
+        let loaded = Arc::new(loader.load(id, node)?);
+        // In place before its name is, so that whoever finds the name finds the table.
+        write(&self.tables).insert(id, Arc::clone(&loaded));
+        *state = Some(loaded);
+        Ok(())
+    }
+
+    fn end_creation(
+        &self,
+        outcome: Result<u64>,
+        state: Option<Arc<TableState>>,
+    ) -> Result<Arc<TableState>> {
+        if let (Err(_), Some(state)) = (&outcome, &state) {
+            write(&self.tables).remove(&state.id);
+            // Its directory stays behind: the next table with this number, or the next open,
+            // clears it.
+        }
+        outcome?;
         self.note_catalog();
         state.ok_or(Error::Closed)
     }
@@ -303,6 +328,10 @@ impl Core {
             if let Some(table) = write(&self.tables).remove(&id) {
                 let _ = table.dropped_name.set(name);
                 table.end(Status::Dropped);
+                if table.may_expire.load(Ordering::Acquire) {
+                    self.expiries.purge_wanted.store(true, Ordering::Release);
+                    self.shared.jobs.wake(JobKind::Expire);
+                }
                 lock(&self.doomed).push(table);
             }
         }

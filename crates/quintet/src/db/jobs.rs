@@ -5,7 +5,7 @@
 //! | `log-sync` | makes buffered commits durable | `sync_interval` after the first un-synced one |
 //! | `log-prepare` | prepares the log's next pages and segment | when the log asks |
 //! | `persist` | a round of [`persist`](super::persist), and removing dropped tables' files | when an engine or the log's length asks |
-//! | `expire` | the sweep of [`expiry`](super::expiry) | while a table may hold values that expire |
+//! | `expire` | the [`sweep`](super::sweep) | when a value expires |
 //!
 //! Invariants: jobs hold the core weakly or for one run only, so closing can stop them and wait; a
 //! failure is kept for `stats`, and tried again after a pause unless the log has failed for good.
@@ -17,7 +17,7 @@ use std::{
 
 use super::{
     core::{Core, JobKind},
-    expiry::Sweep,
+    sweep::Sweep,
 };
 use crate::{
     Result,
@@ -55,8 +55,7 @@ pub(super) fn start(core: &Arc<Core>) {
         core.prepare_armed.store(true, Ordering::Release);
         core.shared.jobs.wake(JobKind::LogPrepare);
     }
-    let expiring = core.all_tables().iter().any(|table| table.may_expire.load(Ordering::Acquire));
-    if expiring {
+    if core.expiries.index().is_some() {
         core.shared.jobs.wake(JobKind::Expire);
     }
     // What was replayed is not synced again by itself, and may be long.

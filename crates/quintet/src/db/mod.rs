@@ -30,6 +30,7 @@ mod persist;
 mod recovery;
 mod stats;
 mod stripes;
+mod sweep;
 mod table;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

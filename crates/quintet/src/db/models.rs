@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 
-use super::{Database, Durability, Options, PutOptions, Table};
+use super::{Database, Durability, Options, PutOptions, Table, expiry::Listing};
 use crate::{
     EngineKind, TableOptions,
     disk::sim::{Policy, SimEnv},
@@ -135,14 +135,45 @@ fn shuttle_the_sweep_leaves_what_was_written_meanwhile() {
         let table = create(&db, "a");
         let ttl = PutOptions::new().ttl(Duration::from_millis(10));
         table.put_with("k", "old", ttl).unwrap();
+        let time = env.unix_millis() + 10;
         env.advance(Duration::from_millis(10));
         let sweep = thread::spawn({
             let (db, table) = (db.clone(), table.clone());
-            move || super::expiry::remove_expired(&db.session.core, &table.state, b"k").unwrap()
+            move || {
+                let listing = Listing { time, table_id: table.state.id, key: b"k" };
+                db.session.core.sweep(&table.state, &listing).unwrap()
+            }
         });
         table.put("k", "new").unwrap();
         sweep.join().unwrap();
         assert_eq!(value(&db, "a", "k").as_deref(), Some(b"new".as_slice()));
+    });
+}
+
+/// A value that expires at the very time of the one that is being swept: it was put before that
+/// time and comes to be applied after it.
+#[test]
+fn shuttle_the_sweep_leaves_the_entry_of_what_was_written_meanwhile() {
+    explore(|| {
+        let env = SimEnv::new(4);
+        let db = open(&env);
+        let table = create(&db, "a");
+        let ttl = PutOptions::new().ttl(Duration::from_millis(10));
+        table.put_with("k", "old", ttl).unwrap();
+        let time = env.unix_millis() + 10;
+        let mut batch = db.batch();
+        batch.put_with(&table, "k", "new", ttl);
+        env.advance(Duration::from_millis(10));
+        let sweep = thread::spawn({
+            let (db, table) = (db.clone(), table.clone());
+            move || {
+                let listing = Listing { time, table_id: table.state.id, key: b"k" };
+                db.session.core.sweep(&table.state, &listing).unwrap()
+            }
+        });
+        batch.commit().unwrap();
+        sweep.join().unwrap();
+        assert!(db.check().unwrap().is_sound());
     });
 }
 
@@ -180,4 +211,12 @@ fn shuttle_finds_log_syncs_past_holes() {
 #[test]
 fn shuttle_finds_sweep_does_not_look_again() {
     finds(Bug::SweepDoesNotLookAgain, shuttle_the_sweep_leaves_what_was_written_meanwhile);
+}
+
+#[test]
+fn shuttle_finds_sweep_unlists_outside_stripe() {
+    finds(
+        Bug::SweepUnlistsOutsideStripe,
+        shuttle_the_sweep_leaves_the_entry_of_what_was_written_meanwhile,
+    );
 }

@@ -6,11 +6,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::Database;
+use super::{Database, expiry::Listing};
 use crate::{
     Error, Result,
     codec::{to_u64, to_usize},
     disk::{Env, os::OsEnv},
+    engine::Op,
+    seeded::{self, Bug},
     types::TypeTag,
 };
 
@@ -210,8 +212,24 @@ pub(crate) enum Condition {
     Always,
     Absent,
     Present,
-    /// The stored value is past its expiry: for the sweep.
-    Expired,
+    /// The stored value is past its expiry. For the sweep, which looked because of the listing of
+    /// `time`: that goes in any case.
+    Expired {
+        /// Milliseconds since 1970.
+        time: u64,
+    },
+}
+
+impl Condition {
+    /// The entry of the expiry index that goes with a write, done or not.
+    #[inline]
+    pub(super) fn settles<'a>(self, table_id: u64, op: &Op<'a>) -> Option<Listing<'a>> {
+        match (self, *op) {
+            _ if seeded::active(Bug::SweepUnlistsOutsideStripe) => None,
+            (Self::Expired { time }, Op::Delete { key }) => Some(Listing { time, table_id, key }),
+            _ => None,
+        }
+    }
 }
 
 impl PutOptions {

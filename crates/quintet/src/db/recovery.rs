@@ -23,7 +23,7 @@ use super::{
     core::{Core, Counters, Shared, TableState, Tables},
     database::Session,
     envelope::Envelope,
-    expiry::Clock,
+    expiry::{self, Clock, Expiries, Listing},
     jobs,
     mount::Mounts,
     ops::Ops,
@@ -157,7 +157,9 @@ fn assemble(
     let created = is_being_created(&catalog, &tables_dir)?;
     let tables = loader.load_all(&catalog)?;
     let (log_start, log_durable) = catalog.look(Tree::log_bounds);
-    let next_id = catalog.look(Tree::next_id);
+    let index = catalog.look(Tree::expiry_index).and_then(|id| tables.get(&id)).cloned();
+    let replayed =
+        Replayed { tables: &tables, next_id: catalog.look(Tree::next_id), index: index.as_deref() };
     let anchor = Anchor {
         database_id: catalog.database_id(),
         start: log_start,
@@ -167,12 +169,12 @@ fn assemble(
     };
     let log_options = LogOptions { segment_bytes, read_only: options.read_only };
     let log = Log::open(env, &log_dir, &log_options, &anchor, &mut |lsn, body| {
-        replay(&tables, next_id, lsn, body)
+        replay(&replayed, lsn, body)
     })?;
     let log = Arc::new(log);
     let _ = shared.log.set(Arc::clone(&log));
-    for table in tables.values() {
-        table.may_expire.store(table.engine.stats().keys > 0, Ordering::Release);
+    if index.as_ref().is_some_and(|index| index.engine.stats().keys > 0) {
+        tables.values().for_each(|table| table.may_expire.store(true, Ordering::Release));
     }
     Ok(Core {
         env: Arc::clone(env),
@@ -185,6 +187,7 @@ fn assemble(
         budget,
         catalog,
         mounts,
+        expiries: Expiries::new(index),
         tables: Tables::from(RwLock::new(tables)),
         shared,
         log_start: AtomicU64::new(log_start.0.max(log.stats().start.0)),
@@ -272,13 +275,18 @@ impl Loader<'_> {
     }
 }
 
-/// Applies a record to the tables whose files lack it.
-fn replay(
-    tables: &HashMap<u64, Arc<TableState>>,
+/// What the log is replayed into.
+struct Replayed<'a> {
+    tables: &'a HashMap<u64, Arc<TableState>>,
+    /// Numbers of tables from here on were never used.
     next_id: u64,
-    lsn: Lsn,
-    body: &[u8],
-) -> Result<()> {
+    /// The expiry index.
+    index: Option<&'a TableState>,
+}
+
+/// Applies a record to the tables whose files lack it, and lists what expires.
+fn replay(into: &Replayed<'_>, lsn: Lsn, body: &[u8]) -> Result<()> {
+    let Replayed { tables, next_id, index } = *into;
     let damage = |what: &str| Error::corruption(format!("{LOG_NAME}, LSN {lsn}"), 0, what);
     for item in Ops::new(body) {
         let (id, op) = item.ok_or_else(|| damage("a record's operations do not parse"))?;
@@ -293,6 +301,13 @@ fn replay(
         let mut complete = table.persisted();
         if seeded::active(Bug::ReplayIgnoresComplete) {
             complete = tables.values().map(|table| table.persisted()).max().unwrap_or(complete);
+        }
+        // Whether the index's files have the entry is another question than whether the table's
+        // have the value.
+        if let (Some(index), Some(listing)) = (index, Listing::of(id, &op))
+            && !seeded::active(Bug::ReplayForgetsExpiryIndex)
+        {
+            expiry::replay(index, &listing, lsn)?;
         }
         if lsn >= complete {
             if seeded::active(Bug::ReplayForgetsExpiry) {

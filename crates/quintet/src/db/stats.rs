@@ -1,5 +1,7 @@
 //! Figures of an open database.
 
+use std::sync::Arc;
+
 use super::core::{Core, TableState};
 use crate::{
     codec::Lsn,
@@ -56,6 +58,11 @@ pub struct DatabaseStats {
     pub file_bytes: u64,
     /// Commits (a batch is one).
     pub commits_total: u64,
+    /// Values that will expire, and those that have and are not swept yet. A little more than
+    /// there are where values were replaced or removed before their time.
+    pub expiries_pending: u64,
+    /// Bytes in files of the index that finds them.
+    pub expiry_index_bytes: u64,
     /// Expired values that the sweep removed.
     pub expired_swept_total: u64,
     /// Writes that had to help persisting, because the background had fallen behind.
@@ -95,8 +102,10 @@ impl Core {
     }
 
     pub(super) fn stats(&self) -> DatabaseStats {
-        let mut tables: Vec<_> =
-            self.all_tables().iter().map(|table| self.table_stats(table)).collect();
+        let visible = |table: &Arc<TableState>| !self.expiries.is_index(table);
+        let tables = self.all_tables().into_iter().filter(visible);
+        let mut tables: Vec<_> = tables.map(|table| self.table_stats(&table)).collect();
+        let index = self.expiries.index().map(|index| index.engine.stats()).unwrap_or_default();
         tables.sort_by(|one, other| one.name.cmp(&other.name));
         let log = self.log.stats();
         let catalog_bytes = self.catalog.file_bytes();
@@ -107,7 +116,9 @@ impl Core {
             memory_bytes: self.budget.used(),
             memory_budget_bytes: self.budget.limit(),
             catalog_bytes,
-            file_bytes: table_bytes + log.file_bytes + catalog_bytes,
+            file_bytes: table_bytes + index.file_bytes + log.file_bytes + catalog_bytes,
+            expiries_pending: index.keys,
+            expiry_index_bytes: index.file_bytes,
             commits_total: count(&self.counters.commits),
             expired_swept_total: count(&self.counters.expired_swept),
             write_stalls_total: count(&self.counters.write_stalls),

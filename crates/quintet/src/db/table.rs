@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     DeleteOptions, PutOptions, TableStats,
-    core::{JobKind, TableState},
+    core::TableState,
     database::Session,
     envelope::Envelope,
     options::{Condition, check_key, check_value},
@@ -17,7 +17,6 @@ use super::{
 use crate::{
     Error, Result,
     engine::{Cursor, Engine as _, EngineKind, Entry, EntryIter, KeyRange, Op},
-    sync::Ordering,
     types::TableTypes,
 };
 
@@ -73,18 +72,7 @@ impl Table {
         let envelope = Envelope { expires_at, type_tag: options.type_tag }.encode();
         let op = Op::Put { key, head: envelope.as_slice(), body };
         let durability = options.durability.unwrap_or(core.durability);
-        let applied = core.commit_one(&self.state, &op, options.condition, durability)?;
-        if applied && expires_at.is_some() {
-            self.note_expiring();
-        }
-        Ok(applied)
-    }
-
-    /// Has the sweep look at this table.
-    pub(super) fn note_expiring(&self) {
-        if !self.state.may_expire.swap(true, Ordering::AcqRel) {
-            self.session.core.shared.jobs.wake(JobKind::Expire);
-        }
+        core.commit_one(&self.state, &op, options.condition, durability)
     }
 
     /// The value of `key`.

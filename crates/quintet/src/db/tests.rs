@@ -11,6 +11,8 @@ use std::{
 use super::{
     Batch, Database, Durability, Options, PutOptions, Table,
     core::{Core, JobKind},
+    expiry::Listing,
+    options::KEY_BYTES_MAX,
     stripes::Stripes,
 };
 use crate::{
@@ -141,21 +143,33 @@ fn an_expiry_is_replayed() {
     assert_eq!(value(&table, "k"), None);
 }
 
+/// Has the sweep come to the entry of `key` and `time`.
+fn sweep(db: &Database, table: &Table, key: &str, time: u64) -> bool {
+    let listing = Listing { time, table_id: table.state.id, key: key.as_bytes() };
+    core(db).sweep(&table.state, &listing).unwrap()
+}
+
+fn pending(db: &Database) -> u64 {
+    db.stats().expiries_pending
+}
+
 #[test]
 fn the_sweep_leaves_a_value_that_was_written_meanwhile() {
     let env = SimEnv::new(6);
     let db = open(&env);
     let table = create(&db, "t");
     table.put_with("k", "old", ttl(10)).unwrap();
+    let time = env.unix_millis() + 10;
     env.advance(Duration::from_millis(10));
-    // The sweep has seen the expired value, and now comes to delete it.
+    // The sweep has seen the entry, and now comes to delete the value.
     table.put("k", "new").unwrap();
-    super::expiry::remove_expired(core(&db), &table.state, b"k").unwrap();
+    assert!(!sweep(&db, &table, "k", time));
     assert_eq!(value(&table, "k").as_deref(), Some("new"));
     table.put_with("k", "old", ttl(10)).unwrap();
     env.advance(Duration::from_millis(10));
-    super::expiry::remove_expired(core(&db), &table.state, b"k").unwrap();
+    assert!(sweep(&db, &table, "k", time + 10));
     assert_eq!(table.stats().unwrap().keys, 0);
+    assert_eq!(pending(&db), 0);
 }
 
 #[test]
@@ -167,18 +181,186 @@ fn the_sweep_empties_a_table_and_rests() {
         table.put_with(number.to_be_bytes(), "v", ttl(100)).unwrap();
     }
     table.put("stays", "v").unwrap();
-    env.advance(Duration::from_millis(1200));
-    env.run_due();
-    env.advance(Duration::from_millis(1200));
-    env.run_due();
+    assert_eq!(pending(&db), 3000);
+    for _ in 0..20 {
+        env.advance(Duration::from_millis(100));
+        env.run_due();
+    }
     assert_eq!(table.stats().unwrap().keys, 1);
-    // The rest went with the compaction that so much expiry asks for.
-    assert!(db.stats().expired_swept_total > 2000);
+    assert_eq!(db.stats().expired_swept_total, 3000);
+    assert_eq!(pending(&db), 0);
     // Nothing expires any more: the job is not due however late it gets.
     env.advance(Duration::from_secs(100));
     env.run_due();
     env.advance(Duration::from_secs(100));
     assert_eq!(env.due_jobs(), Vec::<&str>::new());
+}
+
+/// The sweep reads what expires, not what exists: it sleeps until then, wakes for what comes
+/// earlier, and looks at nothing else.
+#[test]
+fn the_sweep_sleeps_until_the_first_value_expires() {
+    let env = SimEnv::new(7);
+    let db = open(&env);
+    let table = create(&db, "t");
+    table.put_with("late", "v", ttl(50_000)).unwrap();
+    env.run_due();
+    env.advance(Duration::from_secs(1));
+    env.run_due();
+    env.advance(Duration::from_secs(40));
+    assert!(!env.due_jobs().contains(&"expire"));
+    // Later than the first: nobody is woken. Earlier: the job looks anew.
+    table.put_with("later", "v", ttl(60_000)).unwrap();
+    assert!(!env.due_jobs().contains(&"expire"));
+    table.put_with("early", "v", ttl(500)).unwrap();
+    assert!(env.due_jobs().contains(&"expire"));
+    env.run_due();
+    env.advance(Duration::from_millis(500));
+    env.run_due();
+    assert_eq!(table.stats().unwrap().keys, 2);
+    env.advance(Duration::from_secs(9));
+    env.run_due();
+    assert_eq!(table.stats().unwrap().keys, 1);
+}
+
+#[test]
+fn a_database_without_expiries_has_no_index() {
+    let env = SimEnv::new(7);
+    let db = open(&env);
+    let table = create(&db, "t");
+    table.put("k", "v").unwrap();
+    assert!(table.put_with("k", "v", ttl(0)).is_err());
+    assert!(core(&db).expiries.index().is_none());
+    table.put_with("k", "v", ttl(10)).unwrap();
+    // It is no table that anybody sees.
+    assert_eq!(db.tables().len(), 1);
+    assert_eq!(db.stats().tables.len(), 1);
+    assert!(matches!(db.table(".expiry"), Err(Error::NoSuchTable { .. })));
+    assert!(db.drop_table(".expiry").is_err());
+    assert!(db.rename(".expiry", "x").is_err());
+    assert!(db.rename("t", ".expiry").is_err());
+}
+
+/// Refreshing a value leaves one entry; plain puts and deletes leave theirs until it is due.
+#[test]
+fn a_refreshed_value_is_listed_once() {
+    let env = SimEnv::new(7);
+    let db = open(&env);
+    let table = create(&db, "t");
+    for millis in 1000..1100 {
+        table.put_with("k", "v", ttl(millis)).unwrap();
+        let mut batch = db.batch();
+        batch.put_with(&table, "k", "v", ttl(millis * 2));
+        batch.put_with(&table, "other", "v", ttl(millis));
+        batch.commit().unwrap();
+    }
+    assert_eq!(pending(&db), 2);
+    table.put("k", "stays").unwrap();
+    table.delete("other").unwrap();
+    assert_eq!(pending(&db), 2);
+    for _ in 0..30 {
+        env.advance(Duration::from_millis(100));
+        env.run_due();
+    }
+    assert_eq!((pending(&db), table.stats().unwrap().keys), (0, 1));
+    assert_eq!(db.stats().expired_swept_total, 0);
+}
+
+#[test]
+fn the_entries_of_a_dropped_table_go() {
+    let env = SimEnv::new(7);
+    let db = open(&env);
+    let (doomed, kept) = (create(&db, "d/t"), create(&db, "kept"));
+    for number in 0..1000_u32 {
+        doomed.put_with(number.to_be_bytes(), "v", ttl(1 << 40)).unwrap();
+        kept.put_with(number.to_be_bytes(), "v", ttl(1 << 40)).unwrap();
+    }
+    db.rename("d", "e").unwrap();
+    assert_eq!(pending(&db), 2000);
+    db.drop_tree("e").unwrap();
+    for _ in 0..40 {
+        env.advance(Duration::from_millis(100));
+        env.run_due();
+    }
+    assert_eq!(pending(&db), 1000);
+    assert!(db.check().unwrap().is_sound());
+}
+
+/// A table that has stopped keeps its entries, and nobody else's from being swept.
+#[test]
+fn a_stopped_table_does_not_stop_the_sweep() {
+    let env = SimEnv::new(7);
+    let db = open(&env);
+    let (stopped, table) = (create(&db, "a"), create(&db, "b"));
+    for number in 0..500_u32 {
+        stopped.put_with(number.to_be_bytes(), "v", ttl(100)).unwrap();
+        table.put_with(number.to_be_bytes(), "v", ttl(200)).unwrap();
+    }
+    stopped.state.fail(&Error::Closed);
+    for _ in 0..10 {
+        env.advance(Duration::from_millis(100));
+        env.run_due();
+    }
+    assert_eq!((table.stats().unwrap().keys, pending(&db)), (0, 500));
+    assert!(matches!(stopped.put_with("k", "v", ttl(5)), Err(Error::TableFailed { .. })));
+    drop((stopped, table, db));
+    let db = open(&env);
+    for _ in 0..10 {
+        env.advance(Duration::from_millis(100));
+        env.run_due();
+    }
+    assert_eq!((db.table("a").unwrap().stats().unwrap().keys, pending(&db)), (0, 0));
+}
+
+/// What is in the log alone, and what the index's files have and the table's lack, or the other
+/// way round, is swept after a restart.
+#[test]
+fn what_expires_is_swept_after_a_kill() {
+    let env = SimEnv::new(7);
+    let db = open(&env);
+    let table = create(&db, "t");
+    for number in 0..1000_u32 {
+        let mut batch = db.batch();
+        batch.put_with(&table, number.to_be_bytes(), "v", ttl(5000));
+        batch.commit().unwrap();
+        match number {
+            300 => core(&db).persist_tables(&core(&db).all_tables()[..1]).unwrap(),
+            600 => core(&db).persist_tables(&core(&db).all_tables()[1..]).unwrap(),
+            _ => {}
+        }
+    }
+    let env = env.kill();
+    let db = open(&env);
+    assert!(db.check().unwrap().is_sound());
+    assert_eq!(pending(&db), 1000);
+    for _ in 0..100 {
+        env.advance(Duration::from_millis(100));
+        env.run_due();
+    }
+    let table = db.table("t").unwrap();
+    assert_eq!((table.stats().unwrap().keys, pending(&db)), (0, 0));
+}
+
+/// The longest keys have their entries too.
+#[test]
+fn the_longest_keys_expire() {
+    let env = SimEnv::new(7);
+    let db = open(&env);
+    let table = create(&db, "t");
+    for length in [16, 15, 14, 1, 0].map(|less| KEY_BYTES_MAX - less) {
+        table.put_with(vec![7; length], "v", ttl(100)).unwrap();
+    }
+    table.put_with(vec![7; KEY_BYTES_MAX], "v", ttl(150)).unwrap();
+    assert!(db.check().unwrap().is_sound());
+    let env = env.kill();
+    let db = open(&env);
+    let table = db.table("t").unwrap();
+    assert!(db.check().unwrap().is_sound());
+    for _ in 0..3 {
+        env.advance(Duration::from_millis(100));
+        env.run_due();
+    }
+    assert_eq!((table.stats().unwrap().keys, pending(&db)), (0, 0));
 }
 
 /// The last record has no later one that says it was durable: the catalog does.
@@ -403,6 +585,9 @@ mod seeded_bugs {
         replay_ignores_complete: ReplayIgnoresComplete by
             each_table_is_replayed_from_where_its_own_files_end;
         replay_forgets_expiry: ReplayForgetsExpiry by an_expiry_is_replayed;
+        batch_forgets_expiry_index: BatchForgetsExpiryIndex by what_expires_is_swept_after_a_kill;
+        replay_forgets_expiry_index: ReplayForgetsExpiryIndex by
+            what_expires_is_swept_after_a_kill;
         sweep_does_not_look_again: SweepDoesNotLookAgain by
             the_sweep_leaves_a_value_that_was_written_meanwhile;
     }

@@ -152,12 +152,29 @@ mod system {
             if first >= end {
                 return Ok(());
             }
+            self.unmap_whole(first, end);
             // SAFETY: the range lies within our mapping; a sync changes no byte.
             let synced = retry_on_intr(|| unsafe {
                 let start = self.start.as_ptr().cast::<u8>().add(first);
                 msync(start.cast(), end - first, MsyncFlags::SYNC)
             });
             Ok(synced?)
+        }
+
+        /// Takes the whole pages of a range out of the page table; the page cache keeps them. Why:
+        /// the sync write-protects each page that is mapped, which interrupts every processor
+        /// that runs one of our threads, page by page; this interrupts them once. Whoever comes
+        /// back to such a page finds it by a fault.
+        fn unmap_whole(&self, first: usize, end: usize) {
+            let end = end & !(to_usize(BLOCK_BYTES) - 1);
+            if first < end {
+                // SAFETY: the range lies within our mapping, which is shared: what was stored is in
+                // the page cache, and is what the next access sees.
+                let _ = unsafe {
+                    let start = self.start.as_ptr().cast::<u8>().add(first);
+                    madvise(start.cast(), end - first, Advice::LinuxDontNeed)
+                };
+            }
         }
 
         pub(super) fn prepare_writes(&self, range: Range<u64>) {

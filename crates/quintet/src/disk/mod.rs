@@ -38,7 +38,7 @@ use std::{
 
 pub use buffer::AlignedBuffer;
 pub use map::Mapping;
-pub use memory::{Region, store};
+pub use memory::{Region, prefetch, store};
 pub use queue::{Completion, Queue, Request};
 
 /// The smallest unit that a disk writes whole; direct I/O is aligned to [`BLOCK_BYTES`].

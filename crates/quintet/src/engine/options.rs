@@ -26,7 +26,8 @@ impl EngineKind {
     pub const ALL: [Self; 6] =
         [Self::Naive, Self::HashLog, Self::Trie, Self::BTree, Self::Slm, Self::Tph];
     /// The kinds that this build can open.
-    pub const AVAILABLE: &[Self] = &[Self::Naive, Self::HashLog, Self::BTree, Self::Tph];
+    pub const AVAILABLE: &[Self] =
+        &[Self::Naive, Self::HashLog, Self::Trie, Self::BTree, Self::Tph];
 
     /// Names of the kinds that this build can open, for messages.
     pub fn available() -> String {

@@ -28,7 +28,7 @@ pub(crate) mod writeback;
 use std::sync::Arc;
 
 use self::redo::Owner;
-pub(crate) use crate::disk::{AlignedBuffer, Region, store};
+pub(crate) use crate::disk::{AlignedBuffer, Region, prefetch, store};
 use crate::{
     Error, Result,
     codec::{crc32c, put_u32, put_u64, to_usize},

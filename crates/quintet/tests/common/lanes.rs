@@ -1,7 +1,7 @@
 //! A workload of several threads whose outcome can be checked after any crash.
 //!
-//! Each thread has a *lane*: commits numbered from 0, one after the other, each a batch over two
-//! tables. Whatever a crash leaves, each lane must hold its first so many commits, whole, in both
+//! Each thread has a *lane*: commits numbered from 0, one after the other, each a batch over three
+//! tables. Whatever a crash leaves, each lane must hold its first so many commits, whole, in all
 //! tables. One more lane changes names: it creates, renames and drops tables.
 
 use std::{
@@ -11,8 +11,8 @@ use std::{
 
 use quintet::{Cursor, Database, Durability, EngineKind, Options, Result, TableOptions};
 
-/// The tables that every commit writes to: a batch meets both engines.
-const TABLES: [&str; 2] = ["first", "deep/down/second"];
+/// The tables that every commit writes to: a batch meets several engines.
+const TABLES: [&str; 3] = ["first", "deep/down/second", "deep/third"];
 /// Every fifth commit also removes what the commit two before it wrote.
 const REMOVES_EVERY: u64 = 5;
 const REMOVES_BACK: u64 = 2;
@@ -58,8 +58,13 @@ impl Lanes {
         let hashlog = TableOptions::new(EngineKind::HashLog)
             .set("chunk_bytes", "65536")
             .set("mutable_chunks", "2");
-        let [first, second] = TABLES;
-        let tables = [(first, naive), (second, hashlog)]
+        let trie = TableOptions::new(EngineKind::Trie)
+            .set("region_bytes", "65536")
+            .set("journal_bytes", "131072")
+            .set("cut_bytes", "131072")
+            .set("sluggishness", "2");
+        let [first, second, third] = TABLES;
+        let tables = [(first, naive), (second, hashlog), (third, trie)]
             .map(|(name, options)| db.open_or_create_table(name, &options));
         Ok(Self { db: db.clone(), tables: tables.into_iter().collect::<Result<_>>()? })
     }
@@ -88,8 +93,8 @@ impl Lanes {
                 return Err(format!("{} entries, {known} were written", entries.len()));
             }
         }
-        if counts[0] != counts[1] {
-            return Err(format!("batches are torn: {:?} and {:?}", counts[0], counts[1]));
+        if counts.iter().any(|count| *count != counts[0]) {
+            return Err(format!("batches are torn: {counts:?}"));
         }
         Ok(counts.swap_remove(0))
     }

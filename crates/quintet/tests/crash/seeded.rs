@@ -23,6 +23,8 @@ const FOUND_BY_CRASHES: &[Bug] = &[
     Bug::LogReplaysOneTooFew,
     Bug::LogReplaysOneTooLate,
     Bug::LogPrunesTooMuch,
+    Bug::ReplayForgetsExpiryIndex,
+    Bug::ExpiryIndexNotNoted,
 ];
 
 #[test]

@@ -25,6 +25,8 @@ pub enum Action {
     PutIfPresent(u64, bool),
     /// Makes the key absent, and whether it was present.
     DeleteIfPresent(bool),
+    /// Makes the key absent if it has this value: nobody calls it, the value's time is over.
+    Expire(u64),
 }
 
 /// One operation of a history. Times are of one clock.
@@ -69,6 +71,10 @@ impl Action {
             Self::DeleteIfPresent(done) => {
                 *state = None;
                 done == before.is_some()
+            }
+            Self::Expire(value) => {
+                *state = before.filter(|before| *before != value);
+                true
             }
         }
     }

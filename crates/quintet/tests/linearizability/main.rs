@@ -2,7 +2,8 @@
 //!
 //! Each operation's call and return are timed, with what it answered; afterwards [`checker`] looks
 //! for an order of the operations that explains all answers. Batches and batches of gets count as
-//! an operation for each key, an entry of a scan as a get during the scan's call. Beside the eight
+//! an operation for each key, an entry of a scan as a get during the scan's call, and the end of a
+//! value's life as an operation that nobody calls, at the time that the put gave. Beside the eight
 //! threads others write, so that chunks roll, and one persists and compacts all the time, with a
 //! memory budget, chunks and segments as small as they come: keys are updated in place, evicted,
 //! read from the disk, moved by compaction.
@@ -37,6 +38,10 @@ const KEYS: u64 = 16;
 const SELDOM: u64 = 8;
 /// Keys of the threads that only fill chunks.
 const FILLING: u64 = 1_500;
+
+/// The longest life of a value that has one, in milliseconds.
+const TTL_MAX: u64 = 8;
+const MILLISECOND: u64 = 1_000_000;
 
 /// A generator (`SplitMix64`).
 struct Random(u64);
@@ -74,6 +79,11 @@ impl Bench {
         let options = match kind {
             EngineKind::Naive => options.set("snapshot_bytes", "65536"),
             EngineKind::HashLog => options.set("chunk_bytes", "16384").set("mutable_chunks", "2"),
+            EngineKind::Trie => options
+                .set("region_bytes", "65536")
+                .set("journal_bytes", "65536")
+                .set("cut_bytes", "65536")
+                .set("sluggishness", "2"),
             EngineKind::Tph => options
                 .set("memtable_bytes", "65536")
                 .set("table_bytes", "65536")
@@ -82,8 +92,8 @@ impl Bench {
             _ => options,
         };
         let table = db.create_table("t", options).unwrap();
-        if kind == EngineKind::HashLog {
-            // As much as the budget: chunks have to leave memory, however the threads run.
+        if matches!(kind, EngineKind::HashLog | EngineKind::Trie) {
+            // As much as the budget: chunks and regions have to leave memory, however the threads run.
             for number in 0..FILLING / 3 {
                 table.put(format!("filling-{number}"), [7; 2_000]).unwrap();
             }
@@ -158,7 +168,8 @@ impl Recorder<'_> {
             if seldom { SELDOM + random.below(KEYS - SELDOM) } else { random.below(SELDOM) };
         let (key, bytes) = (key_of(number), value_of(value));
         match random.below(if seldom { 220 } else { 100 }) {
-            0..30 => {
+            0..4 => self.put_expiring(number, value, 1 + random.below(TTL_MAX)),
+            4..30 => {
                 let actions = |()| vec![(number, Action::Put(value))];
                 self.record(|| table.put(&key, &bytes), actions);
             }
@@ -206,6 +217,25 @@ impl Recorder<'_> {
                 || table.get(&key),
                 |found| vec![(number, Action::Get(found.as_ref().map(number_in)))],
             ),
+        }
+    }
+
+    /// A put of a value that goes away. The time when it does is told in whole milliseconds: up to
+    /// one earlier than counted from the call, and not later than counted from the return.
+    fn put_expiring(&mut self, number: u64, value: u64, millis: u64) {
+        let table = &self.bench.table;
+        let options = PutOptions::new().ttl(Duration::from_millis(millis));
+        self.record(
+            || table.put_with(key_of(number), value_of(value), options),
+            |_| vec![(number, Action::Put(value))],
+        );
+        let Some((_, put)) = self.operations.last().copied() else { return };
+        if put.action == Action::Put(value) {
+            let called = put.called + (millis - 1) * MILLISECOND;
+            let returned = put.returned + millis * MILLISECOND + MILLISECOND / 10;
+            let action = Action::Expire(value);
+            let thread = put.thread;
+            self.operations.push((number, Operation { thread, called, returned, action }));
         }
     }
 
@@ -303,10 +333,21 @@ fn check(kind: EngineKind, seed: u64, bug: Option<Bug>) -> std::result::Result<u
         let stuck: Vec<String> = stuck.iter().map(ToString::to_string).collect();
         format!("engine {kind}, key {key}: no order explains\n{}", stuck.join("\n"))
     })?;
-    if kind == EngineKind::HashLog {
+    let report = bench.db.check().unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    let wanted: &[&str] = match kind {
+        EngineKind::HashLog => {
+            &["in_place_updates_total", "chunks_compacted_total", "chunks_evicted_total"]
+        }
+        EngineKind::Trie => {
+            &["in_place_updates_total", "records_moved_total", "regions_evicted_total"]
+        }
+        _ => &[],
+    };
+    if !wanted.is_empty() {
         let details = bench.table.stats().unwrap().details;
-        for wanted in ["in_place_updates_total", "chunks_compacted_total", "chunks_evicted_total"] {
-            let count = details.iter().find(|(name, _)| *name == wanted).unwrap().1;
+        for wanted in wanted {
+            let count = details.iter().find(|(name, _)| name == wanted).unwrap().1;
             assert!(count > 0, "no {wanted} in this history: {details:?}");
         }
     }

@@ -13,6 +13,7 @@
 //! | 7 | types | id: a table, key part count (varint), a type byte for each part, the value's type byte |
 //! | 8 | defaults | id: a directory (0: the root), 0 or 1 (a byte); with 1, engine, option count, options as in 2, 0 or 1 (a byte); with 1, types as in 7 |
 //! | 9 | add mount | id, parent, name, target, subtree (length varint + bytes each), 1 if it is for reading only (a byte) |
+//! | 10 | add expiry index | id, then engine, seed, option count, options as in 2: a table without a name in the tree |
 
 #![deny(clippy::indexing_slicing)]
 
@@ -85,6 +86,13 @@ pub(crate) enum Change {
         name: String,
         /// What is mounted.
         mount: MountRecord,
+    },
+    /// The hidden table of what will expire.
+    AddExpiryIndex {
+        /// Its number.
+        id: u64,
+        /// What stays the same for its whole life.
+        table: TableRecord,
     },
     /// The types of a table that had none.
     Types {
@@ -170,6 +178,14 @@ pub(crate) struct Progress {
     pub(crate) tables: Vec<(u64, Lsn)>,
 }
 
+impl fmt::Display for TableRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { engine, seed: [first, second], settings } = self;
+        write!(f, ", engine {engine}, seed {first:016x} {second:016x}")?;
+        settings.iter().try_for_each(|(name, value)| write!(f, ", {name}={value}"))
+    }
+}
+
 /// As `quintet inspect` prints it.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -178,11 +194,10 @@ impl fmt::Display for Change {
                 write!(f, "add directory {id} \"{}\" in {parent}", name.escape_debug())
             }
             Self::AddTable { id, parent, name, table } => {
-                let TableRecord { engine, seed: [first, second], settings } = table;
                 write!(f, "add table {id} \"{}\" in {parent}", name.escape_debug())?;
-                write!(f, ", engine {engine}, seed {first:016x} {second:016x}")?;
-                settings.iter().try_for_each(|(name, value)| write!(f, ", {name}={value}"))
+                write!(f, "{table}")
             }
+            Self::AddExpiryIndex { id, table } => write!(f, "add expiry index {id}{table}"),
             Self::Move { id, parent, name } => {
                 write!(f, "move {id} to \"{}\" in {parent}", name.escape_debug())
             }
@@ -222,6 +237,7 @@ const NEXT_ID: u8 = 6;
 const TYPES: u8 = 7;
 const DEFAULTS: u8 = 8;
 const ADD_MOUNT: u8 = 9;
+const ADD_EXPIRY_INDEX: u8 = 10;
 
 impl Change {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -235,11 +251,12 @@ impl Change {
             Self::AddDirectory { id, parent, name } => node(out, ADD_DIRECTORY, *id, *parent, name),
             Self::AddTable { id, parent, name, table } => {
                 node(out, ADD_TABLE, *id, *parent, name);
-                put_bytes(out, table.engine.as_bytes());
-                for word in table.seed {
-                    put_u64(out, word);
-                }
-                put_settings(out, &table.settings);
+                put_table_record(out, table);
+            }
+            Self::AddExpiryIndex { id, table } => {
+                out.push(ADD_EXPIRY_INDEX);
+                put_varint(out, *id);
+                put_table_record(out, table);
             }
             Self::AddMount { id, parent, name, mount } => {
                 node(out, ADD_MOUNT, *id, *parent, name);
@@ -311,6 +328,10 @@ impl Change {
             }
             NEXT_ID => Some(Self::NextId { id: decoder.varint()? }),
             TYPES => Some(Self::Types { id: decoder.varint()?, types: types(decoder)? }),
+            ADD_EXPIRY_INDEX => {
+                let (id, table) = (decoder.varint()?, table_record(decoder)?);
+                Some(Self::AddExpiryIndex { id, table })
+            }
             DEFAULTS => {
                 let id = decoder.varint()?;
                 let defaults = if flag(decoder)? { Some(defaults(decoder)?) } else { None };
@@ -329,6 +350,14 @@ fn table_record(decoder: &mut Decoder<'_>) -> Option<TableRecord> {
     let engine = text(decoder)?;
     let seed = [decoder.u64()?, decoder.u64()?];
     Some(TableRecord { engine, seed, settings: settings(decoder)? })
+}
+
+fn put_table_record(out: &mut Vec<u8>, table: &TableRecord) {
+    put_bytes(out, table.engine.as_bytes());
+    for word in table.seed {
+        put_u64(out, word);
+    }
+    put_settings(out, &table.settings);
 }
 
 fn put_settings(out: &mut Vec<u8>, settings: &[(String, String)]) {

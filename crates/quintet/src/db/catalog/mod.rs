@@ -147,6 +147,22 @@ impl Catalog {
         })
     }
 
+    /// Makes the expiry index. `prepare` gets its number and makes what must be there first.
+    pub(crate) fn create_expiry_index(
+        &self,
+        record: TableRecord,
+        prepare: impl FnOnce(u64) -> Result<()>,
+    ) -> Result<u64> {
+        self.edit(|tree| {
+            let (changes, id) = tree.plan_expiry_index(record);
+            // One that is there keeps what it has.
+            if !changes.is_empty() {
+                prepare(id)?;
+            }
+            Ok((changes, id))
+        })
+    }
+
     /// Gives a table or a directory a new path.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.edit(|tree| {
@@ -330,13 +346,11 @@ pub(crate) fn describe(bytes: &[u8]) -> Result<Vec<(u64, String)>> {
 pub(crate) type OpenTable = (u64, TableNode);
 
 impl Tree {
-    /// Every table with its record, by number.
+    /// Every table with its record, by number; the expiry index is one of them.
     pub(crate) fn open_tables(&self) -> Vec<OpenTable> {
-        let mut tables: Vec<OpenTable> = self
-            .tables()
-            .into_iter()
-            .filter_map(|(_, id)| Some((id, self.table(id)?.clone())))
-            .collect();
+        let tables = self.tables().into_iter().map(|(_, id)| id).chain(self.expiry_index());
+        let mut tables: Vec<OpenTable> =
+            tables.filter_map(|id| Some((id, self.table(id)?.clone()))).collect();
         tables.sort_by_key(|(id, _)| *id);
         tables
     }

@@ -103,7 +103,13 @@ fn types_defaults_and_mounts_have_pinned_bytes_and_words() {
     };
     let (target, subtree) = ("/x".to_owned(), "eu".to_owned());
     let mount = MountRecord { target, subtree, read_only: true };
-    let cases: [(Change, &[u8], &str); 4] = [
+    let table = TableRecord { engine: "btree".to_owned(), seed: [1, 2], settings: Vec::new() };
+    let cases: [(Change, &[u8], &str); 5] = [
+        (
+            Change::AddExpiryIndex { id: 6, table },
+            b"\x0a\x06\x05btree\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0",
+            "add expiry index 6, engine btree, seed 0000000000000001 0000000000000002",
+        ),
         (Change::Types { id: 5, types }, &[7, 5, 2, 6, 2, 5], "types of 5, string,u64 -> f64"),
         (
             Change::Defaults { id: 0, defaults: Some(defaults) },
@@ -423,4 +429,32 @@ mod seeded_bugs {
     fn catalog_reuses_table_id() {
         finds(Bug::CatalogReusesTableId, numbers_are_never_given_again);
     }
+}
+
+/// The expiry index has a number and no place: names do not lead to it, a rewrite keeps it.
+#[test]
+fn the_expiry_index_is_no_table_of_the_tree() {
+    let env = SimEnv::new(1);
+    let catalog = Catalog::create(&dir(&env), ID).unwrap();
+    create(&catalog, "a").unwrap();
+    let id = catalog.create_expiry_index(record(), |_| Ok(())).unwrap();
+    assert_eq!(id, 2);
+    let again = catalog.create_expiry_index(record(), |_| panic!("it is there")).unwrap();
+    assert_eq!(again, id);
+    let tables = vec![(id, Lsn(5000))];
+    let progress = Progress { tables, ..Progress::default() };
+    catalog.progress(progress).unwrap();
+    assert_eq!(names(&catalog), ["a"]);
+    assert!(catalog.remove(".expiry", false).is_err());
+    for _ in 0..400 {
+        catalog.rename("a", "b").unwrap();
+        catalog.rename("b", "a").unwrap();
+    }
+    drop(catalog);
+    let catalog = reopen(&env).unwrap();
+    assert_eq!(catalog.look(Tree::expiry_index), Some(id));
+    let tables = catalog.look(Tree::open_tables);
+    let complete: Vec<_> = tables.iter().map(|(id, node)| (*id, node.complete)).collect();
+    assert_eq!(complete, [(1, Lsn(0)), (id, Lsn(5000))]);
+    assert_eq!(create(&catalog, "c").unwrap(), 3);
 }

@@ -4,8 +4,11 @@
 //! moving or removing a subtree changes one node. A directory is there as long as it holds
 //! something, or default options of its own.
 //!
-//! Invariants: the root is number 0; every other node's parent is a directory that lists it; there
-//! are no cycles; numbers are below `next_id`. [`Tree::apply`] refuses a change that would break
+//! The expiry index is a table without a place: it has a number, and a name for messages that no
+//! table can have, but no directory lists it. It comes with the first value that expires and stays.
+//!
+//! Invariants: the root is number 0; every other node's parent, but the expiry
+//! index's, is a directory that lists it; there are no cycles; numbers are below `next_id`. [`Tree::apply`] refuses a change that would break
 //! one: the bytes it came from may be damaged.
 
 #![deny(clippy::indexing_slicing)]
@@ -23,6 +26,8 @@ use crate::{
 
 /// The number of the root directory.
 pub(super) const ROOT: u64 = 0;
+/// The expiry index's name, for messages.
+const EXPIRY_INDEX_NAME: &str = ".expiry";
 
 #[derive(Debug)]
 pub(super) struct Node {
@@ -59,6 +64,7 @@ pub(crate) struct TableNode {
 pub(crate) struct Tree {
     pub(super) nodes: HashMap<u64, Node>,
     next_id: u64,
+    expiry_index: Option<u64>,
     pub(crate) log_start: Lsn,
     pub(crate) log_durable: Lsn,
 }
@@ -73,6 +79,7 @@ impl Default for Tree {
         Self {
             nodes: HashMap::from([(ROOT, root)]),
             next_id: ROOT + 1,
+            expiry_index: None,
             log_start: Lsn(0),
             log_durable: Lsn(0),
         }
@@ -119,6 +126,7 @@ impl Tree {
             Change::AddMount { id, parent, name, mount } => {
                 self.add(*id, *parent, name, Content::Mount(Box::new(mount.clone())))
             }
+            Change::AddExpiryIndex { id, table } => self.add_expiry_index(*id, table),
             Change::Defaults { id, defaults } => {
                 self.directory(*id)?.defaults = defaults.clone().map(Box::new);
                 Ok(())
@@ -158,6 +166,21 @@ impl Tree {
         self.enter(id, parent, name)?;
         self.nodes.insert(id, Node { parent, name: name.to_owned(), content });
         self.next_id = self.next_id.max(id + 1);
+        Ok(())
+    }
+
+    fn add_expiry_index(&mut self, id: u64, table: &TableRecord) -> Result<(), Refusal> {
+        if self.expiry_index.is_some() {
+            return Err("there are two expiry indexes");
+        }
+        if self.nodes.contains_key(&id) || id == u64::MAX {
+            return Err("a node's number is used twice");
+        }
+        let table = TableNode { record: table.clone(), complete: Lsn(0), types: None };
+        let (name, content) = (EXPIRY_INDEX_NAME.to_owned(), Content::Table(Box::new(table)));
+        self.nodes.insert(id, Node { parent: ROOT, name, content });
+        self.next_id = self.next_id.max(id + 1);
+        self.expiry_index = Some(id);
         Ok(())
     }
 
@@ -247,6 +270,22 @@ impl Tree {
         match &self.nodes.get(&id)?.content {
             Content::Table(table) => Some(table),
             Content::Directory(_) | Content::Mount(_) => None,
+        }
+    }
+
+    /// The number of the expiry index, once there is one.
+    pub(crate) fn expiry_index(&self) -> Option<u64> {
+        self.expiry_index
+    }
+
+    /// The edit that makes the expiry index, and its number.
+    pub(crate) fn plan_expiry_index(&self, table: TableRecord) -> (Vec<Change>, u64) {
+        match self.expiry_index {
+            Some(id) => (Vec::new(), id),
+            None => {
+                let id = self.next_id;
+                (vec![Change::AddExpiryIndex { id, table }], id)
+            }
         }
     }
 
@@ -392,7 +431,7 @@ impl Tree {
             log_durable: self.log_durable,
             tables: Vec::new(),
         };
-        for id in self.below(ROOT).into_iter().skip(1) {
+        for id in self.below(ROOT).into_iter().skip(1).chain(self.expiry_index) {
             let Some(node) = self.nodes.get(&id) else { continue };
             let (parent, name) = (node.parent, node.name.clone());
             match &node.content {
@@ -404,6 +443,10 @@ impl Tree {
                 Content::Mount(mount) => {
                     let mount = MountRecord::clone(mount);
                     changes.push(Change::AddMount { id, parent, name, mount });
+                }
+                Content::Table(table) if self.expiry_index == Some(id) => {
+                    progress.tables.push((id, table.complete));
+                    changes.push(Change::AddExpiryIndex { id, table: table.record.clone() });
                 }
                 Content::Table(table) => {
                     progress.tables.push((id, table.complete));

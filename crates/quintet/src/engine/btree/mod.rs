@@ -62,6 +62,8 @@ const FRAMES_MIN: u64 = 48;
 const CURSOR_TAG: u8 = b'k';
 /// Changed bytes after which a cut is due: what it takes in memory and in the journal is bounded.
 const CUT_BYTES: u64 = 64 << 20;
+/// Leaves that a step of a scan reads from the disk with the one it begins with.
+const SCAN_AHEAD: isize = 8;
 /// How often a writer helps to make room before it goes on anyway; the cache grows then.
 const HELPS_MAX: u32 = 3;
 
@@ -139,6 +141,11 @@ fn make_value(length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Value {
     Value::fill_with(length, fill)
 }
 
+/// How entries leave the tree.
+fn make_entry(key: Vec<u8>, value: Value) -> Entry {
+    Entry { key, value }
+}
+
 impl BTree {
     /// Opens the table in its directory: applies the journal's newest group and reads which pages
     /// are used. Returns the LSN that the files are complete to (0 for a new table).
@@ -202,9 +209,9 @@ impl Inner {
         let mut entries = Vec::new();
         let mut next = Some(start.to_vec());
         while let Some(from) = next.take_if(|_| entries.len() < limit) {
-            let found = self.tree.scan_up(&from, None, limit - entries.len(), make_value)?;
-            let more = found.entries.into_iter().map(|(key, value)| Entry { key, value });
-            entries.extend(more);
+            let step = (limit - entries.len(), SCAN_AHEAD);
+            let found = self.tree.scan_up((&from, None), step, make_value, make_entry)?;
+            entries.extend(found.entries);
             next = found.next;
         }
         Ok((entries, next))

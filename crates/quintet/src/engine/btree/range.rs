@@ -3,9 +3,9 @@
 //! Invariants: what the front has fetched lies below what the back may still fetch, and the other
 //! way round; a step of an iterator holds nothing of the table.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{sync::Arc, vec};
 
-use super::{Inner, make_value};
+use super::{Inner, make_entry, make_value};
 use crate::{
     Result,
     engine::{Entry, KeyRange},
@@ -15,6 +15,8 @@ use crate::{
 /// Entries of the first step; each further step takes twice as many, as far as a leaf has them.
 const FIRST_STEP: usize = 16;
 const STEP_MAX: usize = 1024;
+/// Leaves that a scan reads from the disk at once; the first steps read fewer.
+const AHEAD_MAX: isize = 32;
 
 /// See the module head.
 #[derive(Debug)]
@@ -27,33 +29,36 @@ pub(super) struct Range {
     /// Nothing is left between `start` and `end`.
     empty: bool,
     /// Fetched by the front, ascending.
-    front: VecDeque<Entry>,
-    /// Fetched by the back, ascending.
-    back: VecDeque<Entry>,
+    front: vec::IntoIter<Entry>,
+    /// Fetched by the back, descending.
+    back: vec::IntoIter<Entry>,
     step: usize,
+    ahead: isize,
 }
 
 impl Range {
     pub(super) fn new(inner: Arc<Inner>, range: KeyRange) -> Self {
         let start = range.start.unwrap_or_default();
         let empty = range.end.as_ref().is_some_and(|end| *end <= start);
-        let (front, back) = (VecDeque::new(), VecDeque::new());
-        Self { inner, start, end: range.end, empty, front, back, step: FIRST_STEP }
+        let (front, back) = (vec::IntoIter::default(), vec::IntoIter::default());
+        let (step, ahead) = (FIRST_STEP, 0);
+        Self { inner, start, end: range.end, empty, front, back, step, ahead }
     }
 
-    fn next_step(&mut self) -> usize {
-        let step = self.step;
+    /// Entries of the next step, and leaves to read ahead.
+    fn next_step(&mut self) -> (usize, isize) {
+        let (step, ahead) = (self.step, self.ahead);
         self.step = (step * 2).min(STEP_MAX);
-        step
+        self.ahead = (ahead * 2 + 1).min(AHEAD_MAX);
+        (step, ahead)
     }
 
     fn fetch_front(&mut self) -> Result<()> {
-        while self.front.is_empty() && !self.empty {
+        while self.front.as_slice().is_empty() && !self.empty {
             let step = self.next_step();
-            let found =
-                self.inner.tree.scan_up(&self.start, self.end.as_deref(), step, make_value)?;
-            let entries = found.entries.into_iter().map(|(key, value)| Entry { key, value });
-            self.front.extend(entries);
+            let range = (&*self.start, self.end.as_deref());
+            let found = self.inner.tree.scan_up(range, step, make_value, make_entry)?;
+            self.front = found.entries.into_iter();
             match found.next {
                 Some(mut next) => {
                     if seeded::active(Bug::ScanSkipsAnEntry) {
@@ -68,17 +73,11 @@ impl Range {
     }
 
     fn fetch_back(&mut self) -> Result<()> {
-        while self.back.is_empty() && !self.empty {
+        while self.back.as_slice().is_empty() && !self.empty {
             let step = self.next_step();
-            let found = self.inner.tree.scan_down(
-                self.end.as_deref(),
-                Some(&self.start),
-                step,
-                make_value,
-            )?;
-            for (key, value) in found.entries {
-                self.back.push_front(Entry { key, value });
-            }
+            let range = (self.end.as_deref(), Some(&*self.start));
+            let found = self.inner.tree.scan_down(range, step, make_value, make_entry)?;
+            self.back = found.entries.into_iter();
             match found.next {
                 Some(next) => self.end = Some(next),
                 None => self.empty = true,
@@ -96,7 +95,7 @@ impl Iterator for Range {
             self.empty = true;
             return Some(Err(error));
         }
-        self.front.pop_front().or_else(|| self.back.pop_front()).map(Ok)
+        self.front.next().or_else(|| self.back.next_back()).map(Ok)
     }
 }
 
@@ -106,6 +105,6 @@ impl DoubleEndedIterator for Range {
             self.empty = true;
             return Some(Err(error));
         }
-        self.back.pop_back().or_else(|| self.front.pop_back()).map(Ok)
+        self.back.next().or_else(|| self.front.next_back()).map(Ok)
     }
 }

@@ -81,6 +81,7 @@ pub(super) fn open(settings: &Settings, context: Context) -> Result<(Inner, Lsn)
     let label = owner(&context).label(PAGES_NAME);
     let budget = Arc::clone(&context.budget);
     let cache = Arc::new(PageCache::new(label.clone(), settings.cache.clone(), budget)?);
+    cache.set_env(Arc::clone(&context.env));
     if let Some(file) = open_file(&context, &label)? {
         cache.set_file(file);
     }

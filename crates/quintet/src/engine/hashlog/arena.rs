@@ -33,7 +33,7 @@ use crate::{
     index::slots::ADDRESS_END,
     pages::words::{copy_out, equals},
     seeded::{self, Bug},
-    sync::{AtomicU64, Mutex, Ordering, fence, lock},
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock},
 };
 
 /// Units of an extent's head: appends start past it.
@@ -46,6 +46,8 @@ const GENERATION: u64 = 1 << 32;
 const UNITS_MASK: u64 = 0xffff_ffff;
 /// Frames kept for the next chunk rather than given back to the system.
 const SPARE_FRAMES: usize = 2;
+/// Frames made ready ahead of fast writers: more than they fill while a flush is written.
+const READY_FRAMES: usize = 8;
 /// The first frames are in ordinary pages: a small table should not take whole huge ones.
 const SMALL_FRAMES: u64 = 2;
 /// Chunks of at least this size are in huge pages.
@@ -59,6 +61,8 @@ pub(super) struct Arena {
     unit_bits: u32,
     frames_max: u64,
     allocator: Mutex<Allocator>,
+    /// Writers are fast: frames are to be made ready ahead.
+    is_filling: AtomicBool,
     budget: Arc<Budget>,
 }
 
@@ -95,6 +99,7 @@ impl Arena {
             unit_bits,
             frames_max,
             allocator: Mutex::new(Allocator::default()),
+            is_filling: AtomicBool::new(false),
             budget,
         })
     }
@@ -144,6 +149,11 @@ impl Arena {
             frames.in_use += 1;
             return Some(frame);
         }
+        self.draw_frame(&mut frames, anyway)
+    }
+
+    /// A frame that is not spare. Its memory is committed by the first stores.
+    fn draw_frame(&self, frames: &mut Allocator, anyway: bool) -> Option<u64> {
         if frames.free.is_empty() && frames.next >= self.frames_max {
             return None;
         }
@@ -164,6 +174,56 @@ impl Arena {
         Some(frame)
     }
 
+    /// Says whether writers fill frames so fast that the next ones are to be made ready.
+    pub(super) fn note_filling(&self, fast: bool) {
+        let fast = fast && self.chunk_bytes() >= HUGE_CHUNK_BYTES;
+        self.is_filling.store(fast, Ordering::Relaxed);
+    }
+
+    /// Whether [`Self::make_ready`] has something to do, given the memory.
+    pub(super) fn wants_frames(&self) -> bool {
+        self.is_filling.load(Ordering::Relaxed)
+            && lock(&self.allocator).spare.len() < READY_FRAMES / 2
+    }
+
+    /// Commits the memory of the frame that is needed next, ahead of the writer who would have to
+    /// wait for the system to clear it. Says whether there was one to do.
+    pub(super) fn make_ready(&self) -> bool {
+        let mut frames = lock(&self.allocator);
+        if !self.is_filling.load(Ordering::Relaxed) || frames.spare.len() >= READY_FRAMES {
+            return false;
+        }
+        let Some(frame) = self.draw_frame(&mut frames, false) else {
+            self.is_filling.store(false, Ordering::Relaxed);
+            return false;
+        };
+        drop(frames);
+        let start = frame * self.chunk_bytes();
+        self.frames.populate(start..start + self.chunk_bytes());
+        let mut frames = lock(&self.allocator);
+        frames.in_use -= 1;
+        frames.spare.push(frame);
+        true
+    }
+
+    /// Gives back the frames that fast writers would have needed: they rest.
+    pub(super) fn release_ready(&self) {
+        self.is_filling.store(false, Ordering::Relaxed);
+        let mut frames = lock(&self.allocator);
+        while frames.spare.len() > SPARE_FRAMES
+            && let Some(frame) = frames.spare.pop()
+        {
+            self.discard_frame(&mut frames, frame);
+        }
+    }
+
+    fn discard_frame(&self, frames: &mut Allocator, frame: u64) {
+        let start = frame * self.chunk_bytes();
+        self.frames.discard(start..start + self.chunk_bytes());
+        frames.free.push(frame);
+        self.budget.give(self.chunk_bytes());
+    }
+
     pub(super) fn give_frame(&self, frame: u64) {
         let mut frames = lock(&self.allocator);
         frames.in_use -= 1;
@@ -171,10 +231,7 @@ impl Arena {
             frames.spare.push(frame);
             return;
         }
-        let start = frame * self.chunk_bytes();
-        self.frames.discard(start..start + self.chunk_bytes());
-        frames.free.push(frame);
-        self.budget.give(self.chunk_bytes());
+        self.discard_frame(&mut frames, frame);
     }
 
     /// Bytes drawn from the budget.

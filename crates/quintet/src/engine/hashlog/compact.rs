@@ -37,6 +37,7 @@ const AHEAD: usize = 16;
 impl HashLog {
     /// One bounded step of compaction, then of warming.
     pub(super) fn compact_step(&self) -> Result<()> {
+        self.make_frames_ready();
         let mut maintenance = lock(&self.maintenance);
         if !self.context.read_only {
             if !maintenance.retired.is_empty() {

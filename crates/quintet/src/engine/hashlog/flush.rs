@@ -65,6 +65,8 @@ impl HashLog {
             if !chunk.written.load(Ordering::Relaxed) {
                 Self::leave_failed_file(maintenance, &chunk);
                 self.write_ended(maintenance, &chunk)?;
+                // Writers go on meanwhile, and need frames.
+                self.make_frames_ready();
             }
         }
         let larges: Vec<Arc<Large>> = read(&self.larges).values().cloned().collect();

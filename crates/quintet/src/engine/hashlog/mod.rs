@@ -62,7 +62,7 @@ mod residency;
 mod tests;
 mod write;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use self::{
     arena::Arena,
@@ -168,6 +168,8 @@ struct Roll {
     free_ids: Vec<u64>,
     /// Order of the chunk that takes appends, or of the last that did.
     hot_order: u64,
+    /// When the chunk that takes appends was started.
+    rolled_at: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -380,7 +382,11 @@ impl Engine for HashLog {
     fn admit(&self, op: &Op<'_>) -> Result<()> {
         self.make_room(op)?;
         match op {
-            Op::Put { key, .. } | Op::Delete { key } => self.learn_ahead(key),
+            Op::Put { key, .. } | Op::Delete { key } => {
+                // It arrives while the record is copied into the log.
+                self.index.prefetch(self.hash(key));
+                self.learn_ahead(key)
+            }
             Op::DeleteRange { .. } => Ok(()),
         }
     }
@@ -469,6 +475,10 @@ impl Engine for HashLog {
         let warm = self.warm_wanted.load(Ordering::Relaxed) && self.has_room_to_warm();
         let stuck = counters.stuck_at.load(Ordering::Relaxed) == applied + 1;
         if !stuck && self.waste_exceeds(most) {
+            counters.waste_target.store(most, Ordering::Relaxed);
+            return Due::Compact;
+        }
+        if self.wants_frames() {
             counters.waste_target.store(most, Ordering::Relaxed);
             return Due::Compact;
         }

@@ -1,6 +1,6 @@
 //! Writing: puts and deletes, the chunk that takes appends, and room for them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     Chunk, Flush, HashLog, Large, LargeState,
@@ -22,6 +22,8 @@ pub(super) const RESIZE_STEPS: u32 = 2;
 /// Entries of more than this part of a chunk keep their value elsewhere: less is wasted at chunk
 /// ends.
 const LARGE_PART: u64 = 4;
+/// Writers are fast where they fill a chunk in less.
+const FILLING_TIME: Duration = Duration::from_millis(100);
 
 /// The entry that a key has now.
 #[derive(Clone, Copy, Debug)]
@@ -381,15 +383,29 @@ impl HashLog {
         let order = roll.hot_order;
         let chunk = self.start_chunk(&mut roll, order, frame)?;
         self.hot.store(chunk.id + 1, Ordering::Release);
+        let now = self.context.env.monotonic();
+        self.arena.note_filling(now.saturating_sub(roll.rolled_at) < FILLING_TIME);
+        roll.rolled_at = now;
         drop(roll);
         self.charge_index();
         let unflushed = self.counters.unflushed_units.load(Ordering::Relaxed);
         if unflushed >= self.mutable_chunks * self.arena.chunk_units()
             || self.waste_exceeds(self.waste_per_cent_max())
+            || self.wants_frames()
         {
             self.context.host.wake();
         }
         Ok(())
+    }
+
+    /// Whether frames are to be made ready, and there is memory for them.
+    pub(super) fn wants_frames(&self) -> bool {
+        self.arena.wants_frames() && self.has_room_to_warm()
+    }
+
+    /// Makes frames ready ahead of fast writers.
+    pub(super) fn make_frames_ready(&self) {
+        while self.has_room_to_warm() && self.arena.make_ready() {}
     }
 
     /// A frame: from the budget, from a colder chunk, or past the limit (the write is

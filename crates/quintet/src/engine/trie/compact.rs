@@ -10,7 +10,7 @@ use super::{
     record::{Place, Stored, walk},
 };
 use crate::{
-    Result,
+    Error, Result,
     codec::to_usize,
     engine::Op,
     pages::regions::UNIT_BYTES,
@@ -37,8 +37,12 @@ impl Trie {
         victims.sort_unstable_by(|one, next| next.cmp(one));
         let mut is_idle = true;
         for (_, region) in victims.into_iter().take(STEP_REGIONS) {
-            is_idle = false;
-            self.empty(region)?;
+            match self.empty(region) {
+                Ok(()) => is_idle = false,
+                // Others have the memory: it goes on when there is some.
+                Err(Error::OutOfMemory { .. }) => break,
+                Err(error) => return Err(error),
+            }
         }
         if !self.regions.dead().is_empty() {
             self.cut_wanted.store(true, Ordering::Relaxed);

@@ -54,7 +54,9 @@ mod recover;
 mod tests;
 mod write;
 
-use self::persist::Maintenance;
+use std::collections::BTreeMap;
+
+use self::{persist::Maintenance, write::Known};
 use super::{
     Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
 };
@@ -158,6 +160,8 @@ struct Counters {
     evicted_total: AtomicU64,
     cuts_total: AtomicU64,
     index_charged: AtomicU64,
+    /// Keys that were read ahead of their writes.
+    learned: AtomicU64,
     written_bytes_total: AtomicU64,
 }
 
@@ -181,6 +185,8 @@ pub struct Trie {
     /// Compaction emptied regions that the next cut frees.
     cut_wanted: AtomicBool,
     queues: Mutex<Vec<Box<dyn Queue>>>,
+    /// What admitted writes found on the disk, by hash.
+    learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
     counters: Counters,
 }
 
@@ -206,7 +212,11 @@ impl Trie {
 
     /// Counts waste anew, and looks whether all is in memory.
     fn count_waste(&self) {
-        self.is_cold.store(!self.is_all_in_memory(), Ordering::Relaxed);
+        // Whoever evicts says so after it: whatever happens between these two, the word is right.
+        self.is_cold.store(false, Ordering::SeqCst);
+        if !self.is_all_in_memory() {
+            self.is_cold.store(true, Ordering::Relaxed);
+        }
         let (units, waste) = self.regions.units();
         self.counters.units.store(units, Ordering::Relaxed);
         self.counters.waste_units.store(waste, Ordering::Relaxed);
@@ -269,7 +279,17 @@ impl Engine for Trie {
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
-        self.make_room(op)
+        self.make_room(op)?;
+        match op {
+            Op::Put { key, .. } | Op::Delete { key } => self.learn_ahead(key),
+            Op::DeleteRange { .. } => Ok(()),
+        }
+    }
+
+    fn retract(&self, op: &Op<'_>) {
+        if let Op::Put { key, .. } | Op::Delete { key } = op {
+            drop(self.take_learned(self.hash(key)));
+        }
     }
 
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {

@@ -84,6 +84,7 @@ impl Trie {
             is_cold: AtomicBool::new(false),
             cut_wanted: AtomicBool::new(false),
             queues: Mutex::default(),
+            learned: Mutex::default(),
             counters: Counters::default(),
             context,
         };
@@ -101,6 +102,10 @@ impl Trie {
             return Err(Error::corruption(label, 0, "the state in the last group does not parse"));
         }
         self.index.space().open_file()?;
+        if !self.context.read_only {
+            // Where nodes are added: no write should have to read it.
+            self.index.load_tail()?;
+        }
         self.regions.open_file()?;
         self.extents.open_file()?;
         // The region that took appends goes on where the cut left it.

@@ -30,7 +30,8 @@ pub(super) struct Current {
 }
 
 /// What is known of a record that is not in memory.
-struct Known {
+#[derive(Debug)]
+pub(super) struct Known {
     address: u64,
     life: u64,
     /// `None`: another key's.
@@ -68,7 +69,7 @@ impl Trie {
         let hash = self.hash(key);
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
         let new_bytes = stored_bytes(&head, || Place::decode(value[0]));
-        let mut known = Vec::new();
+        let mut known = self.take_learned(hash);
         let mut writer = self.index.lock(hash);
         loop {
             match self.find_current(&writer, key, &known)? {
@@ -101,7 +102,7 @@ impl Trie {
     pub(super) fn delete(&self, key: &[u8]) -> Result<()> {
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
         let hash = self.hash(key);
-        let mut known = Vec::new();
+        let mut known = self.take_learned(hash);
         let mut writer = self.index.lock(hash);
         loop {
             match self.find_current(&writer, key, &known)? {
@@ -142,13 +143,10 @@ impl Trie {
                     let life = self.regions.life(self.regions.split(address).0);
                     Some(Found::Unknown(address, life))
                 }
-                Look::Cold(life) => {
-                    match known.iter().find(|known| (known.address, known.life) == (address, life))
-                    {
-                        None => Some(Found::Unknown(address, life)),
-                        Some(known) => known.current.map(Found::Current),
-                    }
-                }
+                Look::Cold(life) => match find_known(known, address, life) {
+                    None => Some(Found::Unknown(address, life)),
+                    Some(known) => known.current.map(Found::Current),
+                },
             }
         })
     }
@@ -246,30 +244,61 @@ impl Trie {
         Ok(())
     }
 
-    /// Reads what `apply` will need for a key: what cannot be read refuses the write before it is
-    /// logged.
-    #[cold]
-    fn touch(&self, key: &[u8]) -> Result<()> {
-        let mut cold = Vec::new();
-        let seen = self.index.find(self.hash(key), |address| {
-            if !self.regions.is_resident(self.regions.split(address).0) {
-                cold.push(address);
-            }
-            Verdict::<()>::Other
-        });
-        seen?;
-        for address in cold {
-            let (region, _) = self.regions.split(address);
-            if !(self.has_room_to_warm() && self.warm(region)?) {
-                self.read_cold(address, self.regions.life(region))?;
-            }
+    /// Before a write is logged: brings the path of its key into memory, and reads its record where
+    /// that is not, so that applying the write needs no disk, which may fail. (Both may leave
+    /// memory between the two; then applying reads them.)
+    pub(super) fn learn_ahead(&self, key: &[u8]) -> Result<()> {
+        if !self.is_cold.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.index.load_free_objects();
+        let hash = self.hash(key);
+        let mut known: Vec<Known> = Vec::new();
+        loop {
+            let unknown = self.index.find(hash, |address| {
+                let look = self.regions.look(address, |words| {
+                    let head = Head::load(words).filter(|head| fits(head, words))?;
+                    Some(head.has_key(words, key))
+                });
+                match look {
+                    Look::Found(true) => Verdict::Found(None),
+                    Look::Found(false) => Verdict::Other,
+                    Look::Changed => Verdict::Changed,
+                    Look::Cold(life) => match find_known(&known, address, life) {
+                        None => Verdict::Found(Some((address, life))),
+                        Some(Known { current: Some(_), .. }) => Verdict::Found(None),
+                        Some(_) => Verdict::Other,
+                    },
+                }
+            })?;
+            let Some((address, life)) = unknown.flatten() else { break };
+            known.extend(self.learn(address, life, key)?);
+        }
+        if !known.is_empty() {
+            lock(&self.learned).entry(hash).or_default().push(known);
+            self.counters.learned.fetch_add(1, Ordering::Release);
         }
         Ok(())
     }
 
+    /// What was read ahead for a write of this hash.
+    pub(super) fn take_learned(&self, hash: u64) -> Vec<Known> {
+        if self.counters.learned.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let mut learned = lock(&self.learned);
+        let Some(of_hash) = learned.get_mut(&hash) else { return Vec::new() };
+        let known = of_hash.pop().unwrap_or_default();
+        self.counters.learned.fetch_sub(1, Ordering::Relaxed);
+        if of_hash.is_empty() {
+            learned.remove(&hash);
+        }
+        known
+    }
+
     fn evict_one(&self) -> bool {
-        self.is_cold.store(true, Ordering::Relaxed);
         let evicted = self.regions.evict_one();
+        self.is_cold.store(true, Ordering::Relaxed);
         self.counters.evicted_total.fetch_add(u64::from(evicted), Ordering::Relaxed);
         evicted
     }
@@ -301,9 +330,6 @@ impl Trie {
             Op::Delete { key } => (key, 0),
             Op::DeleteRange { .. } => return Ok(()),
         };
-        if self.is_cold.load(Ordering::Relaxed) {
-            self.touch(key)?;
-        }
         let record = to_u64(HEAD_BYTES + key.len() + value_bytes);
         let large = record > self.regions.region_bytes() / LARGE_PART;
         let in_region = if large { to_u64(key.len() + 64) } else { record };
@@ -337,6 +363,10 @@ impl Trie {
         }
         Ok(())
     }
+}
+
+fn find_known(known: &[Known], address: u64, life: u64) -> Option<&Known> {
+    known.iter().find(|known| (known.address, known.life) == (address, life))
 }
 
 /// Bytes of key and value, wherever the value is.

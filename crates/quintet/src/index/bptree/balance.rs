@@ -7,8 +7,9 @@
 
 use super::{
     Change, Garbage, ROOT, Step, Stop, Tree,
-    node::{Cell, NodeBuilder, Payload, SLOT_BYTES, shared_len},
+    node::{Cell, Held, NodeBuilder, Payload, SLOT_BYTES, shared_len},
     read::Bounds,
+    split::Halves,
     write::{Stored, added},
 };
 use crate::{
@@ -210,6 +211,27 @@ impl Tree {
     ) -> Step<Change> {
         let Place { index, guard: left, bounds } = place;
         let (at, found) = self.look(&left, |view, fetch| view.search(key, fetch))?;
+        if !self.shape.is_long(key)
+            && let Stored::Here(value) = stored
+        {
+            let appends = bounds.upper.is_none();
+            let halves = self.look(&left, |view, _| {
+                Some(Halves::new(view, (at, found), key, *value, appends))
+            })?;
+            if let Some(halves) = halves {
+                let before = self.look(&left, |view, _| {
+                    let slot = if found { Some(view.slot(at)?) } else { None };
+                    slot.map_or(Some(None), |slot| view.held(&slot).map(Some))
+                })?;
+                self.split_as_bytes(parent, index, &left, bounds, &halves)?;
+                let Some(before) = before else { return Ok(added(key, stored)) };
+                if let Held::Far(far) = &before {
+                    garbage.push(self.pages_of(far));
+                }
+                let bytes = super::signed(stored.length()) - super::signed(before.length());
+                return Ok(Change { keys: 0, bytes });
+            }
+        }
         let mut content = self.content(&left)?;
         let change = if found {
             let cell = content.cells.get_mut(at).ok_or(Stop::Again)?;
@@ -233,6 +255,27 @@ impl Tree {
         self.add_separator(parent, index, &separator, right.page())?;
         self.count_node(0, true);
         Ok(change)
+    }
+
+    fn split_as_bytes(
+        &self,
+        parent: &WriteGuard<'_>,
+        index: usize,
+        left: &WriteGuard<'_>,
+        bounds: Bounds,
+        halves: &Halves<'_>,
+    ) -> Step<()> {
+        let senseless = || self.damage(left.page(), "it cannot be split");
+        let separator = halves.separator().ok_or_else(senseless)?;
+        let (low, high) = divide(bounds, &separator);
+        let prefixes = [&low, &high].map(|bounds| bounds.prefix(self.shape.prefix_max()));
+        let [left_page, right_page] = halves.build(self.shape, prefixes).ok_or_else(senseless)?;
+        let right = self.cache.create(self.space.take())?;
+        self.fill(&right, right_page);
+        self.fill(left, left_page);
+        self.add_separator(parent, index, &separator, right.page())?;
+        self.count_node(0, true);
+        Ok(())
     }
 
     fn payload_length(&self, payload: &Payload, garbage: &mut Garbage) -> usize {

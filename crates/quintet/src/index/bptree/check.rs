@@ -216,6 +216,9 @@ impl Walk<'_, '_> {
         if view.prefix().is_none_or(|prefix| !shared(bounds, &prefix)) {
             self.add(page, "its prefix is not that of its bounds");
         }
+        if !view.hints_match() || !view.heads_match() {
+            self.add(page, "its heads or hints are not those of its keys");
+        }
         ranges.sort_unstable_by_key(|range| range.start);
         let overlap = ranges.windows(2).any(|pair| pair[0].end > pair[1].start);
         let used: usize = ranges.iter().map(Range::len).sum();

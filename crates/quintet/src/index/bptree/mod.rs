@@ -2,7 +2,7 @@
 //!
 //! What: slotted pages with key heads and shared prefixes ([`node`]), optimistic descents
 //! ([`read`]), changes of one leaf under its latch and of several from the root down ([`write`],
-//! [`balance`]), scans both ways by re-descent ([`scan`]), extents for what does not fit in a page
+//! [`balance`], [`split`]), scans both ways by re-descent ([`scan`]), extents for what does not fit in a page
 //! ([`extent`]), and the map of free pages ([`space`]).
 //! Why: keys in order, one leaf a lookup, and no lock for readers.
 //!
@@ -39,6 +39,7 @@ pub mod node;
 pub mod read;
 pub mod scan;
 pub mod space;
+mod split;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
@@ -267,7 +268,7 @@ impl Tree {
         if let Some(number) = page.get_mut(4..8) {
             number.copy_from_slice(&guard.page().0.to_le_bytes());
         }
-        guard.edit().put_page(&page);
+        guard.edit().put_whole(&page);
     }
 
     /// Tries until nothing changes meanwhile.

@@ -1,7 +1,7 @@
 //! Nodes of the tree: a view of a page's bytes, and a builder of whole pages.
 //!
-//! A node is a slotted page. Behind the header come the key prefix that all its keys share, then
-//! the slots in key order; entries grow down from the page's end.
+//! A node is a slotted page. Behind the header come hints, then the key prefix that all its keys
+//! share, then the slots in key order; entries grow down from the page's end.
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
@@ -9,12 +9,17 @@
 //! | 8 | 1 | kind | 1 leaf, 2 inner, 3 part of an extent, 4 meta, 5 map |
 //! | 9 | 1 | level | 0 for leaves |
 //! | 10 | 2 | count | slots |
-//! | 12 | 2 | prefix length | bytes of prefix, at 32; the slots begin at the next multiple of 8 |
+//! | 12 | 2 | prefix length | bytes of prefix, at 96; the slots begin at the next multiple of 8 |
 //! | 14 | 2 | | zero |
 //! | 16 | 4 | heap start | offset of the lowest entry |
 //! | 20 | 4 | dead | bytes of entries above the heap's start that no slot names |
 //! | 24 | 4 | first child | inner: the child with the keys below the first slot's |
-//! | 28 | 4 | | zero |
+//! | 28 | 2 | skip | bytes behind the prefix that all keys here share and that heads leave out: 0, or at least 4 |
+//! | 30 | 2 | | zero |
+//! | 32 | 64 | hints | heads of 16 slots: number `i` is that of slot `(i + 1) * (count / 17)`; unused where there are fewer than 17 slots |
+//!
+//! Header and hints are the page's first two lines: a search reads them, one line of slots, and the
+//! entry.
 //!
 //! A slot, 8 bytes, one aligned word:
 //!
@@ -23,7 +28,7 @@
 //! | 0 to 14 | inline | bytes of the key, behind the prefix, that the entry holds |
 //! | 15 | long | the whole key is in an extent |
 //! | 16 to 31 | offset | of the entry |
-//! | 32 to 63 | head | first four bytes of the key behind the prefix, big-endian, zero-padded |
+//! | 32 to 63 | head | first four bytes of the key behind prefix and skip, big-endian, zero-padded |
 //!
 //! An entry:
 //!
@@ -44,7 +49,29 @@ use super::Shape;
 use crate::{
     codec::{low_u32, put_u32, to_u64, to_usize},
     pages::cache::words::{PageWords, head_of},
+    sync::{AtomicU64, Ordering::Relaxed},
 };
+
+/// Slots from one hint to the next; 0: there are none.
+#[inline]
+pub const fn hint_step(count: usize) -> usize {
+    count / (HINTS + 1)
+}
+
+/// The first of the slots `low..high`, which ascend, whose head is not below `head`; `high` where
+/// all are.
+#[inline]
+fn first_not_below(slots: &[AtomicU64], mut low: usize, high: usize, head: u32) -> usize {
+    let mut left = high.saturating_sub(low);
+    while left > 0 {
+        let half = left / 2;
+        let below =
+            slots.get(low + half).is_some_and(|slot| low_u32(slot.load(Relaxed) >> 32) < head);
+        low = if below { low + half + 1 } else { low };
+        left = if below { left - half - 1 } else { half };
+    }
+    low
+}
 
 /// Kind of a leaf.
 pub const LEAF: u8 = 1;
@@ -58,7 +85,11 @@ pub const META: u8 = 4;
 pub const MAP: u8 = 5;
 
 /// Bytes before the prefix.
-pub const HEAD_BYTES: usize = 32;
+pub const HEAD_BYTES: usize = 96;
+/// Heads that divide the slots.
+pub const HINTS: usize = 16;
+/// Where the hints begin, as a word.
+pub const HINT_WORD: usize = 4;
 /// Bytes of a slot.
 pub const SLOT_BYTES: usize = 8;
 /// Bytes of a reference to an extent.
@@ -94,7 +125,7 @@ pub struct Far {
 /// A slot, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// First bytes of the key behind the prefix.
+    /// First bytes of the key behind prefix and skip.
     pub head: u32,
     /// Where the entry is.
     pub offset: usize,
@@ -105,6 +136,12 @@ pub struct Slot {
 }
 
 impl Slot {
+    #[inline]
+    fn load(word: &AtomicU64) -> Self {
+        Self::decode(word.load(Relaxed))
+    }
+
+    #[inline]
     fn decode(word: u64) -> Self {
         Self {
             head: low_u32(word >> 32),
@@ -114,9 +151,14 @@ impl Slot {
         }
     }
 
-    /// The slot of an entry at `offset`.
-    pub fn encode(suffix: &[u8], long: bool, offset: usize) -> u64 {
-        let head = head_of(suffix) >> 32;
+    /// A slot whose entry is at another offset now.
+    pub fn moved(word: u64, offset: usize) -> u64 {
+        word & !0xffff_0000 | to_u64(offset) << 16
+    }
+
+    /// The slot of an entry at `offset` whose key's head begins at byte `skip` of `suffix`.
+    pub fn encode(suffix: &[u8], skip: usize, long: bool, offset: usize) -> u64 {
+        let head = head_of(suffix.get(skip..).unwrap_or(&[])) >> 32;
         let flag = if long { LONG_FLAG } else { 0 };
         head << 32 | to_u64(offset) << 16 | flag | to_u64(suffix.len())
     }
@@ -151,6 +193,13 @@ pub struct NodeView<'a> {
     words: PageWords<'a>,
     count: usize,
     prefix: usize,
+}
+
+/// What heads leave out in a node whose first and last keys are these, behind the prefix: nothing,
+/// unless they would tell nothing. Of a long key the page has four bytes more than they leave out.
+pub fn skip_of(first: &[u8], last: &[u8]) -> usize {
+    let shared = shared_len(first, last).min(first.len().saturating_sub(4));
+    if shared < 4 { 0 } else { shared }
 }
 
 impl<'a> NodeView<'a> {
@@ -188,6 +237,34 @@ impl<'a> NodeView<'a> {
     /// Bytes that all keys here share.
     pub const fn prefix_len(&self) -> usize {
         self.prefix
+    }
+
+    /// Bytes behind the prefix that all keys here share, and heads leave out.
+    #[inline]
+    pub fn skip(&self) -> usize {
+        self.words.word(3).map_or(0, |word| to_usize(word >> 32 & 0xffff))
+    }
+
+    /// The part of a key that heads are of; or how a key that does not share what they leave out
+    /// compares with the keys here.
+    #[inline]
+    fn headed<'k>(&self, suffix: &'k [u8]) -> Option<Result<&'k [u8], Ordering>> {
+        let skip = self.skip();
+        if skip == 0 { Some(Ok(suffix)) } else { self.headed_behind(skip, suffix) }
+    }
+
+    #[cold]
+    fn headed_behind<'k>(
+        &self,
+        skip: usize,
+        suffix: &'k [u8],
+    ) -> Option<Result<&'k [u8], Ordering>> {
+        let Some(first) = self.slot(0) else { return Some(Err(Ordering::Greater)) };
+        let shared = suffix.get(..skip.min(suffix.len()))?;
+        Some(match self.words.compare(first.offset + 4, skip, shared)? {
+            Ordering::Equal => Ok(suffix.get(skip..)?),
+            order => Err(order.reverse()),
+        })
     }
 
     /// Where the slots begin.
@@ -298,29 +375,34 @@ impl<'a> NodeView<'a> {
         if slot.long { fetch(self.long_key(slot)?) } else { self.known_key(slot) }
     }
 
-    /// How the key of a slot compares with one whose part behind the prefix is `suffix`.
+    /// How the key of a slot compares with one whose part behind prefix and skip is `suffix`; the
+    /// heads of the two are the same.
     #[inline]
-    fn compare(&self, slot: &Slot, head: u32, suffix: &[u8], fetch: Fetch<'_>) -> Option<Ordering> {
-        let order = slot.head.cmp(&head);
-        if order != Ordering::Equal {
-            return Some(order);
+    fn compare_same_head(&self, slot: &Slot, suffix: &[u8], fetch: Fetch<'_>) -> Option<Ordering> {
+        if slot.long {
+            return self.compare_long(slot, suffix, fetch);
         }
-        if !slot.long {
-            return self.words.compare(slot.offset + 4, slot.inline, suffix);
+        let skip = self.skip();
+        let (at, inline) = (slot.offset + 4 + skip, slot.inline.checked_sub(skip)?);
+        // The head is known to be the same, as far as both keys go.
+        if inline >= 4 && suffix.len() >= 4 {
+            return self.words.compare(at + 4, inline - 4, suffix.get(4..)?);
         }
-        self.compare_long(slot, suffix, fetch)
+        self.words.compare(at, inline, suffix)
     }
 
     #[cold]
     fn compare_long(&self, slot: &Slot, suffix: &[u8], fetch: Fetch<'_>) -> Option<Ordering> {
-        let shared = suffix.len().min(slot.inline);
-        let order = self.words.compare(slot.offset + 4, shared, suffix.get(..shared)?)?;
+        let skip = self.skip();
+        let (at, inline) = (slot.offset + 4 + skip, slot.inline.checked_sub(skip)?);
+        let shared = suffix.len().min(inline);
+        let order = self.words.compare(at, shared, suffix.get(..shared)?)?;
         let long = self.long_key(slot)?;
-        let ours = to_usize(u64::from(long.length)).checked_sub(self.prefix)?;
-        if order != Ordering::Equal || suffix.len() <= slot.inline || ours <= slot.inline {
+        let ours = to_usize(u64::from(long.length)).checked_sub(self.prefix + skip)?;
+        if order != Ordering::Equal || suffix.len() <= inline || ours <= inline {
             return Some(order.then(ours.cmp(&suffix.len())));
         }
-        Some(fetch(long)?.get(self.prefix..)?.cmp(suffix))
+        Some(fetch(long)?.get(self.prefix + skip..)?.cmp(suffix))
     }
 
     /// How a key compares with the prefix: `Equal` where it begins with it.
@@ -337,23 +419,151 @@ impl<'a> NodeView<'a> {
     #[inline]
     pub fn search(&self, key: &[u8], fetch: Fetch<'_>) -> Option<(usize, bool)> {
         match self.compare_prefix(key)? {
-            Ordering::Less => return Some((0, false)),
-            Ordering::Greater => return Some((self.count, false)),
-            Ordering::Equal => {}
+            Ordering::Less => Some((0, false)),
+            Ordering::Greater => Some((self.count, false)),
+            Ordering::Equal => self.search_inside(key, fetch),
         }
-        let suffix = key.get(self.prefix..)?;
+    }
+
+    /// As [`NodeView::search`], for a key between the bounds of the node, which begins with its
+    /// prefix.
+    #[inline]
+    pub fn search_inside(&self, key: &[u8], fetch: Fetch<'_>) -> Option<(usize, bool)> {
+        let suffix = match self.headed(key.get(self.prefix..)?)? {
+            Ok(headed) => headed,
+            Err(Ordering::Less) => return Some((0, false)),
+            Err(_) => return Some((self.count, false)),
+        };
         let head = low_u32(head_of(suffix) >> 32);
-        let (mut low, mut high) = (0, self.count);
+        let slots = self.slots()?;
+        let (low, high) = self.bracket(head)?;
+        let low = first_not_below(slots, low, high, head);
+        let Some(slot) = slots.get(low).map(Slot::load).filter(|slot| slot.head == head) else {
+            return Some((low, false));
+        };
+        // The value follows the key.
+        self.words.prefetch(slot.offset + 64);
+        self.words.prefetch(slot.offset + 128);
+        match self.compare_same_head(&slot, suffix, fetch)? {
+            Ordering::Equal => Some((low, true)),
+            Ordering::Greater => Some((low, false)),
+            Ordering::Less => self.search_run(low + 1, high, head, suffix, fetch),
+        }
+    }
+
+    /// Searches slots of which several may have the same head.
+    #[cold]
+    fn search_run(
+        &self,
+        mut low: usize,
+        mut high: usize,
+        head: u32,
+        suffix: &[u8],
+        fetch: Fetch<'_>,
+    ) -> Option<(usize, bool)> {
         while low < high {
             let middle = usize::midpoint(low, high);
             let slot = self.slot(middle)?;
-            match self.compare(&slot, head, suffix, fetch)? {
+            let order = match slot.head.cmp(&head) {
+                Ordering::Equal => self.compare_same_head(&slot, suffix, fetch)?,
+                order => order,
+            };
+            match order {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
                 Ordering::Equal => return Some((middle, true)),
             }
         }
         Some((low, false))
+    }
+
+    /// Between which slots the first lies whose head is not below `head`; those with this head
+    /// lie below the second.
+    #[inline]
+    fn bracket(&self, head: u32) -> Option<(usize, usize)> {
+        let step = hint_step(self.count);
+        if step == 0 {
+            return Some((0, self.count));
+        }
+        let hints = self.words.slice(HINT_WORD, HINTS / 2)?;
+        let mut below = 0;
+        for pair in hints {
+            let pair = pair.load(Relaxed);
+            below += usize::from(low_u32(pair) < head) + usize::from(low_u32(pair >> 32) < head);
+        }
+        let hint = |index: usize| {
+            let pair = hints.get(index / 2).map(|pair| pair.load(Relaxed));
+            pair.map(|pair| low_u32(pair >> (index % 2 * 32)))
+        };
+        let mut above = below;
+        while hint(above) == Some(head) {
+            above += 1;
+        }
+        let low = if below == 0 { 0 } else { step * below + 1 };
+        let high = if above == HINTS { self.count } else { step * (above + 1) };
+        Some((low, high))
+    }
+
+    /// Whether the hints are what they should be.
+    pub fn hints_match(&self) -> bool {
+        let step = hint_step(self.count);
+        let hint = |index: usize| self.words.u32((HINT_WORD + index / 2) * 8 + index % 2 * 4);
+        let head = |index: usize| self.slot((index + 1) * step).map(|slot| slot.head);
+        step == 0 || (0..HINTS).all(|index| hint(index) == head(index))
+    }
+
+    /// Whether all heads are those of their keys.
+    pub fn heads_match(&self) -> bool {
+        let skip = self.skip();
+        let skipped = self.slot(0).and_then(|slot| self.words.copy(slot.offset + 4, skip));
+        (0..self.count).all(|index| {
+            let Some(slot) = self.slot(index) else { return false };
+            let suffix = self.words.copy(slot.offset + 4, slot.inline).unwrap_or_default();
+            let (front, rest) = suffix.split_at_checked(skip).unwrap_or_default();
+            skipped.as_deref() == Some(front) && u64::from(slot.head) == head_of(rest) >> 32
+        })
+    }
+
+    /// What will be read to find `key` in a leaf: the slots, with the header there; for batches.
+    #[inline]
+    pub fn prefetch_slots(&self, key: &[u8]) -> Option<()> {
+        let head = low_u32(head_of(self.headed(key.get(self.prefix..)?)?.ok()?) >> 32);
+        let (low, high) = self.bracket(head)?;
+        let first = self.slots_start() + low * SLOT_BYTES;
+        self.words.prefetch(first);
+        if (first ^ (self.slots_start() + high * SLOT_BYTES)) & !63 != 0 {
+            self.words.prefetch(first + 64);
+        }
+        Some(())
+    }
+
+    /// What will be read of the entry of `key` in a leaf, with the slots there; for batches.
+    #[inline]
+    pub fn prefetch_entry(&self, key: &[u8]) -> Option<()> {
+        let head = low_u32(head_of(self.headed(key.get(self.prefix..)?)?.ok()?) >> 32);
+        let slots = self.slots()?;
+        let (low, high) = self.bracket(head)?;
+        let slot = slots.get(first_not_below(slots, low, high, head)).map(Slot::load)?;
+        for line in [0, 64, 128] {
+            self.words.prefetch(slot.offset + line);
+        }
+        Some(())
+    }
+
+    /// Starts loading the entry of slot `index`. A hint; any index will do.
+    #[inline]
+    pub fn prefetch_near(&self, index: usize) {
+        if let Some(slot) = self.slot(index) {
+            for line in [0, 64, 128] {
+                self.words.prefetch(slot.offset + line);
+            }
+        }
+    }
+
+    /// All slots.
+    #[inline]
+    fn slots(&self) -> Option<&'a [AtomicU64]> {
+        self.words.slice(self.slots_start() / 8, self.count)
     }
 
     /// Child number `index`: 0 is the first child, `index` the one of slot `index - 1`.
@@ -368,7 +578,7 @@ impl<'a> NodeView<'a> {
     /// The number of the child that keys equal to `key` belong to.
     #[inline]
     pub fn child_of(&self, key: &[u8], fetch: Fetch<'_>) -> Option<usize> {
-        let (index, found) = self.search(key, fetch)?;
+        let (index, found) = self.search_inside(key, fetch)?;
         Some(index + usize::from(found))
     }
 
@@ -500,13 +710,17 @@ impl NodeBuilder<'_> {
         let mut start = page_bytes;
         let slots = (HEAD_BYTES + self.prefix.len()).next_multiple_of(8);
         let mut entry = Vec::new();
+        let suffix = |cell: Option<&Cell>| {
+            cell.map_or_else(Vec::new, |cell| cell.suffix(shape, self.prefix.len()).to_vec())
+        };
+        let skip = skip_of(&suffix(self.cells.first()), &suffix(self.cells.last()));
         for (index, cell) in self.cells.iter().enumerate() {
             entry.clear();
             cell.encode(shape, self.prefix.len(), &mut entry);
             start -= entry.len();
             page.get_mut(start..start + entry.len())?.copy_from_slice(&entry);
             let suffix = cell.suffix(shape, self.prefix.len());
-            let slot = Slot::encode(suffix, cell.long.is_some(), start);
+            let slot = Slot::encode(suffix, skip, cell.long.is_some(), start);
             let at = slots + index * SLOT_BYTES;
             page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot.to_le_bytes());
         }
@@ -520,7 +734,13 @@ impl NodeBuilder<'_> {
         put_u32(&mut head, low_u32(to_u64(start)));
         put_u32(&mut head, 0);
         put_u32(&mut head, self.first_child);
-        put_u32(&mut head, 0);
+        put_u32(&mut head, low_u32(to_u64(skip)));
+        let step = hint_step(self.cells.len());
+        for hint in 1..=HINTS {
+            let cell = if step == 0 { None } else { self.cells.get(hint * step) };
+            let suffix = suffix(cell);
+            put_u32(&mut head, low_u32(head_of(suffix.get(skip..).unwrap_or(&[])) >> 32));
+        }
         head.extend_from_slice(self.prefix);
         page.get_mut(8..8 + head.len())?.copy_from_slice(&head);
         Some(page)

@@ -10,6 +10,9 @@ use crate::{
     pages::cache::{PageId, ReadGuard},
 };
 
+/// Keys that go down together.
+const BATCH: usize = 32;
+
 /// The separators between which a leaf's keys lie; `None` is unbounded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
@@ -72,15 +75,8 @@ impl Tree {
     pub(super) fn leaf_of(&self, key: &[u8]) -> Step<ReadGuard<'_>> {
         let mut node = self.cache.read(ROOT)?;
         for _ in 0..DEPTH_MAX {
-            let child = self.look(&node, |view, fetch| {
-                if view.is_leaf() {
-                    return Some(None);
-                }
-                let index = view.child_of(key, fetch)?;
-                view.child(index).map(Some)
-            })?;
-            let Some(child) = child else { return Ok(node) };
-            node = self.child_of(&node, child)?;
+            let Some(child) = self.child_for(&node, key)? else { return Ok(node) };
+            node = self.child_of(&node, child.0)?;
         }
         Err(if node.is_unchanged() {
             self.damage(node.page(), "the tree is too deep")
@@ -91,6 +87,16 @@ impl Tree {
 
     /// A leaf and its bounds.
     pub(super) fn bounded_leaf(&self, target: Target<'_>) -> Step<(ReadGuard<'_>, Bounds)> {
+        self.bounded_leaf_ahead(target, 0)
+    }
+
+    /// As [`Tree::bounded_leaf`]; where the leaf is missing, it is read from the disk together with
+    /// `ahead` leaves behind it (before it, if that is negative).
+    pub(super) fn bounded_leaf_ahead(
+        &self,
+        target: Target<'_>,
+        ahead: isize,
+    ) -> Step<(ReadGuard<'_>, Bounds)> {
         let mut node = self.cache.read(ROOT)?;
         let mut bounds = Bounds::default();
         for _ in 0..DEPTH_MAX {
@@ -105,12 +111,28 @@ impl Tree {
                 if index < view.count() {
                     bounds.upper = Some(view.full_key(&view.slot(index)?, fetch)?);
                 }
-                view.child(index).map(Some)
+                let child = view.child(index)?;
+                if ahead != 0 && view.level() == 1 && !self.cache.contains(PageId(child)) {
+                    self.load_ahead(&node, view, index, ahead);
+                }
+                Some(Some(child))
             })?;
             let Some(child) = child else { return Ok((node, bounds)) };
             node = self.child_of(&node, child)?;
         }
         Err(Stop::Again)
+    }
+
+    /// Brings child number `index` of a node and some beside it into the cache.
+    #[cold]
+    fn load_ahead(&self, node: &ReadGuard<'_>, view: &NodeView<'_>, index: usize, ahead: isize) {
+        let last = index.saturating_add_signed(ahead).min(view.count());
+        let numbers = index.min(last)..=index.max(last);
+        let pages: Option<Vec<_>> = numbers.map(|index| view.child(index).map(PageId)).collect();
+        // Numbers of a page that has changed lead anywhere.
+        if let Some(pages) = pages.filter(|_| node.is_unchanged()) {
+            self.cache.load_many(&pages);
+        }
     }
 
     /// The value of a key: `make` gets its length and what copies it, and may be called again.
@@ -135,7 +157,7 @@ impl Tree {
         make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
     ) -> Step<Option<V>> {
         let held = self.look(leaf, |view, fetch| {
-            let (index, found) = view.search(key, fetch)?;
+            let (index, found) = view.search_inside(key, fetch)?;
             if !found {
                 return Some(None);
             }
@@ -177,35 +199,97 @@ impl Tree {
         }
     }
 
-    /// The values of several keys, in their order. Keys that share a leaf share its descent.
+    /// The values of several keys, in their order. They go down together, level by level, so that
+    /// the lines that one waits for come while others are looked at; leaves that are missing are
+    /// read from the disk at once.
     pub fn multi_get<V>(
         &self,
         keys: &[&[u8]],
         make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
         out: &mut Vec<Option<V>>,
     ) -> Result<()> {
-        let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_unstable_by_key(|index| keys.get(*index));
-        let mut found: Vec<(usize, Option<V>)> = Vec::with_capacity(keys.len());
-        let mut last: Option<(ReadGuard<'_>, Bounds)> = None;
-        for index in order {
-            let Some(key) = keys.get(index).copied() else { continue };
-            let value = self.repeat(|_| {
-                let inside = |bounds: &Bounds| bounds.upper.as_deref().is_none_or(|up| key < up);
-                let reused = last.take().filter(|(_, bounds)| inside(bounds));
-                let (leaf, bounds) = match reused {
-                    Some(kept) => kept,
-                    None if keys.len() < 4 => (self.leaf_of(key)?, Bounds::default()),
-                    None => self.bounded_leaf(Target::Key(key))?,
-                };
-                let value = self.value_in(&leaf, key, &make)?;
-                last = (keys.len() >= 4).then_some((leaf, bounds));
-                Ok(value)
-            })?;
-            found.push((index, value));
+        out.reserve(keys.len());
+        for keys in keys.chunks(BATCH) {
+            let mut nodes: [Option<ReadGuard<'_>>; BATCH] = [None; BATCH];
+            self.leaves_of(keys, &mut nodes)?;
+            for (node, key) in nodes.iter().zip(keys) {
+                let _ = view_of(node.as_ref()).and_then(|view| view.prefetch_slots(key));
+            }
+            for (node, key) in nodes.iter().zip(keys) {
+                let _ = view_of(node.as_ref()).and_then(|view| view.prefetch_entry(key));
+            }
+            for (node, key) in nodes.iter().zip(keys) {
+                let found = node.as_ref().map(|leaf| self.value_in(leaf, key, &make));
+                out.push(match found {
+                    Some(Ok(value)) => value,
+                    Some(Err(Stop::Failed(error))) => return Err(error),
+                    // It changed, or was missing: once more, alone.
+                    Some(Err(Stop::Again)) | None => self.get(key, &make)?,
+                });
+            }
         }
-        found.sort_unstable_by_key(|(index, _)| *index);
-        out.extend(found.into_iter().map(|(_, value)| value));
         Ok(())
     }
+
+    /// The leaves of at most [`BATCH`] keys, as far as they are in the cache and nothing changes;
+    /// those that are not are brought there.
+    fn leaves_of<'t>(
+        &'t self,
+        keys: &[&[u8]],
+        nodes: &mut [Option<ReadGuard<'t>>; BATCH],
+    ) -> Result<()> {
+        let root = self.cache.read(ROOT)?;
+        let nodes = nodes.get_mut(..keys.len()).unwrap_or(&mut []);
+        nodes.fill(Some(root));
+        let mut missing = Vec::new();
+        for _ in 0..DEPTH_MAX {
+            let mut children = [None; BATCH];
+            let mut deeper = false;
+            for ((node, key), child) in nodes.iter_mut().zip(keys).zip(&mut children) {
+                let Some(here) = node else { continue };
+                match self.child_for(here, key) {
+                    Ok(Some(page)) => {
+                        deeper = true;
+                        *child = Some(page);
+                        if !self.cache.prefetch(page) {
+                            missing.push(page);
+                        }
+                    }
+                    Ok(None) => {}
+                    Err(_) => *node = None,
+                }
+            }
+            if !deeper {
+                break;
+            }
+            if !missing.is_empty() {
+                missing.sort_unstable();
+                missing.dedup();
+                self.cache.load_many(&missing);
+                missing.clear();
+            }
+            for (node, child) in nodes.iter_mut().zip(children) {
+                if let (Some(here), Some(child)) = (*node, child) {
+                    *node = self.child_of(&here, child.0).ok();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The child of a node that a key belongs to; `None` for a leaf.
+    #[inline]
+    fn child_for(&self, node: &ReadGuard<'_>, key: &[u8]) -> Step<Option<PageId>> {
+        self.look(node, |view, fetch| {
+            if view.is_leaf() {
+                return Some(None);
+            }
+            let index = view.child_of(key, fetch)?;
+            view.child(index).map(|child| Some(PageId(child)))
+        })
+    }
+}
+
+fn view_of<'n>(node: Option<&'n ReadGuard<'_>>) -> Option<NodeView<'n>> {
+    NodeView::new(node?.words())
 }

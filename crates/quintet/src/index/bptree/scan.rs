@@ -9,12 +9,14 @@ use crate::Result;
 
 /// Bytes after which a step ends.
 const STEP_BYTES: usize = 1 << 20;
+/// So many entries before one is read, its lines are on their way.
+const AHEAD_ENTRIES: usize = 4;
 
 /// What a step of a scan found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found<V> {
+pub struct Found<E> {
     /// Entries, in the order of the scan.
-    pub entries: Vec<(Vec<u8>, V)>,
+    pub entries: Vec<E>,
     /// Where to go on: forward the first key that may follow; backward the first key that has been
     /// passed. `None` at the end.
     pub next: Option<Vec<u8>>,
@@ -22,36 +24,40 @@ pub struct Found<V> {
 
 impl Tree {
     /// At most `limit` entries of one leaf, ascending, from `start` (included) to `end` (excluded).
-    pub fn scan_up<V>(
+    /// `make` makes a value, as in [`Tree::get`], and `pair` an entry. Where the leaf is not in the
+    /// cache, `ahead` leaves behind it are read from the disk with it.
+    pub fn scan_up<V, E>(
         &self,
-        start: &[u8],
-        end: Option<&[u8]>,
-        limit: usize,
+        (start, end): (&[u8], Option<&[u8]>),
+        (limit, ahead): (usize, isize),
         make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
-    ) -> Result<Found<V>> {
-        self.repeat(|tree| tree.scan_up_once(start, end, limit, &make))
+        pair: impl Fn(Vec<u8>, V) -> E,
+    ) -> Result<Found<E>> {
+        self.repeat(|tree| tree.scan_up_once((start, end), (limit, ahead), &make, &pair))
     }
 
-    fn scan_up_once<V>(
+    fn scan_up_once<V, E>(
         &self,
-        start: &[u8],
-        end: Option<&[u8]>,
-        limit: usize,
+        (start, end): (&[u8], Option<&[u8]>),
+        (limit, ahead): (usize, isize),
         make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
-    ) -> Step<Found<V>> {
-        let (leaf, bounds) = self.bounded_leaf(Target::Key(start))?;
-        let (count, mut index) =
-            self.look(&leaf, |view, fetch| Some((view.count(), view.search(start, fetch)?.0)))?;
-        let mut entries: Vec<(Vec<u8>, V)> =
-            Vec::with_capacity(limit.min(count - index.min(count)));
+        pair: &impl Fn(Vec<u8>, V) -> E,
+    ) -> Step<Found<E>> {
+        let (leaf, bounds) = self.bounded_leaf_ahead(Target::Key(start), ahead)?;
+        let (count, mut index) = self.look(&leaf, |view, fetch| {
+            let index = view.search(start, fetch)?.0;
+            for near in 0..AHEAD_ENTRIES {
+                view.prefetch_near(index + near);
+            }
+            Some((view.count(), index))
+        })?;
+        let mut entries: Vec<E> = Vec::with_capacity(limit.min(count - index.min(count)));
         let mut bytes = 0;
         let mut next = bounds.upper;
         while index < count {
-            if entries.len() >= limit || bytes >= STEP_BYTES {
-                next = entries.last().map(|(key, _)| [key, &[0][..]].concat());
-                break;
-            }
+            let full = entries.len() >= limit || bytes >= STEP_BYTES;
             let (key, held) = self.look(&leaf, |view, fetch| {
+                view.prefetch_near(index + AHEAD_ENTRIES);
                 let slot = view.slot(index)?;
                 Some((view.full_key(&slot, fetch)?, view.held(&slot)?))
             })?;
@@ -59,9 +65,13 @@ impl Tree {
                 next = None;
                 break;
             }
+            if full {
+                next = Some(key);
+                break;
+            }
             let value = self.make(&leaf, &held, make)?;
             bytes += key.len() + held.length();
-            entries.push((key, value));
+            entries.push(pair(key, value));
             index += 1;
         }
         if !leaf.is_unchanged() {
@@ -73,38 +83,42 @@ impl Tree {
 
     /// At most `limit` entries of one leaf, descending, from the last below `before` (`None`: the
     /// last) to `start` (included).
-    pub fn scan_down<V>(
+    pub fn scan_down<V, E>(
         &self,
-        before: Option<&[u8]>,
-        start: Option<&[u8]>,
-        limit: usize,
+        (before, start): (Option<&[u8]>, Option<&[u8]>),
+        (limit, ahead): (usize, isize),
         make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
-    ) -> Result<Found<V>> {
-        self.repeat(|tree| tree.scan_down_once(before, start, limit, &make))
+        pair: impl Fn(Vec<u8>, V) -> E,
+    ) -> Result<Found<E>> {
+        self.repeat(|tree| tree.scan_down_once((before, start), (limit, ahead), &make, &pair))
     }
 
-    fn scan_down_once<V>(
+    fn scan_down_once<V, E>(
         &self,
-        before: Option<&[u8]>,
-        start: Option<&[u8]>,
-        limit: usize,
+        (before, start): (Option<&[u8]>, Option<&[u8]>),
+        (limit, ahead): (usize, isize),
         make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
-    ) -> Step<Found<V>> {
-        let (leaf, bounds) = self.bounded_leaf(before.map_or(Target::Last, Target::Below))?;
+        pair: &impl Fn(Vec<u8>, V) -> E,
+    ) -> Step<Found<E>> {
+        let target = before.map_or(Target::Last, Target::Below);
+        let (leaf, bounds) = self.bounded_leaf_ahead(target, -ahead)?;
         let mut index = self.look(&leaf, |view, fetch| match before {
             None => Some(view.count()),
             Some(before) => view.search(before, fetch).map(|(index, _)| index),
         })?;
-        let mut entries: Vec<(Vec<u8>, V)> = Vec::with_capacity(limit.min(index));
+        let mut entries: Vec<E> = Vec::with_capacity(limit.min(index));
         let mut bytes = 0;
         let mut next = bounds.lower;
         while index > 0 {
             if entries.len() >= limit || bytes >= STEP_BYTES {
-                next = entries.last().map(|(key, _)| key.clone());
+                // The last key that was passed.
+                next =
+                    Some(self.look(&leaf, |view, fetch| view.full_key(&view.slot(index)?, fetch))?);
                 break;
             }
             index -= 1;
             let (key, held) = self.look(&leaf, |view, fetch| {
+                view.prefetch_near(index.wrapping_sub(AHEAD_ENTRIES));
                 let slot = view.slot(index)?;
                 Some((view.full_key(&slot, fetch)?, view.held(&slot)?))
             })?;
@@ -114,7 +128,7 @@ impl Tree {
             }
             let value = self.make(&leaf, &held, make)?;
             bytes += key.len() + held.length();
-            entries.push((key, value));
+            entries.push(pair(key, value));
         }
         if !leaf.is_unchanged() {
             return Err(Stop::Again);

@@ -51,6 +51,10 @@ fn make(length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Vec<u8> {
     value
 }
 
+fn pair(key: Vec<u8>, value: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+    (key, value)
+}
+
 fn get(tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
     tree.get(key, make).unwrap()
 }
@@ -59,14 +63,14 @@ fn get(tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
 fn entries(tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (mut up, mut from) = (Vec::new(), Some(Vec::new()));
     while let Some(start) = from {
-        let found = tree.scan_up(&start, None, 7, make).unwrap();
+        let found = tree.scan_up((&start, None), (7, 0), make, pair).unwrap();
         up.extend(found.entries);
         from = found.next;
     }
     let mut down = Vec::new();
     let mut before: Option<Vec<u8>> = None;
     loop {
-        let found = tree.scan_down(before.as_deref(), None, 5, make).unwrap();
+        let found = tree.scan_down((before.as_deref(), None), (5, 0), make, pair).unwrap();
         down.extend(found.entries);
         before = found.next;
         if before.is_none() {
@@ -220,9 +224,9 @@ fn entries_while_changing(tree: &Tree, up: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut next = up.then(Vec::new);
     loop {
         let found = if up {
-            tree.scan_up(next.as_deref().unwrap(), None, 30, make).unwrap()
+            tree.scan_up((next.as_deref().unwrap(), None), (30, 2), make, pair).unwrap()
         } else {
-            tree.scan_down(next.as_deref(), None, 30, make).unwrap()
+            tree.scan_down((next.as_deref(), None), (30, 2), make, pair).unwrap()
         };
         all.extend(found.entries);
         next = found.next;
@@ -260,20 +264,21 @@ fn layout_of_a_leaf_is_pinned() {
         &[1, 0, 2, 0, 3, 0, 0, 0],
         &u32::try_from(second).unwrap().to_le_bytes(),
         &[0; 12],
+        &[0; 64],
         b"pre\0\0\0\0\0",
     ]
     .concat();
-    assert_eq!(page[..40], head);
+    assert_eq!(page[..104], head);
     let slot = |head: &[u8; 4], offset: u64, inline: u64| {
         (u64::from(u32::from_be_bytes(*head)) << 32 | offset << 16 | inline).to_le_bytes()
     };
-    assert_eq!(page[40..48], slot(b"ab\0\0", first, 2));
-    assert_eq!(page[48..56], slot(b"cccc", second, 1 << 15 | 256));
+    assert_eq!(page[104..112], slot(b"ab\0\0", first, 2));
+    assert_eq!(page[112..120], slot(b"cccc", second, 1 << 15 | 256));
     let at = usize::try_from(second).unwrap();
     let word = (0x1_1170_u32 | 1 << 31 | 1 << 30).to_le_bytes();
     let long = [303_u32.to_le_bytes(), 9_u32.to_le_bytes()].concat();
     let reference = [5_u32.to_le_bytes(), 6_u32.to_le_bytes()].concat();
     let entry = [&word[..], &[b'c'; 256], &long, &reference, &[2, 0, 0, 0], b"abv1"].concat();
     assert_eq!(page[at..], entry);
-    assert_eq!(page[56..at], vec![0; at - 56]);
+    assert_eq!(page[120..at], vec![0; at - 120]);
 }

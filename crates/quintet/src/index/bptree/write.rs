@@ -6,14 +6,20 @@
 
 use super::{
     Change, Garbage, Shape, Step, Stop, Tree,
-    node::{Cell, HEAD_BYTES, Held, LongKey, NodeBuilder, NodeView, Payload, SLOT_BYTES, Slot},
+    node::{
+        Cell, HEAD_BYTES, HINT_WORD, HINTS, Held, LongKey, NodeBuilder, NodeView, Payload,
+        SLOT_BYTES, Slot, hint_step, skip_of,
+    },
     read::Target,
     signed,
 };
 use crate::{
     Result,
-    codec::{low_u32, to_u64},
-    pages::cache::WriteGuard,
+    codec::{low_u32, to_u64, to_usize},
+    pages::cache::{
+        WriteGuard,
+        words::{PageEdit, head_of},
+    },
 };
 
 /// Says of a stored value whether it goes.
@@ -140,6 +146,15 @@ impl Tree {
         stored: &Stored<'_>,
     ) -> Step<Option<Change>> {
         let (free, prefix) = self.look(leaf, |view, _| Some((view.free(), view.prefix_len())))?;
+        let change = added(key, stored);
+        if !self.shape.is_long(key)
+            && let Stored::Here([head, body]) = stored
+        {
+            let suffix = key.get(prefix..).ok_or(Stop::Again)?;
+            let length = low_u32(to_u64(head.len() + body.len())).to_le_bytes();
+            let entry = RawEntry { suffix, long: false, pieces: [&length, suffix, head, body] };
+            return Ok(self.put_entry(leaf, index, &entry, None)?.then_some(change));
+        }
         let mut cell = Cell { key: key.to_vec(), long: None, payload: stored.payload() };
         let long = self.shape.is_long(key);
         // Room for a long key's reference too: its extent is made once it is sure to be used.
@@ -153,7 +168,7 @@ impl Tree {
         }
         let put = self.put_cell(leaf, index, &cell, None)?;
         debug_assert!(put, "an entry for which there was room");
-        Ok(put.then(|| added(key, stored)))
+        Ok(put.then_some(change))
     }
 
     /// Writes a long key to an extent of its own.
@@ -171,39 +186,107 @@ impl Tree {
         cell: &Cell,
         old: Option<(Slot, usize)>,
     ) -> Step<bool> {
-        let (prefix, heap, gap, free, count, dead, slots) = self.look(node, |view, _| {
-            let heap = view.heap_start()?;
-            let slots = view.slots_start() / 8;
-            let (free, gap) = (view.free(), view.gap());
-            Some((view.prefix_len(), heap, gap, free, view.count(), view.dead(), slots))
-        })?;
+        let prefix = self.look(node, |view, _| Some(view.prefix_len()))?;
         let mut entry = Vec::with_capacity(cell.entry_bytes(self.shape, prefix));
         cell.encode(self.shape, prefix, &mut entry);
+        let suffix = cell.suffix(self.shape, prefix);
+        let entry = RawEntry { suffix, long: cell.long.is_some(), pieces: [&entry, &[], &[], &[]] };
+        self.put_entry(node, index, &entry, old)
+    }
+
+    /// As [`Tree::put_cell`], for an entry in pieces.
+    fn put_entry(
+        &self,
+        node: &WriteGuard<'_>,
+        index: usize,
+        entry: &RawEntry<'_>,
+        old: Option<(Slot, usize)>,
+    ) -> Step<bool> {
         let slot_bytes = if old.is_some() { 0 } else { SLOT_BYTES };
         let freed = old.map_or(0, |(_, bytes)| bytes);
-        if entry.len() + slot_bytes > gap {
-            if entry.len() + slot_bytes > free + freed {
-                return Ok(false);
-            }
-            return self.rewrite(node, |cells| {
-                let end = index + usize::from(old.is_some());
-                let _ = cells.splice(index.min(cells.len())..end.min(cells.len()), [cell.clone()]);
-            });
+        let wanted = entry.len() + slot_bytes;
+        let (free, gap) = self.look(node, |view, _| Some((view.free(), view.gap())))?;
+        if wanted > free + freed {
+            return Ok(false);
         }
+        let skip = self.keep_skip(node, entry.suffix)?;
+        let moved = wanted > gap;
+        if moved {
+            self.close_holes(node, old.map(|_| index))?;
+        }
+        let (heap, count, dead, slots) = self.look(node, |view, _| {
+            Some((view.heap_start()?, view.count(), view.dead(), view.slots_start() / 8))
+        })?;
         let edit = node.edit();
         let start = heap - entry.len();
-        edit.put_bytes(start, &entry);
+        let mut at = start;
+        for piece in entry.pieces {
+            edit.put_bytes(at, piece);
+            at += piece.len();
+        }
         if old.is_none() {
             edit.move_words(slots + index, slots + index + 1, count - index);
-            set_count(&edit, count + 1);
         }
-        let suffix = cell.suffix(self.shape, prefix);
-        edit.put_word(slots + index, Slot::encode(suffix, cell.long.is_some(), start));
-        edit.put_u32(16, low_u32(to_u64(start)));
-        if freed > 0 {
-            edit.put_u32(20, low_u32(to_u64(dead + freed)));
-        }
+        edit.put_word(slots + index, Slot::encode(entry.suffix, skip, entry.long, start));
+        let dead = if moved { 0 } else { dead + freed };
+        edit.put_word(2, to_u64(dead) << 32 | to_u64(start));
+        settle_slots(&edit, slots, count + usize::from(old.is_none()), index);
         Ok(true)
+    }
+
+    /// What heads leave out in a latched node, once a key is there whose part behind the prefix is
+    /// `suffix`: where it does not share what they leave out until now, they begin earlier.
+    fn keep_skip(&self, node: &WriteGuard<'_>, suffix: &[u8]) -> Step<usize> {
+        let before = self.look(node, |view, _| Some(view.skip()))?;
+        if before == 0 {
+            return Ok(0);
+        }
+        let suffixes = self.look(node, |view, _| {
+            let one = |index| {
+                let slot = view.slot(index)?;
+                view.words().copy(slot.offset + 4, slot.inline)
+            };
+            let shares = one(0).is_some_and(|first| skip_of(&first, suffix) >= before);
+            let all = || (0..view.count()).map(one).collect::<Option<Vec<_>>>();
+            if shares { Some(None) } else { all().map(Some) }
+        })?;
+        let Some(suffixes) = suffixes else { return Ok(before) };
+        let skip = suffixes.first().map_or(0, |first| skip_of(first, suffix));
+        let slots = self.look(node, |view, _| Some(view.slots_start() / 8))?;
+        let edit = node.edit();
+        for (index, suffix) in suffixes.iter().enumerate() {
+            let head = head_of(suffix.get(skip..).unwrap_or(&[])) >> 32;
+            edit.put_word(slots + index, edit.word(slots + index) & 0xffff_ffff | head << 32);
+        }
+        edit.put_word(3, edit.word(3) & 0xffff_ffff | to_u64(skip) << 32);
+        settle_slots(&edit, slots, suffixes.len(), 0);
+        Ok(skip)
+    }
+
+    /// Moves the entries of a latched node together, but for that of slot `gone`, which is lost.
+    fn close_holes(&self, node: &WriteGuard<'_>, gone: Option<usize>) -> Step<()> {
+        let page_bytes = self.shape.page_bytes;
+        let entries = self.look(node, |view, _| {
+            let one = |index| {
+                let slot = view.slot(index)?;
+                Some((slot.offset, view.entry_bytes(&slot)?))
+            };
+            (0..view.count()).map(one).collect::<Option<Vec<_>>>()
+        })?;
+        let slots = self.look(node, |view, _| Some(view.slots_start() / 8))?;
+        let image = node.words().copy(0, page_bytes).ok_or(Stop::Again)?;
+        let edit = node.edit();
+        let mut heap = page_bytes;
+        for (index, (offset, bytes)) in entries.into_iter().enumerate() {
+            if gone == Some(index) {
+                continue;
+            }
+            heap -= bytes;
+            edit.put_bytes(heap, image.get(offset..offset + bytes).ok_or(Stop::Again)?);
+            edit.put_word(slots + index, Slot::moved(edit.word(slots + index), heap));
+        }
+        edit.put_word(2, to_u64(heap));
+        Ok(())
     }
 
     /// Rewrites a latched node with other entries; `false`: they do not fit, and nothing has
@@ -228,7 +311,7 @@ impl Tree {
         })?;
         let edit = node.edit();
         edit.move_words(slots + index + 1, slots + index, count - index - 1);
-        set_count(&edit, count - 1);
+        settle_slots(&edit, slots, count - 1, index);
         edit.put_u32(20, low_u32(to_u64(dead + bytes)));
         Ok(())
     }
@@ -239,7 +322,7 @@ impl Tree {
         let mut key_bytes = view.prefix_len() + slot.inline;
         if slot.long {
             let long = view.long_key(slot)?;
-            key_bytes = Held::Here(0, crate::codec::to_usize(u64::from(long.length))).length();
+            key_bytes = Held::Here(0, to_usize(u64::from(long.length))).length();
             garbage.push(self.pages_of_key(long));
         }
         if let Held::Far(far) = &held {
@@ -377,10 +460,39 @@ pub(super) fn added(key: &[u8], stored: &Stored<'_>) -> Change {
     Change { keys: 1, bytes: signed(key.len() + stored.length()) }
 }
 
-/// Sets the count of slots.
-pub(super) fn set_count(edit: &crate::pages::cache::words::PageEdit<'_>, count: usize) {
-    let count = u16::try_from(count).unwrap_or(u16::MAX);
-    edit.put_bytes(10, &count.to_le_bytes());
+/// An entry to be put, as the bytes of its page.
+#[derive(Clone, Copy, Debug)]
+struct RawEntry<'e> {
+    /// The bytes of the key that the entry holds.
+    suffix: &'e [u8],
+    /// Whether the key is long.
+    long: bool,
+    /// The entry.
+    pieces: [&'e [u8]; 4],
+}
+
+impl RawEntry<'_> {
+    fn len(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.len()).sum()
+    }
+}
+
+/// Sets the count of slots, of which those from `changed` on are others than before, and the
+/// hints.
+fn settle_slots(edit: &PageEdit<'_>, slots: usize, count: usize, changed: usize) {
+    let word = edit.word(1) & !0xffff_0000;
+    let before = to_usize(edit.word(1) >> 16 & 0xffff);
+    edit.put_word(1, word | to_u64(count) << 16);
+    let step = hint_step(count);
+    if step == 0 {
+        return;
+    }
+    // Hints of slots before the change stay, while they are as far apart.
+    let kept = if step == hint_step(before) { changed.saturating_sub(1) / step } else { 0 };
+    let head = |hint: usize| edit.word(slots + (hint + 1) * step) >> 32;
+    for pair in kept.min(HINTS) / 2..HINTS / 2 {
+        edit.put_word(HINT_WORD + pair, head(2 * pair) | head(2 * pair + 1) << 32);
+    }
 }
 
 const _: () = assert!(HEAD_BYTES.is_multiple_of(8), "slots are whole words");

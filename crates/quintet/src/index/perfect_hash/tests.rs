@@ -153,13 +153,13 @@ fn order_and_threads_do_not_matter() {
 #[test]
 fn bytes_are_pinned() {
     // Functions are in files: a change here is a new version of the format.
-    let pinned = [(Method::Shift, 0), (Method::CpHash(Lanes::Widest), 0)];
-    for (method, expected) in pinned {
+    let crcs = [Method::Shift, Method::CpHash(Lanes::Widest)].map(|method| {
         let options = Options { method, ..Options::default() };
         let bytes = PerfectHash::build(&random(10_000, 2), 7, &options).unwrap().encode();
-        assert_eq!(crc32c(&bytes), expected, "{method:?}");
         assert_eq!(bytes[..8], *MAGIC);
-    }
+        crc32c(&bytes)
+    });
+    assert_eq!(crcs, [2_697_037_776, 3_979_785_362]);
 }
 
 /// Gives bytes the checksums that fit.

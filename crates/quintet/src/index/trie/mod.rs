@@ -154,6 +154,25 @@ impl Trie {
         lock(&self.objects).tail() * 8
     }
 
+    /// Brings the region that new objects come from into memory, which [`Self::take`] relies on.
+    pub(crate) fn load_tail(&self) -> Result<()> {
+        let tail = lock(&self.objects).tail();
+        if tail & (self.space.region_words() - 1) == 0 { Ok(()) } else { self.space.load(tail) }
+    }
+
+    /// Brings the first free objects of each class into memory, as far as they can be read: until
+    /// then they are left alone, and new objects are used in their place.
+    pub(crate) fn load_free_objects(&self) {
+        let unloaded: Vec<u64> = lock(&self.objects)
+            .free_heads()
+            .map(|(_, head)| head)
+            .filter(|head| *head != 0 && self.space.get(*head).is_none())
+            .collect();
+        for head in unloaded {
+            let _ = self.space.load(head);
+        }
+    }
+
     /// Whether every word that is used is in memory.
     pub(crate) fn is_all_loaded(&self) -> bool {
         let words = to_usize(self.space.region_words());

@@ -47,7 +47,7 @@ impl Objects {
 
     pub(super) fn take(&mut self, space: &Space, class: u32) -> Result<Fresh> {
         for larger in class..CLASSES {
-            let Some(at) = self.pop(space, larger)? else { continue };
+            let Some(at) = self.pop(space, larger) else { continue };
             // Halves: the upper ones are free, the lowest is the object.
             for half in (class..larger).rev() {
                 self.push(space, half, at + (1 << half));
@@ -57,16 +57,16 @@ impl Objects {
         self.extend(space, class)
     }
 
-    fn pop(&mut self, space: &Space, class: u32) -> Result<Option<u64>> {
-        let Some((head, count)) = self.head(class) else { return Ok(None) };
+    /// `None` as well where the first one is not in memory: taking an object never reads the disk.
+    fn pop(&mut self, space: &Space, class: u32) -> Option<u64> {
+        let (head, count) = self.head(class)?;
         let at = *head;
         if at == 0 {
-            return Ok(None);
+            return None;
         }
-        let next = super::word_at(space, at)?;
-        *head = next;
+        *head = space.get(at)?;
         *count = count.saturating_sub(1);
-        Ok(Some(at))
+        Some(at)
     }
 
     pub(super) fn push(&mut self, space: &Space, class: u32, at: u64) {

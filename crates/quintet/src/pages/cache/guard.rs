@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Looks at a page without a latch.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct ReadGuard<'a> {
     pub(super) cache: &'a PageCache,
     pub(super) frame: u32,

@@ -36,6 +36,7 @@
 //! or, with `Replacement::Random`, at random as there, passing over what was used lately; capacity
 //! is any number; too small a capacity costs memory, not liveness.
 
+mod batch;
 mod cut;
 mod guard;
 pub mod latch;
@@ -63,7 +64,7 @@ use crate::{
     Error, Result,
     budget::Budget,
     codec::{Decoder, crc32c_append, low_u32, to_u64, to_usize},
-    disk::{AlignedBuffer, BLOCK_BYTES, File, Region, write_all_at},
+    disk::{AlignedBuffer, BLOCK_BYTES, Env, File, Queue, Region, write_all_at},
     seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
@@ -90,6 +91,8 @@ const CHAIN_MAX: u32 = 64;
 const GROWTH_FRAMES: u64 = 16;
 /// Fruitless searches for a victim before the cache grows past its capacity.
 const SEARCHES: u32 = 64;
+/// Descriptors from this byte on are in huge pages.
+const HUGE_FROM_BYTES: u64 = 2 << 20;
 /// What a frame costs beside its page: descriptor and two buckets.
 const FRAME_OVERHEAD_BYTES: u64 = 64 + 16;
 
@@ -138,6 +141,9 @@ pub struct CacheStats {
 pub struct PageCache {
     /// Missing until something is to be written.
     file: OnceLock<Arc<dyn File>>,
+    /// Where queues for reads come from; without it pages are read one by one.
+    env: OnceLock<Arc<dyn Env>>,
+    queues: Mutex<Vec<Box<dyn Queue>>>,
     label: String,
     options: CacheOptions,
     budget: Arc<Budget>,
@@ -172,10 +178,13 @@ impl PageCache {
         };
         let frames = reserve(most * to_u64(options.page_bytes))?;
         frames.advise_huge(0..options.frames_max * to_u64(options.page_bytes));
+        let descriptors = reserve(most * to_u64(FRAME_WORDS) * 8)?;
+        // A small table's are not worth a huge page.
+        descriptors.advise_huge(HUGE_FROM_BYTES..options.frames_max * to_u64(FRAME_WORDS) * 8);
         let bucket_count = (options.frames_max * 2).next_power_of_two().min(1 << 26);
         let cache = Self {
             frames,
-            descriptors: reserve(most * to_u64(FRAME_WORDS) * 8)?,
+            descriptors,
             buckets: (0..bucket_count).map(|_| AtomicU64::new(0)).collect(),
             free: FreeStack::default(),
             made: AtomicU64::new(0),
@@ -190,6 +199,8 @@ impl PageCache {
             evictions: AtomicU64::new(0),
             overflows: AtomicU64::new(0),
             file: OnceLock::new(),
+            env: OnceLock::new(),
+            queues: Mutex::new(Vec::new()),
             label,
             options,
             budget,
@@ -201,6 +212,11 @@ impl PageCache {
     /// Says where the pages are; once.
     pub fn set_file(&self, file: Arc<dyn File>) {
         let _ = self.file.set(file);
+    }
+
+    /// Says where queues for reads come from; once.
+    pub fn set_env(&self, env: Arc<dyn Env>) {
+        let _ = self.env.set(env);
     }
 
     /// Where the pages are.
@@ -304,6 +320,8 @@ impl PageCache {
     fn find(&self, page: PageId) -> Option<u32> {
         let head = self.bucket(page)?.load(Ordering::Acquire) & !BUCKET_LOCK;
         let mut link = low_u32(head);
+        // Mostly it is the first: what will be read of it comes along with its descriptor.
+        self.prefetch_head(link);
         for _ in 0..CHAIN_MAX {
             let frame = link.checked_sub(1)?;
             if self.get(frame, PAGE) == u64::from(page.0) {
@@ -312,6 +330,29 @@ impl PageCache {
             link = low_u32(self.get(frame, NEXT));
         }
         None
+    }
+
+    /// Starts loading the descriptor of a page and the first two lines of the page itself: what
+    /// [`PageCache::read`] and a search begin with. `false`: it is not in the cache.
+    #[inline]
+    pub fn prefetch(&self, page: PageId) -> bool {
+        let head = self.bucket(page).map_or(0, |bucket| bucket.load(Ordering::Relaxed));
+        let link = low_u32(head);
+        if let Some(frame) = link.checked_sub(1) {
+            self.descriptors.prefetch(index_of(frame) * FRAME_WORDS);
+        }
+        self.prefetch_head(link);
+        link != 0
+    }
+
+    /// Starts loading the first two lines of the frame that a link names.
+    #[inline]
+    fn prefetch_head(&self, link: u32) {
+        if let Some(frame) = link.checked_sub(1) {
+            let first = index_of(frame) * (self.options.page_bytes / 8);
+            self.frames.prefetch(first);
+            self.frames.prefetch(first + 8);
+        }
     }
 
     /// A page to be read. Fails with `Io`, or `Corruption` where the page is not what was written.
@@ -358,7 +399,7 @@ impl PageCache {
         };
         {
             let edit = guard.edit();
-            (0..self.options.page_bytes / 8).for_each(|index| edit.put_word(index, 0));
+            self.words(guard.frame).iter().for_each(|word| word.store(0, Ordering::Relaxed));
             edit.put_u32(4, page.0);
         }
         guard.changed.set(u64::MAX);
@@ -401,10 +442,15 @@ impl PageCache {
         self.misses.fetch_add(1, Ordering::Relaxed);
         let mut buffer = AlignedBuffer::zeroed(self.options.page_bytes);
         self.read_page(page, &mut buffer)?;
-        for (word, chunk) in self.words(frame).iter().zip(buffer.as_slice().chunks_exact(8)) {
-            word.store(words::head_of(chunk).swap_bytes(), Ordering::Relaxed);
-        }
+        self.put_image(frame, buffer.as_slice());
         Ok(())
+    }
+
+    fn put_image(&self, frame: u32, image: &[u8]) {
+        let (chunks, _) = image.as_chunks::<8>();
+        for (word, chunk) in self.words(frame).iter().zip(chunks) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        }
     }
 
     /// Reads a page from the disk, round the cache, and verifies it.
@@ -415,18 +461,7 @@ impl PageCache {
         if count < self.options.page_bytes {
             return Err(damage(format!("the file ends within page {}", page.0)));
         }
-        let mut decoder = Decoder::new(buffer.as_slice());
-        let (found, number) = (decoder.u32(), decoder.u32());
-        let expected = checksum(self.options.salt, buffer.as_slice());
-        if found != Some(expected) && !seeded::active(Bug::PageSkipsChecksum) {
-            let found = found.unwrap_or_default();
-            return Err(damage(format!("page checksum {expected:08x}, stored {found:08x}")));
-        }
-        if number != Some(page.0) {
-            let number = number.unwrap_or_default();
-            return Err(damage(format!("page {} is stored as page {number}", page.0)));
-        }
-        Ok(())
+        verify(self.options.salt, page, buffer.as_slice()).map_err(damage)
     }
 
     /// Reads whole pages that are no pages of the cache.
@@ -648,6 +683,22 @@ enum Fill {
 /// The checksum of a page: of everything behind it.
 pub fn checksum(salt: u32, page: &[u8]) -> u32 {
     crc32c_append(salt, page.get(4..).unwrap_or(&[]))
+}
+
+/// Whether these bytes are a page; what is wrong.
+fn verify(salt: u32, page: PageId, bytes: &[u8]) -> Result<(), String> {
+    let mut decoder = Decoder::new(bytes);
+    let (found, number) = (decoder.u32(), decoder.u32());
+    let expected = checksum(salt, bytes);
+    if found != Some(expected) && !seeded::active(Bug::PageSkipsChecksum) {
+        let found = found.unwrap_or_default();
+        return Err(format!("page checksum {expected:08x}, stored {found:08x}"));
+    }
+    if number != Some(page.0) {
+        let number = number.unwrap_or_default();
+        return Err(format!("page {} is stored as page {number}", page.0));
+    }
+    Ok(())
 }
 
 fn index_of(number: u32) -> usize {

@@ -10,6 +10,7 @@ use std::{cell::Cell, cmp::Ordering as Order};
 
 use crate::{
     codec::{low_u8, low_u32},
+    pages::{prefetch, words::copy_out},
     sync::{AtomicU64, Ordering},
 };
 
@@ -60,21 +61,27 @@ impl<'a> PageWords<'a> {
         self.load(offset).map(low_u32)
     }
 
+    /// Words `first..first + count`.
+    #[inline]
+    pub fn slice(&self, first: usize, count: usize) -> Option<&'a [AtomicU64]> {
+        self.0.get(first..first.checked_add(count)?)
+    }
+
+    /// Starts loading the line of a byte. A hint; any offset will do.
+    #[inline]
+    pub fn prefetch(&self, offset: usize) {
+        if let Some(word) = self.0.get(offset / 8) {
+            prefetch(word);
+        }
+    }
+
     /// Copies bytes out.
-    pub fn copy_to(&self, mut offset: usize, out: &mut [u8]) -> Option<()> {
+    #[inline]
+    pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> Option<()> {
         if offset.checked_add(out.len())? > self.len() {
             return None;
         }
-        let mut chunks = out.chunks_exact_mut(8);
-        for chunk in &mut chunks {
-            chunk.copy_from_slice(&self.load(offset)?.to_le_bytes());
-            offset += 8;
-        }
-        let rest = chunks.into_remainder();
-        if !rest.is_empty() {
-            let bytes = self.load(offset)?.to_le_bytes();
-            rest.copy_from_slice(bytes.get(..rest.len())?);
-        }
+        copy_out(self.0, offset, out);
         Some(())
     }
 
@@ -146,6 +153,12 @@ impl<'a> PageEdit<'a> {
         PageWords(self.words)
     }
 
+    /// Word number `index`, as it is now; 0 out of bounds.
+    #[inline]
+    pub fn word(&self, index: usize) -> u64 {
+        self.words.get(index).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
     /// Sets word number `index`. Out of bounds nothing happens.
     #[inline]
     pub fn put_word(&self, index: usize, value: u64) {
@@ -177,12 +190,13 @@ impl<'a> PageEdit<'a> {
             bytes = rest;
             index += 1;
         }
-        let mut chunks = bytes.chunks_exact(8);
-        for chunk in &mut chunks {
-            self.put_word(index, head_of(chunk).swap_bytes());
-            index += 1;
+        let (chunks, rest) = bytes.as_chunks::<8>();
+        let words = self.words.get(index..index + chunks.len()).unwrap_or(&[]);
+        for (word, chunk) in words.iter().zip(chunks) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
         }
-        let rest = chunks.remainder();
+        self.note(index, words.len());
+        index += chunks.len();
         if !rest.is_empty() {
             self.merge(index, u64::MAX >> (64 - 8 * rest.len()), head_of(rest).swap_bytes());
         }
@@ -203,14 +217,39 @@ impl<'a> PageEdit<'a> {
         }
     }
 
-    /// Moves words `from..from + count` to `to`; the ranges may overlap.
+    /// Sets the whole page, all of which counts as changed.
+    pub fn put_whole(&self, bytes: &[u8]) {
+        let (chunks, _) = bytes.as_chunks::<8>();
+        for (word, chunk) in self.words.iter().zip(chunks) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        }
+        self.changed.set(u64::MAX);
+    }
+
+    /// Notes that words `first..first + count` change.
+    fn note(&self, first: usize, count: usize) {
+        if let Some(last) = count.checked_sub(1) {
+            let (from, to) = (first >> self.unit_shift, (first + last) >> self.unit_shift);
+            let units = (u64::MAX >> (63 - to.min(63))) & (u64::MAX << from.min(63));
+            self.changed.set(self.changed.get() | units);
+        }
+    }
+
+    /// Moves words `from..from + count` to `to`; the ranges may overlap. Out of bounds nothing
+    /// happens.
     pub fn move_words(&self, from: usize, to: usize, count: usize) {
-        let one = |step: usize| {
-            if let Some(word) = self.words.get(from + step) {
-                self.put_word(to + step, word.load(Ordering::Relaxed));
-            }
+        let (low, distance) = (from.min(to), from.abs_diff(to));
+        let Some(words) = self.words.get(low..low + count + distance) else { return };
+        let pairs = words.iter().zip(words.get(distance..).unwrap_or(&[]));
+        let copy = |target: &AtomicU64, source: &AtomicU64| {
+            target.store(source.load(Ordering::Relaxed), Ordering::Relaxed);
         };
-        if from < to { (0..count).rev().for_each(one) } else { (0..count).for_each(one) }
+        if from < to {
+            pairs.rev().for_each(|(source, target)| copy(target, source));
+        } else {
+            pairs.for_each(|(target, source)| copy(target, source));
+        }
+        self.note(to, count);
     }
 }
 
