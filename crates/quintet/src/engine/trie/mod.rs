@@ -27,6 +27,8 @@
 //!   locked. With all of them locked the table is between operations: that is a cut.
 //! - A record that a cut has is never changed again; a region is used again only after a state
 //!   that does not have it is durable.
+//! - What applying a write needs from the disk is brought into memory in `admit`, or kept in
+//!   `learned` until then: a read that fails refuses the write before it is logged.
 //! - A cut's group is written after its records are durable and the log is, past all its effects.
 //!
 //! Thread rules: gets take no lock and store nothing while the record is in memory. Lock order:

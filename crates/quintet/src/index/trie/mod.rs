@@ -62,7 +62,7 @@ const ROOT_AT: u64 = RESERVED_WORDS - ROOTS;
 const SPINS: u32 = 64;
 /// Times that a path may lead to a record that is not there, although nothing below its subtree
 /// changed, before that is taken for damage: memory is given away and filled again meanwhile.
-pub(crate) const MISLED_MAX: u32 = 10_000;
+pub(crate) const MISLED_MAX: u32 = 500;
 /// No path has more nodes: each uses six bits of the tag or more.
 const DEPTH_MAX: usize = 5;
 
