@@ -93,7 +93,7 @@ impl Bench {
         };
         let table = db.create_table("t", options).unwrap();
         if matches!(kind, EngineKind::HashLog | EngineKind::Trie) {
-            // As much as the budget: chunks and regions have to leave memory, however the threads run.
+            // As much as the budget: chunks and regions have to leave memory, however threads run.
             for number in 0..FILLING / 3 {
                 table.put(format!("filling-{number}"), [7; 2_000]).unwrap();
             }
