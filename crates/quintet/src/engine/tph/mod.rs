@@ -31,7 +31,8 @@
 //! budget where that is less; all together at most half of it), `memtables` (2 to 16, 4),
 //! `max_pieces` (1 to 1024, 16; 2 in `single_tier`), `table_bytes` (64 KiB to 64 GiB; 64 MiB, or
 //! a quarter of the memory budget where that is less), `level0_tables` (1 to 64, 4), `level_bytes`
-//! (of level 1, 64 KiB to 2^46, 4 GiB), `fanout` (2 to 64, 8), `block_bytes` (512 to 1 MiB, 4096),
+//! (of level 1, 64 KiB to 2^46; 8 times level 0, at most 4 GiB), `fanout` (2 to 64, 8),
+//! `block_bytes` (512 to 1 MiB, 4096),
 //! `compression` (of blocks: `none` or `lz4`, `none`), `signature_bits` (8 to 16, 11).
 //!
 //! How we differ from the paper: `sorted` is the default, because a range over hash ranges has to
@@ -145,14 +146,18 @@ impl Settings {
         // Merging a table takes a part of its size in memory, on each thread.
         let tables = (64 << 20).min((budget / 4).max(1 << 20));
         let tag_bits = options.number("signature_bits", 11, 8..=16)?;
+        let memtable_bytes = memtable_bytes.min(most.max(64 << 10));
+        let level0_tables = options.number("level0_tables", 4, 1..=64)?;
+        // Level 1 is written again for each merge of level 0: a few times that is what pays.
+        let level = (8 * level0_tables * memtable_bytes).min(4 << 30);
         Ok(Self {
             mode,
-            memtable_bytes: memtable_bytes.min(most.max(64 << 10)),
+            memtable_bytes,
             memtables,
             max_pieces: to_usize(options.number("max_pieces", pieces, 1..=1024)?),
             table_bytes: bytes("table_bytes", tables, 64 << 30)?,
-            level0_tables: to_usize(options.number("level0_tables", 4, 1..=64)?),
-            level_bytes: bytes("level_bytes", 4 << 30, 1 << 46)?,
+            level0_tables: to_usize(level0_tables),
+            level_bytes: bytes("level_bytes", level, 1 << 46)?,
             fanout: options.number("fanout", 8, 2..=64)?,
             shape: Shape {
                 block_bytes: to_usize(options.number("block_bytes", 4096, 512..=1 << 20)?),
