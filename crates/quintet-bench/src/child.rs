@@ -7,14 +7,24 @@
 //! The child is this executable with the same command line; [`ROLE`] tells it what to do, [`DIR`]
 //! where. It answers with one line of JSON on its standard output. One that is to be killed then
 //! waits for its death, or for the end of its standard input should the parent die first.
+//!
+//! One child measures nothing: in a process group of its own, so that an interrupt from the
+//! terminal does not reach it, it waits for the end of the parent and removes its directory.
 
 use std::{
     env,
     ffi::OsString,
     fs,
     io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _, Write},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{self, Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -32,10 +42,17 @@ use crate::{
 };
 
 /// The environment variable that makes a process a child: `measure N` or `reopen N`, with the
-/// job's number.
+/// job's number, or `clear 0`.
 pub const ROLE: &str = "QUINTET_BENCH_ROLE";
 /// The environment variable with the store's directory.
 pub const DIR: &str = "QUINTET_BENCH_DIR";
+
+/// The role that removes the directory.
+const CLEAR: &str = "clear 0";
+/// How often what is left of the directory is removed, while a run that was interrupted may still
+/// be writing there, and how long to wait between.
+const CLEAR_TRIES: u32 = 100;
+const CLEAR_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a child answers.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,6 +73,10 @@ pub fn run(stores: &dyn Stores, plan: &Plan, out: &mut dyn Write) -> Outcome {
 
 /// The child's side.
 fn serve(stores: &dyn Stores, plan: &Plan, role: &str, dir: &Path, out: &mut dyn Write) -> Outcome {
+    if role == CLEAR {
+        io::copy(&mut io::stdin(), &mut io::sink())?;
+        return clear(dir);
+    }
     let wrong = || Failure::Usage(format!("{ROLE}: {role:?} makes no sense"));
     let (what, number) = role.split_once(' ').ok_or_else(wrong)?;
     let number: usize = number.parse().map_err(|_| wrong())?;
@@ -75,7 +96,11 @@ fn serve(stores: &dyn Stores, plan: &Plan, role: &str, dir: &Path, out: &mut dyn
             Err(failure) => failed(&failure),
         });
     }
-    match measure(stores, plan, job, dir) {
+    let watch = Watch::start();
+    let outcome = measure(stores, plan, job, dir);
+    // From here on the end of standard input is what the parent answers with.
+    watch.stop();
+    match outcome {
         Err(failure) => answer(failed(&failure)),
         Ok((measurement, store)) => {
             answer(Answer::Measured(Box::new(measurement)))?;
@@ -85,6 +110,27 @@ fn serve(stores: &dyn Stores, plan: &Plan, role: &str, dir: &Path, out: &mut dyn
             }
             store.close()
         }
+    }
+}
+
+/// Ends this process when its parent does.
+struct Watch(Arc<AtomicBool>);
+
+impl Watch {
+    fn start() -> Self {
+        let stopped = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stopped);
+        thread::spawn(move || {
+            let _ = io::copy(&mut io::stdin(), &mut io::sink());
+            if !seen.load(Ordering::SeqCst) {
+                process::exit(1);
+            }
+        });
+        Self(stopped)
+    }
+
+    fn stop(&self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 
@@ -167,6 +213,19 @@ pub fn measure(
     Ok((measurement, store))
 }
 
+/// Removes the parent's directory, unless it has done so itself.
+fn clear(dir: &Path) -> Outcome {
+    let mut outcome = Ok(());
+    for _ in 0..CLEAR_TRIES {
+        outcome = match fs::remove_dir_all(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            outcome => outcome,
+        };
+        thread::sleep(CLEAR_PAUSE);
+    }
+    outcome.map_err(|error| Failure::io(dir.display(), &error))
+}
+
 /// Bytes of the store's files.
 fn disk_bytes(job: &Job, dir: &Path) -> Outcome<u64> {
     if !job.is_persistent {
@@ -187,16 +246,21 @@ struct Parent<'a> {
     dir: PathBuf,
     machine: Machine,
     failures: Vec<Failure>,
+    /// Removes the directory should this process be killed.
+    clearer: Child,
 }
 
 impl<'a> Parent<'a> {
     fn new(plan: &'a Plan) -> Outcome<Self> {
         let base = plan.dir.clone().unwrap_or_else(env::temp_dir);
-        let dir = base.join(format!("quintet-bench-{}", std::process::id()));
+        let dir = base.join(format!("quintet-bench-{}", process::id()));
         let made = fs::create_dir_all(&base).and_then(|()| fs::create_dir(&dir));
         made.map_err(|error| Failure::io(format!("--dir {}", base.display()), &error))?;
+        let clearer = spawn_in(CLEAR, &dir, Some(0)).inspect_err(|_| {
+            let _ = fs::remove_dir(&dir);
+        })?;
         let machine = Machine::look(&dir);
-        Ok(Self { plan, dir, machine, failures: Vec::new() })
+        Ok(Self { plan, dir, machine, failures: Vec::new(), clearer })
     }
 
     fn run(mut self, out: &mut dyn Write) -> Outcome {
@@ -299,6 +363,8 @@ impl Drop for Parent<'_> {
     fn drop(&mut self) {
         // What cannot be removed has been complained about, or the disk is gone.
         let _ = fs::remove_dir_all(&self.dir);
+        drop(self.clearer.stdin.take());
+        let _ = self.clearer.wait();
     }
 }
 
@@ -309,9 +375,18 @@ fn complain(what: &str) {
 }
 
 fn spawn(role: &str, dir: &Path) -> Outcome<Child> {
+    spawn_in(role, dir, None)
+}
+
+/// A child in the parent's process group or in another one; 0 is one of its own.
+fn spawn_in(role: &str, dir: &Path, group: Option<i32>) -> Outcome<Child> {
     let program = env::current_exe().map_err(|error| Failure::io("this program", &error))?;
     let words: Vec<OsString> = env::args_os().skip(1).collect();
-    Command::new(program)
+    let mut command = Command::new(program);
+    if let Some(group) = group {
+        command.process_group(group);
+    }
+    command
         .args(words)
         .env(ROLE, role)
         .env(DIR, dir)

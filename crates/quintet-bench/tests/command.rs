@@ -217,3 +217,31 @@ fn a_run_that_fails_does_not_take_the_others_along() {
     assert!(text.contains("\"engine\":\"hashbrown\""));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
 }
+
+#[test]
+fn a_run_that_is_killed_leaves_no_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_quintet-bench"))
+        .args("ycsb --engine hashlog --workload a --records 1M --operations 1G --json".split(' '))
+        .arg("--dir")
+        .arg(dir.path())
+        .spawn()
+        .unwrap();
+    let entries = || fs::read_dir(dir.path()).unwrap().count();
+    let waits = |done: &dyn Fn() -> bool| {
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !done() {
+            assert!(std::time::Instant::now() < until, "{} entries", entries());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    let store = || {
+        fs::read_dir(dir.path())
+            .unwrap()
+            .any(|run| run.unwrap().path().join("store").join("catalog").exists())
+    };
+    waits(&store);
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    waits(&|| entries() == 0);
+}

@@ -43,6 +43,10 @@ use crate::{
 const LOCK_NAME: &str = "LOCK";
 const LOG_NAME: &str = "log";
 const TABLES_NAME: &str = "tables";
+/// Records that replay reads before it applies the first of them: enough to hide a miss in memory
+/// behind others. They are copied, so long ones are left out.
+const AHEAD_RECORDS: usize = 32;
+const AHEAD_BYTES: usize = 64 << 10;
 
 impl Database {
     /// Opens the database at `path`, whose options are valid, by itself or through a mount.
@@ -168,10 +172,7 @@ fn assemble(
         catalog: catalog.edits(),
     };
     let log_options = LogOptions { segment_bytes, read_only: options.read_only };
-    let log = Log::open(env, &log_dir, &log_options, &anchor, &mut |lsn, body| {
-        replay(&replayed, lsn, body)
-    })?;
-    let log = Arc::new(log);
+    let log = Arc::new(open_log(env, &log_dir, &log_options, &anchor, &replayed)?);
     let _ = shared.log.set(Arc::clone(&log));
     if index.as_ref().is_some_and(|index| index.engine.stats().keys > 0) {
         for table in tables.values() {
@@ -205,6 +206,20 @@ fn assemble(
         background_failure: Mutex::new(None),
         lock: Mutex::new(Some(lock)),
     })
+}
+
+/// Opens the log and replays it.
+fn open_log(
+    env: &Arc<dyn Env>,
+    dir: &Arc<dyn Dir>,
+    options: &LogOptions,
+    anchor: &Anchor,
+    into: &Replayed<'_>,
+) -> Result<Log> {
+    let mut ahead = Ahead { into, records: Vec::new(), bytes: Vec::new() };
+    let log = Log::open(env, dir, options, anchor, &mut |lsn, body| ahead.push(lsn, body))?;
+    ahead.apply()?;
+    Ok(log)
 }
 
 /// Whether the database was never open: until its log's start is recorded, nothing is in it. A
@@ -274,6 +289,49 @@ impl Loader<'_> {
         };
         let (engine, lsn) = AnyEngine::open(&options, context)?;
         Ok(TableState::new(id, options.kind(), hash, engine, lsn, node.types.clone()))
+    }
+}
+
+/// Records that engines expect and that are applied a few later.
+struct Ahead<'a> {
+    into: &'a Replayed<'a>,
+    /// Each with where its body ends in `bytes`.
+    records: Vec<(Lsn, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl Ahead<'_> {
+    fn push(&mut self, lsn: Lsn, body: &[u8]) -> Result<()> {
+        let full =
+            self.records.len() == AHEAD_RECORDS || self.bytes.len() + body.len() > AHEAD_BYTES;
+        if full {
+            self.apply()?;
+        }
+        if body.len() > AHEAD_BYTES {
+            return replay(self.into, lsn, body);
+        }
+        // What does not parse is found when it is applied.
+        for (id, op) in Ops::new(body).flatten() {
+            if let Some(table) = self.into.tables.get(&id)
+                && let Op::Put { key, .. } | Op::Delete { key } = op
+            {
+                table.engine.expect(key);
+            }
+        }
+        self.bytes.extend_from_slice(body);
+        self.records.push((lsn, self.bytes.len()));
+        Ok(())
+    }
+
+    fn apply(&mut self) -> Result<()> {
+        let mut start = 0;
+        for (lsn, end) in self.records.drain(..) {
+            let body = self.bytes.get(start..end).unwrap_or(&[]);
+            replay(self.into, lsn, body)?;
+            start = end;
+        }
+        self.bytes.clear();
+        Ok(())
     }
 }
 

@@ -195,6 +195,9 @@ pub trait Engine: Send + Sync {
     /// Takes back an `admit` whose operation will not be logged after all (a condition did not
     /// hold, the log refused). Engines that reserve nothing in `admit` have nothing to do.
     fn retract(&self, _op: &Op<'_>) {}
+    /// A hint that an operation on `key` is soon to be applied, so that what it will look at can be
+    /// on its way from memory: replay gives it some records ahead.
+    fn expect(&self, _key: &[u8]) {}
     /// Applies a logged operation. In replay there was no `admit`.
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()>;
     /// About `limit` entries from `from` on, and where to go on ([`Cursor::START`] at the end).
@@ -298,6 +301,10 @@ impl Engine for AnyEngine {
 
     fn retract(&self, op: &Op<'_>) {
         self.engine().retract(op);
+    }
+
+    fn expect(&self, key: &[u8]) {
+        self.engine().expect(key);
     }
 
     #[inline]

@@ -28,12 +28,12 @@ use std::{
     sync::Arc,
 };
 
-use super::{FileHead, redo::Owner, writeback::Writeback};
+use super::{FileHead, read_all_blocks, redo::Owner, writeback::Writeback};
 use crate::{
     Error, Result,
     budget::Budget,
     codec::{Decoder, crc32c, put_varint, round_up, to_u64, to_usize},
-    disk::{AlignedBuffer, BLOCK_BYTES, Env, File, read_exact_at},
+    disk::{AlignedBuffer, BLOCK_BYTES, Env, File},
     sync::{Mutex, lock},
 };
 
@@ -109,7 +109,7 @@ impl Extents {
         }
         let Some(file) = lock(&self.file).clone() else { return Ok(None) };
         let mut buffer = AlignedBuffer::zeroed(to_usize(bytes));
-        match read_exact_at(&*file, buffer.as_mut_slice(), offset) {
+        match read_all_blocks(&*file, buffer.as_mut_slice(), offset) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             Err(error) => return Err(Error::io(format!("read {}", self.label()), error)),

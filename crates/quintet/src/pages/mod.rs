@@ -25,18 +25,41 @@ pub(crate) mod space;
 pub(crate) mod words;
 pub(crate) mod writeback;
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use self::redo::Owner;
 pub(crate) use crate::disk::{AlignedBuffer, Region, prefetch, store};
 use crate::{
     Error, Result,
-    codec::{crc32c, put_u32, put_u64, to_usize},
-    disk::{BLOCK_BYTES, File, Open, read_up_to, write_all_at},
+    codec::{crc32c, put_u32, put_u64, to_u64, to_usize},
+    disk::{BLOCK_BYTES, File, Open, write_all_at},
 };
 
 const FORMAT: u32 = 1;
 const HEAD_BYTES: usize = 64;
+
+/// Reads blocks by direct I/O as far as the file goes, and returns the bytes read: fewer than were
+/// asked for at the end of the file, which may be within a block where the file was cut short.
+fn read_blocks(file: &dyn File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    // Direct I/O takes no offset within a block, and behind such an end there is nothing.
+    while done < buffer.len() && to_u64(done).is_multiple_of(BLOCK_BYTES) {
+        let rest = buffer.get_mut(done..).unwrap_or(&mut []);
+        match file.read_at(rest, offset + to_u64(done)) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// As [`read_blocks`], where all of the buffer is known to have been written.
+fn read_all_blocks(file: &dyn File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    let count = read_blocks(file, buffer, offset)?;
+    if count == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
 
 /// The head of a file of pages. See the module head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +114,7 @@ impl FileHead {
         let how = if read_only { Open::READ } else { Open::WRITE };
         let file = owner.dir.open(name, how.direct()).map_err(io)?;
         let mut block = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
-        let count = read_up_to(&*file, block.as_mut_slice(), 0).map_err(io)?;
+        let count = read_blocks(&*file, block.as_mut_slice(), 0).map_err(io)?;
         let found = block.as_slice().get(..HEAD_BYTES.min(count)).unwrap_or(&[]);
         if found == self.0 {
             if !read_only {

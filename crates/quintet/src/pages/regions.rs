@@ -37,12 +37,12 @@
 
 use std::{collections::BTreeSet, io, mem::take, sync::Arc};
 
-use super::{FileHead, Region, redo::Owner};
+use super::{FileHead, Region, read_all_blocks, read_blocks, redo::Owner};
 use crate::{
     Error, Result,
     budget::Budget,
     codec::{Decoder, put_varint, round_up, to_u64, to_usize},
-    disk::{AlignedBuffer, BLOCK_BYTES, File, read_exact_at, read_up_to},
+    disk::{AlignedBuffer, BLOCK_BYTES, File},
     sync::{AtomicU64, Mutex, Ordering, fence, lock},
 };
 
@@ -59,6 +59,8 @@ const SEALED: u64 = 1 << 63;
 const LOW: u64 = 0xffff_ffff;
 /// Frames kept for the next region rather than given back to the system.
 const SPARE_FRAMES: usize = 2;
+/// Frames made ready at once, at most.
+const READY_FRAMES: u64 = 16;
 /// The first frames are in ordinary pages: a small table should not take whole huge ones.
 const SMALL_FRAMES: u64 = 2;
 const HUGE_BYTES: u64 = 2 << 20;
@@ -87,6 +89,8 @@ struct Frames {
     /// Given back.
     free: Vec<u64>,
     in_use: u64,
+    /// Frames taken since the last were made ready.
+    taken: u64,
 }
 
 /// Which regions are in use.
@@ -194,10 +198,15 @@ impl Regions {
     /// Draws a frame from the budget; `anyway` past its limit as well.
     pub(crate) fn take_frame(&self, anyway: bool) -> Option<u64> {
         let mut frames = lock(&self.allocator);
+        frames.taken += 1;
         if let Some(frame) = frames.spare.pop() {
             frames.in_use += 1;
             return Some(frame);
         }
+        self.take_fresh(&mut frames, anyway)
+    }
+
+    fn take_fresh(&self, frames: &mut Frames, anyway: bool) -> Option<u64> {
         if frames.free.is_empty() && frames.next >= self.frames_max {
             return None;
         }
@@ -225,6 +234,43 @@ impl Regions {
             frames.spare.push(frame);
             return;
         }
+        self.discard(&mut frames, frame);
+    }
+
+    /// Makes as many frames ready as were taken since the last call: their memory is touched, which
+    /// is a quarter of a millisecond for each huge page that a writer would wait for. Only while
+    /// memory is not scarce; a table at rest gives them back.
+    pub(crate) fn prepare_frames(&self) {
+        let wanted = take(&mut lock(&self.allocator).taken).min(READY_FRAMES);
+        let mut ready = Vec::new();
+        while to_u64(lock(&self.allocator).spare.len() + ready.len()) < wanted
+            && self.budget.used() + 8 * self.region_bytes() <= self.budget.limit() / 4 * 3
+        {
+            let Some(frame) = self.take_unused() else { break };
+            let words = self.frame(frame);
+            for word in words.iter().step_by(to_usize(BLOCK_BYTES / 8)) {
+                word.store(0, Ordering::Relaxed);
+            }
+            ready.push(frame);
+        }
+        let mut frames = lock(&self.allocator);
+        frames.in_use -= to_u64(ready.len());
+        frames.spare.extend(ready);
+        let keep = to_usize(wanted).max(SPARE_FRAMES);
+        while frames.spare.len() > keep {
+            let Some(frame) = frames.spare.pop() else { break };
+            self.discard(&mut frames, frame);
+        }
+    }
+
+    /// A frame that is not spare.
+    fn take_unused(&self) -> Option<u64> {
+        let mut frames = lock(&self.allocator);
+        self.take_fresh(&mut frames, false)
+    }
+
+    /// Gives the memory of an unused frame back.
+    fn discard(&self, frames: &mut Frames, frame: u64) {
         let start = frame * self.region_bytes();
         self.frames.discard(start..start + self.region_bytes());
         frames.free.push(frame);
@@ -521,7 +567,7 @@ impl Regions {
         let blocks = round_up(end.saturating_sub(first).max(1), BLOCK_UNITS);
         let mut buffer = AlignedBuffer::zeroed(to_usize(blocks * UNIT_BYTES));
         let file = self.file()?;
-        read_up_to(&*file, buffer.as_mut_slice(), self.offset(region, first))
+        read_blocks(&*file, buffer.as_mut_slice(), self.offset(region, first))
             .map_err(|error| Error::io(format!("read {}", self.label()), error))?;
         Ok((buffer, to_usize((unit - first) * UNIT_BYTES)))
     }
@@ -529,7 +575,7 @@ impl Regions {
     /// Reads all of a region that is in the file.
     pub(crate) fn read_whole(&self, region: u64) -> Result<AlignedBuffer> {
         let mut buffer = AlignedBuffer::zeroed(to_usize(self.written(region) * UNIT_BYTES));
-        read_exact_at(&*self.file()?, buffer.as_mut_slice(), self.offset(region, 0)).map_err(
+        read_all_blocks(&*self.file()?, buffer.as_mut_slice(), self.offset(region, 0)).map_err(
             |error| match error.kind() {
                 io::ErrorKind::UnexpectedEof => self.damage(region, 0, "the file ends early"),
                 _ => Error::io(format!("read {}", self.label()), error),

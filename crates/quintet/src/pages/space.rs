@@ -30,14 +30,14 @@
 use std::{collections::BTreeMap, io, mem::take, sync::Arc};
 
 use super::{
-    FileHead, Region,
+    FileHead, Region, read_all_blocks,
     redo::{GroupWriter, Owner, Patch},
     writeback::Writeback,
 };
 use crate::{
     Error, Result,
     codec::{Decoder, crc32c, low_u32, put_u32, put_varint, to_u64, to_usize},
-    disk::{AlignedBuffer, BLOCK_BYTES, Env, File, read_exact_at},
+    disk::{AlignedBuffer, BLOCK_BYTES, Env, File},
     report::Report,
     seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, lock},
@@ -216,7 +216,7 @@ impl Space {
         if let Some(image) = disk.images.get(&region) {
             let offset = self.slot_offset(image.slot);
             let file = disk.file.as_deref().ok_or_else(|| self.damage(0, "it is missing"))?;
-            read_exact_at(file, buffer.as_mut_slice(), offset).map_err(|error| {
+            read_all_blocks(file, buffer.as_mut_slice(), offset).map_err(|error| {
                 match error.kind() {
                     io::ErrorKind::UnexpectedEof => self.damage(offset, "the file ends early"),
                     _ => Error::io(format!("read {}", self.label()), error),

@@ -206,6 +206,11 @@ impl Arena {
         true
     }
 
+    /// Whether frames were made ready and not used.
+    pub(super) fn has_ready(&self) -> bool {
+        lock(&self.allocator).spare.len() > SPARE_FRAMES
+    }
+
     /// Gives back the frames that fast writers would have needed: they rest.
     pub(super) fn release_ready(&self) {
         self.is_filling.store(false, Ordering::Relaxed);

@@ -101,9 +101,6 @@ impl HashLog {
     pub(super) fn persist_to(&self, up_to: Lsn) -> Result<Lsn> {
         let mut maintenance = lock(&self.maintenance);
         self.publish(&mut maintenance, up_to.0)?;
-        if self.is_resting(self.counters.applied.load(Ordering::Relaxed)) {
-            self.arena.release_ready();
-        }
         Ok(Lsn(maintenance.complete))
     }
 

@@ -8,7 +8,7 @@
 //!
 //! put: lock the key's group -> find its entry -> exchange it in place (same size, not frozen) or
 //! append and exchange the slot -> unlock. get: [`read`]. persist: [`flush`], [`maintain`].
-//! compact: [`compact`]. open: [`recover`]. What is in memory: [`residency`].
+//! compact: [`compact`]. open: [`recover`], [`load`]. What is in memory: [`residency`].
 //!
 //! Invariants:
 //! - A chunk's entries below its frozen bound never change; only they are written. Flushing
@@ -34,7 +34,7 @@
 //! Options: `chunk_bytes` (power of two, 16 KiB to 16 MiB, 2 MiB), `compression` (of chunks in the
 //! files: `none` or `lz4`, `none`), `live_ratio` (per cent of file
 //! bytes that are kept alive, 10 to 90, 50), `mutable_chunks` (chunks that may await a persist and
-//! so be updated in place, 1 to 1024, 16).
+//! so be updated in place, 1 to 1024, 8).
 //!
 //! How we differ from the paper: nothing is lost of the last chunk (the shared log has it); sizes
 //! have 32 bits and versions are LSNs; chunks have checksums and the index a checkpoint;
@@ -48,6 +48,7 @@ pub mod describe;
 mod entry;
 mod files;
 mod flush;
+mod load;
 mod maintain;
 mod manifest;
 #[cfg(all(test, any(loom, shuttle)))]
@@ -86,7 +87,8 @@ use crate::{
 
 const CHUNK_BYTES_DEFAULT: u64 = 2 << 20;
 const LIVE_PER_CENT_DEFAULT: u64 = 50;
-const MUTABLE_CHUNKS_DEFAULT: u64 = 16;
+/// What is not yet in files is what opening replays: at the rate of one thread.
+const MUTABLE_CHUNKS_DEFAULT: u64 = 8;
 /// At rest, compaction goes on until this share of what is stored is waste: heads and hints take
 /// most of the fifth that a resting table may take beyond its live bytes.
 const REST_WASTE_PER_CENT: u64 = 4;
@@ -168,8 +170,8 @@ struct Roll {
     free_ids: Vec<u64>,
     /// Order of the chunk that takes appends, or of the last that did.
     hot_order: u64,
-    /// When the chunk that takes appends was started.
-    rolled_at: Duration,
+    /// When the last chunk for appends was started; none since the table was opened.
+    rolled_at: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -197,6 +199,8 @@ struct Counters {
     debts_paid_total: AtomicU64,
     in_place_total: AtomicU64,
     cold_reads_total: AtomicU64,
+    /// Of those, the ones that found another key's entry.
+    false_reads_total: AtomicU64,
     compacted_total: AtomicU64,
     evicted_total: AtomicU64,
     index_charged: AtomicU64,
@@ -397,6 +401,10 @@ impl Engine for HashLog {
         }
     }
 
+    fn expect(&self, key: &[u8]) {
+        self.index.prefetch(self.hash(key));
+    }
+
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
         match op {
             Op::Put { key, head, body } => self.put(lsn, key, [head, body]),
@@ -453,6 +461,7 @@ impl Engine for HashLog {
                 ("large_values", to_u64(read(&self.larges).len())),
                 ("in_place_updates_total", load(&counters.in_place_total)),
                 ("cold_reads_total", load(&counters.cold_reads_total)),
+                ("false_reads_total", load(&counters.false_reads_total)),
                 ("chunks_compacted_total", load(&counters.compacted_total)),
                 ("compactions_by_writers_total", load(&counters.debts_paid_total)),
                 ("chunks_evicted_total", load(&counters.evicted_total)),
@@ -484,7 +493,8 @@ impl Engine for HashLog {
         }
         let untidy = !stuck && self.waste_exceeds(REST_WASTE_PER_CENT.min(most));
         let unflushed = unflushed > 0 && !self.context.read_only;
-        if (untidy || unflushed) && self.is_resting(applied) {
+        let ready = self.arena.has_ready();
+        if (untidy || unflushed || ready) && self.is_resting(applied) {
             if unflushed {
                 // The log need not hold it any longer.
                 return Due::Persist;
@@ -492,7 +502,7 @@ impl Engine for HashLog {
             counters.waste_target.store(REST_WASTE_PER_CENT.min(most), Ordering::Relaxed);
             return Due::Compact;
         }
-        match (warm, untidy || unflushed) {
+        match (warm, untidy || unflushed || ready) {
             (true, _) => Due::Compact,
             (false, true) => Due::Later,
             (false, false) => Due::Nothing,

@@ -128,6 +128,7 @@ impl HashLog {
                         && let Some(entry) = cold.entry()
                     {
                         if entry.key() != key {
+                            self.counters.false_reads_total.fetch_add(1, Ordering::Relaxed);
                             others.push((address, state));
                         } else if entry.head.kind != Kind::Large {
                             return Ok(Some(value_of(&entry)));

@@ -384,8 +384,9 @@ impl HashLog {
         let chunk = self.start_chunk(&mut roll, order, frame)?;
         self.hot.store(chunk.id + 1, Ordering::Release);
         let now = self.context.env.monotonic();
-        self.arena.note_filling(now.saturating_sub(roll.rolled_at) < FILLING_TIME);
-        roll.rolled_at = now;
+        let last = roll.rolled_at.replace(now);
+        let fast = last.is_some_and(|last| now.saturating_sub(last) < FILLING_TIME);
+        self.arena.note_filling(fast);
         drop(roll);
         self.charge_index();
         let unflushed = self.counters.unflushed_units.load(Ordering::Relaxed);
@@ -403,8 +404,12 @@ impl HashLog {
         self.arena.wants_frames() && self.has_room_to_warm()
     }
 
-    /// Makes frames ready ahead of fast writers.
+    /// Makes frames ready ahead of fast writers, and gives them back when those rest.
     pub(super) fn make_frames_ready(&self) {
+        if self.arena.has_ready() && self.is_resting(self.counters.applied.load(Ordering::Relaxed))
+        {
+            self.arena.release_ready();
+        }
         while self.has_room_to_warm() && self.arena.make_ready() {}
     }
 

@@ -27,10 +27,11 @@
 //!
 //! Options: `mode` (`sorted`: levels of key ranges; `hash_range`: levels of hash ranges with a
 //! fixed fan-out; `one_level`: memtables go straight into level 1; `single_tier`: likewise, with
-//! at most two pieces a table), `memtable_bytes` (64 KiB to 4 GiB, 128 MiB; at most 1/16 of the
-//! memory budget), `memtables` (2 to 16, 4), `max_pieces` (1 to 1024, 16; 2 in `single_tier`),
-//! `table_bytes` (64 KiB to 64 GiB, 64 MiB), `level0_tables` (1 to 64, 4), `level_bytes` (of level
-//! 1, 64 KiB to 2^46, 4 GiB), `fanout` (2 to 64, 8), `block_bytes` (512 to 1 MiB, 4096),
+//! at most two pieces a table), `memtable_bytes` (64 KiB to 4 GiB; 128 MiB, or 1/16 of the memory
+//! budget where that is less; all together at most half of it), `memtables` (2 to 16, 4),
+//! `max_pieces` (1 to 1024, 16; 2 in `single_tier`), `table_bytes` (64 KiB to 64 GiB; 64 MiB, or
+//! a quarter of the memory budget where that is less), `level0_tables` (1 to 64, 4), `level_bytes`
+//! (of level 1, 64 KiB to 2^46, 4 GiB), `fanout` (2 to 64, 8), `block_bytes` (512 to 1 MiB, 4096),
 //! `compression` (of blocks: `none` or `lz4`, `none`), `signature_bits` (8 to 16, 11).
 //!
 //! How we differ from the paper: `sorted` is the default, because a range over hash ranges has to
@@ -136,14 +137,20 @@ impl Settings {
         };
         let pieces = if mode == Mode::SingleTier { 2 } else { 16 };
         let bytes = |name, default, most| options.number(name, default, 64 << 10..=most);
+        let memtables = options.number("memtables", 4, 2..=16)?;
         let memtable_bytes = bytes("memtable_bytes", 128 << 20, 4 << 30)?;
+        // A table that asks for more gets half of the budget; others leave room for others.
+        let asked = options.settings().any(|(name, _)| name == "memtable_bytes");
+        let most = if asked { budget / 2 / memtables } else { budget / 16 };
+        // Merging a table takes a part of its size in memory, on each thread.
+        let tables = (64 << 20).min((budget / 4).max(1 << 20));
         let tag_bits = options.number("signature_bits", 11, 8..=16)?;
         Ok(Self {
             mode,
-            memtable_bytes: memtable_bytes.min((budget / 16).max(64 << 10)),
-            memtables: options.number("memtables", 4, 2..=16)?,
+            memtable_bytes: memtable_bytes.min(most.max(64 << 10)),
+            memtables,
             max_pieces: to_usize(options.number("max_pieces", pieces, 1..=1024)?),
-            table_bytes: bytes("table_bytes", 64 << 20, 64 << 30)?,
+            table_bytes: bytes("table_bytes", tables, 64 << 30)?,
             level0_tables: to_usize(options.number("level0_tables", 4, 1..=64)?),
             level_bytes: bytes("level_bytes", 4 << 30, 1 << 46)?,
             fanout: options.number("fanout", 8, 2..=64)?,
@@ -335,6 +342,8 @@ impl Inner {
             drop(view);
             self.help()?;
         }
+        // What a merge takes to work with comes back when it ends.
+        drop(lock(&self.compacting));
         self.context.budget.take(bytes)?;
         self.reserved.fetch_add(bytes, Ordering::Relaxed);
         Ok(())

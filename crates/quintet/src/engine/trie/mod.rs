@@ -27,6 +27,8 @@
 //!   locked. With all of them locked the table is between operations: that is a cut.
 //! - A record that a cut has is never changed again; a region is used again only after a state
 //!   that does not have it is durable.
+//! - What applying a write needs from the disk is brought into memory in `admit`, or kept in
+//!   `learned` until then: a read that fails refuses the write before it is logged.
 //! - A cut's group is written after its records are durable and the log is, past all its effects.
 //!
 //! Thread rules: gets take no lock and store nothing while the record is in memory. Lock order:
@@ -92,6 +94,8 @@ const REGION_BYTES_DEFAULT: u64 = 2 << 20;
 const JOURNAL_BYTES_DEFAULT: u64 = 256 << 20;
 const CUT_BYTES_DEFAULT: u64 = 16 << 20;
 const LIVE_PER_CENT_DEFAULT: u64 = 80;
+/// Words of a path that are as good as always in the caches.
+const PATH_STEPS_AHEAD: u32 = 2;
 /// At rest, compaction goes on until this share of the data is waste.
 const REST_WASTE_PER_CENT: u64 = 4;
 /// Rest is this long without a write, in milliseconds.
@@ -281,7 +285,14 @@ impl Engine for Trie {
     fn admit(&self, op: &Op<'_>) -> Result<()> {
         self.make_room(op)?;
         match op {
-            Op::Put { key, .. } | Op::Delete { key } => self.learn_ahead(key),
+            Op::Put { key, .. } | Op::Delete { key } if self.is_cold.load(Ordering::Relaxed) => {
+                self.learn_ahead(key)
+            }
+            Op::Put { key, .. } | Op::Delete { key } => {
+                // The node is on its way while the operation is logged.
+                self.index.peek(self.hash(key), PATH_STEPS_AHEAD);
+                Ok(())
+            }
             Op::DeleteRange { .. } => Ok(()),
         }
     }

@@ -59,6 +59,7 @@ impl Trie {
         if self.context.read_only {
             return Err(Error::ReadOnly);
         }
+        self.regions.prepare_frames();
         let mut maintenance = lock(&self.maintenance);
         let maintenance = &mut *maintenance;
         if up_to < maintenance.complete {

@@ -112,7 +112,7 @@ impl Trie {
     fn read_slowly(&self, key: &[u8], hash: u64, first: Answer) -> Result<Option<Value>> {
         let mut others = Vec::new();
         let mut answer = Some(first);
-        let mut damaged = None;
+        let (mut damaged, mut misled) = (None, 0);
         loop {
             match answer {
                 None => return Ok(None),
@@ -127,6 +127,7 @@ impl Trie {
                     }
                 }
                 Some(Answer::Cold(address, life)) => {
+                    self.count_misled(address, &mut misled)?;
                     let (region, _) = self.regions.split(address);
                     let warmed = self.has_room_to_warm() && self.warm(region)?;
                     if !warmed
@@ -409,6 +410,7 @@ impl Trie {
             }
             entries.truncate(before);
         }
+        let mut misled = 0;
         loop {
             let writer = self.index.lock(path);
             addresses.clear();
@@ -417,6 +419,7 @@ impl Trie {
                 return Ok(next);
             }
             entries.truncate(before);
+            self.count_misled(addresses.first().copied().unwrap_or(0), &mut misled)?;
         }
     }
 

@@ -362,6 +362,58 @@ fn what_a_failed_call_touched_is_written_anew() {
     }
 }
 
+/// What `apply` needs is read in `admit`: a read that fails there refuses the write, and none is
+/// made after it, whether the path, free objects or the record itself were on the disk alone.
+#[test]
+fn no_write_reads_the_disk_once_it_is_admitted() {
+    let bench = Bench { budget: 400 << 10, ..Bench::new(15) };
+    let (engine, _) = bench.open();
+    let mut rows = Rows::new();
+    for step in 0..1_200 {
+        let (key, value) = (format!("key-{step}").into_bytes(), vec![b'v'; 300]);
+        put(&engine, step + 1, &key, &value);
+        rows.insert(key, value);
+        if step % 5 == 4 {
+            let key = format!("key-{}", step - 2).into_bytes();
+            delete(&engine, step + 1, &key);
+            rows.remove(&key);
+        }
+    }
+    assert_eq!(engine.persist(Lsn(2_000)).unwrap(), Lsn(2_000));
+    drop(engine);
+    let (engine, _) = bench.open();
+    let (mut refused, mut granted) = (0, 0);
+    for step in 0..1_500_u64 {
+        let (key, value) = (format!("key-{}", step * 7 % 1_500), format!("{step:0400}"));
+        let op = match step % 3 {
+            0 => Op::Delete { key: key.as_bytes() },
+            _ => Op::Put { key: key.as_bytes(), head: b"", body: value.as_bytes() },
+        };
+        bench.env.inject(Fault::new(&[Call::Read], When::From(1), Effect::Io));
+        let first = engine.admit(&op);
+        bench.env.clear_faults();
+        if first.is_err() {
+            refused += 1;
+            engine.admit(&op).unwrap();
+        }
+        granted += 1;
+        bench.env.inject(Fault::new(&[Call::Read], When::From(1), Effect::Io));
+        engine.apply(Lsn(3_000 + step), &op).unwrap();
+        bench.env.clear_faults();
+        match op {
+            Op::Put { .. } => drop(rows.insert(key.into_bytes(), value.into_bytes())),
+            _ => drop(rows.remove(key.as_bytes())),
+        }
+        if step % 200 == 0 {
+            engine.persist(Lsn(3_001 + step)).unwrap();
+        }
+    }
+    assert!(refused > 100 && granted > refused, "{refused} of {granted} refused at first");
+    assert_eq!(engine.counters.learned.load(Ordering::Relaxed), 0, "all that was read is used");
+    compare(&engine, &rows);
+    check(&engine);
+}
+
 /// The trie grows in a region that was begun before the reopening and not touched since.
 #[test]
 fn a_reopened_table_grows_where_it_ended() {

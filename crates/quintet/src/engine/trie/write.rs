@@ -10,7 +10,7 @@ use crate::{
     Error, Result,
     codec::{crc32c, to_u64, to_usize},
     engine::Op,
-    index::trie::{Verdict, Writer},
+    index::trie::{MISLED_MAX, Verdict, Writer},
     pages::regions::{Look, UNIT_BYTES},
     seeded::{self, Bug},
     sync::{Ordering, lock},
@@ -69,12 +69,13 @@ impl Trie {
         let hash = self.hash(key);
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
         let new_bytes = stored_bytes(&head, || Place::decode(value[0]));
-        let mut known = self.take_learned(hash);
+        let (mut known, mut misled) = (self.take_learned(hash), 0);
         let mut writer = self.index.lock(hash);
         loop {
             match self.find_current(&writer, key, &known)? {
                 Some(Found::Unknown(address, life)) => {
                     drop(writer);
+                    self.count_misled(address, &mut misled)?;
                     known.extend(self.learn(address, life, key)?);
                     writer = self.index.lock(hash);
                 }
@@ -102,12 +103,13 @@ impl Trie {
     pub(super) fn delete(&self, key: &[u8]) -> Result<()> {
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
         let hash = self.hash(key);
-        let mut known = self.take_learned(hash);
+        let (mut known, mut misled) = (self.take_learned(hash), 0);
         let mut writer = self.index.lock(hash);
         loop {
             match self.find_current(&writer, key, &known)? {
                 Some(Found::Unknown(address, life)) => {
                     drop(writer);
+                    self.count_misled(address, &mut misled)?;
                     known.extend(self.learn(address, life, key)?);
                     writer = self.index.lock(hash);
                 }
@@ -149,6 +151,16 @@ impl Trie {
                 },
             }
         })
+    }
+
+    /// Counts a look at an address without an answer: too many of them are damage.
+    pub(super) fn count_misled(&self, address: u64, count: &mut u32) -> Result<()> {
+        *count += 1;
+        if *count <= MISLED_MAX {
+            return Ok(());
+        }
+        let (region, unit) = self.regions.split(address);
+        Err(self.regions.damage(region, unit, "the trie leads to what is no record"))
     }
 
     /// Reads a record that is not in memory, or has its whole region loaded where there is room: in
@@ -248,12 +260,10 @@ impl Trie {
     /// that is not, so that applying the write needs no disk, which may fail. (Both may leave
     /// memory between the two; then applying reads them.)
     pub(super) fn learn_ahead(&self, key: &[u8]) -> Result<()> {
-        if !self.is_cold.load(Ordering::Relaxed) {
-            return Ok(());
-        }
         self.index.load_free_objects();
         let hash = self.hash(key);
         let mut known: Vec<Known> = Vec::new();
+        let mut misled = 0;
         loop {
             let unknown = self.index.find(hash, |address| {
                 let look = self.regions.look(address, |words| {
@@ -272,6 +282,7 @@ impl Trie {
                 }
             })?;
             let Some((address, life)) = unknown.flatten() else { break };
+            self.count_misled(address, &mut misled)?;
             known.extend(self.learn(address, life, key)?);
         }
         if !known.is_empty() {

@@ -10,12 +10,12 @@
 //! from 2 to 3 lines, then from 3 to 4; then each group of 4 is two groups of 2 and the number of
 //! groups has doubled. Plain linear hashing (1 to 2) has twice the load in what is not yet split
 //! as in what is, and spends 11 % of lookups on a second line at the same size; this spends 6 to 9
-//! %. The tag holds every hash bit that growth will ask for, so growth reads no records. After
-//! removals the table shrinks again, by the same steps backwards ([`shrink`]).
+//! %. The tag holds every hash bit that growth will ask for, so growth reads no records ([`tag`]).
+//! After removals the table shrinks again, by the same steps backwards ([`shrink`]).
 //!
 //! | bits of a slot | meaning |
 //! |---|---|
-//! | 38 to 63 | tag: bits 6 to 31 of the hash |
+//! | 38 to 63 | tag: bits 6 to 31 of the hash, or others in place of those that its place says |
 //! | 0 to 37 | address, never 0; with bits 32 to 37 all set: link to node number bits 0 to 31 |
 //!
 //! Invariants:
@@ -29,17 +29,23 @@
 //! Thread rules: readers take no lock and store nothing. Writers of different locks run in
 //! parallel. Lock order: `growth`, one group, `free_nodes`.
 
+mod load;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
 mod shape;
 mod shrink;
+mod tag;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 
 use std::{cmp::Reverse, collections::BinaryHeap, io, ops::ControlFlow};
 
-use self::shape::Shape;
+pub use self::load::Loader;
+use self::{
+    shape::Shape,
+    tag::{Tag, placing, placing_of},
+};
 use crate::{
     codec::{to_u64, to_usize},
     pages::Region,
@@ -71,14 +77,6 @@ const LINK: u64 = 0x3f << 32;
 /// Addresses are from 1 to below this.
 pub const ADDRESS_END: u64 = LINK;
 
-const fn tag_of(hash: u64) -> u64 {
-    (hash >> 6) & ((1 << TAG_BITS) - 1)
-}
-
-const fn entry(hash: u64, address: u64) -> u64 {
-    tag_of(hash) << TAG_SHIFT | address
-}
-
 const fn is_link(word: u64) -> bool {
     word & LINK == LINK
 }
@@ -89,11 +87,6 @@ const fn link(node: u64) -> u64 {
 
 const fn node_of(word: u64) -> u64 {
     word & 0xffff_ffff
-}
-
-/// The hash bits that choose a group and a line: those below `LOCK_BITS` are the lock's number.
-const fn placing(hash: u64) -> u64 {
-    (hash & 0xffff_ffff) >> (6 - LOCK_BITS)
 }
 
 /// What a reader thinks of an address that it was shown.
@@ -180,14 +173,15 @@ impl SlotTable {
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         let shape = Shape(self.shape.load(Ordering::Acquire));
-        let (array, pair) = shape.line(placing(hash));
+        let (array, pair, _) = shape.line(placing(hash));
         self.lines[array].prefetch(to_usize(pair * LINE_SLOTS));
     }
 
+    /// The line of a hash, and the hash as its slots have it.
     #[inline]
-    fn line(&self, shape: Shape, hash: u64) -> &[AtomicU64] {
-        let (array, pair) = shape.line(placing(hash));
-        self.line_at(array, pair)
+    fn line(&self, shape: Shape, hash: u64) -> (&[AtomicU64], Tag) {
+        let (array, pair, known) = shape.line(placing(hash));
+        (self.line_at(array, pair), Tag::new(hash, known))
     }
 
     #[inline]
@@ -210,8 +204,7 @@ impl SlotTable {
             let group = self.group(hash);
             let before = group.0.load(Ordering::Acquire);
             let shape = Shape(self.shape.load(Ordering::Acquire));
-            if let ControlFlow::Break(found) = self.search(self.line(shape, hash), hash, &mut look)
-            {
+            if let ControlFlow::Break(found) = self.search(self.line(shape, hash), &mut look) {
                 if found.is_some() {
                     return found;
                 }
@@ -229,18 +222,16 @@ impl SlotTable {
     #[inline]
     fn search<'a, T>(
         &'a self,
-        mut slots: &'a [AtomicU64],
-        hash: u64,
+        (mut slots, tag): (&'a [AtomicU64], Tag),
         look: &mut impl FnMut(u64) -> Verdict<T>,
     ) -> ControlFlow<Option<T>> {
-        let tag = tag_of(hash);
         for _ in 0..CHAIN_NODES_MAX {
             let mut next = None;
             for slot in slots {
                 let word = slot.load(Ordering::Acquire);
                 if is_link(word) {
                     next = Some(node_of(word));
-                } else if word >> TAG_SHIFT == tag && word != 0 {
+                } else if tag.matches(word) && word != 0 {
                     match look(word & ADDRESS_MASK) {
                         Verdict::Found(found) => return ControlFlow::Break(Some(found)),
                         Verdict::Other => {}
@@ -305,12 +296,12 @@ impl SlotTable {
                 break;
             }
             let mut writer = self.lock(group << (6 - LOCK_BITS));
-            let entries = writer.drain_lines(shape.lines_of(group));
+            let entries = writer.drain_lines(shape.lines_of(group), shape.known_in(group));
             let shape = shape.grown();
             self.shape.store(shape.0, Ordering::Release);
-            for word in entries {
-                let hash = writer.hash_of(word, group);
-                writer.add(self.line(shape, hash), word);
+            for (word, placing) in entries {
+                let (array, pair, _) = shape.line(placing);
+                self.add(self.line_at(array, pair), word);
             }
         }
         if !*huge && self.bytes() > HUGE_ABOVE_BYTES {
@@ -323,49 +314,6 @@ impl SlotTable {
 
     fn wants_growth(&self) -> bool {
         (self.bytes() + LINE_SLOTS * 8) * 100 <= self.len() * CENTIBYTES_PER_KEY
-    }
-
-    /// Gives an empty table the size that `keys` keys will need, in huge pages where that is
-    /// large.
-    pub fn presize(&self, keys: u64) {
-        let mut huge = lock(&self.growth);
-        let mut shape = Shape(self.shape.load(Ordering::Relaxed));
-        // Nodes take a tenth of the memory at the usual load.
-        let lines = keys * CENTIBYTES_PER_KEY / 110 / (LINE_SLOTS * 8);
-        if !self.is_empty() {
-            return;
-        }
-        while shape.line_count() < lines
-            && shape.can_grow()
-            && shape.next_growth().1 < self.pairs_max
-        {
-            shape = shape.grown_towards(lines);
-        }
-        self.shape.store(shape.0, Ordering::Release);
-        if self.bytes() > HUGE_ABOVE_BYTES {
-            *huge = true;
-            for lines in &self.lines {
-                lines.advise_huge(0..self.pairs_max * LINE_SLOTS * 8);
-            }
-        }
-    }
-
-    /// Adds an entry while the table is loaded: its key has none. Not counted: see
-    /// [`Self::add_len`].
-    #[must_use]
-    pub fn load(&self, hash: u64, address: u64) -> bool {
-        let writer = self.lock(hash);
-        writer.add(writer.first(), entry(hash, address))
-    }
-
-    /// Counts entries that were loaded.
-    pub fn add_len(&self, keys: u64) {
-        self.keys.fetch_add(keys, Ordering::Relaxed);
-    }
-
-    /// Number of groups now: growth changes it.
-    pub fn group_bits(&self) -> u32 {
-        Shape(self.shape.load(Ordering::Acquire)).bits()
     }
 
     /// Appends the addresses of the group at `cursor` (from 0) to `out` and returns the next
@@ -383,6 +331,29 @@ impl SlotTable {
         drop(writer);
         let next = ((cursor | !mask).reverse_bits()).wrapping_add(1).reverse_bits();
         (next != 0).then_some(next)
+    }
+
+    /// Puts a word at the end of a chain.
+    fn add<'a>(&'a self, mut slots: &'a [AtomicU64], word: u64) -> bool {
+        loop {
+            let Some(last) = slots.last() else { return false };
+            let end = last.load(Ordering::Relaxed);
+            if end == 0 {
+                let empty = slots.iter().find(|slot| slot.load(Ordering::Relaxed) == 0);
+                empty.unwrap_or(last).store(word, Ordering::Release);
+                return true;
+            }
+            if is_link(end) {
+                slots = self.node(node_of(end));
+                continue;
+            }
+            let Some(node) = self.take_node() else { return false };
+            let [first, second, ..] = self.node(node) else { return false };
+            first.store(end, Ordering::Release);
+            second.store(word, Ordering::Release);
+            last.store(link(node), Ordering::Release);
+            return true;
+        }
     }
 
     fn take_node(&self) -> Option<u64> {
@@ -433,14 +404,14 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn first(&self) -> &'a [AtomicU64] {
+    fn first(&self) -> (&'a [AtomicU64], Tag) {
         self.table.line(Shape(self.table.shape.load(Ordering::Acquire)), self.hash)
     }
 
     /// Shows `look` the addresses whose tag is that of the hash; `None` where no one is the one.
     pub fn find<T>(&self, mut look: impl FnMut(u64) -> Option<T>) -> Option<T> {
         let mut look = |address| look(address).map_or(Verdict::Other, Verdict::Found);
-        match self.table.search(self.first(), self.hash, &mut look) {
+        match self.table.search(self.first(), &mut look) {
             ControlFlow::Break(found) => found,
             ControlFlow::Continue(()) => None,
         }
@@ -451,7 +422,8 @@ impl<'a> Writer<'a> {
     #[must_use]
     pub fn insert(&mut self, address: u64) -> bool {
         debug_assert!(address != 0 && address < ADDRESS_END);
-        let added = self.add(self.first(), entry(self.hash, address));
+        let (slots, tag) = self.first();
+        let added = self.table.add(slots, tag.slot(address));
         if added {
             self.table.keys.fetch_add(1, Ordering::Relaxed);
         }
@@ -460,26 +432,26 @@ impl<'a> Writer<'a> {
 
     /// Exchanges the entry at `old` for `new`; `false` where there is none.
     pub fn replace(&mut self, old: u64, new: u64) -> bool {
-        let Some(place) = self.place(entry(self.hash, old)) else { return false };
-        place.slots[place.index].store(entry(self.hash, new), Ordering::Release);
+        let Some(place) = self.place(old) else { return false };
+        place.slots[place.index].store(self.first().1.slot(new), Ordering::Release);
         true
     }
 
     /// Removes the entry at `address`; `false` where there is none.
     pub fn remove(&mut self, address: u64) -> bool {
-        let Some(place) = self.place(entry(self.hash, address)) else { return false };
+        let Some(place) = self.place(address) else { return false };
         self.fill_from_end(&place);
         self.table.keys.fetch_sub(1, Ordering::Relaxed);
         true
     }
 
-    fn place(&self, word: u64) -> Option<Place<'a>> {
-        let mut slots = self.first();
+    fn place(&self, address: u64) -> Option<Place<'a>> {
+        let (mut slots, tag) = self.first();
         loop {
             let mut next = None;
             for (index, slot) in slots.iter().enumerate() {
                 let found = slot.load(Ordering::Relaxed);
-                if found == word {
+                if found & ADDRESS_MASK == address && tag.matches(found) {
                     return Some(Place { slots, index });
                 }
                 if is_link(found) {
@@ -493,7 +465,7 @@ impl<'a> Writer<'a> {
     /// Moves the chain's last word to `hole`; a node left with one word goes, its word takes the
     /// link's place.
     fn fill_from_end(&self, hole: &Place<'a>) {
-        let mut slots = self.first();
+        let (mut slots, _) = self.first();
         let mut parent: Option<(&AtomicU64, u64)> = None;
         while let Some(last) = slots.last().filter(|last| is_link(last.load(Ordering::Relaxed))) {
             let node = node_of(last.load(Ordering::Relaxed));
@@ -507,29 +479,6 @@ impl<'a> Writer<'a> {
         if let (Some((link, node)), 2) = (parent, count) {
             link.store(slots[0].load(Ordering::Relaxed), Ordering::Release);
             self.table.give_node(node);
-        }
-    }
-
-    /// Puts a word at the end of a chain.
-    fn add(&self, mut slots: &'a [AtomicU64], word: u64) -> bool {
-        loop {
-            let Some(last) = slots.last() else { return false };
-            let end = last.load(Ordering::Relaxed);
-            if end == 0 {
-                let empty = slots.iter().find(|slot| slot.load(Ordering::Relaxed) == 0);
-                empty.unwrap_or(last).store(word, Ordering::Release);
-                return true;
-            }
-            if is_link(end) {
-                slots = self.table.node(node_of(end));
-                continue;
-            }
-            let Some(node) = self.table.take_node() else { return false };
-            let [first, second, ..] = self.table.node(node) else { return false };
-            first.store(end, Ordering::Release);
-            second.store(word, Ordering::Release);
-            last.store(link(node), Ordering::Release);
-            return true;
         }
     }
 
@@ -550,12 +499,17 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Takes all words out of the lines of a group.
-    fn drain_lines(&mut self, lines: impl Iterator<Item = (usize, u64)>) -> Vec<u64> {
+    /// Takes all words out of the lines of a group, whose places say `known` placing bits: each
+    /// with all of its placing bits.
+    fn drain_lines(
+        &mut self,
+        lines: impl Iterator<Item = (usize, u64)>,
+        known: u32,
+    ) -> Vec<(u64, u64)> {
         let mut entries = Vec::new();
         for (array, pair) in lines {
             let line = self.table.line_at(array, pair);
-            self.each(line, |word| entries.push(word));
+            self.each(line, |word| entries.push((word, placing_of(word, pair, known))));
             let mut end = line.last().map_or(0, |last| last.load(Ordering::Relaxed));
             for slot in line {
                 slot.store(0, Ordering::Release);
@@ -567,12 +521,6 @@ impl<'a> Writer<'a> {
             }
         }
         entries
-    }
-
-    /// The low 32 bits of the hash behind a word of `group`, as far as placing goes.
-    #[expect(clippy::unused_self, reason = "only a locked group's words have a stable group")]
-    fn hash_of(&self, word: u64, group: u64) -> u64 {
-        (word >> TAG_SHIFT) << 6 | (group & (LOCK_COUNT - 1)) << (6 - LOCK_BITS)
     }
 }
 

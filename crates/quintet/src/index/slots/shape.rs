@@ -48,17 +48,28 @@ impl Shape {
         2 + self.round() + u64::from(group < self.grown_count())
     }
 
-    /// Array and pair of the line for a placing hash.
+    /// Array and pair of the line for a placing hash, and how many of its low bits that says.
     #[inline]
-    pub(super) fn line(self, placing: u64) -> (usize, u64) {
+    pub(super) fn line(self, placing: u64) -> (usize, u64, u32) {
         let groups = self.group_count();
         let group = placing & (groups - 1);
         let second = to_usize(placing >> PAIR_BIT & 1);
+        let bits = self.bits();
         match self.lines_in(group) {
-            3 if in_third(placing) => (0, group + groups),
-            2 | 3 => (second, group),
-            _ => (second, group + (placing & groups)),
+            3 if in_third(placing) => (0, group + groups, bits),
+            2 | 3 => (second, group, bits),
+            _ => (second, group + (placing & groups), bits + 1),
         }
+    }
+
+    /// Low placing bits that the place of a line of `group` says.
+    pub(super) fn known_in(self, group: u64) -> u32 {
+        self.bits() + u32::from(self.lines_in(group) == 4)
+    }
+
+    /// The same, once the group has grown by a line.
+    pub(super) fn known_once_grown(self, group: u64) -> u32 {
+        self.bits() + u32::from(self.lines_in(group) == 3)
     }
 
     /// Arrays and pairs of a group's lines.

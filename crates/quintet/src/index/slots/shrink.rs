@@ -6,7 +6,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use super::{LINE_SLOTS, LOCK_BITS, NODE_SLOTS, Shape, SlotTable};
+use super::{LINE_SLOTS, LOCK_BITS, NODE_SLOTS, Shape, SlotTable, tag::moved};
 use crate::{
     seeded::{self, Bug},
     sync::{MutexGuard, Ordering, lock},
@@ -40,14 +40,16 @@ impl SlotTable {
             }
             let (group, pair) = before.next_growth();
             let mut writer = self.lock(group << (6 - LOCK_BITS));
-            let mut entries = writer.drain_lines(before.lines_once_grown(group));
+            let known = before.known_once_grown(group);
+            let mut entries = writer.drain_lines(before.lines_once_grown(group), known);
             if seeded::active(Bug::SlotsShrinkLosesNodes) {
                 entries.truncate(super::to_usize(LINE_SLOTS) * 3);
             }
             self.shape.store(before.0, Ordering::Release);
-            for word in entries {
-                let hash = writer.hash_of(word, group);
-                writer.add(self.line(before, hash), word);
+            for (word, placing) in entries {
+                let (array, pair, still_known) = before.line(placing);
+                let word = moved(word, placing, known, still_known);
+                self.add(self.line_at(array, pair), word);
             }
             drop(writer);
             self.give_back(&huge, before, pair);

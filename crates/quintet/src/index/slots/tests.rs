@@ -326,3 +326,61 @@ fn a_lost_overflow_node_is_found() {
     use crate::seeded::{Bug, finds};
     finds(Bug::SlotsShrinkLosesNodes, growing_and_shrinking_in_turn_keeps_every_entry);
 }
+
+/// Addresses that a reader of an absent key is shown, of `lookups` keys.
+fn false_candidates(table: &SlotTable, lookups: u64) -> u64 {
+    let mut shown = 0;
+    for key in 1..=lookups {
+        let none: Option<()> = table.find(mix(key + (1 << 40)), |_| {
+            shown += 1;
+            Verdict::Other
+        });
+        assert_eq!(none, None);
+    }
+    shown
+}
+
+#[test]
+fn tags_tell_keys_apart_at_every_size() {
+    for keys in [100_000_u64, 2_000_000] {
+        let grown = SlotTable::new(1 << 22).unwrap();
+        for key in 1..=keys {
+            insert(&grown, mix(key), key);
+        }
+        let loaded = SlotTable::new(1 << 22).unwrap();
+        loaded.presize(keys);
+        let shares = loaded.loader(3);
+        for key in 1..=keys {
+            assert!(shares.load(mix(key), key));
+        }
+        loaded.add_len(keys);
+        for table in [&grown, &loaded] {
+            assert!((1..=keys).all(|key| get(table, mix(key), key).is_some()));
+            let shown = false_candidates(table, 2_000_000);
+            assert!(shown < 40, "{shown} of 2,000,000 absent keys were taken for others");
+        }
+    }
+}
+
+#[test]
+fn shares_hold_whole_lines() {
+    let table = SlotTable::new(1 << 20).unwrap();
+    table.presize(70_000);
+    let loader = table.loader(4);
+    let mut owners: BTreeMap<(usize, u64), (usize, usize)> = BTreeMap::new();
+    for key in 0..50_000_u64 {
+        let hash = mix(key);
+        let (array, pair, _) = loader_line(&table, hash);
+        let mine = (loader.share(hash), loader.line(hash));
+        assert!(mine.0 < 1 << loader.share_bits() && mine.1 < loader.lines_max());
+        assert_eq!(*owners.entry((array, pair)).or_insert(mine), mine);
+    }
+    let mut places: Vec<_> = owners.values().collect();
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places.len(), owners.len(), "two lines have the same number");
+}
+
+fn loader_line(table: &SlotTable, hash: u64) -> (usize, u64, u32) {
+    Shape(table.shape.load(Ordering::Relaxed)).line(placing(hash))
+}

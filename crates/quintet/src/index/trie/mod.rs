@@ -60,6 +60,9 @@ const RESERVED_WORDS: u64 = 512;
 const ROOT_AT: u64 = RESERVED_WORDS - ROOTS;
 /// Spins before a thread that waits for a writer gives its time slice away.
 const SPINS: u32 = 64;
+/// Times that a path may lead to a record that is not there, although nothing below its subtree
+/// changed, before that is taken for damage: memory is given away and filled again meanwhile.
+pub(crate) const MISLED_MAX: u32 = 500;
 /// No path has more nodes: each uses six bits of the tag or more.
 const DEPTH_MAX: usize = 5;
 
@@ -199,7 +202,7 @@ impl Trie {
         mut look: impl FnMut(u64) -> Verdict<T>,
     ) -> Result<Option<T>> {
         let version = self.subtree(hash);
-        let mut attempts = 0;
+        let (mut attempts, mut misled) = (0, 0);
         loop {
             let before = version.load(Ordering::Acquire);
             let seen = self.search(hash, &mut look);
@@ -210,7 +213,8 @@ impl Trie {
                     Look::Found(found) => return Ok(Some(found)),
                     Look::Missing => return Ok(None),
                     Look::Load(index) => self.space.load(index)?,
-                    Look::Changed => {}
+                    Look::Changed if misled < MISLED_MAX => misled += 1,
+                    Look::Changed => return Err(damaged("it leads to what is no record")),
                 }
             }
             pause(&mut attempts);

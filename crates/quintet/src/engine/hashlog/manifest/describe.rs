@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{HEAD_BYTES, Manifest, Owner, Record};
+use super::{HEAD_BYTES, Manifest, Owner, Record, Window};
 use crate::{
     Error, Result,
-    codec::{Decoder, round_up},
+    codec::Decoder,
     disk::{Dir, File, SECTOR_BYTES, read_up_to},
     engine::hashlog::describe::Say,
 };
@@ -31,24 +31,22 @@ pub(in crate::engine::hashlog) fn describe(
     say(&format!("  database id  {}", super::super::describe::hex(&database_id)));
     say(&format!("  table id     {table_id}"));
     say(&format!("  number       {number}"));
-    let mut offset = SECTOR_BYTES;
-    while let Some((record, next)) = manifest.record(offset, length)? {
-        if !say(&format!("byte {offset}: {}", manifest.words_of(&record)?)) {
-            return Ok(());
+    let mut window = Window::new(Arc::clone(&manifest.file));
+    while let Some((records, next)) = manifest.publication(&mut window, length)? {
+        for (offset, record) in records {
+            if !say(&format!("byte {offset}: {}", manifest.words_of(&record)?)) {
+                return Ok(());
+            }
         }
-        offset = next;
-        if let Record::Commit(commit) = record {
-            offset = round_up(next, SECTOR_BYTES);
-            manifest.end = offset;
-            manifest.sequence = commit.sequence + 1;
-        }
+        manifest.end = next;
+        manifest.sequence += 1;
     }
-    manifest.refuse_damage(length)?;
+    manifest.refuse_damage(&mut window, length)?;
     if manifest.sequence == 0 {
         return Err(Error::corruption(name, SECTOR_BYTES, "no commit is readable"));
     }
-    if offset < length {
-        say(&format!("byte {offset}: no record from here on"));
+    if manifest.end < length {
+        say(&format!("byte {}: no publication from here on", manifest.end));
     }
     Ok(())
 }

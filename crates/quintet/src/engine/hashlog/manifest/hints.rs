@@ -8,11 +8,13 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use crate::codec::{Decoder, put_varint};
+use crate::codec::{Decoder, put_varint, to_u64};
 
 /// Bits of hashes in hints: enough to tell keys apart but for one table in ten of 100 million.
 /// Two keys that agree in them count as collided.
 pub(in super::super) const HINT_HASH_MASK: u64 = (1 << 56) - 1;
+
+const HASH_BYTES: usize = 7;
 
 /// One hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +39,10 @@ impl Hint {
 pub(in super::super) fn encode_hints(out: &mut Vec<u8>, hints: &[Hint]) {
     let first = hints.first().map_or(0, Hint::sizes);
     let common = if hints.iter().all(|hint| hint.sizes() == first) { first } else { 0 };
-    out.reserve_exact(hints.len() * if common == 0 { 9 } else { 7 } + 10);
+    out.reserve_exact(hints.len() * if common == 0 { 9 } else { HASH_BYTES } + 10);
     put_varint(out, common);
     for hint in hints {
-        out.extend_from_slice(hint.hash.to_le_bytes().get(..7).unwrap_or(&[]));
+        out.extend_from_slice(hint.hash.to_le_bytes().get(..HASH_BYTES).unwrap_or(&[]));
         if common == 0 {
             put_varint(out, hint.sizes());
         }
@@ -64,6 +66,15 @@ impl<'a> HintReader<'a> {
         Self { decoder, common }
     }
 
+    /// Where all that is left are whole hints of one size without numbers: the first of them, and
+    /// how many.
+    pub(in super::super) fn uniform(&self) -> Option<(Hint, u64)> {
+        let rest = self.decoder.rest().len();
+        let uniform = self.common != 0 && self.common & 3 != 2 && rest.is_multiple_of(HASH_BYTES);
+        let mut first = Self { decoder: self.decoder.clone(), common: self.common };
+        first.next().filter(|_| uniform).map(|hint| (hint, to_u64(rest / HASH_BYTES)))
+    }
+
     /// Whether everything has been read.
     pub(in super::super) fn is_empty(&self) -> bool {
         self.decoder.is_empty()
@@ -76,7 +87,7 @@ impl Iterator for HintReader<'_> {
     #[inline]
     fn next(&mut self) -> Option<Hint> {
         let mut hash = [0; 8];
-        hash.split_at_mut(7).0.copy_from_slice(self.decoder.take(7)?);
+        hash.split_at_mut(HASH_BYTES).0.copy_from_slice(self.decoder.take(HASH_BYTES)?);
         let sizes = if self.common == 0 { self.decoder.varint()? } else { self.common };
         let large = if sizes & 3 == 2 { self.decoder.varint()? } else { 0 };
         Some(Hint {

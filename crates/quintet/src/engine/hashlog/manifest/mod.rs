@@ -1,8 +1,8 @@
 //! The manifest: what is in the data files, and the checkpoint of the index.
 //!
 //! What: an append-only file of publications. Each adds the extents flushed since the last one,
-//! with a hint for each of their entries, and names what was freed; it takes effect with its last
-//! record, the commit.
+//! and names what was freed; it takes effect with its last record, the commit. Behind the commit
+//! stand hints: one for each entry of those extents.
 //! Why: a hint is all that the index needs of an entry, so opening reads 7 to 10 bytes an entry
 //! instead of the entry; written once with its extent, the checkpoint is incremental by nature,
 //! where rewriting dirty regions of the index would write most of it at each persist (inserts are
@@ -16,16 +16,17 @@
 //! | 16 | 16 | database id | |
 //! | 32 | 8 | table id | |
 //! | 40 | 8 | number | of this manifest; newer ones replace it |
-//! | 512 | | publications | each at a multiple of 512: a begin, records, a commit |
+//! | 512 | | publications | each at a multiple of 512: a begin, records, a commit; at the next multiple of 512 the hints of its extents, in the records' order |
 //!
 //! Records are laid out in [`record`], hints in [`hints`].
 //!
 //! Invariants: a publication is synced before anything that it frees is freed. What follows the
 //! last commit never happened, unless a later publication's begin stands behind it: then the bytes
-//! between are damaged. No sector is written twice once it is part of a commit. Where a sync
-//! fails, what the disk holds is in doubt: that file gets nothing more, and another manifest takes
-//! its place. Until one has its name durably, whichever of the two a crash leaves is right,
-//! because nothing that either names is freed.
+//! between are damaged. Hints that are not whole are made anew from their extent. No sector is
+//! written twice once it is part of a commit. Where a sync fails, what the disk holds is in doubt:
+//! that file gets nothing more, and another manifest takes its place. Until one has its name
+//! durably, whichever of the two a crash leaves is right, because nothing that either names is
+//! freed.
 //!
 //! Thread rules: belongs to maintenance (one thread at a time).
 
@@ -34,18 +35,24 @@
 mod describe;
 mod hints;
 mod record;
+mod window;
 
-use std::{io, sync::Arc};
+use std::{io, mem, sync::Arc};
 
 pub(super) use self::describe::describe;
 pub(super) use self::hints::{HINT_HASH_MASK, Hint, HintReader, encode_hints};
-use self::record::{BEGIN, COMMIT, DROP, DROP_LARGE, EXTENT, LARGE, Record, decode};
 pub(super) use self::record::{Commit, Contents, Extent, Hints, LargeRecord};
+use self::{
+    record::{BEGIN, COMMIT, DROP, DROP_LARGE, EXTENT, LARGE, RECORD_BYTES_MAX, Record, decode},
+    window::Window,
+};
 use super::files::{Owner, label};
 use crate::{
     Error, Result,
-    codec::{Decoder, crc32c, crc32c_append, low_u8, put_u32, put_u64, round_up, to_u64, to_usize},
-    disk::{Dir, File, Open, SECTOR_BYTES, read_exact_at, read_up_to, write_all_at},
+    codec::{
+        Decoder, crc32c, crc32c_append, low_u32, put_u32, put_u64, round_up, to_u64, to_usize,
+    },
+    disk::{Dir, File, Open, SECTOR_BYTES, read_up_to, write_all_at},
     seeded::{self, Bug},
 };
 
@@ -53,10 +60,12 @@ const MAGIC: &[u8; 8] = b"QHLINDEX";
 const FORMAT: u32 = 1;
 const HEAD_BYTES: usize = 48;
 const FRAME_BYTES: usize = 9;
-const EXTENT_BYTES: usize = 16 * 8;
 /// Buffered records are written once there are this many bytes of them.
 const WRITE_BYTES: usize = 1 << 20;
 const UNFINISHED: &str = "manifest-new";
+
+/// Records with their offsets.
+type Records = Vec<(u64, Record)>;
 
 fn name_of(number: u64) -> String {
     format!("manifest-{number:08x}")
@@ -85,6 +94,8 @@ pub(super) struct Manifest {
     /// Where the next publication begins, or, while one is written, its buffered bytes.
     end: u64,
     buffer: Vec<u8>,
+    /// Of the publication in the buffer.
+    hints: Vec<u8>,
     sequence: u64,
     /// Whether this is what a crash would leave, and goes on to be, is not known: a sync failed.
     in_doubt: bool,
@@ -112,14 +123,14 @@ impl Manifest {
             let doing = |error| Error::io(format!("sync {}", dir.path().display()), error);
             dir.sync().map_err(doing)?;
         }
-        // After a failed sync the cache may show what the disk does not have, and never will.
-        let _ = file.drop_cache();
+        let on_disk = dir.open(&name, Open::READ.direct());
+        let on_disk = on_disk.map_err(|error| Error::io(format!("open {label}"), error))?;
         let mut manifest = Self::with_file(Arc::clone(dir), owner, number, file, label);
         manifest.verify_head()?;
         let length = manifest.file.len();
         let length =
             length.map_err(|error| Error::io(format!("read {}", manifest.label), error))?;
-        let contents = manifest.read(length)?;
+        let contents = manifest.read(&mut Window::new(on_disk), length)?;
         if write {
             // What never happened must not come back behind a later, shorter publication.
             let file = &manifest.file;
@@ -149,6 +160,7 @@ impl Manifest {
             salt,
             end: SECTOR_BYTES,
             buffer: Vec::new(),
+            hints: Vec::new(),
             sequence: 0,
             in_doubt: false,
             written_bytes: 0,
@@ -190,90 +202,82 @@ impl Manifest {
         Err(Error::corruption(&*self.label, 0, "the head is not that of this table's manifest"))
     }
 
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<bool> {
-        match read_exact_at(&*self.file, out, offset) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-            Err(error) => Err(Error::io(format!("read {}", self.label), error)),
-        }
-    }
-
     /// The record at `offset` and the offset past it; `None` for anything else.
-    fn record(&self, offset: u64, length: u64) -> Result<Option<(Record, u64)>> {
-        let mut start = [0; FRAME_BYTES + EXTENT_BYTES];
-        let available = to_usize(length.saturating_sub(offset).min(to_u64(start.len())));
-        let Some(start) = start.get_mut(..available) else { return Ok(None) };
-        if !self.read_at(offset, start)? {
-            return Ok(None);
-        }
-        let mut decoder = Decoder::new(start);
+    fn record(
+        &self,
+        window: &mut Window,
+        offset: u64,
+        length: u64,
+    ) -> Result<Option<(Record, u64)>> {
+        let available = length.saturating_sub(offset).min(to_u64(FRAME_BYTES + RECORD_BYTES_MAX));
+        let bytes = window
+            .get(offset, to_usize(available))
+            .map_err(|error| Error::io(format!("read {}", self.label), error))?;
+        let mut decoder = Decoder::new(bytes);
         let (Some(size), Some(crc), Some(kind)) = (decoder.u32(), decoder.u32(), decoder.u8())
         else {
             return Ok(None);
         };
         let size = u64::from(size);
-        let body_at = offset + to_u64(FRAME_BYTES);
-        let summed = if kind == EXTENT { size.min(to_u64(EXTENT_BYTES)) } else { size };
-        let Some(body) = decoder.take(to_usize(summed)) else { return Ok(None) };
-        if body_at + size > length || self.checksum(kind, size, body) != crc {
+        let Some(body) = decoder.take(to_usize(size)) else { return Ok(None) };
+        if self.checksum(kind, body) != crc {
             return Ok(None);
         }
-        let hints = Hints { offset: body_at + summed, bytes: size - summed, crc: 0 };
-        Ok(decode(kind, body, hints).map(|record| (record, body_at + size)))
+        Ok(decode(kind, body).map(|record| (record, offset + to_u64(FRAME_BYTES) + size)))
     }
 
-    fn checksum(&self, kind: u8, size: u64, summed: &[u8]) -> u32 {
+    fn checksum(&self, kind: u8, body: &[u8]) -> u32 {
         let mut lead = vec![kind];
-        put_u64(&mut lead, size);
-        crc32c_append(crc32c_append(self.salt, &lead), summed)
+        put_u64(&mut lead, to_u64(body.len()));
+        crc32c_append(crc32c_append(self.salt, &lead), body)
     }
 
     /// Reads the publications in the first `length` bytes.
-    fn read(&mut self, length: u64) -> Result<Contents> {
+    fn read(&mut self, window: &mut Window, length: u64) -> Result<Contents> {
         let mut contents = Contents::default();
-        while let Some((records, next)) = self.publication(length)? {
-            for record in records {
+        while let Some((records, next)) = self.publication(window, length)? {
+            for (_, record) in records {
                 contents.add(record);
             }
             self.end = next;
             self.sequence += 1;
         }
-        self.refuse_damage(length)?;
+        self.refuse_damage(window, length)?;
         if self.sequence == 0 {
             return Err(Error::corruption(&*self.label, SECTOR_BYTES, "no commit is readable"));
         }
         Ok(contents)
     }
 
-    /// The publication at `self.end`, if it is whole, and where the next one begins.
-    fn publication(&self, length: u64) -> Result<Option<(Vec<Record>, u64)>> {
+    /// The publication at `self.end`, if it is whole, each record with its offset; and where the
+    /// next one begins.
+    fn publication(&self, window: &mut Window, length: u64) -> Result<Option<(Records, u64)>> {
         let mut records = Vec::new();
         let mut offset = self.end;
-        while let Some((record, next)) = self.record(offset, length)? {
+        while let Some((record, next)) = self.record(window, offset, length)? {
+            let last = matches!(record, Record::Commit(_));
             match record {
                 Record::Begin(sequence) if offset == self.end && sequence == self.sequence => {}
                 Record::Begin(_) => return Ok(None),
                 _ if offset == self.end => return Ok(None),
-                Record::Commit(commit) => {
-                    if commit.sequence != self.sequence {
-                        return Ok(None);
-                    }
-                    records.push(record);
-                    return Ok(Some((records, round_up(next, SECTOR_BYTES))));
-                }
+                Record::Commit(commit) if commit.sequence != self.sequence => return Ok(None),
                 _ => {}
             }
-            records.push(record);
+            records.push((offset, record));
             offset = next;
+            if last {
+                let end = place_hints(&mut records, round_up(offset, SECTOR_BYTES));
+                return Ok(Some((records, round_up(end, SECTOR_BYTES))));
+            }
         }
         Ok(None)
     }
 
     /// A later publication behind the first unreadable one shows that this one was durable once.
-    fn refuse_damage(&self, length: u64) -> Result<()> {
+    fn refuse_damage(&self, window: &mut Window, length: u64) -> Result<()> {
         let mut offset = self.end + SECTOR_BYTES;
         while offset < length {
-            if let Some((Record::Begin(sequence), _)) = self.record(offset, length)?
+            if let Some((Record::Begin(sequence), _)) = self.record(window, offset, length)?
                 && sequence > self.sequence
             {
                 let what = format!("publication {} is unreadable", self.sequence);
@@ -287,24 +291,26 @@ impl Manifest {
     /// The hints of an extent, verified; `None` where they are damaged (the extent itself has all
     /// they say).
     pub(super) fn hints(&self, hints: &Hints) -> Result<Option<Vec<u8>>> {
-        let mut bytes = vec![0; to_usize(hints.bytes)];
-        let whole = self.read_at(hints.offset, &mut bytes)?;
-        Ok((whole && crc32c(&bytes) == hints.crc).then_some(bytes))
+        let bytes = self.unverified_hints(hints)?;
+        Ok((crc32c(&bytes) == hints.crc).then_some(bytes))
     }
 
-    fn frame(&mut self, kind: u8, body: &[u8], hints: &[u8]) {
-        let size = to_u64(body.len() + hints.len());
-        let crc = self.checksum(kind, size, body);
-        self.buffer.extend_from_slice(&size.to_le_bytes()[..4]);
+    /// The same, with zeros for what the file does not have.
+    fn unverified_hints(&self, hints: &Hints) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; to_usize(hints.bytes)];
+        read_up_to(&*self.file, &mut bytes, hints.offset)
+            .map_err(|error| Error::io(format!("read {}", self.label), error))?;
+        Ok(bytes)
+    }
+
+    /// Adds a record to the buffer.
+    fn words(&mut self, kind: u8, words: &[u64]) {
+        let body: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let crc = self.checksum(kind, &body);
+        put_u32(&mut self.buffer, low_u32(to_u64(body.len())));
         put_u32(&mut self.buffer, crc);
         self.buffer.push(kind);
-        self.buffer.extend_from_slice(body);
-        self.buffer.extend_from_slice(hints);
-    }
-
-    fn words(&mut self, kind: u8, words: &[u64], hints: &[u8]) {
-        let body: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.frame(kind, &body, hints);
+        self.buffer.extend_from_slice(&body);
     }
 
     /// Whether a publication can be added.
@@ -321,34 +327,39 @@ impl Manifest {
     pub(super) fn begin(&mut self) {
         debug_assert!(!self.in_doubt, "another manifest may be the one that a crash leaves");
         self.buffer.clear();
-        self.words(BEGIN, &[self.sequence], &[]);
+        self.hints.clear();
+        self.words(BEGIN, &[self.sequence]);
     }
 
     /// Adds an extent with its hints.
     pub(super) fn add_extent(&mut self, extent: &Extent, hints: &[u8]) {
-        self.words(EXTENT, &extent.words(crc32c(hints)), hints);
+        self.words(EXTENT, &extent.words(crc32c(hints), to_u64(hints.len())));
+        self.hints.extend_from_slice(hints);
     }
 
     /// Says that all extents of a chunk so far are gone; those that follow are in another place.
     pub(super) fn add_drop(&mut self, chunk: u64, serial: u64) {
-        self.words(DROP, &[chunk, serial], &[]);
+        self.words(DROP, &[chunk, serial]);
     }
 
     /// Adds a large value.
     pub(super) fn add_large(&mut self, large: &LargeRecord) {
         let &LargeRecord { number, lsn, file, offset, place_bytes, bytes } = large;
-        self.words(LARGE, &[number, lsn, file, offset, place_bytes, bytes], &[]);
+        self.words(LARGE, &[number, lsn, file, offset, place_bytes, bytes]);
     }
 
     /// Says that a large value's place is free.
     pub(super) fn add_drop_large(&mut self, number: u64) {
-        self.words(DROP_LARGE, &[number], &[]);
+        self.words(DROP_LARGE, &[number]);
     }
 
     /// Ends the publication and makes it durable. A failed write has changed nothing that counts:
     /// the next publication is written over it. After a failed sync the manifest is in doubt.
     pub(super) fn commit(&mut self, commit: Commit) -> Result<()> {
-        let size = self.end_publication(commit, self.end);
+        self.end_records(commit);
+        let hints = mem::take(&mut self.hints);
+        self.buffer.extend_from_slice(&hints);
+        self.fill_sector();
         self.write_buffer(self.end)?;
         if !seeded::active(Bug::HashlogSkipsManifestSync)
             && let Err(error) = self.file.sync_data()
@@ -356,23 +367,25 @@ impl Manifest {
             self.in_doubt = true;
             return Err(Error::io(format!("sync {}", self.label), error));
         }
-        self.note_publication(size);
+        self.note_publication(self.end + to_u64(self.buffer.len()));
         Ok(())
     }
 
-    /// Puts the last record of a publication into the buffer, which will lie at `at`, and fills
-    /// its sector; the bytes in the buffer.
-    fn end_publication(&mut self, commit: Commit, at: u64) -> u64 {
+    /// Puts the last record of a publication into the buffer.
+    fn end_records(&mut self, commit: Commit) {
         let Commit { complete, next_serial, next_large, next_file, collided, .. } = commit;
         let words = [self.sequence, complete, next_serial, next_large, next_file, collided];
-        self.words(COMMIT, &words, &[]);
-        let size = round_up(at + to_u64(self.buffer.len()), SECTOR_BYTES) - at;
-        self.buffer.resize(to_usize(size), 0);
-        size
+        self.words(COMMIT, &words);
+        self.fill_sector();
     }
 
-    fn note_publication(&mut self, size: u64) {
-        self.end += size;
+    fn fill_sector(&mut self) {
+        let size = round_up(to_u64(self.buffer.len()), SECTOR_BYTES);
+        self.buffer.resize(to_usize(size), 0);
+    }
+
+    fn note_publication(&mut self, end: u64) {
+        self.end = end;
         self.sequence += 1;
         // It may have been large.
         self.buffer = Vec::new();
@@ -428,26 +441,32 @@ impl Manifest {
         let doing = |label: &str, error| Error::io(format!("create {label}"), error);
         write_all_at(&*self.file, &head, 0).map_err(|error| doing(&self.label, error))?;
         self.begin();
+        let nothing = Contents::default();
+        let contents = from.map_or(&nothing, |(_, contents)| contents);
+        for (extent, hints) in &contents.extents {
+            self.words(EXTENT, &extent.words(hints.crc, hints.bytes));
+        }
+        contents.larges.iter().for_each(|large| self.add_large(large));
+        self.end_records(commit);
+        let mut at = self.end;
         if let Some((old, contents)) = from {
-            for (extent, place) in &contents.extents {
-                // Damaged hints go over as none: the reader falls back to the extent.
-                let hints = old.hints(place)?;
-                match &hints {
-                    Some(hints) => self.add_extent(extent, hints),
-                    None => self.add_extent(extent, &[low_u8(0)]),
-                }
+            for (_, hints) in &contents.extents {
+                // Damaged ones go over as they are: their checksum still says so.
+                let bytes = old.unverified_hints(hints)?;
+                self.buffer.extend_from_slice(&bytes);
                 if self.buffer.len() >= WRITE_BYTES {
-                    self.write_buffer(self.end)?;
-                    self.end += to_u64(self.buffer.len());
+                    self.write_buffer(at)?;
+                    at += to_u64(self.buffer.len());
                     self.buffer.clear();
                 }
             }
-            contents.larges.iter().for_each(|large| self.add_large(large));
         }
-        let size = self.end_publication(commit, self.end);
-        self.write_buffer(self.end)?;
+        // Whole sectors came before it.
+        let end = round_up(at + to_u64(self.buffer.len()), SECTOR_BYTES);
+        self.buffer.resize(to_usize(end - at), 0);
+        self.write_buffer(at)?;
         self.file.sync_all().map_err(|error| doing(&self.label, error))?;
-        self.note_publication(size);
+        self.note_publication(end);
         Ok(())
     }
 
@@ -473,11 +492,22 @@ impl Manifest {
         let dir = Arc::clone(&self.dir);
         let mut copy = Self::with_file(dir, self.owner, self.number, file, self.label.clone());
         copy.verify_head()?;
-        let contents = copy.read(self.end)?;
+        let contents = copy.read(&mut Window::new(Arc::clone(&self.file)), self.end)?;
         if copy.end != self.end {
             let what = format!("publication {} is unreadable", copy.sequence);
             return Err(Error::corruption(&*self.label, copy.end, what));
         }
         Ok(contents)
     }
+}
+
+/// Says where the hints of a publication's extents are, which begin at `at`; where they end.
+fn place_hints(records: &mut [(u64, Record)], mut at: u64) -> u64 {
+    for (_, record) in records {
+        if let Record::Extent(_, hints) = record {
+            hints.offset = at;
+            at += hints.bytes;
+        }
+    }
+    at
 }

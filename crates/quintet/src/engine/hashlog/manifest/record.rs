@@ -1,13 +1,13 @@
 //! The records of a manifest: what they say, and the bytes of their bodies.
 //!
 //! A record is `body size (4), crc (4), kind (1), body`; the CRC32C covers salt (ids and number of
-//! the manifest), kind, size and body, but for an extent's hints, which have their own. Integers
-//! of bodies are 8 bytes.
+//! the manifest), kind, size and body. Integers of bodies are 8 bytes. Hints stand behind the
+//! publication's last record.
 //!
 //! | kind | body |
 //! |---|---|
 //! | 1 begin | sequence of the publication |
-//! | 2 extent | chunk, serial, order, created, file, offset, bytes of the place; start, end, entry count, body crc, first lsn, last lsn, sealed (0, 1) plus twice the bytes of a directory of blocks (0: the extent is not packed and lies at `start` of its chunk's place), span; hint crc; then that directory ([`super::super::pack`]) and the hints ([`super::hints`]) |
+//! | 2 extent | chunk, serial, order, created, file, offset, bytes of the place; start, end, entry count, body crc, first lsn, last lsn, sealed (0, 1) plus twice the bytes of a directory of blocks (0: the extent is not packed and lies at `start` of its chunk's place), span; crc and bytes of its hints: that directory ([`super::super::pack`]), then the hints ([`super::hints`]) |
 //! | 3 drop | chunk, serial: all its extents so far; those that follow it are in another place |
 //! | 4 large | number, lsn, file, offset, bytes of the place, value size |
 //! | 5 drop large | number |
@@ -25,6 +25,11 @@ pub(super) const DROP: u8 = 3;
 pub(super) const LARGE: u8 = 4;
 pub(super) const DROP_LARGE: u8 = 5;
 pub(super) const COMMIT: u8 = 6;
+
+/// The longest body: an extent's.
+pub(super) const RECORD_BYTES_MAX: usize = 17 * 8;
+/// Far above the hints of the largest chunk full of the smallest entries, with a directory.
+const HINT_BYTES_MAX: u64 = 64 << 20;
 
 /// An extent as the manifest knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,11 +61,11 @@ impl Extent {
 
     /// What an extent takes in the manifest, about.
     pub(in super::super) fn manifest_bytes(&self) -> u64 {
-        140 + self.entry_count * 8
+        150 + self.entry_count * 8
     }
 
-    /// The words of its record, the last of them the checksum of its hints.
-    pub(super) fn words(&self, hint_crc: u32) -> [u64; 16] {
+    /// The words of its record, the last of them checksum and bytes of its hints.
+    pub(super) fn words(&self, hint_crc: u32, hint_bytes: u64) -> [u64; 17] {
         [
             self.chunk,
             self.serial,
@@ -78,6 +83,7 @@ impl Extent {
             self.sealed,
             self.span,
             u64::from(hint_crc),
+            hint_bytes,
         ]
     }
 }
@@ -158,15 +164,15 @@ fn words<const N: usize>(decoder: &mut Decoder<'_>) -> Option<[u64; N]> {
     Some(out)
 }
 
-/// Decodes a body without hints; `hints` is where those would begin.
-pub(super) fn decode(kind: u8, body: &[u8], hints: Hints) -> Option<Record> {
+/// Decodes a body. Where hints are is not known from it.
+pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Record> {
     let mut decoder = Decoder::new(body);
     let record = match kind {
         BEGIN => Record::Begin(decoder.u64()?),
         EXTENT => {
             let [chunk, serial, order, created, file, offset, place_bytes] = words(&mut decoder)?;
             let [start, end, entry_count, body_crc, first_lsn, last_lsn] = words(&mut decoder)?;
-            let [sealed, span, crc] = words(&mut decoder)?;
+            let [sealed, span, crc, bytes] = words(&mut decoder)?;
             let extent = Extent {
                 chunk,
                 serial,
@@ -184,7 +190,9 @@ pub(super) fn decode(kind: u8, body: &[u8], hints: Hints) -> Option<Record> {
                 sealed,
                 span,
             };
-            Record::Extent(extent, Hints { crc: u32::try_from(crc).ok()?, ..hints })
+            let crc = u32::try_from(crc).ok()?;
+            let bytes = Some(bytes).filter(|bytes| *bytes <= HINT_BYTES_MAX)?;
+            Record::Extent(extent, Hints { offset: 0, bytes, crc })
         }
         DROP => {
             let [chunk, serial] = words(&mut decoder)?;

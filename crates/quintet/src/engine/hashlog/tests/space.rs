@@ -169,3 +169,50 @@ fn files_and_index_shrink_after_a_mass_delete() {
     );
     assert_sound(&table);
 }
+
+/// What limits compaction's rate: nothing before the bound, a few chunks a call, and over time in
+/// proportion to what updates make waste.
+#[test]
+fn compaction_is_in_proportion_to_updates() {
+    const STEP_CHUNKS: u64 = 8;
+    let bench = Bench { budget: 512 << 20, ..Bench::new(5) };
+    let bench = bench.set("chunk_bytes", &CHUNK_BYTES.to_string()).set("mutable_chunks", "4");
+    let (table, _) = bench.open();
+    let mut random = Random(7);
+    let keys = 40_000_u64;
+    let detail = |name: &str| {
+        let stats = table.stats();
+        stats.details.iter().find(|(found, _)| *found == name).map_or(0, |(_, value)| *value)
+    };
+    let mut appended_bytes = 0;
+    let mut steps_taken = 0_u64;
+    for step in 0..keys * 8 {
+        let key = if step < keys { step } else { random.below(keys) };
+        // Of another size each time: nothing is updated in place.
+        let size = 100 + to_usize(step / keys % 2 * 8);
+        put(&table, step + 1, format!("key{key:06}").as_bytes(), &vec![1; size]);
+        appended_bytes += entry_bytes(9, size);
+        if step % 256 > 0 {
+            continue;
+        }
+        match table.due() {
+            Due::Nothing | Due::Later => {}
+            Due::Persist => drop(table.persist(Lsn(step + 2)).unwrap()),
+            Due::Compact => {
+                let (waste, units) = table.waste();
+                assert!(waste * 100 > units * table.waste_per_cent_max(), "{waste} of {units}");
+                let before = detail("chunks_compacted_total");
+                table.compact().unwrap();
+                let compacted = detail("chunks_compacted_total") - before;
+                assert!(compacted <= STEP_CHUNKS, "{compacted} chunks in one step");
+                steps_taken += 1;
+            }
+        }
+    }
+    let compacted = detail("chunks_compacted_total");
+    let appended = appended_bytes / CHUNK_BYTES;
+    assert!(steps_taken > 20, "{steps_taken} steps");
+    // A victim has at least the average waste, a quarter: four are rewritten for each appended.
+    assert!(compacted <= appended * 4, "{compacted} chunks for {appended} appended");
+    assert!(detail("compactions_by_writers_total") == 0, "the background kept up");
+}

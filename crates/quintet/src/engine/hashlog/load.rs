@@ -1,0 +1,511 @@
+//! Loading the index: hints -> shares -> lines.
+//!
+//! The hints of all extents are dealt out by hash into shares of the index, in parallel over
+//! groups of extents; then each share is sorted by index line and the newest entry of each hash
+//! put there, in parallel over shares. A share is small enough for the caches. Where memory is
+//! short, the hints are read several times for a part of the hashes each.
+//!
+//! Invariants: sources come in the order of their age, groups hold runs of them, and both steps
+//! keep the order; so of the entries of one hash the last one is the newest.
+//!
+//! Thread rules: opening alone, with the threads of [`crate::disk::Env::parallel`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    Chunk, HashLog,
+    arena::EXTENT_HEAD_UNITS,
+    entry::{Kind, LargeRef, Stored, UNIT_BYTES},
+    files::Place,
+    manifest::{Extent, Hint, HintReader, Hints, Manifest, encode_hints},
+    pack::{Blocks, Piece},
+    read::ColdEntry,
+};
+use crate::{
+    Error, Result,
+    codec::{to_u64, to_usize},
+    disk::Region,
+    index::slots::Loader,
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, read},
+};
+
+/// Entries of a share: they and the index lines that they go to fit in a second-level cache.
+const SHARE_ENTRIES: u64 = 1 << 14;
+const SHARE_BITS_MAX: u32 = 12;
+/// Bytes that an entry takes while it is dealt out, with the room between shares.
+const DEALT_BYTES: u64 = 20;
+/// Less is not worth another pass over the hints.
+const DEALT_BYTES_MIN: u64 = 1 << 20;
+/// Groups of extents that are read at once.
+const GROUPS: usize = 8;
+/// Above this size, what is dealt out is in huge pages.
+const HUGE_ABOVE_BYTES: u64 = 4 << 20;
+
+/// Hash, then from the highest bit: rank of the chunk (20), unit (21), units of the entry (20),
+/// wide (1), kind (2). Of two of the same hash, the greater is the newer.
+type Dealt = (u64, u64);
+
+const KIND_BITS: u32 = 2;
+const WIDE_SHIFT: u32 = KIND_BITS;
+const UNITS_SHIFT: u32 = 3;
+const UNIT_SHIFT: u32 = UNITS_SHIFT + 20;
+const RANK_SHIFT: u32 = UNIT_SHIFT + 21;
+/// Words of a [`Dealt`].
+const DEALT_WORDS: usize = 2;
+
+const PUT: u64 = 0;
+const TOMBSTONE: u64 = 1;
+const LARGE: u64 = 2;
+
+/// An extent to load.
+pub(super) struct Source {
+    pub(super) chunk: Arc<Chunk>,
+    pub(super) rank: u64,
+    pub(super) extent: Extent,
+    pub(super) hints: Hints,
+    /// Its chunk's, or its own where it is packed.
+    pub(super) place: Place,
+}
+
+/// What one pass deals out, of the hashes that are its own.
+struct Dealing<'a> {
+    loader: Loader<'a>,
+    pass: u64,
+    passes: u64,
+    /// Room of each group: of each share.
+    words: Region,
+    groups: Vec<Mutex<Group>>,
+}
+
+/// What was dealt out of a group of extents.
+struct Group {
+    first: usize,
+    /// Entries of a share that there is room for.
+    room: usize,
+    counts: Vec<usize>,
+    /// Entries that found no room.
+    beyond: BTreeMap<usize, Vec<Dealt>>,
+}
+
+impl<'a> Dealing<'a> {
+    fn new(
+        loader: Loader<'a>,
+        (pass, passes): (u64, u64),
+        sources: &[&[Source]],
+    ) -> std::io::Result<Self> {
+        let shares = 1_usize << loader.share_bits();
+        let mut first = 0;
+        let mut groups = Vec::with_capacity(sources.len());
+        for group in sources {
+            let count: u64 = group.iter().map(|source| source.extent.entry_count).sum();
+            let share = (count / passes) >> loader.share_bits();
+            // Three standard deviations more than the average.
+            let room = to_usize(share + 3 * share.isqrt() + 16);
+            let counts = vec![0; shares];
+            groups.push(Mutex::new(Group { first, room, counts, beyond: BTreeMap::new() }));
+            first += shares * room * DEALT_WORDS;
+        }
+        let bytes = to_u64(first) * 8;
+        let words = Region::reserve(bytes)?;
+        if bytes > HUGE_ABOVE_BYTES {
+            words.advise_huge(0..bytes);
+        }
+        Ok(Self { loader, pass, passes, words, groups })
+    }
+
+    fn is_mine(&self, hash: u64) -> bool {
+        self.passes == 1 || (hash >> 40) % self.passes == self.pass
+    }
+
+    #[inline]
+    fn deal(&self, group: &mut Group, (hash, packed): Dealt) {
+        let share = self.loader.share(hash);
+        let Some(count) = group.counts.get_mut(share) else { return };
+        let at = group.first + (share * group.room + *count) * DEALT_WORDS;
+        if *count < group.room
+            && let Some([first, second]) = self.words.words().get(at..at + DEALT_WORDS)
+        {
+            first.store(hash, Ordering::Relaxed);
+            second.store(packed, Ordering::Relaxed);
+            *count += 1;
+        } else {
+            group.beyond.entry(share).or_default().push((hash, packed));
+        }
+    }
+
+    /// The entries of a share, in the order of their age.
+    fn share(&self, share: usize) -> Vec<Dealt> {
+        let count = |group: &Mutex<Group>| lock(group).counts.get(share).copied().unwrap_or(0);
+        let mut entries = Vec::with_capacity(self.groups.iter().map(count).sum());
+        for group in &self.groups {
+            let mut group = lock(group);
+            let count = group.counts.get(share).copied().unwrap_or(0);
+            let first = group.first + share * group.room * DEALT_WORDS;
+            let words = self.words.words().get(first..first + count * DEALT_WORDS).unwrap_or(&[]);
+            let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+            entries.extend(words.as_chunks().0.iter().map(|[a, b]| (load(a), load(b))));
+            entries.extend(group.beyond.remove(&share).unwrap_or_default());
+        }
+        entries
+    }
+}
+
+/// What loading has come to.
+#[derive(Default)]
+struct Loaded {
+    keys: AtomicU64,
+    live_bytes: AtomicU64,
+    waste_units: AtomicU64,
+    /// Large values by hash and packed place.
+    larges: Mutex<BTreeMap<Dealt, u64>>,
+    live_larges: Mutex<Vec<u64>>,
+    failed: Mutex<Option<Error>>,
+    full: AtomicBool,
+}
+
+impl Loaded {
+    fn note(&self, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            lock(&self.failed).get_or_insert(error);
+        }
+    }
+}
+
+/// What one share adds.
+#[derive(Default)]
+struct Counted {
+    keys: u64,
+    live_bytes: u64,
+    waste_units: u64,
+}
+
+impl HashLog {
+    /// Fills the index; the numbers of the large values in use.
+    pub(super) fn load_index(&self, manifest: &Manifest, sources: &[Source]) -> Result<Vec<u64>> {
+        let total: u64 = sources.iter().map(|source| source.extent.entry_count).sum();
+        self.index.presize(total);
+        let bits = (total / SHARE_ENTRIES).next_power_of_two().trailing_zeros();
+        let index = self.index.loader(bits.min(SHARE_BITS_MAX));
+        self.charge_index();
+        let budget = &self.context.budget;
+        let free = budget.limit().saturating_sub(budget.used());
+        let memory = (budget.limit() / 3).min(free / 2).max(DEALT_BYTES_MIN);
+        let passes = (total * DEALT_BYTES).div_ceil(memory).max(1);
+        let _memory = budget.charge_anyway((total * DEALT_BYTES).div_ceil(passes));
+        let loaded = Loaded::default();
+        let groups: Vec<&[Source]> =
+            sources.chunks(sources.len().div_ceil(GROUPS).max(1)).collect();
+        let chunks = by_rank(sources);
+        for pass in 0..passes {
+            let dealing = Dealing::new(index, (pass, passes), &groups)
+                .map_err(|error| Error::io("reserve memory to load the index", error))?;
+            self.load_pass(manifest, (&groups, &chunks), &loaded, &dealing)?;
+        }
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        self.index.add_len(load(&loaded.keys));
+        let live = std::mem::take(&mut *lock(&loaded.live_larges));
+        let larges = read(&self.larges);
+        let large_bytes: u64 =
+            live.iter().filter_map(|number| larges.get(number)).map(|large| large.length).sum();
+        let counters = &self.counters;
+        counters.live_bytes.store(load(&loaded.live_bytes) + large_bytes, Ordering::Relaxed);
+        counters.waste_units.store(load(&loaded.waste_units), Ordering::Relaxed);
+        let heads = to_u64(sources.len()) * EXTENT_HEAD_UNITS;
+        let units: u64 = sources.iter().map(|source| source.extent.end - source.extent.start).sum();
+        counters.units.store(units - heads, Ordering::Relaxed);
+        Ok(live)
+    }
+
+    fn load_pass(
+        &self,
+        manifest: &Manifest,
+        (groups, chunks): (&[&[Source]], &[u64]),
+        loaded: &Loaded,
+        dealing: &Dealing<'_>,
+    ) -> Result<()> {
+        let env = &self.context.env;
+        env.parallel(groups.len(), &|task| {
+            if let (Some(sources), Some(group)) = (groups.get(task), dealing.groups.get(task)) {
+                let mut group = lock(group);
+                for source in *sources {
+                    loaded.note(self.deal_extent(manifest, source, loaded, dealing, &mut group));
+                }
+            }
+        });
+        if lock(&loaded.failed).is_none() {
+            env.parallel(1 << dealing.loader.share_bits(), &|share| {
+                loaded.note(self.load_share(chunks, loaded, dealing, share));
+            });
+        }
+        match lock(&loaded.failed).take() {
+            Some(error) => Err(error),
+            None if loaded.full.load(Ordering::Relaxed) => Err(Error::OutOfMemory {
+                budget: self.context.budget.limit(),
+                needed: self.index.bytes(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn deal_extent(
+        &self,
+        manifest: &Manifest,
+        source: &Source,
+        loaded: &Loaded,
+        dealing: &Dealing<'_>,
+        group: &mut Group,
+    ) -> Result<()> {
+        let _memory = self.context.budget.charge_anyway(source.hints.bytes);
+        let bytes = manifest.hints(&source.hints)?;
+        let bytes = bytes.filter(|bytes| {
+            let (directory, hints) = directory_and_hints(bytes, &source.extent);
+            hints_fit(hints, &source.extent) && adopt_piece(source, directory)
+        });
+        let bytes = match bytes {
+            Some(bytes) => bytes,
+            None => self.hints_of_data(source)?,
+        };
+        let hints = directory_and_hints(&bytes, &source.extent).1;
+        let mut unit = source.extent.start + EXTENT_HEAD_UNITS;
+        for hint in HintReader::new(hints) {
+            let units = units_of(&hint);
+            if dealing.is_mine(hint.hash) {
+                let packed = source.rank << RANK_SHIFT
+                    | unit << UNIT_SHIFT
+                    | units << UNITS_SHIFT
+                    | hint.wide << WIDE_SHIFT
+                    | hint.kind;
+                dealing.deal(group, (hint.hash, packed));
+                if hint.kind == LARGE {
+                    lock(&loaded.larges).insert((hint.hash, packed), hint.large);
+                }
+            }
+            unit += units;
+        }
+        Ok(())
+    }
+
+    /// Directory and hints made anew from the extent's bytes.
+    fn hints_of_data(&self, source: &Source) -> Result<Vec<u8>> {
+        let Source { extent, place, .. } = source;
+        let size = to_usize((extent.end - extent.start) * 8);
+        let _memory = self.context.budget.charge_anyway(2 * to_u64(size));
+        let (image, mut out) = if extent.packing_bytes() > 0 {
+            let (image, directory) = self.read_packed(place, extent)?;
+            adopt_piece(source, &directory);
+            (image, directory)
+        } else {
+            let (image, _) = place.read(extent.start * 8, size)?;
+            self.verify_extent(place, extent, image.as_slice())?;
+            (image, Vec::new())
+        };
+        let mut hints = Vec::new();
+        let mut unit = extent.start + EXTENT_HEAD_UNITS;
+        while unit < extent.end {
+            let at = to_usize(unit - extent.start) * UNIT_BYTES;
+            let bytes = image.as_slice().get(at..).unwrap_or(&[]);
+            let damage = || source.chunk.damage(unit, "the entry's checksum does not match");
+            let entry =
+                Stored::verify(bytes, source.chunk.serial, to_usize(unit)).ok_or_else(damage)?;
+            let (kind, large) = match entry.head.kind {
+                Kind::Put => (PUT, 0),
+                Kind::Tombstone => (TOMBSTONE, 0),
+                Kind::Large => {
+                    (LARGE, LargeRef::decode(entry.value()).map_or(0, |large| large.number))
+                }
+            };
+            let payload = to_u64(entry.head.key_bytes + entry.head.value_bytes);
+            let wide = u64::from(entry.head.key_at() == 24);
+            let hash = self.hash(entry.key());
+            hints.push(Hint { hash, payload, wide, kind, large });
+            unit += to_u64(entry.head.units());
+        }
+        encode_hints(&mut out, &hints);
+        Ok(out)
+    }
+
+    /// Puts the newest entry of each hash of a share into the index.
+    fn load_share(
+        &self,
+        chunks: &[u64],
+        loaded: &Loaded,
+        dealing: &Dealing<'_>,
+        share: usize,
+    ) -> Result<()> {
+        let entries = dealing.share(share);
+        let (order, ends) = by_line(&entries, dealing.loader);
+        let mut counted = Counted::default();
+        let mut newest: Vec<Dealt> = Vec::new();
+        let mut start = 0;
+        for end in ends {
+            let line = order.get(to_usize(u64::from(start))..to_usize(u64::from(end)));
+            let line = line.unwrap_or(&[]).iter();
+            let line = line.filter_map(|index| entries.get(to_usize(u64::from(*index))));
+            start = end;
+            newest.clear();
+            if self.collided.load(Ordering::Relaxed) {
+                let mut line: Vec<Dealt> = line.copied().collect();
+                line.sort_unstable();
+                for same in line.chunk_by(|a, b| a.0 == b.0) {
+                    newest.clear();
+                    newest.extend(self.newest_by_key(chunks, same)?);
+                    for entry in same {
+                        let is_newest = newest.contains(entry);
+                        self.load_entry(chunks, loaded, dealing, *entry, is_newest, &mut counted);
+                    }
+                }
+                continue;
+            }
+            for entry in line.rev() {
+                let is_newest = newest.iter().all(|(hash, _)| *hash != entry.0);
+                if is_newest {
+                    newest.push(*entry);
+                }
+                self.load_entry(chunks, loaded, dealing, *entry, is_newest, &mut counted);
+            }
+        }
+        loaded.keys.fetch_add(counted.keys, Ordering::Relaxed);
+        loaded.live_bytes.fetch_add(counted.live_bytes, Ordering::Relaxed);
+        loaded.waste_units.fetch_add(counted.waste_units, Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[inline]
+    fn load_entry(
+        &self,
+        chunks: &[u64],
+        loaded: &Loaded,
+        dealing: &Dealing<'_>,
+        (hash, packed): Dealt,
+        is_newest: bool,
+        counted: &mut Counted,
+    ) {
+        let Some(chunk) = chunks.get(to_usize(packed >> RANK_SHIFT)).copied() else { return };
+        let units = packed >> UNITS_SHIFT & 0xf_ffff;
+        let kind = packed & 3;
+        if !is_newest {
+            self.arena.add_dead(chunk, units);
+            counted.waste_units += units;
+            return;
+        }
+        if kind == TOMBSTONE {
+            self.arena.add_tombstone(chunk, units);
+            counted.waste_units += units;
+            return;
+        }
+        let unit = packed >> UNIT_SHIFT & 0x1f_ffff;
+        if !dealing.loader.load(hash, self.arena.address(chunk, unit)) {
+            loaded.full.store(true, Ordering::Relaxed);
+        }
+        counted.keys += 1;
+        // Known to the unit: what rounding adds is less than what sizes of entries vary.
+        counted.live_bytes += units * 8 - 16 - (packed >> WIDE_SHIFT & 1) * 8;
+        if kind == LARGE
+            && let Some(number) = lock(&loaded.larges).get(&(hash, packed))
+        {
+            lock(&loaded.live_larges).push(*number);
+        }
+    }
+
+    /// The newest entry of each key among entries of one hash.
+    fn newest_by_key(&self, chunks: &[u64], group: &[Dealt]) -> Result<BTreeSet<Dealt>> {
+        if group.len() == 1 {
+            return Ok(group.iter().copied().collect());
+        }
+        let mut newest = BTreeMap::new();
+        for (hash, packed) in group {
+            let Some(chunk) = chunks.get(to_usize(packed >> RANK_SHIFT)).copied() else { continue };
+            let unit = packed >> UNIT_SHIFT & 0x1f_ffff;
+            let address = self.arena.address(chunk, unit);
+            let state = self.arena.state(chunk);
+            let cold = self.read_cold(address, state)?;
+            let key = cold.as_ref().and_then(ColdEntry::entry).map(|entry| entry.key().to_vec());
+            newest.insert(key, (*hash, *packed));
+        }
+        Ok(newest.into_values().collect())
+    }
+}
+
+/// Sorts the entries of a share by line and keeps their order within one: their indexes, and where
+/// each line ends.
+fn by_line(entries: &[Dealt], loader: Loader<'_>) -> (Vec<u32>, Vec<u32>) {
+    let mut ends = vec![0_u32; loader.lines_max()];
+    let lines: Vec<usize> = entries.iter().map(|(hash, _)| loader.line(*hash)).collect();
+    for line in &lines {
+        if let Some(count) = ends.get_mut(*line) {
+            *count += 1;
+        }
+    }
+    let mut start = 0;
+    for end in &mut ends {
+        start += std::mem::replace(end, start);
+    }
+    let mut order = vec![0_u32; entries.len()];
+    for (index, line) in (0_u32..).zip(lines) {
+        if let Some(end) = ends.get_mut(line)
+            && let Some(place) = order.get_mut(to_usize(u64::from(*end)))
+        {
+            *place = index;
+            *end += 1;
+        }
+    }
+    (order, ends)
+}
+
+/// The directory of a packed extent's blocks, and the hints behind it.
+fn directory_and_hints<'a>(bytes: &'a [u8], extent: &Extent) -> (&'a [u8], &'a [u8]) {
+    bytes.split_at_checked(to_usize(extent.packing_bytes())).unwrap_or((&[], &[]))
+}
+
+/// Makes a packed extent known to its chunk; whether its directory is sound.
+fn adopt_piece(source: &Source, directory: &[u8]) -> bool {
+    let Source { chunk, extent, place, .. } = source;
+    let (start, end) = (extent.start, extent.end);
+    if extent.packing_bytes() == 0 {
+        return true;
+    }
+    let Some(blocks) = Blocks::decode(directory, start, end, place.bytes) else { return false };
+    chunk.add_piece(Piece { start, end, place: place.clone(), blocks });
+    true
+}
+
+/// Numbers of the chunks, at the index of their rank: one line of a cache has those of eight.
+fn by_rank(sources: &[Source]) -> Vec<u64> {
+    let mut chunks = Vec::new();
+    for source in sources {
+        if to_u64(chunks.len()) == source.rank {
+            chunks.push(source.chunk.id);
+        }
+    }
+    chunks
+}
+
+fn units_of(hint: &Hint) -> u64 {
+    (16 + 8 * hint.wide + hint.payload).div_ceil(8)
+}
+
+/// Whether hints say as many entries as their extent has, and fill it.
+fn hints_fit(bytes: &[u8], extent: &Extent) -> bool {
+    let mut hints = HintReader::new(bytes);
+    let from = extent.start + EXTENT_HEAD_UNITS;
+    if let Some((hint, count)) = hints.uniform() {
+        let units = count.checked_mul(units_of(&hint)).and_then(|units| units.checked_add(from));
+        return count == extent.entry_count && units == Some(extent.end) && is_plausible(&hint);
+    }
+    let (mut count, mut unit) = (0, from);
+    for hint in hints.by_ref() {
+        count += 1;
+        unit = unit.saturating_add(units_of(&hint));
+        if !is_plausible(&hint) {
+            return false;
+        }
+    }
+    hints.is_empty() && count == extent.entry_count && unit == extent.end
+}
+
+fn is_plausible(hint: &Hint) -> bool {
+    hint.payload >> 24 == 0 && hint.kind <= LARGE
+}

@@ -1,0 +1,65 @@
+//! Reading a manifest's records: a window of the file at a time.
+//!
+//! While a table is opened the file is one under direct I/O: after a failed sync the cache may
+//! show what the disk does not have, and what is believed here lets the log be pruned. (Hints may
+//! come from the cache: they can be made anew.)
+
+use std::{io, sync::Arc};
+
+use crate::{
+    codec::{to_u64, to_usize},
+    disk::{AlignedBuffer, BLOCK_BYTES, File},
+};
+
+/// Most publications have fewer bytes of records.
+const WINDOW_BYTES_MIN: usize = 8 << 10;
+/// A manifest that was rewritten is one long publication.
+const WINDOW_BYTES_MAX: usize = 256 << 10;
+
+/// What was read last. See the module head.
+#[derive(Debug)]
+pub(super) struct Window {
+    file: Arc<dyn File>,
+    start: u64,
+    buffer: AlignedBuffer,
+    filled: usize,
+}
+
+impl Window {
+    pub(super) fn new(file: Arc<dyn File>) -> Self {
+        Self { file, start: 0, buffer: AlignedBuffer::zeroed(0), filled: 0 }
+    }
+
+    /// Up to `size` bytes at `offset`: fewer at the end of the file.
+    pub(super) fn get(&mut self, offset: u64, size: usize) -> io::Result<&[u8]> {
+        let wanted = offset + to_u64(size);
+        if offset < self.start || wanted > self.start + to_u64(self.filled) {
+            self.fill(offset, size)?;
+        }
+        let from = to_usize(offset - self.start).min(self.filled);
+        let bytes = self.buffer.as_slice().get(from..self.filled).unwrap_or(&[]);
+        Ok(bytes.get(..size).unwrap_or(bytes))
+    }
+
+    fn fill(&mut self, offset: u64, size: usize) -> io::Result<()> {
+        let goes_on = offset >= self.start && offset <= self.start + to_u64(self.filled);
+        let bytes = if goes_on { self.buffer.len() * 4 } else { 0 };
+        let start = offset & !(BLOCK_BYTES - 1);
+        let bytes = bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+        let bytes = bytes.max(to_usize(offset - start) + size);
+        let mut buffer = AlignedBuffer::zeroed(bytes.next_multiple_of(to_usize(BLOCK_BYTES)));
+        let mut filled = 0;
+        while let Some(rest) =
+            buffer.as_mut_slice().get_mut(filled..).filter(|rest| !rest.is_empty())
+        {
+            let count = self.file.read_at(rest, start + to_u64(filled))?;
+            filled += count;
+            // Short at the end of the file; under direct I/O the rest would not be aligned.
+            if count == 0 || !to_u64(count).is_multiple_of(BLOCK_BYTES) {
+                break;
+            }
+        }
+        *self = Self { file: Arc::clone(&self.file), start, buffer, filled };
+        Ok(())
+    }
+}
