@@ -21,7 +21,8 @@
 //! `keeper`, gate, pages (as `index::bptree` says), the map of pages, the cache's lists.
 //!
 //! Options: `page_bytes` (power of two, 4096 to 65,536, 16,384), `cache_bytes` (most that the page
-//! cache takes of the memory budget; 0, the default: three quarters of it), `extend_granularity` (pages by
+//! cache takes of the memory budget; 0, the default: three quarters of it), `extend_granularity`
+//! (pages by
 //! which the file grows, a multiple of 64, 64 to 16,384, 1024), `replacement` (`clock` or
 //! `random`).
 //!

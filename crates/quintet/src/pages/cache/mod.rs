@@ -11,7 +11,8 @@
 //! cache, another took its frame) changed the version.
 //!
 //! Dirty pages and cuts: a page that was changed since the last cut is dirty and does not leave the
-//! cache; nor does one whose changes are in the journal but not in the file. [`PageCache::cut`] makes all dirty pages the cut, in constant time; they are then read
+//! cache; nor does one whose changes are in the journal but not in the file. [`PageCache::cut`]
+//! makes all dirty pages the cut, in constant time; they are then read
 //! one by one with [`PageCache::image`] as they were at that moment: who changes a page of a cut
 //! that is not finished saves its image first. [`PageCache::finish`] makes them clean.
 //!
