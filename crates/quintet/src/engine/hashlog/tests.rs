@@ -125,7 +125,7 @@ fn settle(bench: &Bench, table: &HashLog, lsn: u64) {
     for _ in 0..200 {
         match table.due() {
             Due::Nothing => return,
-            Due::Later => bench.env.advance(std::time::Duration::from_secs(1)),
+            Due::Later => bench.env.advance(Duration::from_secs(1)),
             Due::Persist => drop(table.persist(Lsn(lsn)).unwrap()),
             Due::Compact => table.compact().unwrap(),
         }
@@ -319,7 +319,7 @@ fn space_stays_bounded_under_updates_and_shrinks_at_rest() {
         put(&table, lsn, key.as_bytes(), &vec![1; size]);
         if lsn % 64 == 0 {
             match table.due() {
-                Due::Nothing | Due::Later => bench.env.advance(std::time::Duration::from_secs(1)),
+                Due::Nothing | Due::Later => bench.env.advance(Duration::from_secs(1)),
                 Due::Persist => drop(table.persist(Lsn(lsn)).unwrap()),
                 Due::Compact => table.compact().unwrap(),
             }
