@@ -44,7 +44,7 @@ pub(super) fn add(groups: &[Group<'_>], to: &mut Document) {
          far the second is from the first. A ratio is of the means of the faster half of the \
          repetitions: what else a machine does can only make one slower.",
     );
-    to.text(&format!("{alike} of {} ratios are within {ALIKE_PERCENT} %.", table.rows.len()));
+    to.text(format!("{alike} of {} ratios are within {ALIKE_PERCENT} %.", table.rows.len()));
     to.table(table);
 }
 
