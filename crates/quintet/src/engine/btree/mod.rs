@@ -22,9 +22,8 @@
 //!
 //! Options: `page_bytes` (power of two, 4096 to 65,536, 16,384), `cache_bytes` (most that the page
 //! cache takes of the memory budget; 0, the default: three quarters of it), `extend_granularity`
-//! (pages by
-//! which the file grows, a multiple of 64, 64 to 16,384, 1024), `replacement` (`clock` or
-//! `random`).
+//! (pages by which the file grows, a multiple of 64, 64 to 16,384, 1024), `replacement` (`clock`
+//! or `random`).
 //!
 //! How we differ from the paper: crash consistency (it had none), ordered byte strings of any
 //! length, deletes that merge, scans. The types, the hierarchy and expiry are the database's, for

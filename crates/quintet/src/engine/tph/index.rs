@@ -249,7 +249,7 @@ mod tests {
             for number in 0..count {
                 assert_eq!(index.find(mix(number + 1), b""), Some(low_u32(number / 3)));
             }
-            let others = (0..100_000).filter(|n| index.find(mix(n + 1 << 32), b"").is_some());
+            let others = (0..100_000).filter(|n| index.find(mix((n + 1) << 32), b"").is_some());
             // One in 2048: 49 of them.
             assert!(others.count() < 90);
             if count > 3 {

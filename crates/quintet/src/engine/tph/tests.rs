@@ -182,7 +182,8 @@ fn compare_range(engine: &Tph, rows: &Rows, random: &mut Random) {
 fn run(bench: &Bench, seed: u64, steps: u64, keys: u64) -> Tph {
     let mut random = Random(seed * 0x9e37_79b9 + 1);
     let (mut engine, _) = bench.open();
-    let (mut rows, mut log): (Rows, Vec<(u64, Vec<u8>, Option<Vec<u8>>)>) = Default::default();
+    let mut rows = Rows::default();
+    let mut log: Vec<(u64, Vec<u8>, Option<Vec<u8>>)> = Vec::new();
     for step in 1..=steps {
         let key = format!("key-{}", random.below(keys)).into_bytes();
         match random.below(1000) {
@@ -513,9 +514,8 @@ fn power_loss() {
             assert!(round >= least, "{event:?} {policy}: {round:?}, persisted {least:?}");
             assert!(complete.0 >= least.map_or(0, |round| (round + 1) * 40));
             let all = engine.range(KeyRange::default()).unwrap().unwrap();
-            assert!(
-                all.map(|entry| entry.unwrap()).count() == if round.is_some() { 40 } else { 0 }
-            );
+            let all: Vec<_> = all.map(Result::unwrap).collect();
+            assert_eq!(all.len(), if round.is_some() { 40 } else { 0 });
             check(&engine);
         }
     }

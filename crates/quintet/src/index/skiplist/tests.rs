@@ -119,11 +119,11 @@ fn threads_insert_and_walk_side_by_side() {
         }
         scope.spawn(|| {
             for _ in 0..20 {
-                let (mut last, mut node) = (Vec::new(), list.seek(b""));
+                let (mut before, mut node) = (Vec::new(), list.seek(b""));
                 while let Some(one) = node {
                     let key = key_of(&list, one);
-                    assert!(key > last && value_of(&list, one) == key);
-                    (last, node) = (key, list.next(one));
+                    assert!(key > before && value_of(&list, one) == key);
+                    (before, node) = (key, list.next(one));
                 }
             }
         });
