@@ -21,7 +21,7 @@ const TOLERANCE_PERCENT: u64 = 2;
 /// Operations counted: as many as make start and end of the loop vanish.
 const COUNT: u64 = 10_000;
 /// The stores: the harness itself, the floor, and every engine.
-const STORES: &[&str] = &["null", "floor", "naive", "hashlog"];
+const STORES: &[&str] = &["null", "floor", "naive", "hashlog", "trie", "btree", "tph"];
 const OPERATIONS: &[&str] = &["get", "get-absent", "multi-get", "put", "insert"];
 
 type Figures = BTreeMap<(String, String), u64>;

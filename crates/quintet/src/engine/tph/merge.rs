@@ -224,7 +224,8 @@ impl Inner {
         let mut numbered: Vec<(u64, u32)> =
             places.into_iter().map(|(hash, place)| (hash, number(place))).collect();
         let tag_bits = self.settings.tag_bits;
-        let index = Index::build(&mut numbered, collisions, tag_bits, &Options::default())?;
+        let options = Options { method: self.settings.hash, ..Options::default() };
+        let index = Index::build(&mut numbered, collisions, tag_bits, &options)?;
         drop(numbered);
         let piece = Arc::new(writer.finish(&index.encode())?);
         self.note_written(&piece);

@@ -32,8 +32,8 @@
 //! `max_pieces` (1 to 1024, 16; 2 in `single_tier`), `table_bytes` (64 KiB to 64 GiB; 64 MiB, or
 //! a quarter of the memory budget where that is less), `level0_tables` (1 to 64, 4), `level_bytes`
 //! (of level 1, 64 KiB to 2^46; 8 times level 0, at most 4 GiB), `fanout` (2 to 64, 8),
-//! `block_bytes` (512 to 1 MiB, 4096),
-//! `compression` (of blocks: `none` or `lz4`, `none`), `signature_bits` (8 to 16, 11).
+//! `block_bytes` (512 to 1 MiB, 4096), `compression` (of blocks: `none` or `lz4`, `none`),
+//! `signature_bits` (8 to 16, 11), `perfect_hash` (`shift` or `cphash`, `shift`).
 //!
 //! How we differ from the paper: `sorted` is the default, because a range over hash ranges has to
 //! ask every table; the slot names a block of entries in key order, which makes the second tier
@@ -78,11 +78,12 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64, to_usize},
+    index::perfect_hash::{Lanes, Method},
     report::Report,
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
 };
 
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 12] = [
     "mode",
     "memtable_bytes",
     "memtables",
@@ -94,6 +95,7 @@ const OPTIONS: [&str; 11] = [
     "block_bytes",
     "compression",
     "signature_bits",
+    "perfect_hash",
 ];
 /// What a cursor begins with; the first key to come follows.
 const CURSOR_TAG: u8 = b'k';
@@ -124,6 +126,7 @@ struct Settings {
     fanout: u64,
     shape: Shape,
     tag_bits: u32,
+    hash: Method,
 }
 
 impl Settings {
@@ -164,6 +167,10 @@ impl Settings {
                 pack: options.word("compression", &["none", "lz4"])? == "lz4",
             },
             tag_bits: u32::try_from(tag_bits).unwrap_or(11),
+            hash: match options.word("perfect_hash", &["shift", "cphash"])? {
+                "cphash" => Method::CpHash(Lanes::Widest),
+                _ => Method::Shift,
+            },
         })
     }
 

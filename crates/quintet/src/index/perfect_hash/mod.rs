@@ -160,7 +160,7 @@ impl PerfectHash {
         })
     }
 
-    /// How many slots there are, of which [`key_count`](Self::key_count) have a key.
+    /// How many slots there are, at least as many as keys.
     pub fn slot_count(&self) -> usize {
         to_usize(match &self.function {
             Function::Shift(_) => self.keys,
@@ -169,11 +169,13 @@ impl PerfectHash {
     }
 
     /// How many keys the set has.
+    #[cfg(any(test, feature = "testing"))]
     pub fn key_count(&self) -> usize {
         to_usize(self.keys)
     }
 
     /// The method.
+    #[cfg(any(test, feature = "testing"))]
     pub fn method(&self) -> Method {
         match &self.function {
             Function::Shift(_) => Method::Shift,

@@ -10,6 +10,7 @@ pub enum Lanes {
     #[default]
     Widest,
     /// One at a time.
+    #[cfg(any(test, feature = "testing"))]
     One,
 }
 
