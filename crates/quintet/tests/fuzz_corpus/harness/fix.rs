@@ -300,9 +300,15 @@ fn entries_in(stream: &[u8]) -> u64 {
 }
 
 const SECTOR: usize = 512;
-/// Bytes of a hashlog extent's head, and of its record in the manifest.
+/// Bytes of a hashlog manifest's record before its body, and kinds.
+const FRAME: usize = 9;
+const BEGIN: u8 = 1;
+const EXTENT: u8 = 2;
+const COMMIT: u8 = 6;
+/// Bytes of a hashlog extent's head; words of its record in the manifest, the last two the checksum
+/// and the bytes of its hints.
 const EXTENT_HEAD: usize = 128;
-const EXTENT_WORDS: usize = 16;
+const EXTENT_WORDS: usize = 17;
 
 /// A data file of one chunk, whose entries are the input, behind the head of a sound file; and the
 /// extent as a manifest is to name it.
@@ -389,7 +395,7 @@ fn extent_of(head: &[u8]) -> [u64; EXTENT_WORDS] {
     let lsns = (word(72), word(80));
     [
         0, serial, order, created, file, offset, bytes, start, end, count, crc, lsns.0, lsns.1, 1,
-        64, 0,
+        64, 0, 0,
     ]
 }
 
@@ -424,9 +430,17 @@ pub(super) fn hashlog_extent(data: &[u8], input: &Input<'_>) -> [u64; EXTENT_WOR
 /// The hints of the first extent of a manifest that the code wrote.
 pub(super) fn hashlog_first_hints(manifest: &[u8]) -> &[u8] {
     // The first publication is empty; in the second a begin of one word comes first.
-    let record = 2 * SECTOR + 9 + 8;
-    let size = u32_at(manifest, record);
-    &manifest[record + 9 + EXTENT_WORDS * 8..record + 9 + size]
+    let mut at = 2 * SECTOR;
+    let extent = at + FRAME + 8 + FRAME;
+    assert_eq!(manifest[extent - 1], EXTENT, "an extent");
+    while let Some(record) = FramedRecord::at(manifest, at) {
+        at = record.end;
+        if record.kind == COMMIT {
+            break;
+        }
+    }
+    let at = at.next_multiple_of(SECTOR);
+    &manifest[at..at + u32_at(manifest, extent + (EXTENT_WORDS - 1) * 8)]
 }
 
 /// A manifest with one publication: an extent with its hints.
@@ -435,18 +449,21 @@ pub(super) fn hashlog_checkpoint(
     hints: &[u8],
     manifest_head: &[u8],
 ) -> Vec<u8> {
-    let record = |kind: u8, words: &[u64], rest: &[u8]| {
-        let size = u32::try_from(words.len() * 8 + rest.len()).unwrap_or(0);
+    let record = |kind: u8, words: &[u64]| {
+        let size = u32::try_from(words.len() * 8).unwrap_or(0);
         let mut out = [&size.to_le_bytes()[..], &[0; 4], &[kind]].concat();
         for word in words {
             out.extend_from_slice(&word.to_le_bytes());
         }
-        out.extend_from_slice(rest);
         out
     };
-    let publication =
-        [record(1, &[0], &[]), record(2, extent, hints), record(6, &[0, 1000, 10, 10, 1, 0], &[])]
-            .concat();
+    let mut extent = *extent;
+    extent[EXTENT_WORDS - 1] = to_u64(hints.len());
+    let commit = [0, 1000, 10, 10, 1, 0];
+    let mut publication =
+        [record(BEGIN, &[0]), record(EXTENT, &extent), record(COMMIT, &commit)].concat();
+    publication.resize(publication.len().next_multiple_of(SECTOR), 0);
+    publication.extend_from_slice(hints);
     let input =
         Input { raw_body: false, own_head: false, raw_head: false, variant: 0, rest: &publication };
     hashlog_manifest(input, manifest_head)
@@ -470,28 +487,64 @@ pub(super) fn hashlog_manifest(mut input: Input<'_>, manifest_head: &[u8]) -> Ve
 
 fn fix_publications(file: &mut Vec<u8>, number: bool) {
     let salt = crc32c(&file[16..48]);
-    let (mut at, mut sequence) = (SECTOR, 0_u64);
-    while at + 9 <= file.len() {
-        let (size, kind) = (u32_at(file, at), file[at + 8]);
-        let (body, end) = (at + 9, at.saturating_add(9).saturating_add(size));
-        if size == 0 || end > file.len() {
-            break;
-        }
-        if number && (kind == 1 || kind == 6) && size >= 8 {
+    let (mut at, mut sequence, mut extents) = (SECTOR, 0_u64, Vec::new());
+    while let Some(record) = FramedRecord::at(file, at) {
+        let body = at + FRAME;
+        if number && (record.kind == BEGIN || record.kind == COMMIT) && record.end - body >= 8 {
             set_u64(file, body, sequence);
         }
-        let summed = if kind == 2 { size.min(EXTENT_WORDS * 8) } else { size };
-        if kind == 2 && summed == EXTENT_WORDS * 8 {
-            let crc = u64::from(crc32c(&file[body + summed..end]));
-            set_u64(file, body + summed - 8, crc);
-        }
-        let lead = [&[kind][..], &to_u64(size).to_le_bytes()].concat();
-        let crc = crc32c_append(crc32c_append(salt, &lead), &file[body..body + summed]);
-        set_u32(file, at + 4, crc);
-        at = end;
-        if kind == 6 {
-            (at, sequence) = (end.next_multiple_of(SECTOR), sequence + 1);
+        record.sum(file, salt);
+        at = record.end;
+        if record.kind == EXTENT && record.end - body == EXTENT_WORDS * 8 {
+            extents.push(record);
+        } else if record.kind == COMMIT {
+            at = at.next_multiple_of(SECTOR);
             file.resize(file.len().max(at), 0);
+            let Some(end) = fix_hints(file, salt, &extents, at) else { break };
+            at = end.next_multiple_of(SECTOR);
+            file.resize(file.len().max(at), 0);
+            (sequence, extents) = (sequence + 1, Vec::new());
         }
+    }
+}
+
+/// Gives the records of a publication's extents the checksums of their hints, which begin at `at`;
+/// where they end. `None` where the file ends before them: those are left as they are.
+fn fix_hints(file: &mut [u8], salt: u32, extents: &[FramedRecord], mut at: usize) -> Option<usize> {
+    for record in extents {
+        let field = record.end - 16;
+        let bytes = u64::from_le_bytes(file[field + 8..field + 16].try_into().ok()?);
+        let end = at.checked_add(usize::try_from(bytes).ok()?)?;
+        let crc = crc32c(file.get(at..end)?);
+        set_u64(file, field, u64::from(crc));
+        record.sum(file, salt);
+        at = end;
+    }
+    Some(at)
+}
+
+/// Where a record of a manifest is: size, checksum and kind, then the body.
+#[derive(Clone, Copy, Debug)]
+struct FramedRecord {
+    at: usize,
+    end: usize,
+    kind: u8,
+}
+
+impl FramedRecord {
+    /// The record at `at`, if one that is not empty can be there.
+    fn at(file: &[u8], at: usize) -> Option<Self> {
+        let kind = *file.get(at + FRAME - 1)?;
+        let size = u32_at(file, at);
+        let end = (at + FRAME).checked_add(size)?;
+        (size > 0 && end <= file.len()).then_some(Self { at, end, kind })
+    }
+
+    /// Gives it its checksum.
+    fn sum(&self, file: &mut [u8], salt: u32) {
+        let body = &file[self.at + FRAME..self.end];
+        let lead = [&[self.kind][..], &to_u64(body.len()).to_le_bytes()].concat();
+        let crc = crc32c_append(crc32c_append(salt, &lead), body);
+        set_u32(file, self.at + 4, crc);
     }
 }

@@ -189,6 +189,28 @@ pub(super) fn hints(bytes: &[u8]) {
     open_with(&[(MANIFEST, manifest)]);
 }
 
+/// What is built around the code's own publications and hints is what the code makes and takes.
+fn assert_understood(manifest: &[u8], hints: &[u8]) {
+    let head = &manifest[..512];
+    let publications = [&[0], &manifest[512..]].concat();
+    let built = fix::hashlog_manifest(Input::new(&publications), head);
+    assert!(built == manifest, "other checksums than the code's");
+    // Of an extent whose bytes are damaged, sound hints are all that opens.
+    let mut data = contents(DATA);
+    let extent = fix::hashlog_extent(&data, &Input::new(&[&[0], hints].concat()));
+    data[4096 + 128 + 20] ^= 1;
+    let opens = |hints: &[u8]| {
+        let env = base().kill();
+        let manifest = fix::hashlog_checkpoint(&extent, hints, head);
+        for (name, bytes) in [(DATA, data.clone()), (MANIFEST, manifest)] {
+            env.damage(name, &Damage::Replace(bytes)).expect("a file of the base");
+        }
+        open(&env).is_ok()
+    };
+    assert!(opens(hints), "the hints are not taken");
+    assert!(!opens(&hints[1..]), "hints are not read");
+}
+
 /// Inputs made by the code itself: target, name, bytes.
 pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let with = |flags: u8, rest: &[u8]| [&[flags][..], rest].concat();
@@ -196,6 +218,7 @@ pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let end = fix::hashlog_extent_bytes(&data);
     let publications = &manifest[512..];
     let hints = fix::hashlog_first_hints(&manifest);
+    assert_understood(&manifest, hints);
     vec![
         ("hashlog_chunk", "entries-as-written", with(0, &data[4096 + 128..4096 + end])),
         ("hashlog_chunk", "a-head-of-its-own", with(2, &data[4096..4096 + end])),
