@@ -53,6 +53,16 @@ fn kept_inputs_of_hashlog_manifest() {
 }
 
 #[test]
+fn kept_inputs_of_tph_manifest() {
+    run("tph_manifest");
+}
+
+#[test]
+fn kept_inputs_of_tph_piece() {
+    run("tph_piece");
+}
+
+#[test]
 fn kept_inputs_of_perfect_hash() {
     run("perfect_hash");
 }

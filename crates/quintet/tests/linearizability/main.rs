@@ -85,8 +85,8 @@ impl Bench {
                 .set("cut_bytes", "65536")
                 .set("sluggishness", "2"),
             EngineKind::Tph => options
-                .set("memtable_bytes", "65536")
-                .set("table_bytes", "65536")
+                .set("memtable_bytes", "262144")
+                .set("table_bytes", "1048576")
                 .set("level0_tables", "2")
                 .set("max_pieces", "3"),
             _ => options,

@@ -79,7 +79,8 @@ impl HashLog {
         let mut extents: BTreeMap<(u64, u64), Vec<(Extent, Hints)>> = BTreeMap::new();
         for (extent, hints) in &contents.extents {
             extents.entry((extent.order, extent.serial)).or_default().push((*extent, *hints));
-            maintenance.manifest_needed += extent.manifest_bytes();
+            let needed = maintenance.manifest_needed.saturating_add(extent.manifest_bytes());
+            maintenance.manifest_needed = needed;
         }
         let mut sources = Vec::with_capacity(contents.extents.len());
         let mut roll = lock(&self.roll);

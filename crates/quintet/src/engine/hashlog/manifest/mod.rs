@@ -291,6 +291,11 @@ impl Manifest {
     /// The hints of an extent, verified; `None` where they are damaged (the extent itself has all
     /// they say).
     pub(super) fn hints(&self, hints: &Hints) -> Result<Option<Vec<u8>>> {
+        let length =
+            self.file.len().map_err(|error| Error::io(format!("measure {}", self.label), error))?;
+        if hints.offset.saturating_add(hints.bytes) > length {
+            return Ok(None);
+        }
         let bytes = self.unverified_hints(hints)?;
         Ok((crc32c(&bytes) == hints.crc).then_some(bytes))
     }

@@ -59,9 +59,10 @@ impl Extent {
         self.sealed >> 1
     }
 
-    /// What an extent takes in the manifest, about.
+    /// What an extent takes in the manifest, about. The count may be one that is still to be
+    /// looked at.
     pub(in super::super) fn manifest_bytes(&self) -> u64 {
-        150 + self.entry_count * 8
+        self.entry_count.saturating_mul(8).saturating_add(150)
     }
 
     /// The words of its record, the last of them checksum and bytes of its hints.
