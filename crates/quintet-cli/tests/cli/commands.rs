@@ -231,7 +231,7 @@ fn what_is_refused_changes_nothing() {
         (1, &["put", "DB", "t", "k", "v", "--ttl", "0s"][..], "at least 1 ms"),
         (2, &["put", "DB", "t", "k", "v", "--ttl=-5s"], "-5s"),
         (1, &["put", "DB", "t", &long, "v"], "65535"),
-        (1, &["put", "DB", "n", "seven", "v"], "seven"),
+        (2, &["put", "DB", "n", "seven", "v"], "seven"),
         (1, &["put", "DB", "nowhere", "k", "v"], "nowhere"),
         (1, &["rename", "DB", "nowhere", "x"], "nowhere"),
         (1, &["drop", "DB", "nowhere", "--tree"], "nowhere"),

@@ -12,7 +12,10 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use super::{Database, Durability, Options, PutOptions, Table, expiry::Listing};
 use crate::{
     EngineKind, TableOptions,
-    disk::sim::{Policy, SimEnv},
+    disk::{
+        Env as _,
+        sim::{Policy, SimEnv},
+    },
     seeded::{Bug, finds},
     sync::thread,
 };

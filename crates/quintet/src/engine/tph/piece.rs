@@ -188,6 +188,12 @@ impl Footer {
                     return None;
                 }
             }
+            // No packing makes 256 bytes of one.
+            let most = length.checked_mul(256)?;
+            if footer.entries.max(footer.payload_bytes) > most || footer.tombstones > footer.entries
+            {
+                return None;
+            }
             let counts = footer.blocks.checked_add(1)?.checked_mul(4)?;
             (counts == footer.offsets.bytes).then_some(footer)
         };

@@ -186,6 +186,6 @@ impl Inner {
     /// Memory that work of this size takes beside the table: entries' places, and the index before
     /// it is written.
     pub(super) fn work_bytes(entries: u64) -> u64 {
-        entries * 32 + to_u64(2 << 20)
+        entries.saturating_mul(32).saturating_add(to_u64(2 << 20))
     }
 }
