@@ -365,7 +365,6 @@ fn what_a_failed_call_touched_is_written_anew() {
 /// What `apply` needs is read in `admit`: a read that fails there refuses the write, and none is
 /// made after it, whether the path, free objects or the record itself were on the disk alone.
 #[test]
-#[ignore = "compiled, not run yet"]
 fn no_write_reads_the_disk_once_it_is_admitted() {
     let bench = Bench { budget: 400 << 10, ..Bench::new(15) };
     let (engine, _) = bench.open();
