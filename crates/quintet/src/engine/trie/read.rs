@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{Decoder, to_u64, to_usize},
-    disk::{AlignedBuffer, Completion, Request},
+    codec::{Decoder, to_usize},
+    disk::{AlignedBuffer, Request},
     engine::{Cursor, Entry, Value},
     index::trie::Verdict,
     pages::regions::{BLOCK_UNITS, Look, UNIT_BYTES},
@@ -25,8 +25,6 @@ use crate::{
 
 /// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
 const BATCH: usize = 32;
-/// Reads under way at once on one queue.
-const QUEUE_DEPTH: usize = 64;
 /// Times that a scan reads a list anew because of writers before it keeps them out.
 const SCAN_ATTEMPTS: u32 = 8;
 
@@ -323,37 +321,19 @@ impl Trie {
         cold: &[(usize, u64, u64)],
         out: &mut [Option<Value>],
     ) -> Result<()> {
-        let pooled = lock(&self.queues).pop();
-        let mut queue = match pooled {
-            Some(queue) => queue,
-            None => self
-                .context
-                .env
-                .queue(QUEUE_DEPTH)
-                .map_err(|error| Error::io("start a queue of reads", error))?,
-        };
         let file = self.regions.file()?;
-        for (token, (_, address, _)) in cold.iter().enumerate() {
+        let requests = cold.iter().map(|(_, address, _)| {
+            self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
             let (region, unit) = self.regions.split(*address);
             let end = (unit + self.regions.span(region)).min(self.regions.region_units());
             let from = unit & !(BLOCK_UNITS - 1);
             let length = to_usize((end - from).next_multiple_of(BLOCK_UNITS) * UNIT_BYTES);
-            let buffer = AlignedBuffer::zeroed(length);
             let offset = self.regions.offset(region, from);
-            let request = Request::Read { file: Arc::clone(&file), offset, buffer, length };
-            queue.submit(to_u64(token), request);
-            self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-        }
-        let mut done: Vec<Completion> = Vec::with_capacity(cold.len());
-        while queue.pending() > 0 {
-            let pending = queue.pending();
-            queue.wait(pending, &mut done);
-        }
-        lock(&self.queues).push(queue);
-        for completion in done {
-            let Some((index, address, life)) = cold.get(to_usize(completion.token)) else {
-                continue;
-            };
+            let (file, buffer) = (Arc::clone(&file), AlignedBuffer::zeroed(length));
+            Request::Read { file, offset, buffer, length }
+        });
+        let done = self.queues.transfer(&*self.context.env, requests)?;
+        for (completion, (index, address, life)) in done.into_iter().zip(cold) {
             let (Some(key), Some(slot)) = (keys.get(*index), out.get_mut(*index)) else { continue };
             completion
                 .result

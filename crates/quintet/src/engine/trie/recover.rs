@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Decoder, Lsn},
+    disk::Queues,
     engine::{Context, TableOptions},
     index::trie::{ADDRESS_END, Trie as Index},
     pages::{
@@ -83,7 +84,7 @@ impl Trie {
             maintenance: Mutex::new(maintenance),
             is_cold: AtomicBool::new(false),
             cut_wanted: AtomicBool::new(false),
-            queues: Mutex::default(),
+            queues: Queues::default(),
             learned: Mutex::default(),
             counters: Counters::default(),
             context,
