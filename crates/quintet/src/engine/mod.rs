@@ -25,6 +25,7 @@
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod desk;
+pub mod lines;
 mod options;
 mod value;
 
