@@ -49,10 +49,7 @@ impl Store for Engine {
     }
 
     fn multi_get(&self, keys: &[&[u8]], each: &mut EachFound<'_>) -> Outcome {
-        for (index, value) in self.table.multi_get(keys)?.iter().enumerate() {
-            each(index, value.as_deref());
-        }
-        Ok(())
+        Ok(self.table.multi_get_each(keys, each)?)
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Outcome {

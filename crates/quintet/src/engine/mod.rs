@@ -110,6 +110,20 @@ pub struct KeyRange {
 /// Entries of a range, in key order from the front and in reverse order from the back.
 pub type EntryIter = Box<dyn DoubleEndedIterator<Item = Result<Entry>> + Send>;
 
+/// What [`Engine::multi_get_each`] calls: the position of a key, and its value.
+pub type EachValue<'a> = dyn FnMut(usize, Option<&[u8]>) -> Result<()> + 'a;
+
+/// What [`Engine::get_split`] returns of an empty value. No envelope begins with it.
+pub const NO_FIRST_BYTE: u8 = 0xff;
+
+/// A value as [`Engine::get_split`] returns it.
+pub fn split_value(value: &[u8], out: &mut Vec<u8>) -> u8 {
+    let (first, rest) = value.split_first().unwrap_or((&NO_FIRST_BYTE, &[]));
+    out.clear();
+    out.extend_from_slice(rest);
+    *first
+}
+
 /// The background work that an engine wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
@@ -193,6 +207,20 @@ pub trait Engine: Send + Sync {
             out.push(self.get(key)?);
         }
         Ok(())
+    }
+    /// Copies the value of `key` into `out`, in place of what was there, but for its first byte,
+    /// which it returns: the database's envelope is one byte, nearly always. For an empty value,
+    /// which the database never stores, [`NO_FIRST_BYTE`]. `None` where there is no value; `out` is
+    /// anything then.
+    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        Ok(self.get(key)?.map(|value| split_value(&value, out)))
+    }
+    /// The values of `keys`: `each` is called once for each with its position, in any order.
+    fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
+        let mut values = Vec::with_capacity(keys.len());
+        self.multi_get(keys, &mut values)?;
+        let mut values = values.iter().enumerate();
+        values.try_for_each(|(index, value)| each(index, value.as_deref()))
     }
     /// Refuses or delays a write before it is logged. What it grants, `apply` can rely on.
     fn admit(&self, op: &Op<'_>) -> Result<()>;
@@ -288,8 +316,20 @@ impl Engine for AnyEngine {
         }
     }
 
+    #[inline]
+    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        match self {
+            Self::HashLog(engine) => engine.get_split(key, out),
+            _ => self.engine().get_split(key, out),
+        }
+    }
+
     fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
         self.engine().multi_get(keys, out)
+    }
+
+    fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
+        self.engine().multi_get_each(keys, each)
     }
 
     #[inline]

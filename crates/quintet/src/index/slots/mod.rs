@@ -226,12 +226,10 @@ impl SlotTable {
         look: &mut impl FnMut(u64) -> Verdict<T>,
     ) -> ControlFlow<Option<T>> {
         for _ in 0..CHAIN_NODES_MAX {
-            let mut next = None;
+            let mut word = 0;
             for slot in slots {
-                let word = slot.load(Ordering::Acquire);
-                if is_link(word) {
-                    next = Some(node_of(word));
-                } else if tag.matches(word) && word != 0 {
+                word = slot.load(Ordering::Acquire);
+                if tag.matches(word) && word != 0 && !is_link(word) {
                     match look(word & ADDRESS_MASK) {
                         Verdict::Found(found) => return ControlFlow::Break(Some(found)),
                         Verdict::Other => {}
@@ -239,10 +237,11 @@ impl SlotTable {
                     }
                 }
             }
-            match next {
-                Some(node) => slots = self.node(node),
-                None => return ControlFlow::Continue(()),
+            // The last one may be a link.
+            if !is_link(word) {
+                return ControlFlow::Continue(());
             }
+            slots = self.node(node_of(word));
         }
         ControlFlow::Break(None)
     }
