@@ -5,8 +5,6 @@
 //! one direct read of the blocks around the record, verified by its own checksum; or, where there
 //! is room, of the whole region, which stays.
 
-use std::sync::Arc;
-
 use super::{
     Trie,
     record::{Head, Place, Stored},
@@ -15,7 +13,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Decoder, to_u64, to_usize},
-    disk::{AlignedBuffer, Completion, Request},
+    disk::{AlignedBuffer, Completion, Queue, Request},
     engine::{Cursor, Entry, Value},
     index::trie::Verdict,
     pages::regions::{BLOCK_UNITS, Look, UNIT_BYTES},
@@ -59,6 +57,21 @@ impl ColdRecord {
     }
 }
 
+/// Reads of a batch of keys. Dropped after an error, it waits for what is under way.
+#[derive(Debug, Default)]
+struct ColdReads {
+    queue: Option<Box<dyn Queue>>,
+    /// By token: which key, and address and life of its record.
+    reads: Vec<(usize, u64, u64)>,
+    done: Vec<Completion>,
+}
+
+impl ColdReads {
+    fn under_way(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.pending())
+    }
+}
+
 /// What a record in memory is to a key.
 enum Seen {
     Key(Answer),
@@ -97,15 +110,14 @@ impl Trie {
     /// Looks the key up in memory; records in `others` are known to be other keys'.
     #[inline]
     fn answer(&self, key: &[u8], hash: u64, others: &[(u64, u64)]) -> Result<Option<Answer>> {
-        self.index.find(hash, |address| {
-            match self.regions.look(address, |words| answer_in(words, key)) {
-                Look::Found(Seen::Key(answer)) => Verdict::Found(answer),
-                Look::Found(Seen::OtherKey) => Verdict::Other,
-                Look::Changed => Verdict::Changed,
-                Look::Cold(life) if others.contains(&(address, life)) => Verdict::Other,
-                Look::Cold(life) => Verdict::Found(Answer::Cold(address, life)),
-            }
-        })
+        let look = |address| match self.regions.look(address, |words| answer_in(words, key)) {
+            Look::Found(Seen::Key(answer)) => Verdict::Found(answer),
+            Look::Found(Seen::OtherKey) => Verdict::Other,
+            Look::Changed => Verdict::Changed,
+            Look::Cold(life) if others.contains(&(address, life)) => Verdict::Other,
+            Look::Cold(life) => Verdict::Found(Answer::Cold(address, life)),
+        };
+        self.index.find(hash, look, |at| self.load_index(at))
     }
 
     #[cold]
@@ -280,11 +292,11 @@ impl Trie {
     }
 
     /// A batch: the words of the trie are on their way, step by step, before the first key is
-    /// looked at, then the records.
+    /// looked at, then the records. Records on the disk are read meanwhile.
     pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
         out.reserve(keys.len());
         let first = out.len();
-        let mut cold = Vec::new();
+        let mut cold = ColdReads::default();
         for batch in keys.chunks(BATCH) {
             let mut hashes = [0; BATCH];
             for (hash, key) in hashes.iter_mut().zip(batch) {
@@ -303,55 +315,65 @@ impl Trie {
                     None => out.push(None),
                     Some(Answer::Value(value)) => out.push(Some(value)),
                     Some(Answer::Cold(address, life)) if !self.has_room_to_warm() => {
-                        cold.push((out.len() - first, address, life));
+                        self.start_cold(&mut cold, out.len() - first, address, life)?;
                         out.push(None);
                     }
                     Some(answer) => out.push(self.read_slowly(key, *hash, answer)?),
                 }
             }
+            self.finish_some(&mut cold, 0, keys, out.get_mut(first..).unwrap_or(&mut []))?;
         }
-        if cold.is_empty() {
-            return Ok(());
+        while cold.under_way() > 0 {
+            self.finish_some(&mut cold, 1, keys, out.get_mut(first..).unwrap_or(&mut []))?;
         }
-        self.read_many_cold(keys, &cold, out.get_mut(first..).unwrap_or(&mut []))
+        if let Some(queue) = cold.queue {
+            lock(&self.queues).push(queue);
+        }
+        Ok(())
     }
 
-    /// Reads many records from the disk at once.
-    fn read_many_cold(
+    /// Starts reading the record of key number `index` of a batch.
+    fn start_cold(
         &self,
+        cold: &mut ColdReads,
+        index: usize,
+        address: u64,
+        life: u64,
+    ) -> Result<()> {
+        let queue = match &mut cold.queue {
+            Some(queue) => queue,
+            None => {
+                let pooled = lock(&self.queues).pop();
+                let start = |error| Error::io("start a queue of reads", error);
+                let fresh = || self.context.env.queue(QUEUE_DEPTH).map_err(start);
+                cold.queue.insert(pooled.map_or_else(fresh, Ok)?)
+            }
+        };
+        let (region, unit) = self.regions.split(address);
+        let end = (unit + self.regions.span(region)).min(self.regions.region_units());
+        let from = unit & !(BLOCK_UNITS - 1);
+        let length = to_usize((end - from).next_multiple_of(BLOCK_UNITS) * UNIT_BYTES);
+        let file = self.regions.file()?;
+        let (buffer, offset) = (AlignedBuffer::zeroed(length), self.regions.offset(region, from));
+        let token = to_u64(cold.reads.len());
+        cold.reads.push((index, address, life));
+        queue.submit(token, Request::Read { file, offset, buffer, length });
+        self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes in reads that have ended, at least so many.
+    fn finish_some(
+        &self,
+        cold: &mut ColdReads,
+        at_least: usize,
         keys: &[&[u8]],
-        cold: &[(usize, u64, u64)],
         out: &mut [Option<Value>],
     ) -> Result<()> {
-        let pooled = lock(&self.queues).pop();
-        let mut queue = match pooled {
-            Some(queue) => queue,
-            None => self
-                .context
-                .env
-                .queue(QUEUE_DEPTH)
-                .map_err(|error| Error::io("start a queue of reads", error))?,
-        };
-        let file = self.regions.file()?;
-        for (token, (_, address, _)) in cold.iter().enumerate() {
-            let (region, unit) = self.regions.split(*address);
-            let end = (unit + self.regions.span(region)).min(self.regions.region_units());
-            let from = unit & !(BLOCK_UNITS - 1);
-            let length = to_usize((end - from).next_multiple_of(BLOCK_UNITS) * UNIT_BYTES);
-            let buffer = AlignedBuffer::zeroed(length);
-            let offset = self.regions.offset(region, from);
-            let request = Request::Read { file: Arc::clone(&file), offset, buffer, length };
-            queue.submit(to_u64(token), request);
-            self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-        }
-        let mut done: Vec<Completion> = Vec::with_capacity(cold.len());
-        while queue.pending() > 0 {
-            let pending = queue.pending();
-            queue.wait(pending, &mut done);
-        }
-        lock(&self.queues).push(queue);
-        for completion in done {
-            let Some((index, address, life)) = cold.get(to_usize(completion.token)) else {
+        let Some(queue) = &mut cold.queue else { return Ok(()) };
+        queue.wait(at_least, &mut cold.done);
+        for completion in cold.done.drain(..) {
+            let Some((index, address, life)) = cold.reads.get(to_usize(completion.token)) else {
                 continue;
             };
             let (Some(key), Some(slot)) = (keys.get(*index), out.get_mut(*index)) else { continue };
@@ -389,7 +411,8 @@ impl Trie {
             }
             if entries.len() >= limit.max(1) {
                 if seeded::active(Bug::TrieScanSkips) {
-                    path = self.index.walk(path, &mut Vec::new())?.unwrap_or(path);
+                    let load = |at| self.load_index(at);
+                    path = self.index.walk(path, &mut Vec::new(), load)?.unwrap_or(path);
                 }
                 return Ok((entries, Cursor(path.to_le_bytes().to_vec())));
             }
@@ -403,8 +426,8 @@ impl Trie {
         for _ in 0..SCAN_ATTEMPTS {
             let version = self.index.version(path);
             addresses.clear();
-            let next = self.index.walk(path, &mut addresses)?;
-            let whole = self.read_entries(&addresses, entries)?;
+            let next = self.index.walk(path, &mut addresses, |at| self.load_index(at))?;
+            let whole = self.read_entries(&addresses, entries, false)?;
             if whole && self.index.is_version(path, version) {
                 return Ok(next);
             }
@@ -415,7 +438,7 @@ impl Trie {
             let writer = self.index.lock(path);
             addresses.clear();
             let next = writer.walk(path, &mut addresses)?;
-            if self.read_entries(&addresses, entries)? {
+            if self.read_entries(&addresses, entries, true)? {
                 return Ok(next);
             }
             entries.truncate(before);
@@ -424,16 +447,24 @@ impl Trie {
     }
 
     /// Appends the entries at these addresses; `false` where one of them is there no more.
-    fn read_entries(&self, addresses: &[u64], entries: &mut Vec<Entry>) -> Result<bool> {
+    fn read_entries(
+        &self,
+        addresses: &[u64],
+        entries: &mut Vec<Entry>,
+        is_locked: bool,
+    ) -> Result<bool> {
         for address in addresses {
-            let Some((key, value)) = self.read_entry(*address)? else { return Ok(false) };
+            let Some((key, value)) = self.read_entry(*address, is_locked)? else {
+                return Ok(false);
+            };
             entries.push(Entry { key, value });
         }
         Ok(true)
     }
 
-    /// Key and value at an address; `None` where there is no record now.
-    fn read_entry(&self, address: u64) -> Result<Option<(Vec<u8>, Value)>> {
+    /// Key and value at an address; `None` where there is no record now. `is_locked`: by the caller,
+    /// the subtree that it is in.
+    fn read_entry(&self, address: u64, is_locked: bool) -> Result<Option<(Vec<u8>, Value)>> {
         let found = self.regions.look(address, |words| {
             let head = Head::load(words).filter(|head| fits(head, words))?;
             let mut key = vec![0; head.key_bytes];
@@ -458,6 +489,9 @@ impl Trie {
         let Some(place) = Place::decode(&value) else { return Ok(None) };
         if let Some(value) = self.read_large(place)? {
             return Ok(Some((key, value)));
+        }
+        if is_locked {
+            return Err(self.extent_damage(place));
         }
         // Gone since, or damaged: a get tells.
         Ok(self.read_value(&key)?.map(|value| (key, value)))
