@@ -22,6 +22,10 @@
 //! Lock order, crate-wide, first to last: catalog, stripes (by index), log slots, an engine's own
 //! locks, log rotation, log sync.
 
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod desk;
+pub mod lines;
 mod options;
 mod value;
 

@@ -6,33 +6,13 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::{
     budget::Budget,
-    codec::KeyHash,
     disk::{
         Dir, Env, Open,
         sim::{Policy, SimEnv},
     },
-    engine::{EngineKind, Host},
+    engine::{EngineKind, desk::Desk},
     seeded::{self, Bug},
 };
-
-/// What a database does for its engines, counted.
-#[derive(Debug, Default)]
-struct Desk {
-    log_syncs: AtomicU64,
-}
-
-impl Host for Desk {
-    fn sync_log(&self) -> Result<()> {
-        self.log_syncs.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn wake(&self) {}
-
-    fn is_expired(&self, stored: &[u8]) -> bool {
-        stored.starts_with(b"expired")
-    }
-}
 
 struct Fixture {
     env: SimEnv,
@@ -56,15 +36,10 @@ impl Fixture {
 
     fn context(&self, read_only: bool) -> Context {
         Context {
-            env: Arc::new(self.env.clone()),
-            dir: self.dir(),
-            database_id: [3; 16],
-            table_id: 4,
-            hash: KeyHash::new([1, 2]),
             budget: Arc::clone(&self.budget),
-            host: Arc::clone(&self.desk) as Arc<dyn Host>,
             read_only,
             complete: self.complete,
+            ..self.desk.context(&self.env, 0)
         }
     }
 

@@ -79,7 +79,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64},
-    disk::Queue,
+    disk::Queues,
     index::slots::SlotTable,
     report::Report,
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read},
@@ -242,7 +242,7 @@ pub struct HashLog {
     /// A get met a chunk that is not in memory.
     warm_wanted: AtomicBool,
     collided: AtomicBool,
-    queues: Mutex<Vec<Box<dyn Queue>>>,
+    queues: Queues,
     /// By hash, for each write that is admitted and not yet applied: what was read ahead for it.
     learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
     counters: Counters,
@@ -294,7 +294,7 @@ impl HashLog {
             opened_complete: AtomicU64::new(0),
             warm_wanted: AtomicBool::new(false),
             collided: AtomicBool::new(false),
-            queues: Mutex::default(),
+            queues: Queues::default(),
             learned: Mutex::default(),
             counters: Counters::default(),
             context,

@@ -23,8 +23,6 @@ use crate::{
 
 /// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
 const BATCH: usize = 32;
-/// Reads under way at once on one queue.
-const QUEUE_DEPTH: usize = 64;
 
 /// Entries that changed under one read, one after the other. Beyond this many it is no change that
 /// a writer makes but an entry that names a large value which is not there.
@@ -341,54 +339,23 @@ impl HashLog {
         cold: &[(usize, u64, u64)],
         out: &mut [Option<Value>],
     ) -> Result<()> {
-        let pooled = lock(&self.queues).pop();
-        let mut queue = match pooled {
-            Some(queue) => queue,
-            None => self
-                .context
-                .env
-                .queue(QUEUE_DEPTH)
-                .map_err(|error| Error::io("start a queue of reads", error))?,
-        };
         self.ask_for_warming();
-        let mut requests = Vec::with_capacity(cold.len());
-        for (token, (_, address, state)) in cold.iter().enumerate() {
-            let request = self.cold_read(*address, *state);
-            if let Some(read) = &request {
-                let (offset, _, span) = read.place.span(read.from, read.bytes);
-                queue.submit(
-                    to_u64(token),
-                    Request::Read {
-                        file: std::sync::Arc::clone(&read.place.file.file),
-                        offset,
-                        buffer: AlignedBuffer::zeroed(span),
-                        length: span,
-                    },
-                );
-                self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-            }
-            requests.push(request);
-        }
-        let mut done = Vec::with_capacity(cold.len());
-        while queue.pending() > 0 {
-            let pending = queue.pending();
-            queue.wait(pending, &mut done);
-        }
-        lock(&self.queues).push(queue);
-        let mut answers: Vec<Option<Completion>> = cold.iter().map(|_| None).collect();
-        for completion in done {
-            if let Some(slot) = answers.get_mut(to_usize(completion.token)) {
-                *slot = Some(completion);
-            }
-        }
-        for ((entry, request), completion) in cold.iter().zip(&requests).zip(answers) {
-            let (index, address, state) = *entry;
-            let (Some(key), Some(slot)) = (keys.get(index), out.get_mut(index)) else { continue };
-            *slot = match (request, completion) {
-                (Some(request), Some(completion)) => {
-                    self.complete_cold(key, address, state, request, completion)?
+        let reads = cold.iter().map(|(_, address, state)| self.cold_read(*address, *state));
+        let reads: Vec<Option<ColdRead>> = reads.collect();
+        let requests = reads.iter().flatten().map(|read| {
+            self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
+            let (offset, _, length) = read.place.span(read.from, read.bytes);
+            let file = std::sync::Arc::clone(&read.place.file.file);
+            Request::Read { file, offset, buffer: AlignedBuffer::zeroed(length), length }
+        });
+        let mut done = self.queues.transfer(&*self.context.env, requests)?.into_iter();
+        for ((index, address, state), read) in cold.iter().zip(&reads) {
+            let (Some(key), Some(slot)) = (keys.get(*index), out.get_mut(*index)) else { continue };
+            *slot = match read.as_ref().and_then(|read| Some((read, done.next()?))) {
+                Some((read, completion)) => {
+                    self.complete_cold(key, *address, *state, read, completion)?
                 }
-                _ => self.read_value(key)?,
+                None => self.read_value(key)?,
             };
         }
         Ok(())

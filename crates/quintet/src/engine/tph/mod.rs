@@ -69,7 +69,6 @@ use self::{
     piece::{Owner, Shape},
     publish::Publisher,
     range::Range,
-    read::Queues,
     table::{Route, Table},
 };
 use super::{
@@ -78,6 +77,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64, to_usize},
+    disk::Queues,
     index::perfect_hash::{Lanes, Method},
     report::Report,
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},

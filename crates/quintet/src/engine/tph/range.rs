@@ -9,10 +9,10 @@ use super::{
     Inner, View,
     cursor::{Ahead, LevelCursor, Merge, Source, Start, Way},
     flush::walks,
-    read::Queues,
 };
 use crate::{
     Result,
+    disk::Queues,
     engine::{Context, Entry, KeyRange, Value},
 };
 
@@ -121,7 +121,7 @@ impl Walk {
             }
         }
         let mut merge = Merge::new(sources, way);
-        queues.with(context, |queue| merge.prime(queue))?;
+        queues.with(&*context.env, |queue| merge.prime(queue))?;
         merge.settle()?;
         Ok(merge)
     }

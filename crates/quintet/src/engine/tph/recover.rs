@@ -16,6 +16,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64},
+    disk::Queues,
     engine::{Context, TableOptions},
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock},
 };
@@ -88,7 +89,7 @@ impl Inner {
             index_charged: AtomicU64::new(0),
             compaction_wanted: AtomicBool::new(false),
             step_wanted: AtomicBool::new(false),
-            queues: super::read::Queues::default(),
+            queues: Queues::default(),
             counters: Counters::default(),
             view: ArcSwap::new(Arc::new(view)),
             context,

@@ -49,6 +49,7 @@
 mod check;
 mod compact;
 mod hash;
+pub mod inspect;
 mod persist;
 mod read;
 mod record;
@@ -67,7 +68,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64},
-    disk::Queue,
+    disk::Queues,
     index::trie::Trie as Index,
     pages::{
         extents::Extents,
@@ -195,7 +196,7 @@ pub struct Trie {
     is_cold: AtomicBool,
     /// Compaction emptied regions that the next cut frees.
     cut_wanted: AtomicBool,
-    queues: Mutex<Vec<Box<dyn Queue>>>,
+    queues: Queues,
     /// What admitted writes found on the disk, by hash.
     learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
     counters: Counters,

@@ -5,6 +5,8 @@
 //! one direct read of the blocks around the record, verified by its own checksum; or, where there
 //! is room, of the whole region, which stays.
 
+use std::sync::Arc;
+
 use super::{
     Trie,
     record::{Head, Place, Stored},
@@ -13,7 +15,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Decoder, to_u64, to_usize},
-    disk::{AlignedBuffer, Completion, Queue, Request},
+    disk::{AlignedBuffer, Queue, Request},
     engine::{Cursor, Entry, Value},
     index::trie::Verdict,
     pages::regions::{BLOCK_UNITS, Look, UNIT_BYTES},
@@ -23,8 +25,6 @@ use crate::{
 
 /// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
 const BATCH: usize = 32;
-/// Reads under way at once on one queue.
-const QUEUE_DEPTH: usize = 64;
 /// Times that a scan reads a list anew because of writers before it keeps them out.
 const SCAN_ATTEMPTS: u32 = 8;
 
@@ -54,21 +54,6 @@ impl ColdRecord {
     /// The record, verified.
     pub(super) fn record(&self) -> Option<Stored<'_>> {
         Stored::verify(self.bytes(), self.life, self.unit)
-    }
-}
-
-/// Reads of a batch of keys. Dropped after an error, it waits for what is under way.
-#[derive(Debug, Default)]
-struct ColdReads {
-    queue: Option<Box<dyn Queue>>,
-    /// By token: which key, and address and life of its record.
-    reads: Vec<(usize, u64, u64)>,
-    done: Vec<Completion>,
-}
-
-impl ColdReads {
-    fn under_way(&self) -> usize {
-        self.queue.as_ref().map_or(0, |queue| queue.pending())
     }
 }
 
@@ -292,11 +277,11 @@ impl Trie {
     }
 
     /// A batch: the words of the trie are on their way, step by step, before the first key is
-    /// looked at, then the records. Records on the disk are read meanwhile.
+    /// looked at, then the records.
     pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
         out.reserve(keys.len());
         let first = out.len();
-        let mut cold = ColdReads::default();
+        let mut cold = Vec::new();
         for batch in keys.chunks(BATCH) {
             let mut hashes = [0; BATCH];
             for (hash, key) in hashes.iter_mut().zip(batch) {
@@ -315,79 +300,62 @@ impl Trie {
                     None => out.push(None),
                     Some(Answer::Value(value)) => out.push(Some(value)),
                     Some(Answer::Cold(address, life)) if !self.has_room_to_warm() => {
-                        self.start_cold(&mut cold, out.len() - first, address, life)?;
+                        cold.push((out.len() - first, address, life));
                         out.push(None);
                     }
                     Some(answer) => out.push(self.read_slowly(key, *hash, answer)?),
                 }
             }
-            self.finish_some(&mut cold, 0, keys, out.get_mut(first..).unwrap_or(&mut []))?;
         }
-        while cold.under_way() > 0 {
-            self.finish_some(&mut cold, 1, keys, out.get_mut(first..).unwrap_or(&mut []))?;
+        if cold.is_empty() {
+            return Ok(());
         }
-        if let Some(queue) = cold.queue {
-            lock(&self.queues).push(queue);
-        }
-        Ok(())
+        let out = out.get_mut(first..).unwrap_or(&mut []);
+        self.queues.with(&*self.context.env, |queue| self.read_many_cold(queue, keys, &cold, out))
     }
 
-    /// Starts reading the record of key number `index` of a batch.
-    fn start_cold(
+    /// Reads many records from the disk at once; what has arrived is taken in while the rest is
+    /// under way.
+    fn read_many_cold(
         &self,
-        cold: &mut ColdReads,
-        index: usize,
-        address: u64,
-        life: u64,
-    ) -> Result<()> {
-        let queue = match &mut cold.queue {
-            Some(queue) => queue,
-            None => {
-                let pooled = lock(&self.queues).pop();
-                let start = |error| Error::io("start a queue of reads", error);
-                let fresh = || self.context.env.queue(QUEUE_DEPTH).map_err(start);
-                cold.queue.insert(pooled.map_or_else(fresh, Ok)?)
-            }
-        };
-        let (region, unit) = self.regions.split(address);
-        let end = (unit + self.regions.span(region)).min(self.regions.region_units());
-        let from = unit & !(BLOCK_UNITS - 1);
-        let length = to_usize((end - from).next_multiple_of(BLOCK_UNITS) * UNIT_BYTES);
-        let file = self.regions.file()?;
-        let (buffer, offset) = (AlignedBuffer::zeroed(length), self.regions.offset(region, from));
-        let token = to_u64(cold.reads.len());
-        cold.reads.push((index, address, life));
-        queue.submit(token, Request::Read { file, offset, buffer, length });
-        self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Takes in reads that have ended, at least so many.
-    fn finish_some(
-        &self,
-        cold: &mut ColdReads,
-        at_least: usize,
+        queue: &mut dyn Queue,
         keys: &[&[u8]],
+        cold: &[(usize, u64, u64)],
         out: &mut [Option<Value>],
     ) -> Result<()> {
-        let Some(queue) = &mut cold.queue else { return Ok(()) };
-        queue.wait(at_least, &mut cold.done);
-        for completion in cold.done.drain(..) {
-            let Some((index, address, life)) = cold.reads.get(to_usize(completion.token)) else {
-                continue;
-            };
-            let (Some(key), Some(slot)) = (keys.get(*index), out.get_mut(*index)) else { continue };
-            completion
-                .result
-                .map_err(|error| Error::io(format!("read {}", self.regions.label()), error))?;
-            let (_, unit) = self.regions.split(*address);
-            let skip = to_usize((unit & (BLOCK_UNITS - 1)) * UNIT_BYTES);
-            let record = self.finish_cold(*address, *life, completion.buffer, skip)?;
-            let record = record.as_ref().and_then(ColdRecord::record);
-            *slot = match record.map(|record| self.value_of(&record, key)).transpose()? {
-                Some(Cold::Value(value)) => Some(value),
-                _ => self.read_value(key)?,
-            };
+        let file = self.regions.file()?;
+        for (token, (_, address, _)) in cold.iter().enumerate() {
+            let (region, unit) = self.regions.split(*address);
+            let end = (unit + self.regions.span(region)).min(self.regions.region_units());
+            let from = unit & !(BLOCK_UNITS - 1);
+            let length = to_usize((end - from).next_multiple_of(BLOCK_UNITS) * UNIT_BYTES);
+            let offset = self.regions.offset(region, from);
+            let (file, buffer) = (Arc::clone(&file), AlignedBuffer::zeroed(length));
+            queue.submit(to_u64(token), Request::Read { file, offset, buffer, length });
+        }
+        self.counters.cold_reads_total.fetch_add(to_u64(cold.len()), Ordering::Relaxed);
+        let mut done = Vec::with_capacity(cold.len());
+        while queue.pending() > 0 {
+            queue.wait(1, &mut done);
+            for completion in done.drain(..) {
+                let Some((index, address, life)) = cold.get(to_usize(completion.token)) else {
+                    continue;
+                };
+                let (Some(key), Some(slot)) = (keys.get(*index), out.get_mut(*index)) else {
+                    continue;
+                };
+                completion
+                    .result
+                    .map_err(|error| Error::io(format!("read {}", self.regions.label()), error))?;
+                let (_, unit) = self.regions.split(*address);
+                let skip = to_usize((unit & (BLOCK_UNITS - 1)) * UNIT_BYTES);
+                let record = self.finish_cold(*address, *life, completion.buffer, skip)?;
+                let record = record.as_ref().and_then(ColdRecord::record);
+                *slot = match record.map(|record| self.value_of(&record, key)).transpose()? {
+                    Some(Cold::Value(value)) => Some(value),
+                    _ => self.read_value(key)?,
+                };
+            }
         }
         Ok(())
     }

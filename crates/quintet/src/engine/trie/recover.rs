@@ -14,6 +14,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Decoder, Lsn},
+    disk::Queues,
     engine::{Context, TableOptions},
     index::trie::{ADDRESS_END, Trie as Index},
     pages::{
@@ -82,7 +83,7 @@ impl Trie {
             maintenance: Mutex::new(maintenance),
             is_cold: AtomicBool::new(false),
             cut_wanted: AtomicBool::new(false),
-            queues: Mutex::default(),
+            queues: Queues::default(),
             learned: Mutex::default(),
             counters: Counters::default(),
             context,

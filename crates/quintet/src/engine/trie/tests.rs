@@ -1,36 +1,14 @@
 //! The engine alone against a plain map, with regions and lists so small that every path is taken.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::*;
 use crate::{
-    budget::Budget,
-    codec::{KeyHash, to_usize},
-    disk::{
-        Env,
-        sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
-    },
-    engine::{EngineKind, Host},
+    codec::to_usize,
+    disk::sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
+    engine::{EngineKind, desk::Desk},
     seeded::{Bug, finds},
 };
-
-#[derive(Debug, Default)]
-struct TestHost {
-    syncs: AtomicU64,
-}
-
-impl Host for TestHost {
-    fn sync_log(&self) -> Result<()> {
-        self.syncs.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn wake(&self) {}
-
-    fn is_expired(&self, stored: &[u8]) -> bool {
-        stored.starts_with(b"expired")
-    }
-}
 
 /// A table on a simulated disk, opened and reopened.
 struct Bench {
@@ -52,17 +30,7 @@ impl Bench {
     }
 
     fn context(&self) -> Context {
-        Context {
-            env: Arc::new(self.env.clone()),
-            dir: self.env.open_dir(Path::new("table"), true).unwrap(),
-            database_id: [7; 16],
-            table_id: 3,
-            hash: KeyHash::new([1, 2]),
-            budget: Arc::new(Budget::new(self.budget)),
-            host: Arc::new(TestHost::default()),
-            read_only: false,
-            complete: Lsn(0),
-        }
+        Arc::new(Desk::default()).context(&self.env, self.budget)
     }
 
     fn open(&self) -> (Trie, Lsn) {
@@ -553,12 +521,12 @@ fn a_reopened_table_grows_where_it_ended() {
 
 fn persisting_syncs_the_log_first() {
     let bench = Bench::new(13);
-    let host = Arc::new(TestHost::default());
+    let host = Arc::new(Desk::default());
     let context = Context { host: host.clone(), ..bench.context() };
     let (engine, _) = Trie::open(&bench.options, context).unwrap();
     put(&engine, 1, b"key", b"value");
     engine.persist(Lsn(2)).unwrap();
-    assert_eq!(host.syncs.load(Ordering::Relaxed), 1);
+    assert_eq!(host.log_syncs.load(Ordering::Relaxed), 1);
 }
 
 #[test]

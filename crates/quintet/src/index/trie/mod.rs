@@ -46,7 +46,10 @@ use self::{
     objects::Objects,
     word::{ROOT_BITS, Slot, TAG_BITS, address_of, character, record, tag, tag_of},
 };
-pub(crate) use self::{walk::Shape, word::ADDRESS_END};
+pub(crate) use self::{
+    walk::Shape,
+    word::{ADDRESS_END, count_words},
+};
 use crate::{
     Error, Result,
     codec::{Decoder, low_u32, put_varint, to_u64, to_usize},

@@ -58,6 +58,21 @@ impl Slot {
     }
 }
 
+/// Of some words, how many are records, links to lists, and links to nodes.
+pub(crate) fn count_words(words: impl Iterator<Item = u64>) -> [u64; 3] {
+    let mut counts = [0; 3];
+    let [records, lists, nodes] = &mut counts;
+    for word in words {
+        match Slot::of(word) {
+            Slot::Empty => {}
+            Slot::Record(_) => *records += 1,
+            Slot::List { .. } => *lists += 1,
+            Slot::Node { .. } => *nodes += 1,
+        }
+    }
+    counts
+}
+
 pub(super) const fn list(class: u32, at: u64) -> u64 {
     LINK | class_bits(class) << 36 | (at / 2)
 }

@@ -67,7 +67,7 @@ use crate::{
     Error, Result,
     budget::Budget,
     codec::{Decoder, crc32c_append, low_u32, to_u64, to_usize},
-    disk::{AlignedBuffer, BLOCK_BYTES, Env, File, Queue, Region, write_all_at},
+    disk::{AlignedBuffer, BLOCK_BYTES, Env, File, Queues, Region, write_all_at},
     seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
@@ -148,7 +148,7 @@ pub struct PageCache {
     file: OnceLock<Arc<dyn File>>,
     /// Where queues for reads come from; without it pages are read one by one.
     env: OnceLock<Arc<dyn Env>>,
-    queues: Mutex<Vec<Box<dyn Queue>>>,
+    queues: Queues,
     label: String,
     options: CacheOptions,
     budget: Arc<Budget>,
@@ -216,7 +216,7 @@ impl PageCache {
             overflows: AtomicU64::new(0),
             file: OnceLock::new(),
             env: OnceLock::new(),
-            queues: Mutex::new(Vec::new()),
+            queues: Queues::default(),
             label,
             options,
             budget,
