@@ -1,8 +1,9 @@
 //! One file of a database in words, for people who look for damage or learn the formats.
 //!
 //! What: a log segment, the catalog, a snapshot of a naive table, a manifest or data file of a
-//! hashlog table, the pages of a btree table, or a manifest or piece of a tph table, recognised by
-//! its magic and printed in the layout that the head of its module documents.
+//! hashlog table, the pages of a btree table, a manifest or piece of a tph table, or images,
+//! records, large values or journal of a trie table, recognised by its magic and printed in the
+//! layout that the head of its module documents.
 //! Why: a format that cannot be looked at cannot be trusted; and `quintet inspect` needs no code
 //! of its own for any of them.
 //!
@@ -26,6 +27,7 @@ use crate::{
         lines::{brief, hex},
         naive::snapshot,
         tph::inspect as tph,
+        trie::inspect as trie,
     },
     wal::{Found, Kind, SegmentReader},
 };
@@ -63,6 +65,10 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
         b"QHLINDEX" => describe::manifest(&dir, file, &shown, &mut |line| lines.say(line)),
         b"QTPHMANI" => tph::manifest(&*file, &shown, &mut |line| lines.say(line)),
         b"QTPHPIEC" => tph::piece(&dir, &*file, &shown, &mut |line| lines.say(line)),
+        b"QTRIENOD" | b"QTRIEDAT" | b"QTRIEEXT" => {
+            trie::pages(&*file, &shown, &mut |line| lines.say(line))
+        }
+        b"QREDOGRP" => trie::journal(&dir, &*file, &shown, &mut |line| lines.say(line)),
         b"QHASHLOG" => describe::data(&*file, &shown, &mut |line| lines.say(line)),
         other => {
             let found = other.escape_ascii();
