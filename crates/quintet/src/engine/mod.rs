@@ -34,7 +34,7 @@ pub mod naive;
 pub mod tph;
 pub mod trie;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::ControlFlow, sync::Arc};
 
 pub use options::{EngineKind, TableOptions};
 pub use value::Value;
@@ -262,6 +262,26 @@ impl AnyEngine {
             Self::BTree(engine) => engine.estimate(range).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// Shows `each` the entries of a range, in key order, until it breaks off: as stored, without
+    /// an allocation for each where the engine can. `false`: an engine without order.
+    pub fn visit(
+        &self,
+        range: KeyRange,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>,
+    ) -> Result<bool> {
+        if let Self::BTree(engine) = self {
+            return engine.visit(range, each).map(|()| true);
+        }
+        let Some(entries) = self.engine().range(range)? else { return Ok(false) };
+        for entry in entries {
+            let entry = entry?;
+            if each(&entry.key, &entry.value)?.is_break() {
+                break;
+            }
+        }
+        Ok(true)
     }
 
     fn engine(&self) -> &dyn Engine {

@@ -23,7 +23,7 @@
 
 use std::{collections::HashMap, io, sync::Arc};
 
-use super::{Gate, Inner, Settings, meta::Meta};
+use super::{Admissions, Gate, Inner, Settings, meta::Meta};
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64, to_usize},
@@ -116,7 +116,7 @@ pub(super) fn open(settings: &Settings, context: Context) -> Result<(Inner, Lsn)
             sync_name(&context, &tree, &label)?;
             tree.format()?;
         }
-        Some(meta) => tree.set_counts(meta.leaves, meta.inner),
+        Some(meta) => tree.set_counts(meta.leaves, meta.inner, meta.keys),
     }
     let (keys, bytes, lsn) =
         meta.as_ref().map_or((0, 0, Lsn(0)), |meta| (meta.keys, meta.bytes, meta.lsn));
@@ -128,6 +128,7 @@ pub(super) fn open(settings: &Settings, context: Context) -> Result<(Inner, Lsn)
         context,
         tree,
         gate: Gate::new(keys, bytes),
+        admissions: Admissions::new(),
         keeper: Mutex::new(Keeper { redo, complete: lsn, placed, in_doubt }),
         making: Mutex::new(()),
         woken: AtomicBool::new(false),

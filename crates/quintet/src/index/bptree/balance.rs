@@ -273,6 +273,7 @@ impl Tree {
         let right = self.cache.create(self.space.take())?;
         self.fill(&right, right_page);
         self.fill(left, left_page);
+        self.note_leaf_size(halves.count());
         self.add_separator(parent, index, &separator, right.page())?;
         self.count_node(0, true);
         Ok(())

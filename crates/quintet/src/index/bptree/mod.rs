@@ -2,7 +2,7 @@
 //!
 //! What: slotted pages with key heads and shared prefixes ([`node`]), optimistic descents
 //! ([`read`]), changes of one leaf under its latch and of several from the root down ([`write`],
-//! [`balance`], [`split`]), scans both ways by re-descent ([`scan`]), extents for what does not
+//! [`balance`], [`split`]), scans both ways by re-descent ([`run`], [`scan`]), extents for what does not
 //! fit in a page ([`extent`]), and the map of free pages ([`space`]).
 //! Why: keys in order, one leaf a lookup, and no lock for readers.
 //!
@@ -37,6 +37,7 @@ pub mod check;
 pub mod extent;
 pub mod node;
 pub mod read;
+pub mod run;
 pub mod scan;
 pub mod space;
 mod split;
@@ -53,7 +54,7 @@ use self::{
 };
 use crate::{
     Error,
-    codec::to_u64,
+    codec::{to_u64, to_usize},
     pages::cache::{PageCache, PageId, ReadGuard, WriteGuard, latch::Patience, words::PageWords},
     sync::{AtomicU64, Ordering},
 };
@@ -63,6 +64,9 @@ pub const ROOT: PageId = PageId(2);
 /// Longest way from the root that is believed: with two children a node, more pages than there
 /// are numbers.
 pub const DEPTH_MAX: u8 = 32;
+
+/// Most lines of slots that are fetched before it is known which of them are needed.
+const LEAF_LINES_MAX: usize = 16;
 
 /// Sizes that follow from the page's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +137,8 @@ pub struct Tree {
     writes_directly: bool,
     /// Leaves, and inner nodes.
     node_counts: [AtomicU64; 2],
+    /// Lines of a leaf, from its start, that a search is likely to look at: as of the last split.
+    leaf_lines: AtomicU64,
 }
 
 /// A page that is looked at, with or without its latch.
@@ -200,7 +206,8 @@ impl Tree {
     pub fn new(cache: Arc<PageCache>, space: Space, writes_directly: bool) -> Self {
         let shape = Shape { page_bytes: cache.page_bytes() };
         let node_counts = [AtomicU64::new(0), AtomicU64::new(0)];
-        Self { cache, space, shape, writes_directly, node_counts }
+        let leaf_lines = AtomicU64::new(0);
+        Self { cache, space, shape, writes_directly, node_counts, leaf_lines }
     }
 
     /// Leaves.
@@ -213,10 +220,19 @@ impl Tree {
         self.node_counts[1].load(Ordering::Relaxed)
     }
 
-    /// Says how many leaves and inner nodes there are: of a tree that was read.
-    pub fn set_counts(&self, leaves: u64, inner: u64) {
+    /// Says how many leaves, inner nodes and keys there are: of a tree that was read.
+    pub fn set_counts(&self, leaves: u64, inner: u64, keys: u64) {
         self.node_counts[0].store(leaves, Ordering::Relaxed);
         self.node_counts[1].store(inner, Ordering::Relaxed);
+        self.note_leaf_size(to_usize(keys.div_ceil(leaves.max(1)) * 4 / 3));
+    }
+
+    /// Notes how many slots a full leaf has.
+    fn note_leaf_size(&self, slots: usize) {
+        let lines = (HEAD_BYTES + slots * node::SLOT_BYTES).div_ceil(64);
+        // Of more than these the hints leave few.
+        let lines = if lines > LEAF_LINES_MAX { 0 } else { lines };
+        self.leaf_lines.store(to_u64(lines), Ordering::Relaxed);
     }
 
     fn count_node(&self, level: u8, more: bool) {

@@ -71,6 +71,11 @@ impl<'e> Halves<'e> {
         several.then_some(halves)
     }
 
+    /// Entries of both halves.
+    pub(super) const fn count(&self) -> usize {
+        self.sources.len()
+    }
+
     fn size(&self, source: Source) -> usize {
         match source {
             Source::Old(_, _, bytes) => bytes,

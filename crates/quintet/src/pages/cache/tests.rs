@@ -12,6 +12,7 @@ fn cache(frames: u64, replacement: Replacement) -> PageCache {
         frames_min: frames,
         frames_max: frames,
         replacement,
+        lasting_kind: 2,
         salt: 1,
     };
     let cache =
