@@ -106,6 +106,9 @@ pub struct KeyRange {
     pub end: Option<Vec<u8>>,
 }
 
+/// What an entry of a range is shown to: key and stored value. Says whether to go on.
+pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>;
+
 /// Entries of a range, in key order from the front and in reverse order from the back.
 pub type EntryIter = Box<dyn DoubleEndedIterator<Item = Result<Entry>> + Send>;
 
@@ -266,11 +269,7 @@ impl AnyEngine {
 
     /// Shows `each` the entries of a range, in key order, until it breaks off: as stored, without
     /// an allocation for each where the engine can. `false`: an engine without order.
-    pub fn visit(
-        &self,
-        range: KeyRange,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>,
-    ) -> Result<bool> {
+    pub fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<bool> {
         if let Self::BTree(engine) = self {
             return engine.visit(range, each).map(|()| true);
         }

@@ -7,12 +7,7 @@
 //! that fails is tried again; only a disk that goes on failing stops the table.
 
 use super::Inner;
-use crate::{
-    Error, Result,
-    engine::Op,
-    index::bptree::Change,
-    pages::cache::latch::Patience,
-};
+use crate::{Error, Result, engine::Op, index::bptree::Change, pages::cache::latch::Patience};
 
 /// How often a read that fails is tried while a logged write is applied.
 const TRIES: u32 = 20;

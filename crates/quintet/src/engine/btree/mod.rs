@@ -40,11 +40,12 @@ mod store;
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::sync::Arc;
 
 use self::{admissions::Admissions, gate::Gate, range::Range, store::Keeper};
 use super::{
     Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
+    Visit,
 };
 use crate::{
     Error, Result,
@@ -172,11 +173,7 @@ impl BTree {
     }
 
     /// Shows `each` the entries of a range, in key order, until it breaks off: as stored.
-    pub fn visit(
-        &self,
-        range: KeyRange,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    pub fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
         range::visit(&self.inner, range, each)
     }
 
@@ -227,7 +224,7 @@ impl Inner {
             // Whoever held it until now may have done what is needed.
             if self.tree.cache().kept_count() + pages > self.kept_limit() {
                 let complete = keeper.complete();
-                self.place_everything(&mut keeper, complete)?;
+                self.place_oldest(&mut keeper, complete)?;
             }
         }
         Ok(())

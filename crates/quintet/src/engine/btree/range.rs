@@ -3,16 +3,12 @@
 //! Invariants: what the front has fetched lies below what the back may still fetch, and the other
 //! way round; a step of an iterator holds nothing of the table.
 
-use std::{
-    ops::{ControlFlow, Range as Numbers},
-    sync::Arc,
-    vec,
-};
+use std::{ops::Range as Numbers, sync::Arc, vec};
 
 use super::{Inner, entry_of, make_entry, make_value};
 use crate::{
     Result,
-    engine::{Entry, KeyRange},
+    engine::{Entry, KeyRange, Visit},
     index::bptree::run::{Ascent, Run},
     seeded::{self, Bug},
 };
@@ -42,11 +38,7 @@ impl Pace {
 }
 
 /// See [`super::BTree::visit`].
-pub(super) fn visit(
-    inner: &Inner,
-    range: KeyRange,
-    each: &mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>,
-) -> Result<()> {
+pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<()> {
     let mut ascent = Ascent::new(range.start.unwrap_or_default(), range.end);
     let (mut run, mut pace) = (Run::default(), Pace::START);
     while !ascent.is_over {

@@ -243,12 +243,12 @@ fn cut_holds_what_was_there() {
     for number in 0..3000 {
         put(&table, &key(number), b"during");
     }
-    let cut = table.inner.take_cut(Lsn(2), false).unwrap();
+    let cut = table.inner.take_cut(Lsn(2), 2, 0).unwrap();
     for number in 0..3000 {
         put(&table, &key(number), b"after!");
     }
     let mut keeper = lock(&table.inner.keeper);
-    table.inner.store_cut(&mut keeper, &cut, Lsn(2), false).unwrap();
+    table.inner.store_cut(&mut keeper, &cut, Lsn(2)).unwrap();
     drop(keeper);
     table.inner.tree.space().end_cut(true);
     table.inner.tree.cache().finish(cut);

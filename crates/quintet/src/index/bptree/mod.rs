@@ -17,6 +17,9 @@
 //! There are no links between leaves. A descent knows the separators that bound its leaf; a scan
 //! goes on with the bound of the leaf that it has read.
 //!
+//! Puts in ascending order fill leaves to the end: a full last leaf is left as it is, and a new one
+//! begins with the new key. While they go on, the last leaf is known and needs no descent.
+//!
 //! Latch order: parent before child, left sibling before right, any of them before a page that
 //! was just taken from the free pages. A writer that upgraded a leaf waits for no other node.
 //!
@@ -55,8 +58,10 @@ use self::{
 use crate::{
     Error,
     codec::{to_u64, to_usize},
-    pages::cache::{PageCache, PageId, ReadGuard, WriteGuard, latch::Patience, words::PageWords},
-    sync::{AtomicU64, Ordering},
+    pages::cache::{
+        PageCache, PageId, ReadGuard, Seen, WriteGuard, latch::Patience, words::PageWords,
+    },
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering},
 };
 
 /// The page of the root.
@@ -139,6 +144,10 @@ pub struct Tree {
     node_counts: [AtomicU64; 2],
     /// Lines of a leaf, from its start, that a search is likely to look at: as of the last split.
     leaf_lines: AtomicU64,
+    /// Keys come in ascending order, behind all others.
+    is_appending: AtomicBool,
+    /// The last leaf, as the last of these puts left it.
+    last_leaf: Mutex<Option<Seen>>,
 }
 
 /// A page that is looked at, with or without its latch.
@@ -207,7 +216,16 @@ impl Tree {
         let shape = Shape { page_bytes: cache.page_bytes() };
         let node_counts = [AtomicU64::new(0), AtomicU64::new(0)];
         let leaf_lines = AtomicU64::new(0);
-        Self { cache, space, shape, writes_directly, node_counts, leaf_lines }
+        Self {
+            cache,
+            space,
+            shape,
+            writes_directly,
+            node_counts,
+            leaf_lines,
+            is_appending: AtomicBool::new(false),
+            last_leaf: Mutex::new(None),
+        }
     }
 
     /// Leaves.

@@ -20,6 +20,7 @@ use crate::{
         Kept, ReadGuard, Seen, WriteGuard,
         words::{PageEdit, head_of},
     },
+    sync::{Ordering, lock},
 };
 
 /// Says of a stored value whether it goes.
@@ -72,6 +73,9 @@ impl Tree {
 
     /// Brings the leaf of a key into the cache, for a write that is to come, and keeps it there.
     pub fn keep_leaf(&self, key: &[u8]) -> Result<Kept> {
+        if let Some(kept) = self.last_leaf_for(key).and_then(|leaf| leaf.keep()) {
+            return Ok(kept);
+        }
         self.repeat(|tree| {
             let leaf = tree.leaf_of(key)?;
             // On their way while the write is logged.
@@ -84,8 +88,37 @@ impl Tree {
     fn leaf_near(&self, near: &mut Option<Seen>, key: &[u8]) -> Step<ReadGuard<'_>> {
         match near.take().and_then(|leaf| self.cache.seen(&leaf)) {
             Some(leaf) => Ok(leaf),
-            None => self.leaf_of(key),
+            None => match self.last_leaf_for(key) {
+                Some(leaf) => Ok(leaf),
+                None => self.leaf_of(key),
+            },
         }
+    }
+
+    /// The last leaf, where puts come in ascending order and this key goes behind all others.
+    #[inline]
+    fn last_leaf_for(&self, key: &[u8]) -> Option<ReadGuard<'_>> {
+        if !self.is_appending.load(Ordering::Relaxed) {
+            return None;
+        }
+        let leaf = lock(&self.last_leaf).and_then(|leaf| self.cache.seen(&leaf));
+        let leaf = leaf.filter(|leaf| {
+            let place = self.look(leaf, |view, fetch| {
+                let (index, found) = view.search(key, fetch)?;
+                Some(!found && index > 0 && index == view.count())
+            });
+            matches!(place, Ok(true)) && leaf.is_unchanged()
+        });
+        if leaf.is_none() {
+            self.is_appending.store(false, Ordering::Relaxed);
+        }
+        leaf
+    }
+
+    /// Notes the last leaf, behind whose keys a put has added one.
+    pub(super) fn note_last_leaf(&self, leaf: Seen) {
+        *lock(&self.last_leaf) = Some(leaf);
+        self.is_appending.store(true, Ordering::Relaxed);
     }
 
     /// Sets the value of a key. `near` is its leaf, where that is known.
@@ -120,11 +153,19 @@ impl Tree {
     ) -> Step<Option<Change>> {
         let leaf = self.leaf_near(near, key)?;
         let (index, found) = self.look(&leaf, |view, fetch| view.search(key, fetch))?;
+        let seen = leaf.seen();
         let leaf = leaf.upgrade().ok_or(Stop::Again)?;
         if found {
             return self.replace(&leaf, index, stored, garbage);
         }
-        self.insert(&leaf, index, key, stored)
+        let change = self.insert(&leaf, index, key, stored)?;
+        if change.is_some() && self.is_appending.load(Ordering::Relaxed) {
+            let mut last = lock(&self.last_leaf);
+            if *last == Some(seen) {
+                *last = Some(leaf.seen_after());
+            }
+        }
+        Ok(change)
     }
 
     /// Puts another value into slot `index` of a latched leaf.

@@ -8,7 +8,7 @@
 //! Who puts a page out latches it first and then looks at the count; who keeps it counts first and
 //! then looks at the version: one of the two sees the other.
 
-use super::{KEPT, LATCH, PageCache, ReadGuard};
+use super::{KEPT, LATCH, PageCache, ReadGuard, WriteGuard};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// A page that stays in its frame until [`PageCache::let_leave`], and its version when it was
@@ -45,10 +45,17 @@ impl ReadGuard<'_> {
 }
 
 /// A page and its version: what a [`ReadGuard`] holds, to be asked for later.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     frame: u32,
     version: u64,
+}
+
+impl WriteGuard<'_> {
+    /// The page as it will be when this is dropped.
+    pub fn seen_after(&self) -> Seen {
+        Seen { frame: self.frame, version: self.cache.get(self.frame, LATCH) + 1 }
+    }
 }
 
 impl PageCache {

@@ -53,7 +53,7 @@ pub mod words;
 
 use std::{
     cell::Cell,
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     io,
     sync::{Arc, OnceLock},
 };
@@ -64,7 +64,12 @@ pub use self::{
     guard::{ReadGuard, WriteGuard},
     keep::{Kept, Seen},
 };
-use self::{cut::Saved, latch::Patience, overlay::Overlay, stack::FreeStack};
+use self::{
+    cut::{Saved, Unplaced},
+    latch::Patience,
+    overlay::Overlay,
+    stack::FreeStack,
+};
 use crate::{
     Error, Result,
     budget::Budget,
@@ -170,8 +175,9 @@ pub struct PageCache {
     epoch: AtomicU64,
     dirty: Mutex<Vec<(PageId, u32)>>,
     dirty_count: AtomicU64,
-    /// Pages that are journaled and not placed; some of them twice, or no more.
-    unplaced: Mutex<Vec<(PageId, u32)>>,
+    /// Pages that are journaled and not placed, by the first group that has them; some of them
+    /// twice, or no more.
+    unplaced: Mutex<VecDeque<Unplaced>>,
     unplaced_count: AtomicU64,
     /// Frames whose page must not leave.
     kept_count: AtomicU64,
@@ -213,7 +219,7 @@ impl PageCache {
             epoch: AtomicU64::new(1),
             dirty: Mutex::new(Vec::new()),
             dirty_count: AtomicU64::new(0),
-            unplaced: Mutex::new(Vec::new()),
+            unplaced: Mutex::new(VecDeque::new()),
             unplaced_count: AtomicU64::new(0),
             kept_count: AtomicU64::new(0),
             overlay: Overlay::default(),
@@ -433,6 +439,15 @@ impl PageCache {
 
     /// A page whose content does not matter, zeroed, to be changed; all of it counts as changed.
     pub fn create(&self, page: PageId) -> Result<WriteGuard<'_>> {
+        let guard = self.create_to_fill(page)?;
+        self.words(guard.frame).iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        guard.edit().put_u32(4, page.0);
+        guard.changed.set(u64::MAX);
+        Ok(guard)
+    }
+
+    /// As [`PageCache::create`], for who will set all of it: until then it holds anything.
+    pub fn create_to_fill(&self, page: PageId) -> Result<WriteGuard<'_>> {
         let guard = loop {
             // Never from the disk: what is there need not be a page.
             let found = match self.find(page) {
@@ -443,11 +458,7 @@ impl PageCache {
                 break guard;
             }
         };
-        {
-            let edit = guard.edit();
-            self.words(guard.frame).iter().for_each(|word| word.store(0, Ordering::Relaxed));
-            edit.put_u32(4, page.0);
-        }
+        self.note_change(guard.frame);
         guard.changed.set(u64::MAX);
         self.overlay.take(page, &self.budget, |_| {});
         Ok(guard)
@@ -574,7 +585,7 @@ impl PageCache {
     fn take_overlay(&self, page: PageId, frame: u32) {
         self.overlay.take(page, &self.budget, |patches| {
             let units = patches.units(self.options.page_bytes);
-            self.add_pending(page, frame, units);
+            self.add_pending((page, frame), units, 0);
         });
     }
 
