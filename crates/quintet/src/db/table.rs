@@ -134,7 +134,7 @@ impl Table {
                 return Ok(());
             }
             let key = keys.get(index).copied().unwrap_or(&[]);
-            let value = core.visible(&self.state, key, crate::engine::Value::copy(stored))?;
+            let value = core.visible(&self.state, key, engine::Value::copy(stored))?;
             each(index, value.as_deref());
             Ok(())
         })

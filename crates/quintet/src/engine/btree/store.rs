@@ -12,8 +12,8 @@
 //! cache, cuts also write pages in place, each once for all cuts since it was placed last, and sync
 //! them: those that wait longest, some thousands at a time, so that neither who waits for room nor
 //! who changes a page of an unfinished cut (and saves its image) notices much. The next group says
-//! that those before the oldest that is waited for are not needed. Where everything is in place, the
-//! meta page says so.
+//! that those before the oldest that is waited for are not needed. Where everything is in place,
+//! the meta page says so.
 //!
 //! A page that is free at a cut is named in its group: what earlier groups hold of it is not to be
 //! applied, because a value may have been written there since.

@@ -2,8 +2,8 @@
 //!
 //! What: slotted pages with key heads and shared prefixes ([`node`]), optimistic descents
 //! ([`read`]), changes of one leaf under its latch and of several from the root down ([`write`],
-//! [`balance`], [`split`]), scans both ways by re-descent ([`run`], [`scan`]), extents for what does not
-//! fit in a page ([`extent`]), and the map of free pages ([`space`]).
+//! [`balance`], [`split`]), scans both ways by re-descent ([`run`], [`scan`]),
+//! extents for what does not fit in a page ([`extent`]), and the map of free pages ([`space`]).
 //! Why: keys in order, one leaf a lookup, and no lock for readers.
 //!
 //! A descent reads a node, remembers the child, takes the child's version, and then makes sure that
