@@ -146,6 +146,7 @@ pub fn measure(
     let phases = driver::run(store.as_ref(), &job.task(plan))?;
     let memory = machine::memory();
     store.sync()?;
+    thread::sleep(Duration::from_secs(plan.rest));
     let written = machine::written(dir).since(written);
     let stats = store.stats();
     let disk_bytes = disk_bytes(job, dir)?;
