@@ -15,7 +15,6 @@ use quintet_bench::{
     driver::{self, Phase},
     failure::{Failure, Outcome},
     machine,
-    numbers::truncate,
     recovery::{self, Killed},
     store::{Store, StoreOptions, Stores as _},
     workload::{Amount, Body, Kind, Workload},
@@ -153,7 +152,6 @@ fn measure(job: &Job, dir: &Path) -> Outcome<(Vec<Figures>, Box<dyn Store>)> {
         records: job.records,
         record_bytes_live: 0,
         has_deleted: false,
-        rounds: Vec::new(),
         is_persistent: set.is_persistent(&job.store),
     };
     session.record_bytes_live = (0..job.records).map(|number| shape.record_bytes(number)).sum();
@@ -164,8 +162,7 @@ fn measure(job: &Job, dir: &Path) -> Outcome<(Vec<Figures>, Box<dyn Store>)> {
         let amount = job.amount(step, &workload, session.records);
         let ran = operate(job, store.as_ref(), &workload, &shape, amount)
             .map_err(|failure| failure.within(&workload.name))?;
-        let phase = if let Some((phase, records, rounds)) = ran {
-            session.rounds = rounds;
+        let phase = if let Some((phase, records)) = ran {
             store.sync()?;
             let new = session.records..records;
             session.record_bytes_live += new.map(|number| shape.record_bytes(number)).sum::<u64>();
@@ -174,20 +171,18 @@ fn measure(job: &Job, dir: &Path) -> Outcome<(Vec<Figures>, Box<dyn Store>)> {
             let io = counters::since(counters::now(dir), before);
             Some((phase, io))
         } else {
-            session.rounds.clear();
             None
         };
         steps.push(session.figures(store.as_ref(), phase)?);
     }
     if job.measures_load() && !job.recovers {
-        let (total, rounds) = load_again(job, &options, session.load)?;
+        let total = load_again(job, &options, session.load)?;
         for (figures, step) in steps.iter_mut().zip(&job.steps) {
             figures.load_ops_per_second = total.rate();
             if step.spec.workload()?.body == Body::Load {
                 figures.ops_per_second = total.rate();
                 figures.seconds = total.time.as_secs_f64();
                 figures.cpu_seconds = total.cpu.as_secs_f64();
-                figures.rounds.clone_from(&rounds);
                 figures.writes = Latency::of(total.times.writes())?;
             }
         }
@@ -201,9 +196,7 @@ const LOADS_MAX: u32 = 15;
 /// Loads further stores, each empty and removed afterwards, until loading has taken the time that
 /// the job wants, and adds them to `total`. After everything else, so that no figure but the time
 /// of loading notices.
-fn load_again(job: &Job, options: &StoreOptions, mut total: Phase) -> Outcome<(Phase, Vec<u64>)> {
-    let mut rounds = Vec::new();
-    let first = truncate(total.rate());
+fn load_again(job: &Job, options: &StoreOptions, mut total: Phase) -> Outcome<Phase> {
     let set = Set { memory: job.memory };
     let loading = loading_workload(job)?;
     let shape = job.shape()?;
@@ -228,13 +221,9 @@ fn load_again(job: &Job, options: &StoreOptions, mut total: Phase) -> Outcome<(P
         let load = driver::load(store.as_ref(), &job.task(&loading, &shape, amount))?;
         store.close()?;
         fs::remove_dir_all(&dir).map_err(doing)?;
-        rounds.push(truncate(load.rate()));
         add(&mut total, &load)?;
     }
-    if !rounds.is_empty() {
-        rounds.insert(0, first);
-    }
-    Ok((total, rounds))
+    Ok(total)
 }
 
 /// Adds a round to the time and the operations of the others.
@@ -253,35 +242,32 @@ fn add(total: &mut Phase, round: &Phase) -> Outcome {
 const ROUNDS_MAX: u64 = 1000;
 
 /// Runs a workload's operations, again and again from other seeds where the job wants them to take
-/// longer, and adds the rounds up: the whole, the records, and the rate of each round.
+/// longer, and adds the rounds up.
 fn operate(
     job: &Job,
     store: &dyn Store,
     workload: &Workload,
     shape: &Shape,
     amount: Amount,
-) -> Outcome<Option<(Phase, u64, Vec<u64>)>> {
+) -> Outcome<Option<(Phase, u64)>> {
     let Some((mut total, records)) = driver::operate(store, &job.task(workload, shape, amount))?
     else {
         return Ok(None);
     };
     if plan::changes_count(workload) {
-        return Ok(Some((total, records, Vec::new())));
+        return Ok(Some((total, records)));
     }
-    let most = if total.bytes_written > 0 { WRITING_ROUNDS_MAX } else { ROUNDS_MAX };
-    let mut rounds = vec![truncate(total.rate())];
-    for round in 1..most {
+    let rounds = if total.bytes_written > 0 { WRITING_ROUNDS_MAX } else { ROUNDS_MAX };
+    for round in 1..rounds {
         if total.time.as_secs_f64() >= job.seconds_min {
             break;
         }
         let amount = Amount { seed: amount.seed.wrapping_add(round), ..amount };
         let again = driver::operate(store, &job.task(workload, shape, amount))?;
         let Some((phase, _)) = again else { break };
-        rounds.push(truncate(phase.rate()));
         add(&mut total, &phase)?;
     }
-    rounds.truncate(if rounds.len() > 1 { rounds.len() } else { 0 });
-    Ok(Some((total, records, rounds)))
+    Ok(Some((total, records)))
 }
 
 /// The workload that loads, for the driver; the session's own where it has one.
@@ -306,8 +292,6 @@ struct Session<'a> {
     record_bytes_live: u64,
     /// Records have been deleted: only the store knows what is live.
     has_deleted: bool,
-    /// Rates of the rounds of the last step.
-    rounds: Vec<u64>,
     is_persistent: bool,
 }
 
@@ -327,7 +311,6 @@ impl Session<'_> {
             ops_per_second: phase.rate(),
             seconds: phase.time.as_secs_f64(),
             cpu_seconds: phase.cpu.as_secs_f64(),
-            rounds: self.rounds.clone(),
             load_ops_per_second: self.load.rate(),
             reads: Latency::of(phase.times.reads())?,
             writes: Latency::of(phase.times.writes())?,

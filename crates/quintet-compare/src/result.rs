@@ -257,10 +257,6 @@ pub struct Figures {
     pub seconds: f64,
     /// Processor time of the operations, the store's own threads included.
     pub cpu_seconds: f64,
-    /// Throughput of each round, to whole operations a second, where the operations were run again
-    /// and again; else empty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rounds: Vec<u64>,
     /// Throughput of loading the records; the same as `ops_per_second` where that is the workload.
     pub load_ops_per_second: f64,
     /// Reads alone. A `multi_get` is one call here.

@@ -65,6 +65,7 @@ impl Peer for Redb {
         vec![
             setting("cache_size", opening.budget(), "the whole budget; it has no other memory"),
             setting("durability", durability, "it has nothing between a sync and no promise"),
+            setting("sync_every", SYNC_EVERY, "a durable commit each 100,000 costs a third"),
             setting("read transactions", "kept until a commit", "the cheapest get"),
         ]
     }

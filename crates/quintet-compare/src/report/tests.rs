@@ -103,7 +103,6 @@ fn run(store: StoreInfo, workload: WorkloadInfo, repetition: u64, rate: f64) -> 
             ops_per_second: rate,
             seconds: to_f64(workload.operations) / rate,
             cpu_seconds: to_f64(workload.operations) / rate,
-            rounds: Vec::new(),
             load_ops_per_second: rate / 2.0,
             reads: latency(ns, repetition),
             writes: if workload.name == "c" { Latency::default() } else { latency(ns * 2.0, 7) },
