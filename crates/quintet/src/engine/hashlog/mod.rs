@@ -71,10 +71,12 @@ use self::{
     maintain::Maintenance,
     manifest::Extent,
     pack::Piece,
+    read::Answered,
     write::Known,
 };
 use super::{
-    Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
+    Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange, Op,
+    TableOptions, Value,
 };
 use crate::{
     Error, Result,
@@ -379,8 +381,24 @@ impl Engine for HashLog {
         self.read_value(key)
     }
 
+    #[inline]
+    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        self.read_split(key, out)
+    }
+
     fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        self.read_many(keys, out)
+        let first = out.len();
+        out.extend(keys.iter().map(|_| None));
+        self.read_many(keys, &mut |index, answer| {
+            if let Some(slot) = out.get_mut(first + index) {
+                *slot = answer.map(Answered::into_value);
+            }
+            Ok(())
+        })
+    }
+
+    fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
+        self.read_many(keys, &mut |index, answer| each(index, answer.as_ref().map(Answered::bytes)))
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {

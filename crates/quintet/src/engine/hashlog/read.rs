@@ -15,10 +15,10 @@ use crate::{
     Error, Result,
     codec::{Decoder, crc32c, to_u64, to_usize},
     disk::{AlignedBuffer, Completion, Request},
-    engine::{Cursor, Entry, Value},
+    engine::{Cursor, Entry, NO_FIRST_BYTE, Value, split_value},
     index::slots::Verdict,
     pages::words::copy_out,
-    sync::{Ordering, lock, read},
+    sync::{AtomicU64, Ordering, lock, read},
 };
 
 /// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
@@ -32,11 +32,40 @@ const MISLED: &str = "the index points at what is no value";
 /// What a key's entry says.
 #[derive(Debug)]
 enum Answer {
-    Value(Value),
+    /// It has a value, which the reader has taken.
+    Taken,
     Large(LargeRef),
     /// Not in memory: address and state of its chunk.
     Cold(u64, u64),
 }
+
+/// A value on its way to whoever asked for it.
+#[derive(Debug)]
+pub(super) enum Answered<'a> {
+    Bytes(&'a [u8]),
+    Value(Value),
+}
+
+impl Answered<'_> {
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Value(value) => value,
+        }
+    }
+
+    #[inline]
+    pub(super) fn into_value(self) -> Value {
+        match self {
+            Self::Bytes(bytes) => Value::copy(bytes),
+            Self::Value(value) => value,
+        }
+    }
+}
+
+/// Where the answers of a batch go: each with the position of its key.
+type Answers<'a> = dyn FnMut(usize, Option<Answered<'_>>) -> Result<()> + 'a;
 
 /// An entry read from the disk.
 #[derive(Debug)]
@@ -44,6 +73,15 @@ pub(super) struct ColdEntry {
     bytes: ColdBytes,
     serial: u64,
     unit: usize,
+}
+
+/// What an entry from the disk says of a key.
+#[derive(Debug)]
+enum InCold {
+    Value(Value),
+    OtherKey,
+    /// Its chunk changed, or its value is elsewhere by now: look again.
+    Changed,
 }
 
 /// Where the bytes of an entry begin in what was read.
@@ -82,39 +120,74 @@ struct ColdRead {
 impl HashLog {
     #[inline]
     pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.read_hashed(key, self.hash(key))
-    }
-
-    #[inline]
-    fn read_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Value>> {
-        match self.answer(key, hash, &[]) {
+        let hash = self.hash(key);
+        let mut value = None;
+        let mut take = |head: &Head, words: &[AtomicU64]| {
+            value = Some(Value::fill_with(head.value_bytes, |out| copy_value(head, words, out)));
+        };
+        match self.answer(key, hash, &[], &mut take) {
             None => Ok(None),
-            Some(Answer::Value(value)) => Ok(Some(value)),
+            Some(Answer::Taken) => Ok(value),
             Some(answer) => self.read_slowly(key, hash, answer),
         }
     }
 
-    /// Looks the key up in memory; entries in `others` are known to be other keys'.
+    /// See [`Engine::get_split`](crate::engine::Engine::get_split).
     #[inline]
-    fn answer(&self, key: &[u8], hash: u64, others: &[(u64, u64)]) -> Option<Answer> {
-        self.index.find(hash, |address| match self.arena.look(address, key, answer_of) {
-            Look::Found(Some(answer)) => Verdict::Found(answer),
-            // No slot points at what is no value, unless a checkpoint that lies made it.
-            Look::Found(None) | Look::OtherKey => Verdict::Other,
-            Look::Changed => Verdict::Changed,
-            Look::Cold(state) if others.contains(&(address, state)) => Verdict::Other,
-            Look::Cold(state) => Verdict::Found(Answer::Cold(address, state)),
+    pub(super) fn read_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        let hash = self.hash(key);
+        let mut first = NO_FIRST_BYTE;
+        let mut take = |head: &Head, words: &[AtomicU64]| first = copy_split(head, words, out);
+        match self.answer(key, hash, &[], &mut take) {
+            None => Ok(None),
+            Some(Answer::Taken) => Ok(Some(first)),
+            Some(answer) => {
+                let value = self.read_slowly(key, hash, answer)?;
+                Ok(value.map(|value| split_value(&value, out)))
+            }
+        }
+    }
+
+    /// Looks the key up in memory; entries in `others` are known to be other keys'. `take` is given
+    /// the value; more than once where it changed meanwhile, and the last time counts.
+    #[inline]
+    fn answer(
+        &self,
+        key: &[u8],
+        hash: u64,
+        others: &[(u64, u64)],
+        take: &mut impl FnMut(&Head, &[AtomicU64]),
+    ) -> Option<Answer> {
+        self.index.find(hash, |address| {
+            match self.arena.look(address, key, |head, words| answer_of(head, words, take)) {
+                Look::Found(Some(answer)) => Verdict::Found(answer),
+                // No slot points at what is no value, unless a checkpoint that lies made it.
+                Look::Found(None) | Look::OtherKey => Verdict::Other,
+                Look::Changed => Verdict::Changed,
+                Look::Cold(state) if others.contains(&(address, state)) => Verdict::Other,
+                Look::Cold(state) => Verdict::Found(Answer::Cold(address, state)),
+            }
         })
     }
 
     #[cold]
     fn read_slowly(&self, key: &[u8], hash: u64, first: Answer) -> Result<Option<Value>> {
-        let mut others = Vec::new();
-        let mut answer = Some(first);
+        self.settle(key, hash, (Some(first), None), Vec::new())
+    }
+
+    /// Follows an answer to the value that it is or leads to; entries in `others` are other keys'.
+    fn settle(
+        &self,
+        key: &[u8],
+        hash: u64,
+        first: (Option<Answer>, Option<Value>),
+        mut others: Vec<(u64, u64)>,
+    ) -> Result<Option<Value>> {
+        let (mut answer, mut value) = first;
         for _ in 0..ATTEMPTS_MAX {
             match answer {
                 None => return Ok(None),
-                Some(Answer::Value(value)) => return Ok(Some(value)),
+                Some(Answer::Taken) => return Ok(value),
                 Some(Answer::Large(large)) => {
                     if let Some(value) = self.read_large(large)? {
                         return Ok(Some(value));
@@ -122,35 +195,55 @@ impl HashLog {
                     // Gone since: the key has another entry now.
                 }
                 Some(Answer::Cold(address, state)) => {
-                    if let Some(cold) = self.read_cold(address, state)?
-                        && let Some(entry) = cold.entry()
-                    {
-                        if entry.key() != key {
-                            self.counters.false_reads_total.fetch_add(1, Ordering::Relaxed);
-                            others.push((address, state));
-                        } else if entry.head.kind != Kind::Large {
-                            return Ok(Some(value_of(&entry)));
-                        } else if let Some(large) = LargeRef::decode(entry.value())
-                            && let Some(value) = self.read_large(large)?
-                        {
-                            return Ok(Some(value));
-                        }
+                    let cold = self.read_cold(address, state)?;
+                    match self.value_in(key, cold.as_ref())? {
+                        InCold::Value(value) => return Ok(Some(value)),
+                        InCold::OtherKey => others.push((address, state)),
+                        InCold::Changed => {}
                     }
                 }
             }
-            answer = self.answer(key, hash, &others);
+            (answer, value) = self.answer_with_value(key, hash, &others);
         }
         let label = super::files::label(self.owner.table_id, "");
         Err(Error::corruption(label, 0, MISLED))
+    }
+
+    fn answer_with_value(
+        &self,
+        key: &[u8],
+        hash: u64,
+        others: &[(u64, u64)],
+    ) -> (Option<Answer>, Option<Value>) {
+        let mut value = None;
+        let answer = self.answer(key, hash, others, &mut |head, words| {
+            value = Some(Value::fill_with(head.value_bytes, |out| copy_value(head, words, out)));
+        });
+        (answer, value)
+    }
+
+    /// What an entry that was read from the disk says of `key`.
+    fn value_in(&self, key: &[u8], cold: Option<&ColdEntry>) -> Result<InCold> {
+        let Some(entry) = cold.and_then(ColdEntry::entry) else { return Ok(InCold::Changed) };
+        if entry.key() != key {
+            self.counters.false_reads_total.fetch_add(1, Ordering::Relaxed);
+            return Ok(InCold::OtherKey);
+        }
+        if entry.head.kind != Kind::Large {
+            return Ok(InCold::Value(value_of(&entry)));
+        }
+        let large = LargeRef::decode(entry.value());
+        let value = large.map_or(Ok(None), |large| self.read_large(large))?;
+        Ok(value.map_or(InCold::Changed, InCold::Value))
     }
 
     /// Whether the key has an entry. A copied tombstone would outrank one that was overlooked.
     pub(super) fn has_entry(&self, hash: u64, key: &[u8]) -> Result<bool> {
         let mut others = Vec::new();
         loop {
-            match self.answer(key, hash, &others) {
+            match self.answer(key, hash, &others, &mut |_, _| {}) {
                 None => return Ok(false),
-                Some(Answer::Value(_) | Answer::Large(_)) => return Ok(true),
+                Some(Answer::Taken | Answer::Large(_)) => return Ok(true),
                 Some(Answer::Cold(address, state)) => {
                     if let Some(cold) = self.read_cold(address, state)?
                         && let Some(entry) = cold.entry()
@@ -299,37 +392,60 @@ impl HashLog {
     }
 
     /// A batch: all index lines are on their way before the first is looked at, then all records.
-    pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        out.reserve(keys.len());
-        let first = out.len();
+    pub(super) fn read_many(&self, keys: &[&[u8]], each: &mut Answers<'_>) -> Result<()> {
         let mut cold = Vec::new();
-        for batch in keys.chunks(BATCH) {
+        let mut scratch = Vec::new();
+        for (number, batch) in keys.chunks(BATCH).enumerate() {
             let mut hashes = [0; BATCH];
             for (hash, key) in hashes.iter_mut().zip(batch) {
                 *hash = self.hash(key);
                 self.index.prefetch(*hash);
             }
-            for (hash, _) in hashes.iter().zip(batch) {
-                if let Some(address) = self.index.find(*hash, Verdict::Found) {
-                    self.arena.prefetch(address);
-                }
+            let mut seen = [None; BATCH];
+            for ((seen, hash), _) in seen.iter_mut().zip(&hashes).zip(batch) {
+                *seen = self
+                    .index
+                    .find(*hash, |address| Verdict::Found((address, self.arena.prefetch(address))));
             }
-            for (hash, key) in hashes.iter().zip(batch) {
-                match self.answer(key, *hash, &[]) {
-                    None => out.push(None),
-                    Some(Answer::Value(value)) => out.push(Some(value)),
-                    Some(Answer::Cold(address, state)) => {
-                        cold.push((out.len() - first, address, state));
-                        out.push(None);
+            for (index, ((key, hash), seen)) in batch.iter().zip(hashes).zip(seen).enumerate() {
+                let index = number * BATCH + index;
+                match self.answer_seen(key, hash, seen, &mut scratch) {
+                    None => each(index, None)?,
+                    Some(Answer::Taken) => each(index, Some(Answered::Bytes(&scratch)))?,
+                    Some(Answer::Cold(address, state)) => cold.push((index, address, state)),
+                    Some(answer) => {
+                        let value = self.read_slowly(key, hash, answer)?;
+                        each(index, value.map(Answered::Value))?;
                     }
-                    Some(answer) => out.push(self.read_slowly(key, *hash, answer)?),
                 }
             }
         }
-        if cold.is_empty() {
-            return Ok(());
+        if cold.is_empty() { Ok(()) } else { self.read_many_cold(keys, &cold, each) }
+    }
+
+    /// What the entry says that an earlier look at the index found, with the state of its chunk
+    /// then: it was the key's since the batch began, if it is its entry at all. The value goes to
+    /// `out`.
+    #[inline]
+    fn answer_seen(
+        &self,
+        key: &[u8],
+        hash: u64,
+        seen: Option<(u64, u64)>,
+        out: &mut Vec<u8>,
+    ) -> Option<Answer> {
+        let (address, state) = seen?;
+        let mut take = |head: &Head, words: &[AtomicU64]| {
+            out.resize(head.value_bytes, 0);
+            copy_value(head, words, out);
+        };
+        let look = self
+            .arena
+            .look_in(address, state, key, |head, words| answer_of(head, words, &mut take));
+        match look {
+            Look::Found(Some(answer)) => Some(answer),
+            _ => self.answer(key, hash, &[], &mut take),
         }
-        self.read_many_cold(keys, &cold, out.get_mut(first..).unwrap_or(&mut []))
     }
 
     /// Reads many entries from the disk at once.
@@ -337,7 +453,7 @@ impl HashLog {
         &self,
         keys: &[&[u8]],
         cold: &[(usize, u64, u64)],
-        out: &mut [Option<Value>],
+        each: &mut Answers<'_>,
     ) -> Result<()> {
         self.ask_for_warming();
         let reads = cold.iter().map(|(_, address, state)| self.cold_read(*address, *state));
@@ -350,13 +466,14 @@ impl HashLog {
         });
         let mut done = self.queues.transfer(&*self.context.env, requests)?.into_iter();
         for ((index, address, state), read) in cold.iter().zip(&reads) {
-            let (Some(key), Some(slot)) = (keys.get(*index), out.get_mut(*index)) else { continue };
-            *slot = match read.as_ref().and_then(|read| Some((read, done.next()?))) {
+            let Some(key) = keys.get(*index) else { continue };
+            let value = match read.as_ref().and_then(|read| Some((read, done.next()?))) {
                 Some((read, completion)) => {
                     self.complete_cold(key, *address, *state, read, completion)?
                 }
                 None => self.read_value(key)?,
             };
+            each(*index, value.map(Answered::Value))?;
         }
         Ok(())
     }
@@ -375,11 +492,13 @@ impl HashLog {
             return self.read_value(key);
         }
         let cold = self.finish_cold(address, state, request, completion.buffer, skip)?;
-        match cold.as_ref().and_then(ColdEntry::entry) {
-            Some(entry) if entry.key() == key && entry.head.kind == Kind::Put => {
-                Ok(Some(value_of(&entry)))
+        match self.value_in(key, cold.as_ref())? {
+            InCold::Value(value) => Ok(Some(value)),
+            InCold::OtherKey => {
+                let (hash, others) = (self.hash(key), vec![(address, state)]);
+                self.settle(key, hash, self.answer_with_value(key, hash, &others), others)
             }
-            _ => self.read_value(key),
+            InCold::Changed => self.read_value(key),
         }
     }
 
@@ -459,11 +578,16 @@ impl HashLog {
 }
 
 #[inline]
-fn answer_of(head: &Head, words: &[crate::sync::AtomicU64]) -> Option<Answer> {
+fn answer_of(
+    head: &Head,
+    words: &[AtomicU64],
+    take: &mut impl FnMut(&Head, &[AtomicU64]),
+) -> Option<Answer> {
     match head.kind {
-        Kind::Put => Some(Answer::Value(Value::fill_with(head.value_bytes, |out| {
-            copy_value(head, words, out);
-        }))),
+        Kind::Put => {
+            take(head, words);
+            Some(Answer::Taken)
+        }
         Kind::Large => {
             let mut bytes = [0; 16];
             copy_out(words, head.value_at(), &mut bytes);
@@ -471,6 +595,20 @@ fn answer_of(head: &Head, words: &[crate::sync::AtomicU64]) -> Option<Answer> {
         }
         Kind::Tombstone => None,
     }
+}
+
+/// Copies a value into `out`, but for its first byte, which it returns.
+#[inline]
+fn copy_split(head: &Head, words: &[AtomicU64], out: &mut Vec<u8>) -> u8 {
+    let Some(rest) = head.value_bytes.checked_sub(1) else {
+        out.clear();
+        return NO_FIRST_BYTE;
+    };
+    out.resize(rest, 0);
+    copy_out(words, head.value_at() + 1, out);
+    let mut first = [0];
+    copy_out(words, head.value_at(), &mut first);
+    first[0]
 }
 
 fn value_of(entry: &Stored<'_>) -> Value {
