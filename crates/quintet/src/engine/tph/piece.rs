@@ -50,7 +50,9 @@ use crate::{
         to_usize,
     },
     disk::{AlignedBuffer, BLOCK_BYTES, Dir, File, Open, read_exact_at, read_up_to, write_all_at},
+    pages::blocks::{Blocks, Place, Places},
     seeded::{self, Bug},
+    sync::OnceLock,
 };
 
 const MAGIC: &[u8; 8] = b"QTPHPIEC";
@@ -279,6 +281,8 @@ pub(super) struct Piece {
     offsets: Vec<u32>,
     pub(super) fences: Fences,
     head: Vec<u8>,
+    /// Where its blocks are in the cache; made when the first one is put there.
+    places: OnceLock<Places>,
 }
 
 /// A read of whole disk blocks.
@@ -331,6 +335,7 @@ impl Piece {
             offsets: Vec::new(),
             fences: Fences::default(),
             head,
+            places: OnceLock::new(),
         };
         piece.load(owner)?;
         Ok(piece)
@@ -440,6 +445,22 @@ impl Piece {
         let entries = block::open(stored, place);
         let entries = entries.map_err(|what| self.damage(self.offset(number), what))?;
         Ok(OpenBlock { stored, entries })
+    }
+
+    /// Where a block is in the cache, if any block of this piece is.
+    #[inline]
+    pub(super) fn place(&self, block: u32) -> Option<&Place> {
+        self.places.get()?.get(block)
+    }
+
+    /// The same, for one that is to be put there.
+    pub(super) fn place_to_fill(&self, block: u32, cache: &Blocks) -> Option<&Place> {
+        if self.places.get().is_none() {
+            let places = cache.places(self.blocks())?;
+            // Whoever came first has made them.
+            let _ = self.places.set(places);
+        }
+        self.place(block)
     }
 
     /// Bytes of memory that finding entries takes, without the table's index.
@@ -663,6 +684,7 @@ impl Writer {
             footer: self.footer,
             fences: Fences::decode(&fences, blocks).ok_or_else(damage)?,
             head: head(&self.owner, self.number),
+            places: OnceLock::new(),
             offsets: self.offsets,
             label: self.label,
             file: self.file,
