@@ -24,6 +24,7 @@ use crate::{
     codec::to_u64,
     disk::{AlignedBuffer, Queue, Request},
     index::skiplist::Node,
+    seeded::{self, Bug},
 };
 
 /// Which way.
@@ -49,17 +50,21 @@ impl Start {
     }
 }
 
-/// Groups of blocks that one read takes at first, and at most.
+/// About how many bytes one read takes at first, and at most.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ahead {
-    pub(super) first: usize,
-    pub(super) most: usize,
+    pub(super) first: u64,
+    pub(super) most: u64,
 }
 
 impl Ahead {
-    pub(super) const SCAN: Self = Self { first: 1, most: 16 };
-    pub(super) const WHOLE: Self = Self { first: 16, most: 32 };
+    /// One group, then more and more.
+    pub(super) const SCAN: Self = Self { first: 1, most: 512 << 10 };
+    pub(super) const WHOLE: Self = Self { first: 512 << 10, most: 1 << 20 };
 }
+
+/// What a walk that reads a second time asks for.
+const READ_AHEAD_MIN: u64 = 16 << 10;
 
 /// A walk over one memtable.
 #[derive(Debug)]
@@ -135,8 +140,8 @@ impl PieceCursor {
                 (None, Way::Down) => groups - 1,
             };
             Some(match start.way {
-                Way::Up => at..(at + ahead.first).min(groups),
-                Way::Down => (at + 1).saturating_sub(ahead.first)..at + 1,
+                Way::Up => piece.groups_from(at, ahead.first),
+                Way::Down => piece.groups_before(at + 1, ahead.first),
             })
         };
         Self {
@@ -257,14 +262,15 @@ impl PieceCursor {
                 return Ok(());
             }
             let groups = self.piece.fences.len();
-            self.ahead.first = (self.ahead.first * 2).min(self.ahead.most);
+            let (ahead, loaded) = (&mut self.ahead, &self.loaded);
+            ahead.first = (ahead.first * 2).clamp(READ_AHEAD_MIN, ahead.most);
             let next = match self.start.way {
-                Way::Up => self.loaded.end..(self.loaded.end + self.ahead.first).min(groups),
-                Way::Down => self.loaded.start.saturating_sub(self.ahead.first)..self.loaded.start,
+                Way::Up if loaded.end < groups => self.piece.groups_from(loaded.end, ahead.first),
+                Way::Down if loaded.start > 0 => {
+                    self.piece.groups_before(loaded.start, ahead.first)
+                }
+                _ => return Ok(()),
             };
-            if next.is_empty() {
-                return Ok(());
-            }
             self.pending = Some(next);
         }
     }
@@ -343,6 +349,10 @@ impl LevelCursor {
                 return Ok(());
             }
             self.start.key = None;
+            if seeded::active(Bug::TphRangeStopsEarly) {
+                self.inner = None;
+                return Ok(());
+            }
             self.open_next();
         }
         Ok(())

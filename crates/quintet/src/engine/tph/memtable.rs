@@ -169,6 +169,11 @@ impl Memtable {
         self.charged.load(Ordering::Relaxed)
     }
 
+    /// Entries of all versions.
+    pub(super) fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
     /// Keys that it has entries of.
     pub(super) fn keys(&self) -> u64 {
         self.keys.load(Ordering::Relaxed)

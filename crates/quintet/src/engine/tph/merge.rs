@@ -66,7 +66,7 @@ pub(super) struct Plan {
 }
 
 /// Bytes of entries after which a merge looks at its rate, and whether a flush is waiting.
-const STEP_BYTES: usize = 256 << 10;
+const STEP_BYTES: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 
 /// In a place: the piece (0: the new one, else one more than its number in the base) above, the
 /// block below.
@@ -93,7 +93,7 @@ impl Draft {
     fn note(&mut self, hash: u64, piece: usize, block: u32, key: &[u8], value: Option<&[u8]>) {
         self.places.push((hash, to_u64(piece) << PIECE_SHIFT | u64::from(block)));
         if let Some((entries, bytes)) = self.live.get_mut(piece) {
-            *entries += 1;
+            *entries += 1 + u64::from(piece > 0 && seeded::active(Bug::TphMiscountsLive));
             *bytes += to_u64(key.len() + value.map_or(0, <[u8]>::len));
         }
         self.tombstones += u64::from(value.is_none());
@@ -230,7 +230,8 @@ impl Inner {
         for (place, one) in base.uses.iter().enumerate() {
             let (entries, bytes) = live.get(place + 1).copied().unwrap_or_default();
             let stays = plan.rewrite.get(place).is_some_and(|rewrite| !rewrite);
-            if !stays || entries == 0 {
+            let is_dropped = place == 0 && seeded::active(Bug::TphDropsLivePiece);
+            if !stays || entries == 0 || is_dropped {
                 continue;
             }
             if let Some(first) = first.get_mut(place + 1) {

@@ -8,8 +8,8 @@
 //!
 //! put: admit (room in the memtable, or help to flush) -> insert in the active memtable. get:
 //! [`read`]: memtables, level 0 from the newest, one table of each level. persist: [`flush`].
-//! Merges of tables and garbage collection: [`compact`], [`merge`]. What counts, durably:
-//! [`manifest`], published in [`publish`]. Ranges, both ways: [`range`], [`cursor`]. open:
+//! Merges of tables and garbage collection: [`compact`], [`merge`]. Hot blocks: [`cached`]. Delays of
+//! writers, and the rate of merges: [`pace`]. What counts, durably: [`manifest`], published in [`publish`]. Ranges, both ways: [`range`], [`cursor`]. open:
 //! [`recover`].
 //!
 //! Invariants:
@@ -22,8 +22,9 @@
 //! - Failures leave the version as it was. No failed sync is believed later: another file takes its
 //!   place. Files go only after a manifest without them is durable.
 //!
-//! Thread rules: gets take no lock. Writers hold `writing` shared. Lock order: `flushing`,
-//! `compacting`, `writing`, `publisher`, `viewing`, `queues`.
+//! Thread rules: gets take no lock. Writers hold `writing` shared. Lock order: `flushing` and
+//! `compacting` (in the flat modes a flush is a merge, and the one goes before the other; else a
+//! merge flushes, and it is the other way round), `writing`, `publisher`, `viewing`, `queues`.
 //!
 //! Options: `mode` (`sorted`: levels of key ranges; `hash_range`: levels of hash ranges with a
 //! fixed fan-out; `one_level`: memtables go straight into level 1; `single_tier`: likewise, with
@@ -33,7 +34,8 @@
 //! a quarter of the memory budget where that is less), `level0_tables` (1 to 64, 4), `level_bytes`
 //! (of level 1, 64 KiB to 2^46; 8 times level 0, at most 4 GiB), `fanout` (2 to 64, 8),
 //! `block_bytes` (512 to 1 MiB, 4096), `compression` (of blocks: `none` or `lz4`, `none`),
-//! `signature_bits` (8 to 16, 11), `perfect_hash` (`shift` or `cphash`, `shift`).
+//! `signature_bits` (8 to 16, 11), `perfect_hash` (`shift` or `cphash`, `shift`), `cache_bytes` (0
+//! to 2^46; half of the memory budget), `merge_rate` (bytes a second, 0 to 2^46; 0: no limit).
 //!
 //! How we differ from the paper: `sorted` is the default, because a range over hash ranges has to
 //! ask every table; the slot names a block of entries in key order, which makes the second tier
@@ -89,8 +91,6 @@ use crate::{
 
 const OPTIONS: [&str; 14] = [
     "mode",
-    "cache_bytes",
-    "merge_rate",
     "memtable_bytes",
     "memtables",
     "max_pieces",
@@ -102,6 +102,8 @@ const OPTIONS: [&str; 14] = [
     "compression",
     "signature_bits",
     "perfect_hash",
+    "cache_bytes",
+    "merge_rate",
 ];
 /// What a cursor begins with; the first key to come follows.
 const CURSOR_TAG: u8 = b'k';
@@ -398,6 +400,10 @@ impl Inner {
                 let _writing = read(&self.writing);
                 let view = self.view.load();
                 if view.active.insert(lsn.0, op, hash) {
+                    if view.active.entries() == 1 {
+                        // Somebody has to ask whether it is at rest.
+                        self.context.host.wake();
+                    }
                     return Ok(());
                 }
                 Arc::clone(&view.active)
@@ -554,8 +560,13 @@ impl Engine for Tph {
         } else if inner.compaction_wanted.load(Ordering::Relaxed) {
             inner.step_wanted.store(true, Ordering::Relaxed);
             Due::Compact
-        } else {
+        } else if view.active.is_empty() {
             Due::Nothing
+        } else if inner.is_at_rest(&view.active) {
+            // Gets need not descend through it any more.
+            Due::Persist
+        } else {
+            Due::Later
         }
     }
 }

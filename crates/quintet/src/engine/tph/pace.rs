@@ -17,8 +17,12 @@ use crate::{
 
 /// A write waits no longer than this.
 const DELAY_MAX: Duration = Duration::from_millis(20);
+/// Nor a step of a merge than this.
+const MERGE_DELAY_MAX: Duration = Duration::from_secs(1);
 /// Shorter waits are saved up: the system wakes nobody more exactly.
 const DELAY_MIN: Duration = Duration::from_micros(500);
+/// After so long without a write, what is in memory is flushed.
+const REST: Duration = Duration::from_millis(900);
 /// Bytes a second that are assumed before any were measured.
 const RATE_FIRST: u64 = 64 << 20;
 /// The slowest that writers are made.
@@ -64,6 +68,9 @@ pub(super) struct Rates {
     /// Bytes a second that merges take out of level 0; and when they last did.
     merged: AtomicU64,
     merged_at_micros: AtomicU64,
+    /// What the active memtable had when it was looked at last, and since when.
+    rest_bytes: AtomicU64,
+    rest_since_micros: AtomicU64,
 }
 
 impl Inner {
@@ -97,7 +104,7 @@ impl Inner {
         }
         let wait = self.rates.merge_pace.wait(bytes, rate, self.context.env.monotonic());
         if wait >= DELAY_MIN {
-            self.context.env.pause(wait.min(DELAY_MAX));
+            self.context.env.pause(wait.min(MERGE_DELAY_MAX));
         }
     }
 
@@ -142,6 +149,18 @@ impl Inner {
         }
         let rate = if rate == u64::MAX { 0 } else { rate.max(RATE_MIN) };
         self.rates.writes.store(rate, Ordering::Relaxed);
+    }
+
+    /// Whether nobody has written to the active memtable for a while.
+    pub(super) fn is_at_rest(&self, active: &Memtable) -> bool {
+        let (rates, bytes) = (&self.rates, active.charged());
+        let now = self.context.env.monotonic();
+        if rates.rest_bytes.swap(bytes, Ordering::Relaxed) != bytes {
+            rates.rest_since_micros.store(micros(now), Ordering::Relaxed);
+            return false;
+        }
+        let since = Duration::from_micros(rates.rest_since_micros.load(Ordering::Relaxed));
+        now.saturating_sub(since) >= REST
     }
 
     /// The rate that writers are held to, in bytes a second; 0: none.

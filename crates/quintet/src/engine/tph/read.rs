@@ -22,6 +22,9 @@ use crate::{
 
 /// Reads under way at once on one queue.
 const QUEUE_DEPTH: usize = 64;
+/// Keys of a batch that are looked for side by side: as many as memory answers at once, and their
+/// blocks' first lines fit the nearest cache.
+const WINDOW: usize = 32;
 /// Blocks of one batch in memory at once.
 const READS_MAX: usize = 256;
 /// Queues that are kept for the next batch.
@@ -55,6 +58,7 @@ impl Queues {
 }
 
 /// A key that is looked for: where the search goes on.
+#[derive(Clone)]
 struct Search<'a> {
     key: &'a [u8],
     /// Where its value goes.
@@ -69,18 +73,24 @@ struct Search<'a> {
 impl Search<'_> {
     /// The next block that may have the key.
     fn next<'v>(&mut self, inner: &Inner, view: &'v View) -> Option<(&'v Arc<Piece>, u32)> {
-        let version = &view.version;
-        loop {
-            let number = self.next;
+        let count = view.version.level0.len() + view.version.levels.len();
+        while self.next < count {
+            let table = self.table(inner, view);
             self.next += 1;
-            let table = if let Some(place) = number.checked_sub(version.level0.len()) {
-                inner.table_of(version.levels.get(place)?, self.key)
-            } else {
-                version.level0.get(number)
-            };
             if let Some(found) = table.and_then(|table| table.find(self.hash, self.key)) {
                 return Some(found);
             }
+        }
+        None
+    }
+
+    /// The table that the search has come to.
+    #[inline]
+    fn table<'v>(&self, inner: &Inner, view: &'v View) -> Option<&'v Arc<Table>> {
+        let version = &view.version;
+        match self.next.checked_sub(version.level0.len()) {
+            Some(place) => inner.table_of(version.levels.get(place)?, self.key),
+            None => version.level0.get(self.next),
         }
     }
 }
@@ -192,22 +202,18 @@ impl Inner {
     /// The values of many keys.
     pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
         let view = self.view.load_full();
-        let base = out.len();
         let mut open = Vec::new();
-        for (index, key) in keys.iter().enumerate() {
-            let hash = self.hash(key);
-            let mut search = Search { key, place: base + index, hash, next: 0, is_over: false };
-            let mut answer = Self::in_memory(&view, hash, key);
-            if matches!(answer, Answer::Nothing) {
-                match self.look(&view, &mut search) {
-                    Found::Answer(found) => answer = found,
-                    Found::Block(piece, number) => {
-                        let span = piece.span(number..number + 1);
-                        open.push(Asked { search, piece, number, span });
-                    }
-                }
+        for window in keys.chunks(WINDOW) {
+            let mut searches = Vec::with_capacity(window.len());
+            for key in window {
+                let hash = self.hash(key);
+                let mut search = Search { key, place: out.len(), hash, next: 0, is_over: false };
+                let answer = Self::in_memory(&view, hash, key);
+                search.is_over = !matches!(answer, Answer::Nothing);
+                out.push(answer.value());
+                searches.push(search);
             }
-            out.push(answer.value());
+            self.look_for_all(&view, searches, &mut open, out);
         }
         if open.is_empty() {
             return Ok(());
@@ -227,6 +233,57 @@ impl Inner {
             }
             Ok(())
         })
+    }
+
+    /// Goes on with many searches: each ends, or comes to a block that has to be read.
+    ///
+    /// Step by step for all of them, so that what one waits for in memory is on its way while the
+    /// others ask for theirs: slots, then blocks, then their places in the cache, then the keys.
+    fn look_for_all<'v, 'k>(
+        &self,
+        view: &'v View,
+        mut searches: Vec<Search<'k>>,
+        open: &mut Vec<Asked<'v, 'k>>,
+        out: &mut [Option<Value>],
+    ) {
+        let count = view.version.level0.len() + view.version.levels.len();
+        let mut slots = Vec::with_capacity(searches.len());
+        let mut blocks = Vec::with_capacity(searches.len());
+        for _ in 0..count {
+            searches.retain(|search| !search.is_over);
+            slots.clear();
+            slots.extend(searches.iter().map(|search| {
+                let table = search.table(self, view);
+                (table, table.map_or(0, |table| table.slot_of(search.hash)))
+            }));
+            blocks.clear();
+            blocks.extend(slots.iter().zip(&searches).map(|((table, slot), search)| {
+                let table: &'v Arc<Table> = (*table)?;
+                table.find_at(*slot, search.hash, search.key)
+            }));
+            for (piece, number) in blocks.iter().flatten() {
+                self.cache.prefetch(piece, *number);
+            }
+            for (search, found) in searches.iter_mut().zip(&blocks) {
+                search.next += 1;
+                let Some((piece, number)) = *found else { continue };
+                match self.cache.find(piece, number, search.hash, search.key) {
+                    Some(Answer::Nothing) => {}
+                    Some(answer) => {
+                        search.is_over = true;
+                        if let Some(slot) = out.get_mut(search.place) {
+                            *slot = answer.value();
+                        }
+                    }
+                    None => {
+                        // From here on it goes on alone.
+                        let span = piece.span(number..number + 1);
+                        open.push(Asked { search: search.clone(), piece, number, span });
+                        search.is_over = true;
+                    }
+                }
+            }
+        }
     }
 
     /// The next block of a search that is not over.
