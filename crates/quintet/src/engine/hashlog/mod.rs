@@ -398,9 +398,7 @@ impl Engine for HashLog {
     }
 
     fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
-        self.read_many(keys, &mut |index, answer| {
-            each(index, answer.as_ref().map(Answered::bytes))
-        })
+        self.read_many(keys, &mut |index, answer| each(index, answer.as_ref().map(Answered::bytes)))
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {

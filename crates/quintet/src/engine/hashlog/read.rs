@@ -405,9 +405,9 @@ impl HashLog {
             }
             let mut seen = [None; BATCH];
             for ((seen, hash), _) in seen.iter_mut().zip(&hashes).zip(batch) {
-                *seen = self.index.find(*hash, |address| {
-                    Verdict::Found((address, self.arena.prefetch(address)))
-                });
+                *seen = self
+                    .index
+                    .find(*hash, |address| Verdict::Found((address, self.arena.prefetch(address))));
             }
             for (index, ((key, hash), seen)) in batch.iter().zip(hashes).zip(seen).enumerate() {
                 let index = number * BATCH + index;
@@ -441,8 +441,9 @@ impl HashLog {
             out.resize(head.value_bytes, 0);
             copy_value(head, words, out);
         };
-        let look =
-            self.arena.look_in(address, state, key, |head, words| answer_of(head, words, &mut take));
+        let look = self
+            .arena
+            .look_in(address, state, key, |head, words| answer_of(head, words, &mut take));
         match look {
             Look::Found(Some(answer)) => Some(answer),
             _ => self.answer(key, hash, &[], &mut take),
