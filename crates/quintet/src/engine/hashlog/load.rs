@@ -18,11 +18,11 @@ use std::{
 use super::{
     Chunk, HashLog,
     arena::EXTENT_HEAD_UNITS,
+    cold::ColdEntry,
     entry::{Kind, LargeRef, Stored, UNIT_BYTES},
     files::Place,
     manifest::{Extent, Hint, HintReader, Hints, Manifest, encode_hints},
     pack::{Blocks, Piece},
-    read::ColdEntry,
 };
 use crate::{
     Error, Result,
