@@ -13,7 +13,7 @@ use super::{
     pack::{Block, unpack_value},
 };
 use crate::{
-    Error, Result,
+    Result,
     codec::{crc32c, to_u64, to_usize},
     disk::AlignedBuffer,
     engine::Value,

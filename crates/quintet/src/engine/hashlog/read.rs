@@ -16,7 +16,7 @@ use crate::{
     engine::{Cursor, Entry, NO_FIRST_BYTE, Value, split_value},
     index::slots::Verdict,
     pages::words::copy_out,
-    sync::{AtomicU64, Ordering, lock, read},
+    sync::{AtomicU64, Ordering, lock},
 };
 
 /// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
