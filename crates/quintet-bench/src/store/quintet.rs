@@ -1,5 +1,7 @@
 //! Any engine of Quintet, through the public surface of the library.
 
+use std::ops::ControlFlow;
+
 use quintet::{Cursor, Database, DeleteOptions, EngineKind, Options, Table, TableOptions};
 
 use super::{Durability, EachEntry, EachFound, Store, StoreOptions, StoreStats};
@@ -70,10 +72,12 @@ impl Store for Engine {
 
     fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
         let mut count = 0;
-        for entry in self.table.range(start..)?.take(limit) {
-            let (key, value) = entry?;
-            each(&key, &value);
-            count += 1;
+        if limit > 0 {
+            self.table.visit(start.., |key, value| {
+                each(key, value);
+                count += 1;
+                if count < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
         }
         Ok(count)
     }

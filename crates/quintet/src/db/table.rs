@@ -2,7 +2,9 @@
 
 use std::{
     borrow::Borrow,
-    ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive},
+    ops::{
+        Bound, ControlFlow, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
+    },
     sync::Arc,
 };
 
@@ -16,7 +18,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    engine::{Cursor, Engine as _, EngineKind, Entry, EntryIter, KeyRange, Op},
+    engine::{self, Cursor, Engine as _, EngineKind, Entry, EntryIter, KeyRange, Op},
     types::TableTypes,
 };
 
@@ -132,7 +134,7 @@ impl Table {
                 return Ok(());
             }
             let key = keys.get(index).copied().unwrap_or(&[]);
-            let value = core.visible(&self.state, key, crate::engine::Value::copy(stored))?;
+            let value = core.visible(&self.state, key, engine::Value::copy(stored))?;
             each(index, value.as_deref());
             Ok(())
         })
@@ -185,6 +187,30 @@ impl Table {
         let stored = self.state.engine.range(range.into_key_range())?;
         let stored = stored.ok_or_else(|| self.unordered())?;
         Ok(Entries { table: self.clone(), stored, failed: false })
+    }
+
+    /// Shows `each` the entries of a range in key order, until it breaks off. As [`Table::range`],
+    /// but nothing is allocated for an entry: keys and values are shown where they were copied to.
+    /// While `each` runs nothing is held, and it may use the table.
+    pub fn visit(
+        &self,
+        range: impl KeyBounds,
+        mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.check_ordered()?;
+        let core = &self.session.core;
+        let mut show = |key: &[u8], stored: &[u8]| {
+            let (envelope, start) =
+                Envelope::decode(stored).ok_or_else(|| core.bad_envelope(&self.state))?;
+            if envelope.expires_at.is_none() {
+                return Ok(each(key, stored.get(start..).unwrap_or(&[])));
+            }
+            let stored = engine::Value::shared(stored.into());
+            let value = core.visible(&self.state, key, stored)?;
+            Ok(value.map_or(ControlFlow::Continue(()), |value| each(key, &value)))
+        };
+        let ordered = self.state.engine.visit(range.into_key_range(), &mut show)?;
+        if ordered { Ok(()) } else { Err(self.unordered()) }
     }
 
     /// About how many keys a range holds, those that have expired and are not swept yet included:

@@ -35,7 +35,7 @@ pub mod naive;
 pub mod tph;
 pub mod trie;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::ControlFlow, sync::Arc};
 
 pub use options::{EngineKind, TableOptions};
 pub use value::Value;
@@ -106,6 +106,9 @@ pub struct KeyRange {
     /// First key past the range.
     pub end: Option<Vec<u8>>,
 }
+
+/// What an entry of a range is shown to: key and stored value. Says whether to go on.
+pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>;
 
 /// Entries of a range, in key order from the front and in reverse order from the back.
 pub type EntryIter = Box<dyn DoubleEndedIterator<Item = Result<Entry>> + Send>;
@@ -291,6 +294,22 @@ impl AnyEngine {
             Self::BTree(engine) => engine.estimate(range).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// Shows `each` the entries of a range, in key order, until it breaks off: as stored, without
+    /// an allocation for each where the engine can. `false`: an engine without order.
+    pub fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<bool> {
+        if let Self::BTree(engine) = self {
+            return engine.visit(range, each).map(|()| true);
+        }
+        let Some(entries) = self.engine().range(range)? else { return Ok(false) };
+        for entry in entries {
+            let entry = entry?;
+            if each(&entry.key, &entry.value)?.is_break() {
+                break;
+            }
+        }
+        Ok(true)
     }
 
     fn engine(&self) -> &dyn Engine {

@@ -75,6 +75,15 @@ pub(super) struct ColdEntry {
     unit: usize,
 }
 
+/// What an entry from the disk says of a key.
+#[derive(Debug)]
+enum InCold {
+    Value(Value),
+    OtherKey,
+    /// Its chunk changed, or its value is elsewhere by now: look again.
+    Changed,
+}
+
 /// Where the bytes of an entry begin in what was read.
 #[derive(Debug)]
 enum ColdBytes {
@@ -163,9 +172,18 @@ impl HashLog {
 
     #[cold]
     fn read_slowly(&self, key: &[u8], hash: u64, first: Answer) -> Result<Option<Value>> {
-        let mut others = Vec::new();
-        let mut answer = Some(first);
-        let mut value = None;
+        self.settle(key, hash, (Some(first), None), Vec::new())
+    }
+
+    /// Follows an answer to the value that it is or leads to; entries in `others` are other keys'.
+    fn settle(
+        &self,
+        key: &[u8],
+        hash: u64,
+        first: (Option<Answer>, Option<Value>),
+        mut others: Vec<(u64, u64)>,
+    ) -> Result<Option<Value>> {
+        let (mut answer, mut value) = first;
         for _ in 0..ATTEMPTS_MAX {
             match answer {
                 None => return Ok(None),
@@ -177,30 +195,46 @@ impl HashLog {
                     // Gone since: the key has another entry now.
                 }
                 Some(Answer::Cold(address, state)) => {
-                    if let Some(cold) = self.read_cold(address, state)?
-                        && let Some(entry) = cold.entry()
-                    {
-                        if entry.key() != key {
-                            self.counters.false_reads_total.fetch_add(1, Ordering::Relaxed);
-                            others.push((address, state));
-                        } else if entry.head.kind != Kind::Large {
-                            return Ok(Some(value_of(&entry)));
-                        } else if let Some(large) = LargeRef::decode(entry.value())
-                            && let Some(value) = self.read_large(large)?
-                        {
-                            return Ok(Some(value));
-                        }
+                    let cold = self.read_cold(address, state)?;
+                    match self.value_in(key, cold.as_ref())? {
+                        InCold::Value(value) => return Ok(Some(value)),
+                        InCold::OtherKey => others.push((address, state)),
+                        InCold::Changed => {}
                     }
                 }
             }
-            answer = self.answer(key, hash, &others, &mut |head, words| {
-                value = Some(Value::fill_with(head.value_bytes, |out| {
-                    copy_value(head, words, out);
-                }));
-            });
+            (answer, value) = self.answer_with_value(key, hash, &others);
         }
         let label = super::files::label(self.owner.table_id, "");
         Err(Error::corruption(label, 0, MISLED))
+    }
+
+    fn answer_with_value(
+        &self,
+        key: &[u8],
+        hash: u64,
+        others: &[(u64, u64)],
+    ) -> (Option<Answer>, Option<Value>) {
+        let mut value = None;
+        let answer = self.answer(key, hash, others, &mut |head, words| {
+            value = Some(Value::fill_with(head.value_bytes, |out| copy_value(head, words, out)));
+        });
+        (answer, value)
+    }
+
+    /// What an entry that was read from the disk says of `key`.
+    fn value_in(&self, key: &[u8], cold: Option<&ColdEntry>) -> Result<InCold> {
+        let Some(entry) = cold.and_then(ColdEntry::entry) else { return Ok(InCold::Changed) };
+        if entry.key() != key {
+            self.counters.false_reads_total.fetch_add(1, Ordering::Relaxed);
+            return Ok(InCold::OtherKey);
+        }
+        if entry.head.kind != Kind::Large {
+            return Ok(InCold::Value(value_of(&entry)));
+        }
+        let large = LargeRef::decode(entry.value());
+        let value = large.map_or(Ok(None), |large| self.read_large(large))?;
+        Ok(value.map_or(InCold::Changed, InCold::Value))
     }
 
     /// Whether the key has an entry. A copied tombstone would outrank one that was overlooked.
@@ -458,11 +492,13 @@ impl HashLog {
             return self.read_value(key);
         }
         let cold = self.finish_cold(address, state, request, completion.buffer, skip)?;
-        match cold.as_ref().and_then(ColdEntry::entry) {
-            Some(entry) if entry.key() == key && entry.head.kind == Kind::Put => {
-                Ok(Some(value_of(&entry)))
+        match self.value_in(key, cold.as_ref())? {
+            InCold::Value(value) => Ok(Some(value)),
+            InCold::OtherKey => {
+                let (hash, others) = (self.hash(key), vec![(address, state)]);
+                self.settle(key, hash, self.answer_with_value(key, hash, &others), others)
             }
-            _ => self.read_value(key),
+            InCold::Changed => self.read_value(key),
         }
     }
 

@@ -5,8 +5,8 @@
 //! each record's tag agrees with its path and with its key's hash, each address is a record, the
 //! live units of each region are those of its records, and extents and holes overlap nowhere.
 //! Writers go on: what a walk found is told only if nothing changed during it; where writers never
-//! rest, or the trie does not fit in memory, subtrees are walked one at a time with their lock held,
-//! and what only a whole walk can tell is left out.
+//! rest, or the trie does not fit in memory, subtrees are walked one at a time with their lock
+//! held, and what only a whole walk can tell is left out.
 
 use std::collections::BTreeMap;
 

@@ -430,7 +430,7 @@ impl Trie {
         Ok(true)
     }
 
-    /// Key and value at an address; `None` where there is no record now. `is_locked`: by the caller,
+    /// Key and value at an address; `None` where there is no record now. `is_locked`: by who calls,
     /// the subtree that it is in.
     fn read_entry(&self, address: u64, is_locked: bool) -> Result<Option<(Vec<u8>, Value)>> {
         let found = self.regions.look(address, |words| {

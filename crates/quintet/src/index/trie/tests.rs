@@ -54,7 +54,7 @@ fn work(fanout: u64, sluggishness: u64, mask: u64, steps: u64) {
             let (&address, &hash) =
                 rows.range(draw % next..).next().or(rows.iter().next()).unwrap();
             rows.remove(&address);
-            if draw % 3 == 0 {
+            if draw.is_multiple_of(3) {
                 assert!(trie.lock(hash).replace(address, next).unwrap());
                 rows.insert(next, hash);
                 next += 1;
