@@ -11,12 +11,12 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{Decoder, to_u64, to_usize},
+    codec::Decoder,
     disk::{AlignedBuffer, Completion, Request},
     engine::{Cursor, Entry, NO_FIRST_BYTE, Value, split_value},
     index::slots::Verdict,
     pages::words::copy_out,
-    sync::{AtomicU64, Ordering, lock},
+    sync::{AtomicU64, Ordering},
 };
 
 /// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
