@@ -153,10 +153,12 @@ impl File for OsFile {
     }
 
     fn allocate(&self, size: u64) -> io::Result<()> {
-        if size == 0 {
+        let length = self.len()?;
+        if length >= size {
             return Ok(());
         }
-        match retry_on_intr(|| fallocate(&self.fd, FallocateFlags::empty(), 0, size)) {
+        let more = size - length;
+        match retry_on_intr(|| fallocate(&self.fd, FallocateFlags::empty(), length, more)) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.allocate_by_writing(size),
             result => Ok(result?),
         }

@@ -163,6 +163,19 @@ fn entries_are_created_renamed_and_removed() {
 }
 
 #[test]
+fn growing_by_allocation_leaves_holes() {
+    use std::os::unix::fs::MetadataExt as _;
+    let test = TestDir::new();
+    let file = test.open().open("file", Open::CREATE).unwrap();
+    let taken = || fs::metadata(test.0.join("file")).unwrap().blocks() * 512;
+    file.allocate(4 << 20).unwrap();
+    file.punch_hole(0, 2 << 20).unwrap();
+    let before = taken();
+    file.allocate(5 << 20).unwrap();
+    assert!(taken() <= before + (1 << 20) + 65_536, "{before}, then {}", taken());
+}
+
+#[test]
 fn sizes_holes_and_reservations() {
     let test = TestDir::new();
     let file = test.open().open("file", Open::CREATE).unwrap();

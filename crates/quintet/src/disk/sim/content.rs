@@ -149,11 +149,12 @@ impl Content {
         }
     }
 
-    /// Takes space for the first `size` bytes, growing the file to at least that.
+    /// Grows the file to at least `size` bytes and takes space for what it grows by.
     pub(super) fn allocate(&mut self, size: u64) {
+        let first = to_usize(self.size / BLOCK_BYTES);
         self.resize(self.size.max(size));
         let pages = Arc::make_mut(&mut self.pages);
-        for page in pages.iter_mut().take(to_usize(size.div_ceil(BLOCK_BYTES))) {
+        for page in pages.iter_mut().take(to_usize(size.div_ceil(BLOCK_BYTES))).skip(first) {
             page.get_or_insert_with(|| ZERO_PAGE.clone());
         }
     }

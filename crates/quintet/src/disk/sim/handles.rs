@@ -464,7 +464,8 @@ impl File for SimFile {
         self.check_writable()?;
         let mut disk = self.disk();
         self.shared.allow(&mut disk, Call::Allocate, &self.label)?;
-        disk.need_room(self.inode, 0, size)?;
+        let length = disk.state.file(self.inode)?.visible.size();
+        disk.need_room(self.inode, length, size.saturating_sub(length))?;
         self.change(&mut disk, Call::Allocate, Change::Allocate { size })
     }
 

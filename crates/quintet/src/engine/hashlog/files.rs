@@ -473,6 +473,15 @@ impl DataFiles {
         to_u64(self.freed.len())
     }
 
+    /// Gives the rest of a place back to the file system: nothing more will be written there. A
+    /// failure costs space alone, and that only until the place is freed.
+    pub(super) fn trim(place: &Place, used: u64) {
+        let from = round_up(used, BLOCK_BYTES);
+        if from < place.bytes {
+            let _ = place.file.file.punch_hole(place.offset + from, place.bytes - from);
+        }
+    }
+
     fn give_back_place(&mut self, place: &Place) -> io::Result<()> {
         let file = &place.file;
         let is_current =

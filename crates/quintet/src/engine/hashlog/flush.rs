@@ -11,7 +11,7 @@ use super::{
     Chunk, HashLog, Large,
     arena::EXTENT_HEAD_UNITS,
     entry::{Kind, LargeRef, Stored, UNIT_BYTES, seal},
-    files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, LARGE_MAGIC, Place},
+    files::{CHUNK_MAGIC, DataFiles, EXTENT_HEAD_BYTES, ExtentHead, LARGE_MAGIC, Place},
     maintain::{Maintenance, Pending},
     manifest::{Extent, Hint, encode_hints},
 };
@@ -90,6 +90,12 @@ impl HashLog {
             let mut flush = lock(&chunk.flush);
             flush.extents.push(pending.extent);
             flush.ended.remove(0);
+            if sealed
+                && flush.ended.is_empty()
+                && let Some(place) = &flush.place
+            {
+                DataFiles::trim(place, range.1 * 8);
+            }
             maintenance.pending.push(pending);
         }
     }
