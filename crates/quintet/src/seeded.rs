@@ -266,6 +266,24 @@ bugs! {
     TphRemovesPiecesEarly = 199, "tph-removes-pieces-early";
     /// Of two keys of one hash in a table, one is lost.
     TphForgetsCollisions = 200, "tph-forgets-collisions";
+    /// A frame that has another block by now is taken for the one that was asked for.
+    BlockKeepsIdentity = 201, "block-keeps-identity";
+    /// A reader of a cached block does not look whether the frame changed under it.
+    BlockNotValidated = 202, "block-not-validated";
+    /// A memtable's filter is not told of tombstones.
+    TphFilterForgetsTombstones = 203, "tph-filter-forgets-tombstones";
+    /// A piece that has live entries leaves its table in a merge.
+    TphDropsLivePiece = 204, "tph-drops-live-piece";
+    /// A walk over a level ends with its first table.
+    TphRangeStopsEarly = 205, "tph-range-stops-early";
+    /// Entries that a merge leaves where they are do not count as live.
+    TphMiscountsLive = 206, "tph-miscounts-live";
+    /// After an edit of the manifest failed, the next one is added behind it.
+    TphTrustsFailedEdit = 207, "tph-trusts-failed-edit";
+    /// An edit of the manifest is taken without comparing its checksum.
+    TphSkipsEditChecksum = 208, "tph-skips-edit-checksum";
+    /// An edit of the manifest counts before it is durable.
+    TphSkipsEditSync = 209, "tph-skips-edit-sync";
     // Threads.
     /// An in-place update writes an entry's LSN with a plain store, beside readers.
     UpdateStoresPlainly = 124, "update-stores-plainly";

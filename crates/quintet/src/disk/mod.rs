@@ -57,6 +57,10 @@ pub trait Env: Send + Sync + fmt::Debug {
     }
     /// Time that never goes back; its zero is arbitrary.
     fn monotonic(&self) -> Duration;
+    /// Lets this much time pass. On a simulated system its clock goes on, and nobody waits.
+    fn pause(&self, time: Duration) {
+        crate::sync::park_timeout(time);
+    }
     /// Milliseconds since 1970 by the wall clock, which may jump either way.
     fn unix_millis(&self) -> u64;
     /// Fills `out` with unpredictable bytes.

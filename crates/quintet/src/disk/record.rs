@@ -270,6 +270,10 @@ impl Env for RecordEnv {
         self.inner.monotonic()
     }
 
+    fn pause(&self, time: Duration) {
+        self.inner.pause(time);
+    }
+
     fn unix_millis(&self) -> u64 {
         self.inner.unix_millis()
     }

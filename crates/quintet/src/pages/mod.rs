@@ -2,8 +2,8 @@
 //!
 //! What: reserved regions of anonymous memory ([`Region`]), bytes in shared words ([`words`]), the
 //! redo journal ([`redo`]), block writes on their way ([`writeback`]), a page cache over direct
-//! I/O ([`cache`]) and a journaled space of words ([`space`]). Index structures import nothing
-//! below this layer.
+//! I/O ([`cache`]), hot blocks of immutable files ([`blocks`]) and a journaled space of words
+//! ([`space`]). Index structures import nothing below this layer.
 //!
 //! The head of a file of pages, in its first block:
 //!
@@ -17,6 +17,7 @@
 //! | 40 | 8 | region size | in bytes |
 //! | 48 | 16 | reserved | 0 |
 
+pub(crate) mod blocks;
 pub(crate) mod cache;
 pub(crate) mod extents;
 pub(crate) mod redo;

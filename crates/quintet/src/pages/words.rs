@@ -102,6 +102,35 @@ pub(crate) fn equals(words: &[AtomicU64], bytes: &[u8]) -> bool {
     last.load(Ordering::Relaxed) & mask == wanted
 }
 
+/// The eight bytes at `at`, which need not be a multiple of eight; zeros beyond the words.
+#[inline]
+pub(crate) fn load_at(words: &[AtomicU64], at: usize) -> u64 {
+    let load = |index| words.get(index).map_or(0, |word: &AtomicU64| word.load(Ordering::Relaxed));
+    let (index, shift) = (at / WORD_BYTES, low_u32(to_u64(at % WORD_BYTES)) * 8);
+    let low = load(index) >> shift;
+    if shift == 0 { low } else { low | load(index + 1) << (64 - shift) }
+}
+
+/// Whether exactly `bytes` stand at `at`, followed by anything.
+#[inline]
+pub(crate) fn equals_at(words: &[AtomicU64], at: usize, bytes: &[u8]) -> bool {
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    for (index, chunk) in chunks.iter().enumerate() {
+        if load_at(words, at + index * WORD_BYTES) != u64::from_le_bytes(*chunk) {
+            return false;
+        }
+    }
+    if rest.is_empty() {
+        return true;
+    }
+    let mut wanted = 0;
+    for (index, byte) in rest.iter().enumerate() {
+        wanted |= u64::from(*byte) << (index * 8);
+    }
+    let mask = (1 << (rest.len() * 8)) - 1;
+    load_at(words, at + chunks.len() * WORD_BYTES) & mask == wanted
+}
+
 /// Copies bytes out of words, from byte `at` on; what lies beyond them reads as zeros.
 #[inline]
 pub(crate) fn copy_out(words: &[AtomicU64], at: usize, out: &mut [u8]) {
@@ -153,6 +182,12 @@ mod tests {
                     let mut out = vec![0; end - at];
                     copy_out(&words, at, &mut out);
                     assert_eq!(out, bytes[at..end], "{at}..{end}");
+                    assert!(equals_at(&words, at, &bytes[at..end]));
+                    let mut other = bytes[at..end].to_vec();
+                    if let Some(last) = other.last_mut() {
+                        *last ^= 1;
+                        assert!(!equals_at(&words, at, &other));
+                    }
                 }
             }
         }

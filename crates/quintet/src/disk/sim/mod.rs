@@ -437,6 +437,10 @@ impl Env for SimEnv {
         self.shared.scheduler.now()
     }
 
+    fn pause(&self, time: Duration) {
+        self.shared.scheduler.pass(time);
+    }
+
     fn unix_millis(&self) -> u64 {
         self.shared.scheduler.clock().unix_millis()
     }

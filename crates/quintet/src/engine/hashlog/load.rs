@@ -18,11 +18,11 @@ use std::{
 use super::{
     Chunk, HashLog,
     arena::EXTENT_HEAD_UNITS,
+    cold::ColdEntry,
     entry::{Kind, LargeRef, Stored, UNIT_BYTES},
     files::Place,
     manifest::{Extent, Hint, HintReader, Hints, Manifest, encode_hints},
     pack::{Blocks, Piece},
-    read::ColdEntry,
 };
 use crate::{
     Error, Result,
@@ -353,11 +353,11 @@ impl HashLog {
         &self,
         chunks: &[u64],
         loaded: &Loaded,
-        loader: Loader<'_>,
+        index: Loader<'_>,
         entries: &[Dealt],
         counted: &mut Counted,
     ) {
-        let mut into = loader.share_loader();
+        let mut into = index.share_loader();
         let mut removed = BTreeSet::new();
         for entry in entries.iter().rev() {
             let (hash, packed) = *entry;
@@ -386,7 +386,7 @@ impl HashLog {
         &self,
         chunks: &[u64],
         loaded: &Loaded,
-        loader: Loader<'_>,
+        index: Loader<'_>,
         entries: &[Dealt],
         counted: &mut Counted,
     ) -> Result<()> {
@@ -398,7 +398,7 @@ impl HashLog {
                 let (hash, packed) = *entry;
                 let Some(address) = self.address_of(chunks, packed) else { continue };
                 let is_newest = newest.contains(entry);
-                if is_newest && packed & 3 != TOMBSTONE && !loader.load(hash, address) {
+                if is_newest && packed & 3 != TOMBSTONE && !index.load(hash, address) {
                     loaded.full.store(true, Ordering::Relaxed);
                 }
                 self.count_entry(address, loaded, *entry, is_newest, counted);

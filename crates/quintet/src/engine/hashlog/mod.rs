@@ -43,6 +43,7 @@
 
 mod arena;
 mod check;
+mod cold;
 mod compact;
 pub mod describe;
 mod entry;

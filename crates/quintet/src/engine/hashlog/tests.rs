@@ -5,6 +5,7 @@ mod crashes;
 mod faults;
 mod frames;
 mod packed;
+mod reopening;
 mod space;
 
 use std::{collections::BTreeMap, path::Path};

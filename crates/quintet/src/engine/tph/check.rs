@@ -43,7 +43,7 @@ impl Inner {
     /// Walks over all pieces at once: of each key, the newest piece's entry is where the index
     /// says.
     fn check_entries(&self, table: &Table, part: Option<&Part>, report: &mut Report) -> Result<()> {
-        let start = Start { way: Way::Up, key: None };
+        let start = Start::up(None);
         let mut merge = Merge::new(table.cursors(&start, Ahead::WHOLE), Way::Up);
         merge.settle()?;
         let mut live = vec![(0_u64, 0_u64); table.uses.len()];

@@ -153,6 +153,7 @@ impl Inner {
                     set_level(&mut version, 0, level);
                     version
                 })?;
+                self.note_merge(merged.iter().map(|table| table.payload_bytes()).sum());
             }
             Job::Down(place, table) => {
                 let fresh = Fresh::new(self);
@@ -195,6 +196,7 @@ impl Inner {
             rewrite: rewrite.to_vec(),
             deeper: has_deeper(version, place),
             cut_bytes: cuts.then_some(self.settings.table_bytes),
+            is_flush: false,
         };
         let base = Base::from(&**table);
         let tables = self.merge_table(&base, Vec::new(), &plan, &fresh)?;
@@ -301,7 +303,7 @@ impl Inner {
         let high = next.map(|table| table.low.clone()).unwrap_or_default();
         let places = table.low.clone()..high;
         let part = Part { route: self.route, places, is_last: next.is_none() };
-        let start = Start { way: Way::Up, key: part.first_key() };
+        let start = Start::up(part.first_key());
         let inner = Merge::new(delta(&start), Way::Up);
         let filter = Source::Filter(Box::new(Filter { inner, part }));
         let mut probe = Merge::new(vec![filter], Way::Up);
@@ -342,7 +344,8 @@ impl Inner {
             }
         }
         let cut = rewrite.iter().all(|one| *one) && matches!(self.route, Route::Key);
-        Plan { rewrite, deeper, cut_bytes: cut.then_some(settings.table_bytes) }
+        let cut_bytes = cut.then_some(settings.table_bytes);
+        Plan { rewrite, deeper, cut_bytes, is_flush: false }
     }
 }
 

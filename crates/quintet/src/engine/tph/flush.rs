@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use super::{
-    Inner, Version, View,
-    cursor::{MemCursor, Source, Start, Way},
+    Inner, Version,
+    cursor::{MemCursor, Source, Start},
     memtable::Memtable,
     merge::{Base, Plan},
     publish::Fresh,
@@ -52,43 +52,71 @@ impl Inner {
         self.flush_frozen(None).map(drop)
     }
 
+    /// Flushes what is frozen now, from the oldest on: with `complete` all of it, else as much as
+    /// makes room for a memtable.
     fn flush_frozen(&self, complete: Option<u64>) -> Result<u64> {
+        let is_backlog = complete.is_none();
         let view = self.view.load_full();
         let known = self.complete();
-        if view.frozen.is_empty() && complete.is_none_or(|lsn| lsn <= known) {
-            return Ok(known);
-        }
-        let fresh = Fresh::new(self);
         if view.frozen.is_empty() {
-            return self.publish(&fresh, complete, &[], Clone::clone);
+            if complete.is_none_or(|lsn| lsn <= known) {
+                return Ok(known);
+            }
+            return self.publish(&Fresh::new(self), complete, &[], Clone::clone);
         }
+        let mut left = view.frozen.as_slice();
+        loop {
+            // As much at once as a full memtable has: what is small costs a table otherwise.
+            let mut bytes = 0;
+            let oldest = left.iter().rev().take_while(|memtable| {
+                bytes += memtable.charged();
+                bytes <= self.settings.memtable_bytes / 4 * 5
+            });
+            let (rest, these) = left.split_at(left.len() - oldest.count().max(1));
+            let complete = complete.filter(|_| rest.is_empty());
+            let began = self.context.env.monotonic();
+            let known = self.flush_these(these, complete)?;
+            self.note_flush(these, began);
+            if rest.is_empty() || complete.is_none() && is_backlog {
+                return Ok(known);
+            }
+            left = rest;
+        }
+    }
+
+    fn flush_these(&self, frozen: &[Arc<Memtable>], complete: Option<u64>) -> Result<u64> {
+        let fresh = Fresh::new(self);
         self.counters.flushes_total.fetch_add(1, Ordering::Relaxed);
         if self.settings.is_flat() {
             let _compacting = lock(&self.compacting);
             let view = self.view.load_full();
-            let delta = |start: &Start| walks(&view.frozen, start);
+            let delta = |start: &Start| walks(frozen, start);
             let level = self.merge_into(&view.version, 0, &delta, &fresh)?;
-            return self.publish(&fresh, complete, &view.frozen, |version| {
+            return self.publish(&fresh, complete, frozen, |version| {
                 let mut version = version.clone();
                 set_level(&mut version, 0, level);
                 version
             });
         }
-        let table = self.flush_table(&view, &fresh)?;
-        self.publish(&fresh, complete, &view.frozen, |version| {
+        let table = self.flush_table(frozen, &fresh)?;
+        self.publish(&fresh, complete, frozen, |version| {
             let mut version = version.clone();
             version.level0.splice(0..0, table);
             version
         })
     }
 
-    /// One table of everything that is frozen; none where that is nothing.
-    fn flush_table(&self, view: &View, fresh: &Fresh<'_>) -> Result<Option<Arc<Table>>> {
-        let start = Start { way: Way::Up, key: None };
-        let deeper = view.version.tables().any(|table| !table.uses.is_empty());
+    /// One table of some memtables; none where they have nothing.
+    fn flush_table(
+        &self,
+        frozen: &[Arc<Memtable>],
+        fresh: &Fresh<'_>,
+    ) -> Result<Option<Arc<Table>>> {
+        let start = Start::up(None);
+        let deeper = self.view.load().version.tables().any(|table| !table.uses.is_empty());
         let base = Base::default();
-        let plan = Plan { rewrite: Vec::new(), deeper, cut_bytes: None };
-        let tables = self.merge_table(&base, walks(&view.frozen, &start), &plan, fresh)?;
+        let plan = Plan { rewrite: Vec::new(), deeper, cut_bytes: None, is_flush: true };
+        let tables = self.merge_table(&base, walks(frozen, &start), &plan, fresh)?;
         Ok(tables.into_iter().find(|table| !table.uses.is_empty()).map(Arc::new))
     }
 }

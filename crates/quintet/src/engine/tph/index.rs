@@ -123,9 +123,22 @@ impl Index {
         value & ((1 << bits) - 1)
     }
 
+    /// The slot of a hash: the first half of [`find`](Self::find), for those that look for many
+    /// keys at once.
+    #[inline]
+    pub(super) fn slot_of(&self, hash: u64) -> usize {
+        if self.hash.slot_count() == 0 { 0 } else { self.hash.slot(hash) }
+    }
+
     /// The block that may have this key; `None`: no block of the table has it.
     #[inline]
     pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
+        self.find_at(self.slot_of(hash), hash, key)
+    }
+
+    /// The same, for a hash of this slot.
+    #[inline]
+    pub(super) fn find_at(&self, slot: usize, hash: u64, key: &[u8]) -> Option<u32> {
         if !self.collisions.is_empty() {
             let first = self.collisions.partition_point(|one| one.hash < hash);
             let mut same = self.collisions.get(first..)?.iter();
@@ -137,7 +150,7 @@ impl Index {
         if self.hash.slot_count() == 0 {
             return None;
         }
-        let value = self.slot(self.hash.slot(hash));
+        let value = self.slot(slot);
         let matches = value >> self.block_bits == tag_of(hash, self.tag_bits);
         matches.then(|| low_u32(value & ((1 << self.block_bits) - 1)))
     }

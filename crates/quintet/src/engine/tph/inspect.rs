@@ -2,7 +2,7 @@
 
 use super::{
     block,
-    manifest::Contents,
+    manifest::decode,
     piece::{self, Owner, Piece},
 };
 use crate::{
@@ -23,10 +23,17 @@ pub fn manifest(file: &dyn File, label: &str, say: &mut Say<'_>) -> Result<()> {
     let mut bytes = vec![0; to_usize(file.len().map_err(io)?)];
     let count = read_up_to(file, &mut bytes, 0).map_err(io)?;
     bytes.truncate(count);
-    let contents =
-        Contents::decode(&bytes, None).map_err(|what| Error::corruption(label, 0, what))?;
+    let found = decode(&bytes).map_err(|(at, what)| Error::corruption(label, at, what))?;
+    let contents = found.contents;
     let mut more = say("tph manifest");
-    more &= say(&format!("  number       {}", contents.number));
+    let (database_id, table_id, number) = found.identity;
+    more &= say(&format!("  database id  {}", hex(&database_id)));
+    more &= say(&format!("  table id     {table_id}"));
+    more &= say(&format!("  number       {number}"));
+    more &= say(&format!("  edits        {}, to offset {}", found.edits, found.end));
+    if found.is_torn {
+        more &= say("  behind them  bytes that are no edit");
+    }
     more &= say(&format!("  complete to  {}", contents.complete));
     more &= say(&format!("  next piece   {}", contents.next_piece));
     for (number, level) in contents.levels.iter().enumerate() {

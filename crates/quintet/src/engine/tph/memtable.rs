@@ -12,6 +12,7 @@ use crate::{
     engine::{Op, Value},
     index::skiplist::{Inserted, Node, SkipList},
     pages::Region,
+    seeded::{self, Bug},
     sync::{AtomicU64, Ordering},
 };
 
@@ -31,10 +32,69 @@ pub(super) enum Answer {
     Value(Value),
 }
 
+impl Answer {
+    /// The value, if there is one.
+    #[inline]
+    pub(super) fn value(self) -> Option<Value> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Nothing | Self::Deleted => None,
+        }
+    }
+}
+
+/// Bytes of a memtable for each byte of its filter: at 150 bytes an entry, 27 bits an entry.
+const FILTER_SHARE: u64 = 64;
+
+/// Keys that a memtable may have: most gets of keys that it has not end here, instead of with a
+/// descent through the list.
+///
+/// Three bits of one word each, set before the entry is in the list.
+#[derive(Debug)]
+struct Filter {
+    words: Region,
+    /// Of a word's number.
+    mask: u64,
+}
+
+impl Filter {
+    fn bytes(capacity: u64) -> u64 {
+        (capacity / FILTER_SHARE).next_power_of_two().max(64)
+    }
+
+    fn new(capacity: u64) -> io::Result<Self> {
+        let bytes = Self::bytes(capacity);
+        let words = Region::reserve(bytes)?;
+        words.advise_huge(0..bytes);
+        Ok(Self { words, mask: bytes / 8 - 1 })
+    }
+
+    #[inline]
+    fn place(&self, hash: u64) -> (Option<&AtomicU64>, u64) {
+        let bits = 1 << (hash & 63) | 1 << (hash >> 6 & 63) | 1 << (hash >> 12 & 63);
+        (self.words.words().get(to_usize(hash >> 18 & self.mask)), bits)
+    }
+
+    fn add(&self, hash: u64) {
+        let (word, bits) = self.place(hash);
+        if let Some(word) = word.filter(|word| word.load(Ordering::Relaxed) & bits != bits) {
+            word.fetch_or(bits, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn may_have(&self, hash: u64) -> bool {
+        let (word, bits) = self.place(hash);
+        word.is_none_or(|word| word.load(Ordering::Relaxed) & bits == bits)
+    }
+}
+
 /// See the module head.
 #[derive(Debug)]
 pub(super) struct Memtable {
     list: SkipList<Region>,
+    filter: Filter,
+    filter_bytes: u64,
     budget: Arc<Budget>,
     /// Drawn from the budget.
     charged: AtomicU64,
@@ -60,8 +120,13 @@ impl Memtable {
     /// An empty one, that is to be frozen at about `capacity` bytes.
     pub(super) fn new(capacity: u64, budget: &Arc<Budget>) -> io::Result<Self> {
         let region = Region::reserve(capacity * 2 + ENTRY_BYTES_MAX)?;
+        let filter = Filter::new(capacity)?;
+        let filter_bytes = Filter::bytes(capacity);
+        budget.take_anyway(filter_bytes);
         Ok(Self {
             list: SkipList::new(region),
+            filter,
+            filter_bytes,
             budget: Arc::clone(budget),
             charged: AtomicU64::new(0),
             entries: AtomicU64::new(0),
@@ -70,9 +135,13 @@ impl Memtable {
         })
     }
 
-    /// Adds an operation on one key, for which `cost` was drawn from the budget; `false` where it
-    /// has no room.
-    pub(super) fn insert(&self, lsn: u64, op: &Op<'_>) -> bool {
+    /// Adds an operation on one key (and its hash), for which `cost` was drawn from the budget;
+    /// `false` where it has no room.
+    pub(super) fn insert(&self, lsn: u64, op: &Op<'_>, hash: u64) -> bool {
+        let is_put = matches!(op, Op::Put { .. });
+        if is_put || !seeded::active(Bug::TphFilterForgetsTombstones) {
+            self.filter.add(hash);
+        }
         let (inserted, payload) = match op {
             Op::Put { key, head, body } => {
                 let inserted = self.list.insert(key, lsn, PUT, &[head, body]);
@@ -100,6 +169,11 @@ impl Memtable {
         self.charged.load(Ordering::Relaxed)
     }
 
+    /// Entries of all versions.
+    pub(super) fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
     /// Keys that it has entries of.
     pub(super) fn keys(&self) -> u64 {
         self.keys.load(Ordering::Relaxed)
@@ -112,7 +186,10 @@ impl Memtable {
 
     /// What it says of a key.
     #[inline]
-    pub(super) fn get(&self, key: &[u8]) -> Answer {
+    pub(super) fn get(&self, hash: u64, key: &[u8]) -> Answer {
+        if !self.filter.may_have(hash) {
+            return Answer::Nothing;
+        }
         let Some(node) = self.list.get(key) else { return Answer::Nothing };
         if self.list.kind(node) == TOMBSTONE {
             return Answer::Deleted;
@@ -147,12 +224,12 @@ impl Memtable {
 
     /// Bytes of memory.
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.list.used_words() * to_u64(to_usize(8))
+        self.list.used_words() * 8 + self.filter_bytes
     }
 }
 
 impl Drop for Memtable {
     fn drop(&mut self) {
-        self.budget.give(self.charged());
+        self.budget.give(self.charged() + self.filter_bytes);
     }
 }

@@ -61,7 +61,12 @@ pub(super) struct Plan {
     pub(super) deeper: bool,
     /// A new table begins after so many bytes. Only where all pieces are rewritten.
     pub(super) cut_bytes: Option<u64>,
+    /// The news are memtables on their way to level 0: nothing holds them up.
+    pub(super) is_flush: bool,
 }
+
+/// Bytes of entries after which a merge looks at its rate, and whether a flush is waiting.
+const STEP_BYTES: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 
 /// In a place: the piece (0: the new one, else one more than its number in the base) above, the
 /// block below.
@@ -88,7 +93,7 @@ impl Draft {
     fn note(&mut self, hash: u64, piece: usize, block: u32, key: &[u8], value: Option<&[u8]>) {
         self.places.push((hash, to_u64(piece) << PIECE_SHIFT | u64::from(block)));
         if let Some((entries, bytes)) = self.live.get_mut(piece) {
-            *entries += 1;
+            *entries += 1 + u64::from(piece > 0 && seeded::active(Bug::TphMiscountsLive));
             *bytes += to_u64(key.len() + value.map_or(0, <[u8]>::len));
         }
         self.tombstones += u64::from(value.is_none());
@@ -110,8 +115,9 @@ impl Inner {
     ) -> Result<Vec<Table>> {
         let entries: u64 = base.uses.iter().map(|one| one.piece.footer.entries).sum();
         let _memory = self.context.budget.charge_anyway(Self::work_bytes(entries));
+        self.make_space();
         let news = delta.len();
-        let start = Start { way: Way::Up, key: None };
+        let start = Start::up(None);
         let old = base.uses.iter().map(|one| {
             let piece = Arc::clone(&one.piece);
             Source::Piece(Box::new(PieceCursor::new(piece, start.clone(), Ahead::WHOLE)))
@@ -120,8 +126,14 @@ impl Inner {
         merge.settle()?;
         let mut tables = Vec::new();
         let mut draft = Draft::new(base.low.clone(), base.uses.len());
+        let mut step_bytes = 0;
         while let Some(key) = merge.key() {
             let hash = self.hash(key);
+            step_bytes += key.len() + merge.value().map_or(0, <[u8]>::len);
+            if step_bytes >= STEP_BYTES && !plan.is_flush {
+                self.pace_merge(to_u64(std::mem::take(&mut step_bytes)));
+                self.flush_within();
+            }
             if plan.cut_bytes.is_some_and(|bytes| draft.data_bytes() >= bytes) {
                 let next = Draft::new(key.to_vec(), base.uses.len());
                 let done = std::mem::replace(&mut draft, next);
@@ -135,6 +147,20 @@ impl Inner {
         self.counters.merges_total.fetch_add(1, Ordering::Relaxed);
         self.counters.merge_read_bytes_total.fetch_add(read, Ordering::Relaxed);
         Ok(tables)
+    }
+
+    /// Flushes what waits for it: a merge takes long, and memtables fill meanwhile.
+    fn flush_within(&self) {
+        let is_waiting = || !self.view.load().frozen.is_empty();
+        // A flat table's flush waits for the merge.
+        if self.settings.is_flat() || !is_waiting() {
+            return;
+        }
+        if !self.flush_within.swap(true, Ordering::Acquire) {
+            // Should it fail, so will the next persist, which says so.
+            let _ = self.flush_backlog();
+            self.flush_within.store(false, Ordering::Release);
+        }
     }
 
     /// One key: see the module head.
@@ -204,7 +230,8 @@ impl Inner {
         for (place, one) in base.uses.iter().enumerate() {
             let (entries, bytes) = live.get(place + 1).copied().unwrap_or_default();
             let stays = plan.rewrite.get(place).is_some_and(|rewrite| !rewrite);
-            if !stays || entries == 0 {
+            let is_dropped = place == 0 && seeded::active(Bug::TphDropsLivePiece);
+            if !stays || entries == 0 || is_dropped {
                 continue;
             }
             if let Some(first) = first.get_mut(place + 1) {

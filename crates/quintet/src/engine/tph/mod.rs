@@ -8,9 +8,9 @@
 //!
 //! put: admit (room in the memtable, or help to flush) -> insert in the active memtable. get:
 //! [`read`]: memtables, level 0 from the newest, one table of each level. persist: [`flush`].
-//! Merges of tables and garbage collection: [`compact`], [`merge`]. What counts, durably:
-//! [`manifest`], published in [`publish`]. Ranges, both ways: [`range`], [`cursor`]. open:
-//! [`recover`].
+//! Merges of tables and garbage collection: [`compact`], [`merge`]. Hot blocks: [`cached`]. Delays
+//! of writers, and the rate of merges: [`pace`]. What counts, durably: [`manifest`], published in
+//! [`publish`]. Ranges, both ways: [`range`], [`cursor`]. open: [`recover`].
 //!
 //! Invariants:
 //! - What readers see is one [`View`]: memtables and a version of the table set, swapped whole.
@@ -22,8 +22,9 @@
 //! - Failures leave the version as it was. No failed sync is believed later: another file takes its
 //!   place. Files go only after a manifest without them is durable.
 //!
-//! Thread rules: gets take no lock. Writers hold `writing` shared. Lock order: `flushing`,
-//! `compacting`, `writing`, `publisher`, `viewing`, `queues`.
+//! Thread rules: gets take no lock. Writers hold `writing` shared. Lock order: `flushing` and
+//! `compacting` (in the flat modes a flush is a merge, and the one goes before the other; else a
+//! merge flushes, and it is the other way round), `writing`, `publisher`, `viewing`, `queues`.
 //!
 //! Options: `mode` (`sorted`: levels of key ranges; `hash_range`: levels of hash ranges with a
 //! fixed fan-out; `one_level`: memtables go straight into level 1; `single_tier`: likewise, with
@@ -33,7 +34,8 @@
 //! a quarter of the memory budget where that is less), `level0_tables` (1 to 64, 4), `level_bytes`
 //! (of level 1, 64 KiB to 2^46; 8 times level 0, at most 4 GiB), `fanout` (2 to 64, 8),
 //! `block_bytes` (512 to 1 MiB, 4096), `compression` (of blocks: `none` or `lz4`, `none`),
-//! `signature_bits` (8 to 16, 11), `perfect_hash` (`shift` or `cphash`, `shift`).
+//! `signature_bits` (8 to 16, 11), `perfect_hash` (`shift` or `cphash`, `shift`), `cache_bytes` (0
+//! to 2^46; half of the memory budget), `merge_rate` (bytes a second, 0 to 2^46; 0: no limit).
 //!
 //! How we differ from the paper: `sorted` is the default, because a range over hash ranges has to
 //! ask every table; the slot names a block of entries in key order, which makes the second tier
@@ -41,6 +43,7 @@
 //! tombstones are entries like others. Everything on disk has checksums, and recovery is exact.
 
 mod block;
+mod cached;
 mod check;
 mod compact;
 mod cursor;
@@ -50,6 +53,7 @@ pub mod inspect;
 mod manifest;
 mod memtable;
 mod merge;
+mod pace;
 mod piece;
 mod publish;
 mod range;
@@ -65,7 +69,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use self::{
+    cached::Cache,
     memtable::{Memtable, cost},
+    pace::Rates,
     piece::{Owner, Shape},
     publish::Publisher,
     range::Range,
@@ -83,7 +89,7 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
 };
 
-const OPTIONS: [&str; 12] = [
+const OPTIONS: [&str; 14] = [
     "mode",
     "memtable_bytes",
     "memtables",
@@ -96,6 +102,8 @@ const OPTIONS: [&str; 12] = [
     "compression",
     "signature_bits",
     "perfect_hash",
+    "cache_bytes",
+    "merge_rate",
 ];
 /// What a cursor begins with; the first key to come follows.
 const CURSOR_TAG: u8 = b'k';
@@ -119,6 +127,8 @@ struct Settings {
     mode: Mode,
     memtable_bytes: u64,
     memtables: u64,
+    cache_bytes: u64,
+    merge_rate: u64,
     max_pieces: usize,
     table_bytes: u64,
     level0_tables: usize,
@@ -157,6 +167,8 @@ impl Settings {
             mode,
             memtable_bytes,
             memtables,
+            merge_rate: options.number("merge_rate", 0, 0..=1 << 46)?,
+            cache_bytes: options.number("cache_bytes", budget / 2, 0..=1 << 46)?,
             max_pieces: to_usize(options.number("max_pieces", pieces, 1..=1024)?),
             table_bytes: bytes("table_bytes", tables, 64 << 30)?,
             level0_tables: to_usize(level0_tables),
@@ -216,6 +228,8 @@ struct Counters {
     merge_read_bytes_total: AtomicU64,
     collected_total: AtomicU64,
     helps_total: AtomicU64,
+    delays_total: AtomicU64,
+    delay_micros_total: AtomicU64,
     /// Microseconds that writers helped, in all and at most at once.
     stall_micros_total: AtomicU64,
     stall_micros_max: AtomicU64,
@@ -255,6 +269,11 @@ struct Inner {
     /// The background was told so: the next `compact` is its, and takes one step.
     step_wanted: AtomicBool,
     queues: Queues,
+    rates: Rates,
+    /// A merge is flushing: one thread of it is enough.
+    flush_within: AtomicBool,
+    /// Hot blocks of the pieces.
+    cache: Arc<Cache>,
     counters: Counters,
 }
 
@@ -292,7 +311,9 @@ impl Inner {
         if Arc::ptr_eq(&view.active, active) && !active.is_empty() {
             let frozen = std::iter::once(active).chain(&view.frozen).cloned().collect();
             let version = Arc::clone(&view.version);
-            self.view.store(Arc::new(View { active: fresh, frozen, version }));
+            let view = View { active: fresh, frozen, version };
+            self.set_write_rate(&view);
+            self.view.store(Arc::new(view));
         }
         Ok(())
     }
@@ -342,9 +363,16 @@ impl Inner {
 
     /// Draws what an operation needs, flushing where the budget has no more.
     fn reserve(&self, bytes: u64) -> Result<()> {
-        for _ in 0..HELPS_MAX {
-            if self.context.budget.take(bytes).is_ok() {
+        let taken = || {
+            let taken = self.context.budget.take(bytes).is_ok();
+            if taken {
                 self.reserved.fetch_add(bytes, Ordering::Relaxed);
+            }
+            taken
+        };
+        for _ in 0..HELPS_MAX {
+            // Blocks can be read again.
+            if taken() || (self.cache.blocks.shrink(bytes) > 0 && taken()) {
                 return Ok(());
             }
             let view = self.view.load_full();
@@ -365,11 +393,17 @@ impl Inner {
         if !self.claim(cost(op)) {
             self.context.budget.take_anyway(cost(op));
         }
+        let (Op::Put { key, .. } | Op::Delete { key }) = op else { return Ok(()) };
+        let hash = self.hash(key);
         loop {
             let view = {
                 let _writing = read(&self.writing);
                 let view = self.view.load();
-                if view.active.insert(lsn.0, op) {
+                if view.active.insert(lsn.0, op, hash) {
+                    if view.active.entries() == 1 {
+                        // Somebody has to ask whether it is at rest.
+                        self.context.host.wake();
+                    }
                     return Ok(());
                 }
                 Arc::clone(&view.active)
@@ -386,13 +420,7 @@ impl Inner {
     fn delete_range(&self, lsn: Lsn, start: &[u8], end: &[u8]) -> Result<()> {
         let end = (!end.is_empty()).then(|| end.to_vec());
         let range = KeyRange { start: Some(start.to_vec()), end };
-        let mut keys = Range::over(
-            &self.queues,
-            &self.context,
-            &self.view.load_full(),
-            self.is_sorted(),
-            range,
-        );
+        let mut keys = Range::over(self, &self.view.load_full(), range);
         while let Some(key) = keys.next_key()? {
             self.insert(lsn, &Op::Delete { key: &key })?;
             let active = Arc::clone(&self.view.load().active);
@@ -411,7 +439,7 @@ impl Inner {
         let tombstones: u64 = view.version.tables().map(|table| table.tombstones).sum();
         if memory + files <= COUNTED_ENTRIES {
             let range = KeyRange::default();
-            let mut keys = Range::over(&self.queues, &self.context, view, self.is_sorted(), range);
+            let mut keys = Range::over(self, view, range);
             let mut count = 0;
             while let Ok(Some(_)) = keys.next_key() {
                 count += 1;
@@ -445,6 +473,7 @@ impl Engine for Tph {
         match op {
             Op::Put { .. } => {
                 room?;
+                inner.delay(cost(op));
                 inner.reserve(cost(op))
             }
             // Deletes give space back: they go on where a flush fails.
@@ -531,8 +560,13 @@ impl Engine for Tph {
         } else if inner.compaction_wanted.load(Ordering::Relaxed) {
             inner.step_wanted.store(true, Ordering::Relaxed);
             Due::Compact
-        } else {
+        } else if view.active.is_empty() {
             Due::Nothing
+        } else if inner.is_at_rest(&view.active) {
+            // Gets need not descend through it any more.
+            Due::Persist
+        } else {
+            Due::Later
         }
     }
 }
@@ -557,8 +591,8 @@ impl Inner {
             keys: self.count_keys(&view),
             live_bytes: live_bytes + unflushed,
             dead_bytes: sum(&Table::payload_bytes) - live_bytes,
-            file_bytes: sum(&file) + lock(&self.publisher).manifest_bytes,
-            memory_bytes: in_memory + index_bytes,
+            file_bytes: sum(&file) + lock(&self.publisher).manifest.bytes(),
+            memory_bytes: in_memory + index_bytes + self.cache.blocks.memory_bytes(),
             index_bytes,
             written_bytes_total: load(&counters.written_bytes_total),
             details: vec![
@@ -576,6 +610,9 @@ impl Inner {
                 ("index_signature_bytes", parts[1]),
                 ("index_block_bytes", parts[2]),
                 ("index_offset_bytes", parts[3]),
+                ("cache_bytes", self.cache.blocks.memory_bytes()),
+                ("cache_fills_total", self.cache.blocks.totals().0),
+                ("cache_evicted_total", self.cache.blocks.totals().1),
                 ("reads_total", load(&counters.reads_total)),
                 ("read_bytes_total", load(&counters.read_bytes_total)),
                 ("false_reads_total", load(&counters.false_reads_total)),
@@ -583,6 +620,9 @@ impl Inner {
                 ("merges_total", load(&counters.merges_total)),
                 ("merge_read_bytes_total", load(&counters.merge_read_bytes_total)),
                 ("pieces_collected_total", load(&counters.collected_total)),
+                ("write_rate", self.write_rate()),
+                ("write_delays_total", load(&counters.delays_total)),
+                ("write_delay_micros_total", load(&counters.delay_micros_total)),
                 ("writer_helps_total", load(&counters.helps_total)),
                 ("stall_micros_total", load(&counters.stall_micros_total)),
                 ("stall_micros_max", load(&counters.stall_micros_max)),

@@ -10,10 +10,10 @@
 //! | 32 | 8 | table id | |
 //! | 40 | 8 | number | of the piece, never used again |
 //! | 48 | 16 | reserved | 0 |
-//! | 64 | | blocks | [`super::block`], back to back |
+//! | 4096 | | blocks | [`super::block`], back to back; zeros up to a multiple of 4096 before a block where they are few |
 //! | | | index | of the table: [`super::index`] |
 //! | | | offsets | where each block begins and the last ends, in units of 8 bytes: 4 bytes each |
-//! | | | fences | for each group of blocks: varint blocks, varint key length, first key |
+//! | | | fences | for each group of blocks: varint blocks, varint key length, a key above all of the group before and not above any of its own |
 //! | end - 4096 | 192 | footer | below |
 //!
 //! | offset | size | name | meaning |
@@ -33,7 +33,8 @@
 //! The footer is found by the length that the manifest says.
 //!
 //! Why a fence for a group and not for a block: gets come with a block's number from the index.
-//! Only seeks look for a key, and read a group at once, so memory holds a key for some 32 KiB.
+//! Only seeks look for a key, and read a group at once, so memory holds a few bytes of a key for
+//! some 8 KiB of small entries, and for 32 KiB of large ones.
 //!
 //! How we differ from the paper: entries are in key order, not in the order of slots, so scans read
 //! what lies together; the slot names the block. No local hash table is needed for that.
@@ -50,7 +51,9 @@ use crate::{
         to_usize,
     },
     disk::{AlignedBuffer, BLOCK_BYTES, Dir, File, Open, read_exact_at, read_up_to, write_all_at},
+    pages::blocks::{Blocks, Place, Places},
     seeded::{self, Bug},
+    sync::OnceLock,
 };
 
 const MAGIC: &[u8; 8] = b"QTPHPIEC";
@@ -60,8 +63,16 @@ const HEAD_BYTES: usize = 64;
 const FOOT_BYTES: usize = 192;
 /// Data is handed to the disk in pieces of this size.
 const WRITE_BYTES: usize = 1 << 20;
-/// A group of blocks ends when it has this much.
+/// Where blocks begin.
+const BLOCKS_START: u64 = BLOCK_BYTES;
+/// A block begins at a disk block of its own where at most this part of the one before is wasted:
+/// then a get reads one.
+const WASTE_SHARE: u64 = 16;
+/// A group of blocks ends when it has this much; or so many entries, as in the paper, and at least
+/// that much.
 const GROUP_BYTES: u64 = 32 << 10;
+const GROUP_ENTRIES: u64 = 48;
+const GROUP_BYTES_MIN: u64 = 8000;
 
 /// Who the files belong to.
 #[derive(Clone, Debug)]
@@ -241,6 +252,16 @@ impl Fences {
         })
     }
 
+    /// The end of a run of groups from `start` on: at least one, while the blocks before it have
+    /// fewer than so many bytes.
+    fn end_of_run(&self, start: usize, bytes: u64, offset: impl Fn(u32) -> u64) -> usize {
+        let at = |group: usize| self.groups.get(group).map_or(0, |(block, _)| *block);
+        let first = offset(at(start));
+        let more = |group: &usize| offset(at(*group)) - first < bytes;
+        let last = (start + 1..self.len()).take_while(more).count();
+        (start + 1 + last).min(self.len())
+    }
+
     /// The blocks of a run of groups.
     pub(super) fn blocks(&self, groups: Range<usize>) -> Range<u32> {
         let at = |group: usize| self.groups.get(group).map_or(0, |(block, _)| *block);
@@ -279,6 +300,8 @@ pub(super) struct Piece {
     offsets: Vec<u32>,
     pub(super) fences: Fences,
     head: Vec<u8>,
+    /// Where its blocks are in the cache; made when the first one is put there.
+    places: OnceLock<Places>,
 }
 
 /// A read of whole disk blocks.
@@ -331,6 +354,7 @@ impl Piece {
             offsets: Vec::new(),
             fences: Fences::default(),
             head,
+            places: OnceLock::new(),
         };
         piece.load(owner)?;
         Ok(piece)
@@ -349,7 +373,7 @@ impl Piece {
         let first = self.offsets.first().map(|offset| u64::from(*offset) * UNIT_BYTES);
         let last = self.offsets.last().map_or(0, |offset| u64::from(*offset) * UNIT_BYTES);
         let sound = self.offsets.is_sorted() && last <= self.footer.index.offset;
-        if !sound || first != Some(to_u64(HEAD_BYTES)) {
+        if !sound || first != Some(BLOCKS_START) {
             let at = self.footer.offsets.offset;
             return Err(self.damage(at, "the offsets of blocks are impossible"));
         }
@@ -415,6 +439,21 @@ impl Piece {
         offset.map_or(0, |offset| u64::from(*offset) * UNIT_BYTES)
     }
 
+    /// A run of groups from `start` on, of about so many bytes.
+    pub(super) fn groups_from(&self, start: usize, bytes: u64) -> Range<usize> {
+        start..self.fences.end_of_run(start, bytes, |block| self.offset(block))
+    }
+
+    /// A run of groups before `end`, of about so many bytes.
+    pub(super) fn groups_before(&self, end: usize, bytes: u64) -> Range<usize> {
+        let mut start = end.saturating_sub(1);
+        let size = |start: usize| to_u64(self.span(self.fences.blocks(start..end)).bytes);
+        while start > 0 && size(start) < bytes {
+            start -= 1;
+        }
+        start.min(end)..end
+    }
+
     /// Where a run of blocks is in the file.
     pub(super) fn span(&self, blocks: Range<u32>) -> Span {
         Span::of(self.offset(blocks.start)..self.offset(blocks.end))
@@ -440,6 +479,22 @@ impl Piece {
         let entries = block::open(stored, place);
         let entries = entries.map_err(|what| self.damage(self.offset(number), what))?;
         Ok(OpenBlock { stored, entries })
+    }
+
+    /// Where a block is in the cache, if any block of this piece is.
+    #[inline]
+    pub(super) fn place(&self, block: u32) -> Option<&Place> {
+        self.places.get()?.get(block)
+    }
+
+    /// The same, for one that is to be put there.
+    pub(super) fn place_to_fill(&self, block: u32, cache: &Blocks) -> Option<&Place> {
+        if self.places.get().is_none() {
+            let places = cache.places(self.blocks())?;
+            // Whoever came first has made them.
+            let _ = self.places.set(places);
+        }
+        self.place(block)
     }
 
     /// Bytes of memory that finding entries takes, without the table's index.
@@ -481,6 +536,22 @@ pub(super) struct Shape {
     pub(super) pack: bool,
 }
 
+/// The group of blocks that is being filled.
+#[derive(Debug, Default)]
+struct Group {
+    blocks: u64,
+    start: u64,
+    /// Entries of the piece before it.
+    entries: u64,
+    fence: Vec<u8>,
+}
+
+/// The shortest key above `before` that is not above `key`, which is above it.
+fn separator<'a>(before: &[u8], key: &'a [u8]) -> &'a [u8] {
+    let shared = before.iter().zip(key).take_while(|(one, other)| one == other).count();
+    key.get(..=shared).unwrap_or(key)
+}
+
 /// Writes a piece: entries in key order, then the index.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -494,11 +565,11 @@ pub(super) struct Writer {
     buffer: Vec<u8>,
     written: u64,
     offsets: Vec<u32>,
-    /// Entries of the block that is filled, and its first key.
+    /// Entries of the block that is filled.
     entries: Vec<u8>,
-    first_key: Vec<u8>,
-    /// The group that is filled: blocks, start, first key.
-    group: (u64, u64, Vec<u8>),
+    /// The last key.
+    last_key: Vec<u8>,
+    group: Group,
     fences: Vec<u8>,
     footer: Footer,
 }
@@ -510,8 +581,9 @@ impl Writer {
         let label = owner.label(&name);
         let file = owner.dir.open(&name, Open::CREATE.direct());
         let file = file.map_err(|error| Error::io(format!("create {label}"), error))?;
-        let buffer = head(owner, number);
-        let first = low_u32(to_u64(buffer.len()) / UNIT_BYTES);
+        let mut buffer = head(owner, number);
+        buffer.resize(to_usize(BLOCKS_START), 0);
+        let first = low_u32(BLOCKS_START / UNIT_BYTES);
         Ok(Self {
             owner: owner.clone(),
             number,
@@ -523,8 +595,8 @@ impl Writer {
             written: 0,
             offsets: vec![first],
             entries: Vec::new(),
-            first_key: Vec::new(),
-            group: (0, to_u64(HEAD_BYTES), Vec::new()),
+            last_key: Vec::new(),
+            group: Group::default(),
             fences: Vec::new(),
             footer: Footer::default(),
         })
@@ -537,19 +609,22 @@ impl Writer {
 
     /// Bytes of blocks so far.
     pub(super) fn data_bytes(&self) -> u64 {
-        self.position() + to_u64(self.entries.len()) - to_u64(HEAD_BYTES)
+        self.position() + to_u64(self.entries.len()) - BLOCKS_START
     }
 
     /// Adds an entry, `None` for a tombstone; the number of its block.
     pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<u32> {
         let bytes = block::entry_bytes(key.len(), value.map_or(0, <[u8]>::len));
-        if !self.entries.is_empty() && self.entries.len() + bytes > self.shape.block_bytes {
+        let most = self.shape.block_bytes - BLOCK_HEAD_BYTES;
+        if !self.entries.is_empty() && self.entries.len() + bytes > most {
             self.end_block()?;
         }
-        if self.entries.is_empty() {
-            self.first_key.clear();
-            self.first_key.extend_from_slice(key);
+        if self.entries.is_empty() && self.group.blocks == 0 {
+            self.group.fence = separator(&self.last_key, key).to_vec();
+            self.group.entries = self.footer.entries;
         }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
         block::put_entry(&mut self.entries, key, value);
         self.footer.entries += 1;
         self.footer.tombstones += u64::from(value.is_none());
@@ -562,28 +637,36 @@ impl Writer {
             return Ok(());
         }
         let number = low_u32(to_u64(self.offsets.len() - 1));
-        if self.group.0 == 0 {
-            self.group.1 = self.position();
-            std::mem::swap(&mut self.group.2, &mut self.first_key);
+        if self.group.blocks == 0 {
+            self.group.start = self.position();
         }
         let place = (self.salt, number);
+        let start = self.position();
         block::put_block(&mut self.buffer, &self.entries, place, self.shape.pack);
         self.entries.clear();
-        self.group.0 += 1;
+        self.group.blocks += 1;
+        let waste = self.position().next_multiple_of(BLOCK_BYTES) - self.position();
+        // Where packed bytes end, only the next block's place tells.
+        if !self.shape.pack && waste <= (self.position() - start) / WASTE_SHARE {
+            self.buffer.resize(self.buffer.len() + to_usize(waste), 0);
+        }
         let end = self.position();
         let too_large = |_| Error::Limit { what: format!("{} exceeds 32 GiB", self.label) };
         self.offsets.push(u32::try_from(end / UNIT_BYTES).map_err(too_large)?);
-        if end - self.group.1 >= GROUP_BYTES {
+        let bytes = end - self.group.start;
+        let entries = self.footer.entries - self.group.entries;
+        let is_full = entries >= GROUP_ENTRIES && bytes >= GROUP_BYTES_MIN;
+        if bytes >= GROUP_BYTES || is_full {
             self.end_group();
         }
         if self.buffer.len() >= WRITE_BYTES { self.write_whole() } else { Ok(()) }
     }
 
     fn end_group(&mut self) {
-        if self.group.0 > 0 {
-            put_varint(&mut self.fences, self.group.0);
-            put_bytes(&mut self.fences, &self.group.2);
-            self.group.0 = 0;
+        if self.group.blocks > 0 {
+            put_varint(&mut self.fences, self.group.blocks);
+            put_bytes(&mut self.fences, &self.group.fence);
+            self.group.blocks = 0;
         }
     }
 
@@ -663,6 +746,7 @@ impl Writer {
             footer: self.footer,
             fences: Fences::decode(&fences, blocks).ok_or_else(damage)?,
             head: head(&self.owner, self.number),
+            places: OnceLock::new(),
             offsets: self.offsets,
             label: self.label,
             file: self.file,

@@ -1,16 +1,16 @@
 //! Publishing: what makes a new version count, durably.
 //!
-//! The log is synced past every effect that the version holds; the manifest is written, synced,
-//! and gets its name; readers see the version; then the files that it does not name go.
+//! The log is synced past every effect that the version holds; an edit of the manifest is written
+//! and synced; readers see the version; then the files that it does not name go.
 //!
-//! Invariants: a failed publication leaves the version as it was. What its manifest may have named
-//! stays until a later manifest has its name durably, because a crash may find either.
+//! Invariants: a failed publication leaves the version as it was. What its edit may have named
+//! stays until a later one is durable, because a crash may find either.
 
 use std::{io, sync::Arc};
 
 use super::{
     Inner, Version, View,
-    manifest::{self, Contents, PieceRecord, TableRecord},
+    manifest::{Contents, Manifest, PieceRecord, TableRecord},
     memtable::Memtable,
     piece,
     table::Table,
@@ -25,12 +25,9 @@ use crate::{
 /// What belongs to whoever publishes.
 #[derive(Debug, Default)]
 pub(super) struct Publisher {
-    /// Of the last manifest that was tried.
-    pub(super) number: u64,
-    pub(super) complete: u64,
-    /// Names that no manifest may need once the next one is durable.
+    pub(super) manifest: Manifest,
+    /// Names that nothing may need once the next edit is durable.
     pub(super) obsolete: Vec<String>,
-    pub(super) manifest_bytes: u64,
 }
 
 /// Pieces that were written and are not published: removed unless [`Fresh::keep`] is called.
@@ -100,10 +97,10 @@ impl Inner {
         if !seeded::active(Bug::TphSkipsLogSync) {
             self.context.host.sync_log()?;
         }
-        let complete = complete.map_or(publisher.complete, |lsn| lsn.max(publisher.complete));
+        let known = publisher.manifest.contents.complete;
+        let complete = complete.map_or(known, |lsn| lsn.max(known));
         let levels = std::iter::once(&version.level0).chain(&version.levels);
         let contents = Contents {
-            number: publisher.number + 1,
             complete,
             next_piece: self.next_piece.load(Ordering::Relaxed),
             fanout: if matches!(self.route, super::Route::Key) { 0 } else { self.settings.fanout },
@@ -116,28 +113,25 @@ impl Inner {
                 let _ = self.owner.dir.remove(name);
             }
         }
-        let previous = publisher.number;
-        publisher.number += 1;
         let written: Vec<String> = fresh.take().into_iter().map(piece::name_of).collect();
-        match manifest::publish(&self.owner, &contents) {
-            Ok(bytes) => {
-                publisher.manifest_bytes = bytes;
-                self.counters.written_bytes_total.fetch_add(bytes, Ordering::Relaxed);
+        match publisher.manifest.publish(&self.owner, contents) {
+            Ok(done) => {
+                self.counters.written_bytes_total.fetch_add(done.bytes, Ordering::Relaxed);
+                publisher.obsolete.extend(done.replaced);
             }
             Err(error) => {
                 publisher.obsolete.extend(written);
-                publisher.obsolete.push(manifest::name_of(contents.number));
+                let doubtful = publisher.manifest.doubtful();
+                publisher.obsolete.extend(doubtful);
                 return Err(error);
             }
         }
-        publisher.complete = complete;
         // What was written and not used.
         let unused = written
             .into_iter()
             .filter(|name| piece::number_of(name).is_some_and(|number| !kept.contains(&number)));
         publisher.obsolete.extend(unused);
         publisher.obsolete.extend(gone);
-        publisher.obsolete.push(manifest::name_of(previous));
         self.show(version, flushed);
         self.clean(&mut publisher);
         Ok(complete)
@@ -150,13 +144,16 @@ impl Inner {
         let charged = self.index_charged.swap(now, Ordering::Relaxed);
         self.context.budget.take_anyway(now.saturating_sub(charged));
         self.context.budget.give(charged.saturating_sub(now));
+        self.make_space();
         self.compaction_wanted.store(self.wants_compaction(&version), Ordering::Relaxed);
         let _viewing = lock(&self.viewing);
         let view = self.view.load_full();
         let stays = |one: &&Arc<Memtable>| !flushed.iter().any(|other| Arc::ptr_eq(one, other));
         let frozen = view.frozen.iter().filter(stays).cloned().collect();
         let active = Arc::clone(&view.active);
-        self.view.store(Arc::new(View { active, frozen, version: Arc::new(version) }));
+        let view = View { active, frozen, version: Arc::new(version) };
+        self.set_write_rate(&view);
+        self.view.store(Arc::new(view));
     }
 
     /// Removes files that nothing needs. What cannot be removed now is tried again.
@@ -173,6 +170,15 @@ impl Inner {
         }
     }
 
+    /// Has the cache give back what exceeds the budget.
+    pub(super) fn make_space(&self) {
+        let budget = &self.context.budget;
+        let excess = budget.used().saturating_sub(budget.limit());
+        if excess > 0 {
+            self.cache.blocks.shrink(excess);
+        }
+    }
+
     /// Notes what a new piece took.
     pub(super) fn note_written(&self, piece: &piece::Piece) {
         self.counters.written_bytes_total.fetch_add(piece.file_bytes, Ordering::Relaxed);
@@ -180,7 +186,7 @@ impl Inner {
 
     /// How far the files are complete.
     pub(super) fn complete(&self) -> u64 {
-        lock(&self.publisher).complete
+        lock(&self.publisher).manifest.contents.complete
     }
 
     /// Memory that work of this size takes beside the table: entries' places, and the index before

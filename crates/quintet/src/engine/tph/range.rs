@@ -12,8 +12,7 @@ use super::{
 };
 use crate::{
     Result,
-    disk::Queues,
-    engine::{Context, Entry, KeyRange, Value},
+    engine::{Entry, KeyRange, Value},
 };
 
 /// See the module head.
@@ -27,7 +26,6 @@ pub(super) struct Range {
 #[derive(Debug)]
 pub(super) struct Walk {
     view: View,
-    is_sorted: bool,
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     /// Nothing is left.
@@ -49,35 +47,28 @@ impl View {
 impl Range {
     pub(super) fn new(inner: Arc<Inner>, range: KeyRange) -> Self {
         let view = inner.view.load();
-        let walk = Walk::new(&view, inner.is_sorted(), range);
+        let walk = Walk::new(&view, range);
         drop(view);
         Self { inner, walk }
     }
 
     /// Keys of a range, for the table itself.
-    pub(super) fn over<'a>(
-        queues: &'a Queues,
-        context: &'a Context,
-        view: &View,
-        is_sorted: bool,
-        range: KeyRange,
-    ) -> Keys<'a> {
-        Keys { queues, context, walk: Walk::new(view, is_sorted, range) }
+    pub(super) fn over<'a>(inner: &'a Inner, view: &View, range: KeyRange) -> Keys<'a> {
+        Keys { inner, walk: Walk::new(view, range) }
     }
 }
 
 /// See [`Range::over`].
 #[derive(Debug)]
 pub(super) struct Keys<'a> {
-    queues: &'a Queues,
-    context: &'a Context,
+    inner: &'a Inner,
     walk: Walk,
 }
 
 impl Keys<'_> {
     /// The next key that has a value.
     pub(super) fn next_key(&mut self) -> Result<Option<Vec<u8>>> {
-        let entry = self.walk.step(Way::Up, self.queues, self.context)?;
+        let entry = self.walk.step(Way::Up, self.inner)?;
         Ok(entry.map(|entry| entry.key))
     }
 }
@@ -90,19 +81,19 @@ impl Inner {
 }
 
 impl Walk {
-    fn new(view: &View, is_sorted: bool, range: KeyRange) -> Self {
+    fn new(view: &View, range: KeyRange) -> Self {
         let start = range.start.unwrap_or_default();
         let is_done = range.end.as_ref().is_some_and(|end| *end <= start);
         let view = view.share();
-        Self { view, is_sorted, start, end: range.end, is_done, front: None, back: None }
+        Self { view, start, end: range.end, is_done, front: None, back: None }
     }
 
-    fn open(&self, way: Way, queues: &Queues, context: &Context) -> Result<Merge> {
+    fn open(&self, way: Way, inner: &Inner) -> Result<Merge> {
         let key = match way {
             Way::Up => Some(self.start.clone()),
             Way::Down => self.end.clone(),
         };
-        let start = Start { way, key };
+        let start = Start { way, key, cache: Some(Arc::clone(&inner.cache)) };
         let mut sources = walks(std::slice::from_ref(&self.view.active), &start);
         sources.extend(walks(&self.view.frozen, &start));
         let version = &self.view.version;
@@ -110,7 +101,7 @@ impl Walk {
             sources.extend(table.cursors(&start, Ahead::SCAN));
         }
         for level in &version.levels {
-            if self.is_sorted {
+            if inner.is_sorted() {
                 let cursor = LevelCursor::new(level.clone(), start.clone(), Ahead::SCAN);
                 sources.push(Source::Level(Box::new(cursor)));
             } else {
@@ -121,16 +112,16 @@ impl Walk {
             }
         }
         let mut merge = Merge::new(sources, way);
-        queues.with(&*context.env, |queue| merge.prime(queue))?;
+        merge.prime(inner)?;
         merge.settle()?;
         Ok(merge)
     }
 
-    fn step(&mut self, way: Way, queues: &Queues, context: &Context) -> Result<Option<Entry>> {
+    fn step(&mut self, way: Way, inner: &Inner) -> Result<Option<Entry>> {
         if self.is_done {
             return Ok(None);
         }
-        let found = self.find(way, queues, context);
+        let found = self.find(way, inner);
         if !matches!(found, Ok(Some(_))) {
             self.is_done = true;
             self.front = None;
@@ -139,14 +130,14 @@ impl Walk {
         found
     }
 
-    fn find(&mut self, way: Way, queues: &Queues, context: &Context) -> Result<Option<Entry>> {
+    fn find(&mut self, way: Way, inner: &Inner) -> Result<Option<Entry>> {
         let open = match way {
             Way::Up => self.front.take(),
             Way::Down => self.back.take(),
         };
         let mut merge = match open {
             Some(merge) => merge,
-            None => self.open(way, queues, context)?,
+            None => self.open(way, inner)?,
         };
         while let Some(key) = merge.key() {
             let inside = match way {
@@ -185,12 +176,12 @@ impl Iterator for Range {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.walk.step(Way::Up, &self.inner.queues, &self.inner.context).transpose()
+        self.walk.step(Way::Up, &self.inner).transpose()
     }
 }
 
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.walk.step(Way::Down, &self.inner.queues, &self.inner.context).transpose()
+        self.walk.step(Way::Down, &self.inner).transpose()
     }
 }

@@ -20,7 +20,14 @@ use crate::{
     sync::Ordering,
 };
 
+/// Keys of a batch that are looked for side by side: as many as memory answers at once, and their
+/// blocks' first lines fit the nearest cache.
+const WINDOW: usize = 32;
+/// Blocks of one batch in memory at once.
+const READS_MAX: usize = 256;
+
 /// A key that is looked for: where the search goes on.
+#[derive(Clone)]
 struct Search<'a> {
     key: &'a [u8],
     /// Where its value goes.
@@ -28,25 +35,47 @@ struct Search<'a> {
     hash: u64,
     /// The next table: those of level 0, then one for each level.
     next: usize,
+    /// The key's newest entry was found.
+    is_over: bool,
 }
 
 impl Search<'_> {
     /// The next block that may have the key.
     fn next<'v>(&mut self, inner: &Inner, view: &'v View) -> Option<(&'v Arc<Piece>, u32)> {
-        let version = &view.version;
-        loop {
-            let number = self.next;
+        let count = view.version.level0.len() + view.version.levels.len();
+        while self.next < count {
+            let table = self.table(inner, view);
             self.next += 1;
-            let table = if let Some(place) = number.checked_sub(version.level0.len()) {
-                inner.table_of(version.levels.get(place)?, self.key)
-            } else {
-                version.level0.get(number)
-            };
             if let Some(found) = table.and_then(|table| table.find(self.hash, self.key)) {
                 return Some(found);
             }
         }
+        None
     }
+
+    /// The table that the search has come to.
+    #[inline]
+    fn table<'v>(&self, inner: &Inner, view: &'v View) -> Option<&'v Arc<Table>> {
+        let version = &view.version;
+        match self.next.checked_sub(version.level0.len()) {
+            Some(place) => inner.table_of(version.levels.get(place)?, self.key),
+            None => version.level0.get(self.next),
+        }
+    }
+}
+
+/// What memory says of a key, or the block that has to be read.
+enum Found<'v> {
+    Answer(Answer),
+    Block(&'v Arc<Piece>, u32),
+}
+
+/// A block that is being read for a key.
+struct Asked<'v, 'k> {
+    search: Search<'k>,
+    piece: &'v Arc<Piece>,
+    number: u32,
+    span: Span,
 }
 
 impl Inner {
@@ -60,11 +89,11 @@ impl Inner {
     }
 
     #[inline]
-    fn in_memory(view: &View, key: &[u8]) -> Answer {
+    fn in_memory(view: &View, hash: u64, key: &[u8]) -> Answer {
         let older = view.frozen.iter();
         std::iter::once(&view.active)
             .chain(older)
-            .map(|memtable| memtable.get(key))
+            .map(|memtable| memtable.get(hash, key))
             .find(|answer| !matches!(answer, Answer::Nothing))
             .unwrap_or(Answer::Nothing)
     }
@@ -73,23 +102,43 @@ impl Inner {
     #[inline]
     pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
         let view = self.view.load();
-        match Self::in_memory(&view, key) {
+        let hash = self.hash(key);
+        match Self::in_memory(&view, hash, key) {
             Answer::Nothing => {}
-            Answer::Deleted => return Ok(None),
-            Answer::Value(value) => return Ok(Some(value)),
+            answer => return Ok(answer.value()),
         }
-        let mut search = Search { key, place: 0, hash: self.hash(key), next: 0 };
-        while let Some((piece, number)) = search.next(self, &view) {
-            let span = piece.span(number..number + 1);
-            self.note_read(span);
-            let buffer = piece.read(span)?;
-            match self.answer(piece, number, span, &buffer, key)? {
-                Answer::Nothing => {}
-                Answer::Deleted => return Ok(None),
-                Answer::Value(value) => return Ok(Some(value)),
+        let mut search = Search { key, place: 0, hash, next: 0, is_over: false };
+        loop {
+            let answer = match self.look(&view, &mut search) {
+                Found::Answer(answer) => return Ok(answer.value()),
+                Found::Block(piece, number) => self.read_block(piece, number, &search)?,
+            };
+            if !matches!(answer, Answer::Nothing) {
+                return Ok(answer.value());
             }
         }
-        Ok(None)
+    }
+
+    /// Goes on with a search until it ends, or to a block that has to be read.
+    #[inline]
+    fn look<'v>(&self, view: &'v View, search: &mut Search<'_>) -> Found<'v> {
+        while let Some((piece, number)) = search.next(self, view) {
+            match self.cache.find(piece, number, search.hash, search.key) {
+                None => return Found::Block(piece, number),
+                Some(Answer::Nothing) => {}
+                Some(answer) => return Found::Answer(answer),
+            }
+        }
+        Found::Answer(Answer::Nothing)
+    }
+
+    /// What a block on the disk says of a key.
+    #[cold]
+    fn read_block(&self, piece: &Piece, number: u32, search: &Search<'_>) -> Result<Answer> {
+        let span = piece.span(number..number + 1);
+        self.note_read(span);
+        let buffer = piece.read(span)?;
+        self.answer(piece, number, span, &buffer, search)
     }
 
     fn note_read(&self, span: Span) {
@@ -103,11 +152,12 @@ impl Inner {
         number: u32,
         span: Span,
         buffer: &AlignedBuffer,
-        key: &[u8],
+        search: &Search<'_>,
     ) -> Result<Answer> {
         let open = piece.open_block(buffer, span, (number, number))?;
         let entries = open.entries();
-        let Some(entry) = block::find(entries, key) else {
+        self.cache.fill(piece, number, entries);
+        let Some(entry) = block::find(entries, search.key) else {
             self.counters.false_reads_total.fetch_add(1, Ordering::Relaxed);
             return Ok(Answer::Nothing);
         };
@@ -121,75 +171,152 @@ impl Inner {
     /// The values of many keys.
     pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
         let view = self.view.load_full();
-        let base = out.len();
         let mut open = Vec::new();
-        for (index, key) in keys.iter().enumerate() {
-            out.push(match Self::in_memory(&view, key) {
-                Answer::Value(value) => Some(value),
-                Answer::Deleted => None,
-                Answer::Nothing => {
-                    let hash = self.hash(key);
-                    open.push(Search { key, place: base + index, hash, next: 0 });
-                    None
-                }
-            });
+        for window in keys.chunks(WINDOW) {
+            let mut searches = Vec::with_capacity(window.len());
+            for key in window {
+                let hash = self.hash(key);
+                let mut search = Search { key, place: out.len(), hash, next: 0, is_over: false };
+                let answer = Self::in_memory(&view, hash, key);
+                search.is_over = !matches!(answer, Answer::Nothing);
+                out.push(answer.value());
+                searches.push(search);
+            }
+            self.look_for_all(&view, searches, &mut open, out);
         }
         if open.is_empty() {
             return Ok(());
         }
-        self.queues.with(&*self.context.env, |queue| self.read_open(&view, &mut open, queue, out))
+        self.queues.with(&*self.context.env, |queue| {
+            // Later rounds are of signatures that matched by chance.
+            while !open.is_empty() {
+                let mut next = Vec::new();
+                while !open.is_empty() {
+                    let rest = open.split_off(open.len().min(READS_MAX));
+                    self.read_blocks(&mut open, queue, out)?;
+                    for asked in std::mem::replace(&mut open, rest) {
+                        next.extend(self.go_on(&view, asked, out));
+                    }
+                }
+                open = next;
+            }
+            Ok(())
+        })
     }
 
-    /// Round after round, one read for each key that is not found yet.
-    fn read_open(
+    /// Goes on with many searches: each ends, or comes to a block that has to be read.
+    ///
+    /// Step by step for all of them, so that what one waits for in memory is on its way while the
+    /// others ask for theirs: slots, then blocks, then their places in the cache, then the keys.
+    fn look_for_all<'v, 'k>(
         &self,
-        view: &View,
-        open: &mut Vec<Search<'_>>,
-        queue: &mut dyn Queue,
+        view: &'v View,
+        mut searches: Vec<Search<'k>>,
+        open: &mut Vec<Asked<'v, 'k>>,
         out: &mut [Option<Value>],
-    ) -> Result<()> {
-        while !open.is_empty() {
-            let mut asked = Vec::new();
-            for mut search in open.drain(..) {
-                let Some((piece, number)) = search.next(self, view) else { continue };
-                let span = piece.span(number..number + 1);
-                self.note_read(span);
-                let buffer = AlignedBuffer::zeroed(span.whole());
-                let length = buffer.len();
-                let (file, offset) = (Arc::clone(piece.file()), span.offset);
-                let request = Request::Read { file, offset, buffer, length };
-                queue.submit(to_u64(asked.len()), request);
-                asked.push((search, Arc::clone(piece), number, span));
+    ) {
+        let count = view.version.level0.len() + view.version.levels.len();
+        let mut slots = Vec::with_capacity(searches.len());
+        let mut blocks = Vec::with_capacity(searches.len());
+        for _ in 0..count {
+            searches.retain(|search| !search.is_over);
+            slots.clear();
+            slots.extend(searches.iter().map(|search| {
+                let table = search.table(self, view);
+                (table, table.map_or(0, |table| table.slot_of(search.hash)))
+            }));
+            blocks.clear();
+            blocks.extend(slots.iter().zip(&searches).map(|((table, slot), search)| {
+                let table: &'v Arc<Table> = (*table)?;
+                table.find_at(*slot, search.hash, search.key)
+            }));
+            for (piece, number) in blocks.iter().flatten() {
+                self.cache.prefetch(piece, *number);
             }
-            let mut done = Vec::new();
-            queue.wait(queue.pending(), &mut done);
-            let mut answers: Vec<Option<Result<Answer>>> = asked.iter().map(|_| None).collect();
-            for completion in done {
-                let token = to_usize(completion.token);
-                let Some((search, piece, number, span)) = asked.get(token) else { continue };
-                let answer = match completion.result {
-                    Ok(count) if count == completion.buffer.len() => {
-                        self.answer(piece, *number, *span, &completion.buffer, search.key)
-                    }
-                    Ok(_) => Err(piece.damage(span.offset, "the file ends before its data")),
-                    Err(error) => Err(piece.read_error(span.offset, error)),
-                };
-                if let Some(slot) = answers.get_mut(token) {
-                    *slot = Some(answer);
-                }
-            }
-            for ((search, ..), answer) in asked.into_iter().zip(answers) {
-                match answer.transpose()? {
-                    None | Some(Answer::Deleted) => {}
-                    Some(Answer::Nothing) => open.push(search),
-                    Some(Answer::Value(value)) => {
+            for (search, found) in searches.iter_mut().zip(&blocks) {
+                search.next += 1;
+                let Some((piece, number)) = *found else { continue };
+                match self.cache.find(piece, number, search.hash, search.key) {
+                    Some(Answer::Nothing) => {}
+                    Some(answer) => {
+                        search.is_over = true;
                         if let Some(slot) = out.get_mut(search.place) {
-                            *slot = Some(value);
+                            *slot = answer.value();
                         }
+                    }
+                    None => {
+                        // From here on it goes on alone.
+                        let span = piece.span(number..number + 1);
+                        open.push(Asked { search: search.clone(), piece, number, span });
+                        search.is_over = true;
                     }
                 }
             }
         }
-        Ok(())
+    }
+
+    /// The next block of a search that is not over.
+    fn go_on<'v, 'k>(
+        &self,
+        view: &'v View,
+        mut asked: Asked<'v, 'k>,
+        out: &mut [Option<Value>],
+    ) -> Option<Asked<'v, 'k>> {
+        if asked.search.is_over {
+            return None;
+        }
+        match self.look(view, &mut asked.search) {
+            Found::Answer(answer) => {
+                if let Some(slot) = out.get_mut(asked.search.place) {
+                    *slot = answer.value();
+                }
+                None
+            }
+            Found::Block(piece, number) => {
+                let span = piece.span(number..number + 1);
+                Some(Asked { piece, number, span, ..asked })
+            }
+        }
+    }
+
+    /// Reads a block for each of some keys, all at once.
+    fn read_blocks(
+        &self,
+        asked: &mut [Asked<'_, '_>],
+        queue: &mut dyn Queue,
+        out: &mut [Option<Value>],
+    ) -> Result<()> {
+        for (token, one) in asked.iter().enumerate() {
+            self.note_read(one.span);
+            let buffer = AlignedBuffer::zeroed(one.span.whole());
+            let length = buffer.len();
+            let (file, offset) = (Arc::clone(one.piece.file()), one.span.offset);
+            queue.submit(to_u64(token), Request::Read { file, offset, buffer, length });
+        }
+        let mut done = Vec::new();
+        queue.wait(queue.pending(), &mut done);
+        let mut outcome = Ok(());
+        for completion in done {
+            let Some(one) = asked.get_mut(to_usize(completion.token)) else { continue };
+            let answer = match completion.result {
+                Ok(count) if count == completion.buffer.len() => {
+                    let buffer = &completion.buffer;
+                    self.answer(one.piece, one.number, one.span, buffer, &one.search)
+                }
+                Ok(_) => Err(one.piece.damage(one.span.offset, "the file ends before its data")),
+                Err(error) => Err(one.piece.read_error(one.span.offset, error)),
+            };
+            match answer {
+                Ok(Answer::Nothing) => {}
+                Ok(answer) => {
+                    one.search.is_over = true;
+                    if let Some(slot) = out.get_mut(one.search.place) {
+                        *slot = answer.value();
+                    }
+                }
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome
     }
 }

@@ -6,8 +6,9 @@ use arc_swap::ArcSwap;
 
 use super::{
     Counters, Inner, Mode, Settings, Version, View,
+    cached::Cache,
     index::Index,
-    manifest::{self, Contents, TableRecord},
+    manifest::{self, Contents, Manifest, TableRecord},
     memtable::Memtable,
     piece::{self, Owner, Piece},
     publish::Publisher,
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{Lsn, to_u64},
+    codec::Lsn,
     disk::Queues,
     engine::{Context, TableOptions},
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock},
@@ -54,26 +55,23 @@ impl Inner {
             Mode::Sorted | Mode::OneLevel | Mode::SingleTier => Route::Key,
         };
         let found = look(&owner)?;
-        let contents = match found.manifest {
-            Some(number) => manifest::read(&owner, number, !context.read_only)?,
-            None => Contents::default(),
+        let manifest = match found.manifest {
+            Some(number) => Manifest::open(&owner, number, !context.read_only, context.complete.0)?,
+            None => Manifest::default(),
         };
-        let version = load(&context, &owner, &contents)?;
+        let contents = &manifest.contents;
+        let version = load(&context, &owner, contents)?;
         let complete = Lsn(contents.complete);
         if !context.read_only && complete >= context.complete {
-            remove_strays(&owner, &found, &contents)?;
+            remove_strays(&owner, &found, contents)?;
         }
+        let cache = Arc::new(Cache::new(&settings, &context, hash_mask)?);
         let active = Memtable::new(settings.memtable_bytes, &context.budget)
             .map_err(|error| Error::io("reserve address space for a memtable", error))?;
         let view =
             View { active: Arc::new(active), frozen: Vec::new(), version: Arc::new(version) };
-        let manifest_bytes = to_u64(contents.encode(&owner.database_id, owner.table_id).len());
-        let publisher = Publisher {
-            number: contents.number,
-            complete: contents.complete,
-            obsolete: Vec::new(),
-            manifest_bytes,
-        };
+        let next_piece = contents.next_piece.max(1);
+        let publisher = Publisher { manifest, obsolete: Vec::new() };
         let inner = Self {
             settings,
             owner,
@@ -85,11 +83,14 @@ impl Inner {
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
             publisher: Mutex::new(publisher),
-            next_piece: AtomicU64::new(contents.next_piece.max(1)),
+            next_piece: AtomicU64::new(next_piece),
             index_charged: AtomicU64::new(0),
             compaction_wanted: AtomicBool::new(false),
             step_wanted: AtomicBool::new(false),
             queues: Queues::default(),
+            rates: super::pace::Rates::default(),
+            flush_within: AtomicBool::new(false),
+            cache,
             counters: Counters::default(),
             view: ArcSwap::new(Arc::new(view)),
             context,

@@ -40,6 +40,19 @@ impl Table {
         self.block(number)
     }
 
+    /// The slot of a hash in the index, for [`find_at`](Self::find_at).
+    #[inline]
+    pub(super) fn slot_of(&self, hash: u64) -> usize {
+        self.index.as_ref().map_or(0, |index| index.slot_of(hash))
+    }
+
+    /// As [`find`](Self::find), for a hash of this slot.
+    #[inline]
+    pub(super) fn find_at(&self, slot: usize, hash: u64, key: &[u8]) -> Option<(&Arc<Piece>, u32)> {
+        let number = self.index.as_ref()?.find_at(slot, hash, key)?;
+        self.block(number)
+    }
+
     /// The piece of a block counted through all pieces, and its number there.
     fn block(&self, mut number: u32) -> Option<(&Arc<Piece>, u32)> {
         for one in &self.uses {

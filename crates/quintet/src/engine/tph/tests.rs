@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
-    disk::sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
+    disk::{
+        Env,
+        sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
+    },
     engine::{EngineKind, Host, desk::Desk},
     seeded::{Bug, finds},
 };
@@ -16,6 +19,7 @@ struct Bench {
     options: TableOptions,
     budget: u64,
     hash_mask: u64,
+    complete: u64,
 }
 
 const MODES: [&str; 4] = ["sorted", "hash_range", "one_level", "single_tier"];
@@ -30,12 +34,17 @@ impl Bench {
             .set("level0_tables", "2")
             .set("fanout", "2")
             .set("max_pieces", "3")
-            .set("block_bytes", "1024");
-        Self { env: SimEnv::new(seed), options, budget: 64 << 20, hash_mask: u64::MAX }
+            .set("block_bytes", "1024")
+            // So small that blocks come and go.
+            .set("cache_bytes", "131072");
+        Self { env: SimEnv::new(seed), options, budget: 64 << 20, hash_mask: u64::MAX, complete: 0 }
     }
 
     fn context(&self) -> Context {
-        Arc::new(Desk::default()).context(&self.env, self.budget)
+        Context {
+            complete: Lsn(self.complete),
+            ..Arc::new(Desk::default()).context(&self.env, self.budget)
+        }
     }
 
     fn try_open(&self) -> Result<(Tph, Lsn)> {
@@ -238,8 +247,9 @@ fn agrees_with_a_map_where_many_keys_share_a_hash() {
 }
 
 /// Loads so much that levels, cuts and collections are reached, and says what was.
-fn load(mode: &str, keys: u64, updates: u64) -> (Tph, Rows) {
-    let bench = Bench::new(3, mode);
+fn load(mode: &str, cache: &str, keys: u64, updates: u64) -> (Tph, Rows) {
+    let mut bench = Bench::new(3, mode);
+    bench.options = bench.options.set("cache_bytes", cache);
     let (engine, _) = bench.open();
     let mut rows = Rows::new();
     let mut random = Random(99);
@@ -259,7 +269,7 @@ fn load(mode: &str, keys: u64, updates: u64) -> (Tph, Rows) {
 #[test]
 fn levels_tables_pieces_and_collections_are_reached() {
     for mode in MODES {
-        let (engine, _) = load(mode, 6_000, 20_000);
+        let (engine, _) = load(mode, "131072", 6_000, 20_000);
         let levels = detail(&engine, "levels");
         let flat = matches!(mode, "one_level" | "single_tier");
         assert!(levels >= if flat { 1 } else { 2 }, "{mode}: {levels} levels");
@@ -274,7 +284,7 @@ fn levels_tables_pieces_and_collections_are_reached() {
 
 #[test]
 fn a_get_reads_once_and_an_absent_key_hardly_ever() {
-    let (engine, rows) = load("sorted", 6_000, 9_000);
+    let (engine, rows) = load("sorted", "0", 6_000, 9_000);
     engine.persist(Lsn(1 << 20)).unwrap();
     let before = detail(&engine, "reads_total");
     for key in rows.keys() {
@@ -289,6 +299,31 @@ fn a_get_reads_once_and_an_absent_key_hardly_ever() {
     }
     let misses = detail(&engine, "reads_total") - before;
     assert!(misses <= count / 100, "{misses} reads for {count} absent keys");
+}
+
+#[test]
+fn what_was_read_is_not_read_again() {
+    for mode in MODES {
+        let (engine, rows) = load(mode, "4194304", 6_000, 9_000);
+        engine.persist(Lsn(1 << 20)).unwrap();
+        let all = |engine: &Tph| {
+            let before = detail(engine, "reads_total");
+            for (key, value) in &rows {
+                assert_eq!(engine.get(key).unwrap().as_deref(), Some(&value[..]));
+            }
+            let keys: Vec<&[u8]> = rows.keys().map(Vec::as_slice).collect();
+            let mut found = Vec::new();
+            engine.multi_get(&keys, &mut found).unwrap();
+            assert!(found.iter().flatten().map(|value| &**value).eq(rows.values()));
+            detail(engine, "reads_total") - before
+        };
+        assert!(all(&engine) > 0, "{mode}");
+        assert_eq!(all(&engine), 0, "{mode}");
+        assert!(detail(&engine, "cache_bytes") > 0);
+        // Seeks go there, too; and a whole range is right whatever is where.
+        compare(&engine, &rows);
+        assert_eq!(all(&engine), 0, "{mode}");
+    }
 }
 
 #[test]
@@ -382,6 +417,34 @@ fn what_was_deleted_never_comes_back() {
 }
 
 #[test]
+fn a_filter_without_tombstones_is_found() {
+    finds(Bug::TphFilterForgetsTombstones, || {
+        run(&Bench::new(20, "sorted"), 9, 4_000, 500);
+    });
+}
+
+/// Loads, and compares everything, in the default mode.
+fn loads() {
+    drop(load("sorted", "131072", 3_000, 9_000));
+}
+
+#[test]
+fn merges_that_lose_or_miscount_are_found() {
+    finds(Bug::TphDropsLivePiece, loads);
+    finds(Bug::TphMiscountsLive, loads);
+}
+
+#[test]
+fn a_range_that_stops_early_is_found() {
+    finds(Bug::TphRangeStopsEarly, loads);
+}
+
+#[test]
+fn another_block_in_a_frame_is_found() {
+    finds(Bug::BlockKeepsIdentity, loads);
+}
+
+#[test]
 fn dropping_tombstones_early_is_found() {
     finds(Bug::TphDropsTombstonesEarly, tombstones);
 }
@@ -415,7 +478,8 @@ fn flipped_bytes() {
             let env = bench.env.kill();
             let offset = random.below(size);
             env.damage(path, &Damage::FlipBit { offset, bit: 3 }).unwrap();
-            let other = Bench { env, options: bench.options.clone(), ..Bench::new(1, "sorted") };
+            let options = bench.options.clone();
+            let other = Bench { env, options, complete: 1000, ..Bench::new(1, "sorted") };
             let outcome = other.try_open().and_then(|(engine, _)| {
                 for number in 0..600 {
                     let found = engine.get(format!("{number:05}").as_bytes())?;
@@ -500,10 +564,10 @@ fn publishing_without_its_syncs_is_found() {
     finds(Bug::TphNamesPiecesLate, power_loss);
     finds(Bug::TphSkipsDirSync, power_loss);
     finds(Bug::TphRemovesPiecesEarly, power_loss);
+    finds(Bug::TphSkipsEditSync, power_loss);
 }
 
-#[test]
-fn a_flush_that_fails_changes_nothing_and_the_next_one_goes_through() {
+fn failing_flushes() {
     for call in [Call::Create, Call::Write, Call::Sync, Call::SyncDir, Call::Rename] {
         for number in 1..4 {
             let bench = Bench::new(13, "sorted");
@@ -530,6 +594,12 @@ fn a_flush_that_fails_changes_nothing_and_the_next_one_goes_through() {
                 check(&engine);
             }
             assert_eq!(engine.persist(Lsn(200)).unwrap(), Lsn(200));
+            // What was promised does not hang on what a failed sync left in the cache.
+            let env = bench.env.crash(Policy::AllLost);
+            let other = Bench { env, options: bench.options.clone(), ..Bench::new(1, "sorted") };
+            let (lost, complete) = other.open();
+            assert_eq!(complete, Lsn(200), "{call:?} {number}");
+            compare(&lost, &rows);
             drop(engine);
             let (engine, complete) = bench.open();
             assert_eq!(complete, Lsn(200));
@@ -538,6 +608,94 @@ fn a_flush_that_fails_changes_nothing_and_the_next_one_goes_through() {
             assert!(strays <= 4, "{call:?} {number}: {strays} files");
         }
     }
+}
+
+#[test]
+fn a_flush_that_fails_changes_nothing_and_the_next_one_goes_through() {
+    failing_flushes();
+}
+
+#[test]
+fn trusting_a_failed_edit_is_found() {
+    finds(Bug::TphTrustsFailedEdit, failing_flushes);
+}
+
+#[test]
+fn the_manifest_is_written_anew_before_it_grows_long() {
+    let bench = Bench::new(17, "sorted");
+    let (engine, _) = bench.open();
+    let mut rows = Rows::new();
+    for step in 1..200_u64 {
+        let key = format!("{:03}", step % 40).into_bytes();
+        put(&engine, step, &key, &[low(step); 30]);
+        rows.insert(key, vec![low(step); 30]);
+        engine.persist(Lsn(step)).unwrap();
+        background(&engine, step);
+    }
+    let manifests: Vec<_> = bench.env.files().into_iter().map(|(path, _)| path).collect();
+    let manifests: Vec<_> = manifests.iter().filter(|path| path.contains("manifest")).collect();
+    assert_eq!(manifests.len(), 1);
+    assert!(bench.env.contents(manifests[0]).unwrap().len() < 8 << 10);
+    assert!(!manifests[0].ends_with("manifest-00000001"));
+    drop(engine);
+    compare(&bench.open().0, &rows);
+}
+
+#[test]
+fn writers_are_delayed_before_they_have_to_stop() {
+    let bench = Bench::new(18, "sorted");
+    let (engine, _) = bench.open();
+    let mut step = 0;
+    let mut fill = |engine: &Tph, bytes: u64| {
+        for _ in 0..bytes / 500 {
+            step += 1;
+            put(engine, step, &step.to_be_bytes(), &[1; 450]);
+        }
+        step
+    };
+    fill(&engine, 80 << 10);
+    assert_eq!(detail(&engine, "write_rate"), 0);
+    // Nobody flushes: the last memtable but one fills.
+    fill(&engine, 100 << 10);
+    assert!(detail(&engine, "write_rate") > 0);
+    let lsn = fill(&engine, 60 << 10);
+    assert!(detail(&engine, "write_delay_micros_total") > 0);
+    background(&engine, lsn);
+    assert_eq!(detail(&engine, "write_rate"), 0);
+    // Nobody merges: level 0 grows.
+    for _ in 0..8 {
+        let lsn = fill(&engine, 30 << 10);
+        engine.persist(Lsn(lsn)).unwrap();
+    }
+    assert!(detail(&engine, "level0_tables") > 6);
+    assert!(detail(&engine, "write_rate") > 0);
+    background(&engine, lsn);
+    assert_eq!(detail(&engine, "write_rate"), 0);
+}
+
+#[test]
+fn a_merge_keeps_to_its_rate_and_flushes_what_waits() {
+    let mut bench = Bench::new(19, "sorted");
+    bench.options = bench.options.set("merge_rate", "100000");
+    let (engine, _) = bench.open();
+    let mut rows = Rows::new();
+    for step in 1..=400_u64 {
+        put(&engine, step, &step.to_be_bytes(), &[2; 200]);
+        rows.insert(step.to_be_bytes().to_vec(), vec![2; 200]);
+        if step % 200 == 0 {
+            engine.persist(Lsn(step)).unwrap();
+        }
+    }
+    put(&engine, 401, b"late", b"x");
+    rows.insert(b"late".to_vec(), b"x".to_vec());
+    let inner = &engine.inner;
+    inner.rotate(&inner.view.load_full().active).unwrap();
+    let began = bench.env.monotonic();
+    assert!(inner.compact_step().unwrap());
+    let took = bench.env.monotonic().saturating_sub(began);
+    assert!(took.as_millis() > 500, "{took:?} for 80,000 bytes");
+    assert!(inner.view.load().frozen.is_empty());
+    compare(&engine, &rows);
 }
 
 /// Nothing is published that the log can still lose.
@@ -590,12 +748,18 @@ fn options_are_checked_and_memory_is_given_back() {
 fn a_budget_that_is_too_small_flushes_and_never_overflows() {
     let mut bench = Bench::new(15, "sorted");
     bench.budget = 4 << 20;
+    bench.options = bench.options.set("cache_bytes", "2097152");
     let context = bench.context();
     let budget = Arc::clone(&context.budget);
     let (engine, _) = Tph::open(&bench.options, context).unwrap();
     for step in 1..20_000_u64 {
         put(&engine, step, &(step * 7919 % 10_007).to_be_bytes(), &[7; 500]);
+        if step % 3 == 0 {
+            // The cache takes what is free, and gives it back.
+            drop(engine.get(&(step * 104_729 % 10_007).to_be_bytes()).unwrap());
+        }
     }
+    assert!(detail(&engine, "cache_fills_total") > 0);
     assert!(detail(&engine, "writer_helps_total") > 0);
     assert!(budget.used() <= 4 << 20);
     let large = Op::Put { key: b"k", head: b"", body: &vec![0; 5 << 20] };

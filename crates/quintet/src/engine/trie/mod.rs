@@ -100,6 +100,8 @@ const CUT_BYTES_DEFAULT: u64 = 16 << 20;
 const CUT_BYTES_MIN: u64 = 64 << 10;
 /// Of the budget, what changes may take that no image has.
 const CHANGES_PART: u64 = 8;
+/// Of the budget, what a trie that does not fit in it may take more until a cut.
+const OVERSHOOT_PART: u64 = 2;
 const LIVE_PER_CENT_DEFAULT: u64 = 80;
 /// Words of a path that are as good as always in the caches.
 const PATH_STEPS_AHEAD: u32 = 2;
@@ -237,9 +239,29 @@ impl Trie {
         self.charge_index();
         while self.context.budget.used() > self.context.budget.limit() {
             if !self.evict_one() && !self.evict_index(keep) {
+                // What is left has changes that no cut has.
+                if self.index.space().unsaved_bytes() > 0 {
+                    self.cut_wanted.store(true, Ordering::Relaxed);
+                    self.context.host.wake();
+                }
                 break;
             }
         }
+    }
+
+    /// Before a write: where a trie that does not fit is changed faster than cuts let go of it, the
+    /// writer makes one itself once the budget is passed by half.
+    fn bound_changes(&self) -> Result<()> {
+        let budget = &self.context.budget;
+        if budget.used() <= budget.limit() + budget.limit() / OVERSHOOT_PART {
+            return Ok(());
+        }
+        self.relieve(0);
+        if budget.used() > budget.limit() + budget.limit() / OVERSHOOT_PART {
+            self.flush_all()?;
+            self.relieve(0);
+        }
+        Ok(())
     }
 
     /// Takes a region of the trie out of memory; `false` where there is none.
@@ -333,7 +355,11 @@ impl Engine for Trie {
         self.make_room(op)?;
         match op {
             Op::Put { key, .. } | Op::Delete { key } if self.is_cold.load(Ordering::Relaxed) => {
-                self.learn_ahead(key)
+                match (self.bound_changes(), op) {
+                    (Err(error), Op::Put { .. }) => Err(error),
+                    // Deletes go on where the disk is full: they give space back.
+                    _ => self.learn_ahead(key),
+                }
             }
             Op::Put { key, .. } | Op::Delete { key } => {
                 // The node is on its way while the operation is logged.

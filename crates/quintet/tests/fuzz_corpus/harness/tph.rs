@@ -19,7 +19,8 @@ use quintet::{
 use super::explains_itself;
 
 const DATABASE_ID: [u8; 16] = *b"fuzz-tph........";
-const MANIFEST: &str = "/table/manifest-00000002";
+const MANIFEST: &str = "/table/manifest-00000001";
+const SECTOR_BYTES: usize = 512;
 const PIECE: &str = "/table/00000002.ph";
 const BLOCK_BYTES: usize = 4096;
 const FOOT_BYTES: usize = 192;
@@ -144,11 +145,25 @@ fn open_with(name: &str, bytes: Vec<u8>) {
     }
 }
 
-/// The manifest with the input laid over it, and its checksum made right.
+/// The manifest with the input laid over its edits, and their checksums made right.
 pub(super) fn manifest(input: &[u8]) {
     let mut bytes = contents(MANIFEST);
-    overlay(&mut bytes[48..], input);
-    sign(&mut bytes);
+    overlay(&mut bytes[SECTOR_BYTES..], input);
+    let mut at = SECTOR_BYTES;
+    while let Some((size, _)) = bytes.get(at..).and_then(|rest| rest.split_first_chunk::<4>()) {
+        let size = usize::try_from(u32::from_le_bytes(*size)).expect("64 bits");
+        let Some(body) = bytes.get(at + 8..at.saturating_add(8).saturating_add(size)) else {
+            break;
+        };
+        if size == 0 {
+            break;
+        }
+        let offset = u64::try_from(at).expect("64 bits").to_le_bytes();
+        let parts = [&bytes[16..48], &offset, &bytes[at..at + 4], body];
+        let crc = crc32c(&parts.concat()).to_le_bytes();
+        bytes[at + 4..at + 8].copy_from_slice(&crc);
+        at = (at + 8 + size).next_multiple_of(SECTOR_BYTES);
+    }
     open_with(MANIFEST, bytes);
 }
 
@@ -187,8 +202,10 @@ pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let piece = |kind: u8, place, bytes: &[u8]| [&[kind][..], &at(place, bytes)].concat();
     vec![
         ("tph_manifest", "untouched", Vec::new()),
-        ("tph_manifest", "many_levels", at(10, &[0xff, 0xff, 0x7f])),
-        ("tph_manifest", "another_piece", at(14, &[9, 1, 3])),
+        ("tph_manifest", "many_levels", at(18, &[0xff, 0xff, 0x7f])),
+        ("tph_manifest", "another_piece", at(24, &[9, 1, 3])),
+        ("tph_manifest", "kept_and_skipped", at(512 + 19, &[2, 0, 1, 1, 1])),
+        ("tph_manifest", "short_first_edit", at(0, &[16, 0, 0, 0])),
         ("tph_piece", "untouched", vec![0]),
         ("tph_piece", "blocks", piece(0, 80, &[1, 2, 3])),
         ("tph_piece", "counts", piece(1, 0, &[255; 8])),

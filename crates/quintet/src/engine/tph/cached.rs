@@ -1,0 +1,220 @@
+//! Blocks in the cache: unpacked, with a directory, so that one entry is found at once.
+//!
+//! | bytes | meaning |
+//! |---|---|
+//! | 4 | entries in the directory; 0: there is none, because it would not fit |
+//! | 4 | bytes of the entries |
+//! | n, filled up to 8 | the lowest byte of each key's hash, in order |
+//! | 2n, filled up to 8 | where each entry begins |
+//! | | the entries, as in [`super::block`] |
+//!
+//! Invariants: what a look sees may change under it, and then any lengths may stand there: every
+//! read is bounded, and the cache throws the outcome away. Blocks that are larger than
+//! `block_bytes` (one large entry) are not cached.
+
+#![deny(clippy::indexing_slicing)]
+
+use super::{
+    Settings,
+    block::{self, EntryRef},
+    memtable::Answer,
+    piece::Piece,
+};
+use crate::{
+    Error, Result,
+    codec::{KeyHash, low_u8, low_u32, put_u32, to_u64, to_usize},
+    engine::{Context, Value},
+    pages::{
+        blocks::Blocks,
+        words::{copy_out, equals_at, load_at},
+    },
+    sync::AtomicU64,
+};
+
+const HEAD_BYTES: usize = 8;
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// Bytes of a frame for blocks of this size: room for a directory of entries of 24 bytes.
+fn payload_bytes(block_bytes: usize) -> usize {
+    HEAD_BYTES + block_bytes + block_bytes / 8 + 16
+}
+
+/// The cache of a table's blocks.
+#[derive(Debug)]
+pub(super) struct Cache {
+    pub(super) blocks: Blocks,
+    hash: KeyHash,
+    hash_mask: u64,
+}
+
+/// The identity of a block.
+#[inline]
+fn id_of(piece: &Piece, number: u32) -> u64 {
+    piece.number << 32 | u64::from(number)
+}
+
+/// Where the parts of a directory of `count` entries end.
+#[inline]
+fn shape(count: usize) -> (usize, usize) {
+    let offsets = HEAD_BYTES + count.next_multiple_of(8);
+    (offsets, offsets + (count * 2).next_multiple_of(8))
+}
+
+impl Cache {
+    /// An empty cache of at most so many bytes.
+    pub(super) fn new(settings: &Settings, context: &Context, hash_mask: u64) -> Result<Self> {
+        let payload = payload_bytes(settings.shape.block_bytes);
+        let blocks = Blocks::new(settings.cache_bytes, payload, &context.budget)
+            .map_err(|error| Error::io("reserve address space for a cache", error))?;
+        Ok(Self { blocks, hash: context.hash, hash_mask })
+    }
+
+    /// Puts a block into the cache.
+    pub(super) fn fill(&self, piece: &Piece, number: u32, entries: &[u8]) {
+        let cache = &self.blocks;
+        if entries.len() + HEAD_BYTES > cache.payload_bytes() {
+            return;
+        }
+        let Some(place) = piece.place_to_fill(number, cache) else { return };
+        let mut found: Vec<EntryRef> = Vec::new();
+        if block::all_entries(entries, &mut found).is_err() {
+            return;
+        }
+        let (mut prints, mut offsets) = (Vec::new(), Vec::new());
+        let mut at = 0;
+        for entry in &found {
+            let key = entries.get(entry.key.clone()).unwrap_or(&[]);
+            prints.push(low_u8(self.hash.hash(key) & self.hash_mask));
+            let offset = u16::try_from(at).unwrap_or(u16::MAX);
+            offsets.extend_from_slice(&offset.to_le_bytes());
+            at = entry.value.end;
+        }
+        let (_, start) = shape(found.len());
+        let is_small = start + entries.len() <= cache.payload_bytes() && at < usize::from(u16::MAX);
+        let mut head = Vec::with_capacity(start);
+        put_u32(&mut head, if is_small { low_u32(to_u64(found.len())) } else { 0 });
+        put_u32(&mut head, low_u32(to_u64(entries.len())));
+        if is_small {
+            head.extend_from_slice(&prints);
+            head.resize(head.len().next_multiple_of(8), 0);
+            head.extend_from_slice(&offsets);
+            head.resize(head.len().next_multiple_of(8), 0);
+        }
+        cache.fill(place, id_of(piece, number), &[&head, entries]);
+    }
+
+    /// What a block in the cache says of a key; `None` where it is not there.
+    #[inline]
+    pub(super) fn find(&self, piece: &Piece, number: u32, hash: u64, key: &[u8]) -> Option<Answer> {
+        let place = piece.place(number)?;
+        self.blocks.read(place, id_of(piece, number), |words| look(words, low_u8(hash), key))
+    }
+
+    /// Starts loading what [`find`] will look at.
+    #[inline]
+    pub(super) fn prefetch(&self, piece: &Piece, number: u32) {
+        if let Some(place) = piece.place(number) {
+            self.blocks.prefetch(place);
+        }
+    }
+
+    /// Appends the entries of a block, if it is in the cache.
+    pub(super) fn entries(&self, piece: &Piece, number: u32, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        let Some(place) = piece.place(number) else { return false };
+        let copied = self.blocks.read(place, id_of(piece, number), |words| {
+            let head = load_at(words, 0);
+            let (_, first) = shape(to_usize(head & 0xffff_ffff));
+            let bytes = to_usize(head >> 32);
+            let most = to_usize(to_u64(words.len()) * 8);
+            if first.saturating_add(bytes) > most {
+                return false;
+            }
+            out.resize(start + bytes, 0);
+            copy_out(words, first, out.get_mut(start..).unwrap_or(&mut []));
+            true
+        });
+        let sound = copied == Some(true);
+        if !sound {
+            out.truncate(start);
+        }
+        sound
+    }
+}
+
+#[inline]
+fn look(words: &[AtomicU64], print: u8, key: &[u8]) -> Answer {
+    let head = load_at(words, 0);
+    let count = to_usize(head & 0xffff_ffff).min(words.len() * 8);
+    let (offsets, first) = shape(count);
+    if count == 0 {
+        return look_through(words, to_usize(head >> 32), key);
+    }
+    let wanted = ONES * u64::from(print);
+    for group in 0..count.div_ceil(8) {
+        let differs = load_at(words, HEAD_BYTES + group * 8) ^ wanted;
+        // Bytes that are zero, and maybe some above one: keys are compared anyway.
+        let mut zeros = differs.wrapping_sub(ONES) & !differs & HIGHS;
+        while zeros != 0 {
+            let entry = group * 8 + to_usize(u64::from(zeros.trailing_zeros() / 8));
+            zeros &= zeros - 1;
+            let at = first + to_usize(load_at(words, offsets + entry * 2) & 0xffff);
+            if let Some(answer) = entry_of(words, at, key).filter(|_| entry < count) {
+                return answer;
+            }
+        }
+    }
+    Answer::Nothing
+}
+
+/// The lengths of the entry at a place: where its key begins, the key's length, the value word.
+#[inline]
+fn lengths(words: &[AtomicU64], at: usize) -> (usize, usize, u64) {
+    let mut word = load_at(words, at);
+    let mut next = || {
+        // Keys take up to three bytes of length, values five: eight are enough.
+        let ends = (!word & HIGHS).trailing_zeros().min(55) + 1;
+        let mut value = 0;
+        for byte in 0..ends / 8 {
+            value |= (word >> (byte * 8) & 0x7f) << (byte * 7);
+        }
+        word = word.checked_shr(ends).unwrap_or(0);
+        (value, to_usize(u64::from(ends / 8)))
+    };
+    let (key, first) = next();
+    let (value, second) = next();
+    (at + first + second, to_usize(key), value)
+}
+
+/// The answer of an entry, where it is of this key.
+#[inline]
+fn entry_of(words: &[AtomicU64], at: usize, key: &[u8]) -> Option<Answer> {
+    let (start, key_bytes, value) = lengths(words, at);
+    if key_bytes != key.len() || !equals_at(words, start, key) {
+        return None;
+    }
+    if value & 1 != 0 {
+        return Some(Answer::Deleted);
+    }
+    let bytes = to_usize(value >> 1);
+    if bytes > words.len() * 8 {
+        return None;
+    }
+    Some(Answer::Value(Value::fill_with(bytes, |out| copy_out(words, start + key_bytes, out))))
+}
+
+/// A block without a directory: entry by entry.
+#[cold]
+fn look_through(words: &[AtomicU64], bytes: usize, key: &[u8]) -> Answer {
+    let end = HEAD_BYTES + bytes.min(words.len() * 8);
+    let mut at = HEAD_BYTES;
+    while at < end {
+        if let Some(answer) = entry_of(words, at, key) {
+            return answer;
+        }
+        let (start, key_bytes, value) = lengths(words, at);
+        at = start.saturating_add(key_bytes).saturating_add(to_usize(value >> 1));
+    }
+    Answer::Nothing
+}

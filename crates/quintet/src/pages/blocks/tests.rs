@@ -1,0 +1,131 @@
+//! Fills, reads, eviction and shrinking against a plain map.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::codec::low_u8;
+
+fn bytes(words: &[AtomicU64]) -> Vec<u8> {
+    let mut out = vec![0; 64];
+    crate::pages::words::copy_out(words, 0, &mut out);
+    out
+}
+
+fn payload(id: u64) -> Vec<u8> {
+    (0..64).map(|index| low_u8(id.wrapping_mul(index + 3))).collect()
+}
+
+fn blocks(bytes: u64) -> (Blocks, Arc<Budget>) {
+    let budget = Arc::new(Budget::new(1 << 20));
+    (Blocks::new(bytes, 1000, &budget).unwrap(), budget)
+}
+
+/// How many of the ids are there, each with its own bytes.
+fn count(blocks: &Blocks, places: &Places, ids: impl Iterator<Item = u64>) -> usize {
+    ids.filter(|id| {
+        let place = places.get(low_u32(*id)).unwrap();
+        let found = blocks.read(place, *id, bytes);
+        assert!(found.as_ref().is_none_or(|found| *found == payload(*id)), "{id}");
+        found.is_some()
+    })
+    .count()
+}
+
+#[test]
+fn blocks_come_back_until_others_take_their_frames() {
+    let (blocks, budget) = blocks(256 << 10);
+    let places = blocks.places(5_000).unwrap();
+    let frames = 4 * blocks.chunk_frames;
+    for id in 1..5_000 {
+        blocks.fill(
+            places.get(low_u32(id)).unwrap(),
+            id,
+            &[&payload(id)[..10], &payload(id)[10..]],
+        );
+        assert_eq!(count(&blocks, &places, id..=id), 1);
+    }
+    assert_eq!(count(&blocks, &places, 1..5_000), frames);
+    assert_eq!(blocks.totals(), (4_999, to_u64(4_999 - frames)));
+    assert_eq!(blocks.memory_bytes(), 256 << 10);
+    let large = vec![1; blocks.payload_bytes() + 1];
+    blocks.fill(places.get(1).unwrap(), 1, &[&large]);
+    assert_eq!(count(&blocks, &places, 1..=1), 0);
+    assert_eq!(blocks.shrink(1), 64 << 10);
+    assert!(count(&blocks, &places, 1..5_000) <= frames * 3 / 4);
+    for id in 1..1_000 {
+        blocks.fill(places.get(low_u32(id)).unwrap(), id, &[&payload(id)]);
+    }
+    assert!(count(&blocks, &places, 1..5_000) > frames * 3 / 4);
+    drop(places);
+    drop(blocks);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn what_is_used_again_outlives_a_scan() {
+    let (blocks, _) = blocks(256 << 10);
+    let places = blocks.places(100_000).unwrap();
+    let place = |id: u64| places.get(low_u32(id)).unwrap();
+    let frames = to_u64(4 * blocks.chunk_frames);
+    let hot = 1..frames / 2;
+    for id in hot.clone() {
+        blocks.fill(place(id), id, &[&payload(id)]);
+        count(&blocks, &places, id..=id);
+    }
+    // Many times the cache, each once.
+    for id in 1_000..1_000 + 20 * frames {
+        blocks.fill(place(id), id, &[&payload(id)]);
+        if id % 64 == 0 {
+            count(&blocks, &places, hot.clone());
+        }
+    }
+    let kept = count(&blocks, &places, hot.clone());
+    assert!(to_u64(kept) > (frames / 2 - 1) * 9 / 10, "{kept} of {}", hot.end);
+}
+
+#[test]
+fn memory_is_left_to_others() {
+    let budget = Arc::new(Budget::new(512 << 10));
+    let blocks = Blocks::new(1 << 30, 1000, &budget).unwrap();
+    let places = blocks.places(4_000).unwrap();
+    let used = budget.used();
+    budget.take(200 << 10).unwrap();
+    for id in 1..4_000 {
+        blocks.fill(places.get(low_u32(id)).unwrap(), id, &[&payload(id)]);
+    }
+    assert!(budget.used() <= (512 << 10) / 8 * 7);
+    assert!(budget.used() > (512 << 10) / 8 * 7 - (64 << 10) - used);
+    let none = Blocks::new(1000, 1000, &budget).unwrap();
+    assert!(!none.is_on());
+    none.fill(places.get(1).unwrap(), 1, &[b"x"]);
+}
+
+#[test]
+fn random_fills_and_shrinks_agree_with_a_map() {
+    let (blocks, _) = blocks(256 << 10);
+    let places = blocks.places(600).unwrap();
+    let mut random = 7_u64;
+    let mut known = BTreeMap::new();
+    for _ in 0..60_000 {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let id = random % 599 + 1;
+        let place = places.get(low_u32(id)).unwrap();
+        match random >> 32 & 1023 {
+            0 => drop(blocks.shrink(random >> 48)),
+            1..400 => blocks.fill(place, id, &[&payload(id)]),
+            _ => {
+                let found = blocks.read(place, id, bytes);
+                assert!(found.as_ref().is_none_or(|found| *found == payload(id)));
+                known.insert(id, found.is_some());
+            }
+        }
+    }
+    assert!(known.values().filter(|found| **found).count() > 100);
+}
+
+#[test]
+fn keeping_an_identity_is_found() {
+    seeded::finds(Bug::BlockKeepsIdentity, blocks_come_back_until_others_take_their_frames);
+}
