@@ -252,6 +252,43 @@ fn threads_beside_eviction_find_what_stays() {
     check(&engine);
 }
 
+/// Data of eight budgets whose trie fits: a hit costs one read of the disk, alone and in a batch.
+#[test]
+fn a_hit_on_the_disk_is_one_read() {
+    let mut bench = Bench::new(19);
+    bench.options = bench.options.clone().set("sluggishness", "16");
+    let keys: Vec<String> = (0..5_000).map(|number| format!("key-{number}")).collect();
+    let (engine, _) = bench.open();
+    for (lsn, key) in (1..).zip(&keys) {
+        put(&engine, lsn, key.as_bytes(), &[b'v'; 900]);
+    }
+    engine.persist(Lsn(9_000)).unwrap();
+    drop(engine);
+    bench.budget = 600 << 10;
+    let (engine, _) = bench.open();
+    let bytes: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+    // What there is room for is in memory after this.
+    let mut values = Vec::new();
+    engine.multi_get(&bytes, &mut values).unwrap();
+    let figures = || {
+        let cold = engine.counters.cold_reads_total.load(Ordering::Relaxed);
+        (bench.env.calls(&[Call::Read]), cold, engine.index.space().moves().0)
+    };
+    let (reads, cold, loads) = figures();
+    for key in &bytes {
+        assert_eq!(engine.get(key).unwrap().as_deref(), Some(&[b'v'; 900][..]));
+    }
+    values.clear();
+    for batch in bytes.chunks(32) {
+        engine.multi_get(batch, &mut values).unwrap();
+    }
+    assert!(values.iter().all(|value| value.as_deref() == Some(&[b'v'; 900][..])));
+    let (reads_after, cold_after, loads_after) = figures();
+    assert_eq!(loads_after, loads, "the trie stays in memory");
+    assert_eq!(reads_after - reads, cold_after - cold, "one read for each");
+    assert!(cold_after - cold > 10_000 * 7 / 8, "{} of 10,000", cold_after - cold);
+}
+
 /// After most of it is deleted, compaction gives the space of records back to the file system.
 #[test]
 fn compaction_gives_space_back() {

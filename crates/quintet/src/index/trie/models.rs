@@ -27,7 +27,7 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
     #[cfg(shuttle)]
     {
         let count = std::env::var("SHUTTLE_ITERATIONS").ok().and_then(|count| count.parse().ok());
-        shuttle::check_pct(model, count.unwrap_or(5_000), 4);
+        shuttle::check_pct(model, count.unwrap_or(1_000), 4);
     }
 }
 
