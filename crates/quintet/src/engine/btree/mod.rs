@@ -4,11 +4,11 @@
 //! changes made durable at cuts ([`store`]).
 //! Why: ordered tables of any size: ranges, prefixes, first and last, one leaf a lookup.
 //!
-//! put: wait for room (`admit`) -> go through the gate -> change the tree. get: descend without a
-//! lock. range: a run of entries of one leaf after the other. persist: close the gate, take all
-//! dirty pages as a cut, open it; sync the log; the cut's changes go to the redo journal as one
-//! group; then the pages in place. open: apply the journal's newest group, read the maps of pages;
-//! the log does the rest.
+//! put: wait for room, find the leaf and keep it in the cache (`admit`, [`change`]) -> go through
+//! the gate -> change the leaf. get: descend without a lock. range: a run of entries of one leaf
+//! after the other. persist: close the gate, take all dirty pages as a cut, open it; sync the log;
+//! the cut's changes go to the redo journal as one group; some pages go in place. open: what the
+//! journal has lies over the file's pages, read the maps of pages; the log does the rest.
 //!
 //! Invariants:
 //! - The files hold whole operations only: a cut has all of an operation or nothing, and the

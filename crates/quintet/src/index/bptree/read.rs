@@ -76,7 +76,10 @@ impl Tree {
     pub(super) fn leaf_of(&self, key: &[u8]) -> Step<ReadGuard<'_>> {
         let mut node = self.cache.read(ROOT)?;
         for _ in 0..DEPTH_MAX {
-            let Some(child) = self.child_for(&node, key)? else { return Ok(node) };
+            let Some((child, level)) = self.child_for(&node, key)? else { return Ok(node) };
+            if level == 1 {
+                self.cache.prefetch_lines(child, self.leaf_lines.load(Ordering::Relaxed));
+            }
             node = self.child_of(&node, child.0)?;
         }
         Err(if node.is_unchanged() {
@@ -249,7 +252,7 @@ impl Tree {
             for ((node, key), child) in nodes.iter_mut().zip(keys).zip(&mut children) {
                 let Some(here) = node else { continue };
                 match self.child_for(here, key) {
-                    Ok(Some(page)) => {
+                    Ok(Some((page, _))) => {
                         deeper = true;
                         *child = Some(page);
                         if !self.cache.prefetch(page) {
@@ -278,19 +281,15 @@ impl Tree {
         Ok(())
     }
 
-    /// The child of a node that a key belongs to; `None` for a leaf.
+    /// The child of a node that a key belongs to, and the node's level; `None` for a leaf.
     #[inline]
-    fn child_for(&self, node: &ReadGuard<'_>, key: &[u8]) -> Step<Option<PageId>> {
+    fn child_for(&self, node: &ReadGuard<'_>, key: &[u8]) -> Step<Option<(PageId, u8)>> {
         self.look(node, |view, fetch| {
             if view.is_leaf() {
                 return Some(None);
             }
             let index = view.child_of(key, fetch)?;
-            let child = PageId(view.child(index)?);
-            if view.level() == 1 {
-                self.cache.prefetch_lines(child, self.leaf_lines.load(Ordering::Relaxed));
-            }
-            Some(Some(child))
+            Some(Some((PageId(view.child(index)?), view.level())))
         })
     }
 }

@@ -295,3 +295,41 @@ fn layout_of_a_leaf_is_pinned() {
     assert_eq!(page[at..], entry);
     assert_eq!(page[120..at], vec![0; at - 120]);
 }
+
+/// Hints and heads lead to the same slot as a look at all keys, however many share a head.
+#[test]
+fn a_search_finds_what_a_look_at_all_keys_finds() {
+    let mut random = Random(5);
+    let shape = Shape { page_bytes: 16 << 10 };
+    for count in (0..40).chain([51, 68, 100, 170, 171, 300]) {
+        for heads in [1, 3, 40, 5000] {
+            let mut keys = std::collections::BTreeSet::new();
+            while keys.len() < count {
+                let head = random.below(heads) * 7;
+                keys.insert(format!("pre{head:06}{:03}", random.below(600)).into_bytes());
+            }
+            let cell = |key: &Vec<u8>| Cell {
+                key: key.clone(),
+                long: None,
+                payload: Payload::Here(Vec::new()),
+            };
+            let cells: Vec<_> = keys.iter().map(cell).collect();
+            let builder = NodeBuilder { level: 0, prefix: b"pre", first_child: 0, cells: &cells };
+            let page = builder.build(shape).unwrap();
+            let words: Vec<_> = page
+                .chunks_exact(8)
+                .map(|chunk| AtomicU64::new(u64::from_le_bytes(chunk.try_into().unwrap())))
+                .collect();
+            let view = NodeView::new(PageWords::new(&words)).unwrap();
+            assert!(view.hints_match() && view.heads_match());
+            let sought = (0..200).map(|_| {
+                let head = random.below(heads * 7 + 1);
+                format!("pre{head:06}{:03}", random.below(600)).into_bytes()
+            });
+            for key in keys.iter().cloned().chain(sought).chain([b"pre".to_vec()]) {
+                let expected = (keys.range(..key.clone()).count(), keys.contains(&key));
+                assert_eq!(view.search(&key, &mut |_| None), Some(expected), "{count} {heads}");
+            }
+        }
+    }
+}

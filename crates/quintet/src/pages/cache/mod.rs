@@ -25,7 +25,8 @@
 //!
 //! Invariants:
 //! - A page is in at most one frame; the frame's page number changes only under its latch.
-//! - A page whose dirty epoch is not 0, or of which the file lacks units, stays in its frame.
+//! - A page whose dirty epoch is not 0, of which the file lacks units, or that somebody keeps
+//!   ([`keep`]), stays in its frame. Pages of the lasting kind leave where no other can.
 //! - A page is verified when it comes from the disk, and never after.
 //! - There is always a frame for whoever needs one: if all are taken or dirty, the cache grows past
 //!   its capacity and counts it; writers are admitted only while at most half is dirty.

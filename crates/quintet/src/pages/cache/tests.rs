@@ -185,3 +185,106 @@ fn readers_see_whole_states_while_pages_change_and_leave() {
         stop.store(true, Ordering::Relaxed);
     });
 }
+
+/// A page's image as a file has it.
+fn image_of(page: u32, number: u32) -> Vec<u8> {
+    let mut image = vec![0; 4096];
+    image[4..8].copy_from_slice(&page.to_le_bytes());
+    image[100..104].copy_from_slice(&number.to_le_bytes());
+    let sum = checksum(1, &image);
+    image[..4].copy_from_slice(&sum.to_le_bytes());
+    image
+}
+
+#[test]
+fn what_the_journal_has_lies_over_the_file_until_it_is_placed() {
+    let cache = cache(32, Replacement::Clock);
+    for page in 0..100 {
+        cache.create(PageId(page)).unwrap().edit().put_u32(100, page);
+        store(&cache);
+    }
+    let mut overlay = HashMap::new();
+    for page in [7, 8, 200] {
+        let mut patches = Patches::default();
+        let image = image_of(page, page * 10);
+        if page == 200 {
+            // It never was in the file.
+            patches.add(0, &image);
+        } else {
+            patches.add(0, &image[..8]);
+            patches.add(100, &[0xff; 4]);
+            patches.add(100, &image[100..104]);
+        }
+        overlay.insert(PageId(page), patches);
+    }
+    cache.set_overlay(overlay, false);
+    assert_eq!(cache.overlaid(9).len(), 3);
+    assert_eq!(number_in(&cache, 7), 70);
+    assert_eq!(number_in(&cache, 200), 2000);
+    assert_eq!((cache.overlaid(9), cache.unplaced_count()), (vec![PageId(8)], 2));
+    // They stay until they are placed, however many others come.
+    (20..100).for_each(|page| assert_eq!(number_in(&cache, page), page));
+    assert_eq!((number_in(&cache, 7), number_in(&cache, 200)), (70, 2000));
+    assert_eq!(cache.oldest_unplaced(), Some(0), "any group may be needed");
+    store(&cache);
+    assert_eq!((cache.unplaced_count(), cache.oldest_unplaced()), (0, None));
+    (20..100).for_each(|page| assert_eq!(number_in(&cache, page), page));
+    assert_eq!((number_in(&cache, 7), number_in(&cache, 200)), (70, 2000));
+    // One that is given up is forgotten.
+    cache.discard(PageId(8));
+    assert!(cache.overlaid(9).is_empty());
+    assert_eq!(number_in(&cache, 8), 8);
+}
+
+#[test]
+fn several_pages_come_at_once_and_damaged_ones_are_left_out() {
+    let cache = cache(64, Replacement::Clock);
+    cache.set_env(Arc::new(SimEnv::new(2)));
+    for page in 0..200 {
+        cache.create(PageId(page)).unwrap().edit().put_u32(100, page);
+        store(&cache);
+    }
+    cache.write_raw(3 * 4096, &image_of(4, 4)).unwrap();
+    let pages: Vec<_> = (0..8).map(PageId).collect();
+    let before = cache.stats().misses_total;
+    cache.load_many(&pages);
+    let present: Vec<_> = pages.iter().filter(|page| cache.contains(**page)).collect();
+    assert_eq!(present.len(), 7);
+    assert!(!cache.contains(PageId(3)) && cache.read(PageId(3)).unwrap_err().is_corruption());
+    assert!(cache.stats().misses_total >= before + 8);
+    let before = cache.stats().misses_total;
+    (4..8).for_each(|page| assert_eq!(number_in(&cache, page), page));
+    assert_eq!(cache.stats().misses_total, before);
+    // No more than a quarter of the frames at once.
+    cache.load_many(&(100..200).map(PageId).collect::<Vec<_>>());
+    assert_eq!((100..200).filter(|page| cache.contains(PageId(*page))).count(), 16);
+}
+
+#[test]
+fn pages_that_are_kept_and_the_lasting_kind_stay() {
+    let cache = cache(32, Replacement::Clock);
+    for page in 0..200 {
+        let guard = cache.create(PageId(page)).unwrap();
+        guard.edit().put_bytes(8, &[if page < 8 { 2 } else { 1 }]);
+        drop(guard);
+        store(&cache);
+    }
+    (0..8).for_each(|page| drop(cache.read(PageId(page)).unwrap()));
+    let kept: Vec<_> =
+        (8..16).map(|page| cache.read(PageId(page)).unwrap().keep().unwrap()).collect();
+    let read_others = || (100..200).for_each(|page| drop(cache.read(PageId(page)).unwrap()));
+    (0..3).for_each(|_| read_others());
+    assert!((0..16).all(|page| cache.contains(PageId(page))));
+    kept.into_iter().for_each(|kept| cache.let_leave(kept));
+    (0..3).for_each(|_| read_others());
+    assert!((0..8).all(|page| cache.contains(PageId(page))));
+    assert!((8..16).all(|page| !cache.contains(PageId(page))));
+    // Where only they are left, they go.
+    let kept: Vec<_> =
+        (100..124).filter_map(|page| cache.read(PageId(page)).unwrap().keep()).collect();
+    assert_eq!(kept.len(), 24);
+    drop(cache.read(PageId(150)).unwrap());
+    assert!((0..8).any(|page| !cache.contains(PageId(page))));
+    assert_eq!(cache.stats().overflows_total, 0);
+    kept.into_iter().for_each(|kept| cache.let_leave(kept));
+}
