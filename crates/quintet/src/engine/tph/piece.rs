@@ -619,11 +619,9 @@ impl Writer {
         if !self.entries.is_empty() && self.entries.len() + bytes > most {
             self.end_block()?;
         }
-        if self.entries.is_empty() {
-            if self.group.blocks == 0 {
-                self.group.fence = separator(&self.last_key, key).to_vec();
-                self.group.entries = self.footer.entries;
-            }
+        if self.entries.is_empty() && self.group.blocks == 0 {
+            self.group.fence = separator(&self.last_key, key).to_vec();
+            self.group.entries = self.footer.entries;
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
