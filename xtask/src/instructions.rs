@@ -12,6 +12,7 @@ use std::{
     fs,
     path::Path,
     process::{Command, ExitCode, Stdio},
+    thread,
 };
 
 /// Where the figures are.
@@ -60,12 +61,23 @@ fn count_all(root: &Path) -> Result<Figures, String> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
     let program = target.join("release/quintet-bench");
+    // Counts do not depend on what runs beside them.
+    thread::scope(|scope| {
+        let counting: Vec<_> =
+            STORES.iter().map(|store| scope.spawn(|| count_store(&program, store))).collect();
+        let mut figures = Figures::new();
+        for store in counting {
+            figures.extend(store.join().map_err(|_| "a count panicked".to_owned())??);
+        }
+        Ok(figures)
+    })
+}
+
+fn count_store(program: &Path, store: &str) -> Result<Figures, String> {
     let mut figures = Figures::new();
-    for store in STORES {
-        for operation in OPERATIONS {
-            if let Some(instructions) = count(&program, store, operation)? {
-                figures.insert(((*store).to_owned(), (*operation).to_owned()), instructions);
-            }
+    for operation in OPERATIONS {
+        if let Some(instructions) = count(program, store, operation)? {
+            figures.insert((store.to_owned(), (*operation).to_owned()), instructions);
         }
     }
     Ok(figures)

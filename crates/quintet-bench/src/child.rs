@@ -146,6 +146,7 @@ pub fn measure(
     let phases = driver::run(store.as_ref(), &job.task(plan))?;
     let memory = machine::memory();
     store.sync()?;
+    thread::sleep(Duration::from_secs(plan.rest));
     let written = machine::written(dir).since(written);
     let stats = store.stats();
     let disk_bytes = disk_bytes(job, dir)?;
@@ -155,9 +156,8 @@ pub fn measure(
     let phase = phases.body.unwrap_or(phases.load);
     let [reads, writes, all] = phase.times.summarize()?;
     let keys = stats.keys.unwrap_or(phases.records);
-    let live_bytes = stats
-        .live_bytes
-        .unwrap_or_else(|| (0..phases.records).map(|number| job.shape.record_bytes(number)).sum());
+    let all_bytes = || (0..phases.records).map(|number| job.shape.record_bytes(number)).sum();
+    let live_bytes = stats.live_bytes.unwrap_or_else(all_bytes);
     let device_bytes = if job.is_persistent { written.device.or(written.process) } else { None };
     let memory_bytes = stats.memory_bytes.unwrap_or(0);
     let measurement = Measurement {

@@ -32,7 +32,7 @@ enum Suite {
     /// One kind of operation at a time.
     Micro {
         /// Workloads, by comma: read-uniform, read-zipfian, read-absent, read-dependent, insert,
-        /// update, delete, multi-get-16, multi-get-32.
+        /// update, delete, multi-get-16, multi-get-32, multi-get-256.
         #[arg(
             long,
             value_delimiter = ',',
@@ -138,6 +138,9 @@ pub(crate) struct Common {
     /// it was due.
     #[arg(long, value_parser = rate)]
     pub(crate) rate: Option<f64>,
+    /// Rests so many seconds after each run, before bytes written and files are counted.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    pub(crate) rest: u64,
     /// Times one operation in so many [default: 16; with `sync` or a rate: 1].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) timed_one_in: Option<u32>,

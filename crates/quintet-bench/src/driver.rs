@@ -31,7 +31,7 @@ use crate::{
 use worker::{Ledger, Worker};
 
 /// The most keys of one `multi_get`.
-pub const BATCH_MAX: usize = 64;
+pub const BATCH_MAX: usize = 256;
 /// Operations that a worker draws at once: 32 MiB of them.
 const WINDOW: u64 = 4 << 20;
 

@@ -61,6 +61,8 @@ pub struct Plan {
     pub timed_one_in: u32,
     /// Operations a second.
     pub rate: Option<f64>,
+    /// Seconds of rest after a run.
+    pub rest: u64,
     /// Check every read.
     pub verify: bool,
     /// Memory of a store.
@@ -254,6 +256,7 @@ fn assemble(
         durability: common.durability,
         timed_one_in: common.timed_one_in.unwrap_or(every),
         rate: common.rate,
+        rest: common.rest,
         verify: common.verify,
         memory_budget: common.memory_budget,
         dir: common.dir.clone(),

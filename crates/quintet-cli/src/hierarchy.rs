@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     arguments::{self, DurabilityChoice},
-    commands::Context,
+    context::Context,
     failure::{Failure, Outcome},
 };
 

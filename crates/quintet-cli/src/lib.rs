@@ -6,6 +6,7 @@
 pub mod arguments;
 pub mod bytes;
 pub mod commands;
+pub mod context;
 pub mod entries;
 pub mod export;
 pub mod failure;

@@ -4,7 +4,7 @@
 //! others' can be told from one that is not.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io,
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::Path,
@@ -36,16 +36,24 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Makes the file in `dir`: 64 MiB.
+    /// Makes the file in `dir`: 64 MiB. Where that fails, nothing of it stays: on a full disk a
+    /// store may need what little is left.
     pub fn new(dir: &Path) -> Outcome<Self> {
         let path = dir.join(FILE);
-        let made = Self::make(&path);
-        made.map_err(|error| Failure::io(path.display(), &error))
+        Self::make(&path).map_err(|error| {
+            let _ = fs::remove_file(&path);
+            Failure::io(path.display(), &error)
+        })
     }
 
     /// A probe of nothing: looks at the load alone.
     pub const fn none() -> Self {
         Self { file: None, direct: None }
+    }
+
+    /// Whether it looks at the disk.
+    pub const fn is_made(&self) -> bool {
+        self.file.is_some()
     }
 
     fn make(path: &Path) -> io::Result<Self> {
@@ -127,5 +135,6 @@ mod tests {
         assert!(free_bytes(dir.path()).unwrap() > 0);
         assert_eq!(Probe::none().look().fsync_p50_ns, None);
         assert!(Probe::new(&dir.path().join("none")).is_err());
+        assert!(!Probe::none().is_made());
     }
 }

@@ -26,7 +26,7 @@ use crate::result::{Memory, WorkloadInfo};
 const BYTES_WRITTEN_MIN: u64 = 64 << 20;
 /// Rounds of a workload that writes at most, where it is run again to take its time: stores that
 /// cannot reuse memory are made as large as this needs.
-pub const WRITING_ROUNDS_MAX: u64 = 8;
+pub const WRITING_ROUNDS_MAX: u64 = 32;
 
 /// Shares of the kinds of operations of a workload that has no name of its own. They add up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

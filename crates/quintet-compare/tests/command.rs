@@ -207,32 +207,56 @@ fn a_store_that_crashes_does_not_stop_the_others() {
     assert_eq!(left.len(), 1, "only the results are left: {left:?}");
 }
 
+/// Runs the tool in a file system of its own of so many MiB, where namespaces are allowed.
+fn compare_on_small_disk(dir: &Path, mib: u64, words: &str) -> Option<Output> {
+    fs::create_dir(dir.join("small")).unwrap();
+    let tool = env!("CARGO_BIN_EXE_quintet-compare");
+    let script =
+        format!("mount -t tmpfs -o size={mib}m none small || exit 99; {tool} {words} --dir small");
+    let mut command = Command::new("unshare");
+    let output = command.args(["-r", "-m", "sh", "-c", &script]).current_dir(dir).output().ok()?;
+    if !dir.join("results").exists() {
+        eprintln!("skipped: no namespaces here: {}", said(&output));
+        return None;
+    }
+    assert!(!said(&output).contains("panicked"), "{}", said(&output));
+    Some(output)
+}
+
 #[test]
 fn a_full_disk_fails_one_run_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
-    let small = dir.path().join("small");
-    fs::create_dir(&small).unwrap();
-    // A file system of its own in a namespace of its own, where that is allowed. What is asked for
-    // first is free, and what the store's log takes at once is not; `null` writes nothing.
-    let tool = env!("CARGO_BIN_EXE_quintet-compare");
-    let script = format!(
-        "mount -t tmpfs -o size=104m none small || exit 99; {tool} run --store naive,null \
-         --workload c --runs 1 --records 115k --operations 10 --dir small --out results --no-limits"
-    );
-    let mut command = Command::new("unshare");
-    let command = command.args(["-r", "-m", "sh", "-c", &script]).current_dir(dir.path());
-    let Ok(output) = command.output() else { return };
-    if !dir.path().join("results").exists() {
-        eprintln!("skipped: no namespaces here: {}", said(&output));
-        return;
-    }
+    // What is asked for first is free, and what the store's log takes at once is not; `null`
+    // writes nothing.
+    let words = "run --store naive,null --workload c --runs 1 --records 115k --operations 10 \
+                 --out results --no-limits";
+    let Some(output) = compare_on_small_disk(dir.path(), 104, words) else { return };
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(!said(&output).contains("panicked"), "{}", said(&output));
     let runs = runs(&dir.path().join("results"));
     let error = runs[0].error.as_ref().unwrap();
     assert!(error.contains("space"), "{error}");
     assert_eq!(error.lines().count(), 1, "{error}");
     assert!(runs[1].figures.is_some() && runs[1].store.name == "null");
+}
+
+#[test]
+fn a_disk_too_full_for_the_probe_stops_no_store_that_has_room() {
+    let dir = tempfile::tempdir().unwrap();
+    // Less than the probe's file, and enough for neither its rest nor 300k records.
+    let words = "run --store naive,null --workload c --runs 2 --records 300k --operations 10 \
+                 --out results --no-limits";
+    let Some(output) = compare_on_small_disk(dir.path(), 40, words) else { return };
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.matches("the disk's conditions are not known").count(), 1, "{said}");
+    let runs = runs(&dir.path().join("results"));
+    assert_eq!(runs.len(), 4, "{said}");
+    for run in &runs {
+        assert_eq!(run.figures.is_some(), run.store.name == "null", "{:?}", run.error);
+        let error = run.error.as_deref().unwrap_or_default();
+        assert!(run.figures.is_some() || error.contains("bytes are free"), "{error}");
+        assert!(run.conditions.fsync_p50_ns.is_none() && error.lines().count() <= 1, "{error}");
+    }
 }
 
 #[test]

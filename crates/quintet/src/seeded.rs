@@ -243,6 +243,10 @@ bugs! {
     TrieFreesLiveRegion = 76, "trie-frees-live-region";
     /// A scan goes on one path too far after a full page.
     TrieScanSkips = 78, "trie-scan-skips";
+    /// A region of the trie leaves memory although no cut has its newest changes.
+    SpaceEvictsUncommitted = 79, "space-evicts-uncommitted";
+    /// A lookup in the trie does not look again whether its subtree has changed meanwhile.
+    TrieReadNotValidated = 80, "trie-read-not-validated";
     // The tph engine.
     /// Pieces are named by a manifest before they are durable.
     TphSkipsPieceSync = 192, "tph-skips-piece-sync";

@@ -25,8 +25,8 @@ use rustix::{
     thread::{SecureComputingMode, set_secure_computing_mode},
 };
 
-/// The engine that this is promised of today.
-const ENGINE: EngineKind = EngineKind::HashLog;
+/// The engines that this is promised of today.
+const ENGINES: [EngineKind; 2] = [EngineKind::HashLog, EngineKind::Trie];
 const RECORDS: u64 = 20_000;
 const GETS: u64 = 100_000;
 /// Which trap the child sets.
@@ -57,10 +57,10 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// A table in memory, persisted and at rest, so that no background job stirs.
-fn table(dir: &std::path::Path) -> (Database, Table) {
+fn table(dir: &std::path::Path, engine: EngineKind) -> (Database, Table) {
     let options = Options::new().memory_budget(256 << 20).sync_interval(Duration::from_millis(1));
     let db = options.open(dir).unwrap();
-    let table = db.create_table("gets", TableOptions::new(ENGINE)).unwrap();
+    let table = db.create_table("gets", TableOptions::new(engine)).unwrap();
     for number in 0..RECORDS {
         table.put(key(number), value(number)).unwrap();
     }
@@ -101,8 +101,14 @@ fn read(table: &Table) -> u64 {
 
 #[test]
 fn a_get_allocates_nothing() {
+    for engine in ENGINES {
+        allocates_nothing(engine);
+    }
+}
+
+fn allocates_nothing(engine: EngineKind) {
     let dir = tempfile();
-    let (db, table) = table(&dir.0);
+    let (db, table) = table(&dir.0, engine);
     let mut buffer = Vec::with_capacity(256);
     assert!(table.get_into(key(1), &mut buffer).unwrap());
     let before = ALLOCATIONS.get();
@@ -118,20 +124,26 @@ fn a_get_allocates_nothing() {
 
 #[test]
 fn a_get_makes_no_system_call() {
-    assert!(child_comes_through("calls"));
-    assert!(!child_comes_through("calls-cheating"), "the trap does not catch a system call");
+    for engine in ENGINES {
+        assert!(child_comes_through("calls", engine), "{engine}");
+        let cheats = child_comes_through("calls-cheating", engine);
+        assert!(!cheats, "the trap does not catch a system call");
+    }
 }
 
 #[test]
 fn a_get_writes_to_no_memory_but_its_own_stack() {
-    assert!(child_comes_through("writes"));
-    assert!(!child_comes_through("writes-cheating"), "the trap does not catch a write");
+    for engine in ENGINES {
+        assert!(child_comes_through("writes", engine), "{engine}");
+        let cheats = child_comes_through("writes-cheating", engine);
+        assert!(!cheats, "the trap does not catch a write");
+    }
 }
 
-fn child_comes_through(trap: &str) -> bool {
+fn child_comes_through(trap: &str, engine: EngineKind) -> bool {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["child_of_the_other_tests", "--exact", "--nocapture", "--test-threads=1"])
-        .env(TRAP, trap)
+        .env(TRAP, format!("{trap} {engine}"))
         .stderr(Stdio::null())
         .output()
         .unwrap();
@@ -142,12 +154,13 @@ fn child_comes_through(trap: &str) -> bool {
 #[test]
 fn child_of_the_other_tests() {
     let Ok(trap) = std::env::var(TRAP) else { return };
+    let (trap, engine) = trap.split_once(' ').unwrap();
     let dir = tempfile();
-    let (_db, table) = table(&dir.0);
+    let (_db, table) = table(&dir.0, engine.parse().unwrap());
     assert_eq!(read(&table), GETS);
     let path = dir.0.clone();
     drop(dir);
-    match trap.as_str() {
+    match trap {
         "calls" | "calls-cheating" => {
             end_with_this_thread();
             set_secure_computing_mode(SecureComputingMode::Strict).unwrap();

@@ -356,6 +356,15 @@ impl Run {
         let found = table.multi_get(&keys).unwrap();
         let found: Vec<_> = found.into_iter().map(|value| value.map(|v| v.to_vec())).collect();
         assert_eq!(found, expected);
+        let slices: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let mut each = vec![Some(b"not called".to_vec()); keys.len()];
+        let take = |index: usize, value: Option<&[u8]>| each[index] = value.map(<[u8]>::to_vec);
+        table.multi_get_each(&slices, take).unwrap();
+        assert_eq!(each, expected);
+        let mut into = b"before".to_vec();
+        let is_there = table.get_into(&keys[2], &mut into).unwrap();
+        assert_eq!(is_there.then_some(&into), expected[2].as_ref());
+        assert!(is_there || into.is_empty());
         assert_eq!(table.get(&keys[0]).unwrap().map(|value| value.to_vec()), expected[0]);
         assert_eq!(table.contains(&keys[1]).unwrap(), expected[1].is_some());
     }

@@ -1,5 +1,7 @@
 //! Any engine of Quintet, through the public surface of the library.
 
+use std::ops::ControlFlow;
+
 use quintet::{Cursor, Database, DeleteOptions, EngineKind, Options, Table, TableOptions};
 
 use super::{Durability, EachEntry, EachFound, Store, StoreOptions, StoreStats};
@@ -49,10 +51,7 @@ impl Store for Engine {
     }
 
     fn multi_get(&self, keys: &[&[u8]], each: &mut EachFound<'_>) -> Outcome {
-        for (index, value) in self.table.multi_get(keys)?.iter().enumerate() {
-            each(index, value.as_deref());
-        }
-        Ok(())
+        Ok(self.table.multi_get_each(keys, each)?)
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Outcome {
@@ -73,10 +72,12 @@ impl Store for Engine {
 
     fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
         let mut count = 0;
-        for entry in self.table.range(start..)?.take(limit) {
-            let (key, value) = entry?;
-            each(&key, &value);
-            count += 1;
+        if limit > 0 {
+            self.table.visit(start.., |key, value| {
+                each(key, value);
+                count += 1;
+                if count < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
         }
         Ok(count)
     }

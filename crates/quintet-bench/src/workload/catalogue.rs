@@ -9,7 +9,7 @@ use crate::{
 /// YCSB's workloads, with the proportions of its `workloads/` directory.
 pub const YCSB: [&str; 7] = ["load", "a", "b", "c", "d", "e", "f"];
 /// One kind of operation each.
-pub const MICRO: [&str; 9] = [
+pub const MICRO: [&str; 10] = [
     "read-uniform",
     "read-zipfian",
     "read-absent",
@@ -19,6 +19,7 @@ pub const MICRO: [&str; 9] = [
     "delete",
     "multi-get-16",
     "multi-get-32",
+    "multi-get-256",
 ];
 /// The names of `db_bench`.
 pub const DB_BENCH: [&str; 9] = [
@@ -58,6 +59,7 @@ pub fn find(suite: Suite, name: &str) -> Outcome<Workload> {
     let batch = match name {
         "multi-get-16" => 16,
         "multi-get-32" => 32,
+        "multi-get-256" => 256,
         _ => 1,
     };
     Ok(Workload {
@@ -115,6 +117,7 @@ fn micro(name: &str) -> Option<Description> {
         "delete" => ("deletes of each record", one(Kind::Delete, Choice::InTurn)),
         "multi-get-16" => ("reads, uniform, 16 at once", one(Kind::Read, Choice::Uniform)),
         "multi-get-32" => ("reads, uniform, 32 at once", one(Kind::Read, Choice::Uniform)),
+        "multi-get-256" => ("reads, uniform, 256 at once", one(Kind::Read, Choice::Uniform)),
         _ => return None,
     };
     Some((about, KeyOrder::Hashed, body))

@@ -18,7 +18,7 @@ use rustyline::{CompletionType, Config, Editor, error::ReadlineError, history::F
 
 use crate::{
     arguments,
-    commands::Context,
+    context::Context,
     failure::{Failure, Outcome},
     formats::{ROW_BYTES_MAX, read_line},
 };

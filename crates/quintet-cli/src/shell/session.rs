@@ -7,7 +7,7 @@ use quintet::{Database, Error, Table, TableOptions};
 use super::words::Words;
 use crate::{
     bytes::quote,
-    commands::table_name,
+    context::table_name,
     entries::Wanted,
     failure::{Failure, Outcome},
     figures,

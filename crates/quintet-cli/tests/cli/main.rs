@@ -8,4 +8,5 @@ mod hierarchy;
 mod import_export;
 mod kill;
 mod shell;
+mod trie;
 mod typed;

@@ -21,13 +21,14 @@ use quintet_bench::{
 
 use super::{
     Opening, Peer, UNUSED_KEY, failed,
+    level::{self, Level},
     library::{self, functions},
     setting, size,
 };
 use crate::result::Setting;
 
 /// An opaque object of the library.
-type Object = *mut c_void;
+pub(super) type Object = *mut c_void;
 /// Where an error message is put: memory of the library, to be freed.
 type ErrorOut = *mut *mut c_char;
 
@@ -98,16 +99,6 @@ functions! {
     }
 }
 
-functions! {
-    /// What `LevelDB` has in another form.
-    Level {
-        options_set_cache: fn(Object, Object);
-        options_set_filter_policy: fn(Object, Object);
-        options_set_max_file_size: fn(Object, usize);
-        filterpolicy_create_bloom: fn(c_int) -> Object;
-    }
-}
-
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -116,28 +107,22 @@ pub(super) enum Kind {
 }
 
 /// Bits a key of the filters: the papers' setting, and both projects' advice.
-const BLOOM_BITS: u8 = 10;
+pub(super) const BLOOM_BITS: u8 = 10;
 /// Memtables of `RocksDB` at most: the setting of the CompassDB paper.
 const MEMTABLES: u8 = 4;
 /// Of `RocksDB`: half of a put into a larger one is spent waiting for the nodes of its skip list
 /// that have left the processor's caches. Five million records with 16, 32, 64 and 128 MiB loaded
 /// at 202, 173, 169 and 144 thousand a second; gets did not differ beyond the noise.
 const MEMTABLE_BYTES_MAX: u64 = 16 << 20;
-/// Of `LevelDB`.
-const LEVEL_MEMTABLE_BYTES_MAX: u64 = 128 << 20;
-const MEMTABLE_BYTES_MIN: u64 = 1 << 20;
+pub(super) const MEMTABLE_BYTES_MIN: u64 = 1 << 20;
 /// No compression, in both libraries.
 const COMPRESSION_NONE: c_int = 0;
 /// Binary search plus a hash table in each data block of `RocksDB`.
 const BLOCK_INDEX_HASH: c_int = 1;
 const BLOCK_HASH_RATIO: f64 = 0.75;
 const MEMTABLE_BLOOM_RATIO: f64 = 0.02;
-/// `LevelDB` opens files anew beyond this many; a thousand of 64 MiB are 64 GiB.
-const FILES_MAX: c_int = 1000;
-/// Table files of `LevelDB`: with its 2 MiB every merge touches thousands.
-const LEVEL_FILE_BYTES: u64 = 64 << 20;
 
-/// How memory is divided.
+/// How `RocksDB`'s memory is divided.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     cache: u64,
@@ -151,18 +136,14 @@ impl Kind {
             Self::Level => "leveldb",
         }
     }
+}
 
-    /// Half for the cache, half for the memtables, as far as these are of use.
-    fn sizes(self, budget: u64) -> Sizes {
-        let (count, most) = match self {
-            Self::Rocks => (u64::from(MEMTABLES), MEMTABLE_BYTES_MAX),
-            // One that is filled and one that is being written out.
-            Self::Level => (2, LEVEL_MEMTABLE_BYTES_MAX),
-        };
-        let memtable = (budget / 2 / count).clamp(MEMTABLE_BYTES_MIN, most);
-        let memtables = (memtable * count).min(budget / 2);
-        Sizes { cache: budget.saturating_sub(memtables), memtable }
-    }
+/// Half for the cache, half for the memtables, as far as these are of use.
+fn rocks_sizes(budget: u64) -> Sizes {
+    let count = u64::from(MEMTABLES);
+    let memtable = (budget / 2 / count).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
+    let memtables = (memtable * count).min(budget / 2);
+    Sizes { cache: budget.saturating_sub(memtables), memtable }
 }
 
 impl Peer for Kind {
@@ -179,7 +160,7 @@ impl Peer for Kind {
     }
 
     fn takes_options(&self) -> bool {
-        *self == Self::Rocks
+        true
     }
 
     fn promise(&self, _: Durability) -> &'static str {
@@ -189,41 +170,10 @@ impl Peer for Kind {
     }
 
     fn settings(&self, opening: &Opening<'_>) -> Vec<Setting> {
-        let sizes = self.sizes(opening.budget());
-        let mut settings = vec![
-            setting("filter", "Bloom, 10 bits a key", "the papers' setting and the usual advice"),
-            setting("compression", "none", "as in the papers' comparisons; values do not compress"),
-            setting("block cache bytes", sizes.cache, "the budget less the memtables"),
-            setting(
-                "write_buffer_size",
-                sizes.memtable,
-                "memtables: half of the budget at most; RocksDB's 16 MiB, which loads 1.2 to 1.7 \
-                 times as fast as 32 to 128",
-            ),
-            setting(
-                "sync",
-                opening.is_synced(),
-                "a log without sync is the promise of our buffered writes",
-            ),
-        ];
         match self {
-            Self::Rocks => settings.extend([
-                setting("max_write_buffer_number", MEMTABLES, "as in the CompassDB paper"),
-                setting("increase_parallelism", cpus(), "flush and compaction on all processors"),
-                setting("data_block_index_type", "hash", "its own advice for point reads"),
-                setting(
-                    "memtable bloom",
-                    "whole key, ratio 0.02",
-                    "its own advice for point reads",
-                ),
-                setting("direct reads, flushes, compactions", opening.is_direct(), "as asked for"),
-            ]),
-            Self::Level => settings.extend([
-                setting("max_open_files", FILES_MAX, "no file is opened twice"),
-                setting("max_file_size", LEVEL_FILE_BYTES, "fewer files, longer merges"),
-            ]),
+            Self::Rocks => rocks_settings(opening),
+            Self::Level => level::settings(opening),
         }
-        settings
     }
 
     fn open(&self, opening: &Opening<'_>) -> Outcome<Box<dyn Store>> {
@@ -243,6 +193,30 @@ impl Peer for Kind {
         };
         Ok(Box::new(Lsm::open(*self, api, extra, opening)?))
     }
+}
+
+fn rocks_settings(opening: &Opening<'_>) -> Vec<Setting> {
+    let sizes = rocks_sizes(opening.budget());
+    vec![
+        setting("filter", "Bloom, 10 bits a key", "the papers' setting and the usual advice"),
+        setting("compression", "none", "as in the papers' comparisons; values do not compress"),
+        setting("block cache bytes", sizes.cache, "the budget less the memtables"),
+        setting(
+            "write_buffer_size",
+            sizes.memtable,
+            "loads 1.2 to 1.7 times as fast with 16 MiB as with 32 to 128",
+        ),
+        setting(
+            "sync",
+            opening.is_synced(),
+            "a log without sync is the promise of our buffered writes",
+        ),
+        setting("max_write_buffer_number", MEMTABLES, "as in the CompassDB paper"),
+        setting("increase_parallelism", cpus(), "flush and compaction on all processors"),
+        setting("data_block_index_type", "hash", "its own advice for point reads"),
+        setting("memtable bloom", "whole key, ratio 0.02", "its own advice for point reads"),
+        setting("direct reads, flushes, compactions", opening.is_direct(), "as asked for"),
+    ]
 }
 
 /// What only one of the libraries has.
@@ -274,30 +248,20 @@ impl Lsm {
     fn open(kind: Kind, api: Common, extra: Extra, opening: &Opening<'_>) -> Outcome<Self> {
         let path = CString::new(opening.options.dir.as_os_str().as_bytes())
             .map_err(|error| failed(kind.library(), error))?;
-        let sizes = kind.sizes(opening.budget());
         // SAFETY: objects are made and used as the headers say; filter and cache objects live as
         // long as the process, which the store may rely on.
         unsafe {
             let options = (api.options_create)();
             (api.options_set_create_if_missing)(options, 1);
-            (api.options_set_write_buffer_size)(options, size(sizes.memtable));
             (api.options_set_compression)(options, COMPRESSION_NONE);
-            let cache = (api.cache_create_lru)(size(sizes.cache));
-            match &extra {
-                Extra::Rocks(rocks) => tune_rocks(rocks, options, cache, opening),
-                Extra::Level(level) => {
-                    (api.options_set_max_open_files)(options, FILES_MAX);
-                    (level.options_set_cache)(options, cache);
-                    (level.options_set_max_file_size)(options, size(LEVEL_FILE_BYTES));
-                    let filter = (level.filterpolicy_create_bloom)(c_int::from(BLOOM_BITS));
-                    (level.options_set_filter_policy)(options, filter);
+            let tuned = match &extra {
+                Extra::Rocks(rocks) => {
+                    tune_rocks(&api, rocks, options, opening);
+                    change_rocks(&api, rocks, options, &opening.options.settings)
                 }
-            }
-            if let Extra::Rocks(rocks) = &extra {
-                let asked = &opening.options.settings;
-                change_rocks(&api, rocks, options, asked)
-                    .inspect_err(|_| (api.options_destroy)(options))?;
-            }
+                Extra::Level(level) => level::tune(&api, level, options, opening),
+            };
+            tuned.inspect_err(|_| (api.options_destroy)(options))?;
             let mut error = ptr::null_mut();
             let store = (api.open)(options, path.as_ptr(), &raw mut error);
             (api.options_destroy)(options);
@@ -365,10 +329,13 @@ impl Lsm {
 /// The settings that only `RocksDB` has.
 ///
 /// # Safety
-/// `options` and `cache` are live objects of the same library.
-unsafe fn tune_rocks(rocks: &Rocks, options: Object, cache: Object, opening: &Opening<'_>) {
+/// `options` is a live object of the library.
+unsafe fn tune_rocks(api: &Common, rocks: &Rocks, options: Object, opening: &Opening<'_>) {
+    let sizes = rocks_sizes(opening.budget());
     // SAFETY: as the caller promises; the table options are copied by the factory.
     unsafe {
+        (api.options_set_write_buffer_size)(options, size(sizes.memtable));
+        let cache = (api.cache_create_lru)(size(sizes.cache));
         let table = (rocks.block_based_options_create)();
         (rocks.block_based_options_set_block_cache)(table, cache);
         let filter = (rocks.filterpolicy_create_bloom_full)(c_double::from(BLOOM_BITS));

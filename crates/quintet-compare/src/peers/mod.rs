@@ -12,6 +12,7 @@
 
 #[cfg(feature = "fjall")]
 mod fjall;
+mod level;
 mod library;
 mod lsm;
 mod mapped;
@@ -114,6 +115,25 @@ fn failed(name: &str, error: impl std::fmt::Display) -> Failure {
 /// A size for an interface that wants a `usize`. Lossless: targets are 64-bit.
 fn size(bytes: u64) -> usize {
     quintet_bench::numbers::to_usize(bytes)
+}
+
+/// Changes settings to what the command line asks for, by their names. An unknown name and a value
+/// that is no count are usage failures.
+fn change(
+    store: &str,
+    asked: &[(String, String)],
+    known: &mut [(&'static str, &mut u64)],
+) -> Outcome {
+    for (name, value) in asked {
+        let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+        let Some((_, setting)) = known.iter_mut().find(|(known, _)| known == name) else {
+            let names = names.join(", ");
+            return Err(Failure::Usage(format!("{store} has no option {name:?}, but {names}")));
+        };
+        **setting = quintet_bench::cli::count(value)
+            .map_err(|why| Failure::Usage(format!("{store}: {name}={value}: {why}")))?;
+    }
+    Ok(())
 }
 
 /// A key that no workload uses, for writes that only bring a sync about.

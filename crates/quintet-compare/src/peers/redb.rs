@@ -16,12 +16,14 @@ use quintet_bench::{
     store::{Durability, EachEntry, Store, StoreStats},
 };
 
-use super::{Opening, Peer, failed, setting, size};
+use super::{Opening, Peer, change, failed, setting, size};
 use crate::result::Setting;
 
 const NAME: &str = "redb";
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("bench");
 const FILE: &str = "redb";
+/// A durable commit now and then; see the settings.
+const SYNC_EVERY: u64 = 0;
 
 pub(super) struct Redb;
 
@@ -45,6 +47,10 @@ impl Peer for Redb {
         Ok(())
     }
 
+    fn takes_options(&self) -> bool {
+        true
+    }
+
     fn promise(&self, durability: Durability) -> &'static str {
         match durability {
             Durability::Sync => "",
@@ -59,6 +65,7 @@ impl Peer for Redb {
         vec![
             setting("cache_size", opening.budget(), "the whole budget; it has no other memory"),
             setting("durability", durability, "it has nothing between a sync and no promise"),
+            setting("sync_every", SYNC_EVERY, "a durable commit each 100,000 costs a third"),
             setting("read transactions", "kept until a commit", "the cheapest get"),
         ]
     }
@@ -68,10 +75,19 @@ impl Peer for Redb {
             return Err(Failure::Failed(format!("{NAME} has no direct I/O")));
         }
         let path = opening.options.dir.join(FILE);
+        let (mut cache_size, mut sync_every) = (opening.budget(), SYNC_EVERY);
+        let asked = &opening.options.settings;
+        let known = &mut [("cache_size", &mut cache_size), ("sync_every", &mut sync_every)];
+        change(NAME, asked, known)?;
         let mut builder = Database::builder();
-        builder.set_cache_size(size(opening.budget()));
+        builder.set_cache_size(size(cache_size));
         let database = builder.create(path).map_err(|error| failed(NAME, error))?;
-        let store = Opened { database, commits: AtomicU64::new(0), is_synced: opening.is_synced() };
+        let store = Opened {
+            database,
+            commits: AtomicU64::new(0),
+            is_synced: opening.is_synced(),
+            sync_every,
+        };
         // The first read finds the table.
         store.write(store.is_synced, |_| Ok(()))?;
         Ok(Box::new(store))
@@ -83,6 +99,8 @@ struct Opened {
     /// Commits so far: a read transaction that began before the last one is out of date.
     commits: AtomicU64,
     is_synced: bool,
+    /// One commit in so many is durable; 0: none but those that are asked for.
+    sync_every: u64,
 }
 
 type Table<'txn> = redb::Table<'txn, &'static [u8], &'static [u8]>;
@@ -94,8 +112,10 @@ impl Opened {
         work: impl FnOnce(&mut Table<'_>) -> Result<(), redb::StorageError>,
     ) -> Outcome {
         let mut txn = self.database.begin_write().map_err(|error| failed(NAME, error))?;
+        let commits = self.commits.load(Ordering::Relaxed);
+        let is_turn = self.sync_every > 0 && commits % self.sync_every == self.sync_every - 1;
         let durability =
-            if is_synced { redb::Durability::Immediate } else { redb::Durability::None };
+            if is_synced || is_turn { redb::Durability::Immediate } else { redb::Durability::None };
         txn.set_durability(durability).map_err(|error| failed(NAME, error))?;
         {
             let mut table = txn.open_table(TABLE).map_err(|error| failed(NAME, error))?;

@@ -152,6 +152,9 @@ fn options_are_taken_or_refused_in_one_line() {
         let (right, wrong) = match name {
             "rocksdb" => (("write_buffer_size", "1048576"), ("write_bufer_size", "1048576")),
             "lmdb" | "lmdb-readahead" | "mdbx" => (("flags", "WRITEMAP+NOMEMINIT"), ("flags", "X")),
+            "leveldb" => (("block_size", "8192"), ("block_size", "many")),
+            "fjall" => (("hash_percent", "75"), ("hash", "75")),
+            "redb" => (("sync_every", "10"), ("cache", "10")),
             _ => {
                 assert!(!peer.takes_options(), "{name}");
                 continue;

@@ -12,6 +12,9 @@ const BOTTOM: f64 = 44.0;
 /// Least distance of two names.
 const NAME_STEP: f64 = 14.0;
 const NAME_MAX: f64 = 126.0;
+/// Least room between two names in a row, and the distance of rows.
+const NAME_GAP: f64 = 4.0;
+const ROW: f64 = 14.0;
 /// From the end of the lines to their names: room for a stroke that leads there.
 const LEADER: f64 = 14.0;
 
@@ -58,7 +61,18 @@ pub(super) fn draw(x: &Axis, y: &Axis, series: &[Series]) -> String {
     let ticks = widest(&mut y.ticks.iter().map(|(_, text)| text.as_str()));
     let left = ticks + 26.0;
     let right = WIDTH - names - LEADER - 4.0;
-    let low = HEIGHT - BOTTOM;
+    let rows = rows(
+        &x.ticks
+            .iter()
+            .map(|(at, text)| {
+                let half = width_of(text, FONT) / 2.0;
+                let across = left + (right - left) * x.part(*at);
+                [across - half, across + half]
+            })
+            .collect::<Vec<_>>(),
+    );
+    let deepest = rows.iter().flatten().copied().fold(0.0, f64::max);
+    let low = HEIGHT - BOTTOM - deepest * ROW;
     let place = |[across, up]: [f64; 2]| {
         [left + (right - left) * x.part(across), low - (low - TOP) * y.part(up)]
     };
@@ -68,16 +82,12 @@ pub(super) fn draw(x: &Axis, y: &Axis, series: &[Series]) -> String {
         svg.line("grid", [left, height], [right, height]);
         svg.text("tick", [left - 5.0, height + FONT * 0.33], Anchor::End, text);
     }
-    let mut free_from = f64::NEG_INFINITY;
-    for (at, text) in &x.ticks {
+    for ((at, text), row) in x.ticks.iter().zip(rows) {
+        // A line that has no room for its name would be a riddle.
+        let Some(row) = row else { continue };
         let [across, _] = place([*at, y.from]);
-        svg.line("grid", [across, TOP], [across, low + 4.0]);
-        // A name that would touch the one before is left out; its line stays.
-        let half = width_of(text, FONT) / 2.0;
-        if across - half > free_from {
-            svg.text("tick", [across, low + 18.0], Anchor::Middle, text);
-            free_from = across + half + 4.0;
-        }
+        svg.line("grid", [across, TOP], [across, low + 4.0 + row * ROW]);
+        svg.text("tick", [across, low + 18.0 + row * ROW], Anchor::Middle, text);
     }
     svg.text("axis", [f64::midpoint(left, right), HEIGHT - 8.0], Anchor::Middle, &x.title);
     // Upright text beside the axis costs less room than a title above it.
@@ -112,6 +122,18 @@ pub(super) fn draw(x: &Axis, y: &Axis, series: &[Series]) -> String {
         svg.text(&class, [at, name_height + FONT * 0.33], Anchor::Start, &text);
     }
     svg.finish()
+}
+
+/// For the names below an axis, given from where to where each reaches: the row in which it touches
+/// no other, the first or the second; none where both are taken.
+fn rows(reaches: &[[f64; 2]]) -> Vec<Option<f64>> {
+    let mut taken = [f64::NEG_INFINITY; 2];
+    let row = |[from, to]: &[f64; 2]| {
+        let (row, free) = (0..2_u8).zip(&mut taken).find(|(_, end)| *from > **end)?;
+        *free = to + NAME_GAP;
+        Some(f64::from(row))
+    };
+    reaches.iter().map(row).collect()
 }
 
 /// Names that touch, as one block.
@@ -189,6 +211,19 @@ mod tests {
         crowd.sort_by(f64::total_cmp);
         let closest = crowd.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::MAX, f64::min);
         assert!(closest >= NAME_STEP - 1e-9, "{crowd:?}");
+    }
+
+    #[test]
+    fn every_line_of_the_grid_has_its_name() {
+        let crowded = [[0.0, 20.0], [21.0, 40.0], [30.0, 50.0], [26.0, 60.0], [70.0, 80.0]];
+        assert_eq!(rows(&crowded), [Some(0.0), Some(1.0), Some(0.0), None, Some(0.0)]);
+        let ticks = (0..6).map(|n| (f64::from(n), format!("p99.{n}{n}{n}"))).collect();
+        let x = Axis { from: 0.0, to: 5.0, ticks, ..Axis::default() };
+        let line = Series { points: vec![[0.0, 0.0]], ..Series::default() };
+        let picture = draw(&x, &Axis::default(), &[line]);
+        let lines = picture.matches("class=\"grid\"").count();
+        assert_eq!(lines, picture.matches("class=\"tick\"").count());
+        assert!(lines >= 5, "{picture}");
     }
 
     #[test]

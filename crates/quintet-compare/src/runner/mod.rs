@@ -87,7 +87,10 @@ struct Runner<'a> {
     plan: &'a Plan,
     /// Made by this process, and removed by it.
     dir: PathBuf,
+    /// Of the disk; of nothing until there is room for its file.
     probe: Probe,
+    /// That there is none has been said.
+    lacks_probe: bool,
     machine: Machine,
     file: file::Results,
     progress: Progress,
@@ -113,15 +116,14 @@ impl<'a> Runner<'a> {
         let mut runner = Self {
             plan,
             machine: Machine::default(),
-            // Replaced below; a probe cannot be made before there is somebody to remove its file.
             probe: Probe::none(),
+            lacks_probe: false,
             dir,
             file,
             progress,
             tally: Tally::default(),
         };
         runner.machine = Machine::look(&runner.dir);
-        runner.probe = Probe::new(&runner.dir)?;
         Ok(runner)
     }
 
@@ -154,7 +156,7 @@ impl<'a> Runner<'a> {
         self.progress.begin(job, repetition);
         let start = Instant::now();
         let started_unix_ms = unix_ms();
-        let mut conditions = self.probe.look();
+        let mut conditions = self.look();
         let outcome = self.measure(job);
         conditions.load_average_after = machine::load_average();
         let elapsed_seconds = start.elapsed().as_secs_f64();
@@ -182,6 +184,22 @@ impl<'a> Runner<'a> {
         }
         self.progress.done(job, repetition);
         Ok(())
+    }
+
+    /// What the machine is doing now. A disk that has no room for the probe's file costs these
+    /// figures, not the run: each store meets the disk's end by itself, or does without a disk.
+    fn look(&mut self) -> Conditions {
+        if !self.probe.is_made() {
+            match Probe::new(&self.dir) {
+                Ok(probe) => self.probe = probe,
+                Err(failure) if !self.lacks_probe => {
+                    self.lacks_probe = true;
+                    self.progress.note(&format!("the disk's conditions are not known: {failure}"));
+                }
+                Err(_) => {}
+            }
+        }
+        self.probe.look()
     }
 
     /// The lines of a job, one a step, without what only running it tells.

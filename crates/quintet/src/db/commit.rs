@@ -53,14 +53,20 @@ impl Core {
                 applied.map(|()| true)
             }
             Ok(None) => {
-                table.engine.retract(op);
+                self.retract(table, op);
                 Ok(false)
             }
             Err(error) => {
-                table.engine.retract(op);
+                self.retract(table, op);
                 Err(error)
             }
         }
+    }
+
+    /// Takes back what was admitted, in the table and in the expiry index.
+    fn retract(&self, table: &TableState, op: &Op<'_>) {
+        table.engine.retract(op);
+        self.retract_expiry(table, op);
     }
 
     /// The part under the stripes. An error, or `None` (the condition does not hold): nothing was
@@ -192,7 +198,7 @@ impl Core {
             }
             Err(error) => {
                 for (table, op) in operations(body, tables).take(admitted) {
-                    table.engine.retract(&op);
+                    self.retract(table, &op);
                 }
                 Err(error)
             }

@@ -12,7 +12,7 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use super::{
     Durability,
     catalog::Catalog,
-    envelope::Envelope,
+    envelope::{ENVELOPE_BYTES_MAX, Envelope},
     expiry::{Clock, Expiries},
     mount::Mounts,
     stripes::Stripes,
@@ -89,6 +89,7 @@ impl TableState {
         }
     }
 
+    #[inline]
     pub(super) fn status(&self) -> Status {
         match self.status.load(Ordering::Acquire) {
             0 => Status::Open,
@@ -386,6 +387,50 @@ impl Core {
             Some(stored) => self.visible(table, key, stored),
             None => Ok(None),
         }
+    }
+
+    /// Copies what a reader sees of a key's value into `out`; `false`, and anything in `out`, where
+    /// there is none.
+    #[inline]
+    pub(super) fn get_into(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        match table.engine.get_split(key, out)? {
+            None => Ok(false),
+            Some(Envelope::PLAIN) => Ok(true),
+            Some(flags) => self.open_split(table, key, flags, out),
+        }
+    }
+
+    /// The rest of the envelope is at the front of `out`.
+    #[cold]
+    fn open_split(
+        &self,
+        table: &TableState,
+        key: &[u8],
+        flags: u8,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let mut front = [0; ENVELOPE_BYTES_MAX];
+        let bytes = std::iter::once(flags).chain(out.iter().copied());
+        let used = front.iter_mut().zip(bytes).map(|(to, from)| *to = from).count();
+        let front = front.get(..used).unwrap_or(&[]);
+        let (envelope, start) = Envelope::decode(front).ok_or_else(|| self.bad_envelope(table))?;
+        out.drain(..start - 1);
+        if envelope.expires_at.is_none() {
+            return Ok(true);
+        }
+        let now = self.shared.clock.now();
+        if !envelope.is_expired(now) {
+            return Ok(true);
+        }
+        let Some(value) = self.look_again(table, key, now)? else { return Ok(false) };
+        out.clear();
+        out.extend_from_slice(&value);
+        Ok(true)
     }
 
     /// Tells the log how far the catalog has come.

@@ -49,6 +49,9 @@ impl Encoded {
 }
 
 impl Envelope {
+    /// The first and only byte where there is neither expiry nor type.
+    pub(crate) const PLAIN: u8 = 0;
+
     pub(crate) fn encode(&self) -> Encoded {
         let mut encoded = Encoded { bytes: [0; ENVELOPE_BYTES_MAX], length: 0 };
         let expiry = if self.expires_at.is_some() { HAS_EXPIRY } else { 0 };

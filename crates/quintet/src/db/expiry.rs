@@ -80,7 +80,10 @@ impl Clock {
 
 /// The options of the index: small pages, since most of them are written once and emptied once.
 pub(super) fn index_options() -> TableOptions {
-    TableOptions::new(EngineKind::BTree).set("page_bytes", "4096").set("extend_granularity", "256")
+    let options = TableOptions::new(EngineKind::BTree);
+    let options = options.set("page_bytes", "4096").set("extend_granularity", "256");
+    // A model checker makes each word of a cache anew for each run.
+    if cfg!(any(loom, shuttle)) { options.set("cache_bytes", "1") } else { options }
 }
 
 /// The longest key of a tree.
@@ -240,6 +243,13 @@ impl Core {
         match Listing::of(table.id, op) {
             None => Ok(()),
             Some(listing) => self.admit_listing(&listing),
+        }
+    }
+
+    /// Takes back [`Core::admit_expiry`].
+    pub(super) fn retract_expiry(&self, table: &TableState, op: &Op<'_>) {
+        if let (Some(listing), Some(index)) = (Listing::of(table.id, op), self.expiries.index()) {
+            index.engine.retract(&Op::Put { key: &listing.encode(), head: &[], body: &[] });
         }
     }
 

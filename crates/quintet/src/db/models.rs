@@ -131,7 +131,6 @@ fn shuttle_one_of_two_conditional_writers_wins() {
 
 /// The sweep has seen an expired value and comes to delete it, while a writer puts a new one.
 #[test]
-#[ignore = "making the expiry index takes more steps than the checker allows"]
 fn shuttle_the_sweep_leaves_what_was_written_meanwhile() {
     explore(|| {
         let env = SimEnv::new(4);
@@ -157,7 +156,6 @@ fn shuttle_the_sweep_leaves_what_was_written_meanwhile() {
 /// A value that expires at the very time of the one that is being swept: it was put before that
 /// time and comes to be applied after it.
 #[test]
-#[ignore = "making the expiry index takes more steps than the checker allows"]
 fn shuttle_the_sweep_leaves_the_entry_of_what_was_written_meanwhile() {
     explore(|| {
         let env = SimEnv::new(4);
@@ -185,7 +183,6 @@ fn shuttle_the_sweep_leaves_the_entry_of_what_was_written_meanwhile() {
 /// A value that is replaced before its time: whoever reads it and then stalls until its time is
 /// over must not say that there is none.
 #[test]
-#[ignore = "making the expiry index takes more steps than the checker allows"]
 fn shuttle_a_value_that_is_replaced_in_time_is_never_missed() {
     explore(|| {
         let env = SimEnv::new(4);
@@ -235,20 +232,17 @@ fn shuttle_finds_log_syncs_past_holes() {
 }
 
 #[test]
-#[ignore = "making the expiry index takes more steps than the checker allows"]
 fn shuttle_finds_sweep_does_not_look_again() {
     finds(Bug::SweepDoesNotLookAgain, shuttle_the_sweep_leaves_what_was_written_meanwhile);
 }
 
 #[test]
-#[ignore = "making the expiry index takes more steps than the checker allows"]
 fn shuttle_finds_expiry_is_not_looked_at_again() {
     let model = shuttle_a_value_that_is_replaced_in_time_is_never_missed;
     finds(Bug::ExpiryIsNotLookedAtAgain, model);
 }
 
 #[test]
-#[ignore = "making the expiry index takes more steps than the checker allows"]
 fn shuttle_finds_sweep_unlists_outside_stripe() {
     finds(
         Bug::SweepUnlistsOutsideStripe,

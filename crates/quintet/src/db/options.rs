@@ -334,6 +334,7 @@ impl DeleteOptions {
 }
 
 /// Refuses a key outside its limits.
+#[inline]
 pub(crate) fn check_key(key: &[u8]) -> Result<()> {
     if (1..=KEY_BYTES_MAX).contains(&key.len()) {
         return Ok(());

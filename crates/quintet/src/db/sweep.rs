@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// Entries of the index that one step looks at: a fraction of a millisecond.
-const STEP_ENTRIES: usize = 128;
+const STEP_ENTRIES: usize = 32;
 /// The sweep takes one part in this many of a core.
 const SHARE: u32 = 4;
 /// Bounds of a pause between steps. The upper one is also the least time between two looks at what

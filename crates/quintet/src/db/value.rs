@@ -53,6 +53,7 @@ impl Value {
 impl Deref for Value {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.bytes
     }

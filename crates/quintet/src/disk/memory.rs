@@ -205,15 +205,19 @@ mod backing {
         sync::{AtomicU64, Ordering},
     };
 
-    /// Models touch the first words only.
-    const WORDS_MAX: u64 = if cfg!(miri) { 1 << 20 } else { 64 };
+    /// What a reservation has at most that is meant whole.
+    const WORDS_MAX: u64 = if cfg!(miri) { 1 << 20 } else { 1 << 15 };
+    /// What a larger one has: models touch its first words only.
+    const WORDS_OF_LARGER: u64 = if cfg!(miri) { WORDS_MAX } else { 64 };
 
     #[derive(Debug)]
     pub(super) struct Words(Box<[AtomicU64]>);
 
     impl Words {
         pub(super) fn reserve(bytes: u64) -> io::Result<Self> {
-            Ok(Self((0..to_usize((bytes / 8).min(WORDS_MAX))).map(|_| AtomicU64::new(0)).collect()))
+            let words = bytes / 8;
+            let words = if words > WORDS_MAX { WORDS_OF_LARGER } else { words };
+            Ok(Self((0..to_usize(words)).map(|_| AtomicU64::new(0)).collect()))
         }
 
         pub(super) fn words(&self) -> &[AtomicU64] {

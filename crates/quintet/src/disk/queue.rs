@@ -14,6 +14,7 @@
 //!
 //! Thread rules: a queue belongs to one thread at a time (`Send`, methods take `&mut self`).
 
+mod idle;
 mod pool;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,8 @@ mod tests;
 mod uring;
 
 use std::{fmt, io, sync::Arc};
+
+pub use idle::{DEPTH, Queues};
 
 use super::{AlignedBuffer, BLOCK_BYTES, File};
 use crate::codec::{to_u64, to_usize};

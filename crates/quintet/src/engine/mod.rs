@@ -22,6 +22,10 @@
 //! Lock order, crate-wide, first to last: catalog, stripes (by index), log slots, an engine's own
 //! locks, log rotation, log sync.
 
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod desk;
+pub mod lines;
 mod options;
 mod value;
 
@@ -31,7 +35,7 @@ pub mod naive;
 pub mod tph;
 pub mod trie;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::ControlFlow, sync::Arc};
 
 pub use options::{EngineKind, TableOptions};
 pub use value::Value;
@@ -103,8 +107,25 @@ pub struct KeyRange {
     pub end: Option<Vec<u8>>,
 }
 
+/// What an entry of a range is shown to: key and stored value. Says whether to go on.
+pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>;
+
 /// Entries of a range, in key order from the front and in reverse order from the back.
 pub type EntryIter = Box<dyn DoubleEndedIterator<Item = Result<Entry>> + Send>;
+
+/// What [`Engine::multi_get_each`] calls: the position of a key, and its value.
+pub type EachValue<'a> = dyn FnMut(usize, Option<&[u8]>) -> Result<()> + 'a;
+
+/// What [`Engine::get_split`] returns of an empty value. No envelope begins with it.
+pub const NO_FIRST_BYTE: u8 = 0xff;
+
+/// A value as [`Engine::get_split`] returns it.
+pub fn split_value(value: &[u8], out: &mut Vec<u8>) -> u8 {
+    let (first, rest) = value.split_first().unwrap_or((&NO_FIRST_BYTE, &[]));
+    out.clear();
+    out.extend_from_slice(rest);
+    *first
+}
 
 /// The background work that an engine wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,6 +211,20 @@ pub trait Engine: Send + Sync {
         }
         Ok(())
     }
+    /// Copies the value of `key` into `out`, in place of what was there, but for its first byte,
+    /// which it returns: the database's envelope is one byte, nearly always. For an empty value,
+    /// which the database never stores, [`NO_FIRST_BYTE`]. `None` where there is no value; `out` is
+    /// anything then.
+    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        Ok(self.get(key)?.map(|value| split_value(&value, out)))
+    }
+    /// The values of `keys`: `each` is called once for each with its position, in any order.
+    fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
+        let mut values = Vec::with_capacity(keys.len());
+        self.multi_get(keys, &mut values)?;
+        let mut values = values.iter().enumerate();
+        values.try_for_each(|(index, value)| each(index, value.as_deref()))
+    }
     /// Refuses or delays a write before it is logged. What it grants, `apply` can rely on.
     fn admit(&self, op: &Op<'_>) -> Result<()>;
     /// Takes back an `admit` whose operation will not be logged after all (a condition did not
@@ -261,6 +296,22 @@ impl AnyEngine {
         }
     }
 
+    /// Shows `each` the entries of a range, in key order, until it breaks off: as stored, without
+    /// an allocation for each where the engine can. `false`: an engine without order.
+    pub fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<bool> {
+        if let Self::BTree(engine) = self {
+            return engine.visit(range, each).map(|()| true);
+        }
+        let Some(entries) = self.engine().range(range)? else { return Ok(false) };
+        for entry in entries {
+            let entry = entry?;
+            if each(&entry.key, &entry.value)?.is_break() {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
     fn engine(&self) -> &dyn Engine {
         match self {
             Self::Naive(engine) => &**engine,
@@ -284,8 +335,20 @@ impl Engine for AnyEngine {
         }
     }
 
+    #[inline]
+    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        match self {
+            Self::HashLog(engine) => engine.get_split(key, out),
+            _ => self.engine().get_split(key, out),
+        }
+    }
+
     fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
         self.engine().multi_get(keys, out)
+    }
+
+    fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
+        self.engine().multi_get_each(keys, each)
     }
 
     #[inline]

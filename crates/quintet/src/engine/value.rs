@@ -49,13 +49,21 @@ impl Value {
         }
     }
 
+    /// A value of the same bytes.
+    #[inline]
+    pub fn copy(bytes: &[u8]) -> Self {
+        Self::fill_with(bytes.len(), |out| out.copy_from_slice(bytes))
+    }
+
     /// The same value without its first `count` bytes.
+    #[inline]
     #[must_use]
     pub fn skip(mut self, count: usize) -> Self {
         self.start = (self.start + count).min(self.start + self.len());
         self
     }
 
+    #[inline]
     fn whole(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Shared(bytes) => bytes,
@@ -67,6 +75,7 @@ impl Value {
 impl Deref for Value {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         self.whole().get(self.start..).unwrap_or(&[])
     }

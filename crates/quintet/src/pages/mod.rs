@@ -32,7 +32,7 @@ use self::redo::Owner;
 pub(crate) use crate::disk::{AlignedBuffer, Region, prefetch, store};
 use crate::{
     Error, Result,
-    codec::{crc32c, put_u32, put_u64, to_u64, to_usize},
+    codec::{Decoder, crc32c, put_u32, put_u64, to_u64, to_usize},
     disk::{BLOCK_BYTES, File, Open, write_all_at},
 };
 
@@ -66,7 +66,29 @@ fn read_all_blocks(file: &dyn File, buffer: &mut [u8], offset: u64) -> io::Resul
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileHead(Vec<u8>);
 
+/// What a head says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeadFields {
+    pub(crate) magic: [u8; 8],
+    pub(crate) database_id: [u8; 16],
+    pub(crate) table_id: u64,
+    pub(crate) region_bytes: u64,
+}
+
 impl FileHead {
+    /// What the head that `bytes` begin with says, of whatever table; `None` for a damaged one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<HeadFields> {
+        let head = bytes.get(..HEAD_BYTES)?;
+        let mut rest = Decoder::new(head);
+        let magic = *rest.take(8)?.first_chunk::<8>()?;
+        let (format, crc) = (rest.u32()?, rest.u32()?);
+        let (database_id, table_id) = (rest.id()?, rest.u64()?);
+        let fields = HeadFields { magic, database_id, table_id, region_bytes: rest.u64()? };
+        let mut whole = head.to_vec();
+        whole.get_mut(12..16)?.fill(0);
+        (format == FORMAT && crc32c(&whole) == crc).then_some(fields)
+    }
+
     /// The head that a file of this kind of this table has.
     pub(crate) fn new(magic: [u8; 8], owner: &Owner, region_bytes: u64) -> Self {
         let mut out = magic.to_vec();

@@ -21,6 +21,7 @@
 //! | 4 | | life: a number for each time the region is used, never used again; 0: free |
 //! | 5 | | units that are in the file |
 //! | 6 | | units that a read of one record fetches |
+//! | 7 | | 1: free, and the file is empty there |
 //!
 //! | offset in `data` | size | name | meaning |
 //! |---|---|---|---|
@@ -316,6 +317,7 @@ impl Regions {
         self.row(region, 3).store(u64::from(region == 0), Ordering::Relaxed);
         self.row(region, 5).store(0, Ordering::Relaxed);
         self.row(region, 6).store(0, Ordering::Relaxed);
+        self.row(region, 7).store(0, Ordering::Relaxed);
         if region == 0
             && let Some([first, second, ..]) = Some(self.frame(frame))
         {
@@ -442,7 +444,7 @@ impl Regions {
             .collect()
     }
 
-    /// The regions may be used again.
+    /// The regions may be used again. Belongs to maintenance, like all writes to the file.
     pub(crate) fn free(&self, regions: &[u64]) {
         let mut lives = lock(&self.lives);
         for region in regions {
@@ -450,11 +452,34 @@ impl Regions {
             self.detach(*region);
             lives.free.insert(*region);
         }
-        let keep = to_usize(lives.count / 16 + 4);
-        if let Some(file) = &*lock(&self.file) {
-            // The ones used last go back to the system; which they are does not matter.
-            for region in regions.iter().filter(|_| lives.free.len() > keep) {
-                let _ = file.punch_hole(self.offset(*region, 0), self.region_bytes());
+    }
+
+    /// Gives the space of free regions back to the file system, but for a few of the first (at
+    /// rest, for all): the file ends behind the last region in use, and is empty where others are
+    /// free. Belongs to maintenance.
+    pub(crate) fn give_back(&self, is_resting: bool) {
+        let Some(file) = lock(&self.file).clone() else { return };
+        let (end, empty) = {
+            let mut lives = lock(&self.lives);
+            let before = lives.count;
+            while let Some(last) = lives.free.last().copied()
+                && last + 1 == lives.count
+            {
+                lives.free.remove(&last);
+                lives.count = last;
+            }
+            let keep = if is_resting { 0 } else { to_usize(lives.count / 16 + 4) };
+            let empty: Vec<u64> = lives.free.iter().skip(keep).copied().collect();
+            let end = (lives.count < before).then_some(lives.count);
+            (end, empty)
+        };
+        // A region that is used again meanwhile is written by maintenance, and so later than this.
+        if let Some(end) = end {
+            let _ = file.set_len(self.offset(end, 0));
+        }
+        for region in empty {
+            if self.row(region, 7).swap(1, Ordering::Relaxed) == 0 {
+                let _ = file.punch_hole(self.offset(region, 0), self.region_bytes());
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! What: a growing array of 8-byte words in memory, in regions of one size. Each region has its
 //! image in a file, and all changes since that image in the redo journal; a region is loaded, and
-//! its changes applied, when it is first touched.
+//! its changes applied, when it is first touched, and may leave memory again when all its changes
+//! are committed.
 //! Why: readers need plain memory, a restart must not read the whole index, and a crash must find
 //! the words as they were at one cut.
 //!
@@ -22,10 +23,17 @@
 //! - Of two stores to a word the later is later in its list: writers of one word exclude one
 //!   another, and a word has one list.
 //! - `pending` holds exactly the committed changes of each region since its image.
-//! - A word of a region that is not loaded is never read or written.
+//! - A word of a region that is not loaded is never written. It may be read, by a reader that found
+//!   the region loaded; whoever evicts changes a version that such a reader compares afterwards.
+//! - A region with changes that are not committed is in memory.
 //!
 //! Thread rules: any thread; writers of one word exclude one another. Cuts, commits and images
 //! belong to maintenance, one thread at a time. Lock order: a list; `disk`.
+//!
+//! How we differ from the paper: what keeps a region in memory is not a typed handle that counts
+//! (each reader would store to a shared line) but the lock of whoever changes it; readers notice
+//! afterwards. Which region leaves: the first, in turn, that nobody has read since the hand last
+//! passed; a reader stores that it did only where the hand has passed since.
 
 use std::{collections::BTreeMap, io, mem::take, sync::Arc};
 
@@ -40,7 +48,7 @@ use crate::{
     disk::{AlignedBuffer, BLOCK_BYTES, Env, File},
     report::Report,
     seeded::{self, Bug},
-    sync::{AtomicU64, Mutex, Ordering, lock},
+    sync::{AtomicU64, Mutex, Ordering, lock, yield_now},
 };
 
 const NAME: &str = "nodes";
@@ -53,6 +61,17 @@ const LIST_SHIFT: u32 = 9;
 pub(crate) const SPACE: u8 = 0;
 /// What an unsaved or pending change takes in memory, in bytes.
 const CHANGE_BYTES: u64 = 16;
+/// Words of memory kept for each region: its state, and the number of the cut that its newest
+/// change is part of.
+const ROW_WORDS: u64 = 2;
+/// States of a region. Not in memory:
+const ABSENT: u64 = 0;
+/// On its way out of memory.
+const LEAVING: u64 = 1;
+/// In memory; the hand has passed since it was last read.
+const PASSED: u64 = 2;
+/// In memory.
+const LOADED: u64 = 3;
 
 /// The image of a region: its slot in the file and its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +100,18 @@ pub(crate) struct Space {
     owner: Owner,
     read_only: bool,
     memory: Region,
-    /// One word a region: 1 where it is in memory.
-    loaded: Region,
+    /// Rows of [`ROW_WORDS`].
+    rows: Region,
     region_bits: u32,
+    /// Number of the cut that changes made now will be part of; changes with all writers out.
+    next_cut: AtomicU64,
+    /// All cuts below this are committed.
+    committed_cuts: AtomicU64,
+    loaded_count: AtomicU64,
+    loads_total: AtomicU64,
+    evicted_total: AtomicU64,
+    /// The region after which the search for one to evict goes on.
+    hand: AtomicU64,
     lists: Box<[Mutex<Changes>]>,
     unsaved: AtomicU64,
     pending: AtomicU64,
@@ -103,8 +131,14 @@ impl Space {
             owner,
             read_only,
             memory: Region::reserve(bytes_max)?,
-            loaded: Region::reserve(bytes_max / region_bytes * 8)?,
+            rows: Region::reserve(bytes_max / region_bytes * ROW_WORDS * 8)?,
             region_bits,
+            next_cut: AtomicU64::new(1),
+            committed_cuts: AtomicU64::new(1),
+            loaded_count: AtomicU64::new(0),
+            loads_total: AtomicU64::new(0),
+            evicted_total: AtomicU64::new(0),
+            hand: AtomicU64::new(0),
             lists: (0..LIST_COUNT).map(|_| Mutex::default()).collect(),
             unsaved: AtomicU64::new(0),
             pending: AtomicU64::new(0),
@@ -123,9 +157,24 @@ impl Space {
     }
 
     #[inline]
+    fn row(&self, region: u64, word: u64) -> Option<&AtomicU64> {
+        self.rows.words().get(to_usize(region * ROW_WORDS + word))
+    }
+
+    /// Whether the region of a word is in memory.
+    #[inline]
     fn is_loaded(&self, index: u64) -> bool {
-        let region = to_usize(index >> self.region_bits);
-        self.loaded.words().get(region).is_some_and(|word| word.load(Ordering::Acquire) != 0)
+        let Some(state) = self.row(index >> self.region_bits, 0) else { return false };
+        match state.load(Ordering::Acquire) {
+            LOADED => true,
+            PASSED => {
+                // Fails where the region has begun to leave: then it is read as if it had not.
+                let _ =
+                    state.compare_exchange(PASSED, LOADED, Ordering::Relaxed, Ordering::Relaxed);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The word at `index`; `None` where its region is not in memory: [`Self::load`] it.
@@ -169,14 +218,25 @@ impl Space {
         let added = to_u64(list.len() - before);
         drop(list);
         self.unsaved.fetch_add(added, Ordering::Relaxed);
+        let cut = self.next_cut.load(Ordering::Relaxed);
+        if let Some(newest) = self.row(index >> self.region_bits, 1)
+            && newest.load(Ordering::Relaxed) != cut
+        {
+            newest.store(cut, Ordering::Relaxed);
+        }
     }
 
     /// Makes a region that was never used ready for use.
     pub(crate) fn begin_region(&self, index: u64) {
         let region = index >> self.region_bits;
-        if let Some(word) = self.loaded.words().get(to_usize(region)) {
+        if let Some(state) = self.row(region, 0) {
             self.advise(region);
-            word.store(1, Ordering::Release);
+            // Its first change is on its way: until then nothing on disk has it.
+            if let Some(newest) = self.row(region, 1) {
+                newest.store(self.next_cut.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            self.loaded_count.fetch_add(1, Ordering::Relaxed);
+            state.store(LOADED, Ordering::Release);
         }
     }
 
@@ -196,18 +256,79 @@ impl Space {
             return Ok(());
         }
         let bytes = self.image_now(&disk, region)?;
-        let Some(ready) = self.loaded.words().get(to_usize(region)) else {
+        let Some(state) = self.row(region, 0) else {
             return Err(self.damage(0, format!("there is no region {region}")));
         };
+        while state.load(Ordering::Acquire) == LEAVING {
+            yield_now();
+        }
         self.advise(region);
         let first = to_usize(region << self.region_bits);
         let words = self.memory.words().get(first..).unwrap_or(&[]);
         let (chunks, _) = bytes.as_slice().as_chunks::<8>();
-        for (word, chunk) in words.iter().zip(chunks) {
+        for (word, chunk) in words.iter().zip(chunks).take(to_usize(self.region_words())) {
             word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
         }
-        ready.store(1, Ordering::Release);
+        self.loaded_count.fetch_add(1, Ordering::Relaxed);
+        self.loads_total.fetch_add(1, Ordering::Relaxed);
+        state.store(LOADED, Ordering::Release);
         Ok(())
+    }
+
+    /// Chooses a region to leave memory: one whose changes are all committed, not the first and not
+    /// those in `kept`. From here on nobody finds it, but what was found before may still be read:
+    /// the caller keeps writers out, makes readers look again, lets both go on, and then calls
+    /// [`Self::finish_leaving`].
+    pub(crate) fn begin_leaving(&self, end: u64, kept: [u64; 2]) -> Option<u64> {
+        let count = end.div_ceil(self.region_words());
+        let committed = self.committed_cuts.load(Ordering::Acquire);
+        let mut hand = self.hand.load(Ordering::Relaxed);
+        // Twice round: the first time takes the marks of those that were read.
+        for _ in 0..count * 2 {
+            hand = if hand + 1 < count { hand + 1 } else { 1 };
+            if kept.contains(&hand) {
+                continue;
+            }
+            let (Some(state), Some(newest)) = (self.row(hand, 0), self.row(hand, 1)) else {
+                continue;
+            };
+            let is_committed = newest.load(Ordering::Relaxed) < committed;
+            if !is_committed && !seeded::active(Bug::SpaceEvictsUncommitted) {
+                continue;
+            }
+            if state.load(Ordering::Relaxed) == LOADED {
+                state.store(PASSED, Ordering::Relaxed);
+            } else if state
+                .compare_exchange(PASSED, LEAVING, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+            {
+                self.hand.store(hand, Ordering::Relaxed);
+                return Some(hand);
+            }
+        }
+        None
+    }
+
+    /// Gives the memory of a region back that [`Self::begin_leaving`] chose.
+    pub(crate) fn finish_leaving(&self, region: u64) {
+        let bytes = self.region_words() * 8;
+        self.memory.discard(region * bytes..(region + 1) * bytes);
+        self.loaded_count.fetch_sub(1, Ordering::Relaxed);
+        self.evicted_total.fetch_add(1, Ordering::Relaxed);
+        if let Some(state) = self.row(region, 0) {
+            state.store(ABSENT, Ordering::Release);
+        }
+    }
+
+    /// Bytes of regions in memory.
+    pub(crate) fn loaded_bytes(&self) -> u64 {
+        self.loaded_count.load(Ordering::Relaxed) * self.region_words() * 8
+    }
+
+    /// Regions that were read from the disk, and regions that left memory, since this was made.
+    pub(crate) fn moves(&self) -> (u64, u64) {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (load(&self.loads_total), load(&self.evicted_total))
     }
 
     /// A region as of the last commit: its image with the changes since.
@@ -251,6 +372,7 @@ impl Space {
     pub(crate) fn cut(&self) -> Vec<Changes> {
         let lists = self.lists.iter().map(|list| take(&mut *lock(list))).collect();
         self.unsaved.store(0, Ordering::Relaxed);
+        self.next_cut.fetch_add(1, Ordering::Relaxed);
         lists
     }
 
@@ -282,7 +404,7 @@ impl Space {
         }
     }
 
-    /// Notes changes whose group is durable.
+    /// Notes the changes of all cuts until now, whose group is durable.
     pub(crate) fn committed(&self, changes: &Changes) {
         let mut disk = lock(&self.disk);
         for run in
@@ -294,6 +416,7 @@ impl Space {
             pending.extend(run.iter().map(|(index, value)| (low_u32(index & mask), *value)));
         }
         self.pending.fetch_add(to_u64(changes.len()), Ordering::Relaxed);
+        self.committed_cuts.store(self.next_cut.load(Ordering::Relaxed), Ordering::Release);
     }
 
     /// Takes a patch of a needed group while the journal is opened; `false` for one that no cut
@@ -372,13 +495,22 @@ impl Space {
             let settled = disk.pending.remove(&region).map_or(0, |changes| changes.len());
             self.pending.fetch_sub(to_u64(settled), Ordering::Relaxed);
         }
+        disk.free.extend(&gone);
+        disk.free.sort_unstable_by(|one, next| next.cmp(one));
+        let count = disk.slot_count;
+        while disk.slot_count > 0 && disk.free.first() == Some(&(disk.slot_count - 1)) {
+            disk.free.remove(0);
+            disk.slot_count -= 1;
+        }
         if let Some(file) = &disk.file {
-            for slot in &gone {
-                // Space is given back as far as the system does it; the slot is free either way.
+            // Space is given back as far as the system does it; the slots are free either way.
+            if disk.slot_count < count {
+                let _ = file.set_len(self.slot_offset(disk.slot_count));
+            }
+            for slot in gone.iter().filter(|slot| **slot < disk.slot_count) {
                 let _ = file.punch_hole(self.slot_offset(*slot), self.region_words() * 8);
             }
         }
-        disk.free.extend(gone);
     }
 
     /// Appends which image is whose, as of `images`.

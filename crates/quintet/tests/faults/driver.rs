@@ -220,8 +220,6 @@ fn judge(plan: &Plan, doing: &str, error: &Error) -> Result<(), String> {
         Error::Io { .. } => true,
         Error::DiskFull { .. } => matches!(plan.effect, Effect::NoSpace | Effect::Quota),
         Error::LogFailed { .. } => plan.may_be_final(),
-        // An engine that reads the page which a logged write changes.
-        Error::TableFailed { .. } => plan.calls.contains(&Call::Read),
         Error::Locked { .. } => plan.calls.contains(&Call::Lock),
         _ => false,
     };

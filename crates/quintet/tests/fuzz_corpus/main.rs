@@ -63,6 +63,16 @@ fn kept_inputs_of_tph_piece() {
 }
 
 #[test]
+fn kept_inputs_of_trie_group() {
+    run("trie_group");
+}
+
+#[test]
+fn kept_inputs_of_trie_records() {
+    run("trie_records");
+}
+
+#[test]
 fn kept_inputs_of_perfect_hash() {
     run("perfect_hash");
 }

@@ -1,8 +1,9 @@
 //! One file of a database in words, for people who look for damage or learn the formats.
 //!
 //! What: a log segment, the catalog, a snapshot of a naive table, a manifest or data file of a
-//! hashlog table, the pages of a btree table, or a manifest or piece of a tph table, recognised by
-//! its magic and printed in the layout that the head of its module documents.
+//! hashlog table, the pages of a btree table, a manifest or piece of a tph table, or images,
+//! records, large values or journal of a trie table, recognised by its magic and printed in the
+//! layout that the head of its module documents.
 //! Why: a format that cannot be looked at cannot be trusted; and `quintet inspect` needs no code
 //! of its own for any of them.
 //!
@@ -20,12 +21,16 @@ use crate::{
     Error, Result,
     codec::to_usize,
     disk::{Env as _, File, Open, os::OsEnv, read_up_to},
-    engine::{btree::inspect as btree, hashlog::describe, naive::snapshot, tph::inspect as tph},
+    engine::{
+        btree::inspect as btree,
+        hashlog::describe,
+        lines::{brief, hex},
+        naive::snapshot,
+        tph::inspect as tph,
+        trie::inspect as trie,
+    },
     wal::{Found, Kind, SegmentReader},
 };
-
-/// Bytes of a key that are shown.
-const SHOWN_BYTES_MAX: usize = 64;
 
 /// Takes one line of the description; `Break` when no more are wanted.
 pub type Sink<'a> = dyn FnMut(&str) -> ControlFlow<()> + 'a;
@@ -46,9 +51,7 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
     let count = read_up_to(&*file, &mut head, 0).map_err(io)?;
     let mut lines = Lines { sink, is_wanted: true };
     if btree::is_pages(head.get(..count).unwrap_or(&[])) {
-        return btree::describe(&*file, &shown, &mut |line| {
-            lines.say(line);
-        });
+        return btree::describe(&*file, &shown, &mut |line| lines.say(line));
     }
     let magic = head.get(..8).unwrap_or(&[]);
     match magic.get(..count.min(8)).unwrap_or(&[]) {
@@ -62,6 +65,10 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
         b"QHLINDEX" => describe::manifest(&dir, file, &shown, &mut |line| lines.say(line)),
         b"QTPHMANI" => tph::manifest(&*file, &shown, &mut |line| lines.say(line)),
         b"QTPHPIEC" => tph::piece(&dir, &*file, &shown, &mut |line| lines.say(line)),
+        b"QTRIENOD" | b"QTRIEDAT" | b"QTRIEEXT" => {
+            trie::pages(&*file, &shown, &mut |line| lines.say(line))
+        }
+        b"QREDOGRP" => trie::journal(&dir, &*file, &shown, &mut |line| lines.say(line)),
         b"QHASHLOG" => describe::data(&*file, &shown, &mut |line| lines.say(line)),
         other => {
             let found = other.escape_ascii();
@@ -84,20 +91,6 @@ impl Lines<'_, '_> {
             self.is_wanted = (self.sink)(line.as_ref()).is_continue();
         }
         self.is_wanted
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
-}
-
-/// A key: its first bytes, and its length where there are more.
-fn brief(bytes: &[u8]) -> String {
-    match bytes.get(..SHOWN_BYTES_MAX) {
-        Some(start) if bytes.len() > SHOWN_BYTES_MAX => {
-            format!("\"{}\"... ({} bytes)", start.escape_ascii(), bytes.len())
-        }
-        _ => format!("\"{}\"", bytes.escape_ascii()),
     }
 }
 

@@ -29,6 +29,16 @@ pub(super) struct Gate {
     stripes: Box<[Stripe]>,
 }
 
+/// Spreads keys by their ends.
+#[inline]
+pub(super) fn mixed(key: &[u8]) -> u64 {
+    let end = match key.last_chunk::<8>() {
+        Some(chunk) => u64::from_le_bytes(*chunk),
+        None => key.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+    };
+    end.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+}
+
 /// An operation inside the gate.
 pub(super) struct Pass<'g> {
     stripe: &'g Stripe,
@@ -47,12 +57,7 @@ impl Gate {
 
     /// Goes in; which way is chosen by `key`.
     pub(super) fn enter(&self, key: &[u8]) -> Pass<'_> {
-        let mixed = key
-            .iter()
-            .rev()
-            .take(8)
-            .fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-        let index = to_usize(mixed) % STRIPES;
+        let index = to_usize(mixed(key)) % STRIPES;
         let stripe = self.stripes.get(index).unwrap_or(&self.stripes[0]);
         let held = (!seeded::active(Bug::CutWithinOperation)).then(|| read(&stripe.lock));
         Pass { stripe, _held: held }

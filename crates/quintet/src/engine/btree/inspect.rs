@@ -5,6 +5,7 @@ use crate::{
     Error, Result,
     codec::{Decoder, to_u64, to_usize},
     disk::{AlignedBuffer, File, read_up_to},
+    engine::lines::{Say, hex},
     index::bptree::{
         node::{EXTENT, INNER, LEAF, MAP, NodeView},
         space::MAP_HEAD_BYTES,
@@ -26,7 +27,7 @@ pub fn is_pages(head: &[u8]) -> bool {
 ///
 /// Fails with [`Error::Corruption`] where the meta page, or a page that says that it is one of the
 /// tree, is damaged. Lines given before hold.
-pub fn describe(file: &dyn File, name: &str, say: &mut dyn FnMut(String)) -> Result<()> {
+pub fn describe(file: &dyn File, name: &str, say: &mut Say<'_>) -> Result<()> {
     let io = |error| Error::io(format!("read {name}"), error);
     let mut head = AlignedBuffer::zeroed(HEAD_BYTES);
     read_up_to(file, head.as_mut_slice(), 0).map_err(io)?;
@@ -34,15 +35,14 @@ pub fn describe(file: &dyn File, name: &str, say: &mut dyn FnMut(String)) -> Res
     if !matches!(meta.page_bytes, 4096 | 8192 | 16_384 | 32_768 | 65_536) {
         return Err(Error::corruption(name, 28, "the page size is none"));
     }
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>();
-    say("pages of a btree table".to_owned());
-    say(format!("  database id  {}", hex(&meta.database_id).concat()));
-    say(format!("  table id     {}", meta.table_id));
-    say(format!("  complete to  {}", meta.lsn));
-    say(format!("  page size    {}", meta.page_bytes));
-    say(format!("  pages        {} in extents of {}", meta.end, meta.granularity));
-    say(format!("  entries      {} with {} bytes", meta.keys, meta.bytes));
-    say(format!("  nodes        {} leaves, {} inner", meta.leaves, meta.inner));
+    say("pages of a btree table");
+    say(&format!("  database id  {}", hex(&meta.database_id)));
+    say(&format!("  table id     {}", meta.table_id));
+    say(&format!("  complete to  {}", meta.lsn));
+    say(&format!("  page size    {}", meta.page_bytes));
+    say(&format!("  pages        {} in extents of {}", meta.end, meta.granularity));
+    say(&format!("  entries      {} with {} bytes", meta.keys, meta.bytes));
+    say(&format!("  nodes        {} leaves, {} inner", meta.leaves, meta.inner));
     let salt = salt_of(&meta.database_id, meta.table_id);
     let mut buffer = AlignedBuffer::zeroed(meta.page_bytes);
     let mut damage = None;
@@ -57,8 +57,9 @@ pub fn describe(file: &dyn File, name: &str, say: &mut dyn FnMut(String)) -> Res
         let (sum, number) = (decoder.u32(), decoder.u32());
         let own = number.is_some_and(|number| u64::from(number) == page);
         if sum == Some(checksum(salt, bytes)) && own {
-            if let Some(line) = line_of(bytes, to_usize(meta.granularity)) {
-                say(format!("page {page}: {line}"));
+            let line = line_of(bytes, to_usize(meta.granularity));
+            if line.is_some_and(|line| !say(&format!("page {page}: {line}"))) {
+                break;
             }
         } else if page <= 2 {
             damage.get_or_insert((offset, page));

@@ -29,6 +29,8 @@
 //! length, deletes that merge, scans. The types, the hierarchy and expiry are the database's, for
 //! every engine.
 
+mod admissions;
+mod change;
 mod gate;
 pub mod inspect;
 mod meta;
@@ -40,14 +42,19 @@ mod tests;
 
 use std::sync::Arc;
 
-use self::{gate::Gate, range::Range, store::Keeper};
+use self::{admissions::Admissions, gate::Gate, range::Range, store::Keeper};
 use super::{
     Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
+    Visit,
 };
 use crate::{
     Error, Result,
     codec::{Lsn, crc32c, crc32c_append, to_u64, to_usize},
-    index::bptree::Tree,
+    index::bptree::{
+        Tree,
+        node::INNER,
+        run::{Ascent, Run},
+    },
     pages::cache::{CacheOptions, Replacement},
     report::Report,
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
@@ -81,6 +88,7 @@ struct Inner {
     context: Context,
     tree: Tree,
     gate: Gate,
+    admissions: Admissions,
     keeper: Mutex<Keeper>,
     /// Held while the table's file is made.
     making: Mutex<()>,
@@ -127,6 +135,7 @@ impl Settings {
             frames_min: FRAMES_MIN,
             frames_max,
             replacement,
+            lasting_kind: INNER,
             salt,
         };
         Ok(Self { granularity, cache })
@@ -143,6 +152,12 @@ fn make_value(length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Value {
     Value::fill_with(length, fill)
 }
 
+/// An entry that was copied out of the tree.
+fn entry_of((key, stored): (&[u8], &[u8])) -> Entry {
+    let value = Value::fill_with(stored.len(), |value| value.copy_from_slice(stored));
+    Entry { key: key.to_vec(), value }
+}
+
 /// How entries leave the tree.
 fn make_entry(key: Vec<u8>, value: Value) -> Entry {
     Entry { key, value }
@@ -155,6 +170,11 @@ impl BTree {
         let settings = Settings::new(options, &context)?;
         let (inner, lsn) = store::open(&settings, context)?;
         Ok((Self { inner: Arc::new(inner) }, lsn))
+    }
+
+    /// Shows `each` the entries of a range, in key order, until it breaks off: as stored.
+    pub fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
+        range::visit(&self.inner, range, each)
     }
 
     /// About how many keys a range holds, from two descents.
@@ -204,7 +224,7 @@ impl Inner {
             // Whoever held it until now may have done what is needed.
             if self.tree.cache().kept_count() + pages > self.kept_limit() {
                 let complete = keeper.complete();
-                self.place_everything(&mut keeper, complete)?;
+                self.place_oldest(&mut keeper, complete)?;
             }
         }
         Ok(())
@@ -212,14 +232,12 @@ impl Inner {
 
     fn scan_from(&self, start: &[u8], limit: usize) -> Result<(Vec<Entry>, Option<Vec<u8>>)> {
         let mut entries = Vec::new();
-        let mut next = Some(start.to_vec());
-        while let Some(from) = next.take_if(|_| entries.len() < limit) {
-            let step = (limit - entries.len(), SCAN_AHEAD);
-            let found = self.tree.scan_up((&from, None), step, make_value, make_entry)?;
-            entries.extend(found.entries);
-            next = found.next;
+        let (mut ascent, mut run) = (Ascent::new(start.to_vec(), None), Run::default());
+        while entries.len() < limit && !ascent.is_over {
+            self.tree.ascend(&mut ascent, (limit - entries.len(), SCAN_AHEAD), &mut run)?;
+            entries.extend((0..run.len()).filter_map(|index| run.entry(index)).map(entry_of));
         }
-        Ok((entries, next))
+        Ok((entries, (!ascent.is_over).then_some(ascent.start)))
     }
 
     fn check_usable(&self) -> Result<()> {
@@ -247,40 +265,35 @@ impl Engine for BTree {
             };
         let room = inner.make_room(pages);
         match op {
-            Op::Put { head, body, .. } => {
+            Op::Put { key, head, body } => {
                 if inner.tree.is_direct(head.len() + body.len()) {
                     inner.make_file()?;
                 }
-                room
+                room?;
+                inner.keep_leaf(key)
             }
             // Deletes give space back: they go on where a cut fails, and the cache grows.
-            Op::Delete { .. } | Op::DeleteRange { .. } => Ok(()),
+            Op::Delete { key } => inner.keep_leaf(key),
+            Op::DeleteRange { .. } => Ok(()),
+        }
+    }
+
+    fn retract(&self, op: &Op<'_>) {
+        if let Op::Put { key, .. } | Op::Delete { key } = op {
+            self.inner.retract(key);
         }
     }
 
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
         let inner = &self.inner;
-        {
-            let (Op::Put { key, .. } | Op::Delete { key } | Op::DeleteRange { start: key, .. }) =
-                op;
-            let pass = inner.gate.enter(key);
-            let change = match op {
-                Op::Put { key, head, body } => {
-                    if inner.tree.is_direct(head.len() + body.len()) {
-                        inner.make_file()?;
-                    }
-                    inner.tree.put(key, [head, body])?
-                }
-                Op::Delete { key } => inner.tree.delete(key)?,
-                Op::DeleteRange { start, end } => {
-                    let end = Some(*end).filter(|end| !end.is_empty());
-                    inner.tree.delete_range(start, end)?
-                }
-            };
-            pass.note(change);
-        }
+        let outcome = match op {
+            Op::Put { key, .. } | Op::Delete { key } => inner.change_one(key, op),
+            Op::DeleteRange { start, end } => {
+                inner.delete_range(start, Some(*end).filter(|end| !end.is_empty()))
+            }
+        };
         inner.wake_if_due();
-        Ok(())
+        outcome
     }
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {

@@ -1,14 +1,15 @@
-//! Iterators over a range, from both ends.
+//! Ranges, from both ends.
 //!
 //! Invariants: what the front has fetched lies below what the back may still fetch, and the other
 //! way round; a step of an iterator holds nothing of the table.
 
-use std::{sync::Arc, vec};
+use std::{ops::Range as Numbers, sync::Arc, vec};
 
-use super::{Inner, make_entry, make_value};
+use super::{Inner, entry_of, make_entry, make_value};
 use crate::{
     Result,
-    engine::{Entry, KeyRange},
+    engine::{Entry, KeyRange, Visit},
+    index::bptree::run::{Ascent, Run},
     seeded::{self, Bug},
 };
 
@@ -18,72 +19,87 @@ const STEP_MAX: usize = 1024;
 /// Leaves that a scan reads from the disk at once; the first steps read fewer.
 const AHEAD_MAX: isize = 32;
 
-/// See the module head.
+/// How much the next step takes: entries, and leaves to read ahead.
 #[derive(Debug)]
-pub(super) struct Range {
-    inner: Arc<Inner>,
-    /// The first key that the front has not fetched.
-    start: Vec<u8>,
-    /// The first key that the back has fetched, or the range's end.
-    end: Option<Vec<u8>>,
-    /// Nothing is left between `start` and `end`.
-    empty: bool,
-    /// Fetched by the front, ascending.
-    front: vec::IntoIter<Entry>,
-    /// Fetched by the back, descending.
-    back: vec::IntoIter<Entry>,
+struct Pace {
     step: usize,
     ahead: isize,
 }
 
-impl Range {
-    pub(super) fn new(inner: Arc<Inner>, range: KeyRange) -> Self {
-        let start = range.start.unwrap_or_default();
-        let empty = range.end.as_ref().is_some_and(|end| *end <= start);
-        let (front, back) = (vec::IntoIter::default(), vec::IntoIter::default());
-        let (step, ahead) = (FIRST_STEP, 0);
-        Self { inner, start, end: range.end, empty, front, back, step, ahead }
-    }
+impl Pace {
+    const START: Self = Self { step: FIRST_STEP, ahead: 0 };
 
-    /// Entries of the next step, and leaves to read ahead.
-    fn next_step(&mut self) -> (usize, isize) {
+    fn next(&mut self) -> (usize, isize) {
         let (step, ahead) = (self.step, self.ahead);
         self.step = (step * 2).min(STEP_MAX);
         self.ahead = (ahead * 2 + 1).min(AHEAD_MAX);
         (step, ahead)
     }
+}
+
+/// See [`super::BTree::visit`].
+pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<()> {
+    let mut ascent = Ascent::new(range.start.unwrap_or_default(), range.end);
+    let (mut run, mut pace) = (Run::default(), Pace::START);
+    while !ascent.is_over {
+        inner.tree.ascend(&mut ascent, pace.next(), &mut run)?;
+        for (key, stored) in (0..run.len()).filter_map(|index| run.entry(index)) {
+            if each(key, stored)?.is_break() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// See the module head.
+#[derive(Debug)]
+pub(super) struct Range {
+    inner: Arc<Inner>,
+    /// Where the front is; its end is the first key that the back has fetched, or the range's end.
+    ascent: Ascent,
+    /// Fetched by the front, ascending, and which of it is left.
+    front: Run,
+    front_left: Numbers<usize>,
+    /// Fetched by the back, descending.
+    back: vec::IntoIter<Entry>,
+    pace: Pace,
+}
+
+impl Range {
+    pub(super) fn new(inner: Arc<Inner>, range: KeyRange) -> Self {
+        let ascent = Ascent::new(range.start.unwrap_or_default(), range.end);
+        let (front, back) = (Run::default(), vec::IntoIter::default());
+        Self { inner, ascent, front, front_left: 0..0, back, pace: Pace::START }
+    }
 
     fn fetch_front(&mut self) -> Result<()> {
-        while self.front.as_slice().is_empty() && !self.empty {
-            let step = self.next_step();
-            let range = (&*self.start, self.end.as_deref());
-            let found = self.inner.tree.scan_up(range, step, make_value, make_entry)?;
-            self.front = found.entries.into_iter();
-            match found.next {
-                Some(mut next) => {
-                    if seeded::active(Bug::ScanSkipsAnEntry) {
-                        next.push(0xff);
-                    }
-                    self.start = next;
-                }
-                None => self.empty = true,
+        while self.front_left.is_empty() && !self.ascent.is_over {
+            self.inner.tree.ascend(&mut self.ascent, self.pace.next(), &mut self.front)?;
+            self.front_left = 0..self.front.len();
+            if seeded::active(Bug::ScanSkipsAnEntry) && self.front.len() > 1 {
+                self.front_left.start = 1;
             }
         }
         Ok(())
     }
 
     fn fetch_back(&mut self) -> Result<()> {
-        while self.back.as_slice().is_empty() && !self.empty {
-            let step = self.next_step();
-            let range = (self.end.as_deref(), Some(&*self.start));
+        while self.back.as_slice().is_empty() && !self.ascent.is_over {
+            let step = self.pace.next();
+            let range = (self.ascent.end.as_deref(), Some(&*self.ascent.start));
             let found = self.inner.tree.scan_down(range, step, make_value, make_entry)?;
             self.back = found.entries.into_iter();
             match found.next {
-                Some(next) => self.end = Some(next),
-                None => self.empty = true,
+                Some(next) => self.ascent.end = Some(next),
+                None => self.ascent.is_over = true,
             }
         }
         Ok(())
+    }
+
+    fn front_entry(&self, index: Option<usize>) -> Option<Result<Entry>> {
+        self.front.entry(index?).map(entry_of).map(Ok)
     }
 }
 
@@ -92,19 +108,24 @@ impl Iterator for Range {
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Err(error) = self.fetch_front() {
-            self.empty = true;
+            self.ascent.is_over = true;
             return Some(Err(error));
         }
-        self.front.next().or_else(|| self.back.next_back()).map(Ok)
+        let index = self.front_left.next();
+        self.front_entry(index).or_else(|| self.back.next_back().map(Ok))
     }
 }
 
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
         if let Err(error) = self.fetch_back() {
-            self.empty = true;
+            self.ascent.is_over = true;
             return Some(Err(error));
         }
-        self.back.next().or_else(|| self.front.next_back()).map(Ok)
+        if let Some(entry) = self.back.next() {
+            return Some(Ok(entry));
+        }
+        let index = self.front_left.next_back();
+        self.front_entry(index)
     }
 }

@@ -9,8 +9,11 @@
 //! synced; the group of the cut's changes is committed to the journal, from where on the table is
 //! complete to the cut's LSN. Most cuts end here: their pages stay in the cache, and the journal
 //! keeps their groups. When the journal has taken its share, or too many pages may not leave the
-//! cache, a cut of everything also writes all these pages in place, each once for all cuts, syncs
-//! them, and the meta page says so; the next group says that earlier ones are not needed.
+//! cache, cuts also write pages in place, each once for all cuts since it was placed last, and sync
+//! them: those that wait longest, some thousands at a time, so that neither who waits for room nor
+//! who changes a page of an unfinished cut (and saves its image) notices much. The next group says
+//! that those before the oldest that is waited for are not needed. Where everything is in place,
+//! the meta page says so.
 //!
 //! A page that is free at a cut is named in its group: what earlier groups hold of it is not to be
 //! applied, because a value may have been written there since.
@@ -23,7 +26,7 @@
 
 use std::{collections::HashMap, io, sync::Arc};
 
-use super::{Gate, Inner, Settings, meta::Meta};
+use super::{Admissions, Gate, Inner, Settings, meta::Meta};
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64, to_usize},
@@ -52,6 +55,10 @@ const JOURNAL_MIN_BYTES: u64 = 64 << 20;
 /// In the journal: where the changes of pages are, and the names of pages that are free.
 const PAGES_SPACE: u8 = 0;
 const FREED_SPACE: u8 = 1;
+/// Pages that one cut places.
+const PLACED_MAX: usize = 4096;
+/// Of the pages that are not in place, one in so many is placed when there are too many.
+const PLACED_SHARE: u64 = 4;
 /// Pages of the overlay that are read at once.
 const OVERLAY_BATCH: usize = 64;
 
@@ -116,7 +123,7 @@ pub(super) fn open(settings: &Settings, context: Context) -> Result<(Inner, Lsn)
             sync_name(&context, &tree, &label)?;
             tree.format()?;
         }
-        Some(meta) => tree.set_counts(meta.leaves, meta.inner),
+        Some(meta) => tree.set_counts(meta.leaves, meta.inner, meta.keys),
     }
     let (keys, bytes, lsn) =
         meta.as_ref().map_or((0, 0, Lsn(0)), |meta| (meta.keys, meta.bytes, meta.lsn));
@@ -128,6 +135,7 @@ pub(super) fn open(settings: &Settings, context: Context) -> Result<(Inner, Lsn)
         context,
         tree,
         gate: Gate::new(keys, bytes),
+        admissions: Admissions::new(),
         keeper: Mutex::new(Keeper { redo, complete: lsn, placed, in_doubt }),
         making: Mutex::new(()),
         woken: AtomicBool::new(false),
@@ -285,9 +293,26 @@ impl Inner {
         let cache = self.tree.cache();
         let full = keeper.redo.live_bytes() > self.journal_limit();
         if full || cache.kept_count() > self.kept_limit() / 2 {
+            return self.place_oldest(keeper, lsn);
+        }
+        self.store_one(keeper, lsn, 0)
+    }
+
+    /// As [`Inner::persist_cut`], and brings a part of what is in the journal alone in place.
+    pub(super) fn place_oldest(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
+        let cache = self.tree.cache();
+        if !cache.overlaid(1).is_empty() {
             return self.place_everything(keeper, lsn);
         }
-        self.store_one(keeper, lsn, false)
+        self.make_file()?;
+        let kept = cache.unplaced_count().max(cache.kept_count());
+        let mut left = to_usize(kept / PLACED_SHARE).max(PLACED_MAX / 16);
+        while left > 0 {
+            let count = left.min(PLACED_MAX);
+            self.store_one(keeper, lsn, count)?;
+            left -= count;
+        }
+        Ok(())
     }
 
     /// As [`Inner::persist_cut`]; nothing is in the journal alone then.
@@ -304,7 +329,7 @@ impl Inner {
                     break;
                 }
             }
-            self.store_one(keeper, lsn, true)?;
+            self.store_one(keeper, lsn, usize::MAX)?;
             if cache.overlaid(1).is_empty() {
                 return Ok(());
             }
@@ -317,10 +342,11 @@ impl Inner {
         (pages / 2).min(self.context.budget.limit() / 8).max(JOURNAL_MIN_BYTES)
     }
 
-    fn store_one(&self, keeper: &mut Keeper, lsn: Lsn, everything: bool) -> Result<()> {
+    /// Stores a cut, and places so many pages.
+    fn store_one(&self, keeper: &mut Keeper, lsn: Lsn, placed: usize) -> Result<()> {
         self.make_file()?;
         let cache = self.tree.cache();
-        let cut = match self.take_cut(lsn, everything) {
+        let cut = match self.take_cut(lsn, keeper.redo.newest() + 1, placed) {
             Ok(cut) => cut,
             Err(error) => {
                 self.tree.space().end_cut(false);
@@ -328,7 +354,7 @@ impl Inner {
             }
         };
         keeper.in_doubt = true;
-        let stored = self.store_cut(keeper, &cut, lsn, everything);
+        let stored = self.store_cut(keeper, &cut, lsn);
         self.tree.space().end_cut(stored.is_ok());
         match stored {
             Ok(()) => {
@@ -344,9 +370,9 @@ impl Inner {
         }
     }
 
-    /// The moment of a cut: of what changed since the last one, or of everything that is not in
-    /// place.
-    pub(super) fn take_cut(&self, lsn: Lsn, everything: bool) -> Result<Cut> {
+    /// The moment of a cut: of what changed since the last one, and of so many pages that are not
+    /// in place. `group` is the journal's next.
+    pub(super) fn take_cut(&self, lsn: Lsn, group: u64, placed: usize) -> Result<Cut> {
         let (cache, space) = (self.tree.cache(), self.tree.space());
         let _closed = self.gate.close();
         for (page, bits) in space.cut() {
@@ -360,11 +386,12 @@ impl Inner {
         let guard = cache.create(PageId(0))?;
         guard.edit().put_page(&self.meta(lsn, 0).encode());
         drop(guard);
-        if everything {
+        let mut joined = Vec::new();
+        if placed > 0 {
             let used = space.used_at_cut();
-            cache.join_unplaced(|page| is_set(&used, u64::from(page.0)));
+            joined = cache.join_unplaced(placed, |page| is_set(&used, u64::from(page.0)));
         }
-        Ok(cache.cut())
+        Ok(cache.cut(group, joined))
     }
 
     fn meta(&self, lsn: Lsn, placed: u64) -> Meta {
@@ -384,13 +411,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn store_cut(
-        &self,
-        keeper: &mut Keeper,
-        cut: &Cut,
-        lsn: Lsn,
-        everything: bool,
-    ) -> Result<()> {
+    pub(super) fn store_cut(&self, keeper: &mut Keeper, cut: &Cut, lsn: Lsn) -> Result<()> {
         let cache = self.tree.cache();
         if self.tree.space().take_written_directly() {
             sync(cache)?;
@@ -404,7 +425,7 @@ impl Inner {
         if seeded::active(Bug::CutWritesInPlaceFirst) {
             self.place(cut, &pages)?;
         }
-        let group = self.group(cut, &pages, everything);
+        let group = self.group(cut, &pages);
         let group_bytes = group.bytes();
         self.context.budget.take_anyway(group_bytes);
         let committed = keeper.redo.commit_keeping(group, lsn, keeper.placed + 1);
@@ -412,12 +433,18 @@ impl Inner {
         let sequence = committed?;
         self.written_bytes_total.fetch_add(group_bytes, Ordering::Relaxed);
         keeper.complete = lsn;
-        if !everything {
+        if cut.placed_count() == 0 {
             return Ok(());
         }
+        pages.retain(|(_, frame)| cut.is_placed(*frame));
         self.place(cut, &pages)?;
         sync(cache)?;
-        if cache.overlaid(1).is_empty() {
+        if !cache.overlaid(1).is_empty() {
+            return Ok(());
+        }
+        if let Some(group) = cache.oldest_unplaced() {
+            keeper.placed = keeper.placed.max(group.saturating_sub(1));
+        } else {
             keeper.placed = sequence;
             self.note_placed(cut, sequence)?;
         }
@@ -425,7 +452,7 @@ impl Inner {
     }
 
     /// The changes of a cut, and the names of pages that are free at it.
-    fn group(&self, cut: &Cut, pages: &[(PageId, u32)], everything: bool) -> GroupWriter {
+    fn group(&self, cut: &Cut, pages: &[(PageId, u32)]) -> GroupWriter {
         let cache = self.tree.cache();
         let unit = cache.page_bytes() / UNITS;
         let mut group = GroupWriter::default();
@@ -434,7 +461,7 @@ impl Inner {
         }
         let mut image = vec![0; cache.page_bytes()];
         for (page, frame) in pages {
-            let units = cache.image(cut, (*page, *frame), !everything, &mut image);
+            let units = cache.image(cut, (*page, *frame), &mut image);
             let Some(units) = units else { continue };
             for (first, count) in runs(units.changed) {
                 let (start, end) = (first * unit, (first + count) * unit);
@@ -455,7 +482,7 @@ impl Inner {
         let mut writeback = Writeback::new(&*self.context.env)?;
         let mut image = vec![0; cache.page_bytes()];
         for (page, frame) in pages {
-            let units = cache.image(cut, (*page, *frame), false, &mut image);
+            let units = cache.image(cut, (*page, *frame), &mut image);
             let Some(units) = units else { continue };
             for (first, count) in runs(widen(units.unplaced, units_of_block)) {
                 let bytes = image.get(first * unit..(first + count) * unit).unwrap_or(&[]);
@@ -476,7 +503,7 @@ impl Inner {
         let cache = self.tree.cache();
         let meta = cut.pages().iter().find(|(page, _)| *page == PageId(0));
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
-        let image = meta.and_then(|place| cache.image(cut, *place, false, buffer.as_mut_slice()));
+        let image = meta.and_then(|place| cache.image(cut, *place, buffer.as_mut_slice()));
         if image.is_none() {
             return Ok(());
         }

@@ -6,33 +6,13 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::{
     budget::Budget,
-    codec::KeyHash,
     disk::{
         Dir, Env, Open,
-        sim::{Policy, SimEnv},
+        sim::{Call, Effect, Fault, Policy, SimEnv, When},
     },
-    engine::{EngineKind, Host},
+    engine::{EngineKind, desk::Desk},
     seeded::{self, Bug},
 };
-
-/// What a database does for its engines, counted.
-#[derive(Debug, Default)]
-struct Desk {
-    log_syncs: AtomicU64,
-}
-
-impl Host for Desk {
-    fn sync_log(&self) -> Result<()> {
-        self.log_syncs.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn wake(&self) {}
-
-    fn is_expired(&self, stored: &[u8]) -> bool {
-        stored.starts_with(b"expired")
-    }
-}
 
 struct Fixture {
     env: SimEnv,
@@ -56,15 +36,10 @@ impl Fixture {
 
     fn context(&self, read_only: bool) -> Context {
         Context {
-            env: Arc::new(self.env.clone()),
-            dir: self.dir(),
-            database_id: [3; 16],
-            table_id: 4,
-            hash: KeyHash::new([1, 2]),
             budget: Arc::clone(&self.budget),
-            host: Arc::clone(&self.desk) as Arc<dyn Host>,
             read_only,
             complete: self.complete,
+            ..self.desk.context(&self.env, 0)
         }
     }
 
@@ -130,6 +105,84 @@ fn writers_make_room_in_a_cache_smaller_than_the_data() {
     assert_eq!(contents(&table).len(), 20_000);
 }
 
+/// A disk that cannot be read refuses a write before it is logged, or not at all: what was
+/// admitted is applied without it, however much of the cache has gone meanwhile.
+#[test]
+fn a_disk_that_cannot_be_read_stops_no_admitted_write() {
+    let fixture = Fixture::new(1 << 20);
+    let table = fixture.open();
+    for number in 0..20_000 {
+        put(&table, &key(number), &[7; 100]);
+    }
+    table.inner.place_everything(&mut lock(&table.inner.keeper), Lsn(9)).unwrap();
+    let unreadable = || Fault::new(&[Call::Read], When::From(1), Effect::Io);
+    let (mut refused, mut done) = (0, 0);
+    for step in 0..2_000_u32 {
+        let number = step.wrapping_mul(7919) % 20_000;
+        let (key, grown) = (key(number), vec![1; 300]);
+        let op = match step % 3 {
+            0 => Op::Put { key: &key, head: &[], body: &[2; 100] },
+            // Splits, now and then.
+            1 => Op::Put { key: &key, head: &[], body: &grown },
+            _ => Op::Delete { key: &key },
+        };
+        fixture.env.inject(unreadable());
+        let admitted = table.admit(&op);
+        if let Err(error) = admitted {
+            assert!(matches!(error, Error::Io { .. }), "{error}");
+            refused += 1;
+            fixture.env.clear_faults();
+            table.admit(&op).unwrap();
+        }
+        fixture.env.clear_faults();
+        if step % 16 == 0 {
+            // Every leaf but one comes and goes.
+            for other in 0..1_000_u32 {
+                table.get(&self::key(other.wrapping_mul(6007) % 20_000)).unwrap();
+            }
+        }
+        fixture.env.inject(unreadable());
+        table.apply(Lsn(10), &op).unwrap();
+        fixture.env.clear_faults();
+        done += 1;
+    }
+    assert!(refused > 500 && done == 2_000, "{refused} of {done} were refused first");
+    assert_eq!(table.inner.admissions.len(), 0);
+    table.persist(Lsn(10)).unwrap();
+    assert_eq!(findings(&table), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_taken_back_is_let_go_of() {
+    let fixture = Fixture::new(1 << 20);
+    let table = fixture.open();
+    for number in 0..1_000 {
+        let (key, grown) = (key(number), [3; 60]);
+        let op = Op::Put { key: &key, head: &[], body: &grown };
+        table.admit(&op).unwrap();
+        table.admit(&op).unwrap();
+        table.retract(&op);
+        table.apply(Lsn(1), &op).unwrap();
+        table.retract(&op);
+        let delete = Op::Delete { key: &key };
+        table.admit(&delete).unwrap();
+        table.retract(&delete);
+    }
+    assert_eq!(table.inner.admissions.len(), 0);
+    assert_eq!(contents(&table).len(), 1_000);
+    // A batch of more leaves than the cache has room for keeps some of them.
+    let keys: Vec<_> = (0..50_000).map(key).collect();
+    for key in &keys {
+        table.admit(&Op::Put { key, head: &[], body: &[4; 60] }).unwrap();
+    }
+    assert!(table.inner.admissions.len() < 200, "{}", table.inner.admissions.len());
+    for key in &keys {
+        table.apply(Lsn(2), &Op::Put { key, head: &[], body: &[4; 60] }).unwrap();
+    }
+    assert_eq!(table.inner.admissions.len(), 0);
+    assert_eq!(contents(&table).len(), 50_000);
+}
+
 /// With the bug, what writers changed goes with the frame that it was in.
 fn dirty_pages_stay() {
     let fixture = Fixture::new(1 << 20);
@@ -190,12 +243,12 @@ fn cut_holds_what_was_there() {
     for number in 0..3000 {
         put(&table, &key(number), b"during");
     }
-    let cut = table.inner.take_cut(Lsn(2), false).unwrap();
+    let cut = table.inner.take_cut(Lsn(2), 2, 0).unwrap();
     for number in 0..3000 {
         put(&table, &key(number), b"after!");
     }
     let mut keeper = lock(&table.inner.keeper);
-    table.inner.store_cut(&mut keeper, &cut, Lsn(2), false).unwrap();
+    table.inner.store_cut(&mut keeper, &cut, Lsn(2)).unwrap();
     drop(keeper);
     table.inner.tree.space().end_cut(true);
     table.inner.tree.cache().finish(cut);

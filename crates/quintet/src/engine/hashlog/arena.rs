@@ -29,7 +29,7 @@ use super::entry::{Head, UNIT_BYTES};
 use crate::{
     budget::Budget,
     codec::{to_u64, to_usize},
-    disk::Region,
+    disk::{Region, prefetch},
     index::slots::ADDRESS_END,
     pages::words::{copy_out, equals},
     seeded::{self, Bug},
@@ -57,6 +57,9 @@ const HUGE_CHUNK_BYTES: u64 = 2 << 20;
 #[derive(Debug)]
 pub(super) struct Arena {
     frames: Region,
+    /// Word 0 of each chunk: what gets read, on lines that nothing else changes.
+    states: Region,
+    /// The other words, and an unused one.
     table: Region,
     unit_bits: u32,
     frames_max: u64,
@@ -95,6 +98,7 @@ impl Arena {
         let chunks_max = (ADDRESS_END >> unit_bits).min(CHUNKS_MAX);
         Ok(Self {
             frames: Region::reserve(frames_max * chunk_bytes)?,
+            states: Region::reserve(chunks_max * 8)?,
             table: Region::reserve(chunks_max * ROW_WORDS * 8)?,
             unit_bits,
             frames_max,
@@ -132,10 +136,16 @@ impl Arena {
         &self.table.words()[to_usize(chunk * ROW_WORDS + word)]
     }
 
+    #[inline]
+    fn state_word(&self, chunk: u64) -> &AtomicU64 {
+        // As above.
+        &self.states.words()[to_usize(chunk)]
+    }
+
     /// Word 0.
     #[inline]
     pub(super) fn state(&self, chunk: u64) -> u64 {
-        self.row(chunk, 0).load(Ordering::Acquire)
+        self.state_word(chunk).load(Ordering::Acquire)
     }
 
     pub(super) fn is_resident(&self, chunk: u64) -> bool {
@@ -266,7 +276,7 @@ impl Arena {
 
     /// Makes a filled frame the chunk's.
     pub(super) fn attach(&self, chunk: u64, frame: u64) {
-        let state = self.row(chunk, 0);
+        let state = self.state_word(chunk);
         let generation = state.load(Ordering::Relaxed) & !UNITS_MASK;
         state.store(generation | (frame + 1), Ordering::Release);
     }
@@ -274,7 +284,7 @@ impl Arena {
     /// Takes a chunk out of memory; whoever reads it notices. The frame, if there was one, is the
     /// caller's.
     pub(super) fn detach(&self, chunk: u64) -> Option<u64> {
-        let state = self.row(chunk, 0);
+        let state = self.state_word(chunk);
         let before = state.load(Ordering::Relaxed);
         if seeded::active(Bug::HashlogRecyclesUnderReaders) {
             return frame_in(before);
@@ -363,10 +373,27 @@ impl Arena {
         key: &[u8],
         take: impl FnOnce(&Head, &[AtomicU64]) -> T,
     ) -> Look<T> {
+        self.look_in(address, self.state_of(address), key, take)
+    }
+
+    /// The same, with word 0 of the chunk as it was when the address was the key's.
+    #[inline]
+    pub(super) fn look_in<T>(
+        &self,
+        address: u64,
+        state: u64,
+        key: &[u8],
+        take: impl FnOnce(&Head, &[AtomicU64]) -> T,
+    ) -> Look<T> {
         let (chunk, unit) = self.split(address);
-        let state = self.state(chunk);
         let Some(frame) = frame_in(state) else { return Look::Cold(state) };
         let words = self.frame(frame).get(to_usize(unit)..).unwrap_or(&[]);
+        // Where the value begins is known only once the first line is here: the others come along.
+        for line in [8, 16] {
+            if let Some(word) = words.get(line) {
+                prefetch(word);
+            }
+        }
         let Some((head, first)) = load_head(words) else { return Look::Changed };
         let taken = words.get(..head.units()).and_then(|words| {
             let matches = head.key_bytes == key.len()
@@ -375,8 +402,7 @@ impl Arena {
         });
         fence(Ordering::Acquire);
         let unchanged = words.first().is_some_and(|word| word.load(Ordering::Relaxed) == first)
-            && (self.row(chunk, 0).load(Ordering::Relaxed) == state
-                || seeded::active(Bug::ReadForgetsRecycling));
+            && (self.state(chunk) == state || seeded::active(Bug::ReadForgetsRecycling));
         match taken {
             Some(Some(taken)) if unchanged => Look::Found(taken),
             Some(None) if unchanged => Look::OtherKey,
@@ -385,6 +411,7 @@ impl Arena {
     }
 
     /// Word 0 of the chunk of an address.
+    #[inline]
     pub(super) fn state_of(&self, address: u64) -> u64 {
         self.state(self.split(address).0)
     }
@@ -402,20 +429,22 @@ impl Arena {
         let (key, value) = copy_entry(&head, words);
         fence(Ordering::Acquire);
         let unchanged = words.first().is_some_and(|word| word.load(Ordering::Relaxed) == first)
-            && self.row(chunk, 0).load(Ordering::Relaxed) == state;
+            && self.state(chunk) == state;
         if unchanged { Look::Found((head, key, value)) } else { Look::Changed }
     }
 
-    /// Starts loading the first lines of the record at `address`.
+    /// Starts loading the first lines of the record at `address`; returns word 0 of its chunk.
     #[inline]
-    pub(super) fn prefetch(&self, address: u64) {
+    pub(super) fn prefetch(&self, address: u64) -> u64 {
         let (chunk, unit) = self.split(address);
-        if let Some(frame) = frame_in(self.state(chunk)) {
+        let state = self.state(chunk);
+        if let Some(frame) = frame_in(state) {
             let first = to_usize((frame << self.unit_bits) + unit);
             for line in [0, 8, 16] {
                 self.frames.prefetch(first + line);
             }
         }
+        state
     }
 }
 

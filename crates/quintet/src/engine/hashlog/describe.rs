@@ -18,13 +18,9 @@ use crate::{
     Error, Result,
     codec::{crc32c, round_up, to_u64, to_usize},
     disk::{BLOCK_BYTES, Dir, File, read_up_to},
+    engine::lines::{Say, brief, hex},
 };
 
-/// Takes a line; whether more are wanted.
-pub type Say<'a> = dyn FnMut(&str) -> bool + 'a;
-
-/// Bytes of a key that are shown.
-const SHOWN_BYTES_MAX: usize = 64;
 /// A chunk is at most this large, and so is an extent of one.
 const EXTENT_BYTES_MAX: u64 = 16 << 20;
 
@@ -208,19 +204,4 @@ fn words_of(entry: &Stored<'_>) -> String {
             format!("put {key}, lsn {lsn}, large value {number}")
         }
     }
-}
-
-/// A key: its first bytes, and its length where there are more.
-fn brief(bytes: &[u8]) -> String {
-    match bytes.get(..SHOWN_BYTES_MAX) {
-        Some(start) if bytes.len() > SHOWN_BYTES_MAX => {
-            format!("\"{}\"... ({} bytes)", start.escape_ascii(), bytes.len())
-        }
-        _ => format!("\"{}\"", bytes.escape_ascii()),
-    }
-}
-
-/// Bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
 }

@@ -1,8 +1,8 @@
 //! Loading the index: hints -> shares -> lines.
 //!
 //! The hints of all extents are dealt out by hash into shares of the index, in parallel over
-//! groups of extents; then each share is sorted by index line and the newest entry of each hash
-//! put there, in parallel over shares. A share is small enough for the caches. Where memory is
+//! groups of extents; then the newest entry of each hash is put into the lines of its share, in
+//! parallel over shares. A share is small enough for the caches. Where memory is
 //! short, the hints are read several times for a part of the hashes each.
 //!
 //! Invariants: sources come in the order of their age, groups hold runs of them, and both steps
@@ -18,17 +18,17 @@ use std::{
 use super::{
     Chunk, HashLog,
     arena::EXTENT_HEAD_UNITS,
+    cold::ColdEntry,
     entry::{Kind, LargeRef, Stored, UNIT_BYTES},
     files::Place,
     manifest::{Extent, Hint, HintReader, Hints, Manifest, encode_hints},
     pack::{Blocks, Piece},
-    read::ColdEntry,
 };
 use crate::{
     Error, Result,
     codec::{to_u64, to_usize},
     disk::Region,
-    index::slots::Loader,
+    index::slots::{Added, Loader},
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, read},
 };
 
@@ -336,36 +336,11 @@ impl HashLog {
         share: usize,
     ) -> Result<()> {
         let entries = dealing.share(share);
-        let (order, ends) = by_line(&entries, dealing.loader);
         let mut counted = Counted::default();
-        let mut newest: Vec<Dealt> = Vec::new();
-        let mut start = 0;
-        for end in ends {
-            let line = order.get(to_usize(u64::from(start))..to_usize(u64::from(end)));
-            let line = line.unwrap_or(&[]).iter();
-            let line = line.filter_map(|index| entries.get(to_usize(u64::from(*index))));
-            start = end;
-            newest.clear();
-            if self.collided.load(Ordering::Relaxed) {
-                let mut line: Vec<Dealt> = line.copied().collect();
-                line.sort_unstable();
-                for same in line.chunk_by(|a, b| a.0 == b.0) {
-                    newest.clear();
-                    newest.extend(self.newest_by_key(chunks, same)?);
-                    for entry in same {
-                        let is_newest = newest.contains(entry);
-                        self.load_entry(chunks, loaded, dealing, *entry, is_newest, &mut counted);
-                    }
-                }
-                continue;
-            }
-            for entry in line.rev() {
-                let is_newest = newest.iter().all(|(hash, _)| *hash != entry.0);
-                if is_newest {
-                    newest.push(*entry);
-                }
-                self.load_entry(chunks, loaded, dealing, *entry, is_newest, &mut counted);
-            }
+        if self.collided.load(Ordering::Relaxed) {
+            self.load_collided(chunks, loaded, dealing.loader, &entries, &mut counted)?;
+        } else {
+            self.load_newest(chunks, loaded, dealing.loader, &entries, &mut counted);
         }
         loaded.keys.fetch_add(counted.keys, Ordering::Relaxed);
         loaded.live_bytes.fetch_add(counted.live_bytes, Ordering::Relaxed);
@@ -373,32 +348,91 @@ impl HashLog {
         Ok(())
     }
 
-    #[inline]
-    fn load_entry(
+    /// Of the entries of a hash, the newest.
+    fn load_newest(
         &self,
         chunks: &[u64],
         loaded: &Loaded,
-        dealing: &Dealing<'_>,
+        index: Loader<'_>,
+        entries: &[Dealt],
+        counted: &mut Counted,
+    ) {
+        let mut into = index.share_loader();
+        let mut removed = BTreeSet::new();
+        for entry in entries.iter().rev() {
+            let (hash, packed) = *entry;
+            let Some(address) = self.address_of(chunks, packed) else { continue };
+            let is_newest = if !removed.is_empty() && removed.contains(&hash) {
+                false
+            } else if packed & 3 == TOMBSTONE {
+                let is_newest = !into.has(hash);
+                if is_newest {
+                    removed.insert(hash);
+                }
+                is_newest
+            } else {
+                let added = into.add(hash, address);
+                if added == Added::Full {
+                    loaded.full.store(true, Ordering::Relaxed);
+                }
+                added != Added::Older
+            };
+            self.count_entry(address, loaded, *entry, is_newest, counted);
+        }
+    }
+
+    /// Of the entries of a hash, the newest of each key.
+    fn load_collided(
+        &self,
+        chunks: &[u64],
+        loaded: &Loaded,
+        index: Loader<'_>,
+        entries: &[Dealt],
+        counted: &mut Counted,
+    ) -> Result<()> {
+        let mut entries = entries.to_vec();
+        entries.sort_unstable();
+        for same in entries.chunk_by(|a, b| a.0 == b.0) {
+            let newest = self.newest_by_key(chunks, same)?;
+            for entry in same {
+                let (hash, packed) = *entry;
+                let Some(address) = self.address_of(chunks, packed) else { continue };
+                let is_newest = newest.contains(entry);
+                if is_newest && packed & 3 != TOMBSTONE && !index.load(hash, address) {
+                    loaded.full.store(true, Ordering::Relaxed);
+                }
+                self.count_entry(address, loaded, *entry, is_newest, counted);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn address_of(&self, chunks: &[u64], packed: u64) -> Option<u64> {
+        let chunk = chunks.get(to_usize(packed >> RANK_SHIFT)).copied()?;
+        Some(self.arena.address(chunk, packed >> UNIT_SHIFT & 0x1f_ffff))
+    }
+
+    #[inline]
+    fn count_entry(
+        &self,
+        address: u64,
+        loaded: &Loaded,
         (hash, packed): Dealt,
         is_newest: bool,
         counted: &mut Counted,
     ) {
-        let Some(chunk) = chunks.get(to_usize(packed >> RANK_SHIFT)).copied() else { return };
         let units = packed >> UNITS_SHIFT & 0xf_ffff;
         let kind = packed & 3;
         if !is_newest {
-            self.arena.add_dead(chunk, units);
+            self.arena.add_dead(self.arena.split(address).0, units);
             counted.waste_units += units;
             return;
         }
         if kind == TOMBSTONE {
-            self.arena.add_tombstone(chunk, units);
+            self.arena.add_tombstone(self.arena.split(address).0, units);
             counted.waste_units += units;
             return;
-        }
-        let unit = packed >> UNIT_SHIFT & 0x1f_ffff;
-        if !dealing.loader.load(hash, self.arena.address(chunk, unit)) {
-            loaded.full.store(true, Ordering::Relaxed);
         }
         counted.keys += 1;
         // Known to the unit: what rounding adds is less than what sizes of entries vary.
@@ -417,42 +451,14 @@ impl HashLog {
         }
         let mut newest = BTreeMap::new();
         for (hash, packed) in group {
-            let Some(chunk) = chunks.get(to_usize(packed >> RANK_SHIFT)).copied() else { continue };
-            let unit = packed >> UNIT_SHIFT & 0x1f_ffff;
-            let address = self.arena.address(chunk, unit);
-            let state = self.arena.state(chunk);
+            let Some(address) = self.address_of(chunks, *packed) else { continue };
+            let state = self.arena.state_of(address);
             let cold = self.read_cold(address, state)?;
             let key = cold.as_ref().and_then(ColdEntry::entry).map(|entry| entry.key().to_vec());
             newest.insert(key, (*hash, *packed));
         }
         Ok(newest.into_values().collect())
     }
-}
-
-/// Sorts the entries of a share by line and keeps their order within one: their indexes, and where
-/// each line ends.
-fn by_line(entries: &[Dealt], loader: Loader<'_>) -> (Vec<u32>, Vec<u32>) {
-    let mut ends = vec![0_u32; loader.lines_max()];
-    let lines: Vec<usize> = entries.iter().map(|(hash, _)| loader.line(*hash)).collect();
-    for line in &lines {
-        if let Some(count) = ends.get_mut(*line) {
-            *count += 1;
-        }
-    }
-    let mut start = 0;
-    for end in &mut ends {
-        start += std::mem::replace(end, start);
-    }
-    let mut order = vec![0_u32; entries.len()];
-    for (index, line) in (0_u32..).zip(lines) {
-        if let Some(end) = ends.get_mut(line)
-            && let Some(place) = order.get_mut(to_usize(u64::from(*end)))
-        {
-            *place = index;
-            *end += 1;
-        }
-    }
-    (order, ends)
 }
 
 /// The directory of a packed extent's blocks, and the hints behind it.

@@ -43,6 +43,7 @@
 
 mod arena;
 mod check;
+mod cold;
 mod compact;
 pub mod describe;
 mod entry;
@@ -71,15 +72,17 @@ use self::{
     maintain::Maintenance,
     manifest::Extent,
     pack::Piece,
+    read::Answered,
     write::Known,
 };
 use super::{
-    Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
+    Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange, Op,
+    TableOptions, Value,
 };
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64},
-    disk::Queue,
+    disk::Queues,
     index::slots::SlotTable,
     report::Report,
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read},
@@ -242,7 +245,7 @@ pub struct HashLog {
     /// A get met a chunk that is not in memory.
     warm_wanted: AtomicBool,
     collided: AtomicBool,
-    queues: Mutex<Vec<Box<dyn Queue>>>,
+    queues: Queues,
     /// By hash, for each write that is admitted and not yet applied: what was read ahead for it.
     learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
     counters: Counters,
@@ -294,7 +297,7 @@ impl HashLog {
             opened_complete: AtomicU64::new(0),
             warm_wanted: AtomicBool::new(false),
             collided: AtomicBool::new(false),
-            queues: Mutex::default(),
+            queues: Queues::default(),
             learned: Mutex::default(),
             counters: Counters::default(),
             context,
@@ -379,8 +382,24 @@ impl Engine for HashLog {
         self.read_value(key)
     }
 
+    #[inline]
+    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        self.read_split(key, out)
+    }
+
     fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        self.read_many(keys, out)
+        let first = out.len();
+        out.extend(keys.iter().map(|_| None));
+        self.read_many(keys, &mut |index, answer| {
+            if let Some(slot) = out.get_mut(first + index) {
+                *slot = answer.map(Answered::into_value);
+            }
+            Ok(())
+        })
+    }
+
+    fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
+        self.read_many(keys, &mut |index, answer| each(index, answer.as_ref().map(Answered::bytes)))
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {

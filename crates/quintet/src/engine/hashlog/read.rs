@@ -1,30 +1,26 @@
 //! Reading: gets from memory and from the disk, batches, scans.
 //!
 //! A get from memory: hash, one index line, the record; the value is copied out and the copy is
-//! kept only if neither the entry nor its chunk changed meanwhile. From the disk: one direct read
-//! of the blocks around the entry, verified by its own checksum.
+//! kept only if neither the entry nor its chunk changed meanwhile. From the disk: [`super::cold`].
 
 use super::{
-    HashLog, Large,
+    HashLog,
     arena::{Look, copy_value},
-    entry::{Head, Kind, LargeRef, Stored, UNIT_BYTES},
-    files::{EXTENT_HEAD_BYTES, ExtentHead, LARGE_MAGIC, Place},
-    pack::{Block, unpack_value},
+    cold::{ColdEntry, ColdRead},
+    entry::{Head, Kind, LargeRef, Stored},
 };
 use crate::{
     Error, Result,
-    codec::{Decoder, crc32c, to_u64, to_usize},
+    codec::Decoder,
     disk::{AlignedBuffer, Completion, Request},
-    engine::{Cursor, Entry, Value},
+    engine::{Cursor, Entry, NO_FIRST_BYTE, Value, split_value},
     index::slots::Verdict,
     pages::words::copy_out,
-    sync::{Ordering, lock, read},
+    sync::{AtomicU64, Ordering},
 };
 
 /// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
 const BATCH: usize = 32;
-/// Reads under way at once on one queue.
-const QUEUE_DEPTH: usize = 64;
 
 /// Entries that changed under one read, one after the other. Beyond this many it is no change that
 /// a writer makes but an entry that names a large value which is not there.
@@ -34,89 +30,121 @@ const MISLED: &str = "the index points at what is no value";
 /// What a key's entry says.
 #[derive(Debug)]
 enum Answer {
-    Value(Value),
+    /// It has a value, which the reader has taken.
+    Taken,
     Large(LargeRef),
     /// Not in memory: address and state of its chunk.
     Cold(u64, u64),
 }
 
-/// An entry read from the disk.
+/// A value on its way to whoever asked for it.
 #[derive(Debug)]
-pub(super) struct ColdEntry {
-    bytes: ColdBytes,
-    serial: u64,
-    unit: usize,
+pub(super) enum Answered<'a> {
+    Bytes(&'a [u8]),
+    Value(Value),
 }
 
-/// Where the bytes of an entry begin in what was read.
-#[derive(Debug)]
-enum ColdBytes {
-    Plain(AlignedBuffer, usize),
-    Unpacked(Vec<u8>, usize),
-}
-
-impl ColdEntry {
-    fn bytes(&self) -> &[u8] {
-        let (bytes, skip) = match &self.bytes {
-            ColdBytes::Plain(buffer, skip) => (buffer.as_slice(), *skip),
-            ColdBytes::Unpacked(bytes, skip) => (bytes.as_slice(), *skip),
-        };
-        bytes.get(skip..).unwrap_or(&[])
+impl Answered<'_> {
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Value(value) => value,
+        }
     }
 
-    pub(super) fn entry(&self) -> Option<Stored<'_>> {
-        Stored::verify(self.bytes(), self.serial, self.unit)
+    #[inline]
+    pub(super) fn into_value(self) -> Value {
+        match self {
+            Self::Bytes(bytes) => Value::copy(bytes),
+            Self::Value(value) => value,
+        }
     }
 }
 
-/// One read to be made for an entry.
-struct ColdRead {
-    place: Place,
-    serial: u64,
-    unit: u64,
-    /// Bytes from the start of the place, and how many.
-    from: u64,
-    bytes: usize,
-    /// The packed block that this is.
-    block: Option<Block>,
+/// Where the answers of a batch go: each with the position of its key.
+type Answers<'a> = dyn FnMut(usize, Option<Answered<'_>>) -> Result<()> + 'a;
+
+/// What an entry from the disk says of a key.
+#[derive(Debug)]
+enum InCold {
+    Value(Value),
+    OtherKey,
+    /// Its chunk changed, or its value is elsewhere by now: look again.
+    Changed,
 }
 
 impl HashLog {
     #[inline]
     pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.read_hashed(key, self.hash(key))
-    }
-
-    #[inline]
-    fn read_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Value>> {
-        match self.answer(key, hash, &[]) {
+        let hash = self.hash(key);
+        let mut value = None;
+        let mut take = |head: &Head, words: &[AtomicU64]| {
+            value = Some(Value::fill_with(head.value_bytes, |out| copy_value(head, words, out)));
+        };
+        match self.answer(key, hash, &[], &mut take) {
             None => Ok(None),
-            Some(Answer::Value(value)) => Ok(Some(value)),
+            Some(Answer::Taken) => Ok(value),
             Some(answer) => self.read_slowly(key, hash, answer),
         }
     }
 
-    /// Looks the key up in memory; entries in `others` are known to be other keys'.
+    /// See [`Engine::get_split`](crate::engine::Engine::get_split).
     #[inline]
-    fn answer(&self, key: &[u8], hash: u64, others: &[(u64, u64)]) -> Option<Answer> {
-        self.index.find(hash, |address| match self.arena.look(address, key, answer_of) {
-            Look::Found(Some(answer)) => Verdict::Found(answer),
-            // No slot points at what is no value, unless a checkpoint that lies made it.
-            Look::Found(None) | Look::OtherKey => Verdict::Other,
-            Look::Changed => Verdict::Changed,
-            Look::Cold(state) if others.contains(&(address, state)) => Verdict::Other,
-            Look::Cold(state) => Verdict::Found(Answer::Cold(address, state)),
+    pub(super) fn read_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        let hash = self.hash(key);
+        let mut first = NO_FIRST_BYTE;
+        let mut take = |head: &Head, words: &[AtomicU64]| first = copy_split(head, words, out);
+        match self.answer(key, hash, &[], &mut take) {
+            None => Ok(None),
+            Some(Answer::Taken) => Ok(Some(first)),
+            Some(answer) => {
+                let value = self.read_slowly(key, hash, answer)?;
+                Ok(value.map(|value| split_value(&value, out)))
+            }
+        }
+    }
+
+    /// Looks the key up in memory; entries in `others` are known to be other keys'. `take` is given
+    /// the value; more than once where it changed meanwhile, and the last time counts.
+    #[inline]
+    fn answer(
+        &self,
+        key: &[u8],
+        hash: u64,
+        others: &[(u64, u64)],
+        take: &mut impl FnMut(&Head, &[AtomicU64]),
+    ) -> Option<Answer> {
+        self.index.find(hash, |address| {
+            match self.arena.look(address, key, |head, words| answer_of(head, words, take)) {
+                Look::Found(Some(answer)) => Verdict::Found(answer),
+                // No slot points at what is no value, unless a checkpoint that lies made it.
+                Look::Found(None) | Look::OtherKey => Verdict::Other,
+                Look::Changed => Verdict::Changed,
+                Look::Cold(state) if others.contains(&(address, state)) => Verdict::Other,
+                Look::Cold(state) => Verdict::Found(Answer::Cold(address, state)),
+            }
         })
     }
 
     #[cold]
     fn read_slowly(&self, key: &[u8], hash: u64, first: Answer) -> Result<Option<Value>> {
-        let mut others = Vec::new();
-        let mut answer = Some(first);
+        self.settle(key, hash, (Some(first), None), Vec::new())
+    }
+
+    /// Follows an answer to the value that it is or leads to; entries in `others` are other keys'.
+    fn settle(
+        &self,
+        key: &[u8],
+        hash: u64,
+        first: (Option<Answer>, Option<Value>),
+        mut others: Vec<(u64, u64)>,
+    ) -> Result<Option<Value>> {
+        let (mut answer, mut value) = first;
         for _ in 0..ATTEMPTS_MAX {
             match answer {
                 None => return Ok(None),
-                Some(Answer::Value(value)) => return Ok(Some(value)),
+                Some(Answer::Taken) => return Ok(value),
                 Some(Answer::Large(large)) => {
                     if let Some(value) = self.read_large(large)? {
                         return Ok(Some(value));
@@ -124,35 +152,55 @@ impl HashLog {
                     // Gone since: the key has another entry now.
                 }
                 Some(Answer::Cold(address, state)) => {
-                    if let Some(cold) = self.read_cold(address, state)?
-                        && let Some(entry) = cold.entry()
-                    {
-                        if entry.key() != key {
-                            self.counters.false_reads_total.fetch_add(1, Ordering::Relaxed);
-                            others.push((address, state));
-                        } else if entry.head.kind != Kind::Large {
-                            return Ok(Some(value_of(&entry)));
-                        } else if let Some(large) = LargeRef::decode(entry.value())
-                            && let Some(value) = self.read_large(large)?
-                        {
-                            return Ok(Some(value));
-                        }
+                    let cold = self.read_cold(address, state)?;
+                    match self.value_in(key, cold.as_ref())? {
+                        InCold::Value(value) => return Ok(Some(value)),
+                        InCold::OtherKey => others.push((address, state)),
+                        InCold::Changed => {}
                     }
                 }
             }
-            answer = self.answer(key, hash, &others);
+            (answer, value) = self.answer_with_value(key, hash, &others);
         }
         let label = super::files::label(self.owner.table_id, "");
         Err(Error::corruption(label, 0, MISLED))
+    }
+
+    fn answer_with_value(
+        &self,
+        key: &[u8],
+        hash: u64,
+        others: &[(u64, u64)],
+    ) -> (Option<Answer>, Option<Value>) {
+        let mut value = None;
+        let answer = self.answer(key, hash, others, &mut |head, words| {
+            value = Some(Value::fill_with(head.value_bytes, |out| copy_value(head, words, out)));
+        });
+        (answer, value)
+    }
+
+    /// What an entry that was read from the disk says of `key`.
+    fn value_in(&self, key: &[u8], cold: Option<&ColdEntry>) -> Result<InCold> {
+        let Some(entry) = cold.and_then(ColdEntry::entry) else { return Ok(InCold::Changed) };
+        if entry.key() != key {
+            self.counters.false_reads_total.fetch_add(1, Ordering::Relaxed);
+            return Ok(InCold::OtherKey);
+        }
+        if entry.head.kind != Kind::Large {
+            return Ok(InCold::Value(value_of(&entry)));
+        }
+        let large = LargeRef::decode(entry.value());
+        let value = large.map_or(Ok(None), |large| self.read_large(large))?;
+        Ok(value.map_or(InCold::Changed, InCold::Value))
     }
 
     /// Whether the key has an entry. A copied tombstone would outrank one that was overlooked.
     pub(super) fn has_entry(&self, hash: u64, key: &[u8]) -> Result<bool> {
         let mut others = Vec::new();
         loop {
-            match self.answer(key, hash, &others) {
+            match self.answer(key, hash, &others, &mut |_, _| {}) {
                 None => return Ok(false),
-                Some(Answer::Value(_) | Answer::Large(_)) => return Ok(true),
+                Some(Answer::Taken | Answer::Large(_)) => return Ok(true),
                 Some(Answer::Cold(address, state)) => {
                     if let Some(cold) = self.read_cold(address, state)?
                         && let Some(entry) = cold.entry()
@@ -167,171 +215,61 @@ impl HashLog {
         }
     }
 
-    /// Where to read the entry at `address`; `None` where its chunk changed.
-    fn cold_read(&self, address: u64, state: u64) -> Option<ColdRead> {
-        let (id, unit) = self.arena.split(address);
-        let chunk = self.chunk(id)?;
-        let serial = chunk.serial;
-        let span = chunk.span.load(Ordering::Relaxed).max(3) * to_u64(UNIT_BYTES);
-        let (place, from, rest) = if let Some(place) = chunk.place() {
-            let from = unit * to_u64(UNIT_BYTES);
-            let rest = place.bytes.checked_sub(from)?;
-            (place, from, rest)
-        } else {
-            let piece = chunk.piece(unit)?;
-            let (place, block) = (piece.place.clone(), piece.blocks.find(unit)?);
-            if !block.kept {
-                let (from, bytes) = (block.from, block.bytes);
-                let read = ColdRead { place, serial, unit, from, bytes, block: Some(block) };
-                return (self.arena.state(id) == state).then_some(read);
-            }
-            let skip = (unit - block.start) * to_u64(UNIT_BYTES);
-            (place, block.from + skip, to_u64(block.bytes) - skip)
-        };
-        if self.arena.state(id) != state {
-            return None;
-        }
-        let bytes = to_usize(span.min(rest));
-        Some(ColdRead { place, serial, unit, from, bytes, block: None })
-    }
-
-    /// Has chunks loaded into memory in the background, if there is room for them.
-    fn ask_for_warming(&self) {
-        if !self.warm_wanted.swap(true, Ordering::Relaxed) && self.has_room_to_warm() {
-            self.context.host.wake();
-        }
-    }
-
-    /// Reads an entry from the disk, in one read unless it is far larger than most. `None` where
-    /// its chunk changed meanwhile: look again.
-    pub(super) fn read_cold(&self, address: u64, state: u64) -> Result<Option<ColdEntry>> {
-        let Some(request) = self.cold_read(address, state) else { return Ok(None) };
-        self.ask_for_warming();
-        self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-        let (buffer, skip) = request.place.read(request.from, request.bytes)?;
-        self.finish_cold(address, state, &request, buffer, skip)
-    }
-
-    fn finish_cold(
-        &self,
-        address: u64,
-        state: u64,
-        request: &ColdRead,
-        mut buffer: AlignedBuffer,
-        mut skip: usize,
-    ) -> Result<Option<ColdEntry>> {
-        let from = request.from;
-        let bytes = if let Some(block) = &request.block {
-            let mut out = vec![0; block.unpacked_bytes()];
-            let stored = buffer.as_slice().get(skip..).unwrap_or(&[]);
-            // What does not unpack has no entry.
-            if block.unpack(stored, &mut out).is_none() {
-                out.clear();
-            }
-            ColdBytes::Unpacked(out, to_usize(request.unit - block.start) * UNIT_BYTES)
-        } else {
-            let head = Stored::head(buffer.as_slice().get(skip..).unwrap_or(&[]));
-            let size = head.map_or(0, |head| head.units() * UNIT_BYTES);
-            if skip + size > buffer.len() && from + to_u64(size) <= request.place.bytes {
-                (buffer, skip) = request.place.read(from, size)?;
-            }
-            ColdBytes::Plain(buffer, skip)
-        };
-        let unit = to_usize(request.unit);
-        let cold = ColdEntry { bytes, serial: request.serial, unit };
-        let (id, _) = self.arena.split(address);
-        match (cold.entry().is_some(), self.arena.state(id) == state && self.chunk_is(id, request))
-        {
-            (true, true) => Ok(Some(cold)),
-            (_, false) => Ok(None),
-            (false, true) => Err(request.place.damage(from, "the entry's checksum does not match")),
-        }
-    }
-
-    fn chunk_is(&self, id: u64, request: &ColdRead) -> bool {
-        read(&self.chunks).get(&id).is_some_and(|chunk| chunk.serial == request.serial)
-    }
-
-    /// The bytes of a large value; `None` where it is gone.
-    pub(super) fn read_large(&self, large: LargeRef) -> Result<Option<Value>> {
-        let found = read(&self.larges).get(&large.number).cloned();
-        let Some(found) = found else { return Ok(None) };
-        let (bytes, place) = {
-            let state = lock(&found.state);
-            (state.bytes.clone(), state.place.clone())
-        };
-        if let Some(bytes) = bytes {
-            return Ok(Some(Value::shared(bytes)));
-        }
-        let Some(place) = place else { return Ok(None) };
-        self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-        match self.read_large_at(&found, &place) {
-            Ok(value) => Ok(Some(value)),
-            Err(_) if !read(&self.larges).contains_key(&large.number) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    pub(super) fn read_large_at(&self, large: &Large, place: &Place) -> Result<Value> {
-        let length = to_usize(large.length);
-        let whole = EXTENT_HEAD_BYTES + length;
-        let (buffer, skip) = place.read(0, whole.min(to_usize(place.bytes)))?;
-        let bytes = buffer.as_slice().get(skip..).unwrap_or(&[]);
-        let head = ExtentHead::decode(bytes, LARGE_MAGIC, &self.owner)
-            .map_err(|what| place.damage(0, what))?;
-        let packed = usize::try_from(head.packing).unwrap_or(usize::MAX);
-        let stored = if packed == 0 { length } else { packed };
-        let Some(stored) = bytes.get(EXTENT_HEAD_BYTES..).and_then(|rest| rest.get(..stored))
-        else {
-            return Err(place.damage(0, "the large value is longer than its place"));
-        };
-        if head.serial != large.number || head.capacity != large.length {
-            return Err(place.damage(0, "another large value is here"));
-        }
-        if crc32c(stored) != head.body_crc {
-            return Err(place.damage(0, "the checksum of the large value does not match"));
-        }
-        if packed == 0 {
-            return Ok(Value::fill_with(length, |out| out.copy_from_slice(stored)));
-        }
-        let mut unpacks = None;
-        let value = Value::fill_with(length, |out| unpacks = unpack_value(stored, out));
-        unpacks.ok_or_else(|| place.damage(0, "the large value does not unpack"))?;
-        Ok(value)
-    }
-
     /// A batch: all index lines are on their way before the first is looked at, then all records.
-    pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        out.reserve(keys.len());
-        let first = out.len();
+    pub(super) fn read_many(&self, keys: &[&[u8]], each: &mut Answers<'_>) -> Result<()> {
         let mut cold = Vec::new();
-        for batch in keys.chunks(BATCH) {
+        let mut scratch = Vec::new();
+        for (number, batch) in keys.chunks(BATCH).enumerate() {
             let mut hashes = [0; BATCH];
             for (hash, key) in hashes.iter_mut().zip(batch) {
                 *hash = self.hash(key);
                 self.index.prefetch(*hash);
             }
-            for (hash, _) in hashes.iter().zip(batch) {
-                if let Some(address) = self.index.find(*hash, Verdict::Found) {
-                    self.arena.prefetch(address);
-                }
+            let mut seen = [None; BATCH];
+            for ((seen, hash), _) in seen.iter_mut().zip(&hashes).zip(batch) {
+                *seen = self
+                    .index
+                    .find(*hash, |address| Verdict::Found((address, self.arena.prefetch(address))));
             }
-            for (hash, key) in hashes.iter().zip(batch) {
-                match self.answer(key, *hash, &[]) {
-                    None => out.push(None),
-                    Some(Answer::Value(value)) => out.push(Some(value)),
-                    Some(Answer::Cold(address, state)) => {
-                        cold.push((out.len() - first, address, state));
-                        out.push(None);
+            for (index, ((key, hash), seen)) in batch.iter().zip(hashes).zip(seen).enumerate() {
+                let index = number * BATCH + index;
+                match self.answer_seen(key, hash, seen, &mut scratch) {
+                    None => each(index, None)?,
+                    Some(Answer::Taken) => each(index, Some(Answered::Bytes(&scratch)))?,
+                    Some(Answer::Cold(address, state)) => cold.push((index, address, state)),
+                    Some(answer) => {
+                        let value = self.read_slowly(key, hash, answer)?;
+                        each(index, value.map(Answered::Value))?;
                     }
-                    Some(answer) => out.push(self.read_slowly(key, *hash, answer)?),
                 }
             }
         }
-        if cold.is_empty() {
-            return Ok(());
+        if cold.is_empty() { Ok(()) } else { self.read_many_cold(keys, &cold, each) }
+    }
+
+    /// What the entry says that an earlier look at the index found, with the state of its chunk
+    /// then: it was the key's since the batch began, if it is its entry at all. The value goes to
+    /// `out`.
+    #[inline]
+    fn answer_seen(
+        &self,
+        key: &[u8],
+        hash: u64,
+        seen: Option<(u64, u64)>,
+        out: &mut Vec<u8>,
+    ) -> Option<Answer> {
+        let (address, state) = seen?;
+        let mut take = |head: &Head, words: &[AtomicU64]| {
+            out.resize(head.value_bytes, 0);
+            copy_value(head, words, out);
+        };
+        let look = self
+            .arena
+            .look_in(address, state, key, |head, words| answer_of(head, words, &mut take));
+        match look {
+            Look::Found(Some(answer)) => Some(answer),
+            _ => self.answer(key, hash, &[], &mut take),
         }
-        self.read_many_cold(keys, &cold, out.get_mut(first..).unwrap_or(&mut []))
     }
 
     /// Reads many entries from the disk at once.
@@ -339,57 +277,27 @@ impl HashLog {
         &self,
         keys: &[&[u8]],
         cold: &[(usize, u64, u64)],
-        out: &mut [Option<Value>],
+        each: &mut Answers<'_>,
     ) -> Result<()> {
-        let pooled = lock(&self.queues).pop();
-        let mut queue = match pooled {
-            Some(queue) => queue,
-            None => self
-                .context
-                .env
-                .queue(QUEUE_DEPTH)
-                .map_err(|error| Error::io("start a queue of reads", error))?,
-        };
         self.ask_for_warming();
-        let mut requests = Vec::with_capacity(cold.len());
-        for (token, (_, address, state)) in cold.iter().enumerate() {
-            let request = self.cold_read(*address, *state);
-            if let Some(read) = &request {
-                let (offset, _, span) = read.place.span(read.from, read.bytes);
-                queue.submit(
-                    to_u64(token),
-                    Request::Read {
-                        file: std::sync::Arc::clone(&read.place.file.file),
-                        offset,
-                        buffer: AlignedBuffer::zeroed(span),
-                        length: span,
-                    },
-                );
-                self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-            }
-            requests.push(request);
-        }
-        let mut done = Vec::with_capacity(cold.len());
-        while queue.pending() > 0 {
-            let pending = queue.pending();
-            queue.wait(pending, &mut done);
-        }
-        lock(&self.queues).push(queue);
-        let mut answers: Vec<Option<Completion>> = cold.iter().map(|_| None).collect();
-        for completion in done {
-            if let Some(slot) = answers.get_mut(to_usize(completion.token)) {
-                *slot = Some(completion);
-            }
-        }
-        for ((entry, request), completion) in cold.iter().zip(&requests).zip(answers) {
-            let (index, address, state) = *entry;
-            let (Some(key), Some(slot)) = (keys.get(index), out.get_mut(index)) else { continue };
-            *slot = match (request, completion) {
-                (Some(request), Some(completion)) => {
-                    self.complete_cold(key, address, state, request, completion)?
+        let reads = cold.iter().map(|(_, address, state)| self.cold_read(*address, *state));
+        let reads: Vec<Option<ColdRead>> = reads.collect();
+        let requests = reads.iter().flatten().map(|read| {
+            self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
+            let (offset, _, length) = read.place.span(read.from, read.bytes);
+            let file = std::sync::Arc::clone(&read.place.file.file);
+            Request::Read { file, offset, buffer: AlignedBuffer::zeroed(length), length }
+        });
+        let mut done = self.queues.transfer(&*self.context.env, requests)?.into_iter();
+        for ((index, address, state), read) in cold.iter().zip(&reads) {
+            let Some(key) = keys.get(*index) else { continue };
+            let value = match read.as_ref().and_then(|read| Some((read, done.next()?))) {
+                Some((read, completion)) => {
+                    self.complete_cold(key, *address, *state, read, completion)?
                 }
-                _ => self.read_value(key)?,
+                None => self.read_value(key)?,
             };
+            each(*index, value.map(Answered::Value))?;
         }
         Ok(())
     }
@@ -408,11 +316,13 @@ impl HashLog {
             return self.read_value(key);
         }
         let cold = self.finish_cold(address, state, request, completion.buffer, skip)?;
-        match cold.as_ref().and_then(ColdEntry::entry) {
-            Some(entry) if entry.key() == key && entry.head.kind == Kind::Put => {
-                Ok(Some(value_of(&entry)))
+        match self.value_in(key, cold.as_ref())? {
+            InCold::Value(value) => Ok(Some(value)),
+            InCold::OtherKey => {
+                let (hash, others) = (self.hash(key), vec![(address, state)]);
+                self.settle(key, hash, self.answer_with_value(key, hash, &others), others)
             }
-            _ => self.read_value(key),
+            InCold::Changed => self.read_value(key),
         }
     }
 
@@ -492,11 +402,16 @@ impl HashLog {
 }
 
 #[inline]
-fn answer_of(head: &Head, words: &[crate::sync::AtomicU64]) -> Option<Answer> {
+fn answer_of(
+    head: &Head,
+    words: &[AtomicU64],
+    take: &mut impl FnMut(&Head, &[AtomicU64]),
+) -> Option<Answer> {
     match head.kind {
-        Kind::Put => Some(Answer::Value(Value::fill_with(head.value_bytes, |out| {
-            copy_value(head, words, out);
-        }))),
+        Kind::Put => {
+            take(head, words);
+            Some(Answer::Taken)
+        }
         Kind::Large => {
             let mut bytes = [0; 16];
             copy_out(words, head.value_at(), &mut bytes);
@@ -504,6 +419,20 @@ fn answer_of(head: &Head, words: &[crate::sync::AtomicU64]) -> Option<Answer> {
         }
         Kind::Tombstone => None,
     }
+}
+
+/// Copies a value into `out`, but for its first byte, which it returns.
+#[inline]
+fn copy_split(head: &Head, words: &[AtomicU64], out: &mut Vec<u8>) -> u8 {
+    let Some(rest) = head.value_bytes.checked_sub(1) else {
+        out.clear();
+        return NO_FIRST_BYTE;
+    };
+    out.resize(rest, 0);
+    copy_out(words, head.value_at() + 1, out);
+    let mut first = [0];
+    copy_out(words, head.value_at(), &mut first);
+    first[0]
 }
 
 fn value_of(entry: &Stored<'_>) -> Value {

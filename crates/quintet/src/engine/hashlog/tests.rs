@@ -5,6 +5,7 @@ mod crashes;
 mod faults;
 mod frames;
 mod packed;
+mod reopening;
 mod space;
 
 use std::{collections::BTreeMap, path::Path};
@@ -14,28 +15,8 @@ use crate::{
     budget::Budget,
     codec::{KeyHash, to_usize},
     disk::{Env, sim::SimEnv},
-    engine::Host,
+    engine::{Host, desk::Desk},
 };
-
-#[derive(Debug, Default)]
-struct TestHost {
-    syncs: AtomicU64,
-    refuses: AtomicBool,
-}
-
-impl Host for TestHost {
-    fn sync_log(&self) -> Result<()> {
-        self.syncs.fetch_add(1, Ordering::Relaxed);
-        let refuses = self.refuses.load(Ordering::Relaxed);
-        if refuses { Err(Error::LogFailed { reason: "as asked".to_owned() }) } else { Ok(()) }
-    }
-
-    fn wake(&self) {}
-
-    fn is_expired(&self, stored: &[u8]) -> bool {
-        stored.starts_with(b"expired")
-    }
-}
 
 /// A table on a simulated disk, opened and reopened.
 struct Bench {
@@ -43,7 +24,7 @@ struct Bench {
     options: TableOptions,
     budget: u64,
     hash_mask: u64,
-    host: Arc<TestHost>,
+    host: Arc<Desk>,
 }
 
 impl Bench {
@@ -66,17 +47,7 @@ impl Bench {
     }
 
     fn context(&self) -> Context {
-        Context {
-            env: Arc::new(self.env.clone()),
-            dir: self.env.open_dir(Path::new("table"), true).unwrap(),
-            database_id: [7; 16],
-            table_id: 3,
-            hash: KeyHash::new([1, 2]),
-            budget: Arc::new(Budget::new(self.budget)),
-            host: Arc::clone(&self.host) as Arc<dyn Host>,
-            read_only: false,
-            complete: Lsn(0),
-        }
+        self.host.context(&self.env, self.budget)
     }
 
     fn open(&self) -> (HashLog, Lsn) {

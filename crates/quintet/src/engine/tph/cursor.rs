@@ -498,7 +498,7 @@ impl Merge {
         if waiting.len() < 2 {
             return Ok(());
         }
-        inner.queues.with(&inner.context, |queue| read_all(&mut waiting, queue))
+        inner.queues.with(&*inner.context.env, |queue| read_all(&mut waiting, queue))
     }
 
     /// Finds the first entry.

@@ -1,7 +1,7 @@
 //! The manifest: which pieces make which tables of which level.
 //!
-//! What: a file of edits, `manifest-<number>`. Each edit makes a version of the table set out of the
-//! one before; the first one starts from nothing.
+//! What: a file of edits, `manifest-<number>`. Each edit makes a version of the table set out of
+//! the one before; the first one starts from nothing.
 //! Why: an edit names the tables that a flush or a merge changed, and takes effect with one sync.
 //!
 //! | offset | size | name | meaning |

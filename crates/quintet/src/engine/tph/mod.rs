@@ -8,9 +8,9 @@
 //!
 //! put: admit (room in the memtable, or help to flush) -> insert in the active memtable. get:
 //! [`read`]: memtables, level 0 from the newest, one table of each level. persist: [`flush`].
-//! Merges of tables and garbage collection: [`compact`], [`merge`]. Hot blocks: [`cached`]. Delays of
-//! writers, and the rate of merges: [`pace`]. What counts, durably: [`manifest`], published in [`publish`]. Ranges, both ways: [`range`], [`cursor`]. open:
-//! [`recover`].
+//! Merges of tables and garbage collection: [`compact`], [`merge`]. Hot blocks: [`cached`]. Delays
+//! of writers, and the rate of merges: [`pace`]. What counts, durably: [`manifest`], published in
+//! [`publish`]. Ranges, both ways: [`range`], [`cursor`]. open: [`recover`].
 //!
 //! Invariants:
 //! - What readers see is one [`View`]: memtables and a version of the table set, swapped whole.
@@ -75,7 +75,6 @@ use self::{
     piece::{Owner, Shape},
     publish::Publisher,
     range::Range,
-    read::Queues,
     table::{Route, Table},
 };
 use super::{
@@ -84,6 +83,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64, to_usize},
+    disk::Queues,
     index::perfect_hash::{Lanes, Method},
     report::Report,
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},

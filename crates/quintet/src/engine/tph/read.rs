@@ -13,49 +13,18 @@ use super::{
     table::Table,
 };
 use crate::{
-    Error, Result,
+    Result,
     codec::{to_u64, to_usize},
     disk::{AlignedBuffer, Queue, Request},
-    engine::{Context, Value},
-    sync::{Mutex, Ordering, lock},
+    engine::Value,
+    sync::Ordering,
 };
 
-/// Reads under way at once on one queue.
-const QUEUE_DEPTH: usize = 64;
 /// Keys of a batch that are looked for side by side: as many as memory answers at once, and their
 /// blocks' first lines fit the nearest cache.
 const WINDOW: usize = 32;
 /// Blocks of one batch in memory at once.
 const READS_MAX: usize = 256;
-/// Queues that are kept for the next batch.
-const QUEUES_MAX: usize = 16;
-
-/// Queues that nobody uses now.
-#[derive(Debug, Default)]
-pub(super) struct Queues(Mutex<Vec<Box<dyn Queue>>>);
-
-impl Queues {
-    /// Lends a queue.
-    pub(super) fn with<T>(
-        &self,
-        context: &Context,
-        work: impl FnOnce(&mut dyn Queue) -> Result<T>,
-    ) -> Result<T> {
-        let idle = lock(&self.0).pop();
-        let mut queue = if let Some(queue) = idle {
-            queue
-        } else {
-            let queue = context.env.queue(QUEUE_DEPTH);
-            queue.map_err(|error| Error::io("make a queue of reads", error))?
-        };
-        let outcome = work(&mut *queue);
-        let mut idle = lock(&self.0);
-        if queue.pending() == 0 && idle.len() < QUEUES_MAX {
-            idle.push(queue);
-        }
-        outcome
-    }
-}
 
 /// A key that is looked for: where the search goes on.
 #[derive(Clone)]
@@ -218,7 +187,7 @@ impl Inner {
         if open.is_empty() {
             return Ok(());
         }
-        self.queues.with(&self.context, |queue| {
+        self.queues.with(&*self.context.env, |queue| {
             // Later rounds are of signatures that matched by chance.
             while !open.is_empty() {
                 let mut next = Vec::new();

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::Lsn,
+    disk::Queues,
     engine::{Context, TableOptions},
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock},
 };
@@ -86,7 +87,7 @@ impl Inner {
             index_charged: AtomicU64::new(0),
             compaction_wanted: AtomicBool::new(false),
             step_wanted: AtomicBool::new(false),
-            queues: super::read::Queues::default(),
+            queues: Queues::default(),
             rates: super::pace::Rates::default(),
             flush_within: AtomicBool::new(false),
             cache,

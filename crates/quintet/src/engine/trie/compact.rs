@@ -15,7 +15,7 @@ use crate::{
     engine::Op,
     pages::regions::UNIT_BYTES,
     seeded::{self, Bug},
-    sync::Ordering,
+    sync::{Ordering, lock},
 };
 
 /// Regions emptied in one step, at most: a cut frees them before more are.
@@ -50,6 +50,8 @@ impl Trie {
         }
         self.count_waste();
         if is_idle {
+            let _maintenance = lock(&self.maintenance);
+            self.regions.give_back(true);
             counters.stuck_at.store(applied + 1, Ordering::Relaxed);
         }
         Ok(())

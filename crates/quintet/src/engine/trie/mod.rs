@@ -38,7 +38,8 @@
 //! becomes a node, 1 to 128, 16), `region_bytes` (power of two, 64 KiB to 16 MiB, 2 MiB),
 //! `journal_bytes` (1 MiB to 16 GiB, 256 MiB), `cut_bytes` (appended before a cut is wanted, 64 KiB
 //! to 1 GiB, 16 MiB), `live_ratio` (per cent of the data file that is kept alive, 10 to 95, 80),
-//! `max_scan` (holes looked at for a large value, 0 to 10,000, 100).
+//! `max_scan` (holes looked at for a large value, 0 to 10,000, 100), `hash` ([`hash`]: `siphash`,
+//! `highway64`, `highway128` or `highway256`, `siphash`).
 //!
 //! How we differ from the paper: the shared log holds the operations, so the journal has what a cut
 //! changed, coalesced, and not every write of every operation; records move when they are updated
@@ -47,6 +48,8 @@
 
 mod check;
 mod compact;
+mod hash;
+pub mod inspect;
 mod persist;
 mod read;
 mod record;
@@ -65,7 +68,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64},
-    disk::Queue,
+    disk::Queues,
     index::trie::Trie as Index,
     pages::{
         extents::Extents,
@@ -75,7 +78,7 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
 
-const OPTIONS: [&str; 7] = [
+const OPTIONS: [&str; 8] = [
     "fanout",
     "sluggishness",
     "region_bytes",
@@ -83,6 +86,7 @@ const OPTIONS: [&str; 7] = [
     "cut_bytes",
     "live_ratio",
     "max_scan",
+    "hash",
 ];
 /// A node of so many children makes the fewest cache misses at 10 million keys for the 4 bytes of
 /// nodes a key that the design allows.
@@ -93,6 +97,11 @@ const MAX_SCAN_DEFAULT: u64 = 100;
 const REGION_BYTES_DEFAULT: u64 = 2 << 20;
 const JOURNAL_BYTES_DEFAULT: u64 = 256 << 20;
 const CUT_BYTES_DEFAULT: u64 = 16 << 20;
+const CUT_BYTES_MIN: u64 = 64 << 10;
+/// Of the budget, what changes may take that no image has.
+const CHANGES_PART: u64 = 8;
+/// Of the budget, what a trie that does not fit in it may take more until a cut.
+const OVERSHOOT_PART: u64 = 2;
 const LIVE_PER_CENT_DEFAULT: u64 = 80;
 /// Words of a path that are as good as always in the caches.
 const PATH_STEPS_AHEAD: u32 = 2;
@@ -129,7 +138,7 @@ impl Settings {
                 JOURNAL_BYTES_DEFAULT,
                 64 << 10..=16 << 30,
             )?,
-            cut_bytes: options.number("cut_bytes", CUT_BYTES_DEFAULT, 64 << 10..=1 << 30)?,
+            cut_bytes: options.number("cut_bytes", CUT_BYTES_DEFAULT, CUT_BYTES_MIN..=1 << 30)?,
             live_per_cent: options.number("live_ratio", LIVE_PER_CENT_DEFAULT, 10..=95)?,
             max_scan: options.number("max_scan", MAX_SCAN_DEFAULT, 0..=10_000)?,
         };
@@ -174,6 +183,7 @@ struct Counters {
 pub struct Trie {
     context: Context,
     settings: Settings,
+    hash: hash::Hash,
     /// All ones, but for tests of equal hashes.
     hash_mask: u64,
     index: Index,
@@ -188,7 +198,7 @@ pub struct Trie {
     is_cold: AtomicBool,
     /// Compaction emptied regions that the next cut frees.
     cut_wanted: AtomicBool,
-    queues: Mutex<Vec<Box<dyn Queue>>>,
+    queues: Queues,
     /// What admitted writes found on the disk, by hash.
     learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
     counters: Counters,
@@ -203,15 +213,65 @@ impl Trie {
 
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
-        self.context.hash.hash(key) & self.hash_mask
+        self.hash.hash(key) & self.hash_mask
     }
 
     /// Draws from or gives to the budget what the index has grown or shrunk by.
     fn charge_index(&self) {
-        let now = self.index.space_bytes() + self.index.space().change_bytes();
+        let now = self.index.memory_bytes() + self.index.space().change_bytes();
         let before = self.counters.index_charged.swap(now, Ordering::Relaxed);
         self.context.budget.take_anyway(now.saturating_sub(before));
         self.context.budget.give(before.saturating_sub(now));
+    }
+
+    /// Brings the region of a word of the trie into memory, and others out of it where that is
+    /// needed. The caller has no subtree locked.
+    pub(super) fn load_index(&self, at: u64) -> Result<()> {
+        self.index.space().load(at)?;
+        self.relieve(at);
+        Ok(())
+    }
+
+    /// Gives memory back until the budget is kept, or nothing is left to give: records first, since
+    /// one that is missed costs a read of a block, and then regions of the trie, but not that of
+    /// the word at `keep`. The caller has no subtree locked.
+    pub(super) fn relieve(&self, keep: u64) {
+        self.charge_index();
+        while self.context.budget.used() > self.context.budget.limit() {
+            if !self.evict_one() && !self.evict_index(keep) {
+                // What is left has changes that no cut has.
+                if self.index.space().unsaved_bytes() > 0 {
+                    self.cut_wanted.store(true, Ordering::Relaxed);
+                    self.context.host.wake();
+                }
+                break;
+            }
+        }
+    }
+
+    /// Before a write: where a trie that does not fit is changed faster than cuts let go of it, the
+    /// writer makes one itself once the budget is passed by half.
+    fn bound_changes(&self) -> Result<()> {
+        let budget = &self.context.budget;
+        if budget.used() <= budget.limit() + budget.limit() / OVERSHOOT_PART {
+            return Ok(());
+        }
+        self.relieve(0);
+        if budget.used() > budget.limit() + budget.limit() / OVERSHOOT_PART {
+            self.flush_all()?;
+            self.relieve(0);
+        }
+        Ok(())
+    }
+
+    /// Takes a region of the trie out of memory; `false` where there is none.
+    fn evict_index(&self, keep: u64) -> bool {
+        let evicted = self.index.evict_one(keep);
+        if evicted {
+            self.is_cold.store(true, Ordering::Relaxed);
+            self.charge_index();
+        }
+        evicted
     }
 
     /// Counts waste anew, and looks whether all is in memory.
@@ -242,6 +302,12 @@ impl Trie {
         100 - self.settings.live_per_cent
     }
 
+    /// Whether nothing had been written for a while when that was last looked at.
+    fn is_at_rest(&self) -> bool {
+        let applied = self.counters.applied.load(Ordering::Relaxed);
+        applied == self.counters.applied_seen.load(Ordering::Relaxed) && self.is_resting(applied)
+    }
+
     /// Whether nothing has been written for a while.
     fn is_resting(&self, applied: u64) -> bool {
         let counters = &self.counters;
@@ -255,7 +321,10 @@ impl Trie {
 
     fn wants_cut(&self) -> bool {
         let fresh = self.counters.fresh_units.load(Ordering::Relaxed) * UNIT_BYTES;
-        fresh + self.index.space().unsaved_bytes() >= self.settings.cut_bytes
+        // Changes that no cut has stay in memory, whatever the budget.
+        let part = self.context.budget.limit() / CHANGES_PART;
+        let wanted = self.settings.cut_bytes.min(part.max(CUT_BYTES_MIN));
+        fresh + self.index.space().unsaved_bytes() >= wanted
             || self.cut_wanted.load(Ordering::Relaxed)
     }
 
@@ -286,7 +355,11 @@ impl Engine for Trie {
         self.make_room(op)?;
         match op {
             Op::Put { key, .. } | Op::Delete { key } if self.is_cold.load(Ordering::Relaxed) => {
-                self.learn_ahead(key)
+                match (self.bound_changes(), op) {
+                    (Err(error), Op::Put { .. }) => Err(error),
+                    // Deletes go on where the disk is full: they give space back.
+                    _ => self.learn_ahead(key),
+                }
             }
             Op::Put { key, .. } | Op::Delete { key } => {
                 // The node is on its way while the operation is logged.
@@ -340,6 +413,7 @@ impl Engine for Trie {
         let regions = self.regions.in_use();
         let resident = regions.iter().filter(|region| self.regions.is_resident(**region)).count();
         let index_bytes = self.index.space_bytes();
+        let (loads, evictions) = self.index.space().moves();
         let (redo_bytes, image_bytes) = {
             let maintenance = lock(&self.maintenance);
             (maintenance.redo.file_bytes(), self.index.space().file_bytes())
@@ -364,6 +438,9 @@ impl Engine for Trie {
                 ("journal_bytes", redo_bytes),
                 ("image_bytes", image_bytes),
                 ("change_bytes", self.index.space().change_bytes()),
+                ("index_memory_bytes", self.index.memory_bytes()),
+                ("index_regions_loaded_total", loads),
+                ("index_regions_evicted_total", evictions),
                 ("in_place_updates_total", load(&counters.in_place_total)),
                 ("cold_reads_total", load(&counters.cold_reads_total)),
                 ("records_moved_total", load(&counters.moved_total)),

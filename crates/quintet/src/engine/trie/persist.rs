@@ -14,7 +14,7 @@
 //! When a step fails the changes are kept and are part of the next cut; nothing was overwritten
 //! that the last durable state has.
 
-use super::Trie;
+use super::{CHANGES_PART, Trie};
 use crate::{
     Error, Result,
     codec::{Lsn, put_varint, to_usize},
@@ -60,13 +60,21 @@ impl Trie {
             return Err(Error::ReadOnly);
         }
         self.regions.prepare_frames();
-        let mut maintenance = lock(&self.maintenance);
-        let maintenance = &mut *maintenance;
-        if up_to < maintenance.complete {
-            return Ok(maintenance.complete);
-        }
+        let complete = {
+            let mut maintenance = lock(&self.maintenance);
+            if up_to < maintenance.complete {
+                return Ok(maintenance.complete);
+            }
+            self.persist_locked(&mut maintenance, up_to)?
+        };
+        self.relieve(0);
+        Ok(complete)
+    }
+
+    fn persist_locked(&self, maintenance: &mut Maintenance, up_to: Lsn) -> Result<Lsn> {
         let space = self.index.space();
-        let retire = maintenance.redo.is_full();
+        let scarce = space.change_bytes() > self.context.budget.limit() / CHANGES_PART;
+        let retire = scarce || maintenance.redo.is_full();
         let images =
             if retire { space.write_images(&*self.context.env)? } else { Images::default() };
         self.add_written(images.written_bytes);
@@ -82,6 +90,7 @@ impl Trie {
                 maintenance.unsaved.clear();
                 self.extents.settle(&cut.extents);
                 self.regions.free(&cut.dead);
+                self.regions.give_back(self.is_at_rest());
                 maintenance.complete = lsn;
                 self.charge_index();
                 self.count_waste();
@@ -168,6 +177,18 @@ impl Trie {
             self.regions.set_written(fresh.region, fresh.to);
         }
         Ok(())
+    }
+
+    /// Makes a cut durable so that memory can be used for something else. It claims nothing new:
+    /// replay from where the files were complete gives the same, because it may find what it
+    /// applies there already.
+    pub(super) fn flush_all(&self) -> Result<()> {
+        if self.context.read_only {
+            return Ok(());
+        }
+        let mut maintenance = lock(&self.maintenance);
+        let complete = maintenance.complete;
+        self.persist_locked(&mut maintenance, complete).map(drop)
     }
 
     /// Writes what was appended so that its memory can be used for something else: no cut, since

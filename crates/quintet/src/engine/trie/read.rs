@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Decoder, to_u64, to_usize},
-    disk::{AlignedBuffer, Completion, Request},
+    disk::{AlignedBuffer, Queue, Request},
     engine::{Cursor, Entry, Value},
     index::trie::Verdict,
     pages::regions::{BLOCK_UNITS, Look, UNIT_BYTES},
@@ -25,8 +25,6 @@ use crate::{
 
 /// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
 const BATCH: usize = 32;
-/// Reads under way at once on one queue.
-const QUEUE_DEPTH: usize = 64;
 /// Times that a scan reads a list anew because of writers before it keeps them out.
 const SCAN_ATTEMPTS: u32 = 8;
 
@@ -97,15 +95,14 @@ impl Trie {
     /// Looks the key up in memory; records in `others` are known to be other keys'.
     #[inline]
     fn answer(&self, key: &[u8], hash: u64, others: &[(u64, u64)]) -> Result<Option<Answer>> {
-        self.index.find(hash, |address| {
-            match self.regions.look(address, |words| answer_in(words, key)) {
-                Look::Found(Seen::Key(answer)) => Verdict::Found(answer),
-                Look::Found(Seen::OtherKey) => Verdict::Other,
-                Look::Changed => Verdict::Changed,
-                Look::Cold(life) if others.contains(&(address, life)) => Verdict::Other,
-                Look::Cold(life) => Verdict::Found(Answer::Cold(address, life)),
-            }
-        })
+        let look = |address| match self.regions.look(address, |words| answer_in(words, key)) {
+            Look::Found(Seen::Key(answer)) => Verdict::Found(answer),
+            Look::Found(Seen::OtherKey) => Verdict::Other,
+            Look::Changed => Verdict::Changed,
+            Look::Cold(life) if others.contains(&(address, life)) => Verdict::Other,
+            Look::Cold(life) => Verdict::Found(Answer::Cold(address, life)),
+        };
+        self.index.find(hash, look, |at| self.load_index(at))
     }
 
     #[cold]
@@ -313,59 +310,52 @@ impl Trie {
         if cold.is_empty() {
             return Ok(());
         }
-        self.read_many_cold(keys, &cold, out.get_mut(first..).unwrap_or(&mut []))
+        let out = out.get_mut(first..).unwrap_or(&mut []);
+        self.queues.with(&*self.context.env, |queue| self.read_many_cold(queue, keys, &cold, out))
     }
 
-    /// Reads many records from the disk at once.
+    /// Reads many records from the disk at once; what has arrived is taken in while the rest is
+    /// under way.
     fn read_many_cold(
         &self,
+        queue: &mut dyn Queue,
         keys: &[&[u8]],
         cold: &[(usize, u64, u64)],
         out: &mut [Option<Value>],
     ) -> Result<()> {
-        let pooled = lock(&self.queues).pop();
-        let mut queue = match pooled {
-            Some(queue) => queue,
-            None => self
-                .context
-                .env
-                .queue(QUEUE_DEPTH)
-                .map_err(|error| Error::io("start a queue of reads", error))?,
-        };
         let file = self.regions.file()?;
         for (token, (_, address, _)) in cold.iter().enumerate() {
             let (region, unit) = self.regions.split(*address);
             let end = (unit + self.regions.span(region)).min(self.regions.region_units());
             let from = unit & !(BLOCK_UNITS - 1);
             let length = to_usize((end - from).next_multiple_of(BLOCK_UNITS) * UNIT_BYTES);
-            let buffer = AlignedBuffer::zeroed(length);
             let offset = self.regions.offset(region, from);
-            let request = Request::Read { file: Arc::clone(&file), offset, buffer, length };
-            queue.submit(to_u64(token), request);
-            self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
+            let (file, buffer) = (Arc::clone(&file), AlignedBuffer::zeroed(length));
+            queue.submit(to_u64(token), Request::Read { file, offset, buffer, length });
         }
-        let mut done: Vec<Completion> = Vec::with_capacity(cold.len());
+        self.counters.cold_reads_total.fetch_add(to_u64(cold.len()), Ordering::Relaxed);
+        let mut done = Vec::with_capacity(cold.len());
         while queue.pending() > 0 {
-            let pending = queue.pending();
-            queue.wait(pending, &mut done);
-        }
-        lock(&self.queues).push(queue);
-        for completion in done {
-            let Some((index, address, life)) = cold.get(to_usize(completion.token)) else {
-                continue;
-            };
-            let (Some(key), Some(slot)) = (keys.get(*index), out.get_mut(*index)) else { continue };
-            completion
-                .result
-                .map_err(|error| Error::io(format!("read {}", self.regions.label()), error))?;
-            let (_, unit) = self.regions.split(*address);
-            let skip = to_usize((unit & (BLOCK_UNITS - 1)) * UNIT_BYTES);
-            let record = self.finish_cold(*address, *life, completion.buffer, skip)?;
-            let record = record.as_ref().and_then(ColdRecord::record);
-            *slot = match record.map(|record| self.value_of(&record, key)).transpose()? {
-                Some(Cold::Value(value)) => Some(value),
-                _ => self.read_value(key)?,
-            };
+            queue.wait(1, &mut done);
+            for completion in done.drain(..) {
+                let Some((index, address, life)) = cold.get(to_usize(completion.token)) else {
+                    continue;
+                };
+                let (Some(key), Some(slot)) = (keys.get(*index), out.get_mut(*index)) else {
+                    continue;
+                };
+                completion
+                    .result
+                    .map_err(|error| Error::io(format!("read {}", self.regions.label()), error))?;
+                let (_, unit) = self.regions.split(*address);
+                let skip = to_usize((unit & (BLOCK_UNITS - 1)) * UNIT_BYTES);
+                let record = self.finish_cold(*address, *life, completion.buffer, skip)?;
+                let record = record.as_ref().and_then(ColdRecord::record);
+                *slot = match record.map(|record| self.value_of(&record, key)).transpose()? {
+                    Some(Cold::Value(value)) => Some(value),
+                    _ => self.read_value(key)?,
+                };
+            }
         }
         Ok(())
     }
@@ -389,7 +379,8 @@ impl Trie {
             }
             if entries.len() >= limit.max(1) {
                 if seeded::active(Bug::TrieScanSkips) {
-                    path = self.index.walk(path, &mut Vec::new())?.unwrap_or(path);
+                    let load = |at| self.load_index(at);
+                    path = self.index.walk(path, &mut Vec::new(), load)?.unwrap_or(path);
                 }
                 return Ok((entries, Cursor(path.to_le_bytes().to_vec())));
             }
@@ -403,8 +394,8 @@ impl Trie {
         for _ in 0..SCAN_ATTEMPTS {
             let version = self.index.version(path);
             addresses.clear();
-            let next = self.index.walk(path, &mut addresses)?;
-            let whole = self.read_entries(&addresses, entries)?;
+            let next = self.index.walk(path, &mut addresses, |at| self.load_index(at))?;
+            let whole = self.read_entries(&addresses, entries, false)?;
             if whole && self.index.is_version(path, version) {
                 return Ok(next);
             }
@@ -415,7 +406,7 @@ impl Trie {
             let writer = self.index.lock(path);
             addresses.clear();
             let next = writer.walk(path, &mut addresses)?;
-            if self.read_entries(&addresses, entries)? {
+            if self.read_entries(&addresses, entries, true)? {
                 return Ok(next);
             }
             entries.truncate(before);
@@ -424,16 +415,24 @@ impl Trie {
     }
 
     /// Appends the entries at these addresses; `false` where one of them is there no more.
-    fn read_entries(&self, addresses: &[u64], entries: &mut Vec<Entry>) -> Result<bool> {
+    fn read_entries(
+        &self,
+        addresses: &[u64],
+        entries: &mut Vec<Entry>,
+        is_locked: bool,
+    ) -> Result<bool> {
         for address in addresses {
-            let Some((key, value)) = self.read_entry(*address)? else { return Ok(false) };
+            let Some((key, value)) = self.read_entry(*address, is_locked)? else {
+                return Ok(false);
+            };
             entries.push(Entry { key, value });
         }
         Ok(true)
     }
 
-    /// Key and value at an address; `None` where there is no record now.
-    fn read_entry(&self, address: u64) -> Result<Option<(Vec<u8>, Value)>> {
+    /// Key and value at an address; `None` where there is no record now. `is_locked`: by who calls,
+    /// the subtree that it is in.
+    fn read_entry(&self, address: u64, is_locked: bool) -> Result<Option<(Vec<u8>, Value)>> {
         let found = self.regions.look(address, |words| {
             let head = Head::load(words).filter(|head| fits(head, words))?;
             let mut key = vec![0; head.key_bytes];
@@ -458,6 +457,9 @@ impl Trie {
         let Some(place) = Place::decode(&value) else { return Ok(None) };
         if let Some(value) = self.read_large(place)? {
             return Ok(Some((key, value)));
+        }
+        if is_locked {
+            return Err(self.extent_damage(place));
         }
         // Gone since, or damaged: a get tells.
         Ok(self.read_value(&key)?.map(|value| (key, value)))

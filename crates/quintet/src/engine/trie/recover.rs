@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use super::{
     Counters, Settings, Trie,
+    hash::Hash,
     persist::{Maintenance, STATE, STATE_VERSION},
 };
 use crate::{
     Error, Result,
     codec::{Decoder, Lsn},
+    disk::Queues,
     engine::{Context, TableOptions},
     index::trie::{ADDRESS_END, Trie as Index},
     pages::{
@@ -26,7 +28,7 @@ use crate::{
 
 /// Address space for the trie beyond the budget: replay may pass it.
 const SPACE_BYTES_BESIDE: u64 = 256 << 20;
-/// All that links can reach.
+/// All that links can reach. What is in memory of it is bounded by the budget, not by this.
 const SPACE_BYTES_MAX: u64 = 64 << 30;
 
 impl Trie {
@@ -44,10 +46,7 @@ impl Trie {
         let no_memory = |error| Error::io("reserve address space for a table", error);
         let read_only = context.read_only;
         let budget = Arc::clone(&context.budget);
-        let bytes_max = (budget.limit() * 2 + SPACE_BYTES_BESIDE).min(SPACE_BYTES_MAX);
-        let bytes_max = bytes_max.next_multiple_of(settings.region_bytes);
-        let space = Space::new(owner.clone(), read_only, bytes_max, settings.region_bytes)
-            .map_err(no_memory)?;
+        let space = reserve(&owner, read_only, &settings, budget.limit()).map_err(no_memory)?;
         let index = Index::new(space, settings.fanout, settings.sluggishness);
         let regions = Regions::new(
             owner.clone(),
@@ -73,6 +72,7 @@ impl Trie {
         let maintenance = Maintenance { redo, unsaved: Vec::new(), limbo: Vec::new(), complete };
         let engine = Self {
             settings,
+            hash: Hash::new(options, context.hash)?,
             hash_mask,
             index,
             regions,
@@ -83,7 +83,7 @@ impl Trie {
             maintenance: Mutex::new(maintenance),
             is_cold: AtomicBool::new(false),
             cut_wanted: AtomicBool::new(false),
-            queues: Mutex::default(),
+            queues: Queues::default(),
             learned: Mutex::default(),
             counters: Counters::default(),
             context,
@@ -137,6 +137,23 @@ impl Trie {
         self.regions.decode(&mut rest)?;
         self.extents.decode(&mut rest)?;
         rest.is_empty().then_some(())
+    }
+}
+
+/// A space of all that links can reach, or as much of it as the system grants.
+fn reserve(
+    owner: &Owner,
+    read_only: bool,
+    settings: &Settings,
+    limit: u64,
+) -> std::io::Result<Space> {
+    let mut bytes_max = SPACE_BYTES_MAX;
+    loop {
+        let space = Space::new(owner.clone(), read_only, bytes_max, settings.region_bytes);
+        if space.is_ok() || bytes_max / 2 < limit * 2 + SPACE_BYTES_BESIDE {
+            return space;
+        }
+        bytes_max /= 2;
     }
 }
 

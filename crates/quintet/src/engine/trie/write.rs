@@ -260,12 +260,12 @@ impl Trie {
     /// that is not, so that applying the write needs no disk, which may fail. (Both may leave
     /// memory between the two; then applying reads them.)
     pub(super) fn learn_ahead(&self, key: &[u8]) -> Result<()> {
-        self.index.load_free_objects();
+        self.index.load_free_objects(self.has_room_to_warm());
         let hash = self.hash(key);
         let mut known: Vec<Known> = Vec::new();
         let mut misled = 0;
         loop {
-            let unknown = self.index.find(hash, |address| {
+            let look = |address| {
                 let look = self.regions.look(address, |words| {
                     let head = Head::load(words).filter(|head| fits(head, words))?;
                     Some(head.has_key(words, key))
@@ -280,7 +280,8 @@ impl Trie {
                         Some(_) => Verdict::Other,
                     },
                 }
-            })?;
+            };
+            let unknown = self.index.find(hash, look, |at| self.load_index(at))?;
             let Some((address, life)) = unknown.flatten() else { break };
             self.count_misled(address, &mut misled)?;
             known.extend(self.learn(address, life, key)?);
@@ -307,7 +308,7 @@ impl Trie {
         known
     }
 
-    fn evict_one(&self) -> bool {
+    pub(super) fn evict_one(&self) -> bool {
         let evicted = self.regions.evict_one();
         self.is_cold.store(true, Ordering::Relaxed);
         self.counters.evicted_total.fetch_add(u64::from(evicted), Ordering::Relaxed);
@@ -355,17 +356,21 @@ impl Trie {
             return Ok(());
         }
         let is_delete = matches!(op, Op::Delete { .. });
+        let mut flushed = 0;
         while budget.used() + needed > budget.limit() {
-            if self.evict_one() {
+            if self.evict_one() || self.evict_index(0) {
                 continue;
             }
             if is_delete {
                 return Ok(());
             }
-            self.flush_for_room()?;
-            if !self.evict_one() {
-                break;
+            match flushed {
+                0 => self.flush_for_room()?,
+                // What the trie changed leaves memory once a cut has it.
+                1 => self.flush_all()?,
+                _ => break,
             }
+            flushed += 1;
         }
         // Two regions are the least that a table works with.
         let in_memory = self.regions.memory_bytes() / self.regions.region_bytes();

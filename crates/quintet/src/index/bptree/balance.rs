@@ -189,7 +189,7 @@ impl Tree {
     fn raise_root(&self, root: &WriteGuard<'_>) -> Step<()> {
         let content = self.content(root)?;
         let level = content.level;
-        let child = self.cache.create(self.space.take())?;
+        let child = self.cache.create_to_fill(self.space.take())?;
         let page = root.words().copy(0, self.shape.page_bytes).ok_or(Stop::Again)?;
         self.fill(&child, page);
         let top =
@@ -248,7 +248,7 @@ impl Tree {
         let right_cells = content.cells.split_off(split);
         let separator = self.separator(&left, &content.cells, &right_cells)?;
         let mut right_content = Content { level: 0, first_child: 0, cells: right_cells };
-        let right = self.cache.create(self.space.take())?;
+        let right = self.cache.create_to_fill(self.space.take())?;
         let (low, high) = divide(bounds, &separator);
         self.store(&right, &left, &mut right_content, &high)?;
         self.store(&left, &left, &mut content, &low)?;
@@ -270,9 +270,13 @@ impl Tree {
         let (low, high) = divide(bounds, &separator);
         let prefixes = [&low, &high].map(|bounds| bounds.prefix(self.shape.prefix_max()));
         let [left_page, right_page] = halves.build(self.shape, prefixes).ok_or_else(senseless)?;
-        let right = self.cache.create(self.space.take())?;
+        let right = self.cache.create_to_fill(self.space.take())?;
         self.fill(&right, right_page);
         self.fill(left, left_page);
+        self.note_leaf_size(halves.count());
+        if halves.is_append() {
+            self.note_last_leaf(right.seen_after());
+        }
         self.add_separator(parent, index, &separator, right.page())?;
         self.count_node(0, true);
         Ok(())
@@ -360,7 +364,7 @@ impl Tree {
         };
         let Payload::Child(first_child) = up.payload else { return Err(Stop::Again) };
         let mut right_content = Content { level: content.level, first_child, cells: right_cells };
-        let right = self.cache.create(self.space.take())?;
+        let right = self.cache.create_to_fill(self.space.take())?;
         self.complete(&left, std::slice::from_mut(&mut up), usize::MAX / 2)?;
         let (low, high) = divide(bounds, &up.key);
         self.store(&right, &left, &mut right_content, &high)?;

@@ -72,18 +72,24 @@ impl Tree {
     pub(super) fn write_value(&self, pieces: [&[u8]; 2]) -> Result<Far> {
         let length = pieces[0].len() + pieces[1].len();
         let checksum = crate::codec::crc32c_append(crc32c(pieces[0]), pieces[1]);
-        let direct = self.is_direct(length);
-        let page = if direct {
-            let count = self.extent_pages(length, true);
-            let first = self.space.take_run(count, true);
-            // What the cache has of them must not be written over the value.
-            (0..count).for_each(|step| self.cache.discard(self.space.page_at(first, step)));
-            self.write_direct(first, pieces)?;
-            first
-        } else {
-            self.write_cached(pieces)?
-        };
+        // What is logged has to be kept: what the file does not take now, a cut writes later.
+        let written = if self.is_direct(length) { self.write_around(length, pieces) } else { None };
+        let direct = written.is_some();
+        let page = written.map_or_else(|| self.write_cached(pieces), Ok)?;
         Ok(Far { length: low_u32(to_u64(length)), page: page.0, checksum, direct })
+    }
+
+    /// Writes a value to a new direct extent; `None`: the file did not take it.
+    fn write_around(&self, length: usize, pieces: [&[u8]; 2]) -> Option<PageId> {
+        let count = self.extent_pages(length, true);
+        let first = self.space.take_run(count, true);
+        // What the cache has of them must not be written over the value.
+        (0..count).for_each(|step| self.cache.discard(self.space.page_at(first, step)));
+        let written = self.write_direct(first, pieces);
+        if written.is_err() {
+            self.space.give(first, count);
+        }
+        written.is_ok().then_some(first)
     }
 
     /// Calls `transfer` for each piece of a direct extent of this length: where it lies in the

@@ -2,8 +2,8 @@
 //!
 //! What: slotted pages with key heads and shared prefixes ([`node`]), optimistic descents
 //! ([`read`]), changes of one leaf under its latch and of several from the root down ([`write`],
-//! [`balance`], [`split`]), scans both ways by re-descent ([`scan`]), extents for what does not
-//! fit in a page ([`extent`]), and the map of free pages ([`space`]).
+//! [`balance`], [`split`]), scans both ways by re-descent ([`run`], [`scan`]),
+//! extents for what does not fit in a page ([`extent`]), and the map of free pages ([`space`]).
 //! Why: keys in order, one leaf a lookup, and no lock for readers.
 //!
 //! A descent reads a node, remembers the child, takes the child's version, and then makes sure that
@@ -16,6 +16,9 @@
 //!
 //! There are no links between leaves. A descent knows the separators that bound its leaf; a scan
 //! goes on with the bound of the leaf that it has read.
+//!
+//! Puts in ascending order fill leaves to the end: a full last leaf is left as it is, and a new one
+//! begins with the new key. While they go on, the last leaf is known and needs no descent.
 //!
 //! Latch order: parent before child, left sibling before right, any of them before a page that
 //! was just taken from the free pages. A writer that upgraded a leaf waits for no other node.
@@ -37,6 +40,7 @@ pub mod check;
 pub mod extent;
 pub mod node;
 pub mod read;
+pub mod run;
 pub mod scan;
 pub mod space;
 mod split;
@@ -53,9 +57,11 @@ use self::{
 };
 use crate::{
     Error,
-    codec::to_u64,
-    pages::cache::{PageCache, PageId, ReadGuard, WriteGuard, latch::Patience, words::PageWords},
-    sync::{AtomicU64, Ordering},
+    codec::{to_u64, to_usize},
+    pages::cache::{
+        PageCache, PageId, ReadGuard, Seen, WriteGuard, latch::Patience, words::PageWords,
+    },
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering},
 };
 
 /// The page of the root.
@@ -63,6 +69,9 @@ pub const ROOT: PageId = PageId(2);
 /// Longest way from the root that is believed: with two children a node, more pages than there
 /// are numbers.
 pub const DEPTH_MAX: u8 = 32;
+
+/// Most lines of slots that are fetched before it is known which of them are needed.
+const LEAF_LINES_MAX: usize = 16;
 
 /// Sizes that follow from the page's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +142,12 @@ pub struct Tree {
     writes_directly: bool,
     /// Leaves, and inner nodes.
     node_counts: [AtomicU64; 2],
+    /// Lines of a leaf, from its start, that a search is likely to look at: as of the last split.
+    leaf_lines: AtomicU64,
+    /// Keys come in ascending order, behind all others.
+    is_appending: AtomicBool,
+    /// The last leaf, as the last of these puts left it.
+    last_leaf: Mutex<Option<Seen>>,
 }
 
 /// A page that is looked at, with or without its latch.
@@ -200,7 +215,17 @@ impl Tree {
     pub fn new(cache: Arc<PageCache>, space: Space, writes_directly: bool) -> Self {
         let shape = Shape { page_bytes: cache.page_bytes() };
         let node_counts = [AtomicU64::new(0), AtomicU64::new(0)];
-        Self { cache, space, shape, writes_directly, node_counts }
+        let leaf_lines = AtomicU64::new(0);
+        Self {
+            cache,
+            space,
+            shape,
+            writes_directly,
+            node_counts,
+            leaf_lines,
+            is_appending: AtomicBool::new(false),
+            last_leaf: Mutex::new(None),
+        }
     }
 
     /// Leaves.
@@ -213,10 +238,19 @@ impl Tree {
         self.node_counts[1].load(Ordering::Relaxed)
     }
 
-    /// Says how many leaves and inner nodes there are: of a tree that was read.
-    pub fn set_counts(&self, leaves: u64, inner: u64) {
+    /// Says how many leaves, inner nodes and keys there are: of a tree that was read.
+    pub fn set_counts(&self, leaves: u64, inner: u64, keys: u64) {
         self.node_counts[0].store(leaves, Ordering::Relaxed);
         self.node_counts[1].store(inner, Ordering::Relaxed);
+        self.note_leaf_size(to_usize(keys.div_ceil(leaves.max(1)) * 4 / 3));
+    }
+
+    /// Notes how many slots a full leaf has.
+    fn note_leaf_size(&self, slots: usize) {
+        let lines = (HEAD_BYTES + slots * node::SLOT_BYTES).div_ceil(64);
+        // Of more than these the hints leave few.
+        let lines = if lines > LEAF_LINES_MAX { 0 } else { lines };
+        self.leaf_lines.store(to_u64(lines), Ordering::Relaxed);
     }
 
     fn count_node(&self, level: u8, more: bool) {

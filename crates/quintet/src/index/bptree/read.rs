@@ -8,6 +8,7 @@ use crate::{
     Result,
     codec::to_usize,
     pages::cache::{PageId, ReadGuard},
+    sync::Ordering,
 };
 
 /// Keys that go down together.
@@ -285,7 +286,11 @@ impl Tree {
                 return Some(None);
             }
             let index = view.child_of(key, fetch)?;
-            view.child(index).map(|child| Some(PageId(child)))
+            let child = PageId(view.child(index)?);
+            if view.level() == 1 {
+                self.cache.prefetch_lines(child, self.leaf_lines.load(Ordering::Relaxed));
+            }
+            Some(Some(child))
         })
     }
 }

@@ -1,88 +1,27 @@
-//! Scans: runs of entries of one leaf after the other, each read at one moment.
-//!
-//! There is nothing to keep between two steps but a key, so a scan holds nothing up, and splits
-//! and merges between two steps do not concern it: a key that is there throughout is in the leaf
-//! of its turn.
+//! Descending scans, steps of entries of one leaf each, read at one moment (ascending ones are in
+//! [`super::run`]); and estimates.
 
 use super::{Step, Stop, Tree, read::Target};
 use crate::Result;
 
 /// Bytes after which a step ends.
-const STEP_BYTES: usize = 1 << 20;
+pub(super) const STEP_BYTES: usize = 1 << 20;
 /// So many entries before one is read, its lines are on their way.
-const AHEAD_ENTRIES: usize = 4;
+pub(super) const AHEAD_ENTRIES: usize = 4;
 
 /// What a step of a scan found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<E> {
     /// Entries, in the order of the scan.
     pub entries: Vec<E>,
-    /// Where to go on: forward the first key that may follow; backward the first key that has been
-    /// passed. `None` at the end.
+    /// Where to go on: the first key that has been passed. `None` at the end.
     pub next: Option<Vec<u8>>,
 }
 
 impl Tree {
-    /// At most `limit` entries of one leaf, ascending, from `start` (included) to `end` (excluded).
-    /// `make` makes a value, as in [`Tree::get`], and `pair` an entry. Where the leaf is not in the
-    /// cache, `ahead` leaves behind it are read from the disk with it.
-    pub fn scan_up<V, E>(
-        &self,
-        (start, end): (&[u8], Option<&[u8]>),
-        (limit, ahead): (usize, isize),
-        make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
-        pair: impl Fn(Vec<u8>, V) -> E,
-    ) -> Result<Found<E>> {
-        self.repeat(|tree| tree.scan_up_once((start, end), (limit, ahead), &make, &pair))
-    }
-
-    fn scan_up_once<V, E>(
-        &self,
-        (start, end): (&[u8], Option<&[u8]>),
-        (limit, ahead): (usize, isize),
-        make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
-        pair: &impl Fn(Vec<u8>, V) -> E,
-    ) -> Step<Found<E>> {
-        let (leaf, bounds) = self.bounded_leaf_ahead(Target::Key(start), ahead)?;
-        let (count, mut index) = self.look(&leaf, |view, fetch| {
-            let index = view.search(start, fetch)?.0;
-            for near in 0..AHEAD_ENTRIES {
-                view.prefetch_near(index + near);
-            }
-            Some((view.count(), index))
-        })?;
-        let mut entries: Vec<E> = Vec::with_capacity(limit.min(count - index.min(count)));
-        let mut bytes = 0;
-        let mut next = bounds.upper;
-        while index < count {
-            let full = entries.len() >= limit || bytes >= STEP_BYTES;
-            let (key, held) = self.look(&leaf, |view, fetch| {
-                view.prefetch_near(index + AHEAD_ENTRIES);
-                let slot = view.slot(index)?;
-                Some((view.full_key(&slot, fetch)?, view.held(&slot)?))
-            })?;
-            if end.is_some_and(|end| *key >= *end) {
-                next = None;
-                break;
-            }
-            if full {
-                next = Some(key);
-                break;
-            }
-            let value = self.make(&leaf, &held, make)?;
-            bytes += key.len() + held.length();
-            entries.push(pair(key, value));
-            index += 1;
-        }
-        if !leaf.is_unchanged() {
-            return Err(Stop::Again);
-        }
-        let next = next.filter(|next| end.is_none_or(|end| **next < *end));
-        Ok(Found { entries, next })
-    }
-
     /// At most `limit` entries of one leaf, descending, from the last below `before` (`None`: the
-    /// last) to `start` (included).
+    /// last) to `start` (included). `make` makes a value, as in [`Tree::get`], and `pair` an entry.
+    /// Where the leaf is not in the cache, `ahead` leaves before it are read from the disk with it.
     pub fn scan_down<V, E>(
         &self,
         (before, start): (Option<&[u8]>, Option<&[u8]>),

@@ -33,6 +33,8 @@ pub(super) struct Halves<'e> {
     value: [&'e [u8]; 2],
     /// Entries of the left half.
     left: usize,
+    /// The right half is a new last leaf, of the new entry alone.
+    is_append: bool,
 }
 
 impl<'e> Halves<'e> {
@@ -65,10 +67,28 @@ impl<'e> Halves<'e> {
             sources.push(Source::New);
         }
         let appends = appends && !found && at == view.count();
-        let mut halves = Self { image, prefix: view.prefix()?, sources, suffix, value, left: 0 };
+        let mut halves = Self {
+            image,
+            prefix: view.prefix()?,
+            sources,
+            suffix,
+            value,
+            left: 0,
+            is_append: appends,
+        };
         halves.left = if appends { at } else { halves.middle() };
         let several = halves.left > 0 && halves.left < halves.sources.len();
         several.then_some(halves)
+    }
+
+    /// Whether the right half is a new last leaf, of the new entry alone.
+    pub(super) const fn is_append(&self) -> bool {
+        self.is_append
+    }
+
+    /// Entries of both halves.
+    pub(super) const fn count(&self) -> usize {
+        self.sources.len()
     }
 
     fn size(&self, source: Source) -> usize {

@@ -3,7 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{node::*, space::Bits, *};
+use super::{
+    node::*,
+    run::{Ascent, Run},
+    space::Bits,
+    *,
+};
 use crate::{
     budget::Budget,
     disk::{Env as _, Open, sim::SimEnv},
@@ -35,6 +40,7 @@ fn tree(frames: u64) -> Tree {
         frames_min: frames,
         frames_max: frames,
         replacement: Replacement::Clock,
+        lasting_kind: INNER,
         salt: 7,
     };
     let budget = Arc::new(Budget::new(1 << 30));
@@ -59,13 +65,18 @@ fn get(tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
     tree.get(key, make).unwrap()
 }
 
+fn entries_of(run: &Run) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    let entries = (0..run.len()).filter_map(|index| run.entry(index));
+    entries.map(|(key, value)| (key.to_vec(), value.to_vec()))
+}
+
 /// Everything in the tree, upwards and downwards in small steps, which must agree.
 fn entries(tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let (mut up, mut from) = (Vec::new(), Some(Vec::new()));
-    while let Some(start) = from {
-        let found = tree.scan_up((&start, None), (7, 0), make, pair).unwrap();
-        up.extend(found.entries);
-        from = found.next;
+    let (mut up, mut run) = (Vec::new(), Run::default());
+    let mut ascent = Ascent::new(Vec::new(), None);
+    while !ascent.is_over {
+        tree.ascend(&mut ascent, (7, 0), &mut run).unwrap();
+        up.extend(entries_of(&run));
     }
     let mut down = Vec::new();
     let mut before: Option<Vec<u8>> = None;
@@ -121,7 +132,7 @@ fn random_changes_match_an_ordered_map() {
                 roll if roll < puts => {
                     let value = value(&mut random);
                     let (head, body) = value.split_at(value.len() / 3);
-                    figures.add(tree.put(&key, [head, body]).unwrap());
+                    figures.add(tree.put(&key, [head, body], None).unwrap());
                     model.insert(key, value);
                 }
                 9 => {
@@ -130,7 +141,7 @@ fn random_changes_match_an_ordered_map() {
                     model.retain(|other, _| *other < key || *other >= end);
                 }
                 _ => {
-                    figures.add(tree.delete(&key).unwrap());
+                    figures.add(tree.delete(&key, None).unwrap());
                     model.remove(&key);
                 }
             }
@@ -163,7 +174,7 @@ fn random_changes_match_an_ordered_map() {
 fn ascending_keys_fill_their_leaves() {
     let tree = tree(100_000);
     for number in 0..20_000_u32 {
-        tree.put(&number.to_be_bytes(), [&[1; 20], &[2; 20]]).unwrap();
+        tree.put(&number.to_be_bytes(), [&[1; 20], &[2; 20]], None).unwrap();
     }
     let full = 20_000 * (8 + 4 + 4 + 40) / 4096;
     assert!(tree.leaf_pages() < full * 110 / 100, "{} leaves, {full} full", tree.leaf_pages());
@@ -179,7 +190,7 @@ fn a_few_threads_and_readers_agree() {
     let tree = tree(100_000);
     let keys = 4000_u32;
     for number in (0..keys).filter(|number| number % 10 == 0) {
-        tree.put(&number.to_be_bytes(), [b"stays", &[]]).unwrap();
+        tree.put(&number.to_be_bytes(), [b"stays", &[]], None).unwrap();
     }
     std::thread::scope(|scope| {
         for thread in 1..5_u32 {
@@ -192,9 +203,9 @@ fn a_few_threads_and_readers_agree() {
                     let key = own.to_be_bytes();
                     if random.below(2) == 0 {
                         let length = usize::try_from(random.below(300)).unwrap();
-                        tree.put(&key, [&vec![key[3]; length], &[]]).unwrap();
+                        tree.put(&key, [&vec![key[3]; length], &[]], None).unwrap();
                     } else {
-                        tree.delete(&key).unwrap();
+                        tree.delete(&key, None).unwrap();
                     }
                 }
             });
@@ -221,20 +232,22 @@ fn a_few_threads_and_readers_agree() {
 
 fn entries_while_changing(tree: &Tree, up: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut all = Vec::new();
-    let mut next = up.then(Vec::new);
-    loop {
-        let found = if up {
-            tree.scan_up((next.as_deref().unwrap(), None), (30, 2), make, pair).unwrap()
-        } else {
-            tree.scan_down((next.as_deref(), None), (30, 2), make, pair).unwrap()
-        };
-        all.extend(found.entries);
-        next = found.next;
-        if next.is_none() {
-            break;
+    if up {
+        let (mut ascent, mut run) = (Ascent::new(Vec::new(), None), Run::default());
+        while !ascent.is_over {
+            tree.ascend(&mut ascent, (30, 2), &mut run).unwrap();
+            all.extend(entries_of(&run));
         }
-    }
-    if !up {
+    } else {
+        let mut next = None;
+        loop {
+            let found = tree.scan_down((next.as_deref(), None), (30, 2), make, pair).unwrap();
+            all.extend(found.entries);
+            next = found.next;
+            if next.is_none() {
+                break;
+            }
+        }
         all.reverse();
     }
     for (key, value) in &all {

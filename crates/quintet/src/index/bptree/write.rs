@@ -17,9 +17,10 @@ use crate::{
     Result,
     codec::{low_u32, to_u64, to_usize},
     pages::cache::{
-        WriteGuard,
+        Kept, ReadGuard, Seen, WriteGuard,
         words::{PageEdit, head_of},
     },
+    sync::{Ordering, lock},
 };
 
 /// Says of a stored value whether it goes.
@@ -70,8 +71,58 @@ impl Tree {
         key_pages + if far { self.extent_pages(value_bytes, false) } else { 0 }
     }
 
-    /// Sets the value of a key.
-    pub fn put(&self, key: &[u8], pieces: [&[u8]; 2]) -> Result<Change> {
+    /// Brings the leaf of a key into the cache, for a write that is to come, and keeps it there.
+    pub fn keep_leaf(&self, key: &[u8]) -> Result<Kept> {
+        if let Some(kept) = self.last_leaf_for(key).and_then(|leaf| leaf.keep()) {
+            return Ok(kept);
+        }
+        self.repeat(|tree| {
+            let leaf = tree.leaf_of(key)?;
+            // On their way while the write is logged.
+            let _ = NodeView::new(leaf.words()).and_then(|view| view.prefetch_slots(key));
+            leaf.keep().ok_or(Stop::Again)
+        })
+    }
+
+    /// The leaf of a key: `near` if it is one and still as it was.
+    fn leaf_near(&self, near: &mut Option<Seen>, key: &[u8]) -> Step<ReadGuard<'_>> {
+        match near.take().and_then(|leaf| self.cache.seen(&leaf)) {
+            Some(leaf) => Ok(leaf),
+            None => match self.last_leaf_for(key) {
+                Some(leaf) => Ok(leaf),
+                None => self.leaf_of(key),
+            },
+        }
+    }
+
+    /// The last leaf, where puts come in ascending order and this key goes behind all others.
+    #[inline]
+    fn last_leaf_for(&self, key: &[u8]) -> Option<ReadGuard<'_>> {
+        if !self.is_appending.load(Ordering::Relaxed) {
+            return None;
+        }
+        let leaf = lock(&self.last_leaf).and_then(|leaf| self.cache.seen(&leaf));
+        let leaf = leaf.filter(|leaf| {
+            let place = self.look(leaf, |view, fetch| {
+                let (index, found) = view.search(key, fetch)?;
+                Some(!found && index > 0 && index == view.count())
+            });
+            matches!(place, Ok(true)) && leaf.is_unchanged()
+        });
+        if leaf.is_none() {
+            self.is_appending.store(false, Ordering::Relaxed);
+        }
+        leaf
+    }
+
+    /// Notes the last leaf, behind whose keys a put has added one.
+    pub(super) fn note_last_leaf(&self, leaf: Seen) {
+        *lock(&self.last_leaf) = Some(leaf);
+        self.is_appending.store(true, Ordering::Relaxed);
+    }
+
+    /// Sets the value of a key. `near` is its leaf, where that is known.
+    pub fn put(&self, key: &[u8], pieces: [&[u8]; 2], near: Option<Seen>) -> Result<Change> {
         let length = pieces[0].len() + pieces[1].len();
         let stored = if self.shape.is_inline(key, length) {
             Stored::Here(pieces)
@@ -79,13 +130,17 @@ impl Tree {
             Stored::Far(self.write_value(pieces)?)
         };
         let mut garbage = Garbage::new();
-        let done = self.repeat(|tree| tree.put_in_leaf(key, &stored, &mut garbage))?;
+        let mut near = near;
+        let done = self.repeat(|tree| tree.put_in_leaf(key, &stored, &mut garbage, &mut near));
         let change = match done {
-            Some(change) => change,
-            None => self.put_from_root(key, &stored, &mut garbage)?,
+            Ok(None) => self.put_from_root(key, &stored, &mut garbage),
+            outcome => outcome.map(Option::unwrap_or_default),
         };
+        if let (Err(_), Stored::Far(far)) = (&change, &stored) {
+            garbage = vec![self.pages_of(far)];
+        }
         self.let_go(garbage);
-        Ok(change)
+        change
     }
 
     /// One attempt; `None`: the leaf has no room.
@@ -94,14 +149,23 @@ impl Tree {
         key: &[u8],
         stored: &Stored<'_>,
         garbage: &mut Garbage,
+        near: &mut Option<Seen>,
     ) -> Step<Option<Change>> {
-        let leaf = self.leaf_of(key)?;
+        let leaf = self.leaf_near(near, key)?;
         let (index, found) = self.look(&leaf, |view, fetch| view.search(key, fetch))?;
+        let seen = leaf.seen();
         let leaf = leaf.upgrade().ok_or(Stop::Again)?;
         if found {
             return self.replace(&leaf, index, stored, garbage);
         }
-        self.insert(&leaf, index, key, stored)
+        let change = self.insert(&leaf, index, key, stored)?;
+        if change.is_some() && self.is_appending.load(Ordering::Relaxed) {
+            let mut last = lock(&self.last_leaf);
+            if *last == Some(seen) {
+                *last = Some(leaf.seen_after());
+            }
+        }
+        Ok(change)
     }
 
     /// Puts another value into slot `index` of a latched leaf.
@@ -331,20 +395,33 @@ impl Tree {
         Some(Change { keys: -1, bytes: -signed(key_bytes + held.length()) })
     }
 
-    /// Removes a key.
-    pub fn delete(&self, key: &[u8]) -> Result<Change> {
+    /// Removes a key. `near` is its leaf, where that is known.
+    pub fn delete(&self, key: &[u8], near: Option<Seen>) -> Result<Change> {
         let mut garbage = Garbage::new();
-        let (change, thin) = self.repeat(|tree| tree.delete_in_leaf(key, &mut garbage))?;
+        let mut near = near;
+        let (change, thin) =
+            self.repeat(|tree| tree.delete_in_leaf(key, &mut garbage, &mut near))?;
         self.let_go(garbage);
-        if thin {
-            self.mend(key)?;
-        }
+        self.mend_if(thin, key)?;
         Ok(change)
     }
 
+    /// Mends the way to a key. Siblings that cannot be read stay as they are.
+    fn mend_if(&self, thin: bool, key: &[u8]) -> Result<()> {
+        match if thin { self.mend(key) } else { Ok(()) } {
+            Err(crate::Error::Io { .. }) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
     /// One attempt, and whether the leaf has become too empty.
-    fn delete_in_leaf(&self, key: &[u8], garbage: &mut Garbage) -> Step<(Change, bool)> {
-        let leaf = self.leaf_of(key)?;
+    fn delete_in_leaf(
+        &self,
+        key: &[u8],
+        garbage: &mut Garbage,
+        near: &mut Option<Seen>,
+    ) -> Step<(Change, bool)> {
+        let leaf = self.leaf_near(near, key)?;
         let (index, found) = self.look(&leaf, |view, fetch| view.search(key, fetch))?;
         let leaf = leaf.upgrade().ok_or(Stop::Again)?;
         if !found {
@@ -371,13 +448,12 @@ impl Tree {
     ) -> Result<(Change, Option<Vec<u8>>)> {
         let (change, thin, upper) =
             self.repeat(|tree| tree.delete_some_in_leaf(start, end, doomed))?;
-        if thin {
-            self.mend(start)?;
-        }
+        self.mend_if(thin, start)?;
         Ok((change, upper.filter(|upper| end.is_none_or(|end| **upper < *end))))
     }
 
     /// Removes all keys from `start` (included) to `end` (excluded).
+    #[cfg(test)]
     pub fn delete_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<Change> {
         let mut total = Change::default();
         let mut from = start.to_vec();

@@ -42,7 +42,8 @@ impl Holes {
     /// Packs growing values below `universe`.
     pub(super) fn new(values: &[u64], universe: u64) -> Self {
         let count = to_u64(values.len());
-        let low_bits = universe.checked_div(count).and_then(u64::checked_ilog2).unwrap_or(0);
+        // An empty sequence needs no unary part worth a word, however large the universe.
+        let low_bits = (universe / count.max(1)).checked_ilog2().unwrap_or(0);
         let mut low = vec![0; to_usize(words(count * u64::from(low_bits)))];
         let mut high = vec![0; to_usize(words(count + (universe >> low_bits) + 1))];
         for (index, value) in (0..).zip(values) {

@@ -41,7 +41,7 @@ mod tests;
 
 use std::{cmp::Reverse, collections::BinaryHeap, io, ops::ControlFlow};
 
-pub use self::load::Loader;
+pub use self::load::{Added, Loader};
 use self::{
     shape::Shape,
     tag::{Tag, placing, placing_of},
@@ -62,8 +62,8 @@ const NODE_SLOTS: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 4 };
 /// Growth keeps lines and nodes together below this many hundredths of a byte for each key: at
 /// most 12 bytes, with what is not yet counted.
 const CENTIBYTES_PER_KEY: u64 = 1170;
-/// Above this size of the lines, the table is in huge pages: less would waste whole ones.
-const HUGE_ABOVE_BYTES: u64 = 64 << 20;
+/// Above this size, what the table grows by is in huge pages: less would waste whole ones.
+const HUGE_ABOVE_BYTES: u64 = 8 << 20;
 /// Spins before a writer that waits for a group gives its time slice away.
 const SPINS: u32 = 64;
 /// Chains are a few nodes long; a reader that comes further was led astray by a concurrent change.
@@ -226,12 +226,10 @@ impl SlotTable {
         look: &mut impl FnMut(u64) -> Verdict<T>,
     ) -> ControlFlow<Option<T>> {
         for _ in 0..CHAIN_NODES_MAX {
-            let mut next = None;
+            let mut word = 0;
             for slot in slots {
-                let word = slot.load(Ordering::Acquire);
-                if is_link(word) {
-                    next = Some(node_of(word));
-                } else if tag.matches(word) && word != 0 {
+                word = slot.load(Ordering::Acquire);
+                if tag.matches(word) && word != 0 && !is_link(word) {
                     match look(word & ADDRESS_MASK) {
                         Verdict::Found(found) => return ControlFlow::Break(Some(found)),
                         Verdict::Other => {}
@@ -239,10 +237,11 @@ impl SlotTable {
                     }
                 }
             }
-            match next {
-                Some(node) => slots = self.node(node),
-                None => return ControlFlow::Continue(()),
+            // The last one may be a link.
+            if !is_link(word) {
+                return ControlFlow::Continue(());
             }
+            slots = self.node(node_of(word));
         }
         ControlFlow::Break(None)
     }
@@ -306,10 +305,15 @@ impl SlotTable {
         }
         if !*huge && self.bytes() > HUGE_ABOVE_BYTES {
             *huge = true;
-            for lines in &self.lines {
-                lines.advise_huge(0..self.pairs_max * LINE_SLOTS * 8);
-            }
+            self.advise_huge();
         }
+    }
+
+    fn advise_huge(&self) {
+        for lines in &self.lines {
+            lines.advise_huge(0..self.pairs_max * LINE_SLOTS * 8);
+        }
+        self.nodes.advise_huge(0..self.nodes_max * NODE_SLOTS * 8);
     }
 
     fn wants_growth(&self) -> bool {

@@ -63,8 +63,10 @@ impl SlotTable {
     /// Gives back the pages of lines from `pair` on, where that is where some begin; `huge` is
     /// whether the lines are in huge pages.
     fn give_back(&self, huge: &MutexGuard<'_, bool>, shape: Shape, pair: u64) {
-        let step = if **huge { DISCARD_HUGE_BYTES } else { DISCARD_BYTES };
         let start = pair * LINE_SLOTS * 8;
+        // The first huge page goes in parts: a table that once was large may end small.
+        let in_whole = **huge && start >= DISCARD_HUGE_BYTES;
+        let step = if in_whole { DISCARD_HUGE_BYTES } else { DISCARD_BYTES };
         if !start.is_multiple_of(step) {
             return;
         }

@@ -52,11 +52,12 @@ impl Tag {
     /// Whether the slot may be of this hash.
     #[inline]
     pub(super) fn matches(self, word: u64) -> bool {
-        let tag = word >> TAG_SHIFT;
-        let from_plain = tag ^ self.plain;
-        if from_plain >> self.known != 0 {
+        // Nearly all that do not match leave here.
+        if (word ^ self.plain << TAG_SHIFT) >> (TAG_SHIFT + self.known) != 0 {
             return false;
         }
+        let tag = word >> TAG_SHIFT;
+        let from_plain = tag ^ self.plain;
         let from_other = tag ^ self.other;
         // The lowest bit that is not the other bits' is above the highest that is not the hash's.
         let agreeing = (from_other & from_other.wrapping_neg()).wrapping_sub(1);

@@ -371,7 +371,7 @@ fn shares_hold_whole_lines() {
     for key in 0..50_000_u64 {
         let hash = mix(key);
         let (array, pair, _) = loader_line(&table, hash);
-        let mine = (loader.share(hash), loader.line(hash));
+        let mine = (loader.share(hash), loader.local_line(array, pair));
         assert!(mine.0 < 1 << loader.share_bits() && mine.1 < loader.lines_max());
         assert_eq!(*owners.entry((array, pair)).or_insert(mine), mine);
     }
@@ -379,6 +379,40 @@ fn shares_hold_whole_lines() {
     places.sort_unstable();
     places.dedup();
     assert_eq!(places.len(), owners.len(), "two lines have the same number");
+}
+
+#[test]
+fn of_entries_with_equal_hashes_a_share_takes_the_first() {
+    let table = SlotTable::new(1 << 20).unwrap();
+    // Too small: half of the lines continue in nodes.
+    table.presize(30_000);
+    let loader = table.loader(3);
+    let low = |key: u64| mix(key) & ((1 << 56) - 1);
+    for pass in 0..2 {
+        let mut shares: Vec<_> = (0..8).map(|_| loader.share_loader()).collect();
+        for step in 0..100_000_u64 {
+            // A hash that another has taken, in the same line and with the same tag or not.
+            let key = mix(step) % 25_000 * 2 + pass;
+            let (hash, address) = (low(key), (pass << 30) | (key + 1));
+            let share = &mut shares[loader.share(hash)];
+            let expected = if share.has(hash) { Added::Older } else { Added::New };
+            assert_eq!(share.add(hash, address + (step << 20)), expected);
+            assert!(share.has(hash));
+            let rest_differs = hash ^ 1 << 40;
+            assert!(!share.has(rest_differs));
+        }
+    }
+    let mut counts = BTreeMap::new();
+    let mut addresses = Vec::new();
+    let mut cursor = Some(0);
+    while let Some(at) = cursor {
+        cursor = table.walk(at, &mut addresses);
+    }
+    for address in addresses {
+        *counts.entry(address & 0xf_ffff).or_insert(0) += 1;
+    }
+    assert!(counts.values().all(|count| *count == 1), "no key is there twice");
+    assert!(counts.len() > 48_000, "{}", counts.len());
 }
 
 fn loader_line(table: &SlotTable, hash: u64) -> (usize, u64, u32) {

@@ -31,6 +31,8 @@
 //! has no pointer to its parent; hashes have 64 bits and are not stored: 28 of them are in the
 //! record's word.
 
+#[cfg(all(test, any(loom, shuttle)))]
+mod models;
 mod objects;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
@@ -44,7 +46,10 @@ use self::{
     objects::Objects,
     word::{ROOT_BITS, Slot, TAG_BITS, address_of, character, record, tag, tag_of},
 };
-pub(crate) use self::{walk::Shape, word::ADDRESS_END};
+pub(crate) use self::{
+    walk::Shape,
+    word::{ADDRESS_END, count_words},
+};
 use crate::{
     Error, Result,
     codec::{Decoder, low_u32, put_varint, to_u64, to_usize},
@@ -56,13 +61,17 @@ use crate::{
 /// Slots of the root table, and so subtrees.
 const ROOTS: u64 = 1 << ROOT_BITS;
 /// The first words are reserved; the root table is the second half of them.
-const RESERVED_WORDS: u64 = 512;
+const RESERVED_WORDS: u64 = 2 * ROOTS;
 const ROOT_AT: u64 = RESERVED_WORDS - ROOTS;
 /// Spins before a thread that waits for a writer gives its time slice away.
 const SPINS: u32 = 64;
 /// Times that a path may lead to a record that is not there, although nothing below its subtree
 /// changed, before that is taken for damage: memory is given away and filled again meanwhile.
 pub(crate) const MISLED_MAX: u32 = 500;
+/// Regions that a reader loads for one path before it locks it: more than a path has.
+const LOADS_MAX: u32 = 16;
+/// Free objects on the disk alone are read back when they are this part of all words.
+const FREE_PART: u64 = 16;
 /// No path has more nodes: each uses six bits of the tag or more.
 const DEPTH_MAX: usize = 5;
 
@@ -152,6 +161,26 @@ impl Trie {
         self.list_words.load(Ordering::Relaxed) * 8
     }
 
+    /// Bytes of the space that are in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.space.loaded_bytes().min(self.space_bytes())
+    }
+
+    /// Takes one region out of memory whose changes are all committed, but not that of the
+    /// word at `keep`; `false` where there is none. The caller has no subtree locked, and waits for
+    /// those who have.
+    pub(crate) fn evict_one(&self, keep: u64) -> bool {
+        let words = self.space.region_words();
+        let writers = self.lock_all();
+        let tail = lock(&self.objects).tail();
+        let leaving = self.space.begin_leaving(tail, [tail / words, keep / words]);
+        drop(writers);
+        if let Some(region) = leaving {
+            self.space.finish_leaving(region);
+        }
+        leaving.is_some()
+    }
+
     /// Bytes of the space that were ever used.
     pub(crate) fn space_bytes(&self) -> u64 {
         lock(&self.objects).tail() * 8
@@ -165,12 +194,18 @@ impl Trie {
 
     /// Brings the first free objects of each class into memory, as far as they can be read: until
     /// then they are left alone, and new objects are used in their place.
-    pub(crate) fn load_free_objects(&self) {
-        let unloaded: Vec<u64> = lock(&self.objects)
-            .free_heads()
-            .map(|(_, head)| head)
-            .filter(|head| *head != 0 && self.space.get(*head).is_none())
-            .collect();
+    /// Classes with fewer free objects than that are worth a read are left alone, unless there is
+    /// room.
+    pub(crate) fn load_free_objects(&self, has_room: bool) {
+        let unloaded: Vec<u64> = {
+            let objects = lock(&self.objects);
+            let worth = if has_room { 1 } else { objects.tail() / FREE_PART };
+            let free = objects.free_heads().zip(objects.free_counts());
+            free.filter(|((class, head), (_, count))| *head != 0 && count << class >= worth)
+                .map(|((_, head), _)| head)
+                .filter(|head| self.space.get(*head).is_none())
+                .collect()
+        };
         for head in unloaded {
             let _ = self.space.load(head);
         }
@@ -194,25 +229,33 @@ impl Trie {
         at + ((hash << position) >> (64 - self.fan_bits))
     }
 
-    /// Shows `look` the addresses whose tag is that of `hash` until it finds the one.
+    /// Shows `look` the addresses whose tag is that of `hash` until it finds the one. `load` brings
+    /// the region of a word into memory, and may evict others.
     #[inline]
     pub(crate) fn find<T>(
         &self,
         hash: u64,
         mut look: impl FnMut(u64) -> Verdict<T>,
+        load: impl Fn(u64) -> Result<()>,
     ) -> Result<Option<T>> {
         let version = self.subtree(hash);
-        let (mut attempts, mut misled) = (0, 0);
+        let (mut attempts, mut misled, mut loads) = (0, 0, 0);
         loop {
             let before = version.load(Ordering::Acquire);
             let seen = self.search(hash, &mut look);
             fence(Ordering::Acquire);
             let same = before & 1 == 0 && version.load(Ordering::Relaxed) == before;
-            if same {
+            if same || seeded::active(Bug::TrieReadNotValidated) {
                 match seen {
                     Look::Found(found) => return Ok(Some(found)),
                     Look::Missing => return Ok(None),
-                    Look::Load(index) => self.space.load(index)?,
+                    Look::Load(index) if loads < LOADS_MAX => {
+                        load(index)?;
+                        loads += 1;
+                    }
+                    // What was loaded leaves again before the path is complete: not while it is
+                    // locked.
+                    Look::Load(_) => self.lock(hash).load_path()?,
                     Look::Changed if misled < MISLED_MAX => misled += 1,
                     Look::Changed => return Err(damaged("it leads to what is no record")),
                 }
@@ -499,6 +542,14 @@ impl Writer<'_> {
             path.slot = trie.child(at, self.hash, path.position);
             path.position += trie.fan_bits;
         }
+    }
+
+    /// Brings all of the path into memory.
+    fn load_path(&self) -> Result<()> {
+        if let Slot::List { at, .. } = Slot::of(self.path()?.word) {
+            word_at(&self.trie.space, at)?;
+        }
+        Ok(())
     }
 
     /// The words of a list, without the empty ones.

@@ -30,9 +30,15 @@ impl Trie {
     /// Appends the addresses of the list (or the record) that the path `from` leads to, and returns
     /// the first path behind it; `None` after the last. Whatever changes meanwhile, a walk from 0
     /// to the end shows every record that stays, because a record's path never changes.
-    pub(crate) fn walk(&self, from: u64, out: &mut Vec<u64>) -> Result<Option<u64>> {
+    /// `load` is as for [`Trie::find`].
+    pub(crate) fn walk(
+        &self,
+        from: u64,
+        out: &mut Vec<u64>,
+        load: impl Fn(u64) -> Result<()>,
+    ) -> Result<Option<u64>> {
         let version = self.subtree(from);
-        let mut attempts = 0;
+        let (mut attempts, mut loads) = (0, 0);
         let start = out.len();
         loop {
             let before = version.load(Ordering::Acquire);
@@ -46,7 +52,11 @@ impl Trie {
                             .checked_shl(rest)
                             .filter(|next| *next != 0));
                     }
-                    Err(index) => self.space.load(index)?,
+                    Err(index) if loads < super::LOADS_MAX => {
+                        load(index)?;
+                        loads += 1;
+                    }
+                    Err(_) => self.lock(from).load_path()?,
                 }
             }
             out.truncate(start);

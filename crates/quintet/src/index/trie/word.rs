@@ -15,8 +15,8 @@
 
 use crate::codec::low_u32;
 
-/// Bits of the hash that choose a slot of the root table.
-pub(super) const ROOT_BITS: u32 = 8;
+/// Bits of the hash that choose a slot of the root table; models have two slots.
+pub(super) const ROOT_BITS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 pub(super) const TAG_BITS: u32 = 28;
 const ADDRESS_BITS: u32 = 36;
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
@@ -56,6 +56,21 @@ impl Slot {
         let (at, class) = ((word & 0xffff_ffff) * 2, low_u32(word >> 36) & 0x1f);
         if word & NODE == 0 { Self::List { class, at } } else { Self::Node { class, at } }
     }
+}
+
+/// Of some words, how many are records, links to lists, and links to nodes.
+pub(crate) fn count_words(words: impl Iterator<Item = u64>) -> [u64; 3] {
+    let mut counts = [0; 3];
+    let [records, lists, nodes] = &mut counts;
+    for word in words {
+        match Slot::of(word) {
+            Slot::Empty => {}
+            Slot::Record(_) => *records += 1,
+            Slot::List { .. } => *lists += 1,
+            Slot::Node { .. } => *nodes += 1,
+        }
+    }
+    counts
 }
 
 pub(super) const fn list(class: u32, at: u64) -> u64 {

@@ -8,12 +8,9 @@ use std::{cell::Cell, sync::Arc};
 use super::{PageCache, PageId, WriteGuard, verify};
 use crate::{
     codec::{to_u64, to_usize},
-    disk::{AlignedBuffer, Completion, Queue, Request},
-    sync::{Ordering, lock},
+    disk::{AlignedBuffer, Completion, Request, queue::DEPTH},
+    sync::Ordering,
 };
-
-/// Reads under way at once on one queue.
-const DEPTH: usize = 64;
 
 impl PageCache {
     /// Brings those of the pages that are missing into the cache. A hint: what fails (an error, a
@@ -24,36 +21,40 @@ impl PageCache {
             return;
         }
         let Ok(file) = self.file() else { return };
-        let Some(mut queue) = self.take_queue() else { return };
+        let Some(env) = self.env.get() else { return };
         let mut guards: Vec<Option<WriteGuard<'_>>> = Vec::new();
-        for page in missing() {
-            // A small cache must not be flooded.
-            if to_u64(guards.len()) * 4 >= self.frames() || guards.len() >= DEPTH {
-                break;
+        let outcome = self.queues.with(&**env, |queue| {
+            for page in missing() {
+                // A small cache must not be flooded.
+                if to_u64(guards.len()) * 4 >= self.frames() || guards.len() >= DEPTH {
+                    break;
+                }
+                let frame = self.take_frame();
+                if !self.link(page, frame) {
+                    self.release(frame);
+                    continue;
+                }
+                let buffer = AlignedBuffer::zeroed(self.options.page_bytes);
+                let (offset, length) = (self.offset(page), self.options.page_bytes);
+                let request = Request::Read { file: Arc::clone(file), offset, buffer, length };
+                queue.submit(to_u64(guards.len()), request);
+                guards.push(Some(WriteGuard { cache: self, frame, changed: Cell::new(0) }));
             }
-            let frame = self.take_frame();
-            if !self.link(page, frame) {
-                self.release(frame);
-                continue;
-            }
-            let buffer = AlignedBuffer::zeroed(self.options.page_bytes);
-            let (offset, length) = (self.offset(page), self.options.page_bytes);
-            let request = Request::Read { file: Arc::clone(file), offset, buffer, length };
-            queue.submit(to_u64(guards.len()), request);
-            guards.push(Some(WriteGuard { cache: self, frame, changed: Cell::new(0) }));
-        }
-        self.misses.fetch_add(to_u64(guards.len()), Ordering::Relaxed);
-        let mut done = Vec::with_capacity(guards.len());
-        while queue.pending() > 0 {
-            queue.wait(1, &mut done);
-            for completion in done.drain(..) {
-                let guard = guards.get_mut(to_usize(completion.token)).and_then(Option::take);
-                if let Some(guard) = guard {
-                    self.finish_load(guard, completion);
+            self.misses.fetch_add(to_u64(guards.len()), Ordering::Relaxed);
+            let mut done = Vec::with_capacity(guards.len());
+            while queue.pending() > 0 {
+                queue.wait(1, &mut done);
+                for completion in done.drain(..) {
+                    let guard = guards.get_mut(to_usize(completion.token)).and_then(Option::take);
+                    if let Some(guard) = guard {
+                        self.finish_load(guard, completion);
+                    }
                 }
             }
-        }
-        lock(&self.queues).push(queue);
+            Ok(())
+        });
+        // No queue to be had: the pages are read one by one, by who needs them.
+        drop(outcome);
     }
 
     fn finish_load(&self, guard: WriteGuard<'_>, mut completion: Completion) {
@@ -69,12 +70,5 @@ impl PageCache {
         let frame = guard.forget();
         self.unlink(page, frame);
         self.release(frame);
-    }
-
-    fn take_queue(&self) -> Option<Box<dyn Queue>> {
-        if let Some(queue) = lock(&self.queues).pop() {
-            return Some(queue);
-        }
-        self.env.get()?.queue(DEPTH).ok()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A page of a cut is *journaled* once its changes are in the journal, and *placed* once they are
 //! in the file. Most cuts are journaled only: their pages stay in the cache, with the units that
-//! the file lacks noted, and a later cut of everything places them, all cuts together.
+//! the file lacks noted, and a later cut places them, all cuts together, the oldest first.
 //!
 //! Invariants: one cut at a time; a page of a cut that is not finished stays in its frame as it
 //! was, or its image is saved before it changes.
@@ -33,17 +33,40 @@ pub struct Units {
     pub unplaced: u64,
 }
 
+/// A page that is journaled and not placed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unplaced {
+    page: PageId,
+    frame: u32,
+    /// The first group of the journal that has it, at the earliest.
+    group: u64,
+}
+
 /// The pages of a cut. Hand it back to [`PageCache::finish`] or [`PageCache::abandon`].
 #[derive(Debug)]
 pub struct Cut {
     pages: Vec<(PageId, u32)>,
+    /// Frames of those that are to be placed, ascending.
+    placed: Vec<u32>,
     epoch: u64,
+    /// The group of the journal that it will be, at the earliest.
+    group: u64,
 }
 
 impl Cut {
     /// The pages and their places, in no order; a page may be there twice, or not be dirty.
     pub fn pages(&self) -> &[(PageId, u32)] {
         &self.pages
+    }
+
+    /// Whether the page in a frame is to be placed with the cut; others are journaled only.
+    pub fn is_placed(&self, frame: u32) -> bool {
+        self.placed.binary_search(&frame).is_ok()
+    }
+
+    /// How many are to be placed.
+    pub fn placed_count(&self) -> usize {
+        self.placed.len()
     }
 }
 
@@ -69,30 +92,59 @@ impl PageCache {
     }
 
     /// Makes every dirty page part of a cut, and lets changes from now on count as later ones.
-    /// The caller keeps all writers out for the call, and has finished the cut before.
-    pub fn cut(&self) -> Cut {
+    /// `group` is the group of the journal that it will be, at the earliest; `placed` are frames of
+    /// pages to be placed with it. The caller keeps all writers out for the call, and has finished
+    /// the cut before.
+    pub fn cut(&self, group: u64, mut placed: Vec<u32>) -> Cut {
         self.changed_bytes.store(0, Ordering::Relaxed);
         let epoch = self.epoch.fetch_add(1, Ordering::AcqRel);
-        Cut { pages: std::mem::take(&mut *lock(&self.dirty)), epoch }
+        placed.sort_unstable();
+        placed.dedup();
+        Cut { pages: std::mem::take(&mut *lock(&self.dirty)), placed, epoch, group }
     }
 
-    /// Makes pages that are not placed part of the cut to come, but for those that `is_used` says
-    /// are free. The caller keeps all writers out.
-    pub fn join_unplaced(&self, is_used: impl Fn(PageId) -> bool) {
+    /// Makes `count` pages that are not placed part of the cut to come, the oldest first, but for
+    /// those that `is_used` says are free; if these are not so many, dirty ones too. Returns their
+    /// frames. The caller keeps all writers out.
+    pub fn join_unplaced(&self, count: usize, is_used: impl Fn(PageId) -> bool) -> Vec<u32> {
         let current = self.epoch.load(Ordering::Acquire);
         let mut dirty = lock(&self.dirty);
-        for (page, frame) in std::mem::take(&mut *lock(&self.unplaced)) {
+        let mut unplaced = lock(&self.unplaced);
+        let mut joined = Vec::new();
+        while joined.len() < count
+            && let Some(Unplaced { page, frame, .. }) = unplaced.pop_front()
+        {
             let there = self.get(frame, PAGE) == u64::from(page.0);
             if !there || self.get(frame, PENDING) == 0 {
                 continue;
             }
             if !is_used(page) {
                 self.mark(frame, self.get(frame, EPOCH), 0);
-            } else if self.get(frame, EPOCH) == 0 {
+                continue;
+            }
+            if self.get(frame, EPOCH) == 0 {
                 self.mark(frame, current, self.get(frame, PENDING));
                 dirty.push((page, frame));
             }
+            joined.push(frame);
         }
+        let more = count - joined.len();
+        joined.extend(dirty.iter().take(more).map(|(_, frame)| *frame));
+        joined
+    }
+
+    /// The oldest group of the journal that has a page which is not placed, at the earliest;
+    /// `None`: all are.
+    pub fn oldest_unplaced(&self) -> Option<u64> {
+        let mut unplaced = lock(&self.unplaced);
+        while let Some(Unplaced { page, frame, group }) = unplaced.front().copied() {
+            let there = self.get(frame, PAGE) == u64::from(page.0);
+            if there && self.get(frame, PENDING) != 0 {
+                return Some(group);
+            }
+            unplaced.pop_front();
+        }
+        None
     }
 
     /// Sets the epoch of a latched frame's changes and the units that the file lacks.
@@ -110,28 +162,31 @@ impl PageCache {
         turn(&self.kept_count, before != (0, 0), (epoch, pending) != (0, 0));
     }
 
-    /// Notes that the file lacks units of a latched frame.
-    pub(super) fn add_pending(&self, page: PageId, frame: u32, units: u64) {
+    /// Notes that the file lacks units of a latched frame, which are in the journal from this
+    /// group on; 0: from any.
+    pub(super) fn add_pending(&self, (page, frame): (PageId, u32), units: u64, group: u64) {
         let before = self.get(frame, PENDING);
         if before == 0 && units != 0 {
-            lock(&self.unplaced).push((page, frame));
+            self.push_unplaced(Unplaced { page, frame, group });
         }
         self.mark(frame, self.get(frame, EPOCH), before | units);
     }
 
+    fn push_unplaced(&self, entry: Unplaced) {
+        let mut unplaced = lock(&self.unplaced);
+        if entry.group == 0 {
+            unplaced.push_front(entry);
+        } else {
+            unplaced.push_back(entry);
+        }
+    }
+
     /// A page of a cut as it was then, checksum included, and what it differs in; `None` where the
-    /// page was given up before the cut. With `leave` the page leaves the cut: it is not placed
-    /// with it.
-    pub fn image(
-        &self,
-        cut: &Cut,
-        (page, frame): (PageId, u32),
-        leave: bool,
-        out: &mut [u8],
-    ) -> Option<Units> {
+    /// page was given up before the cut. One that is not placed with the cut leaves it.
+    pub fn image(&self, cut: &Cut, (page, frame): (PageId, u32), out: &mut [u8]) -> Option<Units> {
         let word = self.word(frame, LATCH)?;
         latch::lock(word);
-        let units = self.latched_image(cut, (page, frame), leave, out);
+        let units = self.latched_image(cut, (page, frame), out);
         latch::unlock(word);
         let mut units = units?;
         let checksum = checksum(self.options.salt, out);
@@ -147,9 +202,9 @@ impl PageCache {
         &self,
         cut: &Cut,
         (page, frame): (PageId, u32),
-        leave: bool,
         out: &mut [u8],
     ) -> Option<Units> {
+        let leave = !cut.is_placed(frame);
         let there = self.get(frame, PAGE) == u64::from(page.0);
         let mut saved = lock(&self.saved);
         if let Some(image) = saved.get(&page) {
@@ -162,7 +217,7 @@ impl PageCache {
                 self.budget.give(to_u64(self.options.page_bytes));
                 // One that was given up since has no changes of its own.
                 if there && self.get(frame, EPOCH) != 0 {
-                    self.add_pending(page, frame, units.changed | 1);
+                    self.add_pending((page, frame), units.changed | 1, cut.group);
                 }
             }
             return Some(units);
@@ -174,7 +229,7 @@ impl PageCache {
         PageWords::new(self.words(frame)).copy_to(0, out);
         let (changed, pending) = (self.get(frame, MASK), self.get(frame, PENDING));
         if leave {
-            self.add_pending(page, frame, changed | 1);
+            self.add_pending((page, frame), changed | 1, cut.group);
             self.set(frame, MASK, 0);
             self.mark(frame, 0, self.get(frame, PENDING));
         }
@@ -213,7 +268,7 @@ impl PageCache {
                     lock(&self.dirty).push((page, frame));
                 }
                 if pending != 0 {
-                    lock(&self.unplaced).push((page, frame));
+                    self.push_unplaced(Unplaced { page, frame, group: 0 });
                 }
                 self.set(frame, MASK, u64::MAX);
             }

@@ -40,6 +40,7 @@
 mod batch;
 mod cut;
 mod guard;
+mod keep;
 pub mod latch;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
@@ -52,7 +53,7 @@ pub mod words;
 
 use std::{
     cell::Cell,
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     io,
     sync::{Arc, OnceLock},
 };
@@ -61,13 +62,19 @@ pub use self::overlay::Patches;
 pub use self::{
     cut::Cut,
     guard::{ReadGuard, WriteGuard},
+    keep::{Kept, Seen},
 };
-use self::{cut::Saved, latch::Patience, overlay::Overlay, stack::FreeStack};
+use self::{
+    cut::{Saved, Unplaced},
+    latch::Patience,
+    overlay::Overlay,
+    stack::FreeStack,
+};
 use crate::{
     Error, Result,
     budget::Budget,
-    codec::{Decoder, crc32c_append, low_u32, to_u64, to_usize},
-    disk::{AlignedBuffer, BLOCK_BYTES, Env, File, Queue, Region, write_all_at},
+    codec::{Decoder, crc32c_append, low_u8, low_u32, to_u64, to_usize},
+    disk::{AlignedBuffer, BLOCK_BYTES, Env, File, Queues, Region, write_all_at},
     seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
@@ -86,6 +93,8 @@ const EPOCH: usize = 4;
 const USED: usize = 5;
 /// Units that the journal has and the file lacks.
 const PENDING: usize = 6;
+/// Writes to come that need the page ([`keep`]).
+const KEPT: usize = 7;
 /// The page of a frame that has none.
 const NO_PAGE: u64 = u64::MAX;
 /// A bucket's lock; the rest is the number of its first frame plus one.
@@ -122,6 +131,8 @@ pub struct CacheOptions {
     pub frames_max: u64,
     /// How the victim is chosen.
     pub replacement: Replacement,
+    /// Pages of this kind (byte 8) leave only where no other can: the way to all others.
+    pub lasting_kind: u8,
     /// Mixed into every checksum, so that another table's page is no page.
     pub salt: u32,
 }
@@ -148,7 +159,7 @@ pub struct PageCache {
     file: OnceLock<Arc<dyn File>>,
     /// Where queues for reads come from; without it pages are read one by one.
     env: OnceLock<Arc<dyn Env>>,
-    queues: Mutex<Vec<Box<dyn Queue>>>,
+    queues: Queues,
     label: String,
     options: CacheOptions,
     budget: Arc<Budget>,
@@ -164,8 +175,9 @@ pub struct PageCache {
     epoch: AtomicU64,
     dirty: Mutex<Vec<(PageId, u32)>>,
     dirty_count: AtomicU64,
-    /// Pages that are journaled and not placed; some of them twice, or no more.
-    unplaced: Mutex<Vec<(PageId, u32)>>,
+    /// Pages that are journaled and not placed, by the first group that has them; some of them
+    /// twice, or no more.
+    unplaced: Mutex<VecDeque<Unplaced>>,
     unplaced_count: AtomicU64,
     /// Frames whose page must not leave.
     kept_count: AtomicU64,
@@ -185,6 +197,8 @@ impl PageCache {
         // Replay and threads without a frame may go past the capacity; address space is all that
         // this costs.
         let most = (options.frames_max * 4).max(1 << 14).min(u64::from(u32::MAX) - 1);
+        // A checker makes every word anew for each of its runs.
+        let most = if cfg!(any(loom, shuttle)) { options.frames_max } else { most };
         let reserve = |bytes: u64| {
             Region::reserve(bytes).map_err(|error| Error::io("reserve memory for pages", error))
         };
@@ -205,7 +219,7 @@ impl PageCache {
             epoch: AtomicU64::new(1),
             dirty: Mutex::new(Vec::new()),
             dirty_count: AtomicU64::new(0),
-            unplaced: Mutex::new(Vec::new()),
+            unplaced: Mutex::new(VecDeque::new()),
             unplaced_count: AtomicU64::new(0),
             kept_count: AtomicU64::new(0),
             overlay: Overlay::default(),
@@ -216,7 +230,7 @@ impl PageCache {
             overflows: AtomicU64::new(0),
             file: OnceLock::new(),
             env: OnceLock::new(),
-            queues: Mutex::new(Vec::new()),
+            queues: Queues::default(),
             label,
             options,
             budget,
@@ -371,6 +385,18 @@ impl PageCache {
         link != 0
     }
 
+    /// Starts loading the first `count` lines of a page, if it is in the cache.
+    #[inline]
+    pub fn prefetch_lines(&self, page: PageId, count: u64) {
+        let head = self.bucket(page).map_or(0, |bucket| bucket.load(Ordering::Relaxed));
+        let Some(frame) = low_u32(head).checked_sub(1) else { return };
+        self.descriptors.prefetch(index_of(frame) * FRAME_WORDS);
+        let first = index_of(frame) * (self.options.page_bytes / 8);
+        for line in 0..to_usize(count) {
+            self.frames.prefetch(first + line * 8);
+        }
+    }
+
     /// Starts loading the first two lines of the frame that a link names.
     #[inline]
     fn prefetch_head(&self, link: u32) {
@@ -413,6 +439,15 @@ impl PageCache {
 
     /// A page whose content does not matter, zeroed, to be changed; all of it counts as changed.
     pub fn create(&self, page: PageId) -> Result<WriteGuard<'_>> {
+        let guard = self.create_to_fill(page)?;
+        self.words(guard.frame).iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        guard.edit().put_u32(4, page.0);
+        guard.changed.set(u64::MAX);
+        Ok(guard)
+    }
+
+    /// As [`PageCache::create`], for who will set all of it: until then it holds anything.
+    pub fn create_to_fill(&self, page: PageId) -> Result<WriteGuard<'_>> {
         let guard = loop {
             // Never from the disk: what is there need not be a page.
             let found = match self.find(page) {
@@ -423,11 +458,7 @@ impl PageCache {
                 break guard;
             }
         };
-        {
-            let edit = guard.edit();
-            self.words(guard.frame).iter().for_each(|word| word.store(0, Ordering::Relaxed));
-            edit.put_u32(4, page.0);
-        }
+        self.note_change(guard.frame);
         guard.changed.set(u64::MAX);
         self.overlay.take(page, &self.budget, |_| {});
         Ok(guard)
@@ -554,7 +585,7 @@ impl PageCache {
     fn take_overlay(&self, page: PageId, frame: u32) {
         self.overlay.take(page, &self.budget, |patches| {
             let units = patches.units(self.options.page_bytes);
-            self.add_pending(page, frame, units);
+            self.add_pending((page, frame), units, 0);
         });
     }
 
@@ -685,6 +716,10 @@ impl PageCache {
 
     /// The latched frame of a page that was put out.
     fn evict(&self) -> Option<u32> {
+        self.evict_if(|frame| !self.is_lasting(frame)).or_else(|| self.evict_if(|_| true))
+    }
+
+    fn evict_if(&self, may_go: impl Fn(u32) -> bool) -> Option<u32> {
         let made = self.made.load(Ordering::Acquire);
         for _ in 0..made * 2 + 8 {
             let turn = self.hand.fetch_add(1, Ordering::Relaxed);
@@ -700,11 +735,14 @@ impl PageCache {
                 self.set(frame, USED, 0);
                 continue;
             }
+            if !may_go(frame) {
+                continue;
+            }
             let latched = self.word(frame, LATCH).is_some_and(latch::try_lock);
             if !latched {
                 continue;
             }
-            if self.is_kept(frame) {
+            if self.is_kept(frame) || self.is_counted(frame) {
                 self.word(frame, LATCH).into_iter().for_each(latch::unlock);
                 continue;
             }
@@ -713,6 +751,12 @@ impl PageCache {
             return Some(frame);
         }
         None
+    }
+
+    /// Whether a frame has a page that is put out last. Asked without a latch: a guess.
+    fn is_lasting(&self, frame: u32) -> bool {
+        let kind = self.words(frame).get(1).map(|word| word.load(Ordering::Relaxed));
+        kind.is_some_and(|kind| low_u8(kind) == self.options.lasting_kind)
     }
 
     /// Whether a frame has no page, or one that must stay.

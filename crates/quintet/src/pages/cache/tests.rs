@@ -12,6 +12,7 @@ fn cache(frames: u64, replacement: Replacement) -> PageCache {
         frames_min: frames,
         frames_max: frames,
         replacement,
+        lasting_kind: 2,
         salt: 1,
     };
     let cache =
@@ -22,10 +23,11 @@ fn cache(frames: u64, replacement: Replacement) -> PageCache {
 
 /// Makes all dirty pages clean.
 fn store(cache: &PageCache) {
-    let cut = cache.cut();
+    let frames = cache.join_unplaced(usize::MAX, |_| true);
+    let cut = cache.cut(1, frames);
     for (page, frame) in cut.pages() {
         let mut image = AlignedBuffer::zeroed(4096);
-        if cache.image(&cut, (*page, *frame), false, image.as_mut_slice()).is_some() {
+        if cache.image(&cut, (*page, *frame), image.as_mut_slice()).is_some() {
             cache.write_raw(cache.offset(*page), image.as_slice()).unwrap();
         }
     }
@@ -104,27 +106,28 @@ fn a_page_that_is_given_up_need_not_be_written() {
     cache.write(PageId(1)).unwrap().edit().put_u32(100, 2);
     cache.discard(PageId(1));
     assert_eq!(cache.dirty_count(), 0);
-    let cut = cache.cut();
+    let frames = cache.join_unplaced(usize::MAX, |_| true);
+    let cut = cache.cut(1, frames);
     let mut image = vec![0; 4096];
     let pages = cut.pages().to_vec();
     assert!(
-        pages
-            .iter()
-            .all(|(page, frame)| cache.image(&cut, (*page, *frame), false, &mut image).is_none())
+        pages.iter().all(|(page, frame)| cache.image(&cut, (*page, *frame), &mut image).is_none())
     );
     cache.finish(cut);
     // One of a cut under way is written as it was.
     cache.write(PageId(1)).unwrap().edit().put_u32(100, 3);
-    let cut = cache.cut();
+    let frames = cache.join_unplaced(usize::MAX, |_| true);
+    let cut = cache.cut(1, frames);
     cache.discard(PageId(1));
     let (page, frame) = cut.pages()[0];
-    assert!(cache.image(&cut, (page, frame), false, &mut image).is_some());
+    assert!(cache.image(&cut, (page, frame), &mut image).is_some());
     assert_eq!(image[100], 3);
     cache.abandon(cut);
     assert_eq!(cache.dirty_count(), 1);
-    let cut = cache.cut();
+    let frames = cache.join_unplaced(usize::MAX, |_| true);
+    let cut = cache.cut(1, frames);
     let (page, frame) = cut.pages()[0];
-    let units = cache.image(&cut, (page, frame), false, &mut image).unwrap();
+    let units = cache.image(&cut, (page, frame), &mut image).unwrap();
     assert_eq!(units.changed, u64::MAX);
     cache.finish(cut);
 }

@@ -146,6 +146,11 @@ impl Group {
         self.head.sequence
     }
 
+    /// The oldest group that recovery needs with it.
+    pub(crate) fn needed(&self) -> u64 {
+        self.head.needed
+    }
+
     /// The table is complete to this with the group.
     pub(crate) fn lsn(&self) -> Lsn {
         self.head.lsn
@@ -555,6 +560,47 @@ impl Turn {
         self.end = end;
         Ok(())
     }
+}
+
+/// Shows all groups of one file to `visit`, whoever they belong to, until it has had enough. Takes
+/// no part in recovery.
+pub(crate) fn read_all(
+    dir: &Arc<dyn Dir>,
+    file: &dyn File,
+    name: &str,
+    visit: &mut dyn FnMut(&Owner, &Group) -> bool,
+) -> Result<()> {
+    let io = |error| Error::io(format!("read {name}"), error);
+    let mut head = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
+    read_up_to(file, head.as_mut_slice(), 0).map_err(io)?;
+    let mut rest = Decoder::new(head.as_slice().get(16..HEAD_BYTES).unwrap_or(&[]));
+    let owner = rest.id().zip(rest.u64()).map(|(database_id, table_id)| Owner {
+        dir: Arc::clone(dir),
+        database_id,
+        table_id,
+    });
+    let Some(owner) = owner.filter(|owner| Head::decode(head.as_slice(), owner).is_some()) else {
+        return Err(Error::corruption(name, 0, "the first group is damaged"));
+    };
+    let size = file.len().map_err(io)?;
+    let mut reader = Reader { file, label: name, size, held: Vec::new(), start: 0 };
+    let mut offset = 0;
+    while let Some(bytes) = reader.get(offset, to_u64(HEAD_BYTES))?
+        && let Some(head) = Head::decode(bytes, &owner)
+    {
+        let size = to_u64(HEAD_BYTES) + head.size;
+        let bytes = reader.get(offset, size)?.map(<[u8]>::to_vec);
+        let patches = bytes.as_deref().and_then(|bytes| bytes.get(HEAD_BYTES..));
+        if patches.map(crc32c) != Some(head.crc) {
+            let what = format!("the checksum of group {} does not match", head.sequence);
+            return Err(Error::corruption(name, offset, what));
+        }
+        if !visit(&owner, &Group { head, bytes: bytes.unwrap_or_default() }) {
+            break;
+        }
+        offset = round_up(offset + size, BLOCK_BYTES);
+    }
+    Ok(())
 }
 
 fn name_of(number: u64) -> String {

@@ -12,6 +12,7 @@ mod log;
 mod perfect_hash;
 mod snapshot;
 mod tph;
+mod trie;
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ use quintet::{
 pub type Target = fn(&[u8]);
 
 /// Every target of this crate, by the name of its fuzz target and of its folder of kept inputs.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("codec", codec),
     ("log_segment", log::log_segment),
     ("record_body", database::record_body),
@@ -40,6 +41,8 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("perfect_hash", perfect_hash::perfect_hash),
     ("tph_manifest", tph::manifest),
     ("tph_piece", tph::piece),
+    ("trie_group", trie::group),
+    ("trie_records", trie::records),
 ];
 
 /// No input may take longer, sanitizers included.
@@ -64,6 +67,7 @@ pub fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     samples.extend(hashlog::samples());
     samples.extend(perfect_hash::samples());
     samples.extend(tph::samples());
+    samples.extend(trie::samples());
     samples
 }
 

@@ -7,7 +7,7 @@ use crate::{
     Error, Result,
     codec::Decoder,
     disk::{Dir, File, SECTOR_BYTES, read_up_to},
-    engine::hashlog::describe::Say,
+    engine::lines::{Say, hex},
 };
 
 /// Says what each record of a manifest says. Damage is an error after what stands before it.
@@ -28,7 +28,7 @@ pub(in crate::engine::hashlog) fn describe(
     let mut manifest = Manifest::with_file(Arc::clone(dir), owner, number, file, name.to_owned());
     manifest.verify_head()?;
     say("manifest of a hashlog table");
-    say(&format!("  database id  {}", super::super::describe::hex(&database_id)));
+    say(&format!("  database id  {}", hex(&database_id)));
     say(&format!("  table id     {table_id}"));
     say(&format!("  number       {number}"));
     let mut window = Window::new(Arc::clone(&manifest.file));

@@ -24,9 +24,9 @@ fn publications_sync_the_log() {
     let (table, _) = bench.open();
     for lsn in 1..4 {
         put(&table, lsn, b"key", &[1; 10]);
-        let syncs = bench.host.syncs.load(Ordering::Relaxed);
+        let syncs = bench.host.log_syncs.load(Ordering::Relaxed);
         table.persist(Lsn(lsn + 1)).unwrap();
-        assert!(bench.host.syncs.load(Ordering::Relaxed) > syncs);
+        assert!(bench.host.log_syncs.load(Ordering::Relaxed) > syncs);
     }
 }
 

@@ -7,7 +7,8 @@
 
 use super::{
     Segment, bucket, halves, place,
-    search::{Lanes, Slots},
+    search::{self, Lanes},
+    slots::{Modulus, Slots},
     width_of,
 };
 use crate::{
@@ -100,7 +101,7 @@ fn list(dealt: &[AtomicU64]) -> Result<Segment, Equal> {
         return Err(Equal(pair[0]));
     }
     let keys = to_u64(list.len());
-    let slots = super::search::Modulus::new(low_u32(keys));
+    let slots = Modulus::new(low_u32(keys));
     let (dictionary, indexes) = (Vec::new(), Vec::new());
     Ok(Segment { keys, slots, dense: 0, sparse: 0, dictionary, width: 0, indexes, list })
 }
@@ -159,7 +160,7 @@ impl Buckets {
             if keys.is_empty() {
                 break;
             }
-            let known = slots.first(keys, &dictionary, lanes);
+            let known = search::first(&slots, keys, &dictionary, lanes);
             let index = if let Some(index) = known {
                 index
             } else {
@@ -207,7 +208,7 @@ fn find_fresh(slots: &Slots, keys: &[u64], fresh: &mut u32, lanes: Lanes) -> Opt
         for (number, candidate) in (*fresh..).zip(&mut block) {
             *candidate = number;
         }
-        if let Some(index) = slots.first(keys, &block, lanes) {
+        if let Some(index) = search::first(slots, keys, &block, lanes) {
             *fresh = block[index] + 1;
             return Some(block[index]);
         }

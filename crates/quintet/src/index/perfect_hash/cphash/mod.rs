@@ -35,12 +35,13 @@
 
 mod build;
 mod search;
+mod slots;
 #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
 mod vector;
 
 use super::holes::get_bits;
 use crate::codec::{Decoder, low_u32, put_u32, put_u64, to_u64, to_usize};
-use search::{Modulus, position};
+use slots::{Modulus, position};
 
 pub use search::Lanes;
 

@@ -15,7 +15,7 @@ use std::arch::x86_64::{
     _mm256_srli_epi64, _mm256_sub_epi32, _mm256_xor_si256,
 };
 
-use super::search::{ALPHA, BETA, BETA_SHIFT, Modulus, Slots};
+use super::slots::{ALPHA, BETA, BETA_SHIFT, Modulus, Slots};
 use crate::codec::{low_u32, to_u64, to_usize};
 
 /// Lanes of a vector.

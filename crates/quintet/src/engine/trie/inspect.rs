@@ -1,0 +1,130 @@
+//! A table's files in words. Nothing is opened, locked or written.
+//!
+//! What a file does not say alone (which slot is whose image, the life of a region) is in the state
+//! in the journal: records and words are shown as they are, their checksums are `check`'s.
+
+use std::sync::Arc;
+
+use super::{
+    persist::STATE,
+    record::{Stored, walk},
+};
+use crate::{
+    Error, Result,
+    codec::{to_u64, to_usize},
+    disk::{AlignedBuffer, BLOCK_BYTES, Dir, File, read_up_to},
+    engine::lines::{Say, hex},
+    index::trie::count_words,
+    pages::{
+        FileHead, HeadFields,
+        redo::{self, Group},
+        regions::UNIT_BYTES,
+        space::SPACE,
+    },
+};
+
+/// Regions are not larger: what is read at once.
+const REGION_BYTES_MAX: u64 = 16 << 20;
+
+/// Describes a file with a head of pages: images of the trie, records, or large values.
+///
+/// Fails with [`Error::Corruption`] where the head is damaged, with [`Error::Io`].
+pub fn pages(file: &dyn File, name: &str, say: &mut Say<'_>) -> Result<()> {
+    let io = |error| Error::io(format!("read {name}"), error);
+    let mut block = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
+    read_up_to(file, block.as_mut_slice(), 0).map_err(io)?;
+    let head = FileHead::decode(block.as_slice())
+        .filter(|head| (BLOCK_BYTES..=REGION_BYTES_MAX).contains(&head.region_bytes));
+    let Some(HeadFields { magic, database_id, table_id, region_bytes }) = head else {
+        return Err(Error::corruption(name, 0, "the head of the file is damaged"));
+    };
+    let (kind, part) = match &magic {
+        b"QTRIENOD" => ("images of a trie", "slot"),
+        b"QTRIEDAT" => ("records of a trie table", "region"),
+        _ => ("large values of a trie table", "block"),
+    };
+    let size = file.len().map_err(io)?;
+    say(kind);
+    say(&format!("  database id  {}", hex(&database_id)));
+    say(&format!("  table id     {table_id}"));
+    say(&format!("  {part} size  {region_bytes}"));
+    say(&format!("  file size    {size}"));
+    if part == "block" {
+        return Ok(());
+    }
+    let mut buffer = AlignedBuffer::zeroed(to_usize(region_bytes));
+    for number in 0..size.saturating_sub(BLOCK_BYTES).div_ceil(region_bytes) {
+        let offset = BLOCK_BYTES + number * region_bytes;
+        let count = read_up_to(file, buffer.as_mut_slice(), offset).map_err(io)?;
+        let bytes = buffer.as_slice().get(..count).unwrap_or(&[]);
+        let line = if part == "slot" { words(bytes) } else { records(bytes) };
+        if let Some(line) = line
+            && !say(&format!("{part} {number}: {line}"))
+        {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn words(bytes: &[u8]) -> Option<String> {
+    let (chunks, _) = bytes.as_chunks::<8>();
+    let counts = count_words(chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)));
+    let [records, lists, nodes] = counts;
+    let used = counts.iter().any(|count| *count > 0);
+    used.then(|| format!("{records} records, {lists} links to lists, {nodes} links to nodes"))
+}
+
+fn records(bytes: &[u8]) -> Option<String> {
+    let (mut records, mut sizes, mut unknown) = (0_u64, [0; 3], 0);
+    walk(bytes, 0, |unit, head| match head {
+        Some(head) => {
+            records += 1;
+            let rest = bytes.get(to_usize(unit * UNIT_BYTES)..).unwrap_or(&[]);
+            let large = Stored::head(rest).is_some_and(|head| head.is_extent);
+            let [keys, values, extents] = &mut sizes;
+            *keys += to_u64(head.key_bytes);
+            *values += to_u64(head.value_bytes);
+            *extents += u64::from(large);
+        }
+        None => unknown += 1,
+    });
+    let [keys, values, extents] = sizes;
+    (records + unknown > 0).then(|| {
+        format!(
+            "{records} records, {keys} bytes of keys, {values} of values, {extents} of large \
+             values elsewhere, {unknown} places that are no record"
+        )
+    })
+}
+
+/// Describes a file of the journal: a line for each group.
+///
+/// Fails with [`Error::Corruption`] where a group is damaged that others follow, with
+/// [`Error::Io`].
+pub fn journal(dir: &Arc<dyn Dir>, file: &dyn File, name: &str, say: &mut Say<'_>) -> Result<()> {
+    let mut is_first = true;
+    redo::read_all(dir, file, name, &mut |owner, group: &Group| {
+        if std::mem::take(&mut is_first) {
+            say("journal of a table");
+            say(&format!("  database id  {}", hex(&owner.database_id)));
+            say(&format!("  table id     {}", owner.table_id));
+        }
+        let (mut patches, mut bytes, mut state) = (0_u64, 0, 0);
+        for patch in group.patches().flatten() {
+            match patch.space {
+                STATE => state += to_u64(patch.bytes.len()),
+                SPACE => (patches, bytes) = (patches + 1, bytes + to_u64(patch.bytes.len())),
+                _ => {}
+            }
+        }
+        say(&format!(
+            "group {}: needs {}, complete to {}, {} words in {patches} runs, a state of {state} \
+             bytes",
+            group.sequence(),
+            group.needed(),
+            group.lsn(),
+            bytes / 8,
+        ))
+    })
+}

@@ -1,0 +1,187 @@
+//! Models of the trie: readers beside splits, merges, objects that are used again and regions that
+//! leave memory, explored by loom (every interleaving and every order that the memory model
+//! allows, up to a bound) and shuttle (many random interleavings). The root table has two slots
+//! here, nodes four, regions sixteen words, and all of it is memory of the checker's own.
+
+use std::path::Path;
+
+use super::{Trie, Verdict};
+use crate::{
+    disk::{Env as _, sim::SimEnv},
+    pages::{redo::Owner, space::Space},
+    seeded::{self, Bug},
+    sync::{Arc, thread},
+};
+
+const REGION_BYTES: u64 = 16 * 8;
+const SPACE_BYTES: u64 = 64 * 8;
+
+fn explore(model: impl Fn() + Send + Sync + 'static) {
+    #[cfg(loom)]
+    {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.max_branches = 20_000;
+        builder.check(model);
+    }
+    #[cfg(shuttle)]
+    {
+        let count = std::env::var("SHUTTLE_ITERATIONS").ok().and_then(|count| count.parse().ok());
+        shuttle::check_pct(model, count.unwrap_or(5_000), 4);
+    }
+}
+
+/// A trie whose lists have one record.
+fn trie() -> Arc<Trie> {
+    let dir = SimEnv::new(1).open_dir(Path::new("/table"), true).unwrap();
+    let owner = Owner { dir, database_id: [1; 16], table_id: 1 };
+    let space = Space::new(owner, false, SPACE_BYTES, REGION_BYTES).unwrap();
+    let trie = Trie::new(space, 4, 1);
+    trie.start();
+    Arc::new(trie)
+}
+
+/// A hash: the slot of the root table, then the slots of nodes on the way down.
+fn hash(root: u64, path: [u64; 3]) -> u64 {
+    let [one, two, three] = path;
+    root << 63 | one << 61 | two << 59 | three << 57
+}
+
+fn insert(trie: &Trie, hash: u64, address: u64) {
+    trie.lock(hash).insert(address).unwrap();
+}
+
+/// Whether a reader finds the record at `address`.
+fn finds(trie: &Trie, hash: u64, address: u64) -> bool {
+    let look = |seen| if seen == address { Verdict::Found(()) } else { Verdict::Other };
+    trie.find(hash, look, |at| trie.space().load(at)).unwrap().is_some()
+}
+
+/// Makes everything so far committed: what is in memory may leave it.
+fn commit(trie: &Trie) {
+    let writers = trie.lock_all();
+    let lists = trie.space().cut();
+    drop(writers);
+    let mut changes = Vec::new();
+    Space::coalesce(&mut changes, lists);
+    trie.space().committed(&changes);
+}
+
+/// Runs `writer` beside a reader of a record that stays.
+fn beside(
+    trie: &Arc<Trie>,
+    (stays, address): (u64, u64),
+    writer: impl FnOnce(&Trie) + Send + 'static,
+) {
+    let writer = thread::spawn({
+        let trie = Arc::clone(trie);
+        move || writer(&trie)
+    });
+    assert!(finds(trie, stays, address), "a record that stays was missed");
+    writer.join().unwrap();
+    assert!(finds(trie, stays, address));
+}
+
+fn a_reader_finds_what_a_split_moves() {
+    explore(|| {
+        let trie = trie();
+        let (stays, comes) = (hash(0, [1, 2, 0]), hash(0, [1, 3, 0]));
+        insert(&trie, stays, 10);
+        beside(&trie, (stays, 10), move |trie| insert(trie, comes, 11));
+        assert!(finds(&trie, comes, 11));
+    });
+}
+
+fn a_reader_finds_what_a_merge_moves() {
+    explore(|| {
+        let trie = trie();
+        let (stays, goes) = (hash(0, [1, 2, 0]), hash(0, [1, 3, 0]));
+        insert(&trie, stays, 10);
+        insert(&trie, goes, 11);
+        beside(&trie, (stays, 10), move |trie| {
+            assert!(trie.lock(goes).remove(11).unwrap());
+        });
+        assert!(!finds(&trie, goes, 11));
+    });
+}
+
+/// Nodes that a merge gives away in one subtree become nodes of the other, under a reader that
+/// is still on the old way.
+fn a_reader_is_not_led_astray_by_nodes_used_again() {
+    explore(|| {
+        let trie = trie();
+        let (stays, goes) = (hash(0, [1, 2, 0]), hash(0, [1, 3, 0]));
+        let (other, comes) = (hash(1, [1, 2, 0]), hash(1, [1, 3, 0]));
+        insert(&trie, stays, 10);
+        insert(&trie, goes, 11);
+        insert(&trie, other, 12);
+        beside(&trie, (stays, 10), move |trie| {
+            assert!(trie.lock(goes).remove(11).unwrap());
+            insert(trie, comes, 13);
+        });
+        assert!(finds(&trie, other, 12));
+        assert!(finds(&trie, comes, 13));
+    });
+}
+
+/// A trie whose second region may leave memory, and a record that is found through it.
+fn with_a_region_to_evict() -> (Arc<Trie>, u64, u64) {
+    let trie = trie();
+    // Two nodes for the first pair below a root, which fill the first region or half of the second,
+    // and one for each other.
+    for (root, one, address) in [(0, 0, 10), (1, 1, 20), (0, 1, 30), (1, 0, 40)] {
+        insert(&trie, hash(root, [one, 1, 0]), address);
+        insert(&trie, hash(root, [one, 2, 0]), address + 1);
+    }
+    commit(&trie);
+    (trie, hash(1, [1, 1, 0]), 20)
+}
+
+/// A region leaves memory while a reader looks through it.
+fn a_reader_finds_what_leaves_memory() {
+    explore(|| {
+        let (trie, stays, address) = with_a_region_to_evict();
+        beside(&trie, (stays, address), |trie| {
+            while !trie.evict_one(0) {}
+            trie.evict_one(0);
+        });
+    });
+}
+
+/// As above, while a writer changes it: no change is lost.
+fn a_region_that_changes_does_not_leave_memory() {
+    explore(|| {
+        let (trie, stays, address) = with_a_region_to_evict();
+        let writer = thread::spawn({
+            let trie = Arc::clone(&trie);
+            move || assert!(trie.lock(stays).replace(address, 99).unwrap())
+        });
+        trie.evict_one(0);
+        writer.join().unwrap();
+        trie.evict_one(0);
+        assert!(finds(&trie, stays, 99));
+    });
+}
+
+fn all() {
+    a_reader_finds_what_a_split_moves();
+    a_reader_finds_what_a_merge_moves();
+    a_reader_is_not_led_astray_by_nodes_used_again();
+    a_reader_finds_what_leaves_memory();
+    a_region_that_changes_does_not_leave_memory();
+    seeded::finds(Bug::TrieReadNotValidated, a_reader_finds_what_a_merge_moves);
+    seeded::finds(Bug::TrieReadNotValidated, a_reader_finds_what_leaves_memory);
+    seeded::finds(Bug::SpaceEvictsUncommitted, a_region_that_changes_does_not_leave_memory);
+}
+
+#[cfg(loom)]
+#[test]
+fn loom_trie() {
+    all();
+}
+
+#[cfg(shuttle)]
+#[test]
+fn shuttle_trie() {
+    all();
+}
