@@ -211,8 +211,8 @@ pub trait File: Send + Sync + fmt::Debug {
     fn len(&self) -> io::Result<u64>;
     /// Cuts or grows the file; what is grown reads as zeros. Durable after `sync_all`.
     fn set_len(&self, size: u64) -> io::Result<()>;
-    /// Grows the file to at least `size` bytes and reserves disk space for what it grows by, so that
-    /// later writes there cannot meet a full disk. Holes of the rest stay holes. Durable after
+    /// Grows the file to at least `size` bytes and reserves disk space for what it grows by, so
+    /// that later writes there cannot meet a full disk. Holes of the rest stay holes. Durable after
     /// `sync_all`.
     fn allocate(&self, size: u64) -> io::Result<()>;
     /// Gives the space of a range back; it reads as zeros. The size stays. Durable after
