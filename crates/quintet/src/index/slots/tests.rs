@@ -393,7 +393,7 @@ fn of_entries_with_equal_hashes_a_share_takes_the_first() {
         for step in 0..100_000_u64 {
             // A hash that another has taken, in the same line and with the same tag or not.
             let key = mix(step) % 25_000 * 2 + pass;
-            let (hash, address) = (low(key), pass << 30 | key + 1);
+            let (hash, address) = (low(key), (pass << 30) | (key + 1));
             let share = &mut shares[loader.share(hash)];
             let expected = if share.has(hash) { Added::Older } else { Added::New };
             assert_eq!(share.add(hash, address + (step << 20)), expected);
