@@ -145,8 +145,7 @@ pub fn measure(
     let store = stores.open(&job.engine, &job.store_options(plan, dir.to_path_buf()))?;
     let phases = driver::run(store.as_ref(), &job.task(plan))?;
     let memory = machine::memory();
-    store.sync()?;
-    thread::sleep(Duration::from_secs(plan.rest));
+    rest(store.as_ref(), plan)?;
     let written = machine::written(dir).since(written);
     let stats = store.stats();
     let disk_bytes = disk_bytes(job, dir)?;
@@ -227,6 +226,13 @@ fn clear(dir: &Path) -> Outcome {
 }
 
 /// Bytes of the store's files.
+/// Lets the store finish what it does in the background.
+fn rest(store: &dyn Store, plan: &Plan) -> Outcome {
+    store.sync()?;
+    thread::sleep(Duration::from_secs(plan.rest));
+    Ok(())
+}
+
 fn disk_bytes(job: &Job, dir: &Path) -> Outcome<u64> {
     if !job.is_persistent {
         return Ok(0);
