@@ -225,7 +225,6 @@ fn clear(dir: &Path) -> Outcome {
     outcome.map_err(|error| Failure::io(dir.display(), &error))
 }
 
-/// Bytes of the store's files.
 /// Lets the store finish what it does in the background.
 fn rest(store: &dyn Store, plan: &Plan) -> Outcome {
     store.sync()?;
@@ -233,6 +232,7 @@ fn rest(store: &dyn Store, plan: &Plan) -> Outcome {
     Ok(())
 }
 
+/// Bytes of the store's files.
 fn disk_bytes(job: &Job, dir: &Path) -> Outcome<u64> {
     if !job.is_persistent {
         return Ok(0);
