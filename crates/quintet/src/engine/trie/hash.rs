@@ -2,8 +2,9 @@
 //!
 //! SipHash-1-3 of 64 bits is the default: keyed with the table's own seed, so nobody can craft
 //! collisions. `HighwayHash` is the paper's; it is keyed as well, with 256 bits that are drawn from
-//! the seed. Which of the two is faster for which keys is not measured yet. Its 128 and 256 bits are computed, and all but the first 64 dropped: a path
-//! and a tag use 36, and keys whose 36 bits agree are told apart by the key, so nothing is left for
+//! the seed. Which of the two is faster for which keys is not measured yet. Its 128 and 256 bits
+//! are computed, and all but the first 64 dropped: a path and a tag use 36, and keys whose 36 bits
+//! agree are told apart by the key, so nothing is left for
 //! more bits to decide. (The paper compares whole hashes before keys, and found no difference
 //! between the three lengths either.) The choice is part of the table's options: it never changes.
 
