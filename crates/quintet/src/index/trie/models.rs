@@ -180,7 +180,7 @@ fn loom_trie() {
 
 #[cfg(shuttle)]
 #[test]
-#[ignore = "not yet run to its end: takes minutes beside other work"]
+#[ignore = "the models hold, but 100 schedules did not find the first planted bug; not run longer"]
 fn shuttle_trie() {
     a_reader_finds_what_a_split_moves();
     a_reader_finds_what_a_merge_moves();
