@@ -10,10 +10,9 @@
 //! complete to the cut's LSN. Most cuts end here: their pages stay in the cache, and the journal
 //! keeps their groups. When the journal has taken its share, or too many pages may not leave the
 //! cache, cuts also write pages in place, each once for all cuts since it was placed last, and sync
-//! them: those that wait longest, some thousands at a time, so that neither who waits for room nor
-//! who changes a page of an unfinished cut (and saves its image) notices much. The next group says
-//! that those before the oldest that is waited for are not needed. Where everything is in place,
-//! the meta page says so.
+//! them: those that wait longest, and of many pages a part, so that who waits for room waits for a
+//! part. The next group says that those before the oldest that is waited for are not needed. Where
+//! everything is in place, the meta page says so.
 //!
 //! A page that is free at a cut is named in its group: what earlier groups hold of it is not to be
 //! applied, because a value may have been written there since.
@@ -55,8 +54,10 @@ const JOURNAL_MIN_BYTES: u64 = 64 << 20;
 /// In the journal: where the changes of pages are, and the names of pages that are free.
 const PAGES_SPACE: u8 = 0;
 const FREED_SPACE: u8 = 1;
-/// Pages that one cut places.
-const PLACED_MAX: usize = 4096;
+/// Pages that one cut places at most; of fewer than a sixteenth of these, it places all. Each cut
+/// journals whatever has changed since the one before: small cuts would journal more than they
+/// place.
+const PLACED_MAX: usize = 1 << 20;
 /// Of the pages that are not in place, one in so many is placed when there are too many.
 const PLACED_SHARE: u64 = 4;
 /// Pages of the overlay that are read at once.

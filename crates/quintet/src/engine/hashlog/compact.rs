@@ -83,15 +83,21 @@ impl HashLog {
     }
 
     /// Has a writer compact a little where the background has fallen behind, so that waste stays
-    /// bounded: at most once for every half chunk of new waste. A failure is the background's to
-    /// report: the write may go on.
+    /// bounded: at most once for every half chunk of new waste. While the background is at a step
+    /// a writer goes on, unless waste nears the bound: a step ends with syncs, which may take a
+    /// tenth of a second. A failure is the background's to report: the write may go on.
     pub(super) fn pay_debt(&self) {
         let most = self.waste_per_cent_of_writers();
         let (waste, _) = self.waste();
         if waste < self.counters.next_debt.load(Ordering::Relaxed) || !self.waste_exceeds(most) {
             return;
         }
-        let mut maintenance = lock(&self.maintenance);
+        let idle = self.maintenance.try_lock();
+        let mut maintenance = match idle {
+            Ok(maintenance) => maintenance,
+            Err(_) if !self.waste_exceeds(self.waste_per_cent_waited_for()) => return,
+            Err(_) => lock(&self.maintenance),
+        };
         if self.waste_exceeds(most) {
             let _ = self.compact_victims(&mut maintenance, most, VICTIMS_PER_WRITER);
             self.counters.debts_paid_total.fetch_add(1, Ordering::Relaxed);

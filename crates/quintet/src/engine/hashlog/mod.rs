@@ -348,6 +348,11 @@ impl HashLog {
         (100 - self.live_per_cent) * 6 / 10
     }
 
+    /// The share of waste at which they wait for a step of compaction that is under way.
+    fn waste_per_cent_waited_for(&self) -> u64 {
+        (100 - self.live_per_cent) * 7 / 10
+    }
+
     /// Whether nothing has been written for a while.
     fn is_resting(&self, applied: u64) -> bool {
         let counters = &self.counters;

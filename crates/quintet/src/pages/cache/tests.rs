@@ -269,20 +269,14 @@ fn pages_that_are_kept_and_the_lasting_kind_stay() {
         drop(guard);
         store(&cache);
     }
-    for page in 0..8 {
-        let _ = cache.read(PageId(page)).unwrap();
-    }
+    (0..8).for_each(|page| _ = number_in(&cache, page));
     let kept: Vec<_> =
         (8..16).map(|page| cache.read(PageId(page)).unwrap().keep().unwrap()).collect();
-    let read_others = || {
-        for page in 100..200 {
-            let _ = cache.read(PageId(page)).unwrap();
-        }
-    };
+    let read_others = || (100..200).for_each(|page| _ = number_in(&cache, page));
     (0..3).for_each(|_| read_others());
     assert!((0..16).all(|page| cache.contains(PageId(page))));
-    for one in kept {
-        cache.let_leave(one);
+    for kept in kept {
+        cache.let_leave(kept);
     }
     (0..3).for_each(|_| read_others());
     assert!((0..8).all(|page| cache.contains(PageId(page))));
@@ -291,10 +285,10 @@ fn pages_that_are_kept_and_the_lasting_kind_stay() {
     let kept: Vec<_> =
         (100..124).filter_map(|page| cache.read(PageId(page)).unwrap().keep()).collect();
     assert_eq!(kept.len(), 24);
-    let _ = cache.read(PageId(150)).unwrap();
+    number_in(&cache, 150);
     assert!((0..8).any(|page| !cache.contains(PageId(page))));
     assert_eq!(cache.stats().overflows_total, 0);
-    for one in kept {
-        cache.let_leave(one);
+    for kept in kept {
+        cache.let_leave(kept);
     }
 }
