@@ -246,7 +246,7 @@ bugs! {
     /// A region of the trie leaves memory although no cut has its newest changes.
     SpaceEvictsUncommitted = 79, "space-evicts-uncommitted";
     /// A lookup in the trie does not look again whether its subtree has changed meanwhile.
-    TrieReadNotValidated = 80, "trie-read-not-validated";
+    TrieReadNotValidated = 210, "trie-read-not-validated";
     // The tph engine.
     /// Pieces are named by a manifest before they are durable.
     TphSkipsPieceSync = 192, "tph-skips-piece-sync";
