@@ -213,7 +213,10 @@ fn what_has_expired_is_gone_for_every_read_on_any_engine() {
             env.run_due();
         }
         let stats = db.stats();
-        assert_eq!((stats.expiries_pending, stats.expired_swept_total), (0, 2), "{kind}");
+        assert_eq!(stats.expiries_pending, 0, "{kind}");
+        // A flush of `tph` leaves out what has expired: the sweep may come too late for it.
+        let swept = if *kind == EngineKind::Tph { 0..=2 } else { 2..=2 };
+        assert!(swept.contains(&stats.expired_swept_total), "{kind}: {stats:?}");
         assert_eq!(table.stats().unwrap().keys, 1, "{kind}");
         assert!(db.check().unwrap().is_sound());
     }

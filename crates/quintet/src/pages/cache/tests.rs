@@ -244,7 +244,9 @@ fn several_pages_come_at_once_and_damaged_ones_are_left_out() {
         cache.create(PageId(page)).unwrap().edit().put_u32(100, page);
         store(&cache);
     }
-    cache.write_raw(3 * 4096, &image_of(4, 4)).unwrap();
+    let mut other = AlignedBuffer::zeroed(4096);
+    other.as_mut_slice().copy_from_slice(&image_of(4, 4));
+    cache.write_raw(3 * 4096, other.as_slice()).unwrap();
     let pages: Vec<_> = (0..8).map(PageId).collect();
     let before = cache.stats().misses_total;
     cache.load_many(&pages);
