@@ -218,6 +218,7 @@ fn what_has_expired_is_gone_for_every_read_on_any_engine() {
         let swept = if *kind == EngineKind::Tph { 0..=2 } else { 2..=2 };
         assert!(swept.contains(&stats.expired_swept_total), "{kind}: {stats:?}");
         assert_eq!(table.stats().unwrap().keys, 1, "{kind}");
+        assert_eq!(db.table("typed").unwrap().stats().unwrap().keys, 0, "{kind}");
         assert!(db.check().unwrap().is_sound());
     }
 }

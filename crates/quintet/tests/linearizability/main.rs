@@ -8,7 +8,7 @@
 //! memory budget, chunks and segments as small as they come: keys are updated in place, evicted,
 //! read from the disk, moved by compaction.
 //!
-//! `QUINTET_HISTORIES` (2 for each engine) says how many, `QUINTET_HISTORY_SEED` where to begin.
+//! `QUINTET_HISTORIES` (4 for each engine) says how many, `QUINTET_HISTORY_SEED` where to begin.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -359,7 +359,7 @@ fn histories_of_eight_threads_are_linearizable_on_every_engine() {
     let number = |name: &str, default| {
         std::env::var(name).map_or(default, |text| text.parse::<u64>().unwrap())
     };
-    let (first, count) = (number("QUINTET_HISTORY_SEED", 1), number("QUINTET_HISTORIES", 2));
+    let (first, count) = (number("QUINTET_HISTORY_SEED", 1), number("QUINTET_HISTORIES", 4));
     for kind in EngineKind::AVAILABLE {
         let mut operations = 0;
         for seed in first..first + count {

@@ -84,8 +84,9 @@ impl HashLog {
 
     /// Has a writer compact a little where the background has fallen behind, so that waste stays
     /// bounded: at most once for every half chunk of new waste. While the background is at a step
-    /// a writer goes on, unless waste nears the bound: a step ends with syncs, which may take a
-    /// tenth of a second. A failure is the background's to report: the write may go on.
+    /// a writer goes on, unless waste is well above what it starts at: a step ends with syncs,
+    /// which may take a tenth of a second. A failure is the background's to report: the write may
+    /// go on.
     pub(super) fn pay_debt(&self) {
         let most = self.waste_per_cent_of_writers();
         let (waste, _) = self.waste();
