@@ -13,7 +13,7 @@
 use std::{mem, sync::Arc};
 
 use super::{
-    Chunk, HashLog,
+    Chunk, HashLog, LONG_REST_WASTE_PER_CENT,
     arena::EXTENT_HEAD_UNITS,
     entry::{Head, Kind, Stored, UNIT_BYTES},
     maintain::Maintenance,
@@ -47,8 +47,8 @@ impl HashLog {
             }
             let target = self.counters.waste_target.load(Ordering::Relaxed);
             let victims = self.compact_victims(&mut maintenance, target, VICTIMS_PER_STEP)?;
-            if victims == 0 && self.waste_exceeds(target) {
-                self.close_hot(&mut maintenance, target)?;
+            if victims == 0 {
+                self.end_compaction(&mut maintenance, target)?;
             }
         }
         drop(maintenance);
@@ -57,6 +57,20 @@ impl HashLog {
         }
         // Whatever is left is for another step.
         self.context.host.wake();
+        Ok(())
+    }
+
+    /// There is no victim: looks for what else there is to do.
+    fn end_compaction(&self, maintenance: &mut Maintenance, target: u64) -> Result<()> {
+        let applied = self.counters.applied.load(Ordering::Relaxed);
+        let stuck = self.counters.stuck_at.load(Ordering::Relaxed) == applied + 1;
+        if self.waste_exceeds(target) && !stuck {
+            return self.close_hot(maintenance, target);
+        }
+        if target == LONG_REST_WASTE_PER_CENT {
+            self.tidy_manifest(maintenance);
+            self.counters.tidied_at.store(applied + 1, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -70,7 +84,7 @@ impl HashLog {
         let mut victims = 0;
         while victims < most
             && self.waste_exceeds(target)
-            && let Some(victim) = self.pick_victim(maintenance)
+            && let Some(victim) = self.pick_victim(maintenance, target)
         {
             self.compact_chunk(maintenance, &victim)?;
             victims += 1;
@@ -132,9 +146,10 @@ impl HashLog {
         Ok(())
     }
 
-    /// The written chunk with the most waste; the oldest one where only tombstones are left to
-    /// drop, because those of the oldest chunk are the ones that nobody needs.
-    fn pick_victim(&self, maintenance: &Maintenance) -> Option<Arc<Chunk>> {
+    /// The written chunk with the most waste, if that is worth it; the oldest one where only
+    /// tombstones are left to drop, because those of the oldest chunk are the ones that nobody
+    /// needs.
+    fn pick_victim(&self, maintenance: &Maintenance, target: u64) -> Option<Arc<Chunk>> {
         let cold = maintenance.cold.as_ref().map(|chunk| chunk.id);
         let mut candidates: Vec<Arc<Chunk>> = read(&self.chunks)
             .values()
@@ -153,7 +168,10 @@ impl HashLog {
             .iter()
             .filter(usable)
             .max_by_key(|chunk| self.arena.waste(chunk.id).0)
-            .filter(|chunk| self.arena.waste(chunk.id).0 * 16 >= self.arena.used(chunk.id).0);
+            .filter(|chunk| {
+                let (dead, used) = (self.arena.waste(chunk.id).0, self.arena.used(chunk.id).0);
+                dead * 16 >= used || dead * 100 > used * target
+            });
         let dead_in_best = best.map_or(0, |chunk| self.arena.waste(chunk.id).0);
         let in_oldest = oldest.map_or(0, |chunk| {
             let (dead, tombstones) = self.arena.waste(chunk.id);

@@ -254,6 +254,7 @@ impl HashLog {
             last_lsn: head.last_lsn,
             sealed: u64::from(sealed) | packing << 1,
             span,
+            hint_bytes: to_u64(hints.len()),
         };
         let memory = self.context.budget.charge_anyway(to_u64(hints.len()));
         Ok(Pending { extent, hints, _memory: memory })
@@ -340,14 +341,14 @@ impl HashLog {
 
     /// Writes what is frozen and what can be frozen, so that chunks may leave memory: durably,
     /// because memory is then the only other place where it is. Published is only what takes
-    /// memory until then.
-    pub(super) fn flush_for_room(&self) -> Result<()> {
+    /// memory until then. With `all`, the chunk that takes appends may leave memory as well.
+    pub(super) fn flush_for_room(&self, all: bool) -> Result<()> {
         let mut maintenance = lock(&self.maintenance);
         if self.context.read_only {
             return Ok(());
         }
         let hot = self.hot.load(Ordering::Acquire);
-        if let Some(chunk) = hot.checked_sub(1) {
+        if let Some(chunk) = hot.checked_sub(1).filter(|_| all) {
             self.arena.seal(chunk);
         }
         self.freeze();
