@@ -41,6 +41,8 @@ const DEALT_BYTES: u64 = 20;
 const DEALT_BYTES_MIN: u64 = 1 << 20;
 /// Groups of extents that are read at once.
 const GROUPS: usize = 8;
+/// Entries ahead whose index lines are on their way while one is put into its line.
+const AHEAD: usize = 16;
 /// Above this size, what is dealt out is in huge pages.
 const HUGE_ABOVE_BYTES: u64 = 4 << 20;
 
@@ -380,7 +382,7 @@ impl HashLog {
         let memory = lock(&dealing.memory).pop().unwrap_or_default();
         let mut into = dealing.loader.share_loader(share, dealing.pass == 0, memory);
         let mut removed = BTreeSet::new();
-        dealing.newest_first(runs).for_each(|entry| {
+        let mut add = |entry: Dealt| {
             let (hash, packed) = entry;
             let Some(address) = self.address_of(chunks, packed) else { return };
             let is_newest = if !removed.is_empty() && removed.contains(&hash) {
@@ -399,7 +401,22 @@ impl HashLog {
                 added != Added::Older
             };
             self.count_entry(address, loaded, entry, is_newest, counted);
+        };
+        let mut ahead = [(0, 0); AHEAD];
+        let mut count = 0;
+        dealing.newest_first(runs).for_each(|entry| {
+            dealing.loader.prefetch(entry.0);
+            if let Some(place) = ahead.get_mut(count % AHEAD) {
+                let due = std::mem::replace(place, entry);
+                if count >= AHEAD {
+                    add(due);
+                }
+            }
+            count += 1;
         });
+        for index in count.saturating_sub(AHEAD)..count {
+            ahead.get(index % AHEAD).copied().into_iter().for_each(&mut add);
+        }
         lock(&dealing.memory).push(into.into_memory());
     }
 

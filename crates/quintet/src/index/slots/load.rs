@@ -86,6 +86,13 @@ impl<'a> Loader<'a> {
         to_usize(group >> self.local_bits())
     }
 
+    /// Starts loading the line of `hash`.
+    #[inline]
+    pub fn prefetch(self, hash: u64) {
+        let (array, pair, _) = self.shape.line(placing(hash));
+        self.table.lines[array].prefetch(to_usize(pair * LINE_SLOTS));
+    }
+
     /// Lines of a share, at most.
     pub fn lines_max(self) -> usize {
         4 << self.local_bits()
