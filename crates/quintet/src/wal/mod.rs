@@ -12,6 +12,8 @@
 //! - A segment is durable under its name, with all its space, before its first record.
 //! - After a failed sync nothing is appended or acknowledged; nobody retries.
 //! - A segment goes only when no table needs it ([`Log::prune`]).
+//! - A log that rests ([`Log::rest`]) goes on in a small segment behind a filler, as if a record
+//!   had not fitted.
 //!
 //! Thread rules: any thread. No lock is held while a record is copied. Locks, in order:
 //! `rotation`, `sealed`; group commit's state is never held with either.

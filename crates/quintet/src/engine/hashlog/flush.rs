@@ -20,7 +20,7 @@ use crate::{
     codec::{crc32c, low_u32, to_u64, to_usize},
     disk::{AlignedBuffer, BLOCK_BYTES},
     seeded::{self, Bug},
-    sync::{Ordering, lock, read, write},
+    sync::{Mutex, Ordering, lock, read, write},
 };
 
 /// Extents start at blocks.
@@ -64,9 +64,7 @@ impl HashLog {
         for chunk in chunks {
             if !chunk.written.load(Ordering::Relaxed) {
                 Self::leave_failed_file(maintenance, &chunk);
-                self.write_ended(maintenance, &chunk)?;
-                // Writers go on meanwhile, and need frames.
-                self.make_frames_ready();
+                self.write_ended_beside_frames(maintenance, &chunk)?;
             }
         }
         let larges: Vec<Arc<Large>> = read(&self.larges).values().cloned().collect();
@@ -76,6 +74,31 @@ impl HashLog {
             }
         }
         Ok(())
+    }
+
+    /// As [`Self::write_ended`]. Writers go on meanwhile, and need frames: where they are fast,
+    /// those are made ready while the disk writes. One after the other takes as long as a chunk
+    /// takes to fill, and what is left to be replayed grows.
+    fn write_ended_beside_frames(
+        &self,
+        maintenance: &mut Maintenance,
+        chunk: &Chunk,
+    ) -> Result<()> {
+        if !self.arena.is_filling() {
+            self.make_frames_ready();
+            return self.write_ended(maintenance, chunk);
+        }
+        let writing = Mutex::new((maintenance, Ok(())));
+        self.context.env.parallel(2, &|task| {
+            if task == 0 {
+                let (maintenance, outcome) = &mut *lock(&writing);
+                *outcome = self.write_ended(maintenance, chunk);
+            } else {
+                self.make_frames_ready();
+            }
+        });
+        let mut writing = lock(&writing);
+        mem::replace(&mut writing.1, Ok(()))
     }
 
     /// Writes a chunk's frozen extents and keeps them for the next publication.
