@@ -31,6 +31,9 @@ use crate::{
 const VICTIMS_PER_STEP: usize = 8;
 /// Chunks that a writer rewrites when compaction has fallen behind.
 const VICTIMS_PER_WRITER: usize = 2;
+/// Chunks that writers leave rewritten and unpublished: they and their copies take memory and
+/// space.
+const UNPUBLISHED_MAX: usize = 8;
 /// Entries ahead whose index lines are on their way while one is moved.
 const AHEAD: usize = 16;
 
@@ -47,7 +50,10 @@ impl HashLog {
             }
             let target = self.counters.waste_target.load(Ordering::Relaxed);
             let victims = self.compact_victims(&mut maintenance, target, VICTIMS_PER_STEP)?;
-            if victims == 0 {
+            if victims > 0 {
+                let complete = maintenance.complete;
+                self.publish(&mut maintenance, complete)?;
+            } else {
                 self.end_compaction(&mut maintenance, target)?;
             }
         }
@@ -74,7 +80,8 @@ impl HashLog {
         Ok(())
     }
 
-    /// Rewrites up to `most` chunks while waste exceeds `target`, and publishes that; how many.
+    /// Rewrites up to `most` chunks while waste exceeds `target`; how many. The next publication
+    /// gives them back.
     fn compact_victims(
         &self,
         maintenance: &mut Maintenance,
@@ -89,18 +96,14 @@ impl HashLog {
             self.compact_chunk(maintenance, &victim)?;
             victims += 1;
         }
-        if victims > 0 {
-            let complete = maintenance.complete;
-            self.publish(maintenance, complete)?;
-        }
         Ok(victims)
     }
 
     /// Has a writer compact a little where the background has fallen behind, so that waste stays
     /// bounded: at most once for every half chunk of new waste. While the background is at a step
-    /// a writer goes on, unless waste is well above what it starts at: a step ends with syncs,
-    /// which may take a tenth of a second. A failure is the background's to report: the write may
-    /// go on.
+    /// a writer goes on, unless waste is well above what it starts at, and it leaves publishing to
+    /// the background: both end with syncs, which may take a tenth of a second. A failure is the
+    /// background's to report: the write may go on.
     pub(super) fn pay_debt(&self) {
         let most = self.waste_per_cent_of_writers();
         let (waste, _) = self.waste();
@@ -114,7 +117,14 @@ impl HashLog {
             Err(_) => lock(&self.maintenance),
         };
         if self.waste_exceeds(most) {
-            let _ = self.compact_victims(&mut maintenance, most, VICTIMS_PER_WRITER);
+            if maintenance.retired.len() >= UNPUBLISHED_MAX {
+                let complete = maintenance.complete;
+                let _ = self.publish(&mut maintenance, complete);
+            } else {
+                let _ = self.compact_victims(&mut maintenance, most, VICTIMS_PER_WRITER);
+                self.publish_wanted.store(true, Ordering::Relaxed);
+                self.context.host.wake();
+            }
             self.counters.debts_paid_total.fetch_add(1, Ordering::Relaxed);
         }
         let next = self.waste().0 + self.arena.chunk_units() / 2;
