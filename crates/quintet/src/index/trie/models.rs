@@ -131,14 +131,16 @@ fn a_reader_is_not_led_astray_by_nodes_used_again() {
 #[cfg(shuttle)]
 fn with_a_region_to_evict() -> (Arc<Trie>, u64, u64) {
     let trie = trie();
-    // Two nodes for the first pair below a root, which fill the first region or half of the second,
-    // and one for each other.
-    for (root, one, address) in [(0, 0, 10), (1, 1, 20), (0, 1, 30), (1, 0, 40)] {
+    // Two nodes for the first pair below a root, which fill the first region and begin the second,
+    // and one for each other: the second region is full, so that it may leave.
+    for (root, one, address) in [(0, 0, 10), (1, 1, 20), (0, 1, 30), (1, 0, 40), (0, 2, 50)] {
         insert(&trie, hash(root, [one, 1, 0]), address);
         insert(&trie, hash(root, [one, 2, 0]), address + 1);
     }
     commit(&trie);
-    (trie, hash(1, [1, 1, 0]), 20)
+    assert_eq!(trie.end(), 2 * trie.space().region_words());
+    // Its node is in the second region.
+    (trie, hash(0, [1, 1, 0]), 30)
 }
 
 /// A region leaves memory while a reader looks through it.
@@ -187,7 +189,24 @@ fn shuttle_trie() {
     a_reader_is_not_led_astray_by_nodes_used_again();
     a_reader_finds_what_leaves_memory();
     a_region_that_changes_does_not_leave_memory();
+}
+
+// A test for each bug: a checker that has failed on a thread does not start anew there.
+
+#[cfg(shuttle)]
+#[test]
+fn shuttle_trie_finds_a_read_not_validated_beside_a_merge() {
     seeded::finds(Bug::TrieReadNotValidated, a_reader_finds_what_a_merge_moves);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn shuttle_trie_finds_a_read_not_validated_beside_eviction() {
     seeded::finds(Bug::TrieReadNotValidated, a_reader_finds_what_leaves_memory);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn shuttle_trie_finds_evicted_changes() {
     seeded::finds(Bug::SpaceEvictsUncommitted, a_region_that_changes_does_not_leave_memory);
 }
