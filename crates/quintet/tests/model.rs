@@ -390,7 +390,8 @@ impl Run {
                 .set("journal_bytes", "65536")
                 .set("cut_bytes", "65536")
                 .set("fanout", "64")
-                .set("sluggishness", "2"),
+                .set("sluggishness", "2")
+                .set("layout", ["lines", "chain"][self.random.index(2)]),
             EngineKind::Slm => options,
         };
         match self.db().create_table(name, options) {
