@@ -181,7 +181,7 @@ impl ShareLoader<'_> {
         let number = self.loader.local_line(array, pair);
         let Some(rests) = self.rests.get_mut(number) else { return Added::Full };
         // Without a branch a slot: how many are filled differs from line to line.
-        let is_known = rests.iter().fold(false, |any, known| any | (*known == rest));
+        let is_known = rests.iter().map(|known| usize::from(*known == rest)).sum::<usize>() > 0;
         let filled = rests.iter().map(|known| usize::from(*known != 0)).sum::<usize>();
         if !is_known && let (Some(slot), Some(place)) = (line.get(filled), rests.get_mut(filled)) {
             slot.store(new, Ordering::Release);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::disk::sim::Call;
 
-/// Syncs and written chunks of a thousand puts of new keys, by a writer that no background helps.
+/// Syncs of a thousand puts of new keys, by a writer that no background helps, in chunks of 16 KiB.
 fn syncs_of_thousand_puts(budget: u64, value_bytes: usize) -> usize {
     let bench = Bench { budget, ..Bench::new(21) };
     let (table, _) = bench.open();
@@ -24,15 +24,16 @@ fn syncs_of_thousand_puts(budget: u64, value_bytes: usize) -> usize {
 #[test]
 fn puts_with_little_memory_share_their_syncs() {
     for (budget, value_bytes, most) in [
-        (100 << 10, 100, 1000),
-        (200 << 10, 100, 1000),
-        (1 << 20, 100, 1000),
-        (100 << 10, 3000, 1000),
-        (200 << 10, 3000, 1000),
-        (1 << 20, 3000, 1000),
-        (100 << 10, 6000, 2000),
-        (200 << 10, 6000, 1000),
-        (1 << 20, 6000, 1000),
+        (100 << 10, 100, 12),
+        (200 << 10, 100, 6),
+        (1 << 20, 100, 1),
+        (100 << 10, 3000, 130),
+        (200 << 10, 3000, 50),
+        (1 << 20, 3000, 6),
+        // In places of their own.
+        (100 << 10, 6000, 180),
+        (200 << 10, 6000, 80),
+        (1 << 20, 6000, 12),
     ] {
         let syncs = syncs_of_thousand_puts(budget, value_bytes);
         println!("{budget} bytes of memory, values of {value_bytes}: {syncs} syncs");
