@@ -7,8 +7,8 @@
 //! built anew. Then what is in use at the end of the space moves to free objects before it, and
 //! whole regions leave memory and, after the next cut, the file.
 //!
-//! Thread rules: one thread gathers, beside readers and writers: it locks a subtree for one child of
-//! its first node at a time. What is not in memory is left alone.
+//! Thread rules: one thread gathers, beside readers and writers: it locks a subtree for one child
+//! of its first node at a time. What is not in memory is left alone.
 
 use std::ops::ControlFlow;
 
