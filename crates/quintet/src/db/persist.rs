@@ -6,8 +6,8 @@
 //!   table, so a table with nothing un-persisted is complete to `up_to`: an idle table never holds
 //!   the log.
 //! - The log is durable to `up_to` before the catalog says that it starts there.
-//! - Where nothing is left to be persisted, the log rests: it moves to a small segment, and its start
-//!   moves on with a second edit of the catalog.
+//! - Where nothing is left to be persisted, the log rests: it moves to a small segment, and its
+//!   start moves on with a second edit of the catalog.
 //! - The catalog records an engine's LSN only after the engine's files are durable to it, and
 //!   names the log's new start before segments go.
 

@@ -22,8 +22,8 @@ pub(super) const RESIZE_STEPS: u32 = 2;
 /// Entries of more than this part of a chunk keep their value elsewhere: less is wasted at chunk
 /// ends.
 const LARGE_PART: u64 = 4;
-/// Entries that writers read one by one from a chunk's file before they have the chunk loaded, where
-/// there is room: so many reads take about as long as that.
+/// Entries that writers read one by one from a chunk's file before they have the chunk loaded,
+/// where there is room: so many reads take about as long as that.
 const LEARNED_BEFORE_WARMING: u64 = 8;
 /// Writers are fast where they fill a chunk in less.
 const FILLING_TIME: Duration = Duration::from_millis(100);

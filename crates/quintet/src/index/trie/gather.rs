@@ -7,8 +7,8 @@
 //! built anew. Then what is in use at the end of the space moves to free objects before it, and
 //! whole regions leave memory and, after the next cut, the file.
 //!
-//! Thread rules: one thread gathers, beside readers and writers: it locks a subtree for one child of
-//! its first node at a time. What is not in memory is left alone.
+//! Thread rules: one thread gathers, beside readers and writers: it locks a subtree for one child
+//! of its first node at a time. What is not in memory is left alone.
 
 use std::ops::ControlFlow;
 
@@ -106,6 +106,11 @@ impl Trie {
             Slot::Node { at: node, .. } => {
                 let mut below = Some(Vec::new());
                 for child in node..node + (1 << self.fan_bits) {
+                    let is_node = |word| matches!(Slot::of(word), Slot::Node { .. });
+                    if below.is_none() && !self.space.get(child).is_some_and(is_node) {
+                        // Too many already: only what is gathered for itself is looked at.
+                        continue;
+                    }
                     let more = self.gather_slot(child, levels - 1)?;
                     below = below.zip(more).and_then(|(mut all, more)| {
                         all.extend(more);
