@@ -103,7 +103,10 @@ impl Inner {
                 counter.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let _memory = self.context.budget.charge_anyway(READ_BYTES.min(bytes * 2));
+        let entries: u64 = runs.iter().map(|run| run.live()).sum();
+        let moves =
+            Self::moves_bytes(entries, self.settings.run_bytes / (bytes / entries.max(1)).max(1));
+        let _memory = self.context.budget.charge_anyway(READ_BYTES.min(bytes * 2) + moves);
         self.make_space();
         let mut sources = Sources::new(runs)?;
         self.enter_all(&mut || self.next_batch(&mut sources))?;

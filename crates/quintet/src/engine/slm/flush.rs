@@ -26,8 +26,8 @@ use crate::{
     sync::{Ordering, lock},
 };
 
-/// What a move takes in memory beside its key.
-const MOVE_BYTES: u64 = 40;
+/// What a move takes in memory, with a key of 24 bytes.
+const MOVE_BYTES: u64 = 64;
 
 /// A run in the making. Its file goes if it is not finished.
 pub(super) struct Draft<'a> {
@@ -178,8 +178,9 @@ impl Inner {
     fn flush_these(&self, frozen: &[Arc<Memtable>]) -> Result<()> {
         self.counters.flushes_total.fetch_add(1, Ordering::Relaxed);
         let keys: u64 = frozen.iter().map(|one| one.keys()).sum();
-        let bytes = keys.min(to_u64(MOVES_MAX)) * 2 * MOVE_BYTES;
-        let _memory = self.context.budget.charge_anyway(bytes);
+        let bytes: u64 = frozen.iter().map(|one| one.payload_bytes()).sum();
+        let of_run = self.settings.run_bytes / (bytes / keys.max(1)).max(1);
+        let _memory = self.context.budget.charge_anyway(Self::moves_bytes(keys, of_run));
         self.make_space();
         let start = Start::up(None);
         let walk = |one: &Arc<Memtable>| MemCursor::new(Arc::clone(one), &start);
@@ -198,6 +199,12 @@ impl Inner {
         self.front.show(Clone::clone, frozen, self);
         self.is_changed();
         Ok(())
+    }
+
+    /// What the moves of a flush or a merge take in memory: those of one run are entered while
+    /// those of the next one come.
+    pub(super) fn moves_bytes(keys: u64, of_run: u64) -> u64 {
+        keys.min(of_run * 2).min(to_u64(MOVES_MAX) * 2) * MOVE_BYTES
     }
 
     /// Removes runs that nothing names any more. What cannot be removed now is tried again.

@@ -761,3 +761,51 @@ fn a_merge_ends_and_its_runs_follow_one_another() {
     assert_eq!(select::overlap((&one.0, &one.1), (&other.0, &other.1)), 0);
     compare(&engine, &rows);
 }
+
+/// Bytes written for each byte that a user writes, by what they are for.
+#[test]
+#[ignore = "prints figures: run it with --nocapture"]
+fn bytes_written_for_each_user_byte() {
+    for (name, keys, value, memtable) in
+        [("100 bytes", 400_000, 100, 4 << 20), ("1000 bytes", 100_000, 1000, 8 << 20)]
+    {
+        let memtable: u64 = memtable;
+        let env = SimEnv::new(1);
+        let options = TableOptions::new(EngineKind::Slm)
+            .set("memtable_bytes", memtable.to_string())
+            .set("run_bytes", (memtable / 2).to_string());
+        let context = Arc::new(Desk::default()).context(&env, 256 << 20);
+        let (engine, _) = Slm::open(&options, context).unwrap();
+        let (mut random, mut user, mut since, count) = (Random(7), 0, 0, keys * 2);
+        for step in 1..=count {
+            let key = format!("{:020}", random.below(keys));
+            put(&engine, step, key.as_bytes(), &vec![low(step); value]);
+            user += to_u64(key.len() + value);
+            since += to_u64(key.len() + value);
+            if since > 2 * memtable {
+                // As the database does for its recovery budget.
+                since = 0;
+                engine.persist(Lsn(step)).unwrap();
+            }
+            if engine.due() == Due::Compact {
+                background(&engine, step);
+            }
+        }
+        engine.persist(Lsn(count)).unwrap();
+        background(&engine, count);
+        let stats = engine.stats();
+        let share = |bytes: u64| bytes * 100 / user;
+        let index = detail(&engine, "index_written_bytes_total");
+        println!(
+            "{name}: written {} % of what users wrote, index {} %; runs {}, merges {}, cuts {}, \
+             dead {} %; index {} bytes a key in pages",
+            share(stats.written_bytes_total),
+            share(index),
+            detail(&engine, "runs"),
+            detail(&engine, "merges_total"),
+            detail(&engine, "cuts_total"),
+            stats.dead_bytes * 100 / (stats.live_bytes + stats.dead_bytes),
+            stats.index_bytes / stats.keys.max(1),
+        );
+    }
+}
