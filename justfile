@@ -29,6 +29,10 @@ doc:
 crash states="1000000":
     QUINTET_CRASH_STATES={{states}} cargo test --release --package quintet --test crash -- --nocapture
 
+# The paper's footprint experiment: random inserts and deletes do not grow the trie
+footprint operations="20000000":
+    QUINTET_FOOTPRINT_OPERATIONS={{operations}} cargo test --release --package quintet --lib do_not_grow_the_trie -- --nocapture
+
 # Real power cuts of an ext4 in a loop device (root)
 powercut cuts="20":
     .ci/powercut {{cuts}}

@@ -262,7 +262,12 @@ fn maintain(db: &Database, tables: &[Table; 2], kind: EngineKind, done: &AtomicB
 fn hammer(kind: EngineKind, operations: u64) {
     let scratch = Scratch::new(&format!("threads-{kind}"));
     let db = open(&scratch.0);
-    let tables = ["first", "second"].map(|name| db.create_table(name, tiny(kind)).unwrap());
+    let tables = ["first", "second"].map(|name| {
+        let options = tiny(kind);
+        let is_chained = kind == EngineKind::Trie && name == "second";
+        let options = if is_chained { options.set("layout", "chain") } else { options };
+        db.create_table(name, options).unwrap()
+    });
     let done = AtomicBool::new(false);
     let rows: Vec<Rows> = thread::scope(|scope| {
         let (db, tables, done) = (&db, &tables, &done);

@@ -113,6 +113,11 @@ impl<'a> Ops<'a> {
         Self { decoder: Decoder::new(body) }
     }
 
+    /// Bytes that are left.
+    pub(crate) fn rest_bytes(&self) -> usize {
+        self.decoder.rest().len()
+    }
+
     fn decode(&mut self) -> Option<(u64, Op<'a>)> {
         let table_id = self.decoder.varint()?;
         let kind = self.decoder.u8()?;

@@ -6,6 +6,8 @@
 //!   table, so a table with nothing un-persisted is complete to `up_to`: an idle table never holds
 //!   the log.
 //! - The log is durable to `up_to` before the catalog says that it starts there.
+//! - Where nothing is left to be persisted, the log rests: it moves to a small segment, and its start
+//!   moves on with a second edit of the catalog.
 //! - The catalog records an engine's LSN only after the engine's files are durable to it, and
 //!   names the log's new start before segments go.
 
@@ -132,24 +134,33 @@ impl Core {
                 Err(error) => outcome = outcome.and(Err(error)),
             }
         }
-        progress.log_start = self.needed_from(up_to);
-        progress.log_durable = self.log.durable();
-        let advanced = progress.log_start.0 > self.log_start.load(Ordering::Relaxed);
-        if advanced || !progress.tables.is_empty() {
-            let log_start = progress.log_start;
-            if seeded::active(Bug::PrunesBeforeCatalog) {
-                self.log.prune(log_start)?;
-            }
-            self.catalog.progress(progress)?;
-            self.note_catalog();
-            self.log_start.fetch_max(log_start.0, Ordering::Relaxed);
-            self.log.prune(log_start)?;
-        }
-        if outcome.is_ok() && self.unpersisted_bytes(self.log.end()) == 0 {
-            // Nobody has written since the round began.
+        self.advance_log(up_to, progress)?;
+        // Whether nobody has written since the round began.
+        if outcome.is_ok() && self.unpersisted_bytes(self.log.end()) == 0 && self.log.rest()? {
+            self.log.sync()?;
+            self.advance_log(self.log.applied(), Progress::default())?;
             self.log.release_spares()?;
         }
         outcome
+    }
+
+    /// Records what is complete now, and has the log let go of what nobody needs of what is below
+    /// `up_to`.
+    fn advance_log(&self, up_to: Lsn, mut progress: Progress) -> Result<()> {
+        let log_start = self.needed_from(up_to);
+        let advanced = log_start.0 > self.log_start.load(Ordering::Relaxed);
+        if !advanced && progress.tables.is_empty() {
+            return Ok(());
+        }
+        progress.log_start = log_start;
+        progress.log_durable = self.log.durable();
+        if seeded::active(Bug::PrunesBeforeCatalog) {
+            self.log.prune(log_start)?;
+        }
+        self.catalog.progress(progress)?;
+        self.note_catalog();
+        self.log_start.fetch_max(log_start.0, Ordering::Relaxed);
+        self.log.prune(log_start)
     }
 
     /// The first LSN that some table still needs the log for, at most `up_to`.

@@ -92,6 +92,52 @@ fn a_batch_is_all_or_nothing_wherever_the_power_goes() {
     }
 }
 
+/// A log that rests goes on in a small segment: no power loss on the way loses anything.
+#[test]
+fn a_resting_log_is_small_wherever_the_power_goes() {
+    let env = SimEnv::new(4);
+    let open = |env: &SimEnv| {
+        let options = Options::new().memory_budget(64 << 20).segment_bytes(512 << 10);
+        options.open_in(Arc::new(env.clone()), "db").unwrap()
+    };
+    let log_bytes = || -> u64 {
+        let files = env.files().into_iter().filter(|(path, _)| path.contains("log/"));
+        files.map(|(_, bytes)| bytes).sum()
+    };
+    let db = open(&env);
+    let table = create(&db, "a");
+    for number in 0..60_u32 {
+        table.put(number.to_be_bytes(), [1; 500]).unwrap();
+    }
+    db.sync().unwrap();
+    assert!(log_bytes() >= 512 << 10);
+    env.record_history();
+    let start = env.mark();
+    db.persist().unwrap();
+    assert_eq!(log_bytes(), 16 << 10);
+    table.put("later", "1").unwrap();
+    db.sync().unwrap();
+    let synced = env.mark();
+    for number in 60..120_u32 {
+        table.put(number.to_be_bytes(), [1; 500]).unwrap();
+    }
+    db.sync().unwrap();
+    for event in start..=env.mark() {
+        for policy in env.policies(event, LIMITS) {
+            let place = format!("event {event}, {policy}");
+            let db = open(&env.image_at(event, policy));
+            let table = db.table("a").unwrap();
+            for number in 0..60_u32 {
+                assert!(table.get(number.to_be_bytes()).unwrap().is_some(), "{place}");
+            }
+            assert!(event < synced || value(&table, "later").is_some(), "{place}");
+            table.put("after", "2").unwrap();
+            db.persist().unwrap();
+            assert!(db.check().unwrap().is_sound(), "{place}");
+        }
+    }
+}
+
 /// Persisting while the power goes: no table lacks what the log no longer has.
 #[test]
 fn a_round_of_persisting_loses_nothing_wherever_the_power_goes() {

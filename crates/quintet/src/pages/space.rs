@@ -320,6 +320,22 @@ impl Space {
         }
     }
 
+    /// Takes all regions of these words out of memory: nothing in them is used any more. The caller
+    /// keeps writers out and makes readers look again.
+    pub(crate) fn leave_all(&self, from: u64, to: u64) {
+        for region in from.div_ceil(self.region_words())..to.div_ceil(self.region_words()) {
+            let Some(state) = self.row(region, 0) else { continue };
+            while state.load(Ordering::Acquire) == LEAVING {
+                yield_now();
+            }
+            if state.swap(LEAVING, Ordering::Relaxed) == ABSENT {
+                state.store(ABSENT, Ordering::Relaxed);
+            } else {
+                self.finish_leaving(region);
+            }
+        }
+    }
+
     /// Bytes of regions in memory.
     pub(crate) fn loaded_bytes(&self) -> u64 {
         self.loaded_count.load(Ordering::Relaxed) * self.region_words() * 8
@@ -495,7 +511,33 @@ impl Space {
             let settled = disk.pending.remove(&region).map_or(0, |changes| changes.len());
             self.pending.fetch_sub(to_u64(settled), Ordering::Relaxed);
         }
-        disk.free.extend(&gone);
+        self.free_slots(&mut disk, &gone);
+    }
+
+    /// Forgets the images and the committed changes of words from `end` on: a durable state says
+    /// that none of them is used.
+    pub(crate) fn drop_beyond(&self, end: u64) {
+        let region = end.div_ceil(self.region_words());
+        let mut disk = lock(&self.disk);
+        let pending = disk.pending.split_off(&region);
+        let dropped: usize = pending.values().map(Vec::len).sum();
+        self.pending.fetch_sub(to_u64(dropped), Ordering::Relaxed);
+        let images = disk.images.split_off(&region);
+        if !images.is_empty() {
+            let gone: Vec<u64> = images.values().map(|image| image.slot).collect();
+            self.free_slots(&mut disk, &gone);
+        }
+    }
+
+    /// The end of the words that an image or a committed change has.
+    pub(crate) fn known_end(&self) -> u64 {
+        let disk = lock(&self.disk);
+        let last = [disk.images.keys().last(), disk.pending.keys().last()];
+        last.into_iter().flatten().max().map_or(0, |last| (last + 1) << self.region_bits)
+    }
+
+    fn free_slots(&self, disk: &mut OnDisk, gone: &[u64]) {
+        disk.free.extend(gone);
         disk.free.sort_unstable_by(|one, next| next.cmp(one));
         let count = disk.slot_count;
         while disk.slot_count > 0 && disk.free.first() == Some(&(disk.slot_count - 1)) {
@@ -513,11 +555,12 @@ impl Space {
         }
     }
 
-    /// Appends which image is whose, as of `images`.
-    pub(crate) fn encode(&self, images: &Images, out: &mut Vec<u8>) {
+    /// Appends which image is whose, as of `images`; of the words from `end` on none is used.
+    pub(crate) fn encode(&self, images: &Images, end: u64, out: &mut Vec<u8>) {
         let disk = lock(&self.disk);
         let mut all = disk.images.clone();
         all.extend(&images.new);
+        drop(all.split_off(&end.div_ceil(self.region_words())));
         put_varint(out, to_u64(all.len()));
         for (region, image) in &all {
             put_varint(out, *region);

@@ -12,6 +12,8 @@
 //! - A segment is durable under its name, with all its space, before its first record.
 //! - After a failed sync nothing is appended or acknowledged; nobody retries.
 //! - A segment goes only when no table needs it ([`Log::prune`]).
+//! - A log that rests ([`Log::rest`]) goes on in a small segment behind a filler, as if a record
+//!   had not fitted.
 //!
 //! Thread rules: any thread. No lock is held while a record is copied. Locks, in order:
 //! `rotation`, `sealed`; group commit's state is never held with either.
@@ -62,6 +64,10 @@ pub const BODY_BYTES_MAX: u64 = (1 << 30) + (1 << 28);
 pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 /// Pruned segments kept to be made again: they have their blocks, and often their cached pages.
 const RECYCLED_MAX: usize = 2;
+/// A log that nobody appends to goes on in a segment of this part of the usual size, where that
+/// frees at least so many times what it takes.
+const REST_PART: u64 = 32;
+const REST_GAIN_MIN: u64 = 8;
 /// How far ahead of the tail the pages of the mapping are made writable: one system call for many
 /// faults. What is prepared counts as written, so it is little while the log grows slowly, and
 /// more while it grows fast.
@@ -485,6 +491,34 @@ impl Log {
         Ok(())
     }
 
+    /// For when nobody writes: goes on in a small segment, so that the full-size one that is begun
+    /// can be pruned. Says whether it did; then the log's end has moved, past everything that is
+    /// appended.
+    pub fn rest(&self) -> Result<bool> {
+        self.release_spares()?;
+        let small = (self.segment_bytes / REST_PART).max(SEGMENT_BYTES_MIN);
+        let small = round_up(small, BLOCK_BYTES);
+        let full = self.current()?.load_full();
+        if full.head.capacity < small * REST_GAIN_MIN {
+            return Ok(false);
+        }
+        {
+            let mut rotation = lock(&self.rotation);
+            let is_last = self.current()?.load().head.number == full.head.number;
+            if !is_last || rotation.spare.is_some() {
+                // Somebody writes after all.
+                return Ok(false);
+            }
+            let next = (full.head.number + 1, full.head.end());
+            // Where there is no room for it, the log goes on as it is.
+            let Ok(made) = self.make_segment(next, small, None) else { return Ok(false) };
+            rotation.spare = Some(made);
+            self.has_spare.store(true, Ordering::Relaxed);
+        }
+        self.begin()?.leave_segment()?;
+        Ok(true)
+    }
+
     /// Gives back the disk space that is kept for the next segments: for when nobody writes. The
     /// next writers have it made anew.
     pub fn release_spares(&self) -> Result<()> {
@@ -669,6 +703,17 @@ impl Ticket<'_> {
         self.whole = true;
         self.log.inflight.copied(self.claim);
         appended
+    }
+
+    /// Has the log go on in the next segment, as a record that does not fit into this one would.
+    fn leave_segment(mut self) -> Result<()> {
+        self.whole = false;
+        let capacity = self.segment.head.capacity;
+        let offset = self.segment.reserve(capacity);
+        self.log.fill_rest(&self.segment, offset);
+        self.whole = true;
+        self.log.inflight.copied(self.claim);
+        self.log.rotate(self.segment.head.number, 0)
     }
 }
 

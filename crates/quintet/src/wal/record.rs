@@ -148,27 +148,28 @@ impl Head {
     pub(super) fn parse(bytes: &[u8], salt: u32, lsn: Lsn) -> Option<Self> {
         let (words, _) = bytes.first_chunk::<24>()?.as_chunks::<8>();
         let [first, sizes, durable] = words else { return None };
-        let [first, sizes, durable] = [first, sizes, durable].map(|word| u64::from_le_bytes(*word));
+        let [first, sizes, durable_word] =
+            [first, sizes, durable].map(|word| u64::from_le_bytes(*word));
         let form = sizes & FORM_MASK;
         if form == 0 {
             return None;
         }
         let narrow = form == NARROW_COMMIT;
         let length = if narrow { NARROW_HEAD_BYTES } else { WIDE_HEAD_BYTES };
-        let sum = checksum(salt, lsn, [first, sizes, durable], to_usize(length));
-        let torn = sum != low_u32(first) && !seeded::active(Bug::LogSkipsHeadChecksum);
         let (body_bytes, durable) = if narrow {
             let distance = sizes >> 16 & DISTANCE_MAX;
             let durable =
                 if distance == DISTANCE_MAX { 0 } else { lsn.0.checked_sub(distance * 8)? };
             (sizes >> 2 & NARROW_BODY_BYTES_MAX, Lsn(durable))
         } else {
-            (sizes >> 2, Lsn(durable))
+            (sizes >> 2, Lsn(durable_word))
         };
-        if torn || durable > lsn {
+        // Before the checksum: the search for a record behind a hole asks at every word.
+        let body_bytes = u32::try_from(body_bytes).ok().filter(|_| durable <= lsn)?;
+        let sum = checksum(salt, lsn, [first, sizes, durable_word], to_usize(length));
+        if sum != low_u32(first) && !seeded::active(Bug::LogSkipsHeadChecksum) {
             return None;
         }
-        let body_bytes = u32::try_from(body_bytes).ok()?;
         let crc = low_u32(first >> 32);
         let (kind, body_crc) = match form {
             WIDE_FILLER if crc == place_code(salt, lsn) => (Kind::Filler, 0),

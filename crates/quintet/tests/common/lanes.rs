@@ -1,6 +1,6 @@
 //! A workload of several threads whose outcome can be checked after any crash.
 //!
-//! Each thread has a *lane*: commits numbered from 0, one after the other, each a batch over three
+//! Each thread has a *lane*: commits numbered from 0, one after the other, each a batch over four
 //! tables. Whatever a crash leaves, each lane must hold its first so many commits, whole, in all
 //! tables. One more lane changes names: it creates, renames and drops tables.
 
@@ -12,7 +12,7 @@ use std::{
 use quintet::{Cursor, Database, Durability, EngineKind, Options, Result, TableOptions};
 
 /// The tables that every commit writes to: a batch meets several engines.
-const TABLES: [&str; 3] = ["first", "deep/down/second", "deep/third"];
+const TABLES: [&str; 4] = ["first", "deep/down/second", "deep/third", "fourth"];
 /// Every fifth commit also removes what the commit two before it wrote.
 const REMOVES_EVERY: u64 = 5;
 const REMOVES_BACK: u64 = 2;
@@ -63,8 +63,9 @@ impl Lanes {
             .set("journal_bytes", "131072")
             .set("cut_bytes", "131072")
             .set("sluggishness", "2");
-        let [first, second, third] = TABLES;
-        let tables = [(first, naive), (second, hashlog), (third, trie)]
+        let chained = trie.clone().set("layout", "chain").set("sluggishness", "4");
+        let [first, second, third, fourth] = TABLES;
+        let tables = [(first, naive), (second, hashlog), (third, trie), (fourth, chained)]
             .map(|(name, options)| db.open_or_create_table(name, &options));
         Ok(Self { db: db.clone(), tables: tables.into_iter().collect::<Result<_>>()? })
     }

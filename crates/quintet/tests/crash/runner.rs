@@ -360,6 +360,8 @@ impl<'a> Runner<'a> {
         if kind == EngineKind::Trie {
             options = options.set("region_bytes", "65536").set("journal_bytes", "65536");
             options = options.set("cut_bytes", "65536").set("sluggishness", "2");
+            let layout = if table.is_multiple_of(2) { "chain" } else { "lines" };
+            options = options.set("layout", layout);
         }
         let naming = Naming::Create { name: name.to_owned(), table };
         self.name(naming, || db.create_table(name, options).map(drop))

@@ -65,7 +65,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(kind: EngineKind, name: &str) -> Self {
+    fn new(kind: EngineKind, seed: u64, name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("quintet-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         let db = Options::new()
@@ -83,7 +83,8 @@ impl Bench {
                 .set("region_bytes", "65536")
                 .set("journal_bytes", "65536")
                 .set("cut_bytes", "65536")
-                .set("sluggishness", "2"),
+                .set("sluggishness", "2")
+                .set("layout", if seed.is_multiple_of(2) { "chain" } else { "lines" }),
             EngineKind::Tph => options
                 .set("memtable_bytes", "262144")
                 .set("table_bytes", "1048576")
@@ -332,7 +333,7 @@ fn run(bench: &Bench, seed: u64, bug: Option<Bug>) -> Histories {
 }
 
 fn check(kind: EngineKind, seed: u64, bug: Option<Bug>) -> std::result::Result<usize, String> {
-    let bench = Bench::new(kind, &format!("history-{kind}-{}", bug.is_some()));
+    let bench = Bench::new(kind, seed, &format!("history-{kind}-{}", bug.is_some()));
     let histories = run(&bench, seed, bug);
     checker::check_keys(&histories).map_err(|(key, stuck)| {
         let stuck: Vec<String> = stuck.iter().map(ToString::to_string).collect();

@@ -190,6 +190,11 @@ impl Arena {
         self.is_filling.store(fast, Ordering::Relaxed);
     }
 
+    /// Whether writers fill frames fast.
+    pub(super) fn is_filling(&self) -> bool {
+        self.is_filling.load(Ordering::Relaxed)
+    }
+
     /// Whether [`Self::make_ready`] has something to do, given the memory.
     pub(super) fn wants_frames(&self) -> bool {
         self.is_filling.load(Ordering::Relaxed)

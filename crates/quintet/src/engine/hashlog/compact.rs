@@ -13,7 +13,7 @@
 use std::{mem, sync::Arc};
 
 use super::{
-    Chunk, HashLog,
+    Chunk, HashLog, LONG_REST_WASTE_PER_CENT,
     arena::EXTENT_HEAD_UNITS,
     entry::{Head, Kind, Stored, UNIT_BYTES},
     maintain::Maintenance,
@@ -31,6 +31,9 @@ use crate::{
 const VICTIMS_PER_STEP: usize = 8;
 /// Chunks that a writer rewrites when compaction has fallen behind.
 const VICTIMS_PER_WRITER: usize = 2;
+/// Chunks that writers leave rewritten and unpublished: they and their copies take memory and
+/// space.
+const UNPUBLISHED_MAX: usize = 8;
 /// Entries ahead whose index lines are on their way while one is moved.
 const AHEAD: usize = 16;
 
@@ -47,8 +50,11 @@ impl HashLog {
             }
             let target = self.counters.waste_target.load(Ordering::Relaxed);
             let victims = self.compact_victims(&mut maintenance, target, VICTIMS_PER_STEP)?;
-            if victims == 0 && self.waste_exceeds(target) {
-                self.close_hot(&mut maintenance, target)?;
+            if victims > 0 {
+                let complete = maintenance.complete;
+                self.publish(&mut maintenance, complete)?;
+            } else {
+                self.end_compaction(&mut maintenance, target)?;
             }
         }
         drop(maintenance);
@@ -60,7 +66,22 @@ impl HashLog {
         Ok(())
     }
 
-    /// Rewrites up to `most` chunks while waste exceeds `target`, and publishes that; how many.
+    /// There is no victim: looks for what else there is to do.
+    fn end_compaction(&self, maintenance: &mut Maintenance, target: u64) -> Result<()> {
+        let applied = self.counters.applied.load(Ordering::Relaxed);
+        let stuck = self.counters.stuck_at.load(Ordering::Relaxed) == applied + 1;
+        if self.waste_exceeds(target) && !stuck {
+            return self.close_hot(maintenance, target);
+        }
+        if target == LONG_REST_WASTE_PER_CENT {
+            self.tidy_manifest(maintenance);
+            self.counters.tidied_at.store(applied + 1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Rewrites up to `most` chunks while waste exceeds `target`; how many. The next publication
+    /// gives them back.
     fn compact_victims(
         &self,
         maintenance: &mut Maintenance,
@@ -70,23 +91,19 @@ impl HashLog {
         let mut victims = 0;
         while victims < most
             && self.waste_exceeds(target)
-            && let Some(victim) = self.pick_victim(maintenance)
+            && let Some(victim) = self.pick_victim(maintenance, target)
         {
             self.compact_chunk(maintenance, &victim)?;
             victims += 1;
-        }
-        if victims > 0 {
-            let complete = maintenance.complete;
-            self.publish(maintenance, complete)?;
         }
         Ok(victims)
     }
 
     /// Has a writer compact a little where the background has fallen behind, so that waste stays
     /// bounded: at most once for every half chunk of new waste. While the background is at a step
-    /// a writer goes on, unless waste is well above what it starts at: a step ends with syncs,
-    /// which may take a tenth of a second. A failure is the background's to report: the write may
-    /// go on.
+    /// a writer goes on, unless waste is well above what it starts at, and it leaves publishing to
+    /// the background: both end with syncs, which may take a tenth of a second. A failure is the
+    /// background's to report: the write may go on.
     pub(super) fn pay_debt(&self) {
         let most = self.waste_per_cent_of_writers();
         let (waste, _) = self.waste();
@@ -100,7 +117,14 @@ impl HashLog {
             Err(_) => lock(&self.maintenance),
         };
         if self.waste_exceeds(most) {
-            let _ = self.compact_victims(&mut maintenance, most, VICTIMS_PER_WRITER);
+            if maintenance.retired.len() >= UNPUBLISHED_MAX {
+                let complete = maintenance.complete;
+                let _ = self.publish(&mut maintenance, complete);
+            } else {
+                let _ = self.compact_victims(&mut maintenance, most, VICTIMS_PER_WRITER);
+                self.publish_wanted.store(true, Ordering::Relaxed);
+                self.context.host.wake();
+            }
             self.counters.debts_paid_total.fetch_add(1, Ordering::Relaxed);
         }
         let next = self.waste().0 + self.arena.chunk_units() / 2;
@@ -132,9 +156,10 @@ impl HashLog {
         Ok(())
     }
 
-    /// The written chunk with the most waste; the oldest one where only tombstones are left to
-    /// drop, because those of the oldest chunk are the ones that nobody needs.
-    fn pick_victim(&self, maintenance: &Maintenance) -> Option<Arc<Chunk>> {
+    /// The written chunk with the most waste, if that is worth it; the oldest one where only
+    /// tombstones are left to drop, because those of the oldest chunk are the ones that nobody
+    /// needs.
+    fn pick_victim(&self, maintenance: &Maintenance, target: u64) -> Option<Arc<Chunk>> {
         let cold = maintenance.cold.as_ref().map(|chunk| chunk.id);
         let mut candidates: Vec<Arc<Chunk>> = read(&self.chunks)
             .values()
@@ -153,7 +178,10 @@ impl HashLog {
             .iter()
             .filter(usable)
             .max_by_key(|chunk| self.arena.waste(chunk.id).0)
-            .filter(|chunk| self.arena.waste(chunk.id).0 * 16 >= self.arena.used(chunk.id).0);
+            .filter(|chunk| {
+                let (dead, used) = (self.arena.waste(chunk.id).0, self.arena.used(chunk.id).0);
+                dead * 16 >= used || dead * 100 > used * target
+            });
         let dead_in_best = best.map_or(0, |chunk| self.arena.waste(chunk.id).0);
         let in_oldest = oldest.map_or(0, |chunk| {
             let (dead, tombstones) = self.arena.waste(chunk.id);

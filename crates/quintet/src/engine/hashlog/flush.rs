@@ -20,7 +20,7 @@ use crate::{
     codec::{crc32c, low_u32, to_u64, to_usize},
     disk::{AlignedBuffer, BLOCK_BYTES},
     seeded::{self, Bug},
-    sync::{Ordering, lock, read, write},
+    sync::{Mutex, Ordering, lock, read, write},
 };
 
 /// Extents start at blocks.
@@ -64,9 +64,7 @@ impl HashLog {
         for chunk in chunks {
             if !chunk.written.load(Ordering::Relaxed) {
                 Self::leave_failed_file(maintenance, &chunk);
-                self.write_ended(maintenance, &chunk)?;
-                // Writers go on meanwhile, and need frames.
-                self.make_frames_ready();
+                self.write_ended_beside_frames(maintenance, &chunk)?;
             }
         }
         let larges: Vec<Arc<Large>> = read(&self.larges).values().cloned().collect();
@@ -76,6 +74,31 @@ impl HashLog {
             }
         }
         Ok(())
+    }
+
+    /// As [`Self::write_ended`]. Writers go on meanwhile, and need frames: where they are fast,
+    /// those are made ready while the disk writes. One after the other takes as long as a chunk
+    /// takes to fill, and what is left to be replayed grows.
+    fn write_ended_beside_frames(
+        &self,
+        maintenance: &mut Maintenance,
+        chunk: &Chunk,
+    ) -> Result<()> {
+        if !self.arena.is_filling() {
+            self.make_frames_ready();
+            return self.write_ended(maintenance, chunk);
+        }
+        let writing = Mutex::new((maintenance, Ok(())));
+        self.context.env.parallel(2, &|task| {
+            if task == 0 {
+                let (maintenance, outcome) = &mut *lock(&writing);
+                *outcome = self.write_ended(maintenance, chunk);
+            } else {
+                self.make_frames_ready();
+            }
+        });
+        let mut writing = lock(&writing);
+        mem::replace(&mut writing.1, Ok(()))
     }
 
     /// Writes a chunk's frozen extents and keeps them for the next publication.
@@ -254,6 +277,7 @@ impl HashLog {
             last_lsn: head.last_lsn,
             sealed: u64::from(sealed) | packing << 1,
             span,
+            hint_bytes: to_u64(hints.len()),
         };
         let memory = self.context.budget.charge_anyway(to_u64(hints.len()));
         Ok(Pending { extent, hints, _memory: memory })
@@ -340,14 +364,14 @@ impl HashLog {
 
     /// Writes what is frozen and what can be frozen, so that chunks may leave memory: durably,
     /// because memory is then the only other place where it is. Published is only what takes
-    /// memory until then.
-    pub(super) fn flush_for_room(&self) -> Result<()> {
+    /// memory until then. With `all`, the chunk that takes appends may leave memory as well.
+    pub(super) fn flush_for_room(&self, all: bool) -> Result<()> {
         let mut maintenance = lock(&self.maintenance);
         if self.context.read_only {
             return Ok(());
         }
         let hot = self.hot.load(Ordering::Acquire);
-        if let Some(chunk) = hot.checked_sub(1) {
+        if let Some(chunk) = hot.checked_sub(1).filter(|_| all) {
             self.arena.seal(chunk);
         }
         self.freeze();

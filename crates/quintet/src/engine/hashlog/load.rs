@@ -28,7 +28,7 @@ use crate::{
     Error, Result,
     codec::{to_u64, to_usize},
     disk::Region,
-    index::slots::{Added, Loader},
+    index::slots::{Added, Loader, SLOTS},
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, read},
 };
 
@@ -41,6 +41,8 @@ const DEALT_BYTES: u64 = 20;
 const DEALT_BYTES_MIN: u64 = 1 << 20;
 /// Groups of extents that are read at once.
 const GROUPS: usize = 8;
+/// Entries ahead whose index lines are on their way while one is put into its line.
+const AHEAD: usize = 16;
 /// Above this size, what is dealt out is in huge pages.
 const HUGE_ABOVE_BYTES: u64 = 4 << 20;
 
@@ -78,7 +80,12 @@ struct Dealing<'a> {
     /// Room of each group: of each share.
     words: Region,
     groups: Vec<Mutex<Group>>,
+    /// What shares that are loaded have no more use for.
+    memory: Mutex<Vec<LineMemory>>,
 }
+
+/// What [`Loader::share_loader`] takes.
+type LineMemory = Vec<[u32; SLOTS]>;
 
 /// What was dealt out of a group of extents.
 struct Group {
@@ -113,7 +120,7 @@ impl<'a> Dealing<'a> {
         if bytes > HUGE_ABOVE_BYTES {
             words.advise_huge(0..bytes);
         }
-        Ok(Self { loader, pass, passes, words, groups })
+        Ok(Self { loader, pass, passes, words, groups, memory: Mutex::default() })
     }
 
     fn is_mine(&self, hash: u64) -> bool {
@@ -136,21 +143,35 @@ impl<'a> Dealing<'a> {
         }
     }
 
-    /// The entries of a share, in the order of their age.
-    fn share(&self, share: usize) -> Vec<Dealt> {
-        let count = |group: &Mutex<Group>| lock(group).counts.get(share).copied().unwrap_or(0);
-        let mut entries = Vec::with_capacity(self.groups.iter().map(count).sum());
-        for group in &self.groups {
+    /// Where the entries of a share are.
+    fn runs(&self, share: usize) -> Vec<Run> {
+        let run = |group: &Mutex<Group>| {
             let mut group = lock(group);
             let count = group.counts.get(share).copied().unwrap_or(0);
             let first = group.first + share * group.room * DEALT_WORDS;
-            let words = self.words.words().get(first..first + count * DEALT_WORDS).unwrap_or(&[]);
-            let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
-            entries.extend(words.as_chunks().0.iter().map(|[a, b]| (load(a), load(b))));
-            entries.extend(group.beyond.remove(&share).unwrap_or_default());
-        }
-        entries
+            let beyond = group.beyond.remove(&share).unwrap_or_default();
+            Run { first, end: first + count * DEALT_WORDS, beyond }
+        };
+        self.groups.iter().map(run).collect()
     }
+
+    /// The entries of a share, the newest first.
+    fn newest_first<'b>(&'b self, runs: &'b [Run]) -> impl Iterator<Item = Dealt> + 'b {
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        runs.iter().rev().flat_map(move |run| {
+            let words = self.words.words().get(run.first..run.end).unwrap_or(&[]);
+            let dealt = words.as_chunks().0.iter().rev().map(move |[a, b]| (load(a), load(b)));
+            run.beyond.iter().rev().copied().chain(dealt)
+        })
+    }
+}
+
+/// Entries of a share that one group has.
+struct Run {
+    /// Words in the region.
+    first: usize,
+    end: usize,
+    beyond: Vec<Dealt>,
 }
 
 /// What loading has come to.
@@ -335,12 +356,13 @@ impl HashLog {
         dealing: &Dealing<'_>,
         share: usize,
     ) -> Result<()> {
-        let entries = dealing.share(share);
+        let runs = dealing.runs(share);
         let mut counted = Counted::default();
         if self.collided.load(Ordering::Relaxed) {
-            self.load_collided(chunks, loaded, dealing.loader, &entries, &mut counted)?;
+            let entries = dealing.newest_first(&runs).collect();
+            self.load_collided(chunks, loaded, dealing.loader, entries, &mut counted)?;
         } else {
-            self.load_newest(chunks, loaded, dealing.loader, &entries, &mut counted);
+            self.load_newest(chunks, loaded, dealing, (share, &runs), &mut counted);
         }
         loaded.keys.fetch_add(counted.keys, Ordering::Relaxed);
         loaded.live_bytes.fetch_add(counted.live_bytes, Ordering::Relaxed);
@@ -353,15 +375,16 @@ impl HashLog {
         &self,
         chunks: &[u64],
         loaded: &Loaded,
-        index: Loader<'_>,
-        entries: &[Dealt],
+        dealing: &Dealing<'_>,
+        (share, runs): (usize, &[Run]),
         counted: &mut Counted,
     ) {
-        let mut into = index.share_loader();
+        let memory = lock(&dealing.memory).pop().unwrap_or_default();
+        let mut into = dealing.loader.share_loader(share, dealing.pass == 0, memory);
         let mut removed = BTreeSet::new();
-        for entry in entries.iter().rev() {
-            let (hash, packed) = *entry;
-            let Some(address) = self.address_of(chunks, packed) else { continue };
+        let mut add = |entry: Dealt| {
+            let (hash, packed) = entry;
+            let Some(address) = self.address_of(chunks, packed) else { return };
             let is_newest = if !removed.is_empty() && removed.contains(&hash) {
                 false
             } else if packed & 3 == TOMBSTONE {
@@ -377,8 +400,24 @@ impl HashLog {
                 }
                 added != Added::Older
             };
-            self.count_entry(address, loaded, *entry, is_newest, counted);
+            self.count_entry(address, loaded, entry, is_newest, counted);
+        };
+        let mut ahead = [(0, 0); AHEAD];
+        let mut count = 0;
+        dealing.newest_first(runs).for_each(|entry| {
+            dealing.loader.prefetch(entry.0);
+            if let Some(place) = ahead.get_mut(count % AHEAD) {
+                let due = std::mem::replace(place, entry);
+                if count >= AHEAD {
+                    add(due);
+                }
+            }
+            count += 1;
+        });
+        for index in count.saturating_sub(AHEAD)..count {
+            ahead.get(index % AHEAD).copied().into_iter().for_each(&mut add);
         }
+        lock(&dealing.memory).push(into.into_memory());
     }
 
     /// Of the entries of a hash, the newest of each key.
@@ -387,10 +426,9 @@ impl HashLog {
         chunks: &[u64],
         loaded: &Loaded,
         index: Loader<'_>,
-        entries: &[Dealt],
+        mut entries: Vec<Dealt>,
         counted: &mut Counted,
     ) -> Result<()> {
-        let mut entries = entries.to_vec();
         entries.sort_unstable();
         for same in entries.chunk_by(|a, b| a.0 == b.0) {
             let newest = self.newest_by_key(chunks, same)?;

@@ -28,6 +28,9 @@ use crate::{
 /// A manifest is rewritten when it is half as large again as what it says needs, and this.
 const MANIFEST_BYTES_MIN: u64 = 32 << 10;
 
+/// At a long rest it is, where it is larger than that by this part and the above twice.
+const MANIFEST_REST_PART: u64 = 16;
+
 /// What a rewrite takes beyond what the manifest says of extents: a piece of it, and the hints of
 /// one extent.
 const MANIFEST_BUFFER_BYTES: u64 = 2 << 20;
@@ -100,7 +103,9 @@ impl Maintenance {
 impl HashLog {
     pub(super) fn persist_to(&self, up_to: Lsn) -> Result<Lsn> {
         let mut maintenance = lock(&self.maintenance);
+        let applied = self.counters.applied.load(Ordering::Relaxed);
         self.publish(&mut maintenance, up_to.0)?;
+        self.counters.applied_persisted.store(applied, Ordering::Relaxed);
         Ok(Lsn(maintenance.complete))
     }
 
@@ -225,9 +230,29 @@ impl HashLog {
     fn rewrite_manifest(&self, maintenance: &mut Maintenance) {
         let Some(bytes) = maintenance.manifest.as_ref().map(Manifest::bytes) else { return };
         let most = MANIFEST_BYTES_MIN + maintenance.manifest_needed * 3 / 2;
-        if bytes < most.max(maintenance.manifest_rewrite_at) {
-            return;
+        if bytes >= most.max(maintenance.manifest_rewrite_at) {
+            self.rewrite_manifest_now(maintenance, bytes);
         }
+    }
+
+    /// Whether the manifest takes more than a resting table's should.
+    pub(super) fn is_manifest_untidy(&self) -> bool {
+        let counters = &self.counters;
+        let needed = counters.manifest_needed.load(Ordering::Relaxed);
+        let most = needed + needed / MANIFEST_REST_PART + 2 * MANIFEST_BYTES_MIN;
+        counters.manifest_bytes.load(Ordering::Relaxed) > most
+    }
+
+    /// The last of a long rest's work.
+    pub(super) fn tidy_manifest(&self, maintenance: &mut Maintenance) {
+        let bytes = maintenance.manifest.as_ref().map(Manifest::bytes);
+        if let Some(bytes) = bytes.filter(|_| self.is_manifest_untidy()) {
+            self.rewrite_manifest_now(maintenance, bytes);
+            self.count_bytes(maintenance);
+        }
+    }
+
+    fn rewrite_manifest_now(&self, maintenance: &mut Maintenance, bytes: u64) {
         maintenance.manifest_rewrite_at = 0;
         if self.replace_manifest(maintenance, Commit::default()).is_err() {
             // The old one does as well (or, where it is in doubt, the next publication needs a new
@@ -282,6 +307,7 @@ impl HashLog {
         counters.data_bytes.store(maintenance.files.file_bytes(), Ordering::Relaxed);
         let manifest = maintenance.manifest.as_ref();
         counters.manifest_bytes.store(manifest.map_or(0, Manifest::bytes), Ordering::Relaxed);
+        counters.manifest_needed.store(maintenance.manifest_needed, Ordering::Relaxed);
         let written = maintenance.files.written_bytes
             + maintenance.replaced_written_bytes
             + manifest.map_or(0, |manifest| manifest.written_bytes);

@@ -92,11 +92,16 @@ const CHUNK_BYTES_DEFAULT: u64 = 2 << 20;
 const LIVE_PER_CENT_DEFAULT: u64 = 50;
 /// What is not yet in files is what opening replays: at the rate of one thread.
 const MUTABLE_CHUNKS_DEFAULT: u64 = 8;
-/// At rest, compaction goes on until this share of what is stored is waste: heads and hints take
-/// most of the fifth that a resting table may take beyond its live bytes.
+/// At rest, compaction goes on until this share of what is stored is waste.
 const REST_WASTE_PER_CENT: u64 = 4;
 /// Rest is this long without a write, in milliseconds.
 const REST_MILLIS: u64 = 500;
+/// At a long rest, compaction starts at the first share of waste and goes on to the second: heads
+/// and hints take most of the fifth that a resting table may take beyond its live bytes. What lies
+/// between the two keeps a few updates between rests from having much rewritten.
+const LONG_REST_MILLIS: u64 = 4000;
+const LONG_REST_WASTE_PER_CENT_MAX: u64 = 2;
+const LONG_REST_WASTE_PER_CENT: u64 = 1;
 
 /// A chunk. Its numbers that change on the way are in the [`Arena`].
 #[derive(Debug)]
@@ -113,6 +118,8 @@ struct Chunk {
     written: AtomicBool,
     /// Nothing in it is live: it goes with the next publication.
     retired: AtomicBool,
+    /// Entries that writers had to read from its file.
+    learned: AtomicU64,
     flush: Mutex<Flush>,
 }
 
@@ -185,8 +192,10 @@ struct Counters {
     waste_units: AtomicU64,
     /// Units appended since the last flush.
     unflushed_units: AtomicU64,
-    /// Operations applied, and when they were seen to have changed: tells rest.
+    /// Operations applied, those of them that the files have, and when they were seen to have
+    /// changed: tells rest.
     applied: AtomicU64,
+    applied_persisted: AtomicU64,
     applied_seen: AtomicU64,
     applied_seen_millis: AtomicU64,
     /// Per cent of waste down to which compaction is to go.
@@ -194,6 +203,9 @@ struct Counters {
     /// `applied` + 1 when compaction found nothing to do, and when it last closed the hot chunk.
     stuck_at: AtomicU64,
     closed_hot_at: AtomicU64,
+    /// `applied` + 1 when a long rest's work began, and when it had come to the manifest.
+    tidying_at: AtomicU64,
+    tidied_at: AtomicU64,
     /// Chunks that are not in memory, and keys that were read ahead of their writes.
     cold_chunks: AtomicU64,
     learned: AtomicU64,
@@ -207,9 +219,10 @@ struct Counters {
     compacted_total: AtomicU64,
     evicted_total: AtomicU64,
     index_charged: AtomicU64,
-    /// Bytes in the two kinds of file.
+    /// Bytes in the two kinds of file, and those that the manifest would have, written anew.
     data_bytes: AtomicU64,
     manifest_bytes: AtomicU64,
+    manifest_needed: AtomicU64,
     written_bytes_total: AtomicU64,
     /// Work after a publication that failed and is to be tried again.
     cleanup_failures_total: AtomicU64,
@@ -353,15 +366,39 @@ impl HashLog {
         (100 - self.live_per_cent) * 7 / 10
     }
 
-    /// Whether nothing has been written for a while.
-    fn is_resting(&self, applied: u64) -> bool {
+    /// For how many milliseconds nothing has been written.
+    fn rest_millis(&self, applied: u64) -> u64 {
         let counters = &self.counters;
         let now = u64::try_from(self.context.env.monotonic().as_millis()).unwrap_or(u64::MAX);
         if counters.applied_seen.swap(applied, Ordering::Relaxed) != applied {
             counters.applied_seen_millis.store(now, Ordering::Relaxed);
         }
-        let since = counters.applied_seen_millis.load(Ordering::Relaxed);
-        now.saturating_sub(since) >= REST_MILLIS
+        now.saturating_sub(counters.applied_seen_millis.load(Ordering::Relaxed))
+    }
+
+    fn is_resting(&self, applied: u64) -> bool {
+        self.rest_millis(applied) >= REST_MILLIS
+    }
+
+    /// What compaction has to do once the writers rest: after how many milliseconds, and the share
+    /// of waste that it is to go on to.
+    fn tidying(&self, applied: u64) -> Option<(u64, u64)> {
+        let counters = &self.counters;
+        let is_now = |mark: &AtomicU64| mark.load(Ordering::Relaxed) == applied + 1;
+        let stuck = is_now(&counters.stuck_at);
+        let most = self.waste_per_cent_max();
+        let at_rest = REST_WASTE_PER_CENT.min(most);
+        if !stuck && self.waste_exceeds(at_rest) {
+            return Some((REST_MILLIS, at_rest));
+        }
+        if self.context.read_only {
+            return None;
+        }
+        let begun = is_now(&counters.tidying_at);
+        let bound = if begun { LONG_REST_WASTE_PER_CENT } else { LONG_REST_WASTE_PER_CENT_MAX };
+        let wasteful = !stuck && self.waste_exceeds(bound);
+        let untidy = wasteful || !is_now(&counters.tidied_at) && self.is_manifest_untidy();
+        untidy.then_some((LONG_REST_MILLIS, LONG_REST_WASTE_PER_CENT))
     }
 
     fn has_room_to_warm(&self) -> bool {
@@ -505,31 +542,33 @@ impl Engine for HashLog {
         }
         let applied = counters.applied.load(Ordering::Relaxed);
         let most = self.waste_per_cent_max();
-        let warm = self.warm_wanted.load(Ordering::Relaxed) && self.has_room_to_warm();
+        let compact_to = |target| {
+            counters.waste_target.store(target, Ordering::Relaxed);
+            Due::Compact
+        };
         let stuck = counters.stuck_at.load(Ordering::Relaxed) == applied + 1;
-        if !stuck && self.waste_exceeds(most) {
-            counters.waste_target.store(most, Ordering::Relaxed);
-            return Due::Compact;
+        if !stuck && self.waste_exceeds(most) || self.wants_frames() {
+            return compact_to(most);
         }
-        if self.wants_frames() {
-            counters.waste_target.store(most, Ordering::Relaxed);
-            return Due::Compact;
+        let rest_millis = self.rest_millis(applied);
+        // The log need not hold any longer what the files lack.
+        let persisted = counters.applied_persisted.load(Ordering::Relaxed);
+        let lacking = (unflushed > 0 || applied != persisted) && !self.context.read_only;
+        if lacking && rest_millis >= REST_MILLIS {
+            return Due::Persist;
         }
-        let untidy = !stuck && self.waste_exceeds(REST_WASTE_PER_CENT.min(most));
-        let unflushed = unflushed > 0 && !self.context.read_only;
-        let ready = self.arena.has_ready();
-        if (untidy || unflushed || ready) && self.is_resting(applied) {
-            if unflushed {
-                // The log need not hold it any longer.
-                return Due::Persist;
+        let tidying = self.tidying(applied);
+        if let Some((_, target)) = tidying.filter(|(millis, _)| rest_millis >= *millis) {
+            if target == LONG_REST_WASTE_PER_CENT {
+                counters.tidying_at.store(applied + 1, Ordering::Relaxed);
             }
-            counters.waste_target.store(REST_WASTE_PER_CENT.min(most), Ordering::Relaxed);
-            return Due::Compact;
+            return compact_to(target);
         }
-        match (warm, untidy || unflushed || ready) {
-            (true, _) => Due::Compact,
-            (false, true) => Due::Later,
-            (false, false) => Due::Nothing,
+        let ready = self.arena.has_ready();
+        let warm = self.warm_wanted.load(Ordering::Relaxed) && self.has_room_to_warm();
+        if warm || ready && rest_millis >= REST_MILLIS {
+            return compact_to(most);
         }
+        if lacking || ready || tidying.is_some() { Due::Later } else { Due::Nothing }
     }
 }

@@ -109,6 +109,7 @@ impl HashLog {
                 span: AtomicU64::new(last.span),
                 written: AtomicBool::new(true),
                 retired: AtomicBool::new(false),
+                learned: AtomicU64::new(0),
                 flush: Mutex::new(flush),
             });
             self.arena.begin(chunk.id, last.end, last.end, true);

@@ -6,6 +6,7 @@ mod faults;
 mod frames;
 mod packed;
 mod reopening;
+mod room;
 mod space;
 
 use std::{collections::BTreeMap, path::Path};

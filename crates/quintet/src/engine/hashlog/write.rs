@@ -22,6 +22,9 @@ pub(super) const RESIZE_STEPS: u32 = 2;
 /// Entries of more than this part of a chunk keep their value elsewhere: less is wasted at chunk
 /// ends.
 const LARGE_PART: u64 = 4;
+/// Entries that writers read one by one from a chunk's file before they have the chunk loaded, where
+/// there is room: so many reads take about as long as that.
+const LEARNED_BEFORE_WARMING: u64 = 8;
 /// Writers are fast where they fill a chunk in less.
 const FILLING_TIME: Duration = Duration::from_millis(100);
 
@@ -211,15 +214,16 @@ impl HashLog {
     }
 
     /// Reads an entry that is not in memory, or has its whole chunk loaded where there is room and
-    /// the chunk has entries past the last publication: replay is likely to ask for all of those.
-    /// Elsewhere an entry is one of few (of the updated keys, and of those that share a tag).
+    /// the chunk has entries past the last publication (replay is likely to ask for all of those),
+    /// or was asked often: replay and writers ask for the older entry of each key that they update.
     fn learn(&self, address: u64, state: u64, key: &[u8]) -> Result<Option<Known>> {
         let (id, _) = self.arena.split(address);
-        let replayed = self.chunk(id).is_some_and(|chunk| {
+        let likely = self.chunk(id).is_some_and(|chunk| {
             let last = lock(&chunk.flush).extents.iter().map(|extent| extent.last_lsn).max();
             last >= Some(self.opened_complete.load(Ordering::Relaxed))
+                || chunk.learned.fetch_add(1, Ordering::Relaxed) >= LEARNED_BEFORE_WARMING
         });
-        let warms = replayed && self.has_room_to_warm();
+        let warms = likely && self.has_room_to_warm();
         if self.arena.is_resident(id) || warms && self.warm(id)? {
             return Ok(None);
         }
@@ -451,6 +455,7 @@ impl HashLog {
             span: AtomicU64::new(0),
             written: AtomicBool::new(false),
             retired: AtomicBool::new(false),
+            learned: AtomicU64::new(0),
             flush: Mutex::new(Flush::default()),
         });
         self.arena.begin(id, 0, EXTENT_HEAD_UNITS, false);
@@ -490,9 +495,16 @@ impl HashLog {
             if self.evict_one() {
                 continue;
             }
-            self.flush_for_room()?;
+            // The chunk that takes appends goes on where it has room: sealed after a few entries,
+            // it would take as much memory as a full one.
+            self.flush_for_room(!fits)?;
             if !self.evict_one() {
-                break;
+                if fits {
+                    self.flush_for_room(true)?;
+                }
+                if !fits || !self.evict_one() {
+                    break;
+                }
             }
         }
         // Two chunks are the least that a table works with.

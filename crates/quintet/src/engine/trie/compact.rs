@@ -2,8 +2,8 @@
 //!
 //! A step reads the regions with the most waste from the file, appends what is live in them to the
 //! hot region and exchanges its words in the trie, one record at a time under its subtree's lock;
-//! expired records are removed. An empty region is free once a cut without it is durable. Nodes and
-//! lists need no compaction: a delete gives them to the free objects at once.
+//! expired records are removed. An empty region is free once a cut without it is durable. Left-over
+//! nodes of the trie are gathered after many deletes ([`crate::index::trie`]).
 
 use super::{
     Trie,
@@ -43,6 +43,13 @@ impl Trie {
                 Err(Error::OutOfMemory { .. }) => break,
                 Err(error) => return Err(error),
             }
+        }
+        if self.index.wants_gathering() {
+            is_idle = false;
+            if self.index.gather()? {
+                self.cut_wanted.store(true, Ordering::Relaxed);
+            }
+            self.charge_index();
         }
         if !self.regions.dead().is_empty() {
             self.cut_wanted.store(true, Ordering::Relaxed);

@@ -39,7 +39,8 @@
 //! `journal_bytes` (1 MiB to 16 GiB, 256 MiB), `cut_bytes` (appended before a cut is wanted, 64 KiB
 //! to 1 GiB, 16 MiB), `live_ratio` (per cent of the data file that is kept alive, 10 to 95, 80),
 //! `max_scan` (holes looked at for a large value, 0 to 10,000, 100), `hash` ([`hash`]: `siphash`,
-//! `highway64`, `highway128` or `highway256`, `siphash`).
+//! `highway64`, `highway128` or `highway256`, `siphash`), `layout` (of sluggish lists: `lines`, or
+//! `chain` as in the paper, `lines`).
 //!
 //! How we differ from the paper: the shared log holds the operations, so the journal has what a cut
 //! changed, coalesced, and not every write of every operation; records move when they are updated
@@ -69,7 +70,7 @@ use crate::{
     Error, Result,
     codec::{Lsn, to_u64},
     disk::Queues,
-    index::trie::Trie as Index,
+    index::trie::{Layout, Trie as Index},
     pages::{
         extents::Extents,
         regions::{Regions, UNIT_BYTES},
@@ -78,7 +79,7 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
 
-const OPTIONS: [&str; 8] = [
+const OPTIONS: [&str; 9] = [
     "fanout",
     "sluggishness",
     "region_bytes",
@@ -87,7 +88,9 @@ const OPTIONS: [&str; 8] = [
     "live_ratio",
     "max_scan",
     "hash",
+    "layout",
 ];
+const LAYOUTS: [&str; 2] = ["lines", "chain"];
 /// A node of so many children makes the fewest cache misses at 10 million keys for the 4 bytes of
 /// nodes a key that the design allows.
 const FANOUT_DEFAULT: u64 = 128;
@@ -120,6 +123,7 @@ struct Settings {
     cut_bytes: u64,
     live_per_cent: u64,
     max_scan: u64,
+    layout: Layout,
 }
 
 impl Settings {
@@ -141,6 +145,10 @@ impl Settings {
             cut_bytes: options.number("cut_bytes", CUT_BYTES_DEFAULT, CUT_BYTES_MIN..=1 << 30)?,
             live_per_cent: options.number("live_ratio", LIVE_PER_CENT_DEFAULT, 10..=95)?,
             max_scan: options.number("max_scan", MAX_SCAN_DEFAULT, 0..=10_000)?,
+            layout: match options.word("layout", &LAYOUTS)? {
+                "chain" => Layout::Chain,
+                _ => Layout::Lines,
+            },
         };
         for (name, number) in [("fanout", settings.fanout), ("region_bytes", settings.region_bytes)]
         {
@@ -413,6 +421,7 @@ impl Engine for Trie {
         let regions = self.regions.in_use();
         let resident = regions.iter().filter(|region| self.regions.is_resident(**region)).count();
         let index_bytes = self.index.space_bytes();
+        let (free_nodes, free_index_bytes) = self.index.free_nodes();
         let (loads, evictions) = self.index.space().moves();
         let (redo_bytes, image_bytes) = {
             let maintenance = lock(&self.maintenance);
@@ -432,6 +441,8 @@ impl Engine for Trie {
             details: vec![
                 ("node_bytes", self.index.node_bytes()),
                 ("list_bytes", self.index.list_bytes()),
+                ("free_nodes", free_nodes),
+                ("free_index_bytes", free_index_bytes),
                 ("regions", to_u64(regions.len())),
                 ("regions_in_memory", to_u64(resident)),
                 ("extent_bytes", self.extents.used_bytes()),
@@ -462,7 +473,8 @@ impl Engine for Trie {
         if self.waste_exceeds(self.waste_per_cent_max()) {
             return Due::Compact;
         }
-        if !self.waste_exceeds(REST_WASTE_PER_CENT.min(self.waste_per_cent_max())) {
+        let rest_waste = REST_WASTE_PER_CENT.min(self.waste_per_cent_max());
+        if !self.waste_exceeds(rest_waste) && !self.index.wants_gathering() {
             return Due::Nothing;
         }
         if self.is_resting(applied) { Due::Compact } else { Due::Later }

@@ -51,6 +51,8 @@ struct Cut {
     fresh: Vec<Fresh>,
     dead: Vec<u64>,
     extents: extents::Cut,
+    /// Words of the trie that were ever part of an object.
+    trie_end: u64,
     state: Vec<u8>,
 }
 
@@ -87,6 +89,7 @@ impl Trie {
                 }
                 space.settle(images);
                 space.committed(&maintenance.unsaved);
+                space.drop_beyond(cut.trie_end);
                 maintenance.unsaved.clear();
                 self.extents.settle(&cut.extents);
                 self.regions.free(&cut.dead);
@@ -122,12 +125,13 @@ impl Trie {
         put_varint(&mut state, STATE_VERSION);
         put_varint(&mut state, self.counters.live_bytes.load(Ordering::Relaxed));
         self.index.encode(&mut state);
-        self.index.space().encode(images, &mut state);
+        let trie_end = self.index.end();
+        self.index.space().encode(images, trie_end, &mut state);
         self.regions.encode(&dead, &mut state);
         self.extents.encode(&extents, &mut state);
         drop(writers);
         Space::coalesce(unsaved, lists);
-        Cut { fresh, dead, extents, state }
+        Cut { fresh, dead, extents, trie_end, state }
     }
 
     /// Steps 3 to 5.

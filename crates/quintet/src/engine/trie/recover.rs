@@ -47,7 +47,7 @@ impl Trie {
         let read_only = context.read_only;
         let budget = Arc::clone(&context.budget);
         let space = reserve(&owner, read_only, &settings, budget.limit()).map_err(no_memory)?;
-        let index = Index::new(space, settings.fanout, settings.sluggishness);
+        let index = Index::new(space, settings.fanout, settings.sluggishness, settings.layout);
         let regions = Regions::new(
             owner.clone(),
             read_only,
@@ -134,6 +134,7 @@ impl Trie {
         self.counters.live_bytes.store(rest.varint()?, Ordering::Relaxed);
         self.index.decode(&mut rest)?;
         self.index.space().decode(&mut rest)?;
+        self.index.note_used();
         self.regions.decode(&mut rest)?;
         self.extents.decode(&mut rest)?;
         rest.is_empty().then_some(())

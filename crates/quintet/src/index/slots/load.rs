@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use super::{
-    ADDRESS_MASK, CENTIBYTES_PER_KEY, HUGE_ABOVE_BYTES, LINE_SLOTS, Shape, SlotTable, TAG_SHIFT,
-    is_link, node_of,
+    ADDRESS_MASK, CENTIBYTES_PER_KEY, HUGE_ABOVE_BYTES, LINE_SLOTS, SLOTS, Shape, SlotTable,
+    TAG_SHIFT, is_link, node_of,
     tag::{Tag, placing},
 };
 use crate::{
-    codec::{low_u32, to_usize},
+    codec::{low_u32, to_u64, to_usize},
     sync::{AtomicU64, Ordering, lock},
 };
 
@@ -20,6 +20,8 @@ use crate::{
 const REST_MASK: u64 = (1 << 24) - 1;
 /// What is kept is not 0.
 const REST_KNOWN: u32 = 1 << 24;
+/// Beside a slot that an earlier pass filled.
+const REST_OF_OTHERS: u32 = 1 << 25;
 
 /// Loads a table, in shares. Threads may load different shares at the same time.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +86,13 @@ impl<'a> Loader<'a> {
         to_usize(group >> self.local_bits())
     }
 
+    /// Starts loading the line of `hash`.
+    #[inline]
+    pub fn prefetch(self, hash: u64) {
+        let (array, pair, _) = self.shape.line(placing(hash));
+        self.table.lines[array].prefetch(to_usize(pair * LINE_SLOTS));
+    }
+
     /// Lines of a share, at most.
     pub fn lines_max(self) -> usize {
         4 << self.local_bits()
@@ -96,10 +105,21 @@ impl<'a> Loader<'a> {
         to_usize(pair & ((1 << self.local_bits()) - 1)) << 2 | second << 1 | array
     }
 
-    /// Starts to load one share, the newest entries first.
-    pub fn share_loader(self) -> ShareLoader<'a> {
-        let slots = self.lines_max() * to_usize(LINE_SLOTS);
-        ShareLoader { loader: self, rests: vec![0; slots], beyond: BTreeMap::new() }
+    /// Starts to load one share, the newest entries first. `is_first`: nothing was loaded into it
+    /// before. `memory` is what [`ShareLoader::into_memory`] of another share left, or empty.
+    pub fn share_loader(
+        self,
+        share: usize,
+        is_first: bool,
+        mut memory: Vec<[u32; SLOTS]>,
+    ) -> ShareLoader<'a> {
+        memory.clear();
+        memory.resize(self.lines_max(), [0; SLOTS]);
+        let mut loader = ShareLoader { loader: self, rests: memory, beyond: BTreeMap::new() };
+        if !is_first {
+            loader.note_others(share);
+        }
+        loader
     }
 
     /// Adds an entry; its key has none. `false` where there is no memory left for it.
@@ -127,32 +147,69 @@ pub enum Added {
 #[derive(Debug)]
 pub struct ShareLoader<'a> {
     loader: Loader<'a>,
-    /// The rest of each slot's hash; 0 where it was loaded in an earlier pass, of other hashes.
-    rests: Vec<u32>,
+    /// The rest of the hash of each slot of each line; 0 where it is free.
+    rests: Vec<[u32; SLOTS]>,
     /// The same for the entries that are in nodes, by address.
     beyond: BTreeMap<u64, u32>,
 }
 
 impl ShareLoader<'_> {
+    /// Takes note of the slots that are filled.
+    fn note_others(&mut self, share: usize) {
+        let Loader { table, shape, .. } = self.loader;
+        let first = to_u64(share) << self.loader.local_bits();
+        for (index, rests) in self.rests.iter_mut().enumerate() {
+            let pair = (first + to_u64(index >> 2)) | (to_u64(index >> 1 & 1) << shape.bits());
+            let words = table.line_at(index & 1, pair).iter().map(|s| s.load(Ordering::Relaxed));
+            for (rest, _) in rests.iter_mut().zip(words).filter(|(_, word)| *word != 0) {
+                *rest = REST_OF_OTHERS;
+            }
+        }
+    }
+
+    /// What the loading of another share may use again.
+    pub fn into_memory(self) -> Vec<[u32; SLOTS]> {
+        self.rests
+    }
+
     /// Adds an entry if there is none of its hash.
     #[inline]
     pub fn add(&mut self, hash: u64, address: u64) -> Added {
         let (array, pair, known) = self.loader.shape.line(placing(hash));
         let (new, rest) = (Tag::new(hash, known).slot(address), rest_of(hash));
         let line = self.loader.table.line_at(array, pair);
-        let first = self.loader.local_line(array, pair) * to_usize(LINE_SLOTS);
-        for (slot, known_rest) in line.iter().zip(self.rests.get_mut(first..).unwrap_or(&mut [])) {
-            let word = slot.load(Ordering::Relaxed);
-            if word == 0 {
-                slot.store(new, Ordering::Release);
-                *known_rest = rest;
-                return Added::New;
-            }
-            if has_tag_of(word, new) && *known_rest == rest && !is_link(word) {
-                return Added::Older;
-            }
+        let number = self.loader.local_line(array, pair);
+        let Some(rests) = self.rests.get_mut(number) else { return Added::Full };
+        // Without a branch a slot: how many are filled differs from line to line.
+        let is_known = rests.iter().fold(false, |any, known| any | (*known == rest));
+        let filled = rests.iter().map(|known| usize::from(*known != 0)).sum::<usize>();
+        if !is_known && let (Some(slot), Some(place)) = (line.get(filled), rests.get_mut(filled)) {
+            slot.store(new, Ordering::Release);
+            *place = rest;
+            return Added::New;
         }
-        self.add_beyond(line, first, (new, rest))
+        if is_known && has_in_line(line, rests, (new, rest)) {
+            return Added::Older;
+        }
+        self.add_to_chain(line, number, (new, rest))
+    }
+
+    /// As [`Self::add`], where the line is full, or has an entry with the same rest of its hash.
+    fn add_to_chain(
+        &mut self,
+        line: &[AtomicU64],
+        number: usize,
+        (new, rest): (u64, u32),
+    ) -> Added {
+        if let Some(rests) = self.rests.get_mut(number)
+            && let Some(filled) = rests.iter().position(|known| *known == 0)
+            && let Some(slot) = line.get(filled)
+        {
+            slot.store(new, Ordering::Release);
+            rests[filled] = rest;
+            return Added::New;
+        }
+        self.add_beyond(line, number, (new, rest))
     }
 
     /// Whether there is an entry of the hash.
@@ -160,13 +217,9 @@ impl ShareLoader<'_> {
         let (array, pair, known) = self.loader.shape.line(placing(hash));
         let (new, rest) = (Tag::new(hash, known).slot(0), rest_of(hash));
         let line = self.loader.table.line_at(array, pair);
-        let first = self.loader.local_line(array, pair) * to_usize(LINE_SLOTS);
-        let rests = self.rests.get(first..).unwrap_or(&[]);
-        let in_line = line.iter().zip(rests).any(|(slot, known_rest)| {
-            let word = slot.load(Ordering::Relaxed);
-            word != 0 && has_tag_of(word, new) && *known_rest == rest && !is_link(word)
-        });
-        in_line || self.has_beyond(line, (new, rest))
+        let rests = self.rests.get(self.loader.local_line(array, pair));
+        rests.is_some_and(|rests| has_in_line(line, rests, (new, rest)))
+            || self.has_beyond(line, (new, rest))
     }
 
     /// Whether the nodes of a line have an entry of the hash.
@@ -192,7 +245,7 @@ impl ShareLoader<'_> {
     }
 
     /// The line is full.
-    fn add_beyond(&mut self, line: &[AtomicU64], first: usize, (new, rest): (u64, u32)) -> Added {
+    fn add_beyond(&mut self, line: &[AtomicU64], number: usize, (new, rest): (u64, u32)) -> Added {
         if self.has_beyond(line, (new, rest)) {
             return Added::Older;
         }
@@ -202,12 +255,20 @@ impl ShareLoader<'_> {
         }
         if !is_link(last) {
             // It has moved to the node, where the link is now.
-            let moved = self.rests.get(first + line.len() - 1).copied().unwrap_or(0);
+            let moved = self.rests.get(number).and_then(|rests| rests.last()).copied().unwrap_or(0);
             self.beyond.insert(last & ADDRESS_MASK, moved);
         }
         self.beyond.insert(new & ADDRESS_MASK, rest);
         Added::New
     }
+}
+
+/// Whether a line has the entry of a hash.
+fn has_in_line(line: &[AtomicU64], rests: &[u32], (new, rest): (u64, u32)) -> bool {
+    line.iter().zip(rests).any(|(slot, known)| {
+        let word = slot.load(Ordering::Relaxed);
+        *known == rest && has_tag_of(word, new) && !is_link(word)
+    })
 }
 
 #[inline]

@@ -56,7 +56,8 @@ use crate::{
 const LOCK_BITS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 6 };
 const LOCK_COUNT: u64 = 1 << LOCK_BITS;
 /// Slots of a line: a cache line of words.
-const LINE_SLOTS: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
+pub const SLOTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
+const LINE_SLOTS: u64 = to_u64(SLOTS);
 /// Slots of an overflow node: most chains that overflow need one to three slots more.
 const NODE_SLOTS: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 4 };
 /// Growth keeps lines and nodes together below this many hundredths of a byte for each key: at

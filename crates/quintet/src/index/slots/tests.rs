@@ -389,7 +389,8 @@ fn of_entries_with_equal_hashes_a_share_takes_the_first() {
     let loader = table.loader(3);
     let low = |key: u64| mix(key) & ((1 << 56) - 1);
     for pass in 0..2 {
-        let mut shares: Vec<_> = (0..8).map(|_| loader.share_loader()).collect();
+        let start = |share| loader.share_loader(share, pass == 0, Vec::new());
+        let mut shares: Vec<_> = (0..8).map(start).collect();
         for step in 0..100_000_u64 {
             // A hash that another has taken, in the same line and with the same tag or not.
             let key = mix(step) % 25_000 * 2 + pass;

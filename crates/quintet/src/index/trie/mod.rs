@@ -31,6 +31,8 @@
 //! has no pointer to its parent; hashes have 64 bits and are not stored: 28 of them are in the
 //! record's word.
 
+mod gather;
+mod list;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
 mod objects;
@@ -39,20 +41,23 @@ mod objects;
 mod tests;
 mod walk;
 mod word;
+mod writer;
 
 use std::ops::ControlFlow;
 
-use self::{
-    objects::Objects,
-    word::{ROOT_BITS, Slot, TAG_BITS, address_of, character, record, tag, tag_of},
-};
 pub(crate) use self::{
+    list::Layout,
     walk::Shape,
     word::{ADDRESS_END, count_words},
+    writer::Writer,
+};
+use self::{
+    objects::Objects,
+    word::{ROOT_BITS, Slot, TAG_BITS, address_of, character, tag, tag_of},
 };
 use crate::{
     Error, Result,
-    codec::{Decoder, low_u32, put_varint, to_u64, to_usize},
+    codec::{Decoder, put_varint, to_u64, to_usize},
     pages::space::Space,
     seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, fence, lock, spin_loop, yield_now},
@@ -106,11 +111,16 @@ pub(crate) struct Trie {
     space: Space,
     fan_bits: u32,
     sluggishness: usize,
+    layout: Layout,
     subtrees: Box<[Subtree]>,
     objects: Mutex<Objects>,
     keys: AtomicU64,
     nodes: AtomicU64,
     list_words: AtomicU64,
+    /// Records removed since left-over nodes were last gathered.
+    removed: AtomicU64,
+    /// One thread gathers at a time.
+    gathering: Mutex<()>,
 }
 
 fn word_at(space: &Space, index: u64) -> Result<u64> {
@@ -123,16 +133,19 @@ fn word_at(space: &Space, index: u64) -> Result<u64> {
 
 impl Trie {
     /// An empty trie in an empty space. `fanout` is 64, 128 or 256.
-    pub(crate) fn new(space: Space, fanout: u64, sluggishness: u64) -> Self {
+    pub(crate) fn new(space: Space, fanout: u64, sluggishness: u64, layout: Layout) -> Self {
         Self {
             space,
             fan_bits: fanout.trailing_zeros(),
             sluggishness: to_usize(sluggishness),
+            layout,
             subtrees: (0..ROOTS).map(|_| Subtree::default()).collect(),
             objects: Mutex::new(Objects::starting_at(RESERVED_WORDS)),
             keys: AtomicU64::new(0),
             nodes: AtomicU64::new(0),
             list_words: AtomicU64::new(0),
+            removed: AtomicU64::new(0),
+            gathering: Mutex::default(),
         }
     }
 
@@ -181,9 +194,20 @@ impl Trie {
         leaving.is_some()
     }
 
-    /// Bytes of the space that were ever used.
+    /// Bytes of the space that are used, or free between what is used.
     pub(crate) fn space_bytes(&self) -> u64 {
-        lock(&self.objects).tail() * 8
+        self.end() * 8
+    }
+
+    /// The first word behind those.
+    pub(crate) fn end(&self) -> u64 {
+        lock(&self.objects).tail()
+    }
+
+    /// After the states of trie and space were decoded: what the space has beyond the end is no
+    /// fresh memory.
+    pub(crate) fn note_used(&self) {
+        lock(&self.objects).note_used(self.space.known_end());
     }
 
     /// Brings the region that new objects come from into memory, which [`Self::take`] relies on.
@@ -279,6 +303,9 @@ impl Trie {
                     };
                 }
                 Slot::List { class, at } => {
+                    if self.layout == Layout::Chain {
+                        return self.search_chain(at, hash, look);
+                    }
                     let Some(words) = self.space.words(at, 1 << class) else {
                         return Look::Load(at);
                     };
@@ -312,6 +339,10 @@ impl Trie {
         let mut position = ROOT_BITS;
         for _ in 0..steps {
             match Slot::of(self.space.get(at)?) {
+                Slot::List { at: cell, .. } if self.layout == Layout::Chain => {
+                    self.space.prefetch(cell);
+                    return (steps == u32::MAX).then(|| self.peek_chain(cell, hash)).flatten();
+                }
                 Slot::Empty => return None,
                 Slot::Record(word) => return (tag_of(word) == tag(hash)).then(|| address_of(word)),
                 Slot::List { class, at: list } => {
@@ -332,6 +363,18 @@ impl Trie {
         }
         self.space.prefetch(at);
         None
+    }
+
+    #[cold]
+    fn peek_chain(&self, cell: u64, hash: u64) -> Option<u64> {
+        let mut found = None;
+        let mut visit = |word| {
+            if found.is_none() && tag_of(word) == tag(hash) {
+                found = Some(address_of(word));
+            }
+        };
+        self.visit_list(list::CELL, cell, &mut visit).ok()?;
+        found
     }
 
     /// Locks the subtree of `hash` for writing.
@@ -393,7 +436,13 @@ impl Trie {
         for counter in [&self.keys, &self.nodes, &self.list_words] {
             put_varint(out, counter.load(Ordering::Relaxed));
         }
-        put_varint(out, u64::from(self.fan_bits));
+        put_varint(out, self.shape_bits());
+    }
+
+    /// Tells tries apart that could not read one another: width of a node's character, and layout
+    /// of lists.
+    fn shape_bits(&self) -> u64 {
+        u64::from(self.fan_bits) | u64::from(self.layout == Layout::Chain) << 8
     }
 
     /// Takes what [`Self::encode`] wrote; `None` for what it never writes.
@@ -402,7 +451,7 @@ impl Trie {
         for counter in [&self.keys, &self.nodes, &self.list_words] {
             counter.store(rest.varint()?, Ordering::Relaxed);
         }
-        (rest.varint()? == u64::from(self.fan_bits)).then_some(())
+        (rest.varint()? == self.shape_bits()).then_some(())
     }
 
     /// Sets a new object's words.
@@ -452,28 +501,6 @@ impl Trie {
         self.nodes.fetch_add(1, Ordering::Relaxed);
         Ok(word::node(self.fan_bits, fresh.at))
     }
-
-    fn build_list(&self, words: &[u64]) -> Result<u64> {
-        let class = class_for(words.len());
-        if class >= objects::CLASSES || 1 << class > self.space.region_words() {
-            let what = format!("{} keys of a table have the same hash", words.len());
-            return Err(Error::Limit { what });
-        }
-        let fresh = self.take(class)?;
-        self.fill(fresh, class, words);
-        self.list_words.fetch_add(1 << class, Ordering::Relaxed);
-        Ok(word::list(class, fresh.at))
-    }
-
-    fn give_list(&self, class: u32, at: u64) {
-        self.list_words.fetch_sub(1 << class, Ordering::Relaxed);
-        self.give(class, at);
-    }
-}
-
-/// The class of a list with room for `count` records.
-fn class_for(count: usize) -> u32 {
-    low_u32(u64::from(to_u64(count).max(2).next_power_of_two().trailing_zeros()))
 }
 
 #[inline]
@@ -499,216 +526,6 @@ fn pause(attempts: &mut u32) {
         spin_loop();
     } else {
         yield_now();
-    }
-}
-
-/// A locked subtree.
-#[derive(Debug)]
-pub(crate) struct Writer<'a> {
-    trie: &'a Trie,
-    subtree: &'a AtomicU64,
-    version: u64,
-    hash: u64,
-}
-
-/// The way to a slot that holds no node.
-#[derive(Debug)]
-struct Path {
-    /// Where the slot is.
-    slot: u64,
-    word: u64,
-    /// Bits of the hash used on the way.
-    position: u32,
-    /// Nodes on the way, from the top: their slot and their place.
-    nodes: [(u64, u64); DEPTH_MAX],
-    depth: usize,
-}
-
-impl Writer<'_> {
-    /// Follows the path, loading regions where they are not in memory.
-    fn path(&self) -> Result<Path> {
-        let trie = self.trie;
-        let slot = ROOT_AT + (self.hash >> (64 - ROOT_BITS));
-        let mut path =
-            Path { slot, word: 0, position: ROOT_BITS, nodes: [(0, 0); DEPTH_MAX], depth: 0 };
-        loop {
-            path.word = word_at(&trie.space, path.slot)?;
-            let Slot::Node { at, .. } = Slot::of(path.word) else { return Ok(path) };
-            let Some(node) = path.nodes.get_mut(path.depth) else {
-                return Err(damaged("a path has too many nodes"));
-            };
-            *node = (path.slot, at);
-            path.depth += 1;
-            path.slot = trie.child(at, self.hash, path.position);
-            path.position += trie.fan_bits;
-        }
-    }
-
-    /// Brings all of the path into memory.
-    fn load_path(&self) -> Result<()> {
-        if let Slot::List { at, .. } = Slot::of(self.path()?.word) {
-            word_at(&self.trie.space, at)?;
-        }
-        Ok(())
-    }
-
-    /// The words of a list, without the empty ones.
-    fn list(&self, class: u32, at: u64) -> Result<Vec<u64>> {
-        word_at(&self.trie.space, at)?;
-        let words = self.trie.space.words(at, 1 << class);
-        let words = words.ok_or_else(|| damaged("a list lies outside the trie"))?;
-        let words = words.iter().map(|word| word.load(Ordering::Relaxed));
-        Ok(words.take_while(|word| *word != 0).collect())
-    }
-
-    fn records(&self, word: u64) -> Result<Vec<u64>> {
-        match Slot::of(word) {
-            Slot::Record(word) => Ok(vec![word]),
-            Slot::List { class, at } => self.list(class, at),
-            Slot::Empty | Slot::Node { .. } => Ok(Vec::new()),
-        }
-    }
-
-    /// Shows `look` the addresses whose tag is that of the hash; `None` where no one is the one.
-    pub(crate) fn find<T>(&self, mut look: impl FnMut(u64) -> Option<T>) -> Result<Option<T>> {
-        let mut look = |address| look(address).map_or(Verdict::Other, Verdict::Found);
-        loop {
-            match self.trie.search(self.hash, &mut look) {
-                Look::Found(found) => return Ok(Some(found)),
-                Look::Missing => return Ok(None),
-                Look::Load(index) => self.trie.space.load(index)?,
-                Look::Changed => return Err(damaged("a path has too many nodes")),
-            }
-        }
-    }
-
-    /// Adds a record for the hash. The caller knows that its key has none.
-    pub(crate) fn insert(&mut self, address: u64) -> Result<()> {
-        debug_assert!(address != 0 && address < ADDRESS_END);
-        let trie = self.trie;
-        let word = record(self.hash, address);
-        let path = self.path()?;
-        trie.keys.fetch_add(1, Ordering::Relaxed);
-        let Slot::List { class, at } = Slot::of(path.word) else {
-            let mut words = self.records(path.word)?;
-            words.push(word);
-            trie.space.set(path.slot, trie.build(&words, path.position)?);
-            return Ok(());
-        };
-        let mut words = self.list(class, at)?;
-        let splits = path.position + trie.fan_bits <= ROOT_BITS + TAG_BITS;
-        if words.len() < 1 << class && (words.len() < trie.sluggishness || !splits) {
-            trie.space.set(at + to_u64(words.len()), word);
-            return Ok(());
-        }
-        words.push(word);
-        trie.space.set(path.slot, trie.build(&words, path.position)?);
-        trie.give_list(class, at);
-        Ok(())
-    }
-
-    /// As [`Trie::walk`], for a path in this subtree.
-    pub(crate) fn walk(&self, from: u64, out: &mut Vec<u64>) -> Result<Option<u64>> {
-        loop {
-            match self.trie.walk_once(from, out) {
-                Ok(position) => return Ok(walk::path_behind(from, position)),
-                Err(index) => self.trie.space.load(index)?,
-            }
-            out.clear();
-        }
-    }
-
-    /// Whether the record at `address` is in the trie.
-    pub(crate) fn has(&self, address: u64) -> Result<bool> {
-        self.find(|found| (found == address).then_some(())).map(|found| found.is_some())
-    }
-
-    /// Exchanges the record at `old` for `new`; `false` where there is none.
-    pub(crate) fn replace(&mut self, old: u64, new: u64) -> Result<bool> {
-        let path = self.path()?;
-        let (old, new) = (record(self.hash, old), record(self.hash, new));
-        match Slot::of(path.word) {
-            Slot::Record(word) if word == old => self.trie.space.set(path.slot, new),
-            Slot::List { class, at } => {
-                let words = self.list(class, at)?;
-                let Some(index) = words.iter().position(|word| *word == old) else {
-                    return Ok(false);
-                };
-                self.trie.space.set(at + to_u64(index), new);
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    /// Removes the record at `address`; `false` where there is none.
-    pub(crate) fn remove(&mut self, address: u64) -> Result<bool> {
-        let trie = self.trie;
-        let path = self.path()?;
-        let gone = record(self.hash, address);
-        match Slot::of(path.word) {
-            Slot::Record(word) if word == gone => {
-                trie.space.set(path.slot, 0);
-                self.merge(&path)?;
-            }
-            Slot::List { class, at } => {
-                let mut words = self.list(class, at)?;
-                let Some(index) = words.iter().position(|word| *word == gone) else {
-                    return Ok(false);
-                };
-                words.swap_remove(index);
-                self.shrink(&path, class, at, index, &words)?;
-            }
-            _ => return Ok(false),
-        }
-        trie.keys.fetch_sub(1, Ordering::Relaxed);
-        Ok(true)
-    }
-
-    /// Stores what is left of a list after the record at `index` was taken out of it.
-    fn shrink(&self, path: &Path, class: u32, at: u64, index: usize, words: &[u64]) -> Result<()> {
-        let trie = self.trie;
-        // Half empty is too full still: the next insert would grow it again.
-        let small = words.len() * 4 <= 1 << class;
-        if words.len() == 1 || small {
-            let word = if let [word] = words { *word } else { trie.build_list(words)? };
-            trie.space.set(path.slot, word);
-            trie.give_list(class, at);
-            return Ok(());
-        }
-        if let Some(moved) = words.get(index) {
-            trie.space.set(at + to_u64(index), *moved);
-        }
-        trie.space.set(at + to_u64(words.len()), 0);
-        Ok(())
-    }
-
-    /// Takes away the nodes on the way to an empty slot that hold nothing now, or a single record
-    /// or list: that moves up.
-    fn merge(&self, path: &Path) -> Result<()> {
-        let trie = self.trie;
-        for (slot, node) in path.nodes.iter().take(path.depth).rev() {
-            word_at(&trie.space, *node)?;
-            let words = trie.space.words(*node, 1 << trie.fan_bits);
-            let words = words.ok_or_else(|| damaged("a node lies outside the trie"))?;
-            let mut left = words.iter().map(|w| w.load(Ordering::Relaxed)).filter(|w| *w != 0);
-            let (first, second) = (left.next().unwrap_or(0), left.next());
-            if second.is_some() || matches!(Slot::of(first), Slot::Node { .. }) {
-                break;
-            }
-            trie.space.set(*slot, first);
-            trie.nodes.fetch_sub(1, Ordering::Relaxed);
-            if !seeded::active(Bug::TrieLeaksNodes) {
-                trie.give(trie.fan_bits, *node);
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Writer<'_> {
-    fn drop(&mut self) {
-        self.subtree.store(self.version + 1, Ordering::Release);
     }
 }
 

@@ -1,7 +1,9 @@
 //! Walks over all of a trie: scans, checks and figures.
 
 use super::{
-    ROOT_AT, ROOT_BITS, ROOTS, Slot, TAG_BITS, Trie, address_of, objects, tag_of, word_at,
+    ROOT_AT, ROOT_BITS, ROOTS, Slot, TAG_BITS, Trie, address_of,
+    list::{CELL, Layout},
+    objects, tag_of, word_at,
 };
 use crate::{
     Result,
@@ -72,9 +74,7 @@ impl Trie {
             match Slot::of(self.space.get(at).ok_or(at)?) {
                 Slot::Record(word) => out.push(address_of(word)),
                 Slot::List { class, at } => {
-                    let words = self.space.words(at, 1 << class).ok_or(at)?;
-                    let words = words.iter().map(|word| word.load(Ordering::Relaxed));
-                    out.extend(words.take_while(|word| *word != 0).map(address_of));
+                    self.visit_list(class, at, &mut |word| out.push(address_of(word)))?;
                 }
                 Slot::Node { at: node, .. } if position + self.fan_bits <= ROOT_BITS + TAG_BITS => {
                     at = self.child(node, from, position);
@@ -197,27 +197,10 @@ impl Inspector<'_> {
         match Slot::of(word_at(&self.trie.space, at)?) {
             Slot::Empty => {}
             Slot::Record(word) => self.record(at, word, path, position, depth),
-            Slot::List { class, at } => {
-                if !self.seen.mark(at, class) {
-                    (self.finding)(at * 8, "a list overlaps another object");
-                    return Ok(());
-                }
-                self.shape.list_words += 1 << class;
-                let (mut ended, mut count) = (false, 0);
-                for index in at..at + (1 << class) {
-                    match (Slot::of(word_at(&self.trie.space, index)?), ended) {
-                        (Slot::Empty, _) => ended = true,
-                        (Slot::Record(word), false) => {
-                            count += 1;
-                            self.record(index, word, path, position, depth);
-                        }
-                        _ => (self.finding)(index * 8, "a list holds what is no record"),
-                    }
-                }
-                if count < 2 {
-                    (self.finding)(at * 8, "a list holds fewer than two records");
-                }
+            Slot::List { class, at } if self.trie.layout == Layout::Lines => {
+                self.line(class, at, path, position, depth)?;
             }
+            Slot::List { at, .. } => self.chain(at, path, position, depth)?,
             Slot::Node { class, at } => {
                 let fan_bits = self.trie.fan_bits;
                 let deep = position + fan_bits > ROOT_BITS + TAG_BITS;
@@ -240,6 +223,50 @@ impl Inspector<'_> {
             }
         }
         Ok(())
+    }
+
+    fn line(&mut self, class: u32, at: u64, path: u64, position: u32, depth: u64) -> Result<()> {
+        if !self.seen.mark(at, class) {
+            (self.finding)(at * 8, "a list overlaps another object");
+            return Ok(());
+        }
+        self.shape.list_words += 1 << class;
+        let (mut ended, mut count) = (false, 0);
+        for index in at..at + (1 << class) {
+            match (Slot::of(word_at(&self.trie.space, index)?), ended) {
+                (Slot::Empty, _) => ended = true,
+                (Slot::Record(word), false) => {
+                    count += 1;
+                    self.record(index, word, path, position, depth);
+                }
+                _ => (self.finding)(index * 8, "a list holds what is no record"),
+            }
+        }
+        if count < 2 {
+            (self.finding)(at * 8, "a list holds fewer than two records");
+        }
+        Ok(())
+    }
+
+    fn chain(&mut self, mut at: u64, path: u64, position: u32, depth: u64) -> Result<()> {
+        loop {
+            if !self.seen.mark(at, CELL) {
+                (self.finding)(at * 8, "a cell of a chain overlaps another object");
+                return Ok(());
+            }
+            self.shape.list_words += 1 << CELL;
+            for index in [at, at + 1] {
+                match Slot::of(word_at(&self.trie.space, index)?) {
+                    Slot::Record(word) => self.record(index, word, path, position, depth),
+                    Slot::List { class: CELL, .. } if index != at => {}
+                    _ => (self.finding)(index * 8, "a chain holds what is no record"),
+                }
+            }
+            let Slot::List { at: next, .. } = Slot::of(word_at(&self.trie.space, at + 1)?) else {
+                return Ok(());
+            };
+            at = next;
+        }
     }
 
     fn record(&mut self, at: u64, word: u64, path: u64, position: u32, depth: u64) {

@@ -43,7 +43,10 @@ pub(super) use self::describe::describe;
 pub(super) use self::hints::{HINT_HASH_MASK, Hint, HintReader, encode_hints};
 pub(super) use self::record::{Commit, Contents, Extent, Hints, LargeRecord};
 use self::{
-    record::{BEGIN, COMMIT, DROP, DROP_LARGE, EXTENT, LARGE, RECORD_BYTES_MAX, Record, decode},
+    record::{
+        BEGIN, COMMIT, DROP, DROP_LARGE, EXTENT, FRAME_BYTES, LARGE, RECORD_BYTES_MAX, Record,
+        decode,
+    },
     window::Window,
 };
 use super::files::{Owner, label};
@@ -59,7 +62,6 @@ use crate::{
 const MAGIC: &[u8; 8] = b"QHLINDEX";
 const FORMAT: u32 = 1;
 const HEAD_BYTES: usize = 48;
-const FRAME_BYTES: usize = 9;
 /// Buffered records are written once there are this many bytes of them.
 const WRITE_BYTES: usize = 1 << 20;
 const UNFINISHED: &str = "manifest-new";
@@ -338,7 +340,8 @@ impl Manifest {
 
     /// Adds an extent with its hints.
     pub(super) fn add_extent(&mut self, extent: &Extent, hints: &[u8]) {
-        self.words(EXTENT, &extent.words(crc32c(hints), to_u64(hints.len())));
+        debug_assert_eq!(extent.hint_bytes, to_u64(hints.len()), "the extent's hints");
+        self.words(EXTENT, &extent.words(crc32c(hints)));
         self.hints.extend_from_slice(hints);
     }
 
@@ -449,7 +452,7 @@ impl Manifest {
         let nothing = Contents::default();
         let contents = from.map_or(&nothing, |(_, contents)| contents);
         for (extent, hints) in &contents.extents {
-            self.words(EXTENT, &extent.words(hints.crc, hints.bytes));
+            self.words(EXTENT, &extent.words(hints.crc));
         }
         contents.larges.iter().for_each(|large| self.add_large(large));
         self.end_records(commit);

@@ -26,6 +26,8 @@ pub(super) const LARGE: u8 = 4;
 pub(super) const DROP_LARGE: u8 = 5;
 pub(super) const COMMIT: u8 = 6;
 
+/// Size, checksum and kind before a body.
+pub(super) const FRAME_BYTES: usize = 9;
 /// The longest body: an extent's.
 pub(super) const RECORD_BYTES_MAX: usize = 17 * 8;
 /// Far above the hints of the largest chunk full of the smallest entries, with a directory.
@@ -51,6 +53,8 @@ pub(in super::super) struct Extent {
     pub(in super::super) sealed: u64,
     /// Units that a read of one entry should fetch.
     pub(in super::super) span: u64,
+    /// Bytes of its hints, and of the directory before them.
+    pub(in super::super) hint_bytes: u64,
 }
 
 impl Extent {
@@ -59,14 +63,13 @@ impl Extent {
         self.sealed >> 1
     }
 
-    /// What an extent takes in the manifest, about. The count may be one that is still to be
-    /// looked at.
+    /// What an extent takes in the manifest.
     pub(in super::super) fn manifest_bytes(&self) -> u64 {
-        self.entry_count.saturating_mul(8).saturating_add(150)
+        self.hint_bytes.saturating_add(to_u64(FRAME_BYTES + RECORD_BYTES_MAX))
     }
 
     /// The words of its record, the last of them checksum and bytes of its hints.
-    pub(super) fn words(&self, hint_crc: u32, hint_bytes: u64) -> [u64; 17] {
+    pub(super) fn words(&self, hint_crc: u32) -> [u64; 17] {
         [
             self.chunk,
             self.serial,
@@ -84,7 +87,7 @@ impl Extent {
             self.sealed,
             self.span,
             u64::from(hint_crc),
-            hint_bytes,
+            self.hint_bytes,
         ]
     }
 }
@@ -173,7 +176,7 @@ pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Record> {
         EXTENT => {
             let [chunk, serial, order, created, file, offset, place_bytes] = words(&mut decoder)?;
             let [start, end, entry_count, body_crc, first_lsn, last_lsn] = words(&mut decoder)?;
-            let [sealed, span, crc, bytes] = words(&mut decoder)?;
+            let [sealed, span, crc, hint_bytes] = words(&mut decoder)?;
             let extent = Extent {
                 chunk,
                 serial,
@@ -190,9 +193,10 @@ pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Record> {
                 last_lsn,
                 sealed,
                 span,
+                hint_bytes,
             };
             let crc = u32::try_from(crc).ok()?;
-            let bytes = Some(bytes).filter(|bytes| *bytes <= HINT_BYTES_MAX)?;
+            let bytes = Some(hint_bytes).filter(|bytes| *bytes <= HINT_BYTES_MAX)?;
             Record::Extent(extent, Hints { offset: 0, bytes, crc })
         }
         DROP => {

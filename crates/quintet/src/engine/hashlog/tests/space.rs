@@ -216,3 +216,47 @@ fn compaction_is_in_proportion_to_updates() {
     assert!(compacted <= appended * 4, "{compacted} chunks for {appended} appended");
     assert!(detail("compactions_by_writers_total") == 0, "the background kept up");
 }
+
+#[test]
+fn a_long_rest_leaves_little_waste_and_few_updates_do_not_undo_it() {
+    let bench = Bench { budget: 512 << 20, ..Bench::new(5) };
+    let bench = bench.set("chunk_bytes", &CHUNK_BYTES.to_string());
+    let (table, _) = bench.open();
+    let mut random = Random(9);
+    let keys = 60_000_u64;
+    let name = |key: u64| format!("key{key:06}").into_bytes();
+    for step in 0..keys * 3 {
+        let key = if step < keys { step } else { random.below(keys) };
+        put(&table, step + 1, &name(key), &vec![1; 100 + to_usize(step / keys % 2 * 8)]);
+    }
+    table.persist(Lsn(keys * 3 + 1)).unwrap();
+    settle(&bench, &table, keys * 3 + 1);
+    let (waste, units) = table.waste();
+    assert!(waste * 100 <= units * (LONG_REST_WASTE_PER_CENT + 1), "{waste} of {units}");
+    assert!(!table.is_manifest_untidy(), "{:?}", table.stats());
+    let compacted = || table.counters.compacted_total.load(Ordering::Relaxed);
+    let before = compacted();
+    for key in 0..keys / 200 {
+        put(&table, keys * 3 + 2 + key, &name(key * 199), &[2; 120]);
+    }
+    settle(&bench, &table, keys * 4);
+    assert_eq!(compacted(), before, "half a per cent more");
+    assert_sound(&table);
+}
+
+/// What compaction publishes says nothing of how far the files are complete.
+#[test]
+fn a_resting_table_is_persisted_although_nothing_in_it_awaits_a_flush() {
+    let bench = Bench::new(6);
+    let (table, _) = bench.open();
+    put(&table, 1, b"key", b"value");
+    let mut maintenance = lock(&table.maintenance);
+    table.publish(&mut maintenance, 0).unwrap();
+    drop(maintenance);
+    assert_eq!(table.counters.unflushed_units.load(Ordering::Relaxed), 0);
+    assert_eq!(table.due(), Due::Later);
+    bench.env.advance(Duration::from_secs(1));
+    assert_eq!(table.due(), Due::Persist);
+    table.persist(Lsn(2)).unwrap();
+    assert_eq!(table.due(), Due::Nothing);
+}

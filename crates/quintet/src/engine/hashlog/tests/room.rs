@@ -1,0 +1,41 @@
+//! Puts where memory is short: how often they wait for the disk.
+
+use super::*;
+use crate::disk::sim::Call;
+
+/// Syncs and written chunks of a thousand puts of new keys, by a writer that no background helps.
+fn syncs_of_thousand_puts(budget: u64, value_bytes: usize) -> usize {
+    let bench = Bench { budget, ..Bench::new(21) };
+    let (table, _) = bench.open();
+    let put_all = |from: u64, to: u64| {
+        for lsn in from..to {
+            put(&table, lsn, format!("key{lsn:06}").as_bytes(), &vec![7; value_bytes]);
+        }
+    };
+    put_all(1, 501);
+    let before = bench.env.calls(&[Call::Sync]);
+    put_all(501, 1501);
+    let syncs = bench.env.calls(&[Call::Sync]) - before;
+    assert_eq!(table.stats().keys, 1500);
+    assert_sound(&table);
+    usize::try_from(syncs).unwrap()
+}
+
+#[test]
+fn puts_with_little_memory_share_their_syncs() {
+    for (budget, value_bytes, most) in [
+        (100 << 10, 100, 1000),
+        (200 << 10, 100, 1000),
+        (1 << 20, 100, 1000),
+        (100 << 10, 3000, 1000),
+        (200 << 10, 3000, 1000),
+        (1 << 20, 3000, 1000),
+        (100 << 10, 6000, 2000),
+        (200 << 10, 6000, 1000),
+        (1 << 20, 6000, 1000),
+    ] {
+        let syncs = syncs_of_thousand_puts(budget, value_bytes);
+        println!("{budget} bytes of memory, values of {value_bytes}: {syncs} syncs");
+        assert!(syncs <= most, "{budget}, {value_bytes}: {syncs}");
+    }
+}
