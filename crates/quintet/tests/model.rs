@@ -390,8 +390,8 @@ impl Run {
                 .set("journal_bytes", "65536")
                 .set("cut_bytes", "65536")
                 .set("fanout", "64")
-<<<<<<< HEAD
-                .set("sluggishness", "2"),
+                .set("sluggishness", "2")
+                .set("layout", ["lines", "chain"][self.random.index(2)]),
             EngineKind::Slm => options
                 .set("memtable_bytes", "65536")
                 .set("run_bytes", "65536")
@@ -401,11 +401,6 @@ impl Run {
                 .set("merge_runs", "4")
                 .set("leaf_threshold", "2")
                 .set("range_threshold", "2"),
-=======
-                .set("sluggishness", "2")
-                .set("layout", ["lines", "chain"][self.random.index(2)]),
-            EngineKind::Slm => options,
->>>>>>> main
         };
         match self.db().create_table(name, options) {
             Ok(_) => {
