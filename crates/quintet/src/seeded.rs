@@ -284,6 +284,23 @@ bugs! {
     TphSkipsEditChecksum = 208, "tph-skips-edit-checksum";
     /// An edit of the manifest counts before it is durable.
     TphSkipsEditSync = 209, "tph-skips-edit-sync";
+    // The slm engine.
+    /// Runs are named by a cut before their names are durable.
+    SlmSkipsDirSync = 128, "slm-skips-dir-sync";
+    /// Runs are removed before the cut without them is durable.
+    SlmRemovesRunsEarly = 129, "slm-removes-runs-early";
+    /// A cut does not carry the list of runs that it points into.
+    SlmCutsWithoutList = 130, "slm-cuts-without-list";
+    /// An entry that is replaced still counts as live.
+    SlmMiscountsLive = 131, "slm-miscounts-live";
+    /// A compaction enters what it copied even where a flush has come between.
+    SlmMovesUnconditionally = 132, "slm-moves-unconditionally";
+    /// A compaction copies the entry of the run that comes first, not the live one.
+    SlmCopiesAnyEntry = 133, "slm-copies-any-entry";
+    /// A flush leaves deleted keys in the index.
+    SlmForgetsDeletes = 134, "slm-forgets-deletes";
+    /// A range gives a key that memory and the index have twice.
+    SlmRangeShowsBoth = 135, "slm-range-shows-both";
     // Threads.
     /// An in-place update writes an entry's LSN with a plain store, beside readers.
     UpdateStoresPlainly = 124, "update-stores-plainly";

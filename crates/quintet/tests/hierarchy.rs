@@ -76,10 +76,6 @@ fn a_directory_gives_its_options_to_the_tables_made_in_it() {
     assert_eq!(children(&db, "app"), [("eu".to_owned(), ChildKind::Directory)]);
     assert_eq!(db.create_default_table("app/eu/deep/t").unwrap().kind(), EngineKind::HashLog);
     assert_eq!(db.create_default_table("app/t").unwrap().kind(), EngineKind::Naive);
-    let unknown = TableOptions::new(EngineKind::Slm);
-    if !EngineKind::AVAILABLE.contains(&EngineKind::Slm) {
-        assert!(db.set_default_options("app", Some(&unknown)).is_err());
-    }
     assert!(matches!(
         db.set_default_options("app/t", Some(&naive())),
         Err(Error::TableExists { .. })

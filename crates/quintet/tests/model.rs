@@ -392,7 +392,15 @@ impl Run {
                 .set("fanout", "64")
                 .set("sluggishness", "2")
                 .set("layout", ["lines", "chain"][self.random.index(2)]),
-            EngineKind::Slm => options,
+            EngineKind::Slm => options
+                .set("memtable_bytes", "65536")
+                .set("run_bytes", "65536")
+                .set("block_bytes", "1024")
+                .set("page_bytes", "4096")
+                .set("compaction_runs", "2")
+                .set("merge_runs", "4")
+                .set("leaf_threshold", "2")
+                .set("range_threshold", "2"),
         };
         match self.db().create_table(name, options) {
             Ok(_) => {

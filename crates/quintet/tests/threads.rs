@@ -85,7 +85,12 @@ fn tiny(kind: EngineKind) -> TableOptions {
             .set("table_bytes", "65536")
             .set("level0_tables", "2")
             .set("max_pieces", "3"),
-        _ => options,
+        EngineKind::Slm => options
+            .set("memtable_bytes", "65536")
+            .set("run_bytes", "65536")
+            .set("compaction_runs", "2")
+            .set("leaf_threshold", "3"),
+        EngineKind::BTree => options,
     }
 }
 

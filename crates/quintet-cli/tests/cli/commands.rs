@@ -30,7 +30,6 @@ fn creating_says_what_it_refuses() {
     };
     create(&["t", "--engine", "naive"], 1, "exists already");
     create(&["u", "--engine", "lsm"], 2, "lsm");
-    create(&["u", "--engine", "slm"], 2, "naive");
     create(&["u", "--engine", "naive", "--option", "x"], 2, "NAME=VALUE");
     create(&["u", "--engine", "naive", "--option", "colour=red"], 2, "colour");
     create(&["u"], 2, "--engine");

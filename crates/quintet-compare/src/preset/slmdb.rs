@@ -228,9 +228,9 @@ pub(super) const PRESETS: &[Preset] = &[
                 writes 17 % slower from 0.6 to 0.7; 0.8 is twice as slow as 0.6.",
         peers: &[],
         points: &[
-            option("live 0.6", &[("slm", "live_key_threshold", "0.6")]),
-            option("live 0.7", &[("slm", "live_key_threshold", "0.7")]),
-            option("live 0.8", &[("slm", "live_key_threshold", "0.8")]),
+            option("live 0.6", &[("slm", "live_ratio", "60")]),
+            option("live 0.7", &[("slm", "live_ratio", "70")]),
+            option("live 0.8", &[("slm", "live_ratio", "80")]),
         ],
         ..SLMDB
     },

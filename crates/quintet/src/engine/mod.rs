@@ -26,12 +26,15 @@
 #[cfg(not(any(loom, shuttle)))]
 mod desk;
 pub mod lines;
+pub(crate) mod lsm;
 mod options;
+pub(crate) mod paged;
 mod value;
 
 pub mod btree;
 pub mod hashlog;
 pub mod naive;
+pub mod slm;
 pub mod tph;
 pub mod trie;
 
@@ -265,6 +268,8 @@ pub enum AnyEngine {
     BTree(Box<btree::BTree>),
     /// See [`trie`].
     Trie(Box<trie::Trie>),
+    /// See [`slm`].
+    Slm(Box<slm::Slm>),
     /// See [`tph`].
     Tph(Box<tph::Tph>),
 }
@@ -284,7 +289,8 @@ impl AnyEngine {
                 .map(|(engine, lsn)| (Self::Trie(Box::new(engine)), lsn)),
             EngineKind::Tph => tph::Tph::open(options, context)
                 .map(|(engine, lsn)| (Self::Tph(Box::new(engine)), lsn)),
-            kind @ EngineKind::Slm => Err(EngineKind::unknown(kind.name())),
+            EngineKind::Slm => slm::Slm::open(options, context)
+                .map(|(engine, lsn)| (Self::Slm(Box::new(engine)), lsn)),
         }
     }
 
@@ -318,6 +324,7 @@ impl AnyEngine {
             Self::HashLog(engine) => &**engine,
             Self::BTree(engine) => &**engine,
             Self::Trie(engine) => &**engine,
+            Self::Slm(engine) => &**engine,
             Self::Tph(engine) => &**engine,
         }
     }
@@ -331,6 +338,7 @@ impl Engine for AnyEngine {
             Self::HashLog(engine) => engine.get(key),
             Self::BTree(engine) => engine.get(key),
             Self::Trie(engine) => engine.get(key),
+            Self::Slm(engine) => engine.get(key),
             Self::Tph(engine) => engine.get(key),
         }
     }
@@ -358,6 +366,7 @@ impl Engine for AnyEngine {
             Self::HashLog(engine) => engine.admit(op),
             Self::BTree(engine) => engine.admit(op),
             Self::Trie(engine) => engine.admit(op),
+            Self::Slm(engine) => engine.admit(op),
             Self::Tph(engine) => engine.admit(op),
         }
     }
@@ -377,6 +386,7 @@ impl Engine for AnyEngine {
             Self::HashLog(engine) => engine.apply(lsn, op),
             Self::BTree(engine) => engine.apply(lsn, op),
             Self::Trie(engine) => engine.apply(lsn, op),
+            Self::Slm(engine) => engine.apply(lsn, op),
             Self::Tph(engine) => engine.apply(lsn, op),
         }
     }

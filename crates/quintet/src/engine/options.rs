@@ -27,7 +27,7 @@ impl EngineKind {
         [Self::Naive, Self::HashLog, Self::Trie, Self::BTree, Self::Slm, Self::Tph];
     /// The kinds that this build can open.
     pub const AVAILABLE: &[Self] =
-        &[Self::Naive, Self::HashLog, Self::Trie, Self::BTree, Self::Tph];
+        &[Self::Naive, Self::HashLog, Self::Trie, Self::BTree, Self::Slm, Self::Tph];
 
     /// Names of the kinds that this build can open, for messages.
     pub fn available() -> String {

@@ -351,6 +351,12 @@ impl<'a> Runner<'a> {
             options = options.set("level0_tables", "2").set("max_pieces", "2");
             options = options.set("fanout", "2").set("block_bytes", "1024");
         }
+        if kind == EngineKind::Slm {
+            let small = ["memtable_bytes", "run_bytes"];
+            options = small.iter().fold(options, |options, name| options.set(*name, "65536"));
+            options = options.set("page_bytes", "4096").set("block_bytes", "1024");
+            options = options.set("compaction_runs", "2").set("leaf_threshold", "1");
+        }
         if kind == EngineKind::Trie {
             options = options.set("region_bytes", "65536").set("journal_bytes", "65536");
             options = options.set("cut_bytes", "65536").set("sluggishness", "2");

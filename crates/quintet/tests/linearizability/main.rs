@@ -90,7 +90,12 @@ impl Bench {
                 .set("table_bytes", "1048576")
                 .set("level0_tables", "2")
                 .set("max_pieces", "3"),
-            _ => options,
+            EngineKind::Slm => options
+                .set("memtable_bytes", "262144")
+                .set("run_bytes", "262144")
+                .set("compaction_runs", "2")
+                .set("leaf_threshold", "3"),
+            EngineKind::BTree => options,
         };
         let table = db.create_table("t", options).unwrap();
         if matches!(kind, EngineKind::HashLog | EngineKind::Trie) {

@@ -1,7 +1,8 @@
 //! One file of a database in words, for people who look for damage or learn the formats.
 //!
 //! What: a log segment, the catalog, a snapshot of a naive table, a manifest or data file of a
-//! hashlog table, the pages of a btree table, a manifest or piece of a tph table, or images,
+//! hashlog table, the pages of a btree table, a manifest or piece of a tph table, a run of an slm
+//! table, or images,
 //! records, large values or journal of a trie table, recognised by its magic and printed in the
 //! layout that the head of its module documents.
 //! Why: a format that cannot be looked at cannot be trusted; and `quintet inspect` needs no code
@@ -26,6 +27,7 @@ use crate::{
         hashlog::describe,
         lines::{brief, hex},
         naive::snapshot,
+        slm::inspect as slm,
         tph::inspect as tph,
         trie::inspect as trie,
     },
@@ -65,6 +67,7 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
         b"QHLINDEX" => describe::manifest(&dir, file, &shown, &mut |line| lines.say(line)),
         b"QTPHMANI" => tph::manifest(&*file, &shown, &mut |line| lines.say(line)),
         b"QTPHPIEC" => tph::piece(&dir, &*file, &shown, &mut |line| lines.say(line)),
+        b"QSLMRUN\0" => slm::run(&dir, &*file, &shown, &mut |line| lines.say(line)),
         b"QTRIENOD" | b"QTRIEDAT" | b"QTRIEEXT" => {
             trie::pages(&*file, &shown, &mut |line| lines.say(line))
         }

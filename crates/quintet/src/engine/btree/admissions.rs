@@ -11,9 +11,9 @@
 
 use std::collections::VecDeque;
 
-use super::gate::mixed;
 use crate::{
     codec::{to_u64, to_usize},
+    engine::paged::gate::mixed,
     pages::cache::Kept,
     sync::{Mutex, lock},
 };

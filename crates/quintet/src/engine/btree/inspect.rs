@@ -1,11 +1,13 @@
 //! A table's file of pages in words. Nothing is opened, locked or written.
 
-use super::{meta::Meta, salt_of};
 use crate::{
     Error, Result,
     codec::{Decoder, to_u64, to_usize},
     disk::{AlignedBuffer, File, read_up_to},
-    engine::lines::{Say, hex},
+    engine::{
+        lines::{Say, hex},
+        paged::{meta::Meta, salt_of},
+    },
     index::bptree::{
         node::{EXTENT, INNER, LEAF, MAP, NodeView},
         space::MAP_HEAD_BYTES,

@@ -10,7 +10,11 @@ use crate::{
         Dir, Env, Open,
         sim::{Call, Effect, Fault, Policy, SimEnv, When},
     },
-    engine::{EngineKind, desk::Desk},
+    engine::{
+        EngineKind,
+        desk::Desk,
+        paged::{gate::Gate, store::PAGES_NAME},
+    },
     seeded::{self, Bug},
 };
 
@@ -91,7 +95,7 @@ fn writers_make_room_in_a_cache_smaller_than_the_data() {
     let stats = table.stats();
     assert_eq!((stats.keys, stats.live_bytes), (20_000, 20_000 * 104));
     assert!(stats.memory_bytes <= 1 << 20, "{stats:?}");
-    assert_eq!(table.inner.tree.cache().stats().overflows_total, 0);
+    assert_eq!(table.inner.paged.tree.cache().stats().overflows_total, 0);
     assert!(fixture.budget.used() <= 1 << 20);
     for number in 0..20_000 {
         assert_eq!(table.get(&key(number)).unwrap().unwrap(), [7; 100]);
@@ -114,7 +118,7 @@ fn a_disk_that_cannot_be_read_stops_no_admitted_write() {
     for number in 0..20_000 {
         put(&table, &key(number), &[7; 100]);
     }
-    table.inner.place_everything(&mut lock(&table.inner.keeper), Lsn(9)).unwrap();
+    table.inner.paged.place_everything(&mut lock(&table.inner.paged.keeper), Lsn(9)).unwrap();
     let unreadable = || Fault::new(&[Call::Read], When::From(1), Effect::Io);
     let (mut refused, mut done) = (0, 0);
     for step in 0..2_000_u32 {
@@ -237,21 +241,21 @@ fn cut_holds_what_was_there() {
         put(&table, &key(number), b"before");
     }
     // A writer comes in the middle of the cut's writing, by hand: the pages are taken and changed.
-    let mut keeper = lock(&table.inner.keeper);
-    table.inner.persist_cut(&mut keeper, Lsn(1)).unwrap();
+    let mut keeper = lock(&table.inner.paged.keeper);
+    table.inner.paged.persist_cut(&mut keeper, Lsn(1)).unwrap();
     drop(keeper);
     for number in 0..3000 {
         put(&table, &key(number), b"during");
     }
-    let cut = table.inner.take_cut(Lsn(2), 2, 0).unwrap();
+    let cut = table.inner.paged.take_cut(Lsn(2), 2, 0).unwrap();
     for number in 0..3000 {
         put(&table, &key(number), b"after!");
     }
-    let mut keeper = lock(&table.inner.keeper);
-    table.inner.store_cut(&mut keeper, &cut, Lsn(2)).unwrap();
+    let mut keeper = lock(&table.inner.paged.keeper);
+    table.inner.paged.store_cut(&mut keeper, &cut, Lsn(2)).unwrap();
     drop(keeper);
-    table.inner.tree.space().end_cut(true);
-    table.inner.tree.cache().finish(cut);
+    table.inner.paged.tree.space().end_cut(true);
+    table.inner.paged.tree.cache().finish(cut);
     assert!(contents(&table).values().all(|value| value == b"after!"));
     drop(table);
     fixture.env = fixture.env.crash(Policy::AllLost);
@@ -290,7 +294,7 @@ fn every_crash_point_of_a_cut_is_whole() {
     // Pages that the old state needs must not be used yet.
     put(&table, b"larger", &vec![2; 60_000]);
     table.persist(Lsn(6)).unwrap();
-    table.inner.place_everything(&mut lock(&table.inner.keeper), Lsn(6)).unwrap();
+    table.inner.paged.place_everything(&mut lock(&table.inner.paged.keeper), Lsn(6)).unwrap();
     drop(table);
     let (recorded, events) = (fixture.env.clone(), fixture.env.history());
     assert!(events.len() > 5);
@@ -367,7 +371,7 @@ fn ranges_are_complete() {
         put(&table, &key(number), &[1; 60]);
         model.insert(key(number).to_vec(), vec![1; 60]);
     }
-    assert!(table.inner.tree.height() > 1);
+    assert!(table.inner.paged.tree.height() > 1);
     assert!(contents(&table) == model);
     let mut both = table.range(KeyRange::default()).unwrap().unwrap();
     let (mut front, mut back) = (Vec::new(), Vec::new());
@@ -381,7 +385,7 @@ fn ranges_are_complete() {
     for number in 0..1990 {
         delete(&table, &key(number));
     }
-    assert_eq!(table.inner.tree.height(), 1, "merged");
+    assert_eq!(table.inner.paged.tree.height(), 1, "merged");
     assert_eq!(contents(&table).len(), 10);
     table.persist(Lsn(5)).unwrap();
     assert_eq!(findings(&table), Vec::<String>::new());
@@ -410,7 +414,7 @@ fn compaction_drops_what_expired_and_gives_space_back() {
     table.persist(Lsn(6)).unwrap();
     let after = table.stats();
     assert_eq!(after.keys, 2000);
-    let journal = lock(&table.inner.keeper).journal_bytes();
+    let journal = lock(&table.inner.paged.keeper).journal_bytes();
     assert!(after.file_bytes - journal < before.file_bytes / 2, "{before:?} {after:?}");
     assert_eq!(after.dead_bytes, 0);
     assert_eq!(findings(&table), Vec::<String>::new());
@@ -433,13 +437,14 @@ fn every_flipped_byte_of_a_page_is_found() {
     table.persist(Lsn(5)).unwrap();
     // What the journal has over it is not looked at in the file: first everything is in place.
     assert_eq!(findings(&table), Vec::<String>::new());
-    let file = fixture.dir().open(store::PAGES_NAME, Open::WRITE).unwrap();
+    let file = fixture.dir().open(PAGES_NAME, Open::WRITE).unwrap();
     let size = file.len().unwrap();
     for offset in (5..size).step_by(977) {
         let page = offset / 4096;
         let mut byte = [0];
         file.read_at(&mut byte, offset).unwrap();
-        let used = crate::index::bptree::space::is_set(&table.inner.tree.space().durable(), page);
+        let used =
+            crate::index::bptree::space::is_set(&table.inner.paged.tree.space().durable(), page);
         // The end of a value's last page is nobody's.
         let slack = byte == [0] && page > 2;
         file.write_at(&[byte[0] ^ 0x10], offset).unwrap();
@@ -464,7 +469,7 @@ fn every_flipped_byte_of_a_page_is_found() {
         put(&table, b"key", &[7; 100]);
         table.persist(Lsn(5)).unwrap();
         drop(table);
-        let file = fixture.dir().open(store::PAGES_NAME, Open::WRITE).unwrap();
+        let file = fixture.dir().open(PAGES_NAME, Open::WRITE).unwrap();
         file.write_at(&[9], 3 * 4096 - 50).unwrap();
         let table = fixture.open();
         assert!(table.get(b"key").is_err());

@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use super::{
     Inner, View,
-    cursor::{Ahead, Merge, Source, Start, Way},
+    cursor::{Merge, Source},
     table::{Part, Table},
 };
-use crate::{Error, Result, report::Report};
+use crate::{
+    Error, Result,
+    engine::lsm::walk::{Ahead, Start, Way},
+    report::Report,
+};
 
 impl Inner {
     /// Verifies the files of the version that is current now. Merges wait meanwhile.
     pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
-        let view: Arc<View> = self.view.load_full();
+        let view: Arc<View> = self.front.view.load_full();
         let version = &view.version;
         for table in &version.level0 {
             self.check_table(table, None, report)?;

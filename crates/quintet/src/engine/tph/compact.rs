@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::{
     Inner, Mode, Version,
-    cursor::{Ahead, Filter, Merge, Source, Start, Way},
+    cursor::{Filter, Merge, Source},
     flush::set_level,
     manifest::LEVELS_MAX,
     merge::{Base, Plan},
@@ -28,6 +28,7 @@ use super::{
 use crate::{
     Result,
     codec::to_u64,
+    engine::lsm::walk::{Ahead, Start, Way},
     sync::{Mutex, lock},
 };
 
@@ -105,7 +106,7 @@ impl Inner {
     /// Does one job; whether there was one.
     pub(super) fn compact_step(&self) -> Result<bool> {
         let _compacting = lock(&self.compacting);
-        let version = Arc::clone(&self.view.load().version);
+        let version = Arc::clone(&self.front.view.load().version);
         let Some(job) = self.pick(&version) else { return Ok(false) };
         self.run(&version, &job)?;
         self.context.host.wake();
@@ -116,17 +117,17 @@ impl Inner {
     pub(super) fn compact_all(&self) -> Result<()> {
         self.flush_backlog()?;
         let _compacting = lock(&self.compacting);
-        let version = Arc::clone(&self.view.load().version);
+        let version = Arc::clone(&self.front.view.load().version);
         if !version.level0.is_empty() {
             self.run(&version, &Job::Level0)?;
         }
         let mut place = 0;
         loop {
-            let version = Arc::clone(&self.view.load().version);
+            let version = Arc::clone(&self.front.view.load().version);
             let Some(level) = version.levels.get(place) else { return Ok(()) };
             let is_last = place + 1 == version.levels.len();
             for table in level.iter().filter(|table| !table.uses.is_empty()) {
-                let version = Arc::clone(&self.view.load().version);
+                let version = Arc::clone(&self.front.view.load().version);
                 let table = Arc::clone(table);
                 if is_last {
                     self.rewrite(&version, place, &table, &vec![true; table.uses.len()])?;

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use super::{
     Inner, Version,
-    cursor::{MemCursor, Source, Start},
-    memtable::Memtable,
+    cursor::Source,
     merge::{Base, Plan},
     publish::Fresh,
     table::Table,
@@ -17,6 +16,10 @@ use super::{
 use crate::{
     Result,
     codec::Lsn,
+    engine::lsm::{
+        memtable::Memtable,
+        walk::{MemCursor, Start},
+    },
     sync::{Ordering, lock},
 };
 
@@ -30,24 +33,21 @@ impl Inner {
     /// Makes every effect below `up_to` durable in the files.
     pub(super) fn flush_to(&self, up_to: Lsn) -> Result<Lsn> {
         let _flushing = lock(&self.flushing);
-        let view = self.view.load_full();
-        if !view.active.is_empty() {
-            self.rotate(&view.active)?;
-        }
+        self.front.rotate_any(self)?;
         self.flush_frozen(Some(up_to.0)).map(Lsn)
     }
 
     /// Flushes what is frozen, and, where nothing is, the active memtable.
     pub(super) fn flush_backlog(&self) -> Result<()> {
-        let before = self.view.load_full();
+        let before = self.front.view.load_full();
         let _flushing = lock(&self.flushing);
-        let view = self.view.load_full();
+        let view = self.front.view.load_full();
         if !before.frozen.is_empty() && view.frozen.len() < before.frozen.len() {
             // Whoever held the lock did it.
             return Ok(());
         }
         if view.frozen.is_empty() && !view.active.is_empty() {
-            self.rotate(&view.active)?;
+            self.front.rotate(&view.active, self)?;
         }
         self.flush_frozen(None).map(drop)
     }
@@ -56,7 +56,7 @@ impl Inner {
     /// makes room for a memtable.
     fn flush_frozen(&self, complete: Option<u64>) -> Result<u64> {
         let is_backlog = complete.is_none();
-        let view = self.view.load_full();
+        let view = self.front.view.load_full();
         let known = self.complete();
         if view.frozen.is_empty() {
             if complete.is_none_or(|lsn| lsn <= known) {
@@ -66,17 +66,11 @@ impl Inner {
         }
         let mut left = view.frozen.as_slice();
         loop {
-            // As much at once as a full memtable has: what is small costs a table otherwise.
-            let mut bytes = 0;
-            let oldest = left.iter().rev().take_while(|memtable| {
-                bytes += memtable.charged();
-                bytes <= self.settings.memtable_bytes / 4 * 5
-            });
-            let (rest, these) = left.split_at(left.len() - oldest.count().max(1));
+            let (rest, these) = self.front.oldest(left);
             let complete = complete.filter(|_| rest.is_empty());
             let began = self.context.env.monotonic();
             let known = self.flush_these(these, complete)?;
-            self.note_flush(these, began);
+            self.front.note_flush(these, began);
             if rest.is_empty() || complete.is_none() && is_backlog {
                 return Ok(known);
             }
@@ -86,10 +80,10 @@ impl Inner {
 
     fn flush_these(&self, frozen: &[Arc<Memtable>], complete: Option<u64>) -> Result<u64> {
         let fresh = Fresh::new(self);
-        self.counters.flushes_total.fetch_add(1, Ordering::Relaxed);
+        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         if self.settings.is_flat() {
             let _compacting = lock(&self.compacting);
-            let view = self.view.load_full();
+            let view = self.front.view.load_full();
             let delta = |start: &Start| walks(frozen, start);
             let level = self.merge_into(&view.version, 0, &delta, &fresh)?;
             return self.publish(&fresh, complete, frozen, |version| {
@@ -113,7 +107,7 @@ impl Inner {
         fresh: &Fresh<'_>,
     ) -> Result<Option<Arc<Table>>> {
         let start = Start::up(None);
-        let deeper = self.view.load().version.tables().any(|table| !table.uses.is_empty());
+        let deeper = self.front.view.load().version.tables().any(|table| !table.uses.is_empty());
         let base = Base::default();
         let plan = Plan { rewrite: Vec::new(), deeper, cut_bytes: None, is_flush: true };
         let tables = self.merge_table(&base, walks(frozen, &start), &plan, fresh)?;

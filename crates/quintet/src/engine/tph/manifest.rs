@@ -44,7 +44,6 @@
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
-use super::piece::Owner;
 use crate::{
     Error, Result,
     codec::{
@@ -52,6 +51,7 @@ use crate::{
         to_u64, to_usize,
     },
     disk::{AlignedBuffer, BLOCK_BYTES, File, Open, SECTOR_BYTES, write_all_at},
+    engine::lsm::piece::Owner,
     seeded::{self, Bug},
 };
 

@@ -24,16 +24,19 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Inner,
-    block::{self, EntryRef},
-    cursor::{Ahead, Merge, PieceCursor, Source, Start, Way},
+    cursor::{Merge, Source},
     index::{Collision, Index},
-    piece::{Piece, Writer},
     publish::Fresh,
     table::{PieceUse, Table},
 };
 use crate::{
     Error, Result,
     codec::{low_u32, to_u64, to_usize},
+    engine::lsm::{
+        block::{self, EntryRef},
+        piece::{Piece, Writer},
+        walk::{Ahead, PieceCursor, Start, Way},
+    },
     index::perfect_hash::Options,
     seeded::{self, Bug},
     sync::Ordering,
@@ -144,14 +147,14 @@ impl Inner {
         }
         tables.push(self.finish_draft(draft, base, plan, fresh)?);
         let read: u64 = base.uses.iter().map(|one| one.piece.data_bytes()).sum();
-        self.counters.merges_total.fetch_add(1, Ordering::Relaxed);
-        self.counters.merge_read_bytes_total.fetch_add(read, Ordering::Relaxed);
+        self.counters.merges.fetch_add(1, Ordering::Relaxed);
+        self.counters.merge_read_bytes.fetch_add(read, Ordering::Relaxed);
         Ok(tables)
     }
 
     /// Flushes what waits for it: a merge takes long, and memtables fill meanwhile.
     fn flush_within(&self) {
-        let is_waiting = || !self.view.load().frozen.is_empty();
+        let is_waiting = || !self.front.view.load().frozen.is_empty();
         // A flat table's flush waits for the merge.
         if self.settings.is_flat() || !is_waiting() {
             return;
@@ -260,7 +263,7 @@ impl Inner {
         let mut uses = vec![PieceUse { piece, live: entries, live_bytes: bytes }];
         uses.extend(kept);
         let gone = to_u64(base.uses.len() + 1 - uses.len());
-        self.counters.collected_total.fetch_add(gone, Ordering::Relaxed);
+        self.counters.collected.fetch_add(gone, Ordering::Relaxed);
         Ok(Table { low, uses, tombstones, index: Some(index) })
     }
 

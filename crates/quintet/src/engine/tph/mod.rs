@@ -1,30 +1,31 @@
 //! An LSM of two-tier perfect-hash tables (CompassDB), with one tier and blocks in key order.
 //!
-//! What: writes gather in memtables ([`memtable`]), which become tables of level 0; levels of
-//! tables follow. A table is a group of immutable pieces ([`piece`]) and one index in memory
-//! ([`index`]) that names, for each key, the block with its newest entry.
+//! What: writes gather in memtables ([`super::lsm`]), which become tables of level 0; levels of
+//! tables follow. A table is a group of immutable pieces ([`super::lsm::piece`]) and one index in
+//! memory ([`index`]) that names, for each key, the block with its newest entry.
 //! Why: a get of data much larger than memory costs one read of the disk and a few bytes of memory
 //! a key; merging a table with news writes the news and an index, not the table.
 //!
 //! put: admit (room in the memtable, or help to flush) -> insert in the active memtable. get:
 //! [`read`]: memtables, level 0 from the newest, one table of each level. persist: [`flush`].
-//! Merges of tables and garbage collection: [`compact`], [`merge`]. Hot blocks: [`cached`]. Delays
-//! of writers, and the rate of merges: [`pace`]. What counts, durably: [`manifest`], published in
-//! [`publish`]. Ranges, both ways: [`range`], [`cursor`]. open: [`recover`].
+//! Merges of tables and garbage collection: [`compact`], [`merge`]. Hot blocks:
+//! [`super::lsm::cached`]. Delays of writers, and the rate of merges: [`pace`]. What counts,
+//! durably: [`manifest`], published in [`publish`]. Ranges, both ways: [`range`], [`cursor`],
+//! [`super::lsm::walk`]. open: [`recover`].
 //!
 //! Invariants:
 //! - What readers see is one [`View`]: memtables and a version of the table set, swapped whole.
 //! - Newer entries of a key are in the active memtable, then frozen ones, level 0 from the newest,
 //!   level 1, and so on down. A merge keeps that order.
 //! - A tombstone is kept while an older piece of its table, or a deeper level, may have its key.
-//! - A published version holds only effects that are durable in the log, and is complete to the LSN
-//!   that it says; it may hold later ones too, which replay repeats.
-//! - Failures leave the version as it was. No failed sync is believed later: another file takes its
-//!   place. Files go only after a manifest without them is durable.
+//! - A published version holds only effects that are durable in the log, and is complete to the
+//!   LSN that it says; it may hold later ones too, which replay repeats.
+//! - Failures leave the version as it was. No failed sync is believed later: another file takes
+//!   its place. Files go only after a manifest without them is durable.
 //!
 //! Thread rules: gets take no lock. Writers hold `writing` shared. Lock order: `flushing` and
 //! `compacting` (in the flat modes a flush is a merge, and the one goes before the other; else a
-//! merge flushes, and it is the other way round), `writing`, `publisher`, `viewing`, `queues`.
+//! merge flushes, and it is the other way round), the front's, `publisher`, `queues`.
 //!
 //! Options: `mode` (`sorted`: levels of key ranges; `hash_range`: levels of hash ranges with a
 //! fixed fan-out; `one_level`: memtables go straight into level 1; `single_tier`: likewise, with
@@ -42,8 +43,6 @@
 //! of hashes needless and scans sequential; perfect hashes are keyed and of 2.1 bits a key;
 //! tombstones are entries like others. Everything on disk has checksums, and recovery is exact.
 
-mod block;
-mod cached;
 mod check;
 mod compact;
 mod cursor;
@@ -51,10 +50,8 @@ mod flush;
 mod index;
 pub mod inspect;
 mod manifest;
-mod memtable;
 mod merge;
 mod pace;
-mod piece;
 mod publish;
 mod range;
 mod read;
@@ -66,19 +63,19 @@ mod tests;
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-
 use self::{
-    cached::Cache,
-    memtable::{Memtable, cost},
     pace::Rates,
-    piece::{Owner, Shape},
     publish::Publisher,
     range::Range,
     table::{Route, Table},
 };
 use super::{
     Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
+    lsm::{
+        cached::Cache,
+        front::{Backing, Front},
+        piece::{Owner, Shape},
+    },
 };
 use crate::{
     Error, Result,
@@ -86,7 +83,7 @@ use crate::{
     disk::Queues,
     index::perfect_hash::{Lanes, Method},
     report::Report,
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
 
 const OPTIONS: [&str; 14] = [
@@ -109,8 +106,6 @@ const OPTIONS: [&str; 14] = [
 const CURSOR_TAG: u8 = b'k';
 /// Tables of at most so many entries are counted exactly for the statistics.
 const COUNTED_ENTRIES: u64 = 4096;
-/// How often a writer helps before its write is refused.
-const HELPS_MAX: u32 = 3;
 
 /// How levels are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,31 +204,20 @@ impl Version {
 }
 
 /// What readers see.
-#[derive(Debug)]
-struct View {
-    active: Arc<Memtable>,
-    /// Newest first.
-    frozen: Vec<Arc<Memtable>>,
-    version: Arc<Version>,
-}
+type View = super::lsm::front::View<Version>;
 
+/// Totals since the table was opened.
 #[derive(Debug, Default)]
 struct Counters {
-    reads_total: AtomicU64,
-    read_bytes_total: AtomicU64,
-    false_reads_total: AtomicU64,
-    written_bytes_total: AtomicU64,
-    flushes_total: AtomicU64,
-    merges_total: AtomicU64,
-    merge_read_bytes_total: AtomicU64,
-    collected_total: AtomicU64,
-    helps_total: AtomicU64,
-    delays_total: AtomicU64,
-    delay_micros_total: AtomicU64,
-    /// Microseconds that writers helped, in all and at most at once.
-    stall_micros_total: AtomicU64,
-    stall_micros_max: AtomicU64,
-    cleanup_failures_total: AtomicU64,
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    false_reads: AtomicU64,
+    written_bytes: AtomicU64,
+    flushes: AtomicU64,
+    merges: AtomicU64,
+    merge_read_bytes: AtomicU64,
+    collected: AtomicU64,
+    cleanup_failures: AtomicU64,
 }
 
 /// A table of the tph engine. See the module head.
@@ -251,13 +235,7 @@ struct Inner {
     route: Route,
     /// All ones, but for tests of equal hashes.
     hash_mask: u64,
-    view: ArcSwap<View>,
-    /// Held while the view is exchanged.
-    viewing: Mutex<()>,
-    /// Held shared by whoever inserts in the active memtable.
-    writing: RwLock<()>,
-    /// Drawn from the budget by `admit` and neither applied nor retracted yet.
-    reserved: AtomicU64,
+    front: Front<Version>,
     flushing: Mutex<()>,
     compacting: Mutex<()>,
     publisher: Mutex<Publisher>,
@@ -296,145 +274,25 @@ impl Inner {
         if self.context.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    fn new_memtable(&self) -> Result<Arc<Memtable>> {
-        Memtable::new(self.settings.memtable_bytes, &self.context.budget)
-            .map(Arc::new)
-            .map_err(|error| Error::io("reserve address space for a memtable", error))
-    }
-
-    /// Freezes the active memtable, unless another has its place already.
-    fn rotate(&self, active: &Arc<Memtable>) -> Result<()> {
-        let fresh = self.new_memtable()?;
-        let _alone = write(&self.writing);
-        let _viewing = lock(&self.viewing);
-        let view = self.view.load_full();
-        if Arc::ptr_eq(&view.active, active) && !active.is_empty() {
-            let frozen = std::iter::once(active).chain(&view.frozen).cloned().collect();
-            let version = Arc::clone(&view.version);
-            let view = View { active: fresh, frozen, version };
-            self.set_write_rate(&view);
-            self.view.store(Arc::new(view));
-        }
-        Ok(())
-    }
-
-    /// Takes `bytes` out of what `admit` reserved. `false` in replay, where nothing was admitted.
-    fn claim(&self, bytes: u64) -> bool {
-        self.reserved
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| held.checked_sub(bytes))
-            .is_ok()
-    }
-
-    /// Whether writers have to wait for a flush.
-    fn is_backed_up(&self, view: &View) -> bool {
-        to_u64(view.frozen.len()) >= self.settings.memtables - 1
-    }
-
-    /// Freezes a full memtable, and flushes where too many wait for it.
-    fn make_room(&self) -> Result<()> {
-        let full = |view: &View| view.active.charged() >= self.settings.memtable_bytes;
-        if !full(&self.view.load()) {
-            return Ok(());
-        }
-        let view = self.view.load_full();
-        if self.is_backed_up(&view) {
-            self.help()?;
-        }
-        let view = self.view.load_full();
-        if full(&view) && !self.is_backed_up(&view) {
-            self.rotate(&view.active)?;
-            self.context.host.wake();
-        }
-        Ok(())
-    }
-
-    /// A writer flushes.
-    fn help(&self) -> Result<()> {
-        let began = self.context.env.monotonic();
-        let outcome = self.flush_backlog();
-        let micros = (self.context.env.monotonic().saturating_sub(began)).as_micros();
-        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
-        let counters = &self.counters;
-        counters.helps_total.fetch_add(1, Ordering::Relaxed);
-        counters.stall_micros_total.fetch_add(micros, Ordering::Relaxed);
-        counters.stall_micros_max.fetch_max(micros, Ordering::Relaxed);
-        outcome
-    }
-
-    /// Draws what an operation needs, flushing where the budget has no more.
-    fn reserve(&self, bytes: u64) -> Result<()> {
-        let taken = || {
-            let taken = self.context.budget.take(bytes).is_ok();
-            if taken {
-                self.reserved.fetch_add(bytes, Ordering::Relaxed);
-            }
-            taken
-        };
-        for _ in 0..HELPS_MAX {
-            // Blocks can be read again.
-            if taken() || (self.cache.blocks.shrink(bytes) > 0 && taken()) {
-                return Ok(());
-            }
-            let view = self.view.load_full();
-            if view.active.is_empty() && view.frozen.is_empty() {
-                break;
-            }
-            drop(view);
-            self.help()?;
-        }
-        // What a merge takes to work with comes back when it ends.
-        drop(lock(&self.compacting));
-        self.context.budget.take(bytes)?;
-        self.reserved.fetch_add(bytes, Ordering::Relaxed);
-        Ok(())
-    }
-
     fn insert(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
-        if !self.claim(cost(op)) {
-            self.context.budget.take_anyway(cost(op));
-        }
         let (Op::Put { key, .. } | Op::Delete { key }) = op else { return Ok(()) };
-        let hash = self.hash(key);
-        loop {
-            let view = {
-                let _writing = read(&self.writing);
-                let view = self.view.load();
-                if view.active.insert(lsn.0, op, hash) {
-                    if view.active.entries() == 1 {
-                        // Somebody has to ask whether it is at rest.
-                        self.context.host.wake();
-                    }
-                    return Ok(());
-                }
-                Arc::clone(&view.active)
-            };
-            if view.is_empty() {
-                let needed = cost(op);
-                return Err(Error::OutOfMemory { budget: self.context.budget.limit(), needed });
-            }
-            self.rotate(&view)?;
-        }
+        self.front.insert(lsn, op, self.hash(key), self)
     }
 
     /// Deletes every key of a range, one by one.
     fn delete_range(&self, lsn: Lsn, start: &[u8], end: &[u8]) -> Result<()> {
         let end = (!end.is_empty()).then(|| end.to_vec());
         let range = KeyRange { start: Some(start.to_vec()), end };
-        let mut keys = Range::over(self, &self.view.load_full(), range);
+        let mut keys = Range::over(self, &self.front.view.load_full(), range);
         while let Some(key) = keys.next_key()? {
             self.insert(lsn, &Op::Delete { key: &key })?;
-            let active = Arc::clone(&self.view.load().active);
-            if active.charged() >= self.settings.memtable_bytes {
-                self.rotate(&active)?;
-                self.context.host.wake();
-            }
+            self.front.rotate_full(self)?;
         }
         Ok(())
     }
 
     fn count_keys(&self, view: &View) -> u64 {
-        let memtables = || std::iter::once(&view.active).chain(&view.frozen);
-        let memory: u64 = memtables().map(|memtable| memtable.keys()).sum();
+        let memory: u64 = view.memtables().map(|memtable| memtable.keys()).sum();
         let files: u64 = view.version.tables().map(|table| table.live()).sum();
         let tombstones: u64 = view.version.tables().map(|table| table.tombstones).sum();
         if memory + files <= COUNTED_ENTRIES {
@@ -450,10 +308,27 @@ impl Inner {
     }
 }
 
+impl Backing<Version> for Inner {
+    fn flush_backlog(&self) -> Result<()> {
+        Self::flush_backlog(self)
+    }
+
+    fn shrink_cache(&self, bytes: u64) -> u64 {
+        self.cache.blocks.shrink(bytes)
+    }
+
+    fn await_work(&self) {
+        drop(lock(&self.compacting));
+    }
+
+    fn set_rate(&self, view: &View) {
+        self.find_write_rate(view);
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
-        let held = self.reserved.load(Ordering::Relaxed);
-        self.context.budget.give(held + self.index_charged.load(Ordering::Relaxed));
+        self.context.budget.give(self.index_charged.load(Ordering::Relaxed));
     }
 }
 
@@ -468,30 +343,11 @@ impl Engine for Tph {
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
-        let inner = &self.inner;
-        let room = inner.make_room();
-        match op {
-            Op::Put { .. } => {
-                room?;
-                inner.delay(cost(op));
-                inner.reserve(cost(op))
-            }
-            // Deletes give space back: they go on where a flush fails.
-            Op::Delete { .. } => {
-                if inner.reserve(cost(op)).is_err() {
-                    inner.context.budget.take_anyway(cost(op));
-                    inner.reserved.fetch_add(cost(op), Ordering::Relaxed);
-                }
-                Ok(())
-            }
-            Op::DeleteRange { .. } => Ok(()),
-        }
+        self.inner.front.admit(op, &*self.inner)
     }
 
     fn retract(&self, op: &Op<'_>) {
-        if self.inner.claim(cost(op)) {
-            self.inner.context.budget.give(cost(op));
-        }
+        self.inner.front.retract(op);
     }
 
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
@@ -552,7 +408,7 @@ impl Engine for Tph {
 
     fn due(&self) -> Due {
         let inner = &self.inner;
-        let view = inner.view.load();
+        let view = inner.front.view.load();
         if inner.context.read_only {
             Due::Nothing
         } else if !view.frozen.is_empty() {
@@ -562,7 +418,7 @@ impl Engine for Tph {
             Due::Compact
         } else if view.active.is_empty() {
             Due::Nothing
-        } else if inner.is_at_rest(&view.active) {
+        } else if inner.front.is_at_rest(&view.active) {
             // Gets need not descend through it any more.
             Due::Persist
         } else {
@@ -573,9 +429,9 @@ impl Engine for Tph {
 
 impl Inner {
     fn stats(&self) -> EngineStats {
-        let view = self.view.load_full();
-        let (version, counters) = (&view.version, &self.counters);
-        let memtables: Vec<_> = std::iter::once(&view.active).chain(&view.frozen).collect();
+        let view = self.front.view.load_full();
+        let (version, counters, front) = (&view.version, &self.counters, &self.front.counters);
+        let memtables: Vec<_> = view.memtables().collect();
         let sum = |of: &dyn Fn(&Table) -> u64| version.tables().map(|table| of(table)).sum::<u64>();
         let in_memory: u64 = memtables.iter().map(|memtable| memtable.memory_bytes()).sum();
         let unflushed: u64 = memtables.iter().map(|memtable| memtable.payload_bytes()).sum();
@@ -594,7 +450,7 @@ impl Inner {
             file_bytes: sum(&file) + lock(&self.publisher).manifest.bytes(),
             memory_bytes: in_memory + index_bytes + self.cache.blocks.memory_bytes(),
             index_bytes,
-            written_bytes_total: load(&counters.written_bytes_total),
+            written_bytes_total: load(&counters.written_bytes),
             details: vec![
                 ("levels", to_u64(version.levels.len())),
                 ("level0_tables", to_u64(version.level0.len())),
@@ -613,20 +469,20 @@ impl Inner {
                 ("cache_bytes", self.cache.blocks.memory_bytes()),
                 ("cache_fills_total", self.cache.blocks.totals().0),
                 ("cache_evicted_total", self.cache.blocks.totals().1),
-                ("reads_total", load(&counters.reads_total)),
-                ("read_bytes_total", load(&counters.read_bytes_total)),
-                ("false_reads_total", load(&counters.false_reads_total)),
-                ("flushes_total", load(&counters.flushes_total)),
-                ("merges_total", load(&counters.merges_total)),
-                ("merge_read_bytes_total", load(&counters.merge_read_bytes_total)),
-                ("pieces_collected_total", load(&counters.collected_total)),
-                ("write_rate", self.write_rate()),
-                ("write_delays_total", load(&counters.delays_total)),
-                ("write_delay_micros_total", load(&counters.delay_micros_total)),
-                ("writer_helps_total", load(&counters.helps_total)),
-                ("stall_micros_total", load(&counters.stall_micros_total)),
-                ("stall_micros_max", load(&counters.stall_micros_max)),
-                ("cleanup_failures_total", load(&counters.cleanup_failures_total)),
+                ("reads_total", load(&counters.reads)),
+                ("read_bytes_total", load(&counters.read_bytes)),
+                ("false_reads_total", load(&counters.false_reads)),
+                ("flushes_total", load(&counters.flushes)),
+                ("merges_total", load(&counters.merges)),
+                ("merge_read_bytes_total", load(&counters.merge_read_bytes)),
+                ("pieces_collected_total", load(&counters.collected)),
+                ("write_rate", self.front.write_rate()),
+                ("write_delays_total", load(&front.delays_total)),
+                ("write_delay_micros_total", load(&front.delay_micros_total)),
+                ("writer_helps_total", load(&front.helps_total)),
+                ("stall_micros_total", load(&front.stall_micros_total)),
+                ("stall_micros_max", load(&front.stall_micros_max)),
+                ("cleanup_failures_total", load(&counters.cleanup_failures)),
             ],
         }
     }

@@ -9,18 +9,22 @@
 use std::{io, sync::Arc};
 
 use super::{
-    Inner, Version, View,
+    Inner, Version,
     manifest::{Contents, Manifest, PieceRecord, TableRecord},
-    memtable::Memtable,
-    piece,
     table::Table,
 };
 use crate::{
     Result,
     codec::to_u64,
+    engine::lsm::{
+        memtable::Memtable,
+        piece::{Kind, Piece},
+    },
     seeded::{self, Bug},
     sync::{Mutex, Ordering, lock},
 };
+
+const PIECE: Kind = Kind::PIECE;
 
 /// What belongs to whoever publishes.
 #[derive(Debug, Default)]
@@ -58,7 +62,7 @@ impl Drop for Fresh<'_> {
     fn drop(&mut self) {
         for number in self.take() {
             // Should this fail, the next opening removes it.
-            let _ = self.inner.owner.dir.remove(&piece::name_of(number));
+            let _ = self.inner.owner.dir.remove(&PIECE.name_of(number));
         }
     }
 }
@@ -92,7 +96,7 @@ impl Inner {
         edit: impl FnOnce(&Version) -> Version,
     ) -> Result<u64> {
         let mut publisher = lock(&self.publisher);
-        let before = Arc::clone(&self.view.load().version);
+        let before = Arc::clone(&self.front.view.load().version);
         let version = edit(&before);
         if !seeded::active(Bug::TphSkipsLogSync) {
             self.context.host.sync_log()?;
@@ -107,16 +111,17 @@ impl Inner {
             levels: levels.map(|level| level.iter().map(record).collect()).collect(),
         };
         let (kept, gone) = (numbers(&version), numbers(&before));
-        let gone: Vec<String> = gone.difference(&kept).map(|n| piece::name_of(*n)).collect();
+        let gone: Vec<String> = gone.difference(&kept).map(|n| PIECE.name_of(*n)).collect();
         if seeded::active(Bug::TphRemovesPiecesEarly) {
             for name in &gone {
                 let _ = self.owner.dir.remove(name);
             }
         }
-        let written: Vec<String> = fresh.take().into_iter().map(piece::name_of).collect();
+        let written: Vec<String> =
+            fresh.take().into_iter().map(|number| PIECE.name_of(number)).collect();
         match publisher.manifest.publish(&self.owner, contents) {
             Ok(done) => {
-                self.counters.written_bytes_total.fetch_add(done.bytes, Ordering::Relaxed);
+                self.counters.written_bytes.fetch_add(done.bytes, Ordering::Relaxed);
                 publisher.obsolete.extend(done.replaced);
             }
             Err(error) => {
@@ -129,7 +134,7 @@ impl Inner {
         // What was written and not used.
         let unused = written
             .into_iter()
-            .filter(|name| piece::number_of(name).is_some_and(|number| !kept.contains(&number)));
+            .filter(|name| PIECE.number_of(name).is_some_and(|number| !kept.contains(&number)));
         publisher.obsolete.extend(unused);
         publisher.obsolete.extend(gone);
         self.show(version, flushed);
@@ -146,14 +151,7 @@ impl Inner {
         self.context.budget.give(charged.saturating_sub(now));
         self.make_space();
         self.compaction_wanted.store(self.wants_compaction(&version), Ordering::Relaxed);
-        let _viewing = lock(&self.viewing);
-        let view = self.view.load_full();
-        let stays = |one: &&Arc<Memtable>| !flushed.iter().any(|other| Arc::ptr_eq(one, other));
-        let frozen = view.frozen.iter().filter(stays).cloned().collect();
-        let active = Arc::clone(&view.active);
-        let view = View { active, frozen, version: Arc::new(version) };
-        self.set_write_rate(&view);
-        self.view.store(Arc::new(view));
+        self.front.show(|_| version, flushed, self);
     }
 
     /// Removes files that nothing needs. What cannot be removed now is tried again.
@@ -162,7 +160,7 @@ impl Inner {
         for name in names {
             match self.owner.dir.remove(&name) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    self.counters.cleanup_failures_total.fetch_add(1, Ordering::Relaxed);
+                    self.counters.cleanup_failures.fetch_add(1, Ordering::Relaxed);
                     publisher.obsolete.push(name);
                 }
                 _ => {}
@@ -180,8 +178,8 @@ impl Inner {
     }
 
     /// Notes what a new piece took.
-    pub(super) fn note_written(&self, piece: &piece::Piece) {
-        self.counters.written_bytes_total.fetch_add(piece.file_bytes, Ordering::Relaxed);
+    pub(super) fn note_written(&self, piece: &Piece) {
+        self.counters.written_bytes.fetch_add(piece.file_bytes, Ordering::Relaxed);
     }
 
     /// How far the files are complete.

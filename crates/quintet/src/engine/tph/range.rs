@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 use super::{
     Inner, View,
-    cursor::{Ahead, LevelCursor, Merge, Source, Start, Way},
+    cursor::{LevelCursor, Merge, Source},
     flush::walks,
 };
 use crate::{
     Result,
-    engine::{Entry, KeyRange, Value},
+    engine::{
+        Entry, KeyRange, Value,
+        lsm::walk::{Ahead, Start, Way},
+    },
 };
 
 /// See the module head.
@@ -34,19 +37,9 @@ pub(super) struct Walk {
     back: Option<Merge>,
 }
 
-impl View {
-    fn share(&self) -> Self {
-        Self {
-            active: Arc::clone(&self.active),
-            frozen: self.frozen.clone(),
-            version: Arc::clone(&self.version),
-        }
-    }
-}
-
 impl Range {
     pub(super) fn new(inner: Arc<Inner>, range: KeyRange) -> Self {
-        let view = inner.view.load();
+        let view = inner.front.view.load();
         let walk = Walk::new(&view, range);
         drop(view);
         Self { inner, walk }
@@ -112,7 +105,7 @@ impl Walk {
             }
         }
         let mut merge = Merge::new(sources, way);
-        merge.prime(inner)?;
+        merge.prime(&*inner.context.env, &inner.queues)?;
         merge.settle()?;
         Ok(merge)
     }

@@ -6,17 +6,19 @@
 
 use std::sync::Arc;
 
-use super::{
-    Inner, View, block,
-    memtable::Answer,
-    piece::{Piece, Span},
-    table::Table,
-};
+use super::{Inner, View, table::Table};
 use crate::{
     Result,
     codec::{to_u64, to_usize},
     disk::{AlignedBuffer, Queue, Request},
-    engine::Value,
+    engine::{
+        Value,
+        lsm::{
+            block,
+            memtable::Answer,
+            piece::{Piece, Span},
+        },
+    },
     sync::Ordering,
 };
 
@@ -88,22 +90,12 @@ impl Inner {
         level.get(after.checked_sub(1)?)
     }
 
-    #[inline]
-    fn in_memory(view: &View, hash: u64, key: &[u8]) -> Answer {
-        let older = view.frozen.iter();
-        std::iter::once(&view.active)
-            .chain(older)
-            .map(|memtable| memtable.get(hash, key))
-            .find(|answer| !matches!(answer, Answer::Nothing))
-            .unwrap_or(Answer::Nothing)
-    }
-
     /// The value of a key.
     #[inline]
     pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
-        let view = self.view.load();
+        let view = self.front.view.load();
         let hash = self.hash(key);
-        match Self::in_memory(&view, hash, key) {
+        match view.in_memory(hash, key) {
             Answer::Nothing => {}
             answer => return Ok(answer.value()),
         }
@@ -142,8 +134,8 @@ impl Inner {
     }
 
     fn note_read(&self, span: Span) {
-        self.counters.reads_total.fetch_add(1, Ordering::Relaxed);
-        self.counters.read_bytes_total.fetch_add(to_u64(span.whole()), Ordering::Relaxed);
+        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+        self.counters.read_bytes.fetch_add(to_u64(span.whole()), Ordering::Relaxed);
     }
 
     fn answer(
@@ -158,7 +150,7 @@ impl Inner {
         let entries = open.entries();
         self.cache.fill(piece, number, entries);
         let Some(entry) = block::find(entries, search.key) else {
-            self.counters.false_reads_total.fetch_add(1, Ordering::Relaxed);
+            self.counters.false_reads.fetch_add(1, Ordering::Relaxed);
             return Ok(Answer::Nothing);
         };
         if entry.tombstone {
@@ -170,14 +162,14 @@ impl Inner {
 
     /// The values of many keys.
     pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        let view = self.view.load_full();
+        let view = self.front.view.load_full();
         let mut open = Vec::new();
         for window in keys.chunks(WINDOW) {
             let mut searches = Vec::with_capacity(window.len());
             for key in window {
                 let hash = self.hash(key);
                 let mut search = Search { key, place: out.len(), hash, next: 0, is_over: false };
-                let answer = Self::in_memory(&view, hash, key);
+                let answer = view.in_memory(hash, key);
                 search.is_over = !matches!(answer, Answer::Nothing);
                 out.push(answer.value());
                 searches.push(search);

@@ -2,15 +2,10 @@
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
-use arc_swap::ArcSwap;
-
 use super::{
-    Counters, Inner, Mode, Settings, Version, View,
-    cached::Cache,
+    Counters, Inner, Mode, Settings, Version,
     index::Index,
     manifest::{self, Contents, Manifest, TableRecord},
-    memtable::Memtable,
-    piece::{self, Owner, Piece},
     publish::Publisher,
     table::{PieceUse, Route, Table},
 };
@@ -18,8 +13,15 @@ use crate::{
     Error, Result,
     codec::Lsn,
     disk::Queues,
-    engine::{Context, TableOptions},
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock},
+    engine::{
+        Context, TableOptions,
+        lsm::{
+            cached::Cache,
+            front::Front,
+            piece::{Kind, Owner, Piece},
+        },
+    },
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
 
 /// What is in the directory.
@@ -46,6 +48,7 @@ impl Inner {
     ) -> Result<(Self, Lsn)> {
         let settings = Settings::parse(options, context.budget.limit())?;
         let owner = Owner {
+            kind: Kind::PIECE,
             dir: Arc::clone(&context.dir),
             database_id: context.database_id,
             table_id: context.table_id,
@@ -65,11 +68,10 @@ impl Inner {
         if !context.read_only && complete >= context.complete {
             remove_strays(&owner, &found, contents)?;
         }
-        let cache = Arc::new(Cache::new(&settings, &context, hash_mask)?);
-        let active = Memtable::new(settings.memtable_bytes, &context.budget)
-            .map_err(|error| Error::io("reserve address space for a memtable", error))?;
-        let view =
-            View { active: Arc::new(active), frozen: Vec::new(), version: Arc::new(version) };
+        let sizes = (settings.cache_bytes, settings.shape.block_bytes);
+        let cache = Arc::new(Cache::new(sizes, &context, hash_mask)?);
+        let memory = (settings.memtable_bytes, settings.memtables);
+        let front = Front::new(&context, memory, version)?;
         let next_piece = contents.next_piece.max(1);
         let publisher = Publisher { manifest, obsolete: Vec::new() };
         let inner = Self {
@@ -77,9 +79,7 @@ impl Inner {
             owner,
             route,
             hash_mask,
-            viewing: Mutex::new(()),
-            writing: RwLock::new(()),
-            reserved: AtomicU64::new(0),
+            front,
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
             publisher: Mutex::new(publisher),
@@ -92,7 +92,6 @@ impl Inner {
             flush_within: AtomicBool::new(false),
             cache,
             counters: Counters::default(),
-            view: ArcSwap::new(Arc::new(view)),
             context,
         };
         inner.charge_index();
@@ -100,7 +99,7 @@ impl Inner {
     }
 
     fn charge_index(&self) {
-        let view = self.view.load();
+        let view = self.front.view.load();
         let memory = |table: &Arc<Table>| table.memory_bytes().iter().sum::<u64>();
         let bytes = view.version.tables().map(memory).sum();
         self.context.budget.take_anyway(bytes);
@@ -157,7 +156,7 @@ fn remove_strays(owner: &Owner, found: &Found, contents: &Contents) -> Result<()
     let used: BTreeSet<u64> =
         tables.flat_map(|table| &table.pieces).map(|piece| piece.number).collect();
     for name in &found.names {
-        let is_stray = piece::number_of(name).is_some_and(|number| !used.contains(&number))
+        let is_stray = Kind::PIECE.number_of(name).is_some_and(|number| !used.contains(&number))
             || manifest::number_of(name).is_some_and(|number| Some(number) != found.manifest)
             || name == manifest::UNFINISHED;
         if !is_stray {

@@ -5,12 +5,14 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::{
-    cursor::{Ahead, PieceCursor, Source, Start},
-    index::Index,
-    piece::Piece,
+use super::{cursor::Source, index::Index};
+use crate::{
+    codec::{KeyHash, low_u32},
+    engine::lsm::{
+        piece::Piece,
+        walk::{Ahead, PieceCursor, Start},
+    },
 };
-use crate::codec::{KeyHash, low_u32};
 
 /// A piece as one of a table.
 #[derive(Clone, Debug)]

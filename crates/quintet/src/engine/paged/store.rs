@@ -9,10 +9,10 @@
 //! synced; the group of the cut's changes is committed to the journal, from where on the table is
 //! complete to the cut's LSN. Most cuts end here: their pages stay in the cache, and the journal
 //! keeps their groups. When the journal has taken its share, or too many pages may not leave the
-//! cache, cuts also write pages in place, each once for all cuts since it was placed last, and sync
-//! them: those that wait longest, and of many pages a part, so that who waits for room waits for a
-//! part. The next group says that those before the oldest that is waited for are not needed. Where
-//! everything is in place, the meta page says so.
+//! cache, cuts also write pages in place, each once for all cuts since it was placed last, and
+//! sync them: those that wait longest, and of many pages a part, so that who waits for room waits
+//! for a part. The next group says that those before the oldest that is waited for are not needed.
+//! Where everything is in place, the meta page says so.
 //!
 //! A page that is free at a cut is named in its group: what earlier groups hold of it is not to be
 //! applied, because a value may have been written there since.
@@ -25,7 +25,7 @@
 
 use std::{collections::HashMap, io, sync::Arc};
 
-use super::{Admissions, Gate, Inner, Settings, meta::Meta};
+use super::{Beside, Gate, Paged, Settings, meta::Meta};
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64, to_usize},
@@ -42,11 +42,11 @@ use crate::{
     },
     report::Report,
     seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
+    sync::{AtomicU64, Mutex, Ordering, lock},
 };
 
 /// The file of pages.
-pub(super) const PAGES_NAME: &str = "pages";
+pub(crate) const PAGES_NAME: &str = "pages";
 /// A file of the journal takes about half of this; a group may be larger.
 const JOURNAL_BYTES: u64 = 128 << 20;
 /// The journal grows to at least this before its pages are written in place.
@@ -65,7 +65,7 @@ const OVERLAY_BATCH: usize = 64;
 
 /// What belongs to whoever persists.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(crate) struct Keeper {
     redo: Redo,
     complete: Lsn,
     /// Groups up to this one are in place.
@@ -76,17 +76,17 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// What the files are complete to.
-    pub(super) fn complete(&self) -> Lsn {
+    pub(crate) fn complete(&self) -> Lsn {
         self.complete
     }
 
     /// Bytes of the journal's files.
-    pub(super) fn journal_bytes(&self) -> u64 {
+    pub(crate) fn journal_bytes(&self) -> u64 {
         self.redo.file_bytes()
     }
 
     /// Bytes of groups in the journal, and whether its next group begins a file.
-    pub(super) fn journal_state(&self) -> (u64, bool) {
+    pub(crate) fn journal_state(&self) -> (u64, bool) {
         (self.redo.live_bytes(), self.redo.is_full())
     }
 }
@@ -99,8 +99,12 @@ fn owner(context: &Context) -> Owner {
     }
 }
 
-/// Opens a table; see [`super::BTree::open`].
-pub(super) fn open(settings: &Settings, context: Context) -> Result<(Inner, Lsn)> {
+/// See [`Paged::open`].
+pub(super) fn open(
+    settings: &Settings,
+    context: Context,
+    beside: Option<Arc<dyn Beside>>,
+) -> Result<(Paged, Lsn)> {
     let label = owner(&context).label(PAGES_NAME);
     let budget = Arc::clone(&context.budget);
     let cache = Arc::new(PageCache::new(label.clone(), settings.cache.clone(), budget)?);
@@ -132,19 +136,18 @@ pub(super) fn open(settings: &Settings, context: Context) -> Result<(Inner, Lsn)
     let in_doubt = context.read_only;
     let all_in_place = meta.as_ref().is_some_and(|meta| meta.placed >= redo.newest());
     let placed = if all_in_place { redo.newest() } else { redo.needed() - 1 };
-    let inner = Inner {
+    let paged = Paged {
         context,
         tree,
         gate: Gate::new(keys, bytes),
-        admissions: Admissions::new(),
         keeper: Mutex::new(Keeper { redo, complete: lsn, placed, in_doubt }),
         making: Mutex::new(()),
-        woken: AtomicBool::new(false),
+        beside,
         cuts_total: AtomicU64::new(0),
         helps_total: AtomicU64::new(0),
         written_bytes_total: AtomicU64::new(0),
     };
-    Ok((inner, lsn))
+    Ok((paged, lsn))
 }
 
 /// Whoever made a file that has nothing durable in it may have died before its name was durable.
@@ -275,9 +278,9 @@ fn load_maps(cache: &PageCache, meta: &Meta) -> Result<Bits> {
     Ok(used)
 }
 
-impl Inner {
+impl Paged {
     /// Makes the table's file, if there is none.
-    pub(super) fn make_file(&self) -> Result<()> {
+    pub(crate) fn make_file(&self) -> Result<()> {
         if self.tree.cache().file().is_ok() {
             return Ok(());
         }
@@ -290,7 +293,7 @@ impl Inner {
     }
 
     /// Makes everything applied so far durable in the files, which are complete to `lsn` then.
-    pub(super) fn persist_cut(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
+    pub(crate) fn persist_cut(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
         let cache = self.tree.cache();
         let full = keeper.redo.live_bytes() > self.journal_limit();
         if full || cache.kept_count() > self.kept_limit() / 2 {
@@ -300,7 +303,7 @@ impl Inner {
     }
 
     /// As [`Inner::persist_cut`], and brings a part of what is in the journal alone in place.
-    pub(super) fn place_oldest(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
+    pub(crate) fn place_oldest(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
         let cache = self.tree.cache();
         if !cache.overlaid(1).is_empty() {
             return self.place_everything(keeper, lsn);
@@ -317,7 +320,7 @@ impl Inner {
     }
 
     /// As [`Inner::persist_cut`]; nothing is in the journal alone then.
-    pub(super) fn place_everything(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
+    pub(crate) fn place_everything(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
         self.make_file()?;
         let cache = self.tree.cache();
         loop {
@@ -357,6 +360,9 @@ impl Inner {
         keeper.in_doubt = true;
         let stored = self.store_cut(keeper, &cut, lsn);
         self.tree.space().end_cut(stored.is_ok());
+        if let Some(beside) = self.beside.as_ref().filter(|_| stored.is_ok()) {
+            beside.stored();
+        }
         match stored {
             Ok(()) => {
                 keeper.in_doubt = false;
@@ -373,9 +379,12 @@ impl Inner {
 
     /// The moment of a cut: of what changed since the last one, and of so many pages that are not
     /// in place. `group` is the journal's next.
-    pub(super) fn take_cut(&self, lsn: Lsn, group: u64, placed: usize) -> Result<Cut> {
+    pub(crate) fn take_cut(&self, lsn: Lsn, group: u64, placed: usize) -> Result<Cut> {
         let (cache, space) = (self.tree.cache(), self.tree.space());
         let _closed = self.gate.close();
+        if let Some(beside) = &self.beside {
+            self.gate.note(beside.join(&self.tree)?);
+        }
         for (page, bits) in space.cut() {
             let guard = cache.create(page)?;
             let edit = guard.edit();
@@ -412,7 +421,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn store_cut(&self, keeper: &mut Keeper, cut: &Cut, lsn: Lsn) -> Result<()> {
+    pub(crate) fn store_cut(&self, keeper: &mut Keeper, cut: &Cut, lsn: Lsn) -> Result<()> {
         let cache = self.tree.cache();
         if self.tree.space().take_written_directly() {
             sync(cache)?;
@@ -420,6 +429,7 @@ impl Inner {
         if !seeded::active(Bug::CutSkipsLogSync) {
             self.context.host.sync_log()?;
         }
+        self.beside.as_ref().map_or(Ok(()), |beside| beside.settle())?;
         let mut pages = cut.pages().to_vec();
         pages.sort_unstable();
         pages.dedup();
@@ -521,7 +531,7 @@ impl Inner {
     }
 
     /// Gives the disk space of free pages back to the file system.
-    pub(super) fn give_back_space(&self, keeper: &mut Keeper) -> Result<()> {
+    pub(crate) fn give_back_space(&self, keeper: &mut Keeper) -> Result<()> {
         let complete = keeper.complete();
         if self.tree.cache().dirty_count() > 0 || keeper.placed != keeper.redo.newest() {
             self.place_everything(keeper, complete)?;
@@ -550,8 +560,9 @@ impl Inner {
     }
 
     /// Verifies the files: the journal, and every page that the durable tree has, once it is in
-    /// place. Where the pages are not those of one cut, the journal alone: it holds what they lack.
-    pub(super) fn check_files(&self, keeper: &mut Keeper, report: &mut Report) -> Result<()> {
+    /// place. Where the pages are not those of one cut, the journal alone: it holds what they
+    /// lack.
+    pub(crate) fn check_files(&self, keeper: &mut Keeper, report: &mut Report) -> Result<()> {
         if keeper.complete == Lsn(0) && self.tree.cache().file().is_err() {
             return Ok(());
         }

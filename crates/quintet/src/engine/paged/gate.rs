@@ -7,6 +7,7 @@
 
 use crate::{
     codec::to_usize,
+    index::bptree::Change,
     seeded::{self, Bug},
     sync::{AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard, read, write},
 };
@@ -23,15 +24,22 @@ struct Stripe {
     bytes: AtomicU64,
 }
 
+impl Stripe {
+    fn note(&self, change: Change) {
+        self.keys.fetch_add(change.keys.cast_unsigned(), Ordering::Relaxed);
+        self.bytes.fetch_add(change.bytes.cast_unsigned(), Ordering::Relaxed);
+    }
+}
+
 /// The gate. See the module head.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     stripes: Box<[Stripe]>,
 }
 
 /// Spreads keys by their ends.
 #[inline]
-pub(super) fn mixed(key: &[u8]) -> u64 {
+pub(crate) fn mixed(key: &[u8]) -> u64 {
     let end = match key.last_chunk::<8>() {
         Some(chunk) => u64::from_le_bytes(*chunk),
         None => key.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
@@ -40,13 +48,13 @@ pub(super) fn mixed(key: &[u8]) -> u64 {
 }
 
 /// An operation inside the gate.
-pub(super) struct Pass<'g> {
+pub(crate) struct Pass<'g> {
     stripe: &'g Stripe,
     _held: Option<RwLockReadGuard<'g, ()>>,
 }
 
 impl Gate {
-    pub(super) fn new(keys: u64, bytes: u64) -> Self {
+    pub(crate) fn new(keys: u64, bytes: u64) -> Self {
         let stripes: Box<[Stripe]> = (0..STRIPES).map(|_| Stripe::default()).collect();
         if let Some(first) = stripes.first() {
             first.keys.store(keys, Ordering::Relaxed);
@@ -56,7 +64,7 @@ impl Gate {
     }
 
     /// Goes in; which way is chosen by `key`.
-    pub(super) fn enter(&self, key: &[u8]) -> Pass<'_> {
+    pub(crate) fn enter(&self, key: &[u8]) -> Pass<'_> {
         let index = to_usize(mixed(key)) % STRIPES;
         let stripe = self.stripes.get(index).unwrap_or(&self.stripes[0]);
         let held = (!seeded::active(Bug::CutWithinOperation)).then(|| read(&stripe.lock));
@@ -64,19 +72,26 @@ impl Gate {
     }
 
     /// Waits until nobody is inside, and keeps it so.
-    pub(super) fn close(&self) -> Vec<RwLockWriteGuard<'_, ()>> {
+    pub(crate) fn close(&self) -> Vec<RwLockWriteGuard<'_, ()>> {
         self.stripes.iter().map(|stripe| write(&stripe.lock)).collect()
     }
 
     /// Whether nobody is inside.
     #[cfg(test)]
     #[cfg(not(any(loom, shuttle)))]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.stripes.iter().all(|stripe| stripe.lock.try_write().is_ok())
     }
 
+    /// Notes what was changed while the gate is closed.
+    pub(crate) fn note(&self, change: Change) {
+        if let Some(stripe) = self.stripes.first() {
+            stripe.note(change);
+        }
+    }
+
     /// Keys and bytes: exact while the gate is closed.
-    pub(super) fn figures(&self) -> (u64, u64) {
+    pub(crate) fn figures(&self) -> (u64, u64) {
         let sum = |figure: fn(&Stripe) -> &AtomicU64| {
             let figures = self.stripes.iter().map(|stripe| figure(stripe).load(Ordering::Relaxed));
             figures.fold(0, u64::wrapping_add)
@@ -87,8 +102,7 @@ impl Gate {
 
 impl Pass<'_> {
     /// Notes what the operation changed.
-    pub(super) fn note(&self, change: crate::index::bptree::Change) {
-        self.stripe.keys.fetch_add(change.keys.cast_unsigned(), Ordering::Relaxed);
-        self.stripe.bytes.fetch_add(change.bytes.cast_unsigned(), Ordering::Relaxed);
+    pub(crate) fn note(&self, change: Change) {
+        self.stripe.note(change);
     }
 }

@@ -31,23 +31,23 @@ const FORMAT: u32 = 1;
 
 /// What the meta page says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Meta {
-    pub(super) page_bytes: usize,
-    pub(super) database_id: [u8; 16],
-    pub(super) table_id: u64,
-    pub(super) lsn: Lsn,
-    pub(super) granularity: u64,
-    pub(super) end: u64,
-    pub(super) keys: u64,
-    pub(super) bytes: u64,
-    pub(super) leaves: u64,
-    pub(super) inner: u64,
-    pub(super) placed: u64,
+pub(crate) struct Meta {
+    pub(crate) page_bytes: usize,
+    pub(crate) database_id: [u8; 16],
+    pub(crate) table_id: u64,
+    pub(crate) lsn: Lsn,
+    pub(crate) granularity: u64,
+    pub(crate) end: u64,
+    pub(crate) keys: u64,
+    pub(crate) bytes: u64,
+    pub(crate) leaves: u64,
+    pub(crate) inner: u64,
+    pub(crate) placed: u64,
 }
 
 impl Meta {
     /// The page's bytes, but for the cache's.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut page = vec![0; 8];
         page.extend_from_slice(&[META, 0, 0, 0, 0, 0, 0, 0]);
         page.extend_from_slice(MAGIC);
@@ -63,7 +63,7 @@ impl Meta {
     }
 
     /// Reads a page whose checksum is right; `label` names the file.
-    pub(super) fn decode(page: &[u8], label: &str) -> Result<Self> {
+    pub(crate) fn decode(page: &[u8], label: &str) -> Result<Self> {
         let damage = |what: &str| Error::corruption(label, 0, what);
         let mut rest = Decoder::new(page);
         let mut read = || {

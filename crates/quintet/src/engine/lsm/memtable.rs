@@ -25,7 +25,7 @@ const NODE_BYTES: u64 = 5 * 8;
 
 /// What a memtable, or a block, says of a key.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// It has no entry of it.
     Nothing,
     Deleted,
@@ -35,7 +35,7 @@ pub(super) enum Answer {
 impl Answer {
     /// The value, if there is one.
     #[inline]
-    pub(super) fn value(self) -> Option<Value> {
+    pub(crate) fn value(self) -> Option<Value> {
         match self {
             Self::Value(value) => Some(value),
             Self::Nothing | Self::Deleted => None,
@@ -91,7 +91,7 @@ impl Filter {
 
 /// See the module head.
 #[derive(Debug)]
-pub(super) struct Memtable {
+pub(crate) struct Memtable {
     list: SkipList<Region>,
     filter: Filter,
     filter_bytes: u64,
@@ -105,7 +105,7 @@ pub(super) struct Memtable {
 }
 
 /// What an entry draws from the budget.
-pub(super) fn cost(op: &Op<'_>) -> u64 {
+pub(crate) fn cost(op: &Op<'_>) -> u64 {
     let words = |bytes: usize| to_u64(bytes.next_multiple_of(8));
     match op {
         Op::Put { key, head, body } => {
@@ -118,7 +118,7 @@ pub(super) fn cost(op: &Op<'_>) -> u64 {
 
 impl Memtable {
     /// An empty one, that is to be frozen at about `capacity` bytes.
-    pub(super) fn new(capacity: u64, budget: &Arc<Budget>) -> io::Result<Self> {
+    pub(crate) fn new(capacity: u64, budget: &Arc<Budget>) -> io::Result<Self> {
         let region = Region::reserve(capacity * 2 + ENTRY_BYTES_MAX)?;
         let filter = Filter::new(capacity)?;
         let filter_bytes = Filter::bytes(capacity);
@@ -137,7 +137,7 @@ impl Memtable {
 
     /// Adds an operation on one key (and its hash), for which `cost` was drawn from the budget;
     /// `false` where it has no room.
-    pub(super) fn insert(&self, lsn: u64, op: &Op<'_>, hash: u64) -> bool {
+    pub(crate) fn insert(&self, lsn: u64, op: &Op<'_>, hash: u64) -> bool {
         let is_put = matches!(op, Op::Put { .. });
         if is_put || !seeded::active(Bug::TphFilterForgetsTombstones) {
             self.filter.add(hash);
@@ -160,33 +160,33 @@ impl Memtable {
         true
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// What it draws from the budget, in bytes.
-    pub(super) fn charged(&self) -> u64 {
+    pub(crate) fn charged(&self) -> u64 {
         self.charged.load(Ordering::Relaxed)
     }
 
     /// Entries of all versions.
-    pub(super) fn entries(&self) -> u64 {
+    pub(crate) fn entries(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
     }
 
     /// Keys that it has entries of.
-    pub(super) fn keys(&self) -> u64 {
+    pub(crate) fn keys(&self) -> u64 {
         self.keys.load(Ordering::Relaxed)
     }
 
     /// Bytes of keys and values.
-    pub(super) fn payload_bytes(&self) -> u64 {
+    pub(crate) fn payload_bytes(&self) -> u64 {
         self.payload_bytes.load(Ordering::Relaxed)
     }
 
     /// What it says of a key.
     #[inline]
-    pub(super) fn get(&self, hash: u64, key: &[u8]) -> Answer {
+    pub(crate) fn get(&self, hash: u64, key: &[u8]) -> Answer {
         if !self.filter.may_have(hash) {
             return Answer::Nothing;
         }
@@ -199,22 +199,22 @@ impl Memtable {
     }
 
     /// The first key that is not below `key`.
-    pub(super) fn seek(&self, key: &[u8]) -> Option<Node> {
+    pub(crate) fn seek(&self, key: &[u8]) -> Option<Node> {
         self.list.seek(key)
     }
 
     /// The last key below `key`, or of all.
-    pub(super) fn seek_before(&self, key: Option<&[u8]>) -> Option<Node> {
+    pub(crate) fn seek_before(&self, key: Option<&[u8]>) -> Option<Node> {
         self.list.seek_before(key)
     }
 
     /// The next key.
-    pub(super) fn next_key(&self, node: Node) -> Option<Node> {
+    pub(crate) fn next_key(&self, node: Node) -> Option<Node> {
         self.list.next_key(node)
     }
 
     /// Copies key and value out; whether it is a tombstone.
-    pub(super) fn read(&self, node: Node, key: &mut Vec<u8>, value: &mut Vec<u8>) -> bool {
+    pub(crate) fn read(&self, node: Node, key: &mut Vec<u8>, value: &mut Vec<u8>) -> bool {
         self.list.copy_key(node, key);
         value.clear();
         value.resize(self.list.value_bytes(node), 0);
@@ -223,7 +223,7 @@ impl Memtable {
     }
 
     /// Bytes of memory.
-    pub(super) fn memory_bytes(&self) -> u64 {
+    pub(crate) fn memory_bytes(&self) -> u64 {
         self.list.used_words() * 8 + self.filter_bytes
     }
 }

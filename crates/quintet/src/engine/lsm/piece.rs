@@ -1,9 +1,10 @@
-//! Piece files (`.ph`): immutable runs of blocks in key order, and in the newest piece of a table
-//! the index of the whole table.
+//! Pieces: immutable files of blocks in key order. `tph` groups pieces (`.ph`) into tables, whose
+//! index lies in the newest one; `slm` calls a piece a run (`.run`), and what finds its entries is
+//! elsewhere.
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
-//! | 0 | 8 | magic | `QTPHPIEC` |
+//! | 0 | 8 | magic | `QTPHPIEC`, or `QSLMRUN\0` of a run |
 //! | 8 | 4 | format | 1 |
 //! | 12 | 4 | crc | CRC32C of bytes 0 to 63 with this field zero |
 //! | 16 | 16 | database id | |
@@ -11,14 +12,14 @@
 //! | 40 | 8 | number | of the piece, never used again |
 //! | 48 | 16 | reserved | 0 |
 //! | 4096 | | blocks | [`super::block`], back to back; zeros up to a multiple of 4096 before a block where they are few |
-//! | | | index | of the table: [`super::index`] |
+//! | | | index | of the table, as `tph` has it; of a run, its first and last key (varint lengths) |
 //! | | | offsets | where each block begins and the last ends, in units of 8 bytes: 4 bytes each |
 //! | | | fences | for each group of blocks: varint blocks, varint key length, a key above all of the group before and not above any of its own |
 //! | end - 4096 | 192 | footer | below |
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
-//! | 0 | 8 | magic | `QTPHFOOT` |
+//! | 0 | 8 | magic | `QTPHFOOT`, or `QSLMFOOT` |
 //! | 8 | 4 | format | 1 |
 //! | 12 | 4 | crc | CRC32C of bytes 0 to 191 with this field zero |
 //! | 16 | 32 | identity | database id, table id, number |
@@ -36,8 +37,8 @@
 //! Only seeks look for a key, and read a group at once, so memory holds a few bytes of a key for
 //! some 8 KiB of small entries, and for 32 KiB of large ones.
 //!
-//! How we differ from the paper: entries are in key order, not in the order of slots, so scans read
-//! what lies together; the slot names the block. No local hash table is needed for that.
+//! How we differ from the paper: entries are in key order, not in the order of slots, so scans
+//! read what lies together; the slot names the block. No local hash table is needed for that.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -56,8 +57,6 @@ use crate::{
     sync::OnceLock,
 };
 
-const MAGIC: &[u8; 8] = b"QTPHPIEC";
-const FOOT_MAGIC: &[u8; 8] = b"QTPHFOOT";
 const FORMAT: u32 = 1;
 const HEAD_BYTES: usize = 64;
 const FOOT_BYTES: usize = 192;
@@ -74,17 +73,46 @@ const GROUP_BYTES: u64 = 32 << 10;
 const GROUP_ENTRIES: u64 = 48;
 const GROUP_BYTES_MIN: u64 = 8000;
 
+/// What the files are called, and what they begin with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    pub(crate) magic: [u8; 8],
+    foot_magic: [u8; 8],
+    suffix: &'static str,
+}
+
+impl Kind {
+    /// A piece of a table of `tph`.
+    pub(crate) const PIECE: Self =
+        Self { magic: *b"QTPHPIEC", foot_magic: *b"QTPHFOOT", suffix: ".ph" };
+    /// A run of `slm`.
+    pub(crate) const RUN: Self =
+        Self { magic: *b"QSLMRUN\0", foot_magic: *b"QSLMFOOT", suffix: ".run" };
+
+    /// The name of a file.
+    pub(crate) fn name_of(self, number: u64) -> String {
+        format!("{number:08x}{}", self.suffix)
+    }
+
+    /// The number in a file's name.
+    pub(crate) fn number_of(self, name: &str) -> Option<u64> {
+        let digits = name.strip_suffix(self.suffix).filter(|digits| digits.len() >= 8)?;
+        u64::from_str_radix(digits, 16).ok().filter(|number| self.name_of(*number) == name)
+    }
+}
+
 /// Who the files belong to.
 #[derive(Clone, Debug)]
-pub(super) struct Owner {
-    pub(super) dir: Arc<dyn Dir>,
-    pub(super) database_id: [u8; 16],
-    pub(super) table_id: u64,
+pub(crate) struct Owner {
+    pub(crate) kind: Kind,
+    pub(crate) dir: Arc<dyn Dir>,
+    pub(crate) database_id: [u8; 16],
+    pub(crate) table_id: u64,
 }
 
 impl Owner {
     /// A file's name for messages.
-    pub(super) fn label(&self, name: &str) -> String {
+    pub(crate) fn label(&self, name: &str) -> String {
         format!("tables/{}/{name}", self.table_id)
     }
 
@@ -93,17 +121,6 @@ impl Owner {
         put_u64(out, self.table_id);
         put_u64(out, number);
     }
-}
-
-/// The name of a piece.
-pub(super) fn name_of(number: u64) -> String {
-    format!("{number:08x}.ph")
-}
-
-/// The number in a piece's name.
-pub(super) fn number_of(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(".ph").filter(|digits| digits.len() >= 8)?;
-    u64::from_str_radix(digits, 16).ok().filter(|number| name_of(*number) == name)
 }
 
 /// Puts the CRC into bytes 12 to 15.
@@ -123,7 +140,7 @@ fn begin(magic: [u8; 8], owner: &Owner, number: u64) -> Vec<u8> {
 }
 
 fn head(owner: &Owner, number: u64) -> Vec<u8> {
-    let mut out = begin(*MAGIC, owner, number);
+    let mut out = begin(owner.kind.magic, owner, number);
     out.resize(HEAD_BYTES, 0);
     sign(&mut out);
     out
@@ -131,27 +148,27 @@ fn head(owner: &Owner, number: u64) -> Vec<u8> {
 
 /// A range of a file with its checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Section {
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
+pub(crate) struct Section {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
     crc: u64,
 }
 
 /// What a piece says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Footer {
-    pub(super) blocks: u64,
-    pub(super) entries: u64,
-    pub(super) tombstones: u64,
-    pub(super) payload_bytes: u64,
-    pub(super) index: Section,
-    pub(super) offsets: Section,
-    pub(super) fences: Section,
+pub(crate) struct Footer {
+    pub(crate) blocks: u64,
+    pub(crate) entries: u64,
+    pub(crate) tombstones: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) index: Section,
+    pub(crate) offsets: Section,
+    pub(crate) fences: Section,
 }
 
 impl Footer {
     fn encode(&self, owner: &Owner, number: u64) -> Vec<u8> {
-        let mut out = begin(*FOOT_MAGIC, owner, number);
+        let mut out = begin(owner.kind.foot_magic, owner, number);
         for word in [self.blocks, self.entries, self.tombstones, self.payload_bytes] {
             put_u64(&mut out, word);
         }
@@ -166,7 +183,7 @@ impl Footer {
     }
 
     /// Decodes the footer of a file of this length; says what is wrong with a damaged one.
-    pub(super) fn decode(bytes: &[u8], identity: &[u8], length: u64) -> Result<Self, String> {
+    fn decode(bytes: &[u8], kind: Kind, identity: &[u8], length: u64) -> Result<Self, String> {
         let bytes = bytes.get(..FOOT_BYTES).ok_or("the footer is cut off")?;
         let mut copy = bytes.to_vec();
         let mut decoder = Decoder::new(bytes);
@@ -175,7 +192,7 @@ impl Footer {
         if let Some(field) = copy.get_mut(12..16) {
             field.fill(0);
         }
-        if magic != FOOT_MAGIC || crc32c(&copy) != crc {
+        if magic != kind.foot_magic || crc32c(&copy) != crc {
             return Err("no footer, or its checksum does not match".to_owned());
         }
         if format != FORMAT {
@@ -214,7 +231,7 @@ impl Footer {
 
 /// First keys of groups of blocks.
 #[derive(Debug, Default)]
-pub(super) struct Fences {
+pub(crate) struct Fences {
     /// First block of each group, and where its key begins in `keys`; one more for the end.
     groups: Vec<(u32, u32)>,
     keys: Vec<u8>,
@@ -235,7 +252,7 @@ impl Fences {
     }
 
     /// How many groups.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.groups.len().saturating_sub(1)
     }
 
@@ -263,14 +280,14 @@ impl Fences {
     }
 
     /// The blocks of a run of groups.
-    pub(super) fn blocks(&self, groups: Range<usize>) -> Range<u32> {
+    pub(crate) fn blocks(&self, groups: Range<usize>) -> Range<u32> {
         let at = |group: usize| self.groups.get(group).map_or(0, |(block, _)| *block);
         at(groups.start)..at(groups.end)
     }
 
     /// The last group whose first key is not above `key`: the only one that may hold it; else the
     /// first.
-    pub(super) fn find(&self, key: &[u8]) -> usize {
+    pub(crate) fn find(&self, key: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = usize::midpoint(low, high);
@@ -290,15 +307,15 @@ impl Fences {
 
 /// A piece, open for reading. See the module head.
 #[derive(Debug)]
-pub(super) struct Piece {
-    pub(super) number: u64,
+pub(crate) struct Piece {
+    pub(crate) number: u64,
     file: Arc<dyn File>,
-    pub(super) label: String,
+    pub(crate) label: String,
     salt: u32,
-    pub(super) file_bytes: u64,
-    pub(super) footer: Footer,
+    pub(crate) file_bytes: u64,
+    pub(crate) footer: Footer,
     offsets: Vec<u32>,
-    pub(super) fences: Fences,
+    pub(crate) fences: Fences,
     head: Vec<u8>,
     /// Where its blocks are in the cache; made when the first one is put there.
     places: OnceLock<Places>,
@@ -306,12 +323,12 @@ pub(super) struct Piece {
 
 /// A read of whole disk blocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(crate) struct Span {
     /// Where in the file.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Where the wanted bytes begin in it, and how many there are.
-    pub(super) skip: usize,
-    pub(super) bytes: usize,
+    pub(crate) skip: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Span {
@@ -322,15 +339,15 @@ impl Span {
     }
 
     /// Bytes to be read.
-    pub(super) fn whole(&self) -> usize {
+    pub(crate) fn whole(&self) -> usize {
         to_usize(round_up(to_u64(self.skip + self.bytes), BLOCK_BYTES))
     }
 }
 
 impl Piece {
     /// Opens a piece of the length that the manifest says.
-    pub(super) fn open(owner: &Owner, number: u64, file_bytes: u64) -> Result<Self> {
-        let name = name_of(number);
+    pub(crate) fn open(owner: &Owner, number: u64, file_bytes: u64) -> Result<Self> {
+        let name = owner.kind.name_of(number);
         let label = owner.label(&name);
         let file = owner.dir.open(&name, Open::READ.direct());
         let file = file.map_err(|error| match error.kind() {
@@ -365,7 +382,7 @@ impl Piece {
         let foot = self.read(Span::of(at..self.file_bytes))?;
         let mut identity = Vec::new();
         owner.identity(&mut identity, self.number);
-        self.footer = Footer::decode(foot.as_slice(), &identity, self.file_bytes)
+        self.footer = Footer::decode(foot.as_slice(), owner.kind, &identity, self.file_bytes)
             .map_err(|what| self.damage(at, what))?;
         let offsets = self.section(self.footer.offsets)?;
         let (offsets, _) = offsets.as_chunks::<4>();
@@ -384,12 +401,12 @@ impl Piece {
         Ok(())
     }
 
-    pub(super) fn damage(&self, offset: u64, what: impl Into<String>) -> Error {
+    pub(crate) fn damage(&self, offset: u64, what: impl Into<String>) -> Error {
         Error::corruption(&*self.label, offset, what)
     }
 
     /// What became of a read.
-    pub(super) fn read_error(&self, offset: u64, error: io::Error) -> Error {
+    pub(crate) fn read_error(&self, offset: u64, error: io::Error) -> Error {
         match error.kind() {
             // Requests are whole blocks: only what goes on after a short read at the end of the
             // file is not, and some systems refuse that.
@@ -400,12 +417,12 @@ impl Piece {
         }
     }
 
-    pub(super) fn file(&self) -> &Arc<dyn File> {
+    pub(crate) fn file(&self) -> &Arc<dyn File> {
         &self.file
     }
 
     /// Reads a span.
-    pub(super) fn read(&self, span: Span) -> Result<AlignedBuffer> {
+    pub(crate) fn read(&self, span: Span) -> Result<AlignedBuffer> {
         let mut buffer = AlignedBuffer::zeroed(span.whole());
         read_exact_at(&*self.file, buffer.as_mut_slice(), span.offset)
             .map_err(|error| self.read_error(span.offset, error))?;
@@ -413,7 +430,7 @@ impl Piece {
     }
 
     /// A section's bytes, verified.
-    pub(super) fn section(&self, section: Section) -> Result<Vec<u8>> {
+    pub(crate) fn section(&self, section: Section) -> Result<Vec<u8>> {
         let span = Span::of(section.offset..section.offset + section.bytes);
         let buffer = self.read(span)?;
         let bytes = buffer.as_slice().get(span.skip..span.skip + span.bytes).unwrap_or(&[]);
@@ -424,12 +441,12 @@ impl Piece {
     }
 
     /// How many blocks.
-    pub(super) fn blocks(&self) -> u32 {
+    pub(crate) fn blocks(&self) -> u32 {
         low_u32(to_u64(self.offsets.len().saturating_sub(1)))
     }
 
     /// Bytes of the blocks.
-    pub(super) fn data_bytes(&self) -> u64 {
+    pub(crate) fn data_bytes(&self) -> u64 {
         let at = |offset: Option<&u32>| offset.map_or(0, |offset| u64::from(*offset) * UNIT_BYTES);
         at(self.offsets.last()) - at(self.offsets.first())
     }
@@ -440,12 +457,12 @@ impl Piece {
     }
 
     /// A run of groups from `start` on, of about so many bytes.
-    pub(super) fn groups_from(&self, start: usize, bytes: u64) -> Range<usize> {
+    pub(crate) fn groups_from(&self, start: usize, bytes: u64) -> Range<usize> {
         start..self.fences.end_of_run(start, bytes, |block| self.offset(block))
     }
 
     /// A run of groups before `end`, of about so many bytes.
-    pub(super) fn groups_before(&self, end: usize, bytes: u64) -> Range<usize> {
+    pub(crate) fn groups_before(&self, end: usize, bytes: u64) -> Range<usize> {
         let mut start = end.saturating_sub(1);
         let size = |start: usize| to_u64(self.span(self.fences.blocks(start..end)).bytes);
         while start > 0 && size(start) < bytes {
@@ -455,12 +472,12 @@ impl Piece {
     }
 
     /// Where a run of blocks is in the file.
-    pub(super) fn span(&self, blocks: Range<u32>) -> Span {
+    pub(crate) fn span(&self, blocks: Range<u32>) -> Span {
         Span::of(self.offset(blocks.start)..self.offset(blocks.end))
     }
 
     /// Verifies one block of a span that was read from block `first` on.
-    pub(super) fn open_block<'a>(
+    pub(crate) fn open_block<'a>(
         &self,
         buffer: &'a AlignedBuffer,
         span: Span,
@@ -483,12 +500,12 @@ impl Piece {
 
     /// Where a block is in the cache, if any block of this piece is.
     #[inline]
-    pub(super) fn place(&self, block: u32) -> Option<&Place> {
+    pub(crate) fn place(&self, block: u32) -> Option<&Place> {
         self.places.get()?.get(block)
     }
 
     /// The same, for one that is to be put there.
-    pub(super) fn place_to_fill(&self, block: u32, cache: &Blocks) -> Option<&Place> {
+    pub(crate) fn place_to_fill(&self, block: u32, cache: &Blocks) -> Option<&Place> {
         if self.places.get().is_none() {
             let places = cache.places(self.blocks())?;
             // Whoever came first has made them.
@@ -498,12 +515,12 @@ impl Piece {
     }
 
     /// Bytes of memory that finding entries takes, without the table's index.
-    pub(super) fn memory_bytes(&self) -> u64 {
+    pub(crate) fn memory_bytes(&self) -> u64 {
         to_u64(self.offsets.capacity()) * 4 + self.fences.memory_bytes()
     }
 
     /// What is wrong with the head.
-    pub(super) fn check_head(&self) -> Result<()> {
+    pub(crate) fn check_head(&self) -> Result<()> {
         let buffer = self.read(Span::of(0..to_u64(HEAD_BYTES)))?;
         if buffer.as_slice().get(..HEAD_BYTES) == Some(&*self.head) {
             return Ok(());
@@ -514,14 +531,14 @@ impl Piece {
 
 /// A block whose checksum matched.
 #[derive(Debug)]
-pub(super) struct OpenBlock<'a> {
+pub(crate) struct OpenBlock<'a> {
     stored: &'a [u8],
     entries: Entries,
 }
 
 impl OpenBlock<'_> {
     /// Its entries.
-    pub(super) fn entries(&self) -> &[u8] {
+    pub(crate) fn entries(&self) -> &[u8] {
         match &self.entries {
             Entries::Plain(range) => self.stored.get(range.clone()).unwrap_or(&[]),
             Entries::Unpacked(bytes) => bytes,
@@ -531,9 +548,9 @@ impl OpenBlock<'_> {
 
 /// How pieces are written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
-    pub(super) block_bytes: usize,
-    pub(super) pack: bool,
+pub(crate) struct Shape {
+    pub(crate) block_bytes: usize,
+    pub(crate) pack: bool,
 }
 
 /// The group of blocks that is being filled.
@@ -554,7 +571,7 @@ fn separator<'a>(before: &[u8], key: &'a [u8]) -> &'a [u8] {
 
 /// Writes a piece: entries in key order, then the index.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     owner: Owner,
     number: u64,
     label: String,
@@ -576,8 +593,8 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Makes the file. Its name is durable after the directory's next sync.
-    pub(super) fn create(owner: &Owner, number: u64, shape: Shape) -> Result<Self> {
-        let name = name_of(number);
+    pub(crate) fn create(owner: &Owner, number: u64, shape: Shape) -> Result<Self> {
+        let name = owner.kind.name_of(number);
         let label = owner.label(&name);
         let file = owner.dir.open(&name, Open::CREATE.direct());
         let file = file.map_err(|error| Error::io(format!("create {label}"), error))?;
@@ -608,12 +625,12 @@ impl Writer {
     }
 
     /// Bytes of blocks so far.
-    pub(super) fn data_bytes(&self) -> u64 {
+    pub(crate) fn data_bytes(&self) -> u64 {
         self.position() + to_u64(self.entries.len()) - BLOCKS_START
     }
 
     /// Adds an entry, `None` for a tombstone; the number of its block.
-    pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<u32> {
+    pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<u32> {
         let bytes = block::entry_bytes(key.len(), value.map_or(0, <[u8]>::len));
         let most = self.shape.block_bytes - BLOCK_HEAD_BYTES;
         if !self.entries.is_empty() && self.entries.len() + bytes > most {
@@ -700,14 +717,14 @@ impl Writer {
     }
 
     /// Ends the blocks: how many there are.
-    pub(super) fn end_blocks(&mut self) -> Result<u32> {
+    pub(crate) fn end_blocks(&mut self) -> Result<u32> {
         self.end_block()?;
         self.end_group();
         Ok(low_u32(to_u64(self.offsets.len() - 1)))
     }
 
     /// Writes what is buffered, so that the blocks can be read from the file.
-    pub(super) fn reader(&mut self) -> Result<BlockReader<'_>> {
+    pub(crate) fn reader(&mut self) -> Result<BlockReader<'_>> {
         self.end_blocks()?;
         let rest = self.buffer.len().next_multiple_of(to_usize(BLOCK_BYTES));
         let mut aligned = AlignedBuffer::zeroed(rest);
@@ -720,7 +737,7 @@ impl Writer {
     }
 
     /// Ends the file with the table's index and makes it durable. Its name is not, yet.
-    pub(super) fn finish(mut self, index: &[u8]) -> Result<Piece> {
+    pub(crate) fn finish(mut self, index: &[u8]) -> Result<Piece> {
         let blocks = self.end_blocks()?;
         self.footer.blocks = u64::from(blocks);
         self.footer.index = self.put_section(index)?;
@@ -756,11 +773,11 @@ impl Writer {
 
 /// Reads blocks of a piece that is being written.
 #[derive(Debug)]
-pub(super) struct BlockReader<'a>(&'a Writer);
+pub(crate) struct BlockReader<'a>(&'a Writer);
 
 impl BlockReader<'_> {
     /// The entries of a block.
-    pub(super) fn entries(&self, number: u32) -> Result<Vec<u8>> {
+    pub(crate) fn entries(&self, number: u32) -> Result<Vec<u8>> {
         let writer = self.0;
         let at = |block: u32| {
             let offset = writer.offsets.get(to_usize(u64::from(block)));
@@ -781,7 +798,7 @@ impl BlockReader<'_> {
 }
 
 /// What the head of a piece says: the owner's ids and the number.
-pub(super) fn identity_of(bytes: &[u8]) -> Option<([u8; 16], u64, u64)> {
+pub(crate) fn identity_of(bytes: &[u8]) -> Option<([u8; 16], u64, u64)> {
     let mut copy = bytes.get(..HEAD_BYTES)?.to_vec();
     let mut decoder = Decoder::new(copy.get(12..)?);
     let crc = decoder.u32()?;
@@ -791,7 +808,7 @@ pub(super) fn identity_of(bytes: &[u8]) -> Option<([u8; 16], u64, u64)> {
 }
 
 /// Reads the first bytes of a file, for those who look at it.
-pub(super) fn first_bytes(file: &dyn File) -> io::Result<Vec<u8>> {
+pub(crate) fn first_bytes(file: &dyn File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; HEAD_BYTES];
     let count = read_up_to(file, &mut bytes, 0)?;
     bytes.truncate(count);

@@ -15,7 +15,6 @@
 #![deny(clippy::indexing_slicing)]
 
 use super::{
-    Settings,
     block::{self, EntryRef},
     memtable::Answer,
     piece::Piece,
@@ -42,8 +41,8 @@ fn payload_bytes(block_bytes: usize) -> usize {
 
 /// The cache of a table's blocks.
 #[derive(Debug)]
-pub(super) struct Cache {
-    pub(super) blocks: Blocks,
+pub(crate) struct Cache {
+    pub(crate) blocks: Blocks,
     hash: KeyHash,
     hash_mask: u64,
 }
@@ -62,16 +61,20 @@ fn shape(count: usize) -> (usize, usize) {
 }
 
 impl Cache {
-    /// An empty cache of at most so many bytes.
-    pub(super) fn new(settings: &Settings, context: &Context, hash_mask: u64) -> Result<Self> {
-        let payload = payload_bytes(settings.shape.block_bytes);
-        let blocks = Blocks::new(settings.cache_bytes, payload, &context.budget)
+    /// An empty cache of at most so many bytes, for blocks of this size.
+    pub(crate) fn new(
+        (bytes, block_bytes): (u64, usize),
+        context: &Context,
+        hash_mask: u64,
+    ) -> Result<Self> {
+        let payload = payload_bytes(block_bytes);
+        let blocks = Blocks::new(bytes, payload, &context.budget)
             .map_err(|error| Error::io("reserve address space for a cache", error))?;
         Ok(Self { blocks, hash: context.hash, hash_mask })
     }
 
     /// Puts a block into the cache.
-    pub(super) fn fill(&self, piece: &Piece, number: u32, entries: &[u8]) {
+    pub(crate) fn fill(&self, piece: &Piece, number: u32, entries: &[u8]) {
         let cache = &self.blocks;
         if entries.len() + HEAD_BYTES > cache.payload_bytes() {
             return;
@@ -106,21 +109,21 @@ impl Cache {
 
     /// What a block in the cache says of a key; `None` where it is not there.
     #[inline]
-    pub(super) fn find(&self, piece: &Piece, number: u32, hash: u64, key: &[u8]) -> Option<Answer> {
+    pub(crate) fn find(&self, piece: &Piece, number: u32, hash: u64, key: &[u8]) -> Option<Answer> {
         let place = piece.place(number)?;
         self.blocks.read(place, id_of(piece, number), |words| look(words, low_u8(hash), key))
     }
 
     /// Starts loading what [`find`] will look at.
     #[inline]
-    pub(super) fn prefetch(&self, piece: &Piece, number: u32) {
+    pub(crate) fn prefetch(&self, piece: &Piece, number: u32) {
         if let Some(place) = piece.place(number) {
             self.blocks.prefetch(place);
         }
     }
 
     /// Appends the entries of a block, if it is in the cache.
-    pub(super) fn entries(&self, piece: &Piece, number: u32, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn entries(&self, piece: &Piece, number: u32, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let Some(place) = piece.place(number) else { return false };
         let copied = self.blocks.read(place, id_of(piece, number), |words| {

@@ -19,9 +19,9 @@ use std::ops::Range;
 use crate::codec::{Decoder, crc32c, crc32c_append, put_u32, put_varint, to_u64, to_usize};
 
 /// Bytes before the entries.
-pub(super) const HEAD_BYTES: usize = 8;
+pub(crate) const HEAD_BYTES: usize = 8;
 /// Blocks begin at multiples of this.
-pub(super) const UNIT_BYTES: u64 = 8;
+pub(crate) const UNIT_BYTES: u64 = 8;
 const PACKED: u32 = 1 << 31;
 /// A block is kept as it is where packing saves less than this part of it.
 const SAVING_MIN: usize = 8;
@@ -30,14 +30,14 @@ const ENTRIES_BYTES_MAX: usize = 1 << 30;
 
 /// One entry of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct EntryRef {
-    pub(super) key: Range<usize>,
-    pub(super) value: Range<usize>,
-    pub(super) tombstone: bool,
+pub(crate) struct EntryRef {
+    pub(crate) key: Range<usize>,
+    pub(crate) value: Range<usize>,
+    pub(crate) tombstone: bool,
 }
 
 /// Bytes that an entry takes in a block.
-pub(super) fn entry_bytes(key: usize, value: usize) -> usize {
+pub(crate) fn entry_bytes(key: usize, value: usize) -> usize {
     let varint = |number: usize| {
         to_usize(u64::from((u64::BITS - to_u64(number).leading_zeros()).max(1).div_ceil(7)))
     };
@@ -45,7 +45,7 @@ pub(super) fn entry_bytes(key: usize, value: usize) -> usize {
 }
 
 /// Appends an entry: `None` is a tombstone.
-pub(super) fn put_entry(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>) {
+pub(crate) fn put_entry(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>) {
     put_varint(out, to_u64(key.len()));
     let value_bytes = to_u64(value.map_or(0, <[u8]>::len));
     put_varint(out, value_bytes * 2 + u64::from(value.is_none()));
@@ -58,13 +58,13 @@ fn checksum(salt: u32, number: u32, rest: &[u8]) -> u32 {
 }
 
 /// The salt of a piece's blocks.
-pub(super) fn salt_of(database_id: &[u8; 16], table_id: u64, piece: u64) -> u32 {
+pub(crate) fn salt_of(database_id: &[u8; 16], table_id: u64, piece: u64) -> u32 {
     let salt = crc32c_append(crc32c(database_id), &table_id.to_le_bytes());
     crc32c_append(salt, &piece.to_le_bytes())
 }
 
 /// Appends the block of these entries.
-pub(super) fn put_block(out: &mut Vec<u8>, entries: &[u8], (salt, number): (u32, u32), pack: bool) {
+pub(crate) fn put_block(out: &mut Vec<u8>, entries: &[u8], (salt, number): (u32, u32), pack: bool) {
     let start = out.len();
     let packed = pack.then(|| lz4_flex::block::compress(entries));
     let packed = packed.filter(|bytes| bytes.len() + bytes.len() / SAVING_MIN < entries.len());
@@ -83,14 +83,14 @@ pub(super) fn put_block(out: &mut Vec<u8>, entries: &[u8], (salt, number): (u32,
 
 /// The entries' bytes of a block: a place in `stored`, or unpacked.
 #[derive(Debug)]
-pub(super) enum Entries {
+pub(crate) enum Entries {
     Plain(Range<usize>),
     Unpacked(Vec<u8>),
 }
 
 /// Verifies the block at the front of `stored`, which ends where the next one begins. Says what is
 /// wrong with one that is damaged.
-pub(super) fn open(stored: &[u8], place: (u32, u32)) -> Result<Entries, &'static str> {
+pub(crate) fn open(stored: &[u8], place: (u32, u32)) -> Result<Entries, &'static str> {
     let mut decoder = Decoder::new(stored);
     let (Some(sum), Some(size)) = (decoder.u32(), decoder.u32()) else {
         return Err("the block is cut off");
@@ -125,7 +125,7 @@ pub(super) fn open(stored: &[u8], place: (u32, u32)) -> Result<Entries, &'static
 
 /// Decodes the entry at `at` of a block's entries, and where the next one begins; `None` at the
 /// end, and for what no writer makes.
-pub(super) fn entry_at(entries: &[u8], at: usize) -> Option<(EntryRef, usize)> {
+pub(crate) fn entry_at(entries: &[u8], at: usize) -> Option<(EntryRef, usize)> {
     let mut decoder = Decoder::new(entries.get(at..)?);
     let key_bytes = to_usize(decoder.varint()?);
     let word = decoder.varint()?;
@@ -139,7 +139,7 @@ pub(super) fn entry_at(entries: &[u8], at: usize) -> Option<(EntryRef, usize)> {
 }
 
 /// All entries of a block; an error for what no writer makes.
-pub(super) fn all_entries(entries: &[u8], out: &mut Vec<EntryRef>) -> Result<(), &'static str> {
+pub(crate) fn all_entries(entries: &[u8], out: &mut Vec<EntryRef>) -> Result<(), &'static str> {
     let mut at = 0;
     while at < entries.len() {
         let (entry, next) = entry_at(entries, at).ok_or("an entry does not parse")?;
@@ -150,7 +150,7 @@ pub(super) fn all_entries(entries: &[u8], out: &mut Vec<EntryRef>) -> Result<(),
 }
 
 /// The entry of a key.
-pub(super) fn find(entries: &[u8], key: &[u8]) -> Option<EntryRef> {
+pub(crate) fn find(entries: &[u8], key: &[u8]) -> Option<EntryRef> {
     let mut at = 0;
     while let Some((entry, next)) = entry_at(entries, at) {
         if entries.get(entry.key.clone()) == Some(key) {

@@ -1,0 +1,393 @@
+//! The front: the memtables that writers insert into, and the version of the files behind them.
+//!
+//! What: one [`View`] at a time, swapped whole; room for writes, found before they are logged.
+//! A write is admitted with what it needs drawn from the budget, inserted, and no more; where
+//! memtables fill faster than they are flushed, writers are delayed and in the end flush
+//! themselves ([`Backing`]).
+//!
+//! Invariants: with `writing` held alone nothing is on its way into the active memtable, so a
+//! frozen one never changes. What `admit` drew from the budget is given back by `retract` or
+//! belongs to the memtable.
+//!
+//! Thread rules: any thread; gets take no lock. Lock order: the engine's own locks of flushes and
+//! merges, `writing`, whatever publishes, `viewing`.
+
+use std::{sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+
+use super::{
+    memtable::{Answer, Memtable, cost},
+    pace::{DELAY_MAX, Measured, Pace, Rest, micros},
+};
+use crate::{
+    Error, Result,
+    codec::{Lsn, to_u64},
+    engine::{Context, Op},
+    sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+};
+
+/// How often a writer helps before its write is refused.
+const HELPS_MAX: u32 = 3;
+
+/// What readers see.
+#[derive(Debug)]
+pub(crate) struct View<V> {
+    /// The memtable that is written to.
+    pub(crate) active: Arc<Memtable>,
+    /// Those that wait for a flush, newest first.
+    pub(crate) frozen: Vec<Arc<Memtable>>,
+    /// The files.
+    pub(crate) version: Arc<V>,
+}
+
+impl<V> View<V> {
+    /// The same once more.
+    pub(crate) fn share(&self) -> Self {
+        Self {
+            active: Arc::clone(&self.active),
+            frozen: self.frozen.clone(),
+            version: Arc::clone(&self.version),
+        }
+    }
+
+    /// All memtables, newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.active).chain(&self.frozen)
+    }
+
+    /// What the memtables say of a key.
+    #[inline]
+    pub(crate) fn in_memory(&self, hash: u64, key: &[u8]) -> Answer {
+        self.memtables()
+            .map(|memtable| memtable.get(hash, key))
+            .find(|answer| !matches!(answer, Answer::Nothing))
+            .unwrap_or(Answer::Nothing)
+    }
+}
+
+/// What stands behind the front.
+pub(crate) trait Backing<V> {
+    /// Flushes what is frozen and, where nothing is, the active memtable.
+    fn flush_backlog(&self) -> Result<()>;
+    /// Gives back memory that can be had again; how much.
+    fn shrink_cache(&self, bytes: u64) -> u64;
+    /// Waits for work that gives memory back when it ends.
+    fn await_work(&self);
+    /// The view changes: finds the rate that writers are held to.
+    fn set_rate(&self, view: &View<V>);
+}
+
+/// Counts since the table was opened.
+#[derive(Debug, Default)]
+pub(crate) struct FrontCounters {
+    pub(crate) helps_total: AtomicU64,
+    pub(crate) delays_total: AtomicU64,
+    pub(crate) delay_micros_total: AtomicU64,
+    /// Microseconds that writers helped, in all and at most at once.
+    pub(crate) stall_micros_total: AtomicU64,
+    pub(crate) stall_micros_max: AtomicU64,
+}
+
+/// See the module head.
+#[derive(Debug)]
+pub(crate) struct Front<V> {
+    context: Context,
+    /// A memtable is frozen at this size, in bytes.
+    memtable_bytes: u64,
+    /// Memtables at most, the active one among them.
+    memtables: u64,
+    pub(crate) view: ArcSwap<View<V>>,
+    /// Held while the view is exchanged.
+    viewing: Mutex<()>,
+    /// Held shared by whoever inserts in the active memtable.
+    writing: RwLock<()>,
+    /// Drawn from the budget by `admit` and neither applied nor retracted yet.
+    reserved: AtomicU64,
+    /// Bytes a second that writers may bring; 0: as many as they like.
+    write_rate: AtomicU64,
+    write_pace: Pace,
+    /// Bytes of memtables a second that flushes take away.
+    pub(crate) flushed: Measured,
+    rest: Rest,
+    pub(crate) counters: FrontCounters,
+}
+
+fn new_memtable(bytes: u64, context: &Context) -> Result<Arc<Memtable>> {
+    Memtable::new(bytes, &context.budget)
+        .map(Arc::new)
+        .map_err(|error| Error::io("reserve address space for a memtable", error))
+}
+
+impl<V> Front<V> {
+    /// An empty memtable in front of these files.
+    pub(crate) fn new(
+        context: &Context,
+        (memtable_bytes, memtables): (u64, u64),
+        version: V,
+    ) -> Result<Self> {
+        let active = new_memtable(memtable_bytes, context)?;
+        let view = View { active, frozen: Vec::new(), version: Arc::new(version) };
+        Ok(Self {
+            context: context.clone(),
+            memtable_bytes,
+            memtables,
+            view: ArcSwap::new(Arc::new(view)),
+            viewing: Mutex::new(()),
+            writing: RwLock::new(()),
+            reserved: AtomicU64::new(0),
+            write_rate: AtomicU64::new(0),
+            write_pace: Pace::default(),
+            flushed: Measured::default(),
+            rest: Rest::default(),
+            counters: FrontCounters::default(),
+        })
+    }
+
+    /// Freezes the active memtable, unless another has its place already.
+    pub(crate) fn rotate(&self, active: &Arc<Memtable>, back: &impl Backing<V>) -> Result<()> {
+        let fresh = new_memtable(self.memtable_bytes, &self.context)?;
+        let _alone = write(&self.writing);
+        let _viewing = lock(&self.viewing);
+        let view = self.view.load_full();
+        if Arc::ptr_eq(&view.active, active) && !active.is_empty() {
+            let frozen = std::iter::once(active).chain(&view.frozen).cloned().collect();
+            let version = Arc::clone(&view.version);
+            let view = View { active: fresh, frozen, version };
+            back.set_rate(&view);
+            self.view.store(Arc::new(view));
+        }
+        Ok(())
+    }
+
+    /// Freezes the active memtable if it has anything.
+    pub(crate) fn rotate_any(&self, back: &impl Backing<V>) -> Result<()> {
+        let view = self.view.load_full();
+        if view.active.is_empty() { Ok(()) } else { self.rotate(&view.active, back) }
+    }
+
+    /// Has readers see what `edit` makes of the version, without the memtables that it holds now.
+    pub(crate) fn show(
+        &self,
+        edit: impl FnOnce(&V) -> V,
+        flushed: &[Arc<Memtable>],
+        back: &impl Backing<V>,
+    ) {
+        let _viewing = lock(&self.viewing);
+        let view = self.view.load_full();
+        let stays = |one: &&Arc<Memtable>| !flushed.iter().any(|other| Arc::ptr_eq(one, other));
+        let frozen = view.frozen.iter().filter(stays).cloned().collect();
+        let active = Arc::clone(&view.active);
+        let view = View { active, frozen, version: Arc::new(edit(&view.version)) };
+        back.set_rate(&view);
+        self.view.store(Arc::new(view));
+    }
+
+    /// Takes `bytes` out of what was reserved. `false` in replay, where nothing was admitted.
+    fn claim(&self, bytes: u64) -> bool {
+        self.reserved
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| held.checked_sub(bytes))
+            .is_ok()
+    }
+
+    /// Whether writers have to wait for a flush.
+    fn is_backed_up(&self, view: &View<V>) -> bool {
+        to_u64(view.frozen.len()) >= self.memtables - 1
+    }
+
+    /// Whether the last memtable but one is full.
+    pub(crate) fn is_nearly_full(&self, view: &View<V>) -> bool {
+        to_u64(view.frozen.len()) + 2 >= self.memtables.max(3)
+    }
+
+    /// Freezes a full memtable, and flushes where too many wait for it.
+    fn make_room(&self, back: &impl Backing<V>) -> Result<()> {
+        let full = |view: &View<V>| view.active.charged() >= self.memtable_bytes;
+        if !full(&self.view.load()) {
+            return Ok(());
+        }
+        let view = self.view.load_full();
+        if self.is_backed_up(&view) {
+            self.help(back)?;
+        }
+        let view = self.view.load_full();
+        if full(&view) && !self.is_backed_up(&view) {
+            self.rotate(&view.active, back)?;
+            self.context.host.wake();
+        }
+        Ok(())
+    }
+
+    /// A writer flushes.
+    fn help(&self, back: &impl Backing<V>) -> Result<()> {
+        let began = self.context.env.monotonic();
+        let outcome = back.flush_backlog();
+        let micros = micros(self.context.env.monotonic().saturating_sub(began));
+        let counters = &self.counters;
+        counters.helps_total.fetch_add(1, Ordering::Relaxed);
+        counters.stall_micros_total.fetch_add(micros, Ordering::Relaxed);
+        counters.stall_micros_max.fetch_max(micros, Ordering::Relaxed);
+        outcome
+    }
+
+    /// Draws what an operation needs, flushing where the budget has no more.
+    fn reserve(&self, bytes: u64, back: &impl Backing<V>) -> Result<()> {
+        let taken = || {
+            let taken = self.context.budget.take(bytes).is_ok();
+            if taken {
+                self.reserved.fetch_add(bytes, Ordering::Relaxed);
+            }
+            taken
+        };
+        for _ in 0..HELPS_MAX {
+            // Blocks can be read again.
+            if taken() || (back.shrink_cache(bytes) > 0 && taken()) {
+                return Ok(());
+            }
+            let view = self.view.load_full();
+            if view.active.is_empty() && view.frozen.is_empty() {
+                break;
+            }
+            drop(view);
+            self.help(back)?;
+        }
+        // What a merge takes to work with comes back when it ends.
+        back.await_work();
+        self.context.budget.take(bytes)?;
+        self.reserved.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Finds room for an operation, and delays or refuses it where there is none.
+    pub(crate) fn admit(&self, op: &Op<'_>, back: &impl Backing<V>) -> Result<()> {
+        let room = self.make_room(back);
+        match op {
+            Op::Put { .. } => {
+                room?;
+                self.delay(cost(op));
+                self.reserve(cost(op), back)
+            }
+            // Deletes give space back: they go on where a flush fails.
+            Op::Delete { .. } => {
+                if self.reserve(cost(op), back).is_err() {
+                    self.context.budget.take_anyway(cost(op));
+                    self.reserved.fetch_add(cost(op), Ordering::Relaxed);
+                }
+                Ok(())
+            }
+            Op::DeleteRange { .. } => Ok(()),
+        }
+    }
+
+    /// Gives back what was drawn for an operation that does not come.
+    pub(crate) fn retract(&self, op: &Op<'_>) {
+        if self.claim(cost(op)) {
+            self.context.budget.give(cost(op));
+        }
+    }
+
+    /// Inserts an operation on one key, of this hash.
+    pub(crate) fn insert(
+        &self,
+        lsn: Lsn,
+        op: &Op<'_>,
+        hash: u64,
+        back: &impl Backing<V>,
+    ) -> Result<()> {
+        if !self.claim(cost(op)) {
+            self.context.budget.take_anyway(cost(op));
+        }
+        loop {
+            let active = {
+                let _writing = read(&self.writing);
+                let view = self.view.load();
+                if view.active.insert(lsn.0, op, hash) {
+                    if view.active.entries() == 1 {
+                        // Somebody has to ask whether it is at rest.
+                        self.context.host.wake();
+                    }
+                    return Ok(());
+                }
+                Arc::clone(&view.active)
+            };
+            if active.is_empty() {
+                let needed = cost(op);
+                return Err(Error::OutOfMemory { budget: self.context.budget.limit(), needed });
+            }
+            self.rotate(&active, back)?;
+        }
+    }
+
+    /// Freezes a full memtable, of operations that were not admitted one by one.
+    pub(crate) fn rotate_full(&self, back: &impl Backing<V>) -> Result<()> {
+        let active = Arc::clone(&self.view.load().active);
+        if active.charged() >= self.memtable_bytes {
+            self.rotate(&active, back)?;
+            self.context.host.wake();
+        }
+        Ok(())
+    }
+
+    /// Of frozen memtables, the oldest: as much at once as a full memtable has, because what is
+    /// small costs a file otherwise.
+    pub(crate) fn oldest<'f>(
+        &self,
+        frozen: &'f [Arc<Memtable>],
+    ) -> (&'f [Arc<Memtable>], &'f [Arc<Memtable>]) {
+        let mut bytes = 0;
+        let oldest = frozen.iter().rev().take_while(|memtable| {
+            bytes += memtable.charged();
+            bytes <= self.memtable_bytes / 4 * 5
+        });
+        frozen.split_at(frozen.len() - oldest.count().max(1).min(frozen.len()))
+    }
+
+    /// Notes how fast a flush was.
+    pub(crate) fn note_flush(&self, memtables: &[Arc<Memtable>], began: Duration) {
+        let bytes: u64 = memtables.iter().map(|memtable| memtable.charged()).sum();
+        // What is tiny says nothing of the disk.
+        if bytes >= self.memtable_bytes / 4 {
+            self.flushed.note(bytes, self.context.env.monotonic().saturating_sub(began));
+        }
+    }
+
+    /// Delays a write where it has to be.
+    #[inline]
+    fn delay(&self, bytes: u64) {
+        let rate = self.write_rate();
+        if rate > 0 {
+            self.delay_to(bytes, rate);
+        }
+    }
+
+    #[cold]
+    fn delay_to(&self, bytes: u64, rate: u64) {
+        let waited = self.write_pace.keep_to(&*self.context.env, bytes, rate, DELAY_MAX);
+        if !waited.is_zero() {
+            let counters = &self.counters;
+            counters.delays_total.fetch_add(1, Ordering::Relaxed);
+            counters.delay_micros_total.fetch_add(micros(waited), Ordering::Relaxed);
+        }
+    }
+
+    /// The rate that writers are held to, in bytes a second; 0: none.
+    pub(crate) fn write_rate(&self) -> u64 {
+        self.write_rate.load(Ordering::Relaxed)
+    }
+
+    /// Holds writers to a rate.
+    pub(crate) fn set_write_rate(&self, rate: u64) {
+        self.write_rate.store(rate, Ordering::Relaxed);
+    }
+
+    /// Whether nobody has written for a while.
+    pub(crate) fn is_at_rest(&self, active: &Memtable) -> bool {
+        self.rest.has_come(&*self.context.env, active)
+    }
+}
+
+impl<V> Drop for Front<V> {
+    fn drop(&mut self) {
+        self.context.budget.give(self.reserved.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,179 @@
+//! A B+-tree in files: what the engines that have one share.
+//!
+//! What: keys in order in [`crate::index::bptree`], its pages in [`crate::pages::cache`], their
+//! changes made durable at cuts ([`store`]); the gate that operations pass ([`gate`]); room for
+//! dirty pages, by whoever needs it.
+//! Why: `btree` keeps its entries in such a tree, `slm` the places of its entries.
+//!
+//! Invariants:
+//! - The files hold whole operations only: a cut has all of an operation or nothing, and the
+//!   journal all of a cut or nothing.
+//! - A page that the journal does not hold is not written in place.
+//! - What lies beside the tree and has to agree with it ([`Beside`]) joins each cut while nobody
+//!   changes the tree, and is durable before the cut is.
+//! - While the log is replayed nothing is written but large values, to pages that no durable state
+//!   uses.
+//!
+//! Thread rules: lookups and scans take no lock. Whoever changes the tree shares the gate. Lock
+//! order: `keeper`, gate, pages (as `index::bptree` says), the map of pages, the cache's lists.
+
+pub(crate) mod gate;
+pub(crate) mod meta;
+pub(crate) mod store;
+
+use std::{fmt, sync::Arc};
+
+use self::{gate::Gate, store::Keeper};
+use super::{Context, TableOptions};
+use crate::{
+    Error, Result,
+    codec::{Lsn, crc32c, crc32c_append, to_u64, to_usize},
+    index::bptree::{Change, Tree, node::INNER},
+    pages::cache::{CacheOptions, Replacement},
+    sync::{AtomicU64, Mutex, Ordering, lock},
+};
+
+const PAGE_BYTES_DEFAULT: u64 = 16 << 10;
+const GRANULARITY_DEFAULT: u64 = 1024;
+/// A descent, a split at each level and the maps need this many frames at once, with room for
+/// several threads.
+const FRAMES_MIN: u64 = 48;
+/// Changed bytes after which a cut is due, a thirty-second of the budget within these bounds: what
+/// it takes in memory is bounded. The more, the more often a page changes before it is journaled.
+const CUT_BYTES_MIN: u64 = 16 << 20;
+const CUT_BYTES_MAX: u64 = 256 << 20;
+/// How often somebody helps to make room before going on anyway; the cache grows then.
+const HELPS_MAX: u32 = 3;
+/// Pages that one change of a small entry may need: a split at each of five levels, with both
+/// halves, and what mends them.
+pub(crate) const CHANGE_PAGES: u64 = 12;
+
+/// What lies beside a tree and has to agree with it.
+pub(crate) trait Beside: Send + Sync + fmt::Debug {
+    /// A cut begins, and nobody changes the tree: puts into it what has to agree with it.
+    fn join(&self, tree: &Tree) -> Result<Change>;
+    /// The cut is to be written: makes durable what it names.
+    fn settle(&self) -> Result<()>;
+    /// The cut is durable.
+    fn stored(&self);
+}
+
+/// The sizes of a tree's pages and of its cache.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    granularity: u64,
+    cache: CacheOptions,
+}
+
+impl Settings {
+    /// From the options `page_bytes`, `extend_granularity`, `replacement` and one that says how
+    /// much the cache may take (0: `most`).
+    pub(crate) fn new(
+        options: &TableOptions,
+        context: &Context,
+        (cache_option, most): (&str, u64),
+    ) -> Result<Self> {
+        let page_bytes = options.number("page_bytes", PAGE_BYTES_DEFAULT, 4096..=65_536)?;
+        let granularity = options.number("extend_granularity", GRANULARITY_DEFAULT, 64..=16_384)?;
+        let invalid = |name: &str, what: &str| Error::InvalidOption {
+            name: name.to_owned(),
+            what: what.to_owned(),
+        };
+        if !page_bytes.is_power_of_two() {
+            return Err(invalid("page_bytes", "it is a power of two"));
+        }
+        if granularity % 64 != 0 {
+            return Err(invalid("extend_granularity", "it is a multiple of 64"));
+        }
+        let replacement = match options.settings().find(|(name, _)| *name == "replacement") {
+            None | Some((_, "clock")) => Replacement::Clock,
+            Some((_, "random")) => Replacement::Random,
+            Some(_) => return Err(invalid("replacement", "it is clock or random")),
+        };
+        let wanted = options.number(cache_option, 0, 0..=1 << 46)?;
+        let most = if wanted == 0 { most } else { wanted };
+        let frames_max = (most / page_bytes).max(FRAMES_MIN);
+        let salt = salt_of(&context.database_id, context.table_id);
+        let cache = CacheOptions {
+            page_bytes: to_usize(page_bytes),
+            frames_min: FRAMES_MIN,
+            frames_max,
+            replacement,
+            lasting_kind: INNER,
+            salt,
+        };
+        Ok(Self { granularity, cache })
+    }
+}
+
+/// What the checksums of a table's pages are salted with.
+pub(crate) fn salt_of(database_id: &[u8; 16], table_id: u64) -> u32 {
+    crc32c_append(crc32c(database_id), &table_id.to_le_bytes())
+}
+
+/// A tree in its files. See the module head.
+#[derive(Debug)]
+pub(crate) struct Paged {
+    pub(crate) context: Context,
+    pub(crate) tree: Tree,
+    pub(crate) gate: Gate,
+    pub(crate) keeper: Mutex<Keeper>,
+    /// Held while the table's file is made.
+    making: Mutex<()>,
+    beside: Option<Arc<dyn Beside>>,
+    pub(crate) cuts_total: AtomicU64,
+    pub(crate) helps_total: AtomicU64,
+    pub(crate) written_bytes_total: AtomicU64,
+}
+
+impl Paged {
+    /// Opens the tree in its directory: lays the journal's groups over the pages and reads which
+    /// pages are used. Returns the LSN that the files are complete to (0 for a new table).
+    pub(crate) fn open(
+        settings: &Settings,
+        context: Context,
+        beside: Option<Arc<dyn Beside>>,
+    ) -> Result<(Self, Lsn)> {
+        store::open(settings, context, beside)
+    }
+
+    /// Pages that may not leave the cache that it may hold while writers go on.
+    pub(crate) fn kept_limit(&self) -> u64 {
+        let cache = self.tree.cache();
+        let budget = &self.context.budget;
+        let room = (budget.limit() / 8 * 7).saturating_sub(budget.used());
+        let more = room / to_u64(cache.page_bytes());
+        let frames = (cache.frames() + more).min(cache.capacity().max(cache.frames()));
+        frames / 4 * 3
+    }
+
+    /// Whether so much has changed that it should be made durable.
+    pub(crate) fn is_cut_due(&self) -> bool {
+        let cache = self.tree.cache();
+        // A look at the budget costs more than a comparison that says no.
+        let kept = cache.kept_count();
+        if kept <= FRAMES_MIN / 4 || cache.dirty_count() == 0 {
+            return false;
+        }
+        let most = (self.context.budget.limit() / 32).clamp(CUT_BYTES_MIN, CUT_BYTES_MAX);
+        cache.changed_bytes() > most || kept > self.kept_limit() / 4 * 3
+    }
+
+    /// Makes sure that the cache can take this many dirty pages more.
+    pub(crate) fn make_room(&self, pages: u64) -> Result<()> {
+        for _ in 0..HELPS_MAX {
+            if self.tree.cache().kept_count() + pages <= self.kept_limit() {
+                return Ok(());
+            }
+            self.helps_total.fetch_add(1, Ordering::Relaxed);
+            self.context.host.wake();
+            let mut keeper = lock(&self.keeper);
+            // Whoever held it until now may have done what is needed.
+            if self.tree.cache().kept_count() + pages > self.kept_limit() {
+                let complete = keeper.complete();
+                self.place_oldest(&mut keeper, complete)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! Verifying: the pages of the index, every block of every run, and that both agree.
+
+use super::{
+    Inner,
+    runs::{FIRST_KEY, Place, Run, Runs},
+};
+use crate::{
+    Error, Result,
+    codec::to_u64,
+    engine::lsm::walk::{Ahead, PieceCursor, Start, Walk as _},
+    index::bptree::run::{Ascent, Run as IndexRun},
+    report::Report,
+    sync::lock,
+};
+
+use std::sync::Arc;
+
+/// Places that one step copies.
+const STEP: usize = 1024;
+
+impl Inner {
+    /// Verifies the files. Flushes and merges wait meanwhile.
+    pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
+        let _compacting = lock(&self.compacting);
+        let _flushing = lock(&self.flushing);
+        {
+            let mut keeper = lock(&self.paged.keeper);
+            self.paged.check_files(&mut keeper, report)?;
+        }
+        self.clean();
+        let view = self.front.view.load_full();
+        let mut live = 0;
+        for run in view.version.iter() {
+            report.checked_bytes += run.piece.file_bytes;
+            note(report, run.piece.check_head())?;
+            let found = self.check_run(run, report);
+            live += found.or_else(|error| note(report, Err(error)).map(|()| run.live()))?;
+        }
+        let placed = self.check_places(&view.version, report);
+        let placed = placed.or_else(|error| note(report, Err(error)).map(|()| live))?;
+        if placed != live {
+            let what = format!("it has {placed} keys, of which {live} lead to their entry");
+            report.add(self.paged.tree.cache().label(), 0, what);
+        }
+        Ok(())
+    }
+
+    /// Walks over a run: order, bounds and counts; how many entries the index points to.
+    fn check_run(&self, run: &Run, report: &mut Report) -> Result<u64> {
+        let label = &*run.piece.label;
+        let mut cursor = PieceCursor::new(Arc::clone(&run.piece), Start::up(None), Ahead::WHOLE);
+        cursor.settle()?;
+        let (mut entries, mut live, mut last) = (0, 0, None::<Vec<u8>>);
+        while let Some(key) = cursor.key() {
+            if last.as_deref().is_some_and(|last| last >= key) {
+                report.add(label, 0, format!("key {} is out of order", key.escape_ascii()));
+            }
+            if last.is_none() && key != run.low {
+                report.add(label, 0, "the first key is not the one that the run says");
+            }
+            let place = Place { run: run.number, block: cursor.block() };
+            live += u64::from(self.locate(key)? == Some(place));
+            entries += 1;
+            report.checked_entries += 1;
+            last = Some(key.to_vec());
+            cursor.advance()?;
+        }
+        if last.is_some_and(|last| last != run.high) {
+            report.add(label, 0, "the last key is not the one that the run says");
+        }
+        if (entries, live) != (run.entries(), run.live()) {
+            let (all, counted) = (run.entries(), run.live());
+            let what =
+                format!("{live} of {entries} entries are live, counted were {counted} of {all}");
+            report.add(label, 0, what);
+        }
+        Ok(live)
+    }
+
+    /// Walks over the index: how many keys it has.
+    fn check_places(&self, runs: &Runs, report: &mut Report) -> Result<u64> {
+        let (mut ascent, mut step) = (Ascent::new(FIRST_KEY.to_vec(), None), IndexRun::default());
+        let mut count = 0;
+        while !ascent.is_over {
+            self.paged.tree.ascend(&mut ascent, (STEP, 8), &mut step)?;
+            count += to_u64(step.len());
+            for (key, value) in (0..step.len()).filter_map(|index| step.entry(index)) {
+                let place = Place::decode(value).ok_or_else(|| self.no_place(key))?;
+                let run = runs.find(place.run);
+                if run.is_none_or(|run| place.block >= run.piece.blocks()) {
+                    note(report, Err(self.no_run(key, place)))?;
+                }
+            }
+        }
+        Ok(count)
+    }
+}
+
+/// Damage becomes a finding; other errors end the check.
+fn note(report: &mut Report, outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(Error::Corruption { file, offset, what }) => {
+            report.add(file, offset, what);
+            Ok(())
+        }
+        other => other,
+    }
+}

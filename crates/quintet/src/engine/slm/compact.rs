@@ -1,0 +1,167 @@
+//! Merging runs: their live entries into fresh runs in key order, without what is dead or expired.
+//!
+//! An entry is live if the index points to it; where a key is in several of the runs, at most one
+//! of them is. What was copied is entered where the index still points to the entry that it is a
+//! copy of ([`super::enter`]). Then nothing points to the runs that were merged, a cut of the
+//! index leaves them out, and their files go.
+//!
+//! Thread rules: one merge at a time (`compacting`). It flushes what waits meanwhile.
+
+use std::sync::Arc;
+
+use super::{
+    Inner,
+    enter::Batch,
+    flush::Draft,
+    runs::{Place, Run},
+};
+use crate::{
+    Result,
+    codec::to_u64,
+    engine::lsm::{
+        pace::MERGE_DELAY_MAX,
+        walk::{Ahead, Merge, PieceCursor, Start, Walk as _, Way},
+    },
+    seeded::{self, Bug},
+    sync::{Ordering, lock},
+};
+
+/// Bytes of entries after which a merge looks at its rate, and whether a flush is waiting.
+const STEP_BYTES: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
+/// What all reads of a merge take in memory at most, and one at least.
+const READ_BYTES: u64 = 16 << 20;
+const READ_BYTES_MIN: u64 = 64 << 10;
+
+/// Runs that are merged.
+pub(super) struct Sources {
+    runs: Vec<Arc<Run>>,
+    merge: Merge<PieceCursor>,
+    step_bytes: usize,
+}
+
+impl Sources {
+    pub(super) fn new(runs: Vec<Arc<Run>>) -> Result<Self> {
+        let share = (READ_BYTES / to_u64(runs.len().max(1))).clamp(READ_BYTES_MIN, 1 << 20);
+        let ahead = Ahead { first: share, most: share };
+        let start = Start::up(None);
+        let cursor =
+            |run: &Arc<Run>| PieceCursor::new(Arc::clone(&run.piece), start.clone(), ahead);
+        let mut merge = Merge::new(runs.iter().map(cursor).collect(), Way::Up);
+        merge.settle()?;
+        Ok(Self { runs, merge, step_bytes: 0 })
+    }
+
+    /// The source that has the next key at this place, and the run whose it is.
+    fn source_of(&self, place: Place) -> Option<(&PieceCursor, &Arc<Run>)> {
+        let index = self.runs.iter().position(|run| run.number == place.run)?;
+        Some((self.merge.sources.get(index)?, self.runs.get(index)?))
+    }
+}
+
+impl Inner {
+    /// One step of the background: a flush that waits, or a look at the index and a merge.
+    pub(super) fn compact_step(&self) -> Result<()> {
+        if !self.front.view.load().frozen.is_empty() {
+            return self.flush_some();
+        }
+        let _compacting = lock(&self.compacting);
+        self.scan_leaves()?;
+        // Whoever becomes a candidate from here on asks anew.
+        self.compaction_wanted.store(false, Ordering::Relaxed);
+        let Some(runs) = self.pick() else { return Ok(()) };
+        self.merge_runs(runs)?;
+        self.is_changed();
+        self.context.host.wake();
+        Ok(())
+    }
+
+    /// Everything into runs that follow one another, without anything dead or expired.
+    pub(super) fn compact_all(&self) -> Result<()> {
+        self.flush_all()?;
+        {
+            let _compacting = lock(&self.compacting);
+            let view = self.front.view.load_full();
+            let runs = view.version.iter().filter(|run| run.live() > 0).cloned().collect();
+            drop(view);
+            self.merge_runs(runs)?;
+        }
+        let mut keeper = lock(&self.paged.keeper);
+        self.paged.give_back_space(&mut keeper)
+    }
+
+    /// Merges runs. The caller holds `compacting`.
+    fn merge_runs(&self, runs: Vec<Arc<Run>>) -> Result<()> {
+        if runs.is_empty() {
+            return self.cut(None).map(drop);
+        }
+        let bytes: u64 = runs.iter().map(|run| run.piece.data_bytes()).sum();
+        let counters = &self.counters;
+        counters.merges_total.fetch_add(1, Ordering::Relaxed);
+        counters.merge_read_bytes_total.fetch_add(bytes, Ordering::Relaxed);
+        for (bit, counter) in counters.merges_by_reason.iter().enumerate() {
+            if runs.iter().any(|run| run.reasons() & (1 << bit) != 0) {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let entries: u64 = runs.iter().map(|run| run.live()).sum();
+        let moves =
+            Self::moves_bytes(entries, self.settings.run_bytes / (bytes / entries.max(1)).max(1));
+        let _memory = self.context.budget.charge_anyway(READ_BYTES.min(bytes * 2) + moves);
+        self.make_space();
+        let mut sources = Sources::new(runs)?;
+        self.enter_all(&mut || self.next_batch(&mut sources))?;
+        let left: u64 = sources.runs.iter().map(|run| run.live()).sum();
+        counters.left_behind_total.fetch_add(left, Ordering::Relaxed);
+        sources.runs.iter().for_each(|run| run.dismiss());
+        self.cut(None).map(drop)
+    }
+
+    /// The next run of a merge; `None` at its end.
+    pub(super) fn next_batch(&self, sources: &mut Sources) -> Result<Option<Batch>> {
+        let mut draft = Draft::new(self);
+        while let Some(key) = sources.merge.key().filter(|_| !draft.is_full()) {
+            let bytes = key.len() + sources.merge.value().map_or(0, <[u8]>::len);
+            self.take_live(sources, key, &mut draft)?;
+            sources.merge.advance()?;
+            sources.step_bytes += bytes;
+            if sources.step_bytes >= STEP_BYTES {
+                self.rest(to_u64(std::mem::take(&mut sources.step_bytes)));
+            }
+        }
+        if draft.moves.is_empty() { Ok(None) } else { draft.finish().map(Some) }
+    }
+
+    /// Copies the entry of a key that the index points to, if it is one of these runs'.
+    fn take_live(&self, sources: &Sources, key: &[u8], draft: &mut Draft<'_>) -> Result<()> {
+        let Some(place) = self.locate(key)? else { return Ok(()) };
+        let Some((cursor, run)) = sources.source_of(place) else { return Ok(()) };
+        let has = cursor.key() == Some(key) && cursor.block() == place.block;
+        let value = cursor.value().filter(|_| has);
+        let value = value.ok_or_else(|| super::read::not_there(run, place.block, key))?;
+        if self.context.host.is_expired(value) {
+            draft.moves.push(key, None, Some(place));
+            return Ok(());
+        }
+        let value = if seeded::active(Bug::SlmCopiesAnyEntry) {
+            sources.merge.value().unwrap_or(value)
+        } else {
+            value
+        };
+        let to = draft.add(key, value)?;
+        draft.moves.push(key, Some(to), Some(place));
+        Ok(())
+    }
+
+    /// Keeps to the rate of merges, and flushes what waits for it: a merge takes long, and
+    /// memtables fill meanwhile.
+    fn rest(&self, bytes: u64) {
+        let rate = self.settings.merge_rate;
+        if rate > 0 {
+            self.merge_pace.keep_to(&*self.context.env, bytes, rate, MERGE_DELAY_MAX);
+        }
+        if !self.front.view.load().frozen.is_empty() {
+            // Should it fail, so will the next step of the background, which says so.
+            let _ = self.flush_some();
+        }
+    }
+}

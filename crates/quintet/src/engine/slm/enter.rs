@@ -1,0 +1,155 @@
+//! Entering places into the index: the one way in which it changes.
+//!
+//! A [`Batch`] is a run that is durable and the places of its entries. What a flush enters
+//! replaces whatever was there; what a compaction enters counts only where the index still points
+//! to the entry that it has copied, because a flush may have come between. Old place out, new
+//! place in and the live counts of both runs change inside the gate: a cut has all of it or
+//! nothing.
+//!
+//! Thread rules: `entering` is held for some keys at a time, so that between the look at a place
+//! and its change nobody else changes it, and flushes and compactions take turns.
+
+use std::sync::Arc;
+
+use super::{
+    Inner,
+    runs::{Place, Run, Runs},
+};
+use crate::{
+    Error, Result,
+    engine::paged::CHANGE_PAGES,
+    seeded::{self, Bug},
+    sync::{Mutex, lock},
+};
+
+/// Keys that are entered before others have their turn.
+const TURN: usize = 256;
+
+/// What becomes of a key's place.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    /// Where its key ends among the keys.
+    key_end: usize,
+    /// The new place; `None`: the key goes.
+    to: Option<Place>,
+    /// Only from here; `None`: from wherever it was.
+    from: Option<Place>,
+}
+
+/// Moves of keys, in key order.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    keys: Vec<u8>,
+    list: Vec<Move>,
+}
+
+impl Moves {
+    pub(super) fn push(&mut self, key: &[u8], to: Option<Place>, from: Option<Place>) {
+        self.keys.extend_from_slice(key);
+        self.list.push(Move { key_end: self.keys.len(), to, from });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    fn key(&self, index: usize) -> &[u8] {
+        let end = self.list.get(index).map_or(0, |one| one.key_end);
+        let before = index.checked_sub(1).and_then(|before| self.list.get(before));
+        self.keys.get(before.map_or(0, |one| one.key_end)..end).unwrap_or(&[])
+    }
+}
+
+/// A run, or none, and what is to be entered with it.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) run: Option<Arc<Run>>,
+    pub(super) moves: Moves,
+}
+
+impl Drop for Batch {
+    /// Entered or given up: nothing more will point to the run.
+    fn drop(&mut self) {
+        if let Some(run) = &self.run {
+            run.seal();
+        }
+    }
+}
+
+/// What makes batches, one after the other.
+pub(super) type Produce<'p> = dyn FnMut() -> Result<Option<Batch>> + Send + 'p;
+
+impl Inner {
+    /// Enters all batches that come, each while the next one is made.
+    pub(super) fn enter_all(&self, produce: &mut Produce<'_>) -> Result<()> {
+        let mut ready = produce()?;
+        while let Some(batch) = ready.take() {
+            let producer = Mutex::new(&mut *produce);
+            let (next, entered) = (Mutex::new(None), Mutex::new(Ok(())));
+            self.context.env.parallel(2, &|side| {
+                if side == 0 {
+                    let made = (*lock(&producer))();
+                    *lock(&next) = Some(made);
+                } else {
+                    *lock(&entered) = self.enter(&batch);
+                }
+            });
+            let (next, entered) =
+                (lock(&next).take(), std::mem::replace(&mut *lock(&entered), Ok(())));
+            entered?;
+            ready = next.transpose()?.flatten();
+        }
+        Ok(())
+    }
+
+    /// Enters one batch.
+    fn enter(&self, batch: &Batch) -> Result<()> {
+        let count = batch.moves.len();
+        let mut first = 0;
+        while first < count {
+            let last = (first + TURN).min(count);
+            let _entering = lock(&self.entering);
+            let view = self.front.view.load();
+            for index in first..last {
+                self.enter_one(&batch.moves, index, &view.version)?;
+            }
+            first = last;
+        }
+        Ok(())
+    }
+
+    fn enter_one(&self, moves: &Moves, index: usize, runs: &Runs) -> Result<()> {
+        let (key, Some(one)) = (moves.key(index), moves.list.get(index)) else { return Ok(()) };
+        let tree = &self.paged.tree;
+        self.paged.make_room(CHANGE_PAGES + tree.pages_for(key, size_of::<Place>()))?;
+        let pass = self.paged.gate.enter(key);
+        let old = self.locate(key)?;
+        let is_sure = one.from.is_none() || seeded::active(Bug::SlmMovesUnconditionally);
+        if !is_sure && old != one.from {
+            return Ok(());
+        }
+        let find = |place: Place| runs.find(place.run).ok_or_else(|| self.no_run(key, place));
+        let (before, after) = (old.map(find).transpose()?, one.to.map(find).transpose()?);
+        let change = match one.to {
+            Some(place) => tree.put(key, [&place.encode(), &[]], None)?,
+            None if old.is_some() && !seeded::active(Bug::SlmForgetsDeletes) => {
+                tree.delete(key, None)?
+            }
+            None => return Ok(()),
+        };
+        after.inspect(|run| run.gain());
+        before.inspect(|run| run.lose());
+        pass.note(change);
+        Ok(())
+    }
+
+    /// The index points where there is nothing.
+    pub(super) fn no_run(&self, key: &[u8], place: Place) -> Error {
+        let what = format!("key {} is said to be in run {:08x}", key.escape_ascii(), place.run);
+        Error::corruption(self.paged.tree.cache().label(), 0, what)
+    }
+}

@@ -1,0 +1,26 @@
+//! A run in words.
+
+use std::sync::Arc;
+
+use super::runs::decode_bounds;
+use crate::{
+    Result,
+    disk::{Dir, File},
+    engine::{
+        lines::{Say, brief},
+        lsm::{describe, piece::Kind},
+    },
+};
+
+/// Describes a run.
+pub fn run(dir: &Arc<dyn Dir>, file: &dyn File, label: &str, say: &mut Say<'_>) -> Result<()> {
+    describe::piece((dir, file, label), (Kind::RUN, "slm run"), say, |piece, say| {
+        let section = piece.footer.index;
+        let bounds = decode_bounds(&piece.section(section)?);
+        let (low, high) =
+            bounds.ok_or_else(|| piece.damage(section.offset, "its bounds do not parse"))?;
+        say(&format!("  first key    {}", brief(&low)));
+        say(&format!("  last key     {}", brief(&high)));
+        Ok(())
+    })
+}

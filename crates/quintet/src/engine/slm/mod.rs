@@ -1,0 +1,483 @@
+//! One level of sorted runs under a persistent B+-tree (SLM-DB).
+//!
+//! What: writes gather in memtables ([`super::lsm::front`]), which are flushed to runs ([`runs`]):
+//! immutable files of blocks in key order. A B+-tree ([`super::paged`]) has, for each key, the run
+//! and the block of its one live entry.
+//! Why: a get costs one block and no look in vain, a scan goes through the index, and an entry is
+//! written once, and again only when its run is compacted.
+//!
+//! put: admit (room in the memtable, or help to flush) -> insert in the active memtable. get:
+//! memtables -> index -> one block ([`read`]). range: the index and the memtables as one
+//! ([`range`], [`stream`]). Background: flush ([`flush`]), enter places into the index
+//! ([`enter`]), choose what to merge ([`select`]), merge ([`compact`]). persist: flush everything
+//! and take a cut. open: [`recover`].
+//!
+//! # What a crash can find
+//!
+//! In this order, and each step only after the one before is done:
+//!
+//! 1. a run's file is written and synced;
+//! 2. places are entered into the index, in the page cache alone, and both runs' live counts
+//!    change;
+//! 3. a cut of the index is taken, with the list of runs and their live counts in it, as the value
+//!    of the empty key ([`runs::Ledger`]);
+//! 4. the log is synced past every effect in the cut, and the directory with the names of its
+//!    runs;
+//! 5. the cut's changes are committed to the redo journal as one group: now it counts;
+//! 6. files of runs that the list lacks are removed.
+//!
+//! A crash before 5 finds the index, the list and the counts of the cut before, whose files are
+//! all there; files that no list names are removed at opening, and the log has what was in them. A
+//! cut may be taken in the middle of a flush or a merge, between any two keys: old and new runs
+//! are in its list then. So there is nothing to repair, and no compaction log: the index, the
+//! manifest and the counts cannot disagree, because one group of the journal holds them.
+//!
+//! Invariants:
+//! - The index has every key that the runs have alive, and nothing else. A key's place leads to
+//!   its newest flushed entry.
+//! - A run is shown to readers before anything points to it, and its file goes after a durable cut
+//!   without it.
+//! - Memtables leave the view after their entries are in the index.
+//! - A failed flush or merge leaves what it entered: that is true, and what it wrote else is dead.
+//!
+//! Thread rules: gets take no lock. Lock order: `compacting`, `flushing`, the front's, `entering`,
+//! those of the index, the ledger's, `obsolete`.
+//!
+//! Options: `memtable_bytes` (64 KiB to 4 GiB; 64 MiB, or 1/16 of the memory budget where that is
+//! less; all together at most half of it), `memtables` (2 to 16, 4), `run_bytes` (64 KiB to 4 GiB;
+//! 32 MiB, or an eighth of the memory budget where that is less), `block_bytes` (512 to 1 MiB,
+//! 4096), `compression` (of blocks: `none` or `lz4`, `none`), `cache_bytes` (of blocks, 0 to 2^46;
+//! 3/8 of the memory budget), `index_cache_bytes` (0, the default: half of it), `page_bytes` (of
+//! the index, a power of two, 4096 to 65,536, 16,384), `live_ratio` (per cent, 0 to 100, 70),
+//! `leaf_threshold` (0 to 2^20, 10), `leaf_runs` (1 to 64, 2: a window of the index has the keys
+//! of so many runs), `range_threshold` (0 to 2^20, 8), `range_keys` (1 to 2^20, 30),
+//! `compaction_runs` (candidates that start a merge, 1 to 1024, 4), `merge_runs` (at most so many
+//! at once, 2 to 256, 15), `merge_rate` (bytes a second, 0 to 2^46; 0: no limit).
+//!
+//! How we differ from the paper: memtables are in memory and the shared log protects them; the
+//! index is in pages of a file, through a cache, and its keys are whole byte strings; a place is 8
+//! bytes in the leaf, not an object of its own; deletes leave nothing behind; the manifest is a
+//! part of the index, so the compaction log is needless; a run's live count is exact after a
+//! crash.
+
+mod check;
+mod compact;
+mod enter;
+mod flush;
+pub mod inspect;
+mod range;
+mod read;
+mod recover;
+mod runs;
+mod select;
+mod stream;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
+
+use std::sync::Arc;
+
+use self::{
+    range::{Range, Walk},
+    runs::{Ledger, Runs},
+};
+use super::{
+    Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
+    lsm::{
+        cached::Cache,
+        front::{Backing, Front},
+        pace::Pace,
+        piece::{Owner, Shape},
+    },
+    paged::Paged,
+};
+use crate::{
+    Error, Result,
+    codec::{Lsn, to_u64, to_usize},
+    disk::Queues,
+    report::Report,
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
+};
+
+const OPTIONS: [&str; 16] = [
+    "memtable_bytes",
+    "memtables",
+    "run_bytes",
+    "block_bytes",
+    "compression",
+    "cache_bytes",
+    "index_cache_bytes",
+    "page_bytes",
+    "live_ratio",
+    "leaf_threshold",
+    "leaf_runs",
+    "range_threshold",
+    "range_keys",
+    "compaction_runs",
+    "merge_runs",
+    "merge_rate",
+];
+/// What a cursor begins with; the first key to come follows.
+const CURSOR_TAG: u8 = b'k';
+/// Tables of at most so many entries are counted exactly for the statistics.
+const COUNTED_ENTRIES: u64 = 4096;
+
+/// The options, parsed.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    memtable_bytes: u64,
+    memtables: u64,
+    run_bytes: u64,
+    shape: Shape,
+    cache_bytes: u64,
+    live_ratio: u64,
+    leaf_threshold: usize,
+    leaf_runs: u64,
+    range_threshold: usize,
+    range_keys: usize,
+    compaction_runs: usize,
+    merge_runs: usize,
+    merge_rate: u64,
+}
+
+impl Settings {
+    fn parse(options: &TableOptions, budget: u64) -> Result<Self> {
+        options.check_names(&OPTIONS)?;
+        let bytes = |name, default, most| options.number(name, default, 64 << 10..=most);
+        let count =
+            |name, default, least| options.number(name, default, least..=1 << 20).map(to_usize);
+        let memtables = options.number("memtables", 4, 2..=16)?;
+        let memtable_bytes = bytes("memtable_bytes", 64 << 20, 4 << 30)?;
+        // A table that asks for more gets half of the budget; others leave room for others.
+        let asked = options.settings().any(|(name, _)| name == "memtable_bytes");
+        let most = if asked { budget / 2 / memtables } else { budget / 16 };
+        let run_bytes = (32 << 20).min((budget / 8).max(64 << 10));
+        Ok(Self {
+            memtable_bytes: memtable_bytes.min(most.max(64 << 10)),
+            memtables,
+            run_bytes: bytes("run_bytes", run_bytes, 4 << 30)?,
+            shape: Shape {
+                block_bytes: to_usize(options.number("block_bytes", 4096, 512..=1 << 20)?),
+                pack: options.word("compression", &["none", "lz4"])? == "lz4",
+            },
+            cache_bytes: options.number("cache_bytes", budget / 8 * 3, 0..=1 << 46)?,
+            live_ratio: options.number("live_ratio", 70, 0..=100)?,
+            leaf_threshold: count("leaf_threshold", 10, 0)?,
+            leaf_runs: options.number("leaf_runs", 2, 1..=64)?,
+            range_threshold: count("range_threshold", 8, 0)?,
+            range_keys: count("range_keys", 30, 1)?,
+            compaction_runs: to_usize(options.number("compaction_runs", 4, 1..=1024)?),
+            merge_runs: to_usize(options.number("merge_runs", 15, 2..=256)?),
+            merge_rate: options.number("merge_rate", 0, 0..=1 << 46)?,
+        })
+    }
+}
+
+/// What readers see.
+type View = super::lsm::front::View<Runs>;
+
+#[derive(Debug, Default)]
+struct Counters {
+    reads_total: AtomicU64,
+    read_bytes_total: AtomicU64,
+    written_bytes_total: AtomicU64,
+    flushes_total: AtomicU64,
+    merges_total: AtomicU64,
+    merge_read_bytes_total: AtomicU64,
+    /// Merges with a run that was a candidate for dead entries, leaves, ranges, or because it is
+    /// small.
+    merges_by_reason: [AtomicU64; 4],
+    /// Live entries that a merge left where they were: none, or something is wrong.
+    left_behind_total: AtomicU64,
+    cleanup_failures_total: AtomicU64,
+}
+
+/// A table of the slm engine. See the module head.
+#[derive(Debug)]
+pub struct Slm {
+    inner: Arc<Inner>,
+}
+
+/// What iterators keep alive.
+#[derive(Debug)]
+struct Inner {
+    context: Context,
+    settings: Settings,
+    owner: Owner,
+    /// The index.
+    paged: Paged,
+    ledger: Arc<Ledger>,
+    front: Front<Runs>,
+    flushing: Mutex<()>,
+    compacting: Mutex<()>,
+    /// Held by whoever changes the index.
+    entering: Mutex<()>,
+    /// Runs whose files could not be removed.
+    obsolete: Mutex<Vec<u32>>,
+    /// Where the next window of the index begins.
+    scan_from: Mutex<Vec<u8>>,
+    /// Memory of the runs that is drawn from the budget.
+    runs_charged: AtomicU64,
+    /// Something has changed that may be worth a merge.
+    compaction_wanted: AtomicBool,
+    /// The background was told so: the next `compact` is its, and takes one step.
+    step_wanted: AtomicBool,
+    queues: Queues,
+    merge_pace: Pace,
+    /// Hot blocks of the runs.
+    cache: Arc<Cache>,
+    counters: Counters,
+}
+
+impl Slm {
+    /// Loads a table (or starts one in an empty directory) and says to which LSN its files are
+    /// complete.
+    pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
+        let (inner, complete) = Inner::open(options, context)?;
+        Ok((Self { inner: Arc::new(inner) }, complete))
+    }
+}
+
+impl Inner {
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.context.hash.hash(key)
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        if self.context.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// A merge may be worth it now.
+    fn is_changed(&self) {
+        if !self.compaction_wanted.swap(true, Ordering::Relaxed) {
+            self.context.host.wake();
+        }
+    }
+
+    fn insert(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
+        let (Op::Put { key, .. } | Op::Delete { key }) = op else { return Ok(()) };
+        self.front.insert(lsn, op, self.hash(key), self)
+    }
+
+    /// Deletes every key of a range, one by one.
+    fn delete_range(&self, lsn: Lsn, start: &[u8], end: &[u8]) -> Result<()> {
+        let end = (!end.is_empty()).then(|| end.to_vec());
+        let range = KeyRange { start: Some(start.to_vec()), end };
+        let mut keys = Walk::new(&self.front.view.load_full(), range, false);
+        while let Some(key) = keys.next_key(self)? {
+            self.insert(lsn, &Op::Delete { key: &key })?;
+            self.front.rotate_full(self)?;
+        }
+        Ok(())
+    }
+
+    fn count_keys(&self, view: &View) -> u64 {
+        let memory: u64 = view.memtables().map(|memtable| memtable.keys()).sum();
+        let stored: u64 = view.version.iter().map(|run| run.live()).sum();
+        if memory == 0 || memory + stored > COUNTED_ENTRIES {
+            return memory + stored;
+        }
+        let mut keys = Walk::new(view, KeyRange::default(), false);
+        let mut count = 0;
+        while let Ok(Some(_)) = keys.next_key(self) {
+            count += 1;
+        }
+        count
+    }
+}
+
+impl Backing<Runs> for Inner {
+    fn flush_backlog(&self) -> Result<()> {
+        self.flush_some()
+    }
+
+    fn shrink_cache(&self, bytes: u64) -> u64 {
+        self.cache.blocks.shrink(bytes)
+    }
+
+    fn await_work(&self) {
+        drop(lock(&self.compacting));
+    }
+
+    fn set_rate(&self, view: &View) {
+        let rate =
+            if self.front.is_nearly_full(view) { self.front.flushed.rate() / 10 * 9 } else { 0 };
+        self.front.set_write_rate(rate);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.context.budget.give(self.runs_charged.load(Ordering::Relaxed));
+    }
+}
+
+impl Engine for Slm {
+    #[inline]
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.inner.read_value(key)
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
+        self.inner.read_many(keys, out)
+    }
+
+    fn admit(&self, op: &Op<'_>) -> Result<()> {
+        self.inner.front.admit(op, &*self.inner)
+    }
+
+    fn retract(&self, op: &Op<'_>) {
+        self.inner.front.retract(op);
+    }
+
+    fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
+        match op {
+            Op::Put { .. } | Op::Delete { .. } => self.inner.insert(lsn, op),
+            Op::DeleteRange { start, end } => self.inner.delete_range(lsn, start, end),
+        }
+    }
+
+    fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
+        let start = match from.0.split_first() {
+            None => &[][..],
+            Some((&CURSOR_TAG, start)) => start,
+            Some(_) => {
+                let what = "the cursor is not one that a scan returned".to_owned();
+                return Err(Error::Limit { what });
+            }
+        };
+        let range = KeyRange { start: Some(start.to_vec()), end: None };
+        let mut found = Vec::new();
+        for entry in Range::new(Arc::clone(&self.inner), range, false).take(limit.max(1)) {
+            found.push(entry?);
+        }
+        let next = match found.last() {
+            Some(last) if found.len() >= limit => {
+                Cursor([&[CURSOR_TAG], &*last.key, &[0]].concat())
+            }
+            _ => Cursor::START,
+        };
+        Ok((found, next))
+    }
+
+    fn range(&self, range: KeyRange) -> Result<Option<EntryIter>> {
+        Ok(Some(Box::new(Range::new(Arc::clone(&self.inner), range, true))))
+    }
+
+    fn persist(&self, up_to: Lsn) -> Result<Lsn> {
+        self.inner.check_usable()?;
+        self.inner.flush_to(up_to)
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.inner.check_usable()?;
+        if self.inner.step_wanted.swap(false, Ordering::Relaxed) {
+            self.inner.compact_step()
+        } else {
+            self.inner.compact_all()
+        }
+    }
+
+    fn check(&self, report: &mut Report) -> Result<()> {
+        self.inner.check_all(report)
+    }
+
+    fn stats(&self) -> EngineStats {
+        self.inner.stats()
+    }
+
+    fn due(&self) -> Due {
+        let inner = &self.inner;
+        let view = inner.front.view.load();
+        if inner.context.read_only {
+            Due::Nothing
+        } else if !view.frozen.is_empty() || inner.compaction_wanted.load(Ordering::Relaxed) {
+            inner.step_wanted.store(true, Ordering::Relaxed);
+            Due::Compact
+        } else if inner.paged.is_cut_due() {
+            Due::Persist
+        } else if view.active.is_empty() && inner.paged.tree.cache().dirty_count() == 0 {
+            Due::Nothing
+        } else if inner.front.is_at_rest(&view.active) {
+            // Gets need not descend through it any more, and the log can go.
+            Due::Persist
+        } else {
+            Due::Later
+        }
+    }
+}
+
+impl Inner {
+    fn stats(&self) -> EngineStats {
+        let view = self.front.view.load_full();
+        let (counters, front) = (&self.counters, &self.front.counters);
+        let runs = || view.version.iter();
+        let in_memory: u64 = view.memtables().map(|memtable| memtable.memory_bytes()).sum();
+        let unflushed: u64 = view.memtables().map(|memtable| memtable.payload_bytes()).sum();
+        let page_bytes = to_u64(self.paged.tree.shape().page_bytes);
+        let (space, cache) = (self.paged.tree.space(), self.paged.tree.cache().stats());
+        let has_file = self.paged.tree.cache().file().is_ok();
+        let pages = if has_file { space.end() - space.holes() } else { 0 };
+        let (journal_bytes, (journal_live, _)) = {
+            let keeper = lock(&self.paged.keeper);
+            (keeper.journal_bytes(), keeper.journal_state())
+        };
+        let sum = |of: &dyn Fn(&runs::Run) -> u64| runs().map(|run| of(run)).sum::<u64>();
+        let run_memory = sum(&runs::Run::memory_bytes);
+        let live_bytes = sum(&runs::Run::live_bytes);
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let index_written = load(&self.paged.written_bytes_total);
+        let [dead, leaves, ranges, small] = &counters.merges_by_reason;
+        let index_pages = self.paged.tree.leaf_pages() + self.paged.tree.inner_pages();
+        EngineStats {
+            keys: self.count_keys(&view),
+            live_bytes: live_bytes + unflushed,
+            dead_bytes: sum(&|run| run.piece.footer.payload_bytes) - live_bytes,
+            file_bytes: sum(&|run| run.piece.file_bytes) + pages * page_bytes + journal_bytes,
+            memory_bytes: in_memory
+                + run_memory
+                + self.paged.tree.cache().memory_bytes()
+                + self.cache.blocks.memory_bytes(),
+            index_bytes: index_pages * page_bytes + run_memory,
+            written_bytes_total: load(&counters.written_bytes_total) + index_written,
+            details: vec![
+                ("runs", to_u64(view.version.len())),
+                ("runs_dead", to_u64(runs().filter(|run| run.is_dead()).count())),
+                ("candidates", to_u64(runs().filter(|run| run.reasons() != 0).count())),
+                ("entries", sum(&runs::Run::entries)),
+                ("entries_live", sum(&runs::Run::live)),
+                ("memtables", to_u64(view.memtables().count())),
+                ("memtable_bytes", in_memory),
+                ("index_pages", index_pages),
+                ("index_height", self.paged.tree.height()),
+                ("index_frames", cache.frames),
+                ("index_misses_total", cache.misses_total),
+                ("index_written_bytes_total", index_written),
+                ("journal_live_bytes", journal_live),
+                ("cuts_total", load(&self.paged.cuts_total)),
+                ("index_helps_total", load(&self.paged.helps_total)),
+                ("cache_bytes", self.cache.blocks.memory_bytes()),
+                ("cache_fills_total", self.cache.blocks.totals().0),
+                ("cache_evicted_total", self.cache.blocks.totals().1),
+                ("reads_total", load(&counters.reads_total)),
+                ("read_bytes_total", load(&counters.read_bytes_total)),
+                ("flushes_total", load(&counters.flushes_total)),
+                ("merges_total", load(&counters.merges_total)),
+                ("merges_for_dead_total", load(dead)),
+                ("merges_for_leaves_total", load(leaves)),
+                ("merges_for_ranges_total", load(ranges)),
+                ("merges_for_small_total", load(small)),
+                ("merge_read_bytes_total", load(&counters.merge_read_bytes_total)),
+                ("left_behind_total", load(&counters.left_behind_total)),
+                ("write_rate", self.front.write_rate()),
+                ("write_delays_total", load(&front.delays_total)),
+                ("write_delay_micros_total", load(&front.delay_micros_total)),
+                ("writer_helps_total", load(&front.helps_total)),
+                ("stall_micros_total", load(&front.stall_micros_total)),
+                ("stall_micros_max", load(&front.stall_micros_max)),
+                ("cleanup_failures_total", load(&counters.cleanup_failures_total)),
+            ],
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Ranges in key order, from both ends: the memtables and the index as one.
+//!
+//! Invariants: what the front has given lies below what the back may still give, and the other way
+//! round. A range sees the memtables that there were when it began, and the index as it comes by.
+
+use std::sync::Arc;
+
+use super::{Inner, View, select::Sequence, stream::Stream};
+use crate::{
+    Result,
+    engine::{
+        Entry, KeyRange, Value,
+        lsm::walk::{MemCursor, Merge, Start, Way},
+    },
+    seeded::{self, Bug},
+};
+
+/// See the module head.
+#[derive(Debug)]
+pub(super) struct Range {
+    inner: Arc<Inner>,
+    walk: Walk,
+}
+
+/// A range without what keeps its table alive.
+#[derive(Debug)]
+pub(super) struct Walk {
+    view: View,
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+    /// Whether its runs are watched for compaction.
+    is_query: bool,
+    /// Nothing is left.
+    is_done: bool,
+    front: Option<Both>,
+    back: Option<Both>,
+}
+
+/// Memory and files, walked side by side.
+#[derive(Debug)]
+struct Both {
+    memory: Merge<MemCursor>,
+    stored: Stream,
+}
+
+impl Both {
+    /// The next key, and whether memory has it.
+    fn key(&self, way: Way) -> Option<(&[u8], bool)> {
+        match (self.memory.key(), self.stored.key()) {
+            (Some(memory), Some(stored)) => {
+                let is_memory = match way {
+                    Way::Up => memory <= stored,
+                    Way::Down => memory >= stored,
+                };
+                Some(if is_memory { (memory, true) } else { (stored, false) })
+            }
+            (Some(memory), None) => Some((memory, true)),
+            (None, Some(stored)) => Some((stored, false)),
+            (None, None) => None,
+        }
+    }
+
+    /// The value of the next key, where it has one, and goes past it.
+    fn take(&mut self, (key, is_memory): (&[u8], bool), inner: &Inner) -> Result<Option<Value>> {
+        if !is_memory {
+            let value = self.stored.value(inner)?;
+            self.stored.advance(inner)?;
+            return Ok(value);
+        }
+        let value = self.memory.value().map(Value::copy);
+        if self.stored.key() == Some(key) && !seeded::active(Bug::SlmRangeShowsBoth) {
+            self.stored.advance(inner)?;
+        }
+        self.memory.advance()?;
+        Ok(value)
+    }
+}
+
+impl Range {
+    pub(super) fn new(inner: Arc<Inner>, range: KeyRange, is_query: bool) -> Self {
+        let view = inner.front.view.load();
+        let walk = Walk::new(&view, range, is_query);
+        drop(view);
+        Self { inner, walk }
+    }
+}
+
+impl Walk {
+    pub(super) fn new(view: &View, range: KeyRange, is_query: bool) -> Self {
+        let start = range.start.unwrap_or_default();
+        let is_done = range.end.as_ref().is_some_and(|end| *end <= start);
+        let (view, end) = (view.share(), range.end);
+        Self { view, start, end, is_query, is_done, front: None, back: None }
+    }
+
+    fn open(&self, way: Way, inner: &Inner) -> Result<Both> {
+        let key = match way {
+            Way::Up => Some(self.start.clone()),
+            Way::Down => self.end.clone(),
+        };
+        let start = Start { way, key, cache: None };
+        let walk = |one| MemCursor::new(Arc::clone(one), &start);
+        let mut memory = Merge::new(self.view.memtables().map(walk).collect(), way);
+        memory.settle()?;
+        let sequence = self.is_query.then(|| Sequence::new(inner)).flatten();
+        let mut stored = Stream::new(way, &self.start, self.end.as_deref(), sequence);
+        stored.settle(inner)?;
+        Ok(Both { memory, stored })
+    }
+
+    /// The next entry from one end.
+    pub(super) fn step(&mut self, way: Way, inner: &Inner) -> Result<Option<(Vec<u8>, Value)>> {
+        if self.is_done {
+            return Ok(None);
+        }
+        let found = self.find(way, inner);
+        if !matches!(found, Ok(Some(_))) {
+            self.is_done = true;
+            self.end(inner);
+        }
+        found
+    }
+
+    /// Lets go of everything, and says what the runs of the query were like.
+    fn end(&mut self, inner: &Inner) {
+        for both in [self.front.take(), self.back.take()].into_iter().flatten() {
+            if let Some(sequence) = both.stored.into_sequence() {
+                sequence.end(inner);
+            }
+        }
+    }
+
+    fn find(&mut self, way: Way, inner: &Inner) -> Result<Option<(Vec<u8>, Value)>> {
+        let open = match way {
+            Way::Up => self.front.take(),
+            Way::Down => self.back.take(),
+        };
+        let mut both = match open {
+            Some(both) => both,
+            None => self.open(way, inner)?,
+        };
+        while let Some((key, is_memory)) = both.key(way) {
+            let inside = match way {
+                Way::Up => self.end.as_deref().is_none_or(|end| key < end),
+                Way::Down => key >= self.start.as_slice(),
+            };
+            if !inside {
+                break;
+            }
+            let key = key.to_vec();
+            let Some(value) = both.take((&key, is_memory), inner)? else { continue };
+            match way {
+                Way::Up => {
+                    // The back stops before what the front has given.
+                    self.start.clear();
+                    self.start.extend_from_slice(&key);
+                    self.start.push(0);
+                    self.front = Some(both);
+                }
+                Way::Down => {
+                    self.end = Some(key.clone());
+                    self.back = Some(both);
+                }
+            }
+            return Ok(Some((key, value)));
+        }
+        match way {
+            Way::Up => self.front = Some(both),
+            Way::Down => self.back = Some(both),
+        }
+        Ok(None)
+    }
+
+    /// The next key that has an entry. No run is read.
+    pub(super) fn next_key(&mut self, inner: &Inner) -> Result<Option<Vec<u8>>> {
+        let mut both = match self.front.take() {
+            Some(both) => both,
+            None => self.open(Way::Up, inner)?,
+        };
+        while let Some((key, is_memory)) = both.key(Way::Up) {
+            if self.end.as_deref().is_some_and(|end| key >= end) {
+                return Ok(None);
+            }
+            let key = key.to_vec();
+            let mut is_there = !is_memory;
+            if is_memory {
+                is_there = both.memory.value().is_some();
+                both.memory.advance()?;
+            }
+            if both.stored.key() == Some(&*key) {
+                both.stored.advance(inner)?;
+            }
+            if is_there {
+                self.front = Some(both);
+                return Ok(Some(key));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        self.walk.end(&self.inner);
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = self.walk.step(Way::Up, &self.inner).transpose();
+        found.map(|found| found.map(|(key, value)| Entry { key, value }))
+    }
+}
+
+impl DoubleEndedIterator for Range {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let found = self.walk.step(Way::Down, &self.inner).transpose();
+        found.map(|found| found.map(|(key, value)| Entry { key, value }))
+    }
+}

@@ -1,0 +1,249 @@
+//! Reading: gets and batches of them.
+//!
+//! A get asks the memtables, then the index; what is not there is not anywhere. What is there
+//! costs one block: from the cache, or one read. A batch goes down the index together and reads
+//! all the blocks that it misses at once.
+//!
+//! Between the look at the index and the look for the run, a compaction may have moved the entry
+//! and the run may be gone: then the index says so when it is asked again.
+
+use std::sync::Arc;
+
+use super::{
+    Inner, View,
+    runs::{Place, Run},
+};
+use crate::{
+    Error, Result,
+    codec::{to_u64, to_usize},
+    disk::{AlignedBuffer, Queue, Request},
+    engine::{
+        Value,
+        lsm::{block, memtable::Answer, piece::Span},
+    },
+    sync::Ordering,
+};
+
+/// Keys of a batch that are looked for side by side.
+const WINDOW: usize = 32;
+/// Blocks of one batch in memory at once.
+const READS_MAX: usize = 256;
+
+/// A block that is being read for a key.
+struct Asked<'k> {
+    key: &'k [u8],
+    hash: u64,
+    /// Where its value goes.
+    slot: usize,
+    run: Arc<Run>,
+    block: u32,
+    span: Span,
+}
+
+impl Inner {
+    /// Where the index says that a key's entry is.
+    #[inline]
+    pub(super) fn locate(&self, key: &[u8]) -> Result<Option<Place>> {
+        match self.paged.tree.get(key, Place::take)? {
+            None => Ok(None),
+            Some(Some(place)) => Ok(Some(place)),
+            Some(None) => Err(self.no_place(key)),
+        }
+    }
+
+    #[cold]
+    pub(super) fn no_place(&self, key: &[u8]) -> Error {
+        let what = format!("what the index has of key {} is no place", key.escape_ascii());
+        Error::corruption(self.paged.tree.cache().label(), 0, what)
+    }
+
+    /// The value of a key.
+    #[inline]
+    pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
+        let view = self.front.view.load();
+        let hash = self.hash(key);
+        match view.in_memory(hash, key) {
+            Answer::Nothing => self.read_stored(&view, hash, key),
+            answer => Ok(answer.value()),
+        }
+    }
+
+    /// The value of a key that the memtables do not have.
+    #[inline]
+    pub(super) fn read_stored(&self, view: &View, hash: u64, key: &[u8]) -> Result<Option<Value>> {
+        let Some(place) = self.locate(key)? else { return Ok(None) };
+        match view.version.find(place.run) {
+            Some(run) => self.read_at(run, place.block, hash, key).map(Some),
+            None => self.read_moved(place, hash, key),
+        }
+    }
+
+    /// The value of a key whose run is newer than a view, or gone.
+    #[cold]
+    fn read_moved(&self, mut place: Place, hash: u64, key: &[u8]) -> Result<Option<Value>> {
+        loop {
+            let view = self.front.view.load();
+            if let Some(run) = view.version.find(place.run) {
+                return self.read_at(run, place.block, hash, key).map(Some);
+            }
+            match self.locate(key)? {
+                None => return Ok(None),
+                Some(now) if now == place => return Err(self.no_run(key, place)),
+                Some(now) => place = now,
+            }
+        }
+    }
+
+    /// The value of a key in a block that has it.
+    #[inline]
+    fn read_at(&self, run: &Run, number: u32, hash: u64, key: &[u8]) -> Result<Value> {
+        match self.cache.find(&run.piece, number, hash, key) {
+            Some(Answer::Value(value)) => Ok(value),
+            Some(_) => Err(not_there(run, number, key)),
+            None => self.read_block(run, number, key),
+        }
+    }
+
+    /// The same, from the disk.
+    #[cold]
+    fn read_block(&self, run: &Run, number: u32, key: &[u8]) -> Result<Value> {
+        if number >= run.piece.blocks() {
+            return Err(not_there(run, number, key));
+        }
+        let span = run.piece.span(number..number + 1);
+        self.note_read(span);
+        let buffer = run.piece.read(span)?;
+        self.take_block((run, number), span, &buffer, key)
+    }
+
+    pub(super) fn note_read(&self, span: Span) {
+        self.counters.reads_total.fetch_add(1, Ordering::Relaxed);
+        self.counters.read_bytes_total.fetch_add(to_u64(span.whole()), Ordering::Relaxed);
+    }
+
+    /// The value of a key in a block that was read.
+    fn take_block(
+        &self,
+        (run, number): (&Run, u32),
+        span: Span,
+        buffer: &AlignedBuffer,
+        key: &[u8],
+    ) -> Result<Value> {
+        let open = run.piece.open_block(buffer, span, (number, number))?;
+        let entries = open.entries();
+        self.cache.fill(&run.piece, number, entries);
+        let entry = block::find(entries, key).filter(|entry| !entry.tombstone);
+        let entry = entry.ok_or_else(|| not_there(run, number, key))?;
+        Ok(Value::copy(entries.get(entry.value).unwrap_or(&[])))
+    }
+
+    /// The values of many keys.
+    pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
+        let view = self.front.view.load_full();
+        let mut asked = Vec::new();
+        for window in keys.chunks(WINDOW) {
+            self.look_for(&view, window, out, &mut asked)?;
+        }
+        if asked.is_empty() {
+            return Ok(());
+        }
+        self.queues.with(&*self.context.env, |queue| {
+            asked.chunks(READS_MAX).try_for_each(|asked| self.read_blocks(asked, queue, out))
+        })
+    }
+
+    /// Looks for some keys in memory, index and cache; `asked` gets those that need a read.
+    fn look_for<'k>(
+        &self,
+        view: &View,
+        keys: &[&'k [u8]],
+        out: &mut Vec<Option<Value>>,
+        asked: &mut Vec<Asked<'k>>,
+    ) -> Result<()> {
+        let mut wanted: Vec<(&'k [u8], u64, usize)> = Vec::with_capacity(keys.len());
+        for key in keys {
+            let hash = self.hash(key);
+            match view.in_memory(hash, key) {
+                Answer::Nothing => {
+                    wanted.push((key, hash, out.len()));
+                    out.push(None);
+                }
+                answer => out.push(answer.value()),
+            }
+        }
+        let stored: Vec<&[u8]> = wanted.iter().map(|(key, ..)| *key).collect();
+        let mut places = Vec::with_capacity(stored.len());
+        self.paged.tree.multi_get(&stored, Place::take, &mut places)?;
+        for place in places.iter().flatten().flatten() {
+            if let Some(run) = view.version.find(place.run) {
+                self.cache.prefetch(&run.piece, place.block);
+            }
+        }
+        for ((key, hash, slot), place) in wanted.into_iter().zip(places) {
+            let Some(place) = place else { continue };
+            let place = place.ok_or_else(|| self.no_place(key))?;
+            let Some(run) = view.version.find(place.run) else {
+                put_in(out, slot, self.read_moved(place, hash, key)?);
+                continue;
+            };
+            match self.cache.find(&run.piece, place.block, hash, key) {
+                Some(Answer::Value(value)) => put_in(out, slot, Some(value)),
+                None if place.block < run.piece.blocks() => {
+                    let span = run.piece.span(place.block..place.block + 1);
+                    let (run, block) = (Arc::clone(run), place.block);
+                    asked.push(Asked { key, hash, slot, run, block, span });
+                }
+                _ => return Err(not_there(run, place.block, key)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a block for each of some keys, all at once.
+    fn read_blocks(
+        &self,
+        asked: &[Asked<'_>],
+        queue: &mut dyn Queue,
+        out: &mut [Option<Value>],
+    ) -> Result<()> {
+        for (token, one) in asked.iter().enumerate() {
+            self.note_read(one.span);
+            let buffer = AlignedBuffer::zeroed(one.span.whole());
+            let length = buffer.len();
+            let (file, offset) = (Arc::clone(one.run.piece.file()), one.span.offset);
+            queue.submit(to_u64(token), Request::Read { file, offset, buffer, length });
+        }
+        let mut done = Vec::new();
+        queue.wait(queue.pending(), &mut done);
+        let mut outcome = Ok(());
+        for completion in done {
+            let Some(one) = asked.get(to_usize(completion.token)) else { continue };
+            let value = match completion.result {
+                Ok(count) if count == completion.buffer.len() => {
+                    self.take_block((&one.run, one.block), one.span, &completion.buffer, one.key)
+                }
+                // Once more, alone: it says what is wrong.
+                _ => self.read_at(&one.run, one.block, one.hash, one.key),
+            };
+            match value {
+                Ok(value) => put_in(out, one.slot, Some(value)),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome
+    }
+}
+
+fn put_in(out: &mut [Option<Value>], slot: usize, value: Option<Value>) {
+    if let Some(place) = out.get_mut(slot) {
+        *place = value;
+    }
+}
+
+/// The index points to a block that does not have the key.
+#[cold]
+pub(super) fn not_there(run: &Run, number: u32, key: &[u8]) -> Error {
+    let what =
+        format!("block {number} lacks key {}, which is said to be there", key.escape_ascii());
+    run.piece.damage(0, what)
+}

@@ -1,0 +1,128 @@
+//! Opening: the index with the list of runs in it, the runs, and away with what it does not name.
+
+use std::{collections::BTreeSet, io, sync::Arc};
+
+use super::{
+    Counters, Inner, Settings,
+    runs::{LIST_KEY, Ledger, Run, RunList, Runs},
+};
+use crate::{
+    Error, Result,
+    codec::Lsn,
+    disk::Queues,
+    engine::{
+        Context, TableOptions,
+        lsm::{
+            cached::Cache,
+            front::Front,
+            pace::Pace,
+            piece::{Kind, Owner},
+        },
+        paged::{self, Paged},
+    },
+    sync::{AtomicBool, AtomicU64, Mutex, lock},
+};
+
+impl Inner {
+    pub(super) fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
+        let budget = context.budget.limit();
+        let settings = Settings::parse(options, budget)?;
+        let index = paged::Settings::new(options, &context, ("index_cache_bytes", budget / 2))?;
+        let owner = Owner {
+            kind: Kind::RUN,
+            dir: Arc::clone(&context.dir),
+            database_id: context.database_id,
+            table_id: context.table_id,
+        };
+        let ledger = Arc::new(Ledger::new(owner.clone()));
+        let beside = Arc::clone(&ledger) as Arc<dyn paged::Beside>;
+        let (paged, complete) = Paged::open(&index, context.clone(), Some(beside))?;
+        let list = load_list(&paged, complete)?;
+        let runs = load_runs(&context, &owner, &list)?;
+        ledger.load(list.next, &runs);
+        if !context.read_only && complete >= context.complete {
+            remove_strays(&owner, &list)?;
+        }
+        let sizes = (settings.cache_bytes, settings.shape.block_bytes);
+        let cache = Arc::new(Cache::new(sizes, &context, u64::MAX)?);
+        let charged = runs.iter().map(|run| run.memory_bytes()).sum();
+        context.budget.take_anyway(charged);
+        let memory = (settings.memtable_bytes, settings.memtables);
+        let front = Front::new(&context, memory, runs)?;
+        let inner = Self {
+            settings,
+            owner,
+            paged,
+            ledger,
+            front,
+            flushing: Mutex::new(()),
+            compacting: Mutex::new(()),
+            entering: Mutex::new(()),
+            obsolete: Mutex::default(),
+            scan_from: Mutex::default(),
+            runs_charged: AtomicU64::new(charged),
+            // There may have been more to do.
+            compaction_wanted: AtomicBool::new(!list.runs.is_empty()),
+            step_wanted: AtomicBool::new(false),
+            queues: Queues::default(),
+            merge_pace: Pace::default(),
+            cache,
+            counters: Counters::default(),
+            context,
+        };
+        Ok((inner, complete))
+    }
+}
+
+/// The list of runs that the index has.
+fn load_list(paged: &Paged, complete: Lsn) -> Result<RunList> {
+    let label = paged.tree.cache().label();
+    let copy = |length: usize, fill: &mut dyn FnMut(&mut [u8])| {
+        let mut bytes = vec![0; length];
+        fill(&mut bytes);
+        bytes
+    };
+    match paged.tree.get(LIST_KEY, copy)? {
+        Some(bytes) => RunList::decode(&bytes)
+            .ok_or_else(|| Error::corruption(label, 0, "the list of runs does not parse")),
+        None if complete == Lsn(0) => Ok(RunList::default()),
+        None => Err(Error::corruption(label, 0, "the index has no list of runs")),
+    }
+}
+
+/// Opens all runs, side by side.
+fn load_runs(context: &Context, owner: &Owner, list: &RunList) -> Result<Runs> {
+    let records = &list.runs;
+    let opened: Vec<Mutex<Option<Result<Run>>>> =
+        records.iter().map(|_| Mutex::new(None)).collect();
+    context.env.parallel(records.len(), &|number| {
+        if let (Some(record), Some(slot)) = (records.get(number), opened.get(number)) {
+            *lock(slot) = Some(Run::open(owner, record));
+        }
+    });
+    let mut runs = Vec::new();
+    for slot in opened {
+        let outcome = lock(&slot).take();
+        runs.extend(outcome.transpose()?.map(Arc::new));
+    }
+    Ok(Runs::new(runs))
+}
+
+/// Removes files that the list does not name: left by a crash.
+fn remove_strays(owner: &Owner, list: &RunList) -> Result<()> {
+    let io = |what: &str, error| Error::io(format!("{what} {}", owner.label("")), error);
+    let used: BTreeSet<u64> = list.runs.iter().map(|run| u64::from(run.number)).collect();
+    let entries = owner.dir.list().map_err(|error| io("list", error))?;
+    for name in entries.into_iter().map(|entry| entry.name) {
+        if owner.kind.number_of(&name).is_none_or(|number| used.contains(&number)) {
+            continue;
+        }
+        match owner.dir.remove(&name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::io(format!("remove {}", owner.label(&name)), error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,440 @@
+//! Runs: what the index points into, and the list of them that every cut of the index carries.
+//!
+//! What: a [`Run`] is a file of entries in key order ([`crate::engine::lsm::piece`]) with the
+//! count of its live ones; [`Runs`] is what readers see; the [`Ledger`] has every run that a file
+//! is there for, and writes the list of those that count into the index when a cut of it is taken.
+//!
+//! The list is the value of the empty key, which no entry can have:
+//!
+//! | part | meaning |
+//! |---|---|
+//! | format | 1 byte: 1 |
+//! | next run | varint: the number of the next run |
+//! | count | varint |
+//! | runs | by number, each: varints number, file bytes, live entries; 1 byte why it is a candidate for compaction (bits: 1 dead entries, 2 leaves, 4 ranges, 8 it is small) |
+//!
+//! The value of any other key is a [`Place`]: number of the run, number of the block, 4 bytes
+//! each.
+//!
+//! Invariants: live counts change with the index, inside the gate, so the list of a cut agrees
+//! with the places in it. A run whose entries are all dead, and to which nothing more will point,
+//! is left out of the list; once such a cut is durable, its file goes. No other file ever does.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    Error, Result,
+    codec::{Decoder, low_u32, put_bytes, put_varint, to_u64},
+    engine::{
+        lsm::piece::{Owner, Piece},
+        paged::Beside,
+    },
+    index::bptree::{Change, Tree},
+    seeded::{self, Bug},
+    sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering, lock},
+};
+
+const FORMAT: u8 = 1;
+/// The key of the list.
+pub(super) const LIST_KEY: &[u8] = b"";
+/// The first key that an entry can have.
+pub(super) const FIRST_KEY: &[u8] = &[0];
+
+/// Too many of its entries are dead.
+pub(super) const DEAD: u8 = 1;
+/// Neighbouring leaves of the index point into too many runs, it among them.
+pub(super) const LEAVES: u8 = 2;
+/// A range query went through too many runs, it among them.
+pub(super) const RANGES: u8 = 4;
+/// There are too many small ones.
+pub(super) const SMALL: u8 = 8;
+const REASONS: u8 = 15;
+
+/// Where an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) run: u32,
+    pub(super) block: u32,
+}
+
+impl Place {
+    /// The value in the index.
+    pub(super) fn encode(self) -> [u8; 8] {
+        (u64::from(self.block) << 32 | u64::from(self.run)).to_le_bytes()
+    }
+
+    /// What the index holds; `None` for what is no place.
+    #[inline]
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let word = u64::from_le_bytes(*bytes.first_chunk::<8>().filter(|_| bytes.len() == 8)?);
+        Some(Self { run: low_u32(word), block: low_u32(word >> 32) })
+    }
+
+    /// As [`Place::decode`], for lookups in the index.
+    #[inline]
+    pub(super) fn take(length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Option<Self> {
+        let mut bytes = [0; 8];
+        if length == bytes.len() {
+            fill(&mut bytes);
+            return Self::decode(&bytes);
+        }
+        None
+    }
+}
+
+/// A run as the list names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RunRecord {
+    pub(super) number: u32,
+    pub(super) file_bytes: u64,
+    pub(super) live: u64,
+    pub(super) reasons: u8,
+}
+
+/// The list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RunList {
+    pub(super) next: u32,
+    pub(super) runs: Vec<RunRecord>,
+}
+
+impl RunList {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FORMAT];
+        put_varint(&mut out, u64::from(self.next));
+        put_varint(&mut out, to_u64(self.runs.len()));
+        for run in &self.runs {
+            put_varint(&mut out, u64::from(run.number));
+            put_varint(&mut out, run.file_bytes);
+            put_varint(&mut out, run.live);
+            out.push(run.reasons);
+        }
+        out
+    }
+
+    /// `None` for what no writer makes.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut decoder = Decoder::new(bytes);
+        let format = decoder.take(1)?;
+        let mut list = Self { next: number(&mut decoder)?, runs: Vec::new() };
+        let mut before = None;
+        for _ in 0..decoder.varint()? {
+            let number = number(&mut decoder)?;
+            let (file_bytes, live) = (decoder.varint()?, decoder.varint()?);
+            let reasons = *decoder.take(1)?.first()?;
+            let ascends = before.is_none_or(|before| before < number) && number < list.next;
+            if !ascends || live == 0 || reasons & !REASONS != 0 {
+                return None;
+            }
+            before = Some(number);
+            list.runs.push(RunRecord { number, file_bytes, live, reasons });
+        }
+        (format == [FORMAT] && decoder.is_empty()).then_some(list)
+    }
+}
+
+fn number(decoder: &mut Decoder<'_>) -> Option<u32> {
+    u32::try_from(decoder.varint()?).ok()
+}
+
+/// A run. See the module head.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) number: u32,
+    pub(super) piece: Arc<Piece>,
+    /// The first key, and the last.
+    pub(super) low: Vec<u8>,
+    pub(super) high: Vec<u8>,
+    /// Entries that the index points to.
+    live: AtomicU64,
+    reasons: AtomicU8,
+    /// Whoever made it has pointed to it what there is: from here on entries only die.
+    sealed: AtomicBool,
+}
+
+impl Run {
+    /// A run that nothing points to yet.
+    pub(super) fn new(number: u32, piece: Piece, (low, high): (Vec<u8>, Vec<u8>)) -> Self {
+        Self {
+            number,
+            piece: Arc::new(piece),
+            low,
+            high,
+            live: AtomicU64::new(0),
+            reasons: AtomicU8::new(0),
+            sealed: AtomicBool::new(false),
+        }
+    }
+
+    /// One that the list names.
+    pub(super) fn open(owner: &Owner, record: &RunRecord) -> Result<Self> {
+        let piece = Piece::open(owner, u64::from(record.number), record.file_bytes)?;
+        let section = piece.footer.index;
+        let bytes = piece.section(section)?;
+        let damage = |what: &str| piece.damage(section.offset, what);
+        let bounds = decode_bounds(&bytes).ok_or_else(|| damage("its bounds do not parse"))?;
+        if record.live > piece.footer.entries {
+            return Err(damage("more entries are live than it has"));
+        }
+        let run = Self::new(record.number, piece, bounds);
+        run.live.store(record.live, Ordering::Relaxed);
+        run.reasons.store(record.reasons, Ordering::Relaxed);
+        run.seal();
+        Ok(run)
+    }
+
+    /// Nothing more will point to it.
+    pub(super) fn seal(&self) {
+        self.sealed.store(true, Ordering::Relaxed);
+    }
+
+    /// Entries that the index points to.
+    pub(super) fn live(&self) -> u64 {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// The index points to one entry more.
+    pub(super) fn gain(&self) {
+        self.live.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The index points to one entry less.
+    pub(super) fn lose(&self) {
+        if !seeded::active(Bug::SlmMiscountsLive) {
+            self.live.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Entries in the file.
+    pub(super) fn entries(&self) -> u64 {
+        self.piece.footer.entries
+    }
+
+    /// Nothing points to it, nor ever will.
+    pub(super) fn is_dead(&self) -> bool {
+        self.sealed.load(Ordering::Relaxed) && self.live() == 0
+    }
+
+    /// Why it is a candidate for compaction.
+    pub(super) fn reasons(&self) -> u8 {
+        self.reasons.load(Ordering::Relaxed)
+    }
+
+    /// Makes it a candidate; whether it was none.
+    pub(super) fn nominate(&self, reason: u8) -> bool {
+        self.reasons.fetch_or(reason, Ordering::Relaxed) == 0
+    }
+
+    /// It is no candidate any more.
+    pub(super) fn dismiss(&self) {
+        self.reasons.store(0, Ordering::Relaxed);
+    }
+
+    /// Bytes of keys and values of live entries, about.
+    pub(super) fn live_bytes(&self) -> u64 {
+        let all = u128::from(self.piece.footer.payload_bytes) * u128::from(self.live());
+        crate::codec::low_u64(all / u128::from(self.entries().max(1)))
+    }
+
+    /// Bytes of memory that finding entries takes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.piece.memory_bytes() + to_u64(self.low.len() + self.high.len())
+    }
+}
+
+/// What a run's file says of its first and its last key.
+pub(super) fn encode_bounds(low: &[u8], high: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_bytes(&mut out, low);
+    put_bytes(&mut out, high);
+    out
+}
+
+pub(super) fn decode_bounds(bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let mut decoder = Decoder::new(bytes);
+    let bounds = (decoder.bytes()?.to_vec(), decoder.bytes()?.to_vec());
+    (decoder.is_empty() && bounds.0 <= bounds.1).then_some(bounds)
+}
+
+/// The runs that readers see, by number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Runs(Vec<Arc<Run>>);
+
+impl Runs {
+    pub(super) fn new(mut runs: Vec<Arc<Run>>) -> Self {
+        runs.sort_by_key(|run| run.number);
+        Self(runs)
+    }
+
+    /// The run of a number.
+    #[inline]
+    pub(super) fn find(&self, number: u32) -> Option<&Arc<Run>> {
+        let place = self.0.partition_point(|run| run.number < number);
+        self.0.get(place).filter(|run| run.number == number)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Run>> {
+        self.0.iter()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// With one more, of a higher number than all.
+    pub(super) fn with(&self, run: &Arc<Run>) -> Self {
+        Self::new(self.0.iter().chain([run]).cloned().collect())
+    }
+
+    /// Without those of these numbers.
+    pub(super) fn without(&self, gone: &[u32]) -> Self {
+        Self(self.0.iter().filter(|run| !gone.contains(&run.number)).cloned().collect())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    runs: BTreeMap<u32, Arc<Run>>,
+    /// Left out of the newest cut's list, and of the newest durable one's.
+    left_out: Vec<u32>,
+    gone: Vec<u32>,
+    /// A name may not be durable yet.
+    has_new_names: bool,
+}
+
+/// See the module head.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    owner: Owner,
+    entries: Mutex<Entries>,
+    /// The number of the next run.
+    next: AtomicU64,
+}
+
+impl Ledger {
+    pub(super) fn new(owner: Owner) -> Self {
+        Self { owner, entries: Mutex::default(), next: AtomicU64::new(1) }
+    }
+
+    /// Takes over what was found at opening.
+    pub(super) fn load(&self, next: u32, runs: &Runs) {
+        self.next.store(u64::from(next).max(1), Ordering::Relaxed);
+        lock(&self.entries).runs = runs.iter().map(|run| (run.number, Arc::clone(run))).collect();
+    }
+
+    /// A number for a run.
+    pub(super) fn next_number(&self) -> Result<u32> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let exhausted = |_| Error::Limit { what: "a table has had 2^32 runs".to_owned() };
+        u32::try_from(number).map_err(exhausted)
+    }
+
+    /// A run was written.
+    pub(super) fn add(&self, run: &Arc<Run>) {
+        let mut entries = lock(&self.entries);
+        entries.runs.insert(run.number, Arc::clone(run));
+        entries.has_new_names = true;
+    }
+
+    /// Whether the next cut lets go of a run.
+    pub(super) fn has_dead(&self) -> bool {
+        lock(&self.entries).runs.values().any(|run| run.is_dead())
+    }
+
+    /// The runs that no durable list names any more: they are out of the ledger.
+    pub(super) fn take_gone(&self) -> Vec<u32> {
+        let mut entries = lock(&self.entries);
+        let gone = std::mem::take(&mut entries.gone);
+        for number in &gone {
+            entries.runs.remove(number);
+        }
+        gone
+    }
+}
+
+impl Beside for Ledger {
+    fn join(&self, tree: &Tree) -> Result<Change> {
+        let mut entries = lock(&self.entries);
+        let (mut left_out, mut runs) = (Vec::new(), Vec::new());
+        for run in entries.runs.values() {
+            let (live, reasons) = (run.live(), run.reasons());
+            if live > 0 {
+                let file_bytes = run.piece.file_bytes;
+                runs.push(RunRecord { number: run.number, file_bytes, live, reasons });
+            } else if run.is_dead() {
+                left_out.push(run.number);
+            }
+        }
+        let next = u32::try_from(self.next.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        let list = RunList { next, runs }.encode();
+        if seeded::active(Bug::SlmRemovesRunsEarly) {
+            for number in &left_out {
+                let _ = self.owner.dir.remove(&self.owner.kind.name_of(u64::from(*number)));
+            }
+        }
+        entries.left_out = left_out;
+        if seeded::active(Bug::SlmCutsWithoutList) && !entries.runs.is_empty() {
+            return Ok(Change::default());
+        }
+        tree.put(LIST_KEY, [&list, &[]], None)
+    }
+
+    fn settle(&self) -> Result<()> {
+        let has_new_names = std::mem::take(&mut lock(&self.entries).has_new_names);
+        if !has_new_names || seeded::active(Bug::SlmSkipsDirSync) {
+            return Ok(());
+        }
+        let synced = self.owner.dir.sync();
+        synced.map_err(|error| {
+            lock(&self.entries).has_new_names = true;
+            Error::io(format!("sync {}", self.owner.label("")), error)
+        })
+    }
+
+    fn stored(&self) {
+        let mut entries = lock(&self.entries);
+        let left_out = std::mem::take(&mut entries.left_out);
+        for number in left_out {
+            if !entries.gone.contains(&number) {
+                entries.gone.push(number);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_pinned_and_comes_back() {
+        let one = |number, live| RunRecord { number, file_bytes: 8192, live, reasons: DEAD };
+        let list = RunList { next: 9, runs: vec![one(3, 1), one(8, 300)] };
+        let bytes = list.encode();
+        assert_eq!(bytes, [1, 9, 2, 3, 128, 64, 1, 1, 8, 128, 64, 172, 2, 1]);
+        assert_eq!(RunList::decode(&bytes), Some(list.clone()));
+        for cut in 0..bytes.len() {
+            assert_eq!(RunList::decode(&bytes[..cut]), None);
+        }
+        let bad = [
+            RunList { next: 8, ..list.clone() },
+            RunList { next: 9, runs: vec![one(8, 1), one(3, 1)] },
+            RunList { next: 9, runs: vec![one(3, 0)] },
+        ];
+        assert!(bad.iter().all(|list| RunList::decode(&list.encode()).is_none()));
+    }
+
+    #[test]
+    fn places_and_bounds_come_back() {
+        let place = Place { run: 7, block: 0x0102_0304 };
+        assert_eq!(place.encode(), [7, 0, 0, 0, 4, 3, 2, 1]);
+        assert_eq!(Place::decode(&place.encode()), Some(place));
+        assert_eq!(Place::decode(&[0; 9]), None);
+        let bounds = (b"a".to_vec(), b"z".to_vec());
+        assert_eq!(decode_bounds(&encode_bounds(b"a", b"z")), Some(bounds));
+        assert_eq!(decode_bounds(&encode_bounds(b"z", b"a")), None);
+    }
+}
