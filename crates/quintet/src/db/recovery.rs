@@ -310,7 +310,8 @@ impl Loader<'_> {
 ///
 /// Engines take operations on different keys in any order and from several threads: those of one
 /// key stay in one lane, in the order of the log. What is not about one key goes alone, after
-/// everything before it.
+/// everything before it. Entries that are allocations of their own are made by this thread: the
+/// memory of threads that end, once freed, would serve nobody else.
 struct Replay<'a> {
     env: &'a dyn Env,
     into: &'a Replayed<'a>,
@@ -345,11 +346,17 @@ impl Replay<'_> {
         let mut start = self.bytes.len();
         self.bytes.extend_from_slice(body);
         let mut ops = Ops::new(body);
-        while let Some(Some((id, Op::Put { key, .. } | Op::Delete { key }))) = ops.next() {
+        while let Some(Some((id, op))) = ops.next() {
             let end = self.bytes.len() - ops.rest_bytes();
-            let number = to_usize(u64::from(crc32c(key)) ^ id) % LANES;
-            if let Some(lane) = self.lanes.get_mut(number) {
-                lane.push(Logged { lsn, start, end });
+            let (Op::Put { key, .. } | Op::Delete { key }) = op else { continue };
+            let on_heap = |table: &Arc<TableState>| table.engine.is_on_heap();
+            if self.into.tables.get(&id).is_some_and(on_heap) {
+                replay_op(self.into, lsn, id, &op)?;
+            } else {
+                let number = to_usize(u64::from(crc32c(key)) ^ id) % LANES;
+                if let Some(lane) = self.lanes.get_mut(number) {
+                    lane.push(Logged { lsn, start, end });
+                }
             }
             start = end;
         }

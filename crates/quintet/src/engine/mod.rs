@@ -318,6 +318,11 @@ impl AnyEngine {
         Ok(true)
     }
 
+    /// Whether each entry is an allocation of its own.
+    pub(crate) fn is_on_heap(&self) -> bool {
+        matches!(self, Self::Naive(_))
+    }
+
     fn engine(&self) -> &dyn Engine {
         match self {
             Self::Naive(engine) => &**engine,
