@@ -29,6 +29,8 @@ fn explore(model: fn()) {
     let count = count.unwrap_or(2_000);
     let mut config = shuttle::Config::new();
     config.failure_persistence = shuttle::FailurePersistence::None;
+    // Opening a database takes more than the 60 KiB that tasks have otherwise.
+    config.stack_size = 1 << 20;
     let scheduler = PctScheduler::new_from_seed(1, 3, count);
     shuttle::Runner::new(scheduler, config.clone()).run(model);
     let scheduler = RandomScheduler::new_from_seed(1, count);
