@@ -45,7 +45,7 @@
 use std::{io, ops::Range, sync::Arc};
 
 use super::{
-    block::{self, Entries, HEAD_BYTES as BLOCK_HEAD_BYTES, UNIT_BYTES},
+    block::{self, Entries, HEAD_BYTES as BLOCK_HEAD_BYTES, Packing, UNIT_BYTES},
     cached::Cache,
 };
 use crate::{
@@ -552,7 +552,7 @@ impl OpenBlock<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) block_bytes: usize,
-    pub(crate) pack: bool,
+    pub(crate) packing: Packing,
 }
 
 /// The group of blocks that is being filled.
@@ -671,7 +671,7 @@ impl Writer {
         }
         let place = (self.salt, number);
         let start = self.position();
-        block::put_block(&mut self.buffer, &self.entries, place, self.shape.pack);
+        block::put_block(&mut self.buffer, &self.entries, place, self.shape.packing);
         let directory = self.cache.directory(&self.entries);
         let payload = directory.as_deref().map(|directory| [directory, &*self.entries]);
         self.places.push(payload.as_ref().map(|payload| &payload[..]));
@@ -679,7 +679,8 @@ impl Writer {
         self.group.blocks += 1;
         let waste = self.position().next_multiple_of(BLOCK_BYTES) - self.position();
         // Where packed bytes end, only the next block's place tells.
-        if !self.shape.pack && waste <= (self.position() - start) / WASTE_SHARE {
+        let is_plain = self.shape.packing == Packing::None;
+        if is_plain && waste <= (self.position() - start) / WASTE_SHARE {
             self.buffer.resize(self.buffer.len() + to_usize(waste), 0);
         }
         let end = self.position();
