@@ -48,7 +48,7 @@ use crate::{
     disk::{AlignedBuffer, BLOCK_BYTES, Env, File},
     report::Report,
     seeded::{self, Bug},
-    sync::{AtomicU64, Mutex, Ordering, lock, yield_now},
+    sync::{Apart, AtomicU64, Mutex, Ordering, lock, yield_now},
 };
 
 const NAME: &str = "nodes";
@@ -112,8 +112,9 @@ pub(crate) struct Space {
     evicted_total: AtomicU64,
     /// The region after which the search for one to evict goes on.
     hand: AtomicU64,
-    lists: Box<[Mutex<Changes>]>,
-    unsaved: AtomicU64,
+    lists: Box<[Apart<Mutex<Changes>>]>,
+    /// Every change adds to it; gets read what is around it.
+    unsaved: Apart<AtomicU64>,
     pending: AtomicU64,
     disk: Mutex<OnDisk>,
 }
@@ -139,8 +140,8 @@ impl Space {
             loads_total: AtomicU64::new(0),
             evicted_total: AtomicU64::new(0),
             hand: AtomicU64::new(0),
-            lists: (0..LIST_COUNT).map(|_| Mutex::default()).collect(),
-            unsaved: AtomicU64::new(0),
+            lists: (0..LIST_COUNT).map(|_| Apart::default()).collect(),
+            unsaved: Apart(AtomicU64::new(0)),
             pending: AtomicU64::new(0),
             disk: Mutex::default(),
         })

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{
-    Counters, Settings, Trie,
+    Settings, Trie,
     hash::Hash,
     persist::{Maintenance, STATE, STATE_VERSION},
 };
@@ -23,7 +23,7 @@ use crate::{
         regions::Regions,
         space::{SPACE, Space},
     },
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering},
+    sync::{Apart, AtomicBool, AtomicU64, Mutex, Ordering},
 };
 
 /// Address space for the trie beyond the budget: replay may pass it.
@@ -85,7 +85,7 @@ impl Trie {
             cut_wanted: AtomicBool::new(false),
             queues: Queues::default(),
             learned: Mutex::default(),
-            counters: Counters::default(),
+            counters: Apart::default(),
             context,
         };
         match last {

@@ -10,7 +10,7 @@ use crate::{
     Error, Result,
     codec::{crc32c, to_u64, to_usize},
     engine::Op,
-    index::trie::{MISLED_MAX, Verdict, Writer},
+    index::trie::{MISLED_MAX, Spot, Verdict, Writer},
     pages::regions::{Look, UNIT_BYTES},
     seeded::{self, Bug},
     sync::{Ordering, lock},
@@ -40,7 +40,8 @@ pub(super) struct Known {
 
 /// What a writer finds for its key.
 enum Found {
-    Current(Current),
+    /// Its record, and where the record's word is.
+    Current(Current, Spot),
     /// Read this record first, without the lock: address and life of its region.
     Unknown(u64, u64),
 }
@@ -79,14 +80,13 @@ impl Trie {
                     known.extend(self.learn(address, life, key)?);
                     writer = self.index.lock(hash);
                 }
-                Some(Found::Current(current)) if self.exchange(&current, &head, key, value) => {
+                Some(Found::Current(current, _)) if self.exchange(&current, &head, key, value) => {
                     break;
                 }
-                Some(Found::Current(current)) => {
+                Some(Found::Current(current, spot)) => {
                     let address = self.append(&head, key, value)?;
-                    writer.replace(current.address, address)?;
-                    self.bury(&current);
-                    self.counters.live_bytes.fetch_add(new_bytes, Ordering::Relaxed);
+                    writer.exchange(spot, address);
+                    self.bury(&current, new_bytes);
                     break;
                 }
                 None => {
@@ -113,9 +113,9 @@ impl Trie {
                     known.extend(self.learn(address, life, key)?);
                     writer = self.index.lock(hash);
                 }
-                Some(Found::Current(current)) => {
+                Some(Found::Current(current, _)) => {
                     writer.remove(current.address)?;
-                    self.bury(&current);
+                    self.bury(&current, 0);
                     return Ok(());
                 }
                 None => return Ok(()),
@@ -129,7 +129,7 @@ impl Trie {
         key: &[u8],
         known: &[Known],
     ) -> Result<Option<Found>> {
-        writer.find(|address| {
+        let found = writer.find(|address| {
             let look = self.regions.look(address, |words| {
                 let head = Head::load(words).filter(|head| head.bytes() / 8 <= words.len())?;
                 let place = place_of(&head, words);
@@ -138,19 +138,23 @@ impl Trie {
             match look {
                 Look::Found(None) => None,
                 Look::Found(Some((head, place))) => {
-                    Some(Found::Current(Current { address, head, place, in_memory: true }))
+                    Some(Ok(Current { address, head, place, in_memory: true }))
                 }
                 // Only eviction changes a region under the subtree's lock.
                 Look::Changed => {
                     let life = self.regions.life(self.regions.split(address).0);
-                    Some(Found::Unknown(address, life))
+                    Some(Err((address, life)))
                 }
                 Look::Cold(life) => match find_known(known, address, life) {
-                    None => Some(Found::Unknown(address, life)),
-                    Some(known) => known.current.map(Found::Current),
+                    None => Some(Err((address, life))),
+                    Some(known) => known.current.map(Ok),
                 },
             }
-        })
+        })?;
+        Ok(found.map(|(found, spot)| match found {
+            Ok(current) => Found::Current(current, spot),
+            Err((address, life)) => Found::Unknown(address, life),
+        }))
     }
 
     /// Counts a look at an address without an answer: too many of them are damage.
@@ -192,12 +196,15 @@ impl Trie {
         true
     }
 
-    /// Counts a record that is not in the trie any more.
-    pub(super) fn bury(&self, current: &Current) {
+    /// Counts a record that is not in the trie any more; one of `new_bytes` took its place.
+    pub(super) fn bury(&self, current: &Current, new_bytes: u64) {
         let (region, _) = self.regions.split(current.address);
         self.regions.remove_live(region, current.head.units());
         let bytes = stored_bytes(&current.head, || current.place);
-        self.counters.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if bytes != new_bytes {
+            let change = new_bytes.wrapping_sub(bytes);
+            self.counters.live_bytes.fetch_add(change, Ordering::Relaxed);
+        }
         if let Some(place) = current.place {
             self.extents.release(place.offset, place.bytes);
         }
