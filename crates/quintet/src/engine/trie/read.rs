@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Decoder, to_u64, to_usize},
-    disk::{AlignedBuffer, Queue, Request},
+    disk::{AlignedBuffer, Completion, File, QUEUE_DEPTH, Queue, Request},
     engine::{Cursor, Entry, Value},
     index::trie::Verdict,
     pages::regions::{BLOCK_UNITS, Look, UNIT_BYTES},
@@ -25,12 +25,15 @@ use crate::{
 
 /// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
 const BATCH: usize = 32;
+/// Records of a region that are read from the disk one by one before all of it is, where there is
+/// room.
+const COLD_READS_MAX: u64 = 8;
 /// Times that a scan reads a list anew because of writers before it keeps them out.
 const SCAN_ATTEMPTS: u32 = 8;
 
 /// What a key's record says.
 #[derive(Debug)]
-enum Answer {
+pub(super) enum Answer {
     Value(Value),
     Large(Place),
     /// Not in memory: address, and life of its region.
@@ -58,14 +61,24 @@ impl ColdRecord {
 }
 
 /// What a record in memory is to a key.
-enum Seen {
+pub(super) enum Seen {
     Key(Answer),
     OtherKey,
 }
 
+impl Seen {
+    /// What it says where it is the key's.
+    pub(super) fn answer(self) -> Option<Answer> {
+        match self {
+            Self::Key(answer) => Some(answer),
+            Self::OtherKey => None,
+        }
+    }
+}
+
 /// What a record's words are to a key; `None` where they are no record.
 #[inline]
-fn answer_in(words: &[AtomicU64], key: &[u8]) -> Option<Seen> {
+pub(super) fn answer_in(words: &[AtomicU64], key: &[u8]) -> Option<Seen> {
     let head = Head::load(words).filter(|head| fits(head, words))?;
     if !head.has_key(words, key) {
         return Some(Seen::OtherKey);
@@ -95,6 +108,11 @@ impl Trie {
     /// Looks the key up in memory; records in `others` are known to be other keys'.
     #[inline]
     fn answer(&self, key: &[u8], hash: u64, others: &[(u64, u64)]) -> Result<Option<Answer>> {
+        if !self.young.is_empty()
+            && let Some(answer) = self.young_answer(key, hash)
+        {
+            return Ok(answer);
+        }
         let look = |address| match self.regions.look(address, |words| answer_in(words, key)) {
             Look::Found(Seen::Key(answer)) => Verdict::Found(answer),
             Look::Found(Seen::OtherKey) => Verdict::Other,
@@ -126,7 +144,7 @@ impl Trie {
                 Some(Answer::Cold(address, life)) => {
                     self.count_misled(address, &mut misled)?;
                     let (region, _) = self.regions.split(address);
-                    let warmed = self.has_room_to_warm() && self.warm(region)?;
+                    let warmed = self.wants_warming(address) && self.warm(region)?;
                     if !warmed
                         && let Some(cold) = self.read_cold(address, life)?
                         && let Some(record) = cold.record()
@@ -221,6 +239,13 @@ impl Trie {
         Err(self.regions.damage(region, unit, "the checksum of a record does not match"))
     }
 
+    /// Counts that a record was asked for which is on the disk alone: whether its whole region
+    /// should be brought into memory, for which there is room.
+    pub(super) fn wants_warming(&self, address: u64) -> bool {
+        let (region, _) = self.regions.split(address);
+        self.has_room_to_warm() && self.regions.count_cold(region) >= COLD_READS_MAX
+    }
+
     /// Brings a region into memory, if there is room for it; whether it is there now.
     pub(super) fn warm(&self, region: u64) -> Result<bool> {
         let _one = lock(&self.warming);
@@ -229,6 +254,7 @@ impl Trie {
         }
         let life = self.regions.life(region);
         let Some(frame) = self.regions.take_frame(false) else { return Ok(false) };
+        let _buffer = self.context.budget.charge_anyway(self.regions.region_bytes());
         match self.fill_frame(region, life, frame) {
             Ok(true) => {
                 self.regions.attach_to(region, life, frame);
@@ -299,7 +325,7 @@ impl Trie {
                 match self.answer(key, *hash, &[])? {
                     None => out.push(None),
                     Some(Answer::Value(value)) => out.push(Some(value)),
-                    Some(Answer::Cold(address, life)) if !self.has_room_to_warm() => {
+                    Some(Answer::Cold(address, life)) if !self.wants_warming(address) => {
                         cold.push((out.len() - first, address, life));
                         out.push(None);
                     }
@@ -311,57 +337,88 @@ impl Trie {
             return Ok(());
         }
         let out = out.get_mut(first..).unwrap_or(&mut []);
-        self.queues.with(&*self.context.env, |queue| self.read_many_cold(queue, keys, &cold, out))
+        self.read_cold_records(&cold, |(index, ..), record| {
+            let (Some(key), Some(slot)) = (keys.get(index), out.get_mut(index)) else {
+                return Ok(());
+            };
+            let record = record.as_ref().and_then(ColdRecord::record);
+            *slot = match record.map(|record| self.value_of(&record, key)).transpose()? {
+                Some(Cold::Value(value)) => Some(value),
+                _ => self.read_value(key)?,
+            };
+            Ok(())
+        })
     }
 
-    /// Reads many records from the disk at once; what has arrived is taken in while the rest is
-    /// under way.
-    fn read_many_cold(
+    /// Reads many records from the disk at once, and shows each to `take` as it arrives: number,
+    /// address, life of its region; `None` as for [`Self::read_cold`].
+    pub(super) fn read_cold_records(
+        &self,
+        cold: &[(usize, u64, u64)],
+        mut take: impl FnMut((usize, u64, u64), Option<ColdRecord>) -> Result<()>,
+    ) -> Result<()> {
+        if cold.is_empty() {
+            return Ok(());
+        }
+        let file = self.regions.file()?;
+        self.counters.cold_reads_total.fetch_add(to_u64(cold.len()), Ordering::Relaxed);
+        self.queues.with(&*self.context.env, |queue| {
+            let mut done = Vec::with_capacity(QUEUE_DEPTH);
+            for (token, (_, address, _)) in cold.iter().enumerate() {
+                queue.submit(to_u64(token), self.request(*address, &file));
+                // No more buffers than the device has use for.
+                if queue.pending() >= QUEUE_DEPTH {
+                    self.arrive(queue, cold, &mut done, &mut take)?;
+                }
+            }
+            while queue.pending() > 0 {
+                self.arrive(queue, cold, &mut done, &mut take)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The read of one record.
+    fn request(&self, address: u64, file: &Arc<dyn File>) -> Request {
+        let (region, unit) = self.regions.split(address);
+        let end = (unit + self.regions.span(region)).min(self.regions.region_units());
+        let from = unit & !(BLOCK_UNITS - 1);
+        let length = to_usize((end - from).next_multiple_of(BLOCK_UNITS) * UNIT_BYTES);
+        let offset = self.regions.offset(region, from);
+        Request::Read {
+            file: Arc::clone(file),
+            offset,
+            buffer: AlignedBuffer::zeroed(length),
+            length,
+        }
+    }
+
+    /// Waits for some of the reads, and shows what they found.
+    fn arrive(
         &self,
         queue: &mut dyn Queue,
-        keys: &[&[u8]],
         cold: &[(usize, u64, u64)],
-        out: &mut [Option<Value>],
+        done: &mut Vec<Completion>,
+        take: &mut impl FnMut((usize, u64, u64), Option<ColdRecord>) -> Result<()>,
     ) -> Result<()> {
-        let file = self.regions.file()?;
-        for (token, (_, address, _)) in cold.iter().enumerate() {
-            let (region, unit) = self.regions.split(*address);
-            let end = (unit + self.regions.span(region)).min(self.regions.region_units());
-            let from = unit & !(BLOCK_UNITS - 1);
-            let length = to_usize((end - from).next_multiple_of(BLOCK_UNITS) * UNIT_BYTES);
-            let offset = self.regions.offset(region, from);
-            let (file, buffer) = (Arc::clone(&file), AlignedBuffer::zeroed(length));
-            queue.submit(to_u64(token), Request::Read { file, offset, buffer, length });
-        }
-        self.counters.cold_reads_total.fetch_add(to_u64(cold.len()), Ordering::Relaxed);
-        let mut done = Vec::with_capacity(cold.len());
-        while queue.pending() > 0 {
-            queue.wait(1, &mut done);
-            for completion in done.drain(..) {
-                let Some((index, address, life)) = cold.get(to_usize(completion.token)) else {
-                    continue;
-                };
-                let (Some(key), Some(slot)) = (keys.get(*index), out.get_mut(*index)) else {
-                    continue;
-                };
-                completion
-                    .result
-                    .map_err(|error| Error::io(format!("read {}", self.regions.label()), error))?;
-                let (_, unit) = self.regions.split(*address);
-                let skip = to_usize((unit & (BLOCK_UNITS - 1)) * UNIT_BYTES);
-                let record = self.finish_cold(*address, *life, completion.buffer, skip)?;
-                let record = record.as_ref().and_then(ColdRecord::record);
-                *slot = match record.map(|record| self.value_of(&record, key)).transpose()? {
-                    Some(Cold::Value(value)) => Some(value),
-                    _ => self.read_value(key)?,
-                };
-            }
+        queue.wait(1, done);
+        for completion in done.drain(..) {
+            let Some(asked) = cold.get(to_usize(completion.token)) else { continue };
+            completion
+                .result
+                .map_err(|error| Error::io(format!("read {}", self.regions.label()), error))?;
+            let (_, address, life) = *asked;
+            let (_, unit) = self.regions.split(address);
+            let skip = to_usize((unit & (BLOCK_UNITS - 1)) * UNIT_BYTES);
+            let record = self.finish_cold(address, life, completion.buffer, skip)?;
+            take(*asked, record)?;
         }
         Ok(())
     }
 
     /// A page of a scan in the order of hashes. A cursor is the path to go on at.
     pub(super) fn scan_from(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
+        self.merge_all()?;
         let mut path = if from.is_start() {
             0
         } else {
