@@ -240,6 +240,7 @@ const GATHERED_HEAD_AT: usize = GATHERED_AT - 13;
 /// A body on its way into the log. A short one is gathered first: a checksum of many ends, and
 /// words of many pieces, cost more than a copy.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "on the stack of the writer, who has one of it")]
 pub(super) enum Body<'a> {
     Short(Gathered),
     Long(&'a [&'a [u8]]),

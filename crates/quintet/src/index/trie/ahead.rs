@@ -126,9 +126,8 @@ impl Trie {
     fn step_from_slot(&self, hash: u64, at: u64, position: u32) -> Way {
         let Some(word) = self.space.get(at) else { return Way::Lost };
         match Slot::of(word) {
-            Slot::Empty => Way::Missing,
             Slot::Record(word) if tag_of(word) == tag(hash) => Way::Met(address_of(word)),
-            Slot::Record(_) => Way::Missing,
+            Slot::Empty | Slot::Record(_) => Way::Missing,
             Slot::List { class, at } => {
                 self.space.prefetch(at);
                 if self.layout == Layout::Lines && 1 << class > LINE_WORDS {
