@@ -243,7 +243,7 @@ bugs! {
     TrieFreesLiveRegion = 76, "trie-frees-live-region";
     /// A scan goes on one path too far after a full page.
     TrieScanSkips = 78, "trie-scan-skips";
-    /// A region of the trie leaves memory although no cut has its newest changes.
+    /// A region of the trie comes back into memory without the changes that no durable cut has.
     SpaceEvictsUncommitted = 79, "space-evicts-uncommitted";
     /// A lookup in the trie does not look again whether its subtree has changed meanwhile.
     TrieReadNotValidated = 210, "trie-read-not-validated";
