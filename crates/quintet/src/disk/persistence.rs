@@ -1,6 +1,6 @@
 //! Writing cache lines back to persistent memory, and waiting for it.
 //!
-//! What: [`write_back`] starts the way of a cache line from the processor's caches to the memory,
+//! What: [`WriteBack::write_back`] starts the way of a cache line from the processor's caches to the memory,
 //! [`fence`] orders what was started before what follows, [`wait`] stands in for slower memory.
 //! Why: a store to persistent memory stays in a cache that a power loss empties until it is
 //! written back. The instruction is the best that the processor has: `clwb` keeps the line in the
