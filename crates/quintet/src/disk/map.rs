@@ -80,8 +80,8 @@ impl Mapping {
         to_u64(self.words().len()) * 8
     }
 
-    /// Makes the bytes of a range durable: `fdatasync` for a part of the file, or write-backs of its
-    /// lines, as its [`Store`] says. Pages that were made writable ahead and not stored to yet
+    /// Makes the bytes of a range durable: `fdatasync` for a part of the file, or write-backs of
+    /// its lines, as its [`Store`] says. Pages that were made writable ahead and not stored to yet
     /// stay out of it.
     pub fn sync(&self, range: Range<u64>) -> io::Result<()> {
         match &self.0 {

@@ -1,7 +1,8 @@
 //! Writing cache lines back to persistent memory, and waiting for it.
 //!
-//! What: [`write_back`] starts the way of a cache line from the processor's caches to the memory,
-//! [`fence`] orders what was started before what follows, [`wait`] stands in for slower memory.
+//! What: [`WriteBack::write_back`] starts the way of a cache line from the processor's caches to
+//! the memory, [`fence`] orders what was started before what follows, [`wait`] stands in for slower
+//! memory.
 //! Why: a store to persistent memory stays in a cache that a power loss empties until it is
 //! written back. The instruction is the best that the processor has: `clwb` keeps the line in the
 //! cache, `clflushopt` drops it, `clflush` also waits for it.
@@ -83,8 +84,8 @@ impl WriteBack {
     }
 }
 
-/// Makes a range of words persistent: writes their lines back, each as slow as it is said to be, and
-/// fences. Lines are taken from the first word on, which begins one.
+/// Makes a range of words persistent: writes their lines back, each as slow as it is said to be,
+/// and fences. Lines are taken from the first word on, which begins one.
 pub fn persist(words: &[AtomicU64], how: WriteBack, line_takes: Duration) {
     for line in words.chunks(crate::codec::to_usize(LINE_BYTES / 8)) {
         if let Some(word) = line.first() {

@@ -1,9 +1,9 @@
 //! Mutable memory in pages, and what makes its changes crash-consistent.
 //!
 //! What: reserved regions of anonymous memory ([`Region`]), bytes in shared words ([`words`]), the
-//! redo journal ([`redo`]), block writes on their way ([`writeback`]), a page cache over direct
-//! I/O ([`cache`]), hot blocks of immutable files ([`blocks`]), a journaled space of words
-//! ([`space`]) and pools of persistent memory ([`pmem`]). Index structures import nothing below this layer.
+//! redo journal ([`redo`]), block writes on their way ([`writeback`]), a page cache over direct I/O
+//! ([`cache`]), hot blocks of immutable files ([`blocks`]), a journaled space of words ([`space`])
+//! and pools of persistent memory ([`pmem`]). Index structures import nothing below this layer.
 //!
 //! The head of a file of pages, in its first block:
 //!

@@ -54,11 +54,11 @@
 //! `compaction_runs` (candidates that start a merge, 1 to 1024, 4), `merge_runs` (at most so many
 //! at once, 2 to 256, 15), `merge_rate` (bytes a second, 0 to 2^46; 0: no limit).
 //!
-//! How we differ from the paper: memtables are in memory and the shared log protects them; the
-//! index is in pages of a file, through a cache, and its keys are whole byte strings; a place is 8
-//! bytes in the leaf, not an object of its own; deletes leave nothing behind; the manifest is a
-//! part of the index, so the compaction log is needless; a run's live count is exact after a
-//! crash.
+//! How we differ from the paper: memtables are in memory and the shared log protects them, which
+//! may itself be in persistent memory (`Options::emulate_persistent_memory` says more); the index
+//! is in pages of a file, through a cache, and its keys are whole byte strings; a place is 8 bytes
+//! in the leaf, not an object of its own; deletes leave nothing behind; the manifest is a part of
+//! the index, so the compaction log is needless; a run's live count is exact after a crash.
 
 mod check;
 mod compact;

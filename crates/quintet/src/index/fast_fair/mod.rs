@@ -17,7 +17,7 @@
 //! left node's sibling, then cut off from the left node, then entered into the parent. Each node
 //! has the lowest key of its range, so whoever comes to a node too far left goes on to the sibling.
 //!
-//! In the pool, in words (a *link* is an offset with a checksum, [`link`](crate::pages::pmem::link)):
+//! In the pool, in words (a *link* is an offset with a checksum, see [`pmem`](crate::pages::pmem)):
 //!
 //! | object | offset | size | name | meaning |
 //! |---|---|---|---|---|

@@ -1,4 +1,4 @@
-//! The skip list in a pool of persistent memory: a memtable that needs no log (SLM-DB, section 3.1).
+//! The skip list in a pool of persistent memory: a memtable that needs no log (SLM-DB, 3.1).
 //!
 //! What: one entry for each key, in key order. The bottom level is in the pool: nodes that lead to
 //! their values by one word, linked by one word. The levels above are *towers* in ordinary memory,
