@@ -216,7 +216,10 @@ impl Engine for BTree {
         if lsn > keeper.complete() || inner.paged.tree.cache().dirty_count() > 0 {
             inner.paged.persist_cut(&mut keeper, lsn)?;
         }
-        Ok(keeper.complete())
+        let complete = keeper.complete();
+        drop(keeper);
+        inner.paged.tree.cache().make_ready();
+        Ok(complete)
     }
 
     fn compact(&self) -> Result<()> {
@@ -276,6 +279,12 @@ impl Engine for BTree {
                 ("journal_live_bytes", journal_live),
                 ("journal_full", u64::from(journal_full)),
                 ("cuts_total", inner.paged.cuts_total.load(Ordering::Relaxed)),
+                (
+                    "journaled_bytes_total",
+                    inner.paged.journaled_bytes_total.load(Ordering::Relaxed),
+                ),
+                ("placed_bytes_total", inner.paged.placed_bytes_total.load(Ordering::Relaxed)),
+                ("saved_pages_total", cache.saved_total),
                 ("writer_helps_total", inner.paged.helps_total.load(Ordering::Relaxed)),
             ],
         }
