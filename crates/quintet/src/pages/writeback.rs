@@ -32,6 +32,9 @@ pub(crate) struct Writeback {
     done: Vec<Completion>,
     failed: Option<Error>,
     written_bytes: u64,
+    /// Buffers of this length serve again.
+    spare_bytes: usize,
+    spare: Vec<AlignedBuffer>,
 }
 
 impl Writeback {
@@ -44,9 +47,24 @@ impl Writeback {
     pub(crate) fn bounded(env: &dyn Env, waiting_max: u64) -> Result<Self> {
         let queue =
             env.queue(DEPTH).map_err(|error| Error::io("set up a queue for writes", error))?;
-        let (expected, done) = (Vec::new(), Vec::new());
-        let (waiting_bytes, written_bytes) = (0, 0);
-        Ok(Self { queue, waiting_bytes, waiting_max, expected, done, failed: None, written_bytes })
+        Ok(Self {
+            queue,
+            waiting_bytes: 0,
+            waiting_max,
+            expected: Vec::new(),
+            done: Vec::new(),
+            failed: None,
+            written_bytes: 0,
+            spare_bytes: 0,
+            spare: Vec::new(),
+        })
+    }
+
+    /// A buffer of `bytes`, the same for all calls, that holds anything: one that was written, if
+    /// there is one.
+    pub(crate) fn buffer(&mut self, bytes: usize) -> AlignedBuffer {
+        self.spare_bytes = bytes;
+        self.spare.pop().unwrap_or_else(|| AlignedBuffer::zeroed(bytes))
     }
 
     /// Starts writing `buffer[..length]` at `offset`; `label` names the file in messages. Waits
@@ -103,6 +121,9 @@ impl Writeback {
                     self.failed = Some(Error::io(format!("write {label}"), error));
                 }
                 Err(_) => {}
+            }
+            if self.spare_bytes > 0 && completion.buffer.len() == self.spare_bytes {
+                self.spare.push(completion.buffer);
             }
         }
     }
