@@ -33,6 +33,10 @@ crash states="1000000":
 footprint operations="20000000":
     QUINTET_FOOTPRINT_OPERATIONS={{operations}} cargo test --release --package quintet --lib do_not_grow_the_trie -- --nocapture
 
+# Power losses of persistent memory: so many images of each of pool, skip list, tree and flush
+pmem-crash images="250000":
+    QUINTET_PMEM_IMAGES={{images}} cargo test --package quintet --lib pmem_crash -- --ignored --nocapture
+
 # Real power cuts of an ext4 in a loop device (root)
 powercut cuts="20":
     .ci/powercut {{cuts}}

@@ -243,7 +243,7 @@ bugs! {
     TrieFreesLiveRegion = 76, "trie-frees-live-region";
     /// A scan goes on one path too far after a full page.
     TrieScanSkips = 78, "trie-scan-skips";
-    /// A region of the trie leaves memory although no cut has its newest changes.
+    /// A region of the trie comes back into memory without the changes that no durable cut has.
     SpaceEvictsUncommitted = 79, "space-evicts-uncommitted";
     /// A lookup in the trie does not look again whether its subtree has changed meanwhile.
     TrieReadNotValidated = 210, "trie-read-not-validated";
@@ -301,6 +301,37 @@ bugs! {
     SlmForgetsDeletes = 134, "slm-forgets-deletes";
     /// A range gives a key that memory and the index have twice.
     SlmRangeShowsBoth = 135, "slm-range-shows-both";
+    // Persistent memory.
+    /// A slab is given out from before its directory word is persistent.
+    PmemForgetsSlab = 136, "pmem-forgets-slab";
+    /// Room that a crash left unreachable is never given out again.
+    PmemSweepsNothing = 137, "pmem-sweeps-nothing";
+    /// A word is published before what it leads to is persistent.
+    PmemPublishesEarly = 138, "pmem-publishes-early";
+    /// A publication returns before its word is persistent.
+    PmemPublishesLazily = 139, "pmem-publishes-lazily";
+    /// A node of the persistent list is linked although it was not written back.
+    PersistentListSkipsNode = 140, "persistent-list-skips-node";
+    /// A value of the persistent list is exchanged for one that was not written back.
+    PersistentListSkipsValue = 141, "persistent-list-skips-value";
+    /// An older version takes the place of a newer one.
+    PersistentListTakesOlder = 142, "persistent-list-takes-older";
+    /// A shift to the right leaves a line that is not persistent.
+    FairSkipsShift = 143, "fair-skips-shift";
+    /// A shift to the left leaves a line that is not persistent.
+    FairSkipsShiftBack = 144, "fair-skips-shift-back";
+    /// A record is entered although it was not written back.
+    FairSkipsRecord = 145, "fair-skips-record";
+    /// The right half of a node is linked although it was not written back.
+    FairSkipsNode = 146, "fair-skips-node";
+    /// A node is cut before its right half is linked.
+    FairCutsFirst = 147, "fair-cuts-first";
+    /// A place gets its new prefix while its old pointer counts.
+    FairKeepsPointer = 148, "fair-keeps-pointer";
+    /// Opening leaves what a crash has interrupted.
+    FairRepairsNothing = 149, "fair-repairs-nothing";
+    /// A reader does not look whether what it read was given back meanwhile.
+    FairReadNotValidated = 150, "fair-read-not-validated";
     // Threads.
     /// An in-place update writes an entry's LSN with a plain store, beside readers.
     UpdateStoresPlainly = 124, "update-stores-plainly";

@@ -45,6 +45,28 @@ fn what_was_put_is_found_after_reopening() {
     assert!(db.check().unwrap().is_sound());
 }
 
+/// On real files: a `Sync` write asks no disk, and is found by the next opening.
+#[test]
+fn a_log_in_emulated_persistent_memory_is_found_again() {
+    let path = std::env::temp_dir().join(format!("quintet-memory-{}", std::process::id()));
+    let options = options().durability(Durability::Sync);
+    let options = options.emulate_persistent_memory(Duration::from_nanos(500), 2_000_000_000);
+    let db = options.open(&path).unwrap();
+    let slm = TableOptions::new(EngineKind::Slm).set("memtable_bytes", "65536");
+    let table = db.create_table("t", slm).unwrap();
+    // More than a segment.
+    for number in 0..2000_u32 {
+        table.put(number.to_be_bytes(), [7; 100]).unwrap();
+    }
+    assert!(db.stats().log.syncs_total >= 2000);
+    db.close().unwrap();
+    let db = options.open(&path).unwrap();
+    let table = db.table("t").unwrap();
+    assert!((0..2000_u32).all(|number| table.contains(number.to_be_bytes()).unwrap()));
+    db.close().unwrap();
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
 #[test]
 fn a_killed_process_loses_nothing_and_a_crash_keeps_what_was_synced() {
     let env = SimEnv::new(2);

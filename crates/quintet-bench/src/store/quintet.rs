@@ -1,14 +1,18 @@
 //! Any engine of Quintet, through the public surface of the library.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, time::Duration};
 
 use quintet::{Cursor, Database, DeleteOptions, EngineKind, Options, Table, TableOptions};
 
 use super::{Durability, EachEntry, EachFound, Store, StoreOptions, StoreStats};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 
 /// The table that is measured.
 const TABLE: &str = "bench";
+/// Settings of the database rather than of the table: its log is in emulated persistent memory,
+/// so slow (nanoseconds a line of 64 bytes) and narrow (bytes a second).
+const WRITE_LATENCY: &str = "write_latency_ns";
+const WRITE_BANDWIDTH: &str = "write_bandwidth";
 /// Entries that a scan fetches at once.
 const SCAN_ENTRIES: usize = 1024;
 /// A key that no workload uses (they are 8 bytes or longer).
@@ -28,14 +32,27 @@ impl Engine {
         if let Some(bytes) = options.memory_budget {
             how = how.memory_budget(bytes);
         }
-        let database = how.open(&options.dir)?;
+        let (mut latency, mut bandwidth) = (None, None);
         let mut table = TableOptions::new(kind);
         for (name, value) in &options.settings {
-            table = table.set(name, value);
+            match name.as_str() {
+                WRITE_LATENCY => latency = Some(number(name, value)?),
+                WRITE_BANDWIDTH => bandwidth = Some(number(name, value)?),
+                _ => table = table.set(name, value),
+            }
         }
+        if latency.is_some() || bandwidth.is_some() {
+            let latency = Duration::from_nanos(latency.unwrap_or(0));
+            how = how.emulate_persistent_memory(latency, bandwidth.unwrap_or(0));
+        }
+        let database = how.open(&options.dir)?;
         let table = database.open_or_create_table(TABLE, table)?;
         Ok(Self { database, table })
     }
+}
+
+fn number(name: &str, value: &str) -> Outcome<u64> {
+    value.parse().map_err(|_| Failure::Usage(format!("{name}={value}: not a number")))
 }
 
 fn durability(durability: Durability) -> quintet::Durability {

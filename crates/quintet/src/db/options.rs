@@ -10,7 +10,11 @@ use super::{Database, expiry::Listing};
 use crate::{
     Error, Result,
     codec::{to_u64, to_usize},
-    disk::{Env, os::OsEnv},
+    disk::{
+        Env,
+        os::OsEnv,
+        persistence::{Memory, Slowness},
+    },
     engine::Op,
     seeded::{self, Bug},
     types::TypeTag,
@@ -62,6 +66,7 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) create: bool,
     pub(crate) segment_bytes: u64,
+    memory: Memory,
 }
 
 impl Default for Options {
@@ -81,6 +86,7 @@ impl Options {
             read_only: false,
             create: true,
             segment_bytes: SEGMENT_BYTES_DEFAULT,
+            memory: Memory::AsItIs,
         }
     }
 
@@ -139,13 +145,32 @@ impl Options {
         self
     }
 
+    /// For experiments: has the page cache stand in for persistent memory under the log. A
+    /// `Sync` write then returns when its lines were written back, `write_latency` for each line,
+    /// and at most at this bandwidth (bytes a second; 0: no limit), instead of after a sync of
+    /// the disk: **it survives the death of the process, and no power loss**, after which the
+    /// database may be refused as damaged.
+    ///
+    /// Without this, a log on a file system with persistent memory (DAX with `MAP_SYNC`) is
+    /// recognized and written back line by line, and `Sync` keeps its whole promise.
+    #[must_use]
+    pub fn emulate_persistent_memory(
+        mut self,
+        write_latency: Duration,
+        bytes_per_second: u64,
+    ) -> Self {
+        self.memory = Memory::Emulated(Slowness { line: write_latency, bytes_per_second });
+        self
+    }
+
     /// Opens the database in the directory `path`.
     ///
     /// Fails with [`Error::Locked`] where somebody else has it open, [`Error::NotADatabase`],
     /// [`Error::Corruption`] for damage that was found, [`Error::InvalidOption`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Database> {
         self.validate()?;
-        Database::recover(&(Arc::new(OsEnv::new()) as Arc<dyn Env>), path.as_ref(), self, None)
+        let env: Arc<dyn Env> = Arc::new(OsEnv::new().on(self.memory));
+        Database::recover(&env, path.as_ref(), self, None)
     }
 
     /// As [`Options::open`], on a system of the caller's choice: a simulated one. For tests.

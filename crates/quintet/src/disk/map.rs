@@ -10,6 +10,7 @@
 
 use std::{io, ops::Range};
 
+use super::persistence::Slowness;
 use crate::{
     codec::{to_u64, to_usize},
     sync::AtomicU64,
@@ -29,6 +30,18 @@ enum Backing {
     System(system::Pages),
 }
 
+/// Where stores to a mapping go, and what a sync of it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// To pages of the page cache, which a sync writes to the disk.
+    Pages,
+    /// To persistent memory itself, or the mapping is refused. A sync writes lines back.
+    Persistent,
+    /// To pages of the page cache, which stand in for persistent memory: a sync writes lines back
+    /// and waits as slower memory would. No disk is asked.
+    Emulated(Slowness),
+}
+
 impl Mapping {
     /// A zeroed mapping in ordinary memory.
     #[cfg(feature = "testing")]
@@ -42,9 +55,14 @@ impl Mapping {
     ///
     /// The file is at least `bytes` long and nobody makes it shorter while the mapping lives.
     #[expect(unsafe_code, reason = "mapping a file is unsafe by nature: see the contract")]
-    pub unsafe fn file(fd: std::os::fd::BorrowedFd<'_>, bytes: u64) -> io::Result<Self> {
+    pub unsafe fn file(
+        fd: std::os::fd::BorrowedFd<'_>,
+        bytes: u64,
+        store: Store,
+    ) -> io::Result<Self> {
         // SAFETY: passed on to our caller.
-        unsafe { system::Pages::new(fd, to_usize(bytes)) }.map(|pages| Self(Backing::System(pages)))
+        let pages = unsafe { system::Pages::new(fd, to_usize(bytes), store) }?;
+        Ok(Self(Backing::System(pages)))
     }
 
     /// The words. Word `i` holds bytes `8 i` to `8 i + 7` of the file, little-endian.
@@ -62,8 +80,9 @@ impl Mapping {
         to_u64(self.words().len()) * 8
     }
 
-    /// Makes the bytes of a range durable: `fdatasync` for a part of the file. Pages that were made
-    /// writable ahead and not stored to yet stay out of it.
+    /// Makes the bytes of a range durable: `fdatasync` for a part of the file, or write-backs of
+    /// its lines, as its [`Store`] says. Pages that were made writable ahead and not stored to yet
+    /// stay out of it.
     pub fn sync(&self, range: Range<u64>) -> io::Result<()> {
         match &self.0 {
             #[cfg(feature = "testing")]
@@ -94,7 +113,13 @@ mod system {
         mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, msync, munmap},
     };
 
-    use super::super::BLOCK_BYTES;
+    use super::{
+        super::{
+            BLOCK_BYTES,
+            persistence::{LINE_BYTES, Slowness, WriteBack, persist},
+        },
+        Store,
+    };
     use crate::{codec::to_usize, sync::AtomicU64};
 
     /// An owned `MAP_SHARED` mapping.
@@ -102,6 +127,8 @@ mod system {
     pub(super) struct Pages {
         start: NonNull<AtomicU64>,
         bytes: usize,
+        /// How lines are written back; `None`: pages are.
+        lines: Option<(WriteBack, Slowness)>,
     }
 
     // SAFETY: the memory is only reached through atomics, and unmapped once, by `Drop`.
@@ -116,22 +143,33 @@ mod system {
         pub(super) unsafe fn new(
             fd: std::os::fd::BorrowedFd<'_>,
             bytes: usize,
+            store: Store,
         ) -> io::Result<Self> {
             let bytes = bytes & !7;
+            let how = WriteBack::detect();
+            let lines = match store {
+                Store::Pages => None,
+                Store::Persistent if !how.is_known() => {
+                    return Err(io::ErrorKind::Unsupported.into());
+                }
+                Store::Persistent => Some((how, Slowness::default())),
+                Store::Emulated(slowness) => Some((how, slowness)),
+            };
+            let flags = match store {
+                Store::Pages | Store::Emulated(_) => MapFlags::SHARED,
+                #[cfg(target_os = "linux")]
+                Store::Persistent => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+                #[cfg(not(target_os = "linux"))]
+                Store::Persistent => return Err(io::ErrorKind::Unsupported.into()),
+            };
             // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.
             let start = unsafe {
-                mmap(
-                    std::ptr::null_mut(),
-                    bytes,
-                    ProtFlags::READ | ProtFlags::WRITE,
-                    MapFlags::SHARED,
-                    fd,
-                    0,
-                )
+                mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags, fd, 0)
             }?;
             let pages = Self {
                 start: NonNull::new(start.cast()).ok_or(io::ErrorKind::InvalidData)?,
                 bytes,
+                lines,
             };
             // Before the first touch: else large folios turn one record into 2 MiB of writes, and a
             // fault reads megabytes ahead. A refusal costs speed, not correctness.
@@ -147,6 +185,14 @@ mod system {
         }
 
         pub(super) fn sync(&self, range: Range<u64>) -> io::Result<()> {
+            if let Some((how, slowness)) = self.lines {
+                let line = to_usize(LINE_BYTES);
+                let first = to_usize(range.start) / line * line / 8;
+                let end = to_usize(range.end).next_multiple_of(line).min(self.bytes) / 8;
+                let words = self.words().get(first..end).unwrap_or(&[]);
+                persist(words, how, slowness.of_line());
+                return Ok(());
+            }
             let first = to_usize(range.start) & !(to_usize(BLOCK_BYTES) - 1);
             let end = to_usize(range.end).min(self.bytes);
             if first >= end {

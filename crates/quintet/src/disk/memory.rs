@@ -38,6 +38,12 @@ impl Region {
         self.0.advise_huge(range);
     }
 
+    /// Has the pages of a byte range small from now on; huge ones are split as parts of them are
+    /// discarded. A hint.
+    pub fn advise_small(&self, range: Range<u64>) {
+        self.0.advise_small(range);
+    }
+
     /// Commits the memory of the whole pages in a byte range ahead of the first store: clearing two
     /// megabytes takes a writer milliseconds. A hint.
     pub fn populate(&self, range: Range<u64>) {
@@ -155,6 +161,11 @@ mod backing {
             self.advise(first, end, Advice::LinuxHugepage);
         }
 
+        pub(super) fn advise_small(&self, range: Range<u64>) {
+            let end = round_up(range.end.min(self.bytes), BLOCK_BYTES);
+            self.advise(range.start & !(BLOCK_BYTES - 1), end, Advice::LinuxNoHugepage);
+        }
+
         pub(super) fn populate(&self, range: Range<u64>) {
             let first = round_up(range.start, BLOCK_BYTES);
             let end = range.end.min(self.bytes) & !(BLOCK_BYTES - 1);
@@ -226,6 +237,9 @@ mod backing {
 
         #[expect(clippy::unused_self, reason = "the shape of the system's kind")]
         pub(super) fn advise_huge(&self, _range: Range<u64>) {}
+
+        #[expect(clippy::unused_self, reason = "the shape of the system's kind")]
+        pub(super) fn advise_small(&self, _range: Range<u64>) {}
 
         #[expect(clippy::unused_self, reason = "the shape of the system's kind")]
         pub(super) fn populate(&self, _range: Range<u64>) {}

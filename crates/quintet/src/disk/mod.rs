@@ -22,6 +22,7 @@ mod contract;
 pub mod map;
 pub mod memory;
 pub mod os;
+pub mod persistence;
 pub mod queue;
 #[cfg(feature = "testing")]
 pub mod record;
@@ -39,7 +40,7 @@ use std::{
 pub use buffer::AlignedBuffer;
 pub use map::Mapping;
 pub use memory::{Region, prefetch, store};
-pub use queue::{Completion, Queue, Queues, Request};
+pub use queue::{Completion, DEPTH as QUEUE_DEPTH, Queue, Queues, Request};
 
 /// The smallest unit that a disk writes whole; direct I/O is aligned to [`BLOCK_BYTES`].
 pub const SECTOR_BYTES: u64 = 512;
@@ -234,6 +235,13 @@ pub trait File: Send + Sync + fmt::Debug {
     /// reach `read_at` at once and the disk with `sync_data`, or at any moment before it, in
     /// any order.
     fn map(&self, size: u64) -> io::Result<Arc<Mapping>>;
+    /// As `map`, of persistent memory itself (DAX with `MAP_SYNC`): a store is durable once its
+    /// cache line was written back ([`persistence`]) and a fence passed, without any call of this
+    /// trait. `Unsupported` where the file is not on persistent memory.
+    fn map_persistent(&self, size: u64) -> io::Result<Arc<Mapping>> {
+        let _ = size;
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Drops clean cached pages, so that later reads come from the disk. A hint.
     fn drop_cache(&self) -> io::Result<()>;
     /// The descriptor behind this file, for queues of the same system; `None` on simulated files.

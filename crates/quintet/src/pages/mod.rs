@@ -1,9 +1,9 @@
 //! Mutable memory in pages, and what makes its changes crash-consistent.
 //!
 //! What: reserved regions of anonymous memory ([`Region`]), bytes in shared words ([`words`]), the
-//! redo journal ([`redo`]), block writes on their way ([`writeback`]), a page cache over direct
-//! I/O ([`cache`]), hot blocks of immutable files ([`blocks`]) and a journaled space of words
-//! ([`space`]). Index structures import nothing below this layer.
+//! redo journal ([`redo`]), block writes on their way ([`writeback`]), a page cache over direct I/O
+//! ([`cache`]), hot blocks of immutable files ([`blocks`]), a journaled space of words ([`space`])
+//! and pools of persistent memory ([`pmem`]). Index structures import nothing below this layer.
 //!
 //! The head of a file of pages, in its first block:
 //!
@@ -20,6 +20,8 @@
 pub(crate) mod blocks;
 pub(crate) mod cache;
 pub(crate) mod extents;
+#[cfg_attr(not(test), expect(dead_code, reason = "no engine has its tables in a pool yet"))]
+pub(crate) mod pmem;
 pub(crate) mod redo;
 pub(crate) mod regions;
 pub(crate) mod space;
@@ -130,20 +132,32 @@ impl FileHead {
         name: &str,
         read_only: bool,
     ) -> Result<Option<Arc<dyn File>>> {
+        let how = if read_only { Open::READ } else { Open::WRITE };
+        let file = self.open_as(owner, name, how)?;
+        if let Some(file) = file.as_ref().filter(|_| !read_only) {
+            // A process that died may have left writes that were never synced.
+            let synced = file.sync_all();
+            synced.map_err(|error| Error::io(format!("open {}", owner.label(name)), error))?;
+        }
+        Ok(file)
+    }
+
+    /// As [`open`](Self::open) for writing, of a file that says itself what counts in it: writes
+    /// of a process that died stay as they are, synced or not.
+    pub(crate) fn open_unsynced(&self, owner: &Owner, name: &str) -> Result<Option<Arc<dyn File>>> {
+        self.open_as(owner, name, Open::WRITE)
+    }
+
+    fn open_as(&self, owner: &Owner, name: &str, how: Open) -> Result<Option<Arc<dyn File>>> {
         let io = |error| Error::io(format!("open {}", owner.label(name)), error);
         if !owner.dir.list().map_err(io)?.iter().any(|entry| entry.name == name) {
             return Ok(None);
         }
-        let how = if read_only { Open::READ } else { Open::WRITE };
         let file = owner.dir.open(name, how.direct()).map_err(io)?;
         let mut block = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
         let count = read_blocks(&*file, block.as_mut_slice(), 0).map_err(io)?;
         let found = block.as_slice().get(..HEAD_BYTES.min(count)).unwrap_or(&[]);
         if found == self.0 {
-            if !read_only {
-                // A process that died may have left writes that were never synced.
-                file.sync_all().map_err(io)?;
-            }
             return Ok(Some(file));
         }
         let format = found.get(8..12).and_then(|bytes| bytes.first_chunk::<4>());

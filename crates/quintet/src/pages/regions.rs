@@ -22,7 +22,8 @@
 //! | 4 | | life: a number for each time the region is used, never used again; 0: free |
 //! | 5 | | units that are in the file |
 //! | 6 | | units that a read of one record fetches |
-//! | 7 | | 1: free, and the file is empty there |
+//! | 7 | 0 | free, and the file is empty there |
+//! | 7 | 32 to 63 | reads of single records from the disk since it left memory |
 //!
 //! | offset in `data` | size | name | meaning |
 //! |---|---|---|---|
@@ -242,7 +243,7 @@ impl Regions {
     pub(crate) fn give_frame(&self, frame: u64) {
         let mut frames = lock(&self.allocator);
         frames.in_use -= 1;
-        if frames.spare.len() < SPARE_FRAMES && self.budget.used() <= self.budget.limit() {
+        if frames.spare.len() < SPARE_FRAMES && self.has_room_to_spare() {
             frames.spare.push(frame);
             return;
         }
@@ -256,7 +257,7 @@ impl Regions {
         let wanted = take(&mut lock(&self.allocator).taken).min(READY_FRAMES);
         let mut ready = Vec::new();
         while to_u64(lock(&self.allocator).spare.len() + ready.len()) < wanted
-            && self.budget.used() + 8 * self.region_bytes() <= self.budget.limit() / 4 * 3
+            && self.has_room_to_spare()
         {
             let Some(frame) = self.take_unused() else { break };
             let words = self.frame(frame);
@@ -273,6 +274,10 @@ impl Regions {
             let Some(frame) = frames.spare.pop() else { break };
             self.discard(&mut frames, frame);
         }
+    }
+
+    fn has_room_to_spare(&self) -> bool {
+        self.budget.used() + 8 * self.region_bytes() <= self.budget.limit() / 4 * 3
     }
 
     /// A frame that is not spare.
@@ -364,6 +369,7 @@ impl Regions {
         let state = self.state_word(region);
         let before = state.load(Ordering::Relaxed);
         state.store((before & !LOW).wrapping_add(1 << 32), Ordering::Relaxed);
+        self.row(region, 7).store(0, Ordering::Relaxed);
         // The change is seen before anything that is written to the frame from here on.
         fence(Ordering::Release);
         if let Some(frame) = frame_in(before) {
@@ -409,6 +415,11 @@ impl Regions {
     /// Units that a read of one record fetches.
     pub(crate) fn span(&self, region: u64) -> u64 {
         self.load(region, 6).max(1)
+    }
+
+    /// Counts a read of a single record from the disk; how many there were before it.
+    pub(crate) fn count_cold(&self, region: u64) -> u64 {
+        self.row(region, 7).fetch_add(1 << 32, Ordering::Relaxed) >> 32
     }
 
     /// Reserves `units`; `None` where the region is full or sealed.
@@ -491,7 +502,7 @@ impl Regions {
             let _ = file.set_len(self.offset(end, 0));
         }
         for region in empty {
-            if self.row(region, 7).swap(1, Ordering::Relaxed) == 0 {
+            if self.row(region, 7).swap(1, Ordering::Relaxed) & 1 == 0 {
                 let _ = file.punch_hole(self.offset(region, 0), self.region_bytes());
             }
         }
@@ -505,6 +516,10 @@ impl Regions {
 
     /// Takes one region out of memory that its file has whole; `false` where there is none.
     pub(crate) fn evict_one(&self) -> bool {
+        // The one that takes appends stays.
+        if lock(&self.allocator).in_use <= 1 {
+            return false;
+        }
         let mut lives = lock(&self.lives);
         for _ in 0..lives.count {
             lives.hand = (lives.hand + 1) % lives.count;

@@ -4,6 +4,8 @@
 //! never undefined behaviour; whether what it got belongs together, a version tells afterwards.
 //! Bytes are little-endian within a word: words in order are the bytes of the file.
 
+use std::cmp;
+
 use crate::{
     codec::{low_u32, rest_word, to_u64, to_usize},
     sync::{AtomicU64, Ordering},
@@ -126,6 +128,27 @@ pub(crate) fn equals_at(words: &[AtomicU64], at: usize, bytes: &[u8]) -> bool {
     load_at(words, at + chunks.len() * WORD_BYTES) & mask == rest_word(bytes)
 }
 
+/// Orders the first `length` bytes of words against others. Words that are missing read as zeros.
+#[inline]
+pub(crate) fn compare(words: &[AtomicU64], length: usize, bytes: &[u8]) -> cmp::Ordering {
+    let load = |index| words.get(index).map_or(0, |word: &AtomicU64| word.load(Ordering::Relaxed));
+    let shared = bytes.get(..length).unwrap_or(bytes);
+    let (chunks, rest) = shared.as_chunks::<8>();
+    for (index, chunk) in chunks.iter().enumerate() {
+        let order = load(index).swap_bytes().cmp(&u64::from_be_bytes(*chunk));
+        if order.is_ne() {
+            return order;
+        }
+    }
+    let mut ours = [0; 8];
+    for (place, byte) in ours.iter_mut().zip(rest) {
+        *place = *byte;
+    }
+    let mask = !(u64::MAX.checked_shr(low_u32(to_u64(rest.len())) * 8).unwrap_or(0));
+    let order = (load(chunks.len()).swap_bytes() & mask).cmp(&u64::from_be_bytes(ours));
+    order.then(length.cmp(&bytes.len()))
+}
+
 /// Copies bytes out of words, from byte `at` on; what lies beyond them reads as zeros.
 #[inline]
 pub(crate) fn copy_out(words: &[AtomicU64], at: usize, out: &mut [u8]) {
@@ -185,6 +208,18 @@ mod tests {
                     }
                 }
             }
+        }
+        for (one, other) in (0..=40).flat_map(|one| (0..=40).map(move |other| (one, other))) {
+            let words: Vec<_> = (0..6).map(|_| AtomicU64::new(u64::MAX)).collect();
+            store_bytes(&words, &[&bytes[..one], &[0; 2][..usize::from(one % 3 == 0)]]);
+            let length = one + usize::from(one % 3 == 0);
+            let stored = [&bytes[..one], &[0][..length - one]].concat();
+            let mut others = bytes[..other].to_vec();
+            assert_eq!(compare(&words, length, &others), stored.cmp(&others));
+            if let Some(last) = others.last_mut() {
+                *last = last.wrapping_add(1);
+            }
+            assert_eq!(compare(&words, length, &others), stored.cmp(&others));
         }
         let words: Vec<_> = (0..6).map(|_| AtomicU64::new(0)).collect();
         store_bytes(&words, &[&bytes[..13]]);

@@ -24,20 +24,47 @@ const DEPTH: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Writeback {
     queue: Box<dyn Queue>,
+    /// Bytes under way, and how many may be.
+    waiting_bytes: u64,
+    waiting_max: u64,
     /// File and length of each request, by token.
     expected: Vec<(String, usize)>,
     done: Vec<Completion>,
     failed: Option<Error>,
     written_bytes: u64,
+    /// Buffers of this length serve again.
+    spare_bytes: usize,
+    spare: Vec<AlignedBuffer>,
 }
 
 impl Writeback {
     /// Nothing under way.
     pub(crate) fn new(env: &dyn Env) -> Result<Self> {
+        Self::bounded(env, u64::MAX)
+    }
+
+    /// As [`Writeback::new`], with at most so many bytes under way, but for a single write.
+    pub(crate) fn bounded(env: &dyn Env, waiting_max: u64) -> Result<Self> {
         let queue =
             env.queue(DEPTH).map_err(|error| Error::io("set up a queue for writes", error))?;
-        let (expected, done) = (Vec::new(), Vec::new());
-        Ok(Self { queue, expected, done, failed: None, written_bytes: 0 })
+        Ok(Self {
+            queue,
+            waiting_bytes: 0,
+            waiting_max,
+            expected: Vec::new(),
+            done: Vec::new(),
+            failed: None,
+            written_bytes: 0,
+            spare_bytes: 0,
+            spare: Vec::new(),
+        })
+    }
+
+    /// A buffer of `bytes`, the same for all calls, that holds anything: one that was written, if
+    /// there is one.
+    pub(crate) fn buffer(&mut self, bytes: usize) -> AlignedBuffer {
+        self.spare_bytes = bytes;
+        self.spare.pop().unwrap_or_else(|| AlignedBuffer::zeroed(bytes))
     }
 
     /// Starts writing `buffer[..length]` at `offset`; `label` names the file in messages. Waits
@@ -52,9 +79,13 @@ impl Writeback {
         let length = length.min(buffer.len());
         let token = to_u64(self.expected.len());
         self.expected.push((label.to_owned(), length));
+        self.waiting_bytes += to_u64(length);
         self.queue.submit(token, Request::Write { file: Arc::clone(file), offset, buffer, length });
         if self.queue.pending() >= DEPTH {
             self.collect(DEPTH / 2);
+        }
+        while self.waiting_bytes >= self.waiting_max {
+            self.collect(1);
         }
     }
 
@@ -79,6 +110,7 @@ impl Writeback {
             let Some((label, length)) = request.and_then(|index| self.expected.get(index)) else {
                 continue;
             };
+            self.waiting_bytes -= to_u64(*length);
             let outcome = completion.result.and_then(|count| {
                 let whole = count == *length;
                 whole.then_some(count).ok_or_else(|| std::io::ErrorKind::WriteZero.into())
@@ -89,6 +121,9 @@ impl Writeback {
                     self.failed = Some(Error::io(format!("write {label}"), error));
                 }
                 Err(_) => {}
+            }
+            if self.spare_bytes > 0 && completion.buffer.len() == self.spare_bytes {
+                self.spare.push(completion.buffer);
             }
         }
     }

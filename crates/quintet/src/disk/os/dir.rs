@@ -17,7 +17,7 @@ use rustix::{
 };
 
 use super::{
-    super::{Dir, DirEntry, File, LockGuard, Open},
+    super::{Dir, DirEntry, File, LockGuard, Open, persistence::Memory},
     file::OsFile,
 };
 
@@ -42,15 +42,22 @@ const LOCK_ROUNDS: usize = 16;
 pub(super) struct OsDir {
     fd: OwnedFd,
     path: PathBuf,
+    /// What mappings of its files are.
+    memory: Memory,
 }
 
 impl OsDir {
+    /// The same, with mappings of this kind in it and below.
+    pub(super) fn on(self, memory: Memory) -> Self {
+        Self { memory, ..self }
+    }
+
     /// Opens `path`, which may run through links; with `create`, makes what is missing of it.
     pub(super) fn open_path(path: &Path, create: bool) -> io::Result<Self> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let opened = open_existing(path);
         let Some(name) = path.file_name().filter(|_| create) else {
-            return Ok(Self { fd: opened?, path: path.to_owned() });
+            return Ok(Self { fd: opened?, path: path.to_owned(), memory: Memory::AsItIs });
         };
         let fd = match opened {
             Ok(fd) => {
@@ -71,7 +78,7 @@ impl OsDir {
             }
             Err(error) => return Err(error),
         };
-        Ok(Self { fd, path: path.to_owned() })
+        Ok(Self { fd, path: path.to_owned(), memory: Memory::AsItIs })
     }
 
     pub(super) fn lock_file(&self, name: &str, exclusive: bool) -> io::Result<OwnedFd> {
@@ -135,7 +142,7 @@ impl Dir for OsDir {
         if !direct {
             fcntl_setfl(&fd, OFlags::empty())?;
         }
-        Ok(Arc::new(OsFile::new(fd, self.path.join(name), direct)))
+        Ok(Arc::new(OsFile::new(fd, self.path.join(name), direct).on(self.memory)))
     }
 
     fn open_dir(&self, name: &str, create: bool) -> io::Result<Arc<dyn Dir>> {
@@ -145,7 +152,7 @@ impl Dir for OsDir {
         }
         let fd =
             retry_on_intr(|| openat(&self.fd, name, DIR_FLAGS | OFlags::NOFOLLOW, Mode::empty()))?;
-        Ok(Arc::new(Self { fd, path: self.path.join(name) }))
+        Ok(Arc::new(Self { fd, path: self.path.join(name), memory: self.memory }))
     }
 
     fn list(&self) -> io::Result<Vec<DirEntry>> {

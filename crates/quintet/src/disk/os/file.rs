@@ -19,7 +19,9 @@ use rustix::{
     io::{Errno, pread, pwrite, retry_on_intr},
 };
 
-use super::super::{AlignedBuffer, BLOCK_BYTES, File, Mapping, write_all_at};
+use super::super::{
+    AlignedBuffer, BLOCK_BYTES, File, Mapping, map::Store, persistence::Memory, write_all_at,
+};
 use crate::{
     codec::{round_up, to_u64, to_usize},
     sync::system::{Mutex, lock},
@@ -38,11 +40,40 @@ pub(super) struct OsFile {
     /// What is mapped through this handle: `set_len` does not cut it. The lock keeps the two
     /// apart.
     mappings: Mutex<Vec<Weak<Mapping>>>,
+    /// What a mapping of it is.
+    memory: Memory,
 }
 
 impl OsFile {
     pub(super) fn new(fd: OwnedFd, path: PathBuf, direct: bool) -> Self {
-        Self { fd, path, direct: AtomicBool::new(direct), mappings: Mutex::default() }
+        let (direct, mappings) = (AtomicBool::new(direct), Mutex::default());
+        Self { fd, path, direct, mappings, memory: Memory::AsItIs }
+    }
+
+    pub(super) fn on(self, memory: Memory) -> Self {
+        Self { memory, ..self }
+    }
+
+    fn is_emulated(&self) -> bool {
+        matches!(self.memory, Memory::Emulated(_)) && !lock(&self.mappings).is_empty()
+    }
+
+    fn map_as(&self, size: u64, store: Store) -> io::Result<Arc<Mapping>> {
+        let mut mappings = lock(&self.mappings);
+        if self.len()? < size {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the file is shorter than its mapping would be",
+            ));
+        }
+        // SAFETY: the file is at least `size` long, as was just checked under the lock that
+        // `set_len` takes; `set_len` refuses to cut it while the mapping is in `mappings`. By the
+        // contract of `File::map` the database's exclusive lock keeps all others from doing so.
+        #[expect(unsafe_code, reason = "the one place that maps files; listed in UNSAFE.md")]
+        let mapping = Arc::new(unsafe { Mapping::file(self.fd.as_fd(), size, store) }?);
+        mappings.retain(|mapping| mapping.strong_count() > 0);
+        mappings.push(Arc::downgrade(&mapping));
+        Ok(mapping)
     }
 
     fn is_direct(&self) -> bool {
@@ -176,6 +207,10 @@ impl File for OsFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        if self.is_emulated() {
+            // The lines of the page cache are all that there is of it.
+            return Ok(());
+        }
         // An interrupted sync has reported nothing about the data yet, so calling again is not the
         // retry of a failure.
         Ok(retry_on_intr(|| fdatasync(&self.fd))?)
@@ -191,21 +226,27 @@ impl File for OsFile {
 
     /// Fails with `InvalidInput` where the file is shorter than `size`.
     fn map(&self, size: u64) -> io::Result<Arc<Mapping>> {
-        let mut mappings = lock(&self.mappings);
-        if self.len()? < size {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "the file is shorter than its mapping would be",
-            ));
+        match self.memory {
+            Memory::Emulated(slowness) => self.map_as(size, Store::Emulated(slowness)),
+            Memory::AsItIs => match self.map_persistent(size) {
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                    self.map_as(size, Store::Pages)
+                }
+                mapped => mapped,
+            },
         }
-        // SAFETY: the file is at least `size` long, as was just checked under the lock that
-        // `set_len` takes; `set_len` refuses to cut it while the mapping is in `mappings`. By the
-        // contract of `File::map` the database's exclusive lock keeps all others from doing so.
-        #[expect(unsafe_code, reason = "the one place that maps files; listed in UNSAFE.md")]
-        let mapping = Arc::new(unsafe { Mapping::file(self.fd.as_fd(), size) }?);
-        mappings.retain(|mapping| mapping.strong_count() > 0);
-        mappings.push(Arc::downgrade(&mapping));
-        Ok(mapping)
+    }
+
+    fn map_persistent(&self, size: u64) -> io::Result<Arc<Mapping>> {
+        self.map_as(size, Store::Persistent).map_err(|error| match error.raw_os_error() {
+            // Which of them says "no DAX" depends on the file system and the kernel's age.
+            Some(code)
+                if [Errno::OPNOTSUPP, Errno::INVAL].map(Errno::raw_os_error).contains(&code) =>
+            {
+                io::Error::new(io::ErrorKind::Unsupported, error)
+            }
+            _ => error,
+        })
     }
 
     fn drop_cache(&self) -> io::Result<()> {

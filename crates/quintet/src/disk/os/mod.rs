@@ -36,6 +36,7 @@ use std::{
 
 use super::{
     Dir, Env, Job, JobHandle,
+    persistence::Memory,
     queue::{self, Queue, QueueKind},
 };
 
@@ -47,6 +48,7 @@ static MONOTONIC_ZERO: LazyLock<Instant> = LazyLock::new(Instant::now);
 pub struct OsEnv {
     boot_id: [u8; 16],
     queue: QueueKind,
+    memory: Memory,
 }
 
 impl OsEnv {
@@ -57,7 +59,13 @@ impl OsEnv {
 
     /// The system, with queues of one kind.
     pub fn with_queue(queue: QueueKind) -> Self {
-        Self { boot_id: host::boot_id(), queue }
+        Self { boot_id: host::boot_id(), queue, memory: Memory::AsItIs }
+    }
+
+    /// The same, with mappings of this kind.
+    #[must_use]
+    pub fn on(self, memory: Memory) -> Self {
+        Self { memory, ..self }
     }
 }
 
@@ -69,7 +77,7 @@ impl Default for OsEnv {
 
 impl Env for OsEnv {
     fn open_dir(&self, path: &Path, create: bool) -> io::Result<Arc<dyn Dir>> {
-        Ok(Arc::new(dir::OsDir::open_path(path, create)?))
+        Ok(Arc::new(dir::OsDir::open_path(path, create)?.on(self.memory)))
     }
 
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {

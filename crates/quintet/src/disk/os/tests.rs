@@ -14,7 +14,8 @@ use std::{
 
 use super::*;
 use crate::disk::{
-    AlignedBuffer, File, LockGuard, Next, Open, contract, read_exact_at, read_up_to, write_all_at,
+    AlignedBuffer, File, LockGuard, Next, Open, contract, persistence::Slowness, read_exact_at,
+    read_up_to, write_all_at,
 };
 
 /// A directory of its own for each test, gone at its end.
@@ -338,6 +339,32 @@ fn mappings_and_calls_see_the_same_bytes() {
     file.set_len(16384).unwrap();
     drop(mapping);
     file.set_len(4096).unwrap();
+}
+
+/// A sync of emulated persistent memory is as many write-backs as the range has lines.
+#[test]
+fn emulated_memory_is_synced_line_by_line() {
+    let test = TestDir::new();
+    let slow = Slowness { line: Duration::from_millis(2), bytes_per_second: 0 };
+    let env = OsEnv::new().on(Memory::Emulated(slow));
+    let dir = env.open_dir(&test.0, false).unwrap().open_dir("below", true).unwrap();
+    let file = dir.open("file", Open::CREATE).unwrap();
+    file.allocate(8192).unwrap();
+    let mapping = file.map(8192).unwrap();
+    mapping.words()[20].store(7, Ordering::Relaxed);
+    let took = |range| {
+        let start = env.monotonic();
+        file.sync_range(&mapping, range).unwrap();
+        env.monotonic().saturating_sub(start)
+    };
+    // Bytes 100 to 299 touch lines 1 to 4.
+    let four = took(100..300);
+    assert!(four >= Duration::from_millis(8), "{four:?}");
+    assert!(took(0..0) < four && took(8191..9000) >= Duration::from_millis(2));
+    file.sync_data().unwrap();
+    let mut bytes = [0; 8];
+    read_exact_at(&*file, &mut bytes, 160).unwrap();
+    assert_eq!(bytes, 7_u64.to_le_bytes());
 }
 
 #[test]

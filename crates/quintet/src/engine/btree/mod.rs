@@ -50,7 +50,7 @@ use crate::{
     codec::{Lsn, to_u64},
     index::bptree::run::{Ascent, Run},
     report::Report,
-    sync::{AtomicBool, Ordering, lock},
+    sync::{AtomicBool, Mutex, Ordering, lock},
 };
 
 /// What a cursor begins with; the first key to come follows.
@@ -69,6 +69,9 @@ pub struct BTree {
 struct Inner {
     paged: Paged,
     admissions: Admissions,
+    /// Keys that replay will come to, whose leaves are not there.
+    expected: Mutex<Vec<Vec<u8>>>,
+    is_expecting: AtomicBool,
     /// The background was asked to persist.
     woken: AtomicBool,
 }
@@ -98,7 +101,8 @@ impl BTree {
         let settings = Settings::new(options, &context, ("cache_bytes", most))?;
         let (paged, lsn) = Paged::open(&settings, context, None)?;
         let woken = AtomicBool::new(false);
-        let inner = Inner { paged, admissions: Admissions::new(), woken };
+        let (expected, is_expecting) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+        let inner = Inner { paged, admissions: Admissions::new(), expected, is_expecting, woken };
         Ok((Self { inner: Arc::new(inner) }, lsn))
     }
 
@@ -119,6 +123,13 @@ impl Inner {
         if self.paged.is_cut_due() && !self.woken.swap(true, Ordering::Relaxed) {
             self.paged.context.host.wake();
         }
+    }
+
+    /// Replay reads the leaves that it comes to from the disk, tens at once.
+    fn load_expected(&self) {
+        self.is_expecting.store(false, Ordering::Relaxed);
+        let keys = std::mem::take(&mut *lock(&self.expected));
+        self.paged.tree.load_leaves(&keys);
     }
 
     fn scan_from(&self, start: &[u8], limit: usize) -> Result<(Vec<Entry>, Option<Vec<u8>>)> {
@@ -177,8 +188,16 @@ impl Engine for BTree {
         }
     }
 
+    fn expect(&self, key: &[u8]) {
+        lock(&self.inner.expected).push(key.to_vec());
+        self.inner.is_expecting.store(true, Ordering::Relaxed);
+    }
+
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
         let inner = &self.inner;
+        if inner.is_expecting.load(Ordering::Relaxed) {
+            inner.load_expected();
+        }
         let outcome = match op {
             Op::Put { key, .. } | Op::Delete { key } => inner.change_one(key, op),
             Op::DeleteRange { start, end } => {
@@ -216,7 +235,10 @@ impl Engine for BTree {
         if lsn > keeper.complete() || inner.paged.tree.cache().dirty_count() > 0 {
             inner.paged.persist_cut(&mut keeper, lsn)?;
         }
-        Ok(keeper.complete())
+        let complete = keeper.complete();
+        drop(keeper);
+        inner.paged.tree.cache().make_ready();
+        Ok(complete)
     }
 
     fn compact(&self) -> Result<()> {
@@ -276,6 +298,12 @@ impl Engine for BTree {
                 ("journal_live_bytes", journal_live),
                 ("journal_full", u64::from(journal_full)),
                 ("cuts_total", inner.paged.cuts_total.load(Ordering::Relaxed)),
+                (
+                    "journaled_bytes_total",
+                    inner.paged.journaled_bytes_total.load(Ordering::Relaxed),
+                ),
+                ("placed_bytes_total", inner.paged.placed_bytes_total.load(Ordering::Relaxed)),
+                ("saved_pages_total", cache.saved_total),
                 ("writer_helps_total", inner.paged.helps_total.load(Ordering::Relaxed)),
             ],
         }

@@ -19,6 +19,7 @@
 
 pub(crate) mod gate;
 pub(crate) mod meta;
+mod place;
 pub(crate) mod store;
 
 use std::{fmt, sync::Arc};
@@ -34,14 +35,15 @@ use crate::{
 };
 
 const PAGE_BYTES_DEFAULT: u64 = 16 << 10;
+const PAGE_BYTES_MAX: usize = 64 << 10;
 const GRANULARITY_DEFAULT: u64 = 1024;
 /// A descent, a split at each level and the maps need this many frames at once, with room for
 /// several threads.
 const FRAMES_MIN: u64 = 48;
-/// Changed bytes after which a cut is due, a thirty-second of the budget within these bounds: what
+/// Changed bytes after which a cut is due, a sixteenth of the budget within these bounds: what
 /// it takes in memory is bounded. The more, the more often a page changes before it is journaled.
 const CUT_BYTES_MIN: u64 = 16 << 20;
-const CUT_BYTES_MAX: u64 = 256 << 20;
+const CUT_BYTES_MAX: u64 = 512 << 20;
 /// How often somebody helps to make room before going on anyway; the cache grows then.
 const HELPS_MAX: u32 = 3;
 /// Pages that one change of a small entry may need: a split at each of five levels, with both
@@ -73,7 +75,8 @@ impl Settings {
         context: &Context,
         (cache_option, most): (&str, u64),
     ) -> Result<Self> {
-        let page_bytes = options.number("page_bytes", PAGE_BYTES_DEFAULT, 4096..=65_536)?;
+        let page_bytes =
+            options.number("page_bytes", PAGE_BYTES_DEFAULT, 4096..=to_u64(PAGE_BYTES_MAX))?;
         let granularity = options.number("extend_granularity", GRANULARITY_DEFAULT, 64..=16_384)?;
         let invalid = |name: &str, what: &str| Error::InvalidOption {
             name: name.to_owned(),
@@ -124,6 +127,9 @@ pub(crate) struct Paged {
     pub(crate) cuts_total: AtomicU64,
     pub(crate) helps_total: AtomicU64,
     pub(crate) written_bytes_total: AtomicU64,
+    /// Of these, groups of the journal, and what went in place.
+    pub(crate) journaled_bytes_total: AtomicU64,
+    pub(crate) placed_bytes_total: AtomicU64,
 }
 
 impl Paged {
@@ -137,14 +143,28 @@ impl Paged {
         store::open(settings, context, beside)
     }
 
-    /// Pages that may not leave the cache that it may hold while writers go on.
-    pub(crate) fn kept_limit(&self) -> u64 {
+    /// Frames that the cache has or may have.
+    fn frames(&self) -> u64 {
         let cache = self.tree.cache();
         let budget = &self.context.budget;
         let room = (budget.limit() / 8 * 7).saturating_sub(budget.used());
         let more = room / to_u64(cache.page_bytes());
-        let frames = (cache.frames() + more).min(cache.capacity().max(cache.frames()));
-        frames / 4 * 3
+        (cache.frames() + more).min(cache.capacity().max(cache.frames()))
+    }
+
+    /// Pages that may not leave the cache that it may hold while writers go on. Where the cache
+    /// has room for all pages there are, so many can never be.
+    pub(crate) fn kept_limit(&self) -> u64 {
+        let frames = self.frames();
+        let fits = self.tree.space().used() <= frames / 8 * 7;
+        if fits { frames / 16 * 15 } else { frames / 4 * 3 }
+    }
+
+    /// So many pages that may not leave the cache that some should be placed, though the journal
+    /// has room: not where all pages have room in the cache, and soon enough before they do not.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let (frames, kept) = (self.frames(), self.tree.cache().kept_count());
+        kept > frames / 8 * 3 && self.tree.space().used() > frames / 4 * 3
     }
 
     /// Whether so much has changed that it should be made durable.
@@ -155,12 +175,18 @@ impl Paged {
         if kept <= FRAMES_MIN / 4 || cache.dirty_count() == 0 {
             return false;
         }
-        let most = (self.context.budget.limit() / 32).clamp(CUT_BYTES_MIN, CUT_BYTES_MAX);
-        cache.changed_bytes() > most || kept > self.kept_limit() / 4 * 3
+        let most = (self.context.budget.limit() / 16).clamp(CUT_BYTES_MIN, CUT_BYTES_MAX);
+        let crowds = |frames: u64| kept > frames / 16 * 9;
+        cache.changed_bytes() > most
+            || crowds(cache.frames()) && crowds(self.frames()) && self.is_crowded()
     }
 
     /// Makes sure that the cache can take this many dirty pages more.
     pub(crate) fn make_room(&self, pages: u64) -> Result<()> {
+        // Less than any limit, without a look at the budget.
+        if self.tree.cache().kept_count() + pages <= self.tree.cache().frames() / 4 * 3 {
+            return Ok(());
+        }
         for _ in 0..HELPS_MAX {
             if self.tree.cache().kept_count() + pages <= self.kept_limit() {
                 return Ok(());

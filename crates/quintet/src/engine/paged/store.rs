@@ -5,9 +5,10 @@
 //! | `pages` | the table's pages: meta page 0 ([`super::meta`]), maps, nodes, extents |
 //! | `redo-...` | the journal ([`crate::pages::redo`]): one space, the file `pages` |
 //!
-//! A cut is stored in this order: values that were written directly are synced; the log is
-//! synced; the group of the cut's changes is committed to the journal, from where on the table is
-//! complete to the cut's LSN. Most cuts end here: their pages stay in the cache, and the journal
+//! A cut is stored in this order: the log is synced; pages that no durable cut has are written
+//! whole where they belong, and synced together with values that were written directly; the group
+//! of the cut's other changes is committed to the journal, from where on the table is complete to
+//! the cut's LSN. Most cuts end here: their pages stay in the cache, and the journal
 //! keeps their groups. When the journal has taken its share, or too many pages may not leave the
 //! cache, cuts also write pages in place, each once for all cuts since it was placed last, and
 //! sync them: those that wait longest, and of many pages a part, so that who waits for room waits
@@ -25,11 +26,11 @@
 
 use std::{collections::HashMap, io, sync::Arc};
 
-use super::{Beside, Gate, Paged, Settings, meta::Meta};
+use super::{Beside, Gate, Paged, Settings, meta::Meta, place::runs};
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64, to_usize},
-    disk::{AlignedBuffer, BLOCK_BYTES, File, Open, write_all_at},
+    disk::{AlignedBuffer, File, Open, write_all_at},
     engine::Context,
     index::bptree::{
         Tree,
@@ -38,7 +39,6 @@ use crate::{
     pages::{
         cache::{Cut, PageCache, PageId, Patches, checksum, words::UNITS},
         redo::{Group, GroupWriter, Owner, Patch, Redo},
-        writeback::Writeback,
     },
     report::Report,
     seeded::{self, Bug},
@@ -146,6 +146,8 @@ pub(super) fn open(
         cuts_total: AtomicU64::new(0),
         helps_total: AtomicU64::new(0),
         written_bytes_total: AtomicU64::new(0),
+        journaled_bytes_total: AtomicU64::new(0),
+        placed_bytes_total: AtomicU64::new(0),
     };
     Ok((paged, lsn))
 }
@@ -294,9 +296,8 @@ impl Paged {
 
     /// Makes everything applied so far durable in the files, which are complete to `lsn` then.
     pub(crate) fn persist_cut(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
-        let cache = self.tree.cache();
         let full = keeper.redo.live_bytes() > self.journal_limit();
-        if full || cache.kept_count() > self.kept_limit() / 2 {
+        if full || self.is_crowded() {
             return self.place_oldest(keeper, lsn);
         }
         self.store_one(keeper, lsn, 0)
@@ -401,7 +402,7 @@ impl Paged {
             let used = space.used_at_cut();
             joined = cache.join_unplaced(placed, |page| is_set(&used, u64::from(page.0)));
         }
-        Ok(cache.cut(group, joined))
+        Ok(cache.cut(group, joined).with_fresh(space.fresh_at_cut()))
     }
 
     fn meta(&self, lsn: Lsn, placed: u64) -> Meta {
@@ -423,9 +424,6 @@ impl Paged {
 
     pub(crate) fn store_cut(&self, keeper: &mut Keeper, cut: &Cut, lsn: Lsn) -> Result<()> {
         let cache = self.tree.cache();
-        if self.tree.space().take_written_directly() {
-            sync(cache)?;
-        }
         if !seeded::active(Bug::CutSkipsLogSync) {
             self.context.host.sync_log()?;
         }
@@ -433,6 +431,12 @@ impl Paged {
         let mut pages = cut.pages().to_vec();
         pages.sort_unstable();
         pages.dedup();
+        let (fresh, mut pages): (Vec<_>, Vec<_>) =
+            pages.into_iter().partition(|(page, _)| cut.is_fresh(*page));
+        self.place_fresh(cut, &fresh)?;
+        if self.tree.space().take_written_directly() || !fresh.is_empty() {
+            sync(cache)?;
+        }
         if seeded::active(Bug::CutWritesInPlaceFirst) {
             self.place(cut, &pages)?;
         }
@@ -443,6 +447,7 @@ impl Paged {
         self.context.budget.give(group_bytes);
         let sequence = committed?;
         self.written_bytes_total.fetch_add(group_bytes, Ordering::Relaxed);
+        self.journaled_bytes_total.fetch_add(group_bytes, Ordering::Relaxed);
         keeper.complete = lsn;
         if cut.placed_count() == 0 {
             return Ok(());
@@ -482,30 +487,6 @@ impl Paged {
             }
         }
         group
-    }
-
-    /// Writes the blocks of a cut's pages that the file lacks where they belong.
-    fn place(&self, cut: &Cut, pages: &[(PageId, u32)]) -> Result<()> {
-        let cache = self.tree.cache();
-        let file = cache.file()?;
-        let unit = cache.page_bytes() / UNITS;
-        let units_of_block = (to_usize(BLOCK_BYTES) / unit).min(UNITS);
-        let mut writeback = Writeback::new(&*self.context.env)?;
-        let mut image = vec![0; cache.page_bytes()];
-        for (page, frame) in pages {
-            let units = cache.image(cut, (*page, *frame), &mut image);
-            let Some(units) = units else { continue };
-            for (first, count) in runs(widen(units.unplaced, units_of_block)) {
-                let bytes = image.get(first * unit..(first + count) * unit).unwrap_or(&[]);
-                let mut buffer = AlignedBuffer::zeroed(bytes.len());
-                buffer.as_mut_slice().copy_from_slice(bytes);
-                let offset = cache.offset(*page) + to_u64(first * unit);
-                writeback.write((file, cache.label()), offset, buffer, bytes.len());
-            }
-        }
-        let outcome = writeback.finish();
-        self.written_bytes_total.fetch_add(writeback.written_bytes(), Ordering::Relaxed);
-        outcome
     }
 
     /// Has the meta page say which group is in place. A hint, which need not become durable: what
@@ -578,46 +559,5 @@ impl Paged {
             return Ok(());
         }
         self.tree.check(report)
-    }
-}
-
-/// Runs of set bits: first and count.
-fn runs(mut mask: u64) -> impl Iterator<Item = (usize, usize)> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        if mask == 0 {
-            return None;
-        }
-        let skip = mask.trailing_zeros();
-        mask >>= skip;
-        let count = mask.trailing_ones();
-        let first = at + skip;
-        at = first + count;
-        mask = mask.checked_shr(count).unwrap_or(0);
-        Some((to_usize(u64::from(first)), to_usize(u64::from(count))))
-    })
-}
-
-/// Sets all bits of each group of `size` bits of which one is set.
-fn widen(mask: u64, size: usize) -> u64 {
-    let group = u64::MAX >> (64 - size);
-    (0..UNITS).step_by(size).fold(0, |wide, shift| {
-        if mask & (group << shift) == 0 { wide } else { wide | group << shift }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn masks_become_runs_and_blocks() {
-        assert_eq!(runs(0).count(), 0);
-        assert_eq!(runs(u64::MAX).collect::<Vec<_>>(), [(0, 64)]);
-        assert_eq!(runs(1 << 63 | 0b1101).collect::<Vec<_>>(), [(0, 1), (2, 2), (63, 1)]);
-        assert_eq!(widen(0b10, 16), 0xffff);
-        assert_eq!(widen(1 << 63, 64), u64::MAX);
-        assert_eq!(widen(1 << 20, 4), 0xf0_0000);
-        assert_eq!(widen(5, 1), 5);
     }
 }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{to_u64, to_usize},
-    disk::{AlignedBuffer, Queue, Request},
+    disk::{AlignedBuffer, Completion, File, QUEUE_DEPTH, Queue, Request},
     engine::Answered,
     index::trie::{Ahead, Step},
     pages::regions::{BLOCK_UNITS, Look, UNIT_BYTES},
@@ -39,7 +39,7 @@ impl Trie {
                 match self.answer_met(key, way, &mut scratch)? {
                     None => each(index, None)?,
                     Some(Answer::Taken) => each(index, Some(Answered::Bytes(&scratch)))?,
-                    Some(Answer::Cold(address, life)) if !self.has_room_to_warm() => {
+                    Some(Answer::Cold(address, life)) if !self.wants_warming(address) => {
                         cold.push((index, address, life));
                     }
                     Some(answer) => {
@@ -49,10 +49,15 @@ impl Trie {
                 }
             }
         }
-        if cold.is_empty() {
-            return Ok(());
-        }
-        self.queues.with(&*self.context.env, |queue| self.read_many_cold(queue, keys, &cold, each))
+        self.read_cold_records(&cold, |(index, ..), record| {
+            let Some(key) = keys.get(index) else { return Ok(()) };
+            let record = record.as_ref().and_then(ColdRecord::record);
+            let value = match record.map(|record| self.value_of(&record, key)).transpose()? {
+                Some(Cold::Value(value)) => Some(value),
+                _ => self.read_value(key)?,
+            };
+            each(index, value.map(Answered::Value))
+        })
     }
 
     /// Takes the lookups of a batch to their ends, in turn; the records that they meet are on their
@@ -83,6 +88,9 @@ impl Trie {
             out.resize(head.value_bytes, 0);
             head.copy_value(words, out);
         };
+        if !self.young.is_empty() {
+            return self.answer(key, way.hash(), &[], &mut take);
+        }
         if let Some(address) = way.met() {
             let look = self.regions.look(address, |words| answer_in(words, key, &mut take));
             if let Look::Found(Seen::Key(answer)) = look
@@ -96,47 +104,68 @@ impl Trie {
         self.answer(key, way.hash(), &[], &mut take)
     }
 
-    /// Reads many records from the disk at once; what has arrived is taken in while the rest is
-    /// under way.
-    fn read_many_cold(
+    /// Reads many records from the disk at once, and shows each to `take` as it arrives: number,
+    /// address, life of its region; `None` as for [`Self::read_cold`].
+    pub(super) fn read_cold_records(
+        &self,
+        cold: &[(usize, u64, u64)],
+        mut take: impl FnMut((usize, u64, u64), Option<ColdRecord>) -> Result<()>,
+    ) -> Result<()> {
+        if cold.is_empty() {
+            return Ok(());
+        }
+        let file = self.regions.file()?;
+        self.counters.cold_reads_total.fetch_add(to_u64(cold.len()), Ordering::Relaxed);
+        self.queues.with(&*self.context.env, |queue| {
+            let mut done = Vec::with_capacity(QUEUE_DEPTH);
+            for (token, (_, address, _)) in cold.iter().enumerate() {
+                queue.submit(to_u64(token), self.request(*address, &file));
+                // No more buffers than the device has use for.
+                if queue.pending() >= QUEUE_DEPTH {
+                    self.arrive(queue, cold, &mut done, &mut take)?;
+                }
+            }
+            while queue.pending() > 0 {
+                self.arrive(queue, cold, &mut done, &mut take)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The read of one record.
+    fn request(&self, address: u64, file: &Arc<dyn File>) -> Request {
+        let (region, unit) = self.regions.split(address);
+        let end = (unit + self.regions.span(region)).min(self.regions.region_units());
+        let from = unit & !(BLOCK_UNITS - 1);
+        let length = to_usize((end - from).next_multiple_of(BLOCK_UNITS) * UNIT_BYTES);
+        let offset = self.regions.offset(region, from);
+        Request::Read {
+            file: Arc::clone(file),
+            offset,
+            buffer: AlignedBuffer::zeroed(length),
+            length,
+        }
+    }
+
+    /// Waits for some of the reads, and shows what they found.
+    fn arrive(
         &self,
         queue: &mut dyn Queue,
-        keys: &[&[u8]],
         cold: &[(usize, u64, u64)],
-        each: &mut Answers<'_>,
+        done: &mut Vec<Completion>,
+        take: &mut impl FnMut((usize, u64, u64), Option<ColdRecord>) -> Result<()>,
     ) -> Result<()> {
-        let file = self.regions.file()?;
-        for (token, (_, address, _)) in cold.iter().enumerate() {
-            let (region, unit) = self.regions.split(*address);
-            let end = (unit + self.regions.span(region)).min(self.regions.region_units());
-            let from = unit & !(BLOCK_UNITS - 1);
-            let length = to_usize((end - from).next_multiple_of(BLOCK_UNITS) * UNIT_BYTES);
-            let offset = self.regions.offset(region, from);
-            let (file, buffer) = (Arc::clone(&file), AlignedBuffer::zeroed(length));
-            queue.submit(to_u64(token), Request::Read { file, offset, buffer, length });
-        }
-        self.counters.cold_reads_total.fetch_add(to_u64(cold.len()), Ordering::Relaxed);
-        let mut done = Vec::with_capacity(cold.len());
-        while queue.pending() > 0 {
-            queue.wait(1, &mut done);
-            for completion in done.drain(..) {
-                let Some((index, address, life)) = cold.get(to_usize(completion.token)) else {
-                    continue;
-                };
-                let Some(key) = keys.get(*index) else { continue };
-                completion
-                    .result
-                    .map_err(|error| Error::io(format!("read {}", self.regions.label()), error))?;
-                let (_, unit) = self.regions.split(*address);
-                let skip = to_usize((unit & (BLOCK_UNITS - 1)) * UNIT_BYTES);
-                let record = self.finish_cold(*address, *life, completion.buffer, skip)?;
-                let record = record.as_ref().and_then(ColdRecord::record);
-                let value = match record.map(|record| self.value_of(&record, key)).transpose()? {
-                    Some(Cold::Value(value)) => Some(value),
-                    _ => self.read_value(key)?,
-                };
-                each(*index, value.map(Answered::Value))?;
-            }
+        queue.wait(1, done);
+        for completion in done.drain(..) {
+            let Some(asked) = cold.get(to_usize(completion.token)) else { continue };
+            completion
+                .result
+                .map_err(|error| Error::io(format!("read {}", self.regions.label()), error))?;
+            let (_, address, life) = *asked;
+            let (_, unit) = self.regions.split(address);
+            let skip = to_usize((unit & (BLOCK_UNITS - 1)) * UNIT_BYTES);
+            let record = self.finish_cold(address, life, completion.buffer, skip)?;
+            take(*asked, record)?;
         }
         Ok(())
     }

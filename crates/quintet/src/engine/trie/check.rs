@@ -40,6 +40,7 @@ struct Walked {
 
 impl Trie {
     pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
+        self.merge_all()?;
         {
             let maintenance = lock(&self.maintenance);
             maintenance.redo.check(report);

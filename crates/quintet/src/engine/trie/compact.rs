@@ -23,6 +23,7 @@ const STEP_REGIONS: usize = 8;
 
 impl Trie {
     pub(super) fn compact_step(&self) -> Result<()> {
+        self.merge_all()?;
         let counters = &self.counters;
         let applied = counters.applied.load(Ordering::Relaxed);
         let mut victims: Vec<(u64, u64)> = Vec::new();
@@ -70,6 +71,7 @@ impl Trie {
             return Ok(());
         }
         let life = self.regions.life(region);
+        let _buffer = self.context.budget.charge_anyway(self.regions.region_bytes());
         let bytes = self.regions.read_whole(region)?;
         if let Some(unit) = Self::find_damage(bytes.as_slice(), life) {
             let what = "the checksum of a record does not match";

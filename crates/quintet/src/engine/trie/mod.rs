@@ -10,6 +10,8 @@
 //! no cut has it) or append and exchange its word -> unlock. get: [`read`]. A cut, and how it gets
 //! to the disk: [`persist`]. Space given back: [`compact`]. open: [`recover`].
 //!
+//! Replay enters nothing in the trie: [`young`].
+//!
 //! Files: `nodes` (images of the trie), `data` (regions), `extents` (large values), `redo-*`
 //! (the journal: what each cut changed, and the state below).
 //!
@@ -60,10 +62,11 @@ mod recover;
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 mod write;
+mod young;
 
 use std::collections::BTreeMap;
 
-use self::{persist::Maintenance, write::Known};
+use self::{persist::Maintenance, write::Known, young::Young};
 use super::{
     Answered, Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange, Op,
     TableOptions, Value,
@@ -105,8 +108,10 @@ const CUT_BYTES_DEFAULT: u64 = 16 << 20;
 const CUT_BYTES_MIN: u64 = 64 << 10;
 /// Of the budget, what changes may take that no image has.
 const CHANGES_PART: u64 = 8;
-/// Of the budget, what a trie that does not fit in it may take more until a cut.
-const OVERSHOOT_PART: u64 = 2;
+/// Of the budget, what may be taken beyond it until a writer makes a cut itself.
+const OVERSHOOT_PART: u64 = 16;
+/// Operations that replay may have to apply again, about: a cut is wanted after so many.
+const CUT_OPERATIONS: u64 = 100_000;
 const LIVE_PER_CENT_DEFAULT: u64 = 80;
 /// At rest, compaction goes on until this share of the data is waste.
 const REST_WASTE_PER_CENT: u64 = 4;
@@ -168,6 +173,8 @@ struct Counters {
     fresh_units: AtomicU64,
     /// Operations applied, and when they were seen to have changed: tells rest.
     applied: AtomicU64,
+    /// `applied` at the last cut.
+    applied_cut: AtomicU64,
     applied_seen: AtomicU64,
     applied_seen_millis: AtomicU64,
     /// `applied` + 1 when compaction found nothing to do.
@@ -209,6 +216,7 @@ pub struct Trie {
     queues: Queues,
     /// What admitted writes found on the disk, by hash.
     learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
+    young: Young,
     counters: Apart<Counters>,
 }
 
@@ -247,7 +255,7 @@ impl Trie {
         self.charge_index();
         while self.context.budget.used() > self.context.budget.limit() {
             if !self.evict_one() && !self.evict_index(keep) {
-                // What is left has changes that no cut has.
+                // What is left are changes that no cut has.
                 if self.index.space().unsaved_bytes() > 0 {
                     self.cut_wanted.store(true, Ordering::Relaxed);
                     self.context.host.wake();
@@ -257,8 +265,8 @@ impl Trie {
         }
     }
 
-    /// Before a write: where a trie that does not fit is changed faster than cuts let go of it, the
-    /// writer makes one itself once the budget is passed by half.
+    /// Before a write: where changes come faster than cuts let go of them, the writer makes one
+    /// itself once the budget is passed.
     fn bound_changes(&self) -> Result<()> {
         let budget = &self.context.budget;
         if budget.used() <= budget.limit() + budget.limit() / OVERSHOOT_PART {
@@ -274,7 +282,7 @@ impl Trie {
 
     /// Takes a region of the trie out of memory; `false` where there is none.
     fn evict_index(&self, keep: u64) -> bool {
-        let evicted = self.index.evict_one(keep);
+        let evicted = self.index.evict(keep);
         if evicted {
             self.is_cold.store(true, Ordering::Relaxed);
             self.charge_index();
@@ -296,7 +304,10 @@ impl Trie {
 
     fn is_all_in_memory(&self) -> bool {
         let mut regions = self.regions.in_use().into_iter();
-        self.index.is_all_loaded() && regions.all(|region| self.regions.is_resident(region))
+        let is_young = self.young.is_replaying() || !self.young.is_empty();
+        !is_young
+            && self.index.is_all_loaded()
+            && regions.all(|region| self.regions.is_resident(region))
     }
 
     /// Whether waste is more than `per_cent` of the data, and worth a region.
@@ -332,7 +343,13 @@ impl Trie {
         // Changes that no cut has stay in memory, whatever the budget.
         let part = self.context.budget.limit() / CHANGES_PART;
         let wanted = self.settings.cut_bytes.min(part.max(CUT_BYTES_MIN));
+        let counters = &self.counters;
+        let since = counters
+            .applied
+            .load(Ordering::Relaxed)
+            .wrapping_sub(counters.applied_cut.load(Ordering::Relaxed));
         fresh + self.index.space().unsaved_bytes() >= wanted
+            || since >= CUT_OPERATIONS
             || self.cut_wanted.load(Ordering::Relaxed)
     }
 
@@ -345,7 +362,8 @@ impl Trie {
 impl Drop for Trie {
     fn drop(&mut self) {
         let charged = self.counters.index_charged.load(Ordering::Relaxed);
-        self.context.budget.give(self.regions.memory_bytes() + charged);
+        let young = self.young.memory_bytes();
+        self.context.budget.give(self.regions.memory_bytes() + charged + young);
     }
 }
 
@@ -406,6 +424,7 @@ impl Engine for Trie {
 
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
         match op {
+            Op::Put { .. } | Op::Delete { .. } if self.young.is_replaying() => self.replay(op),
             Op::Put { key, head, body } => self.put(key, [head, body]),
             Op::Delete { key } => self.delete(key),
             Op::DeleteRange { .. } => {
@@ -435,6 +454,8 @@ impl Engine for Trie {
     }
 
     fn stats(&self) -> EngineStats {
+        // Where it fails, what is counted lacks what is replayed.
+        let _ = self.merge_all();
         let counters = &self.counters;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (_, waste) = self.regions.units();
@@ -455,6 +476,7 @@ impl Engine for Trie {
             file_bytes: data_bytes + redo_bytes + image_bytes,
             memory_bytes: self.regions.memory_bytes()
                 + self.extents.memory_bytes()
+                + self.young.memory_bytes()
                 + load(&counters.index_charged),
             index_bytes,
             written_bytes_total: load(&counters.written_bytes_total),
@@ -482,7 +504,7 @@ impl Engine for Trie {
     }
 
     fn due(&self) -> Due {
-        if self.wants_cut() {
+        if self.wants_cut() || !self.young.is_empty() {
             return Due::Persist;
         }
         let counters = &self.counters;

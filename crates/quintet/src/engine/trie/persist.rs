@@ -23,7 +23,7 @@ use crate::{
         extents,
         redo::{GroupWriter, Patch, Redo},
         regions::{Fresh, UNIT_BYTES},
-        space::{Changes, Images, Space},
+        space::Images,
         writeback::Writeback,
     },
     seeded::{self, Bug},
@@ -34,12 +34,14 @@ use crate::{
 pub(super) const STATE: u8 = 255;
 pub(super) const STATE_VERSION: u64 = 1;
 
+/// Of the budget, what writes of records under way may take, and what they take at most.
+const WRITES_PART: u64 = 16;
+const WRITES_MAX: u64 = 8 << 20;
+
 /// What belongs to whoever maintains the table.
 #[derive(Debug)]
 pub(super) struct Maintenance {
     pub(super) redo: Redo,
-    /// Changes of cuts whose group is not durable.
-    pub(super) unsaved: Changes,
     /// Images whose group may be durable or not: their slots are free after the next that is.
     pub(super) limbo: Vec<Images>,
     /// What the files are complete to.
@@ -61,6 +63,7 @@ impl Trie {
         if self.context.read_only {
             return Err(Error::ReadOnly);
         }
+        self.merge_all()?;
         self.regions.prepare_frames();
         let complete = {
             let mut maintenance = lock(&self.maintenance);
@@ -80,7 +83,8 @@ impl Trie {
         let images =
             if retire { space.write_images(&*self.context.env)? } else { Images::default() };
         self.add_written(images.written_bytes);
-        let cut = self.cut(&mut maintenance.unsaved, &images);
+        let _work = self.context.budget.charge_anyway(space.work_bytes());
+        let cut = self.cut(&images);
         let lsn = if seeded::active(Bug::TrieClaimsTooMuch) { Lsn(up_to.0 + 512) } else { up_to };
         match self.publish(maintenance, &cut, lsn, retire) {
             Ok(()) => {
@@ -88,9 +92,8 @@ impl Trie {
                     space.forget(&images);
                 }
                 space.settle(images);
-                space.committed(&maintenance.unsaved);
+                space.committed();
                 space.drop_beyond(cut.trie_end);
-                maintenance.unsaved.clear();
                 self.extents.settle(&cut.extents);
                 self.regions.free(&cut.dead);
                 self.regions.give_back(self.is_at_rest());
@@ -112,25 +115,30 @@ impl Trie {
         self.counters.written_bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn cut(&self, unsaved: &mut Changes, images: &Images) -> Cut {
+    fn cut(&self, images: &Images) -> Cut {
+        let space = self.index.space();
         let writers = self.index.lock_all();
-        let lists = self.index.space().cut();
+        space.cut();
         let mut fresh = self.regions.cut();
         let dead = self.regions.dead();
         fresh.retain(|fresh| !dead.contains(&fresh.region));
         let extents = self.extents.cut();
         self.counters.fresh_units.store(0, Ordering::Relaxed);
+        let applied = self.counters.applied.load(Ordering::Relaxed);
+        self.counters.applied_cut.store(applied, Ordering::Relaxed);
         self.cut_wanted.store(false, Ordering::Relaxed);
-        let mut state = Vec::new();
+        let (mut state, mut rest) = (Vec::new(), Vec::new());
         put_varint(&mut state, STATE_VERSION);
         put_varint(&mut state, self.counters.live_bytes.load(Ordering::Relaxed));
         self.index.encode(&mut state);
         let trie_end = self.index.end();
-        self.index.space().encode(images, trie_end, &mut state);
-        self.regions.encode(&dead, &mut state);
-        self.extents.encode(&extents, &mut state);
+        self.regions.encode(&dead, &mut rest);
+        self.extents.encode(&extents, &mut rest);
         drop(writers);
-        Space::coalesce(unsaved, lists);
+        // Images change with a cut alone.
+        space.encode(images, trie_end, &mut state);
+        state.append(&mut rest);
+        space.coalesce();
         Cut { fresh, dead, extents, trie_end, state }
     }
 
@@ -148,7 +156,7 @@ impl Trie {
             self.context.host.sync_log()?;
         }
         let mut group = GroupWriter::default();
-        Space::journal(&maintenance.unsaved, &mut group);
+        self.index.space().journal(&mut group);
         group.patch(Patch { space: STATE, offset: 0, bytes: &cut.state });
         self.add_written(group.bytes());
         maintenance.redo.commit(group, lsn, retire)?;
@@ -162,7 +170,11 @@ impl Trie {
         }
         let file = self.regions.file()?;
         let label = self.regions.label();
-        let mut writes = Writeback::new(&*self.context.env)?;
+        let region_bytes = self.regions.region_bytes();
+        let bytes_max = (self.context.budget.limit() / WRITES_PART)
+            .clamp(region_bytes, WRITES_MAX.max(region_bytes));
+        let _buffers = self.context.budget.charge_anyway(bytes_max.min(fresh_bytes(fresh)));
+        let mut writes = Writeback::bounded(&*self.context.env, bytes_max)?;
         for fresh in fresh {
             let mut buffer = AlignedBuffer::zeroed(to_usize((fresh.to - fresh.from) * UNIT_BYTES));
             let words = self.regions.words(fresh.region, fresh.from).unwrap_or(&[]);
@@ -190,6 +202,7 @@ impl Trie {
         if self.context.read_only {
             return Ok(());
         }
+        self.merge_all()?;
         let mut maintenance = lock(&self.maintenance);
         let complete = maintenance.complete;
         self.persist_locked(&mut maintenance, complete).map(drop)
@@ -208,6 +221,11 @@ impl Trie {
         };
         self.write_fresh(&fresh)
     }
+}
+
+/// Bytes of what is new in regions.
+fn fresh_bytes(fresh: &[Fresh]) -> u64 {
+    fresh.iter().map(|fresh| (fresh.to - fresh.from) * UNIT_BYTES).sum()
 }
 
 /// Copies words that nobody changes.

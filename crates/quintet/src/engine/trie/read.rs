@@ -24,6 +24,9 @@ use crate::{
     sync::{AtomicU64, Ordering, lock},
 };
 
+/// Records of a region that are read from the disk one by one before all of it is, where there is
+/// room.
+const COLD_READS_MAX: u64 = 8;
 /// Times that a scan reads a list anew because of writers before it keeps them out.
 const SCAN_ATTEMPTS: u32 = 8;
 
@@ -61,6 +64,16 @@ impl ColdRecord {
 pub(super) enum Seen {
     Key(Answer),
     OtherKey,
+}
+
+impl Seen {
+    /// What it says where it is the key's.
+    pub(super) fn answer(self) -> Option<Answer> {
+        match self {
+            Self::Key(answer) => Some(answer),
+            Self::OtherKey => None,
+        }
+    }
 }
 
 /// What a record's words are to a key; `None` where they are no record. `take` is given the value.
@@ -125,6 +138,11 @@ impl Trie {
         others: &[(u64, u64)],
         take: &mut impl FnMut(&Head, &[AtomicU64]),
     ) -> Result<Option<Answer>> {
+        if !self.young.is_empty()
+            && let Some(answer) = self.young_answer(key, hash, take)
+        {
+            return Ok(answer);
+        }
         let look = |address| match self.regions.look(address, |words| answer_in(words, key, take)) {
             Look::Found(Seen::Key(answer)) => Verdict::Found(answer),
             Look::Found(Seen::OtherKey) => Verdict::Other,
@@ -176,7 +194,7 @@ impl Trie {
                 Some(Answer::Cold(address, life)) => {
                     self.count_misled(address, &mut misled)?;
                     let (region, _) = self.regions.split(address);
-                    let warmed = self.has_room_to_warm() && self.warm(region)?;
+                    let warmed = self.wants_warming(address) && self.warm(region)?;
                     if !warmed
                         && let Some(cold) = self.read_cold(address, life)?
                         && let Some(record) = cold.record()
@@ -271,6 +289,13 @@ impl Trie {
         Err(self.regions.damage(region, unit, "the checksum of a record does not match"))
     }
 
+    /// Counts that a record was asked for which is on the disk alone: whether its whole region
+    /// should be brought into memory, for which there is room.
+    pub(super) fn wants_warming(&self, address: u64) -> bool {
+        let (region, _) = self.regions.split(address);
+        self.has_room_to_warm() && self.regions.count_cold(region) >= COLD_READS_MAX
+    }
+
     /// Brings a region into memory, if there is room for it; whether it is there now.
     pub(super) fn warm(&self, region: u64) -> Result<bool> {
         let _one = lock(&self.warming);
@@ -279,6 +304,7 @@ impl Trie {
         }
         let life = self.regions.life(region);
         let Some(frame) = self.regions.take_frame(false) else { return Ok(false) };
+        let _buffer = self.context.budget.charge_anyway(self.regions.region_bytes());
         match self.fill_frame(region, life, frame) {
             Ok(true) => {
                 self.regions.attach_to(region, life, frame);
@@ -328,6 +354,7 @@ impl Trie {
 
     /// A page of a scan in the order of hashes. A cursor is the path to go on at.
     pub(super) fn scan_from(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
+        self.merge_all()?;
         let mut path = if from.is_start() {
             0
         } else {

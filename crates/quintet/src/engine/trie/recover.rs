@@ -10,6 +10,7 @@ use super::{
     Settings, Trie,
     hash::Hash,
     persist::{Maintenance, STATE, STATE_VERSION},
+    young::Young,
 };
 use crate::{
     Error, Result,
@@ -26,6 +27,11 @@ use crate::{
     sync::{Apart, AtomicBool, AtomicU64, Mutex, Ordering},
 };
 
+/// A region of the trie: what a look at one that does not fit in memory reads.
+const INDEX_REGION_BYTES: u64 = 64 << 10;
+/// Of the budget, the journal's share, and what it is at least.
+const JOURNAL_PART: u64 = 2;
+const JOURNAL_BYTES_MIN: u64 = 64 << 10;
 /// Address space for the trie beyond the budget: replay may pass it.
 const SPACE_BYTES_BESIDE: u64 = 256 << 20;
 /// All that links can reach. What is in memory of it is bounded by the budget, not by this.
@@ -46,7 +52,7 @@ impl Trie {
         let no_memory = |error| Error::io("reserve address space for a table", error);
         let read_only = context.read_only;
         let budget = Arc::clone(&context.budget);
-        let space = reserve(&owner, read_only, &settings, budget.limit()).map_err(no_memory)?;
+        let space = reserve(&owner, read_only, budget.limit()).map_err(no_memory)?;
         let index = Index::new(space, settings.fanout, settings.sluggishness, settings.layout);
         let regions = Regions::new(
             owner.clone(),
@@ -56,10 +62,14 @@ impl Trie {
             Arc::clone(&budget),
         )
         .map_err(no_memory)?;
-        let extents = Extents::new(owner.clone(), read_only, settings.max_scan, budget);
+        let extents =
+            Extents::new(owner.clone(), read_only, settings.max_scan, Arc::clone(&budget));
         let mut last = None;
         let label = owner.label("redo");
-        let redo = Redo::open(owner, settings.journal_bytes, read_only, |group| {
+        // Recovery has what is needed of it in memory.
+        let journal_bytes =
+            settings.journal_bytes.min((budget.limit() / JOURNAL_PART).max(JOURNAL_BYTES_MIN));
+        let redo = Redo::open(owner, journal_bytes, read_only, |group| {
             last = Some(take_group(index.space(), &group, &label)?);
             Ok(())
         })?;
@@ -69,7 +79,7 @@ impl Trie {
             let io = |error| Error::io(format!("sync {label}"), error);
             context.dir.sync().map_err(io)?;
         }
-        let maintenance = Maintenance { redo, unsaved: Vec::new(), limbo: Vec::new(), complete };
+        let maintenance = Maintenance { redo, limbo: Vec::new(), complete };
         let engine = Self {
             settings,
             hash: Hash::new(options, context.hash)?,
@@ -85,6 +95,7 @@ impl Trie {
             cut_wanted: AtomicBool::new(false),
             queues: Queues::default(),
             learned: Mutex::default(),
+            young: Young::new(last.is_some()),
             counters: Apart::default(),
             context,
         };
@@ -102,6 +113,7 @@ impl Trie {
             return Err(Error::corruption(label, 0, "the state in the last group does not parse"));
         }
         self.index.space().open_file()?;
+        self.index.choose_pages(self.context.budget.limit() / 2);
         if !self.context.read_only {
             // Where nodes are added: no write should have to read it.
             self.index.load_tail()?;
@@ -142,15 +154,10 @@ impl Trie {
 }
 
 /// A space of all that links can reach, or as much of it as the system grants.
-fn reserve(
-    owner: &Owner,
-    read_only: bool,
-    settings: &Settings,
-    limit: u64,
-) -> std::io::Result<Space> {
+fn reserve(owner: &Owner, read_only: bool, limit: u64) -> std::io::Result<Space> {
     let mut bytes_max = SPACE_BYTES_MAX;
     loop {
-        let space = Space::new(owner.clone(), read_only, bytes_max, settings.region_bytes);
+        let space = Space::new(owner.clone(), read_only, bytes_max, INDEX_REGION_BYTES);
         if space.is_ok() || bytes_max / 2 < limit * 2 + SPACE_BYTES_BESIDE {
             return space;
         }
@@ -165,10 +172,11 @@ fn take_group(space: &Space, group: &Group, label: &str) -> Result<(Lsn, Vec<u8>
         Error::corruption(label, 0, what)
     };
     let mut state = None;
+    let mut changes = space.recover();
     for patch in group.patches() {
         let patch = patch.ok_or_else(damage)?;
         match patch.space {
-            SPACE if space.recover(&patch) => {}
+            SPACE if changes.take(&patch) => {}
             STATE => state = Some(patch.bytes.to_vec()),
             _ => return Err(damage()),
         }

@@ -196,7 +196,7 @@ fn a_trie_larger_than_the_budget(bench: Bench) {
             _ => {}
         }
         // An apply may take regions past the bound, which the next admission gives back.
-        let bound = budget.limit() + budget.limit() / OVERSHOOT_PART + (128 << 10);
+        let bound = budget.limit() + budget.limit() / OVERSHOOT_PART + (256 << 10);
         assert!(budget.used() <= bound, "{} at {step}", budget.used());
     }
     let (loads, evictions) = engine.index.space().moves();

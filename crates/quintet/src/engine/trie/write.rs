@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Trie,
-    record::{HEAD_BYTES, Head, PLACE_BYTES, Place},
+    record::{HEAD_BYTES, Head, PLACE_BYTES, Place, Stored},
 };
 use crate::{
     Error, Result,
@@ -38,8 +38,22 @@ pub(super) struct Known {
     current: Option<Current>,
 }
 
+impl Known {
+    /// What a record read from the disk is to a key.
+    pub(super) fn of(address: u64, life: u64, record: &Stored<'_>, key: &[u8]) -> Self {
+        let head = record.head;
+        let place = Place::decode(record.value()).filter(|_| head.is_extent);
+        let current = Current { address, head, place, in_memory: false };
+        Self { address, life, current: (record.key() == key).then_some(current) }
+    }
+
+    pub(super) fn current(&self) -> Option<Current> {
+        self.current
+    }
+}
+
 /// What a writer finds for its key.
-enum Found {
+pub(super) enum Found {
     /// Its record, and where the record's word is.
     Current(Current, Spot),
     /// Read this record first, without the lock: address and life of its region.
@@ -48,11 +62,27 @@ enum Found {
 
 impl Trie {
     pub(super) fn put(&self, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+        match self.form(key, value) {
+            (head, None) => self.put_record(head, key, value),
+            (head, Some(place)) => self.put_record(head, key, [&place, &[]]),
+        }
+    }
+
+    /// The head of the record that a key gets, and what it holds in place of the value where that
+    /// is too large: its place.
+    #[inline]
+    pub(super) fn form(&self, key: &[u8], value: [&[u8]; 2]) -> (Head, Option<[u8; PLACE_BYTES]>) {
         let value_bytes = value[0].len() + value[1].len();
         let head = Head { key_bytes: key.len(), value_bytes, is_extent: false };
         if head.units() <= self.regions.region_units() / LARGE_PART || value_bytes <= PLACE_BYTES {
-            return self.put_record(head, key, value);
+            return (head, None);
         }
+        let place = self.put_large(value_bytes, value).encode();
+        (Head { key_bytes: key.len(), value_bytes: PLACE_BYTES, is_extent: true }, Some(place))
+    }
+
+    #[cold]
+    fn put_large(&self, value_bytes: usize, value: [&[u8]; 2]) -> Place {
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, value_bytes).collect();
         if let Some(out) = Arc::get_mut(&mut bytes) {
             let (front, back) = out.split_at_mut(value[0].len());
@@ -61,9 +91,7 @@ impl Trie {
         }
         let crc = crc32c(&bytes);
         self.counters.fresh_units.fetch_add(to_u64(value_bytes) / UNIT_BYTES, Ordering::Relaxed);
-        let place = Place { offset: self.extents.put(bytes), bytes: to_u64(value_bytes), crc };
-        let head = Head { key_bytes: key.len(), value_bytes: PLACE_BYTES, is_extent: true };
-        self.put_record(head, key, [&place.encode(), &[]])
+        Place { offset: self.extents.put(bytes), bytes: to_u64(value_bytes), crc }
     }
 
     fn put_record(&self, head: Head, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
@@ -123,23 +151,25 @@ impl Trie {
         }
     }
 
-    fn find_current(
+    /// What a record in memory is to a key: `None` where it is another's.
+    pub(super) fn look_for(&self, address: u64, key: &[u8]) -> Look<Option<Current>> {
+        self.regions.look(address, |words| {
+            let head = Head::load(words).filter(|head| head.bytes() / 8 <= words.len())?;
+            let place = place_of(&head, words);
+            let current = Current { address, head, place, in_memory: true };
+            Some(head.has_key(words, key).then_some(current))
+        })
+    }
+
+    pub(super) fn find_current(
         &self,
         writer: &Writer<'_>,
         key: &[u8],
         known: &[Known],
     ) -> Result<Option<Found>> {
         let found = writer.find(|address| {
-            let look = self.regions.look(address, |words| {
-                let head = Head::load(words).filter(|head| head.bytes() / 8 <= words.len())?;
-                let place = place_of(&head, words);
-                Some(head.has_key(words, key).then_some((head, place)))
-            });
-            match look {
-                Look::Found(None) => None,
-                Look::Found(Some((head, place))) => {
-                    Some(Ok(Current { address, head, place, in_memory: true }))
-                }
+            match self.look_for(address, key) {
+                Look::Found(current) => current.map(Ok),
                 // Only eviction changes a region under the subtree's lock.
                 Look::Changed => {
                     let life = self.regions.life(self.regions.split(address).0);
@@ -167,23 +197,26 @@ impl Trie {
         Err(self.regions.damage(region, unit, "the trie leads to what is no record"))
     }
 
-    /// Reads a record that is not in memory, or has its whole region loaded where there is room: in
-    /// replay the next operations are likely to ask for its neighbours.
-    fn learn(&self, address: u64, life: u64, key: &[u8]) -> Result<Option<Known>> {
+    /// Reads a record that is not in memory, or has its whole region loaded where there is room and
+    /// much of it is asked for.
+    pub(super) fn learn(&self, address: u64, life: u64, key: &[u8]) -> Result<Option<Known>> {
         let (region, _) = self.regions.split(address);
-        if self.regions.is_resident(region) || self.has_room_to_warm() && self.warm(region)? {
+        if self.regions.is_resident(region) || self.wants_warming(address) && self.warm(region)? {
             return Ok(None);
         }
         let Some(cold) = self.read_cold(address, life)? else { return Ok(None) };
         let Some(record) = cold.record() else { return Ok(None) };
-        let head = record.head;
-        let place = Place::decode(record.value()).filter(|_| head.is_extent);
-        let current = Current { address, head, place, in_memory: false };
-        Ok(Some(Known { address, life, current: (record.key() == key).then_some(current) }))
+        Ok(Some(Known::of(address, life, &record, key)))
     }
 
     /// Updates in place where the record is as large and no cut has it.
-    fn exchange(&self, current: &Current, head: &Head, key: &[u8], value: [&[u8]; 2]) -> bool {
+    pub(super) fn exchange(
+        &self,
+        current: &Current,
+        head: &Head,
+        key: &[u8],
+        value: [&[u8]; 2],
+    ) -> bool {
         let (region, unit) = self.regions.split(current.address);
         let alike = current.in_memory && current.head == *head && !head.is_extent;
         let frozen = unit < self.regions.frozen(region) && !seeded::active(Bug::TrieUpdatesFrozen);
@@ -267,6 +300,8 @@ impl Trie {
     /// that is not, so that applying the write needs no disk, which may fail. (Both may leave
     /// memory between the two; then applying reads them.)
     pub(super) fn learn_ahead(&self, key: &[u8]) -> Result<()> {
+        self.young.end_replay();
+        self.merge_key(key)?;
         self.index.load_free_objects(self.has_room_to_warm());
         let hash = self.hash(key);
         let mut known: Vec<Known> = Vec::new();
@@ -322,6 +357,23 @@ impl Trie {
         evicted
     }
 
+    /// As [`Self::make_room`], for an operation that is in the log already. While it is replayed
+    /// no cut can be made, but what was appended can leave memory without one.
+    pub(super) fn make_room_in_replay(&self, op: &Op<'_>) {
+        let needed = self.room_for(op);
+        let budget = &self.context.budget;
+        let is_short = || needed > 0 && budget.used() + needed > budget.limit();
+        while is_short() {
+            if !self.evict_one() && !self.evict_index(0) {
+                // Fails where the disk does: then the budget is passed.
+                let flushed = self.flush_for_room();
+                if flushed.is_err() || !self.evict_one() {
+                    break;
+                }
+            }
+        }
+    }
+
     /// A frame: from the budget, from a region in the file, or past the limit (the write is
     /// acknowledged).
     fn frame_anyway(&self) -> Result<u64> {
@@ -344,20 +396,7 @@ impl Trie {
     /// files, or by writing out what is not yet. That delays the writer by the write of a few
     /// regions at most.
     pub(super) fn make_room(&self, op: &Op<'_>) -> Result<()> {
-        let (key, value_bytes) = match op {
-            Op::Put { key, head, body } => (key, head.len() + body.len()),
-            Op::Delete { key } => (key, 0),
-            Op::DeleteRange { .. } => return Ok(()),
-        };
-        let record = to_u64(HEAD_BYTES + key.len() + value_bytes);
-        let large = record > self.regions.region_bytes() / LARGE_PART;
-        let in_region = if large { to_u64(key.len() + 64) } else { record };
-        let fits = self.hot.load(Ordering::Acquire).checked_sub(1).is_some_and(|region| {
-            let (used, sealed) = self.regions.used(region);
-            !sealed && used + in_region.div_ceil(UNIT_BYTES) <= self.regions.region_units()
-        });
-        let region = if fits { 0 } else { self.regions.region_bytes() };
-        let needed = region + if large { record } else { 0 };
+        let needed = self.room_for(op);
         let budget = &self.context.budget;
         if needed == 0 || budget.used() + needed <= budget.limit() {
             return Ok(());
@@ -381,10 +420,30 @@ impl Trie {
         }
         // Two regions are the least that a table works with.
         let in_memory = self.regions.memory_bytes() / self.regions.region_bytes();
-        if budget.used() + needed > budget.limit() && (in_memory >= 2 || large) {
+        let is_large = !needed.is_multiple_of(self.regions.region_bytes());
+        if budget.used() + needed > budget.limit() && (in_memory >= 2 || is_large) {
             return Err(self.out_of_memory(needed));
         }
         Ok(())
+    }
+
+    /// Memory that an operation will draw from the budget: a region, where it does not fit in the
+    /// one that takes appends, and a large value.
+    fn room_for(&self, op: &Op<'_>) -> u64 {
+        let (key, value_bytes) = match op {
+            Op::Put { key, head, body } => (key, head.len() + body.len()),
+            Op::Delete { key } => (key, 0),
+            Op::DeleteRange { .. } => return 0,
+        };
+        let record = to_u64(HEAD_BYTES + key.len() + value_bytes);
+        let large = record > self.regions.region_bytes() / LARGE_PART;
+        let in_region = if large { to_u64(key.len() + 64) } else { record };
+        let fits = self.hot.load(Ordering::Acquire).checked_sub(1).is_some_and(|region| {
+            let (used, sealed) = self.regions.used(region);
+            !sealed && used + in_region.div_ceil(UNIT_BYTES) <= self.regions.region_units()
+        });
+        let region = if fits { 0 } else { self.regions.region_bytes() };
+        region + if large { record } else { 0 }
     }
 }
 
@@ -393,7 +452,7 @@ fn find_known(known: &[Known], address: u64, life: u64) -> Option<&Known> {
 }
 
 /// Bytes of key and value, wherever the value is.
-fn stored_bytes(head: &Head, place: impl FnOnce() -> Option<Place>) -> u64 {
+pub(super) fn stored_bytes(head: &Head, place: impl FnOnce() -> Option<Place>) -> u64 {
     let value = if head.is_extent {
         place().map_or(0, |place| place.bytes)
     } else {

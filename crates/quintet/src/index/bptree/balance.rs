@@ -272,7 +272,7 @@ impl Tree {
         let [left_page, right_page] = halves.build(self.shape, prefixes).ok_or_else(senseless)?;
         let right = self.cache.create_to_fill(self.space.take())?;
         self.fill(&right, right_page);
-        self.fill(left, left_page);
+        self.fill_used(left, &left_page).ok_or_else(senseless)?;
         self.note_leaf_size(halves.count());
         if halves.is_append() {
             self.note_last_leaf(right.seen_after());

@@ -537,6 +537,15 @@ impl<'a> NodeView<'a> {
         Some(())
     }
 
+    /// Where a new entry would go: three lines before the lowest.
+    #[inline]
+    pub fn prefetch_room(&self) {
+        let heap = self.heap_start().unwrap_or(0);
+        for line in [1, 65, 129] {
+            self.words.prefetch(heap.saturating_sub(line));
+        }
+    }
+
     /// What will be read of the entry of `key` in a leaf, with the slots there; for batches.
     #[inline]
     pub fn prefetch_entry(&self, key: &[u8]) -> Option<()> {

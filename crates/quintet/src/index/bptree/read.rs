@@ -235,6 +235,16 @@ impl Tree {
         Ok(())
     }
 
+    /// Brings the leaves of these keys into the cache, many at once. A hint: what fails is met
+    /// again by who needs the leaf.
+    pub fn load_leaves(&self, keys: &[impl AsRef<[u8]>]) {
+        for keys in keys.chunks(BATCH) {
+            let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+            let mut nodes: [Option<ReadGuard<'_>>; BATCH] = [None; BATCH];
+            let _: Result<()> = self.leaves_of(&keys, &mut nodes);
+        }
+    }
+
     /// The leaves of at most [`BATCH`] keys, as far as they are in the cache and nothing changes;
     /// those that are not are brought there.
     fn leaves_of<'t>(

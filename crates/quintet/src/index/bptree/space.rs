@@ -8,8 +8,9 @@
 //! the first in the lowest bit of the first byte; 1 is used.
 //!
 //! Three states are kept: now, at the cut that is being written, and at the last cut that is
-//! durable. Pages that a value is written to directly must be free in all three: until the next
-//! cut is durable, recovery may need what they held.
+//! durable. A page that is taken is free in all three: until the next cut is durable, recovery may
+//! need what a page held that was freed since. So what is new at a cut is written to its place
+//! before the cut is durable, and needs no journal.
 //!
 //! Invariants: pages 0 (meta), 1 (map) and 2 (root) are always used, and so is the first page of
 //! every further extent (its map).
@@ -46,6 +47,18 @@ struct State {
     holes: Bits,
     /// Where the search for single pages goes on, as a word of `used`.
     hand: usize,
+}
+
+impl State {
+    /// Pages of a word that are used, or were at a state that recovery may find.
+    fn taken(&self, word: usize) -> u64 {
+        let bits = |bits: &Bits| bits.get(word).copied().unwrap_or(0);
+        if seeded::active(Bug::SpaceReusesTooEarly) {
+            return bits(&self.used);
+        }
+        let needed = bits(&self.durable) | bits(&self.doubtful);
+        bits(&self.used) | needed | self.cut.as_ref().map_or(0, bits)
+    }
 }
 
 /// The pages of a file. See the module head.
@@ -183,12 +196,10 @@ impl Space {
         let mut state = lock(&self.state);
         loop {
             let hand = state.hand;
-            let rest = state.used.get(hand..).unwrap_or(&[]);
-            if let Some(step) = rest.iter().position(|word| *word != u64::MAX) {
-                let word = hand + step;
-                let ones = state.used.get(word).map_or(0, |bits| bits.trailing_ones());
+            let mut rest = hand..state.used.len();
+            if let Some(word) = rest.find(|word| state.taken(*word) != u64::MAX) {
+                let page = to_u64(word) * 64 + u64::from(state.taken(word).trailing_ones());
                 state.hand = word;
-                let page = to_u64(word) * 64 + u64::from(ones);
                 self.mark(&mut state, page, 1, true);
                 return PageId(low_u32(page));
             }
@@ -196,8 +207,8 @@ impl Space {
         }
     }
 
-    /// Takes `count` pages in one piece (but for the maps between them). With `directly` none of
-    /// them held anything that recovery could need.
+    /// Takes `count` pages in one piece (but for the maps between them). With `directly` they are
+    /// written to before the next cut is.
     pub fn take_run(&self, count: u64, directly: bool) -> PageId {
         if count == 1 && !directly {
             return self.take();
@@ -215,12 +226,7 @@ impl Space {
                     continue;
                 }
                 let (word, _) = bit(page);
-                let full = |bits: &Bits| bits.get(word).copied().unwrap_or(0);
-                let mut taken = full(&state.used);
-                if directly && !seeded::active(Bug::SpaceReusesTooEarly) {
-                    taken |= full(&state.durable) | full(&state.doubtful);
-                    taken |= state.cut.as_ref().map_or(0, full);
-                }
+                let taken = state.taken(word);
                 if taken == u64::MAX {
                     run = 0;
                     page = (page | 63) + 1;
@@ -284,6 +290,21 @@ impl Space {
         freed
     }
 
+    /// The pages used at the cut that is being written that no state has which recovery may find:
+    /// but for those that a table begins with.
+    pub fn fresh_at_cut(&self) -> Bits {
+        let state = lock(&self.state);
+        let mut fresh = state.cut.clone().unwrap_or_default();
+        for (index, word) in fresh.iter_mut().enumerate() {
+            let bits = |bits: &Bits| bits.get(index).copied().unwrap_or(0);
+            *word &= !(bits(&state.durable) | bits(&state.doubtful));
+        }
+        if let Some(first) = fresh.first_mut() {
+            *first &= !0b111;
+        }
+        fresh
+    }
+
     /// The pages used at the cut that is being written.
     pub fn used_at_cut(&self) -> Bits {
         lock(&self.state).cut.clone().unwrap_or_default()
@@ -307,6 +328,8 @@ impl Space {
         if durable {
             state.durable = cut;
             state.doubtful.clear();
+            // What was freed before the cut can be taken from now on.
+            state.hand = 0;
         } else {
             let length = state.doubtful.len().max(cut.len());
             state.doubtful.resize(length, 0);
@@ -409,19 +432,19 @@ mod tests {
         assert_eq!(space.holes(), 51);
         assert_eq!(space.take_run(5, true), PageId(13));
         assert!(space.take_written_directly());
-        assert_eq!(space.take_run(5, false), PageId(3));
+        assert_eq!(space.take_run(5, false), PageId(18), "the durable cut has the first ten");
         let long = space.take_run(100, false);
-        assert_eq!(long, PageId(18));
+        assert_eq!(long, PageId(23));
         let pages: Vec<u32> = (0..100).map(|step| space.page_at(long, step).0).collect();
-        let expected: Vec<u32> = (18..120).filter(|page| page % 64 != 0).take(100).collect();
+        let expected: Vec<u32> = (23..125).filter(|page| page % 64 != 0).take(100).collect();
         assert_eq!(pages, expected);
-        assert_eq!((space.contiguous(long), space.contiguous(PageId(65))), (46, 63));
+        assert_eq!((space.contiguous(long), space.contiguous(PageId(65))), (41, 63));
         space.cut();
         space.give(PageId(13), 5);
         assert_ne!(space.take_run(2, true), PageId(13), "the cut may still need them");
         space.end_cut(false);
         assert_eq!(space.cut().len(), 2, "all maps are written again");
         space.give(long, 100);
-        assert_eq!(space.take_run(100, false), PageId(8));
+        assert_eq!(space.take_run(100, false), PageId(126), "behind all that may be durable");
     }
 }

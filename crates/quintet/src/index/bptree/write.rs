@@ -79,7 +79,10 @@ impl Tree {
         self.repeat(|tree| {
             let leaf = tree.leaf_of(key)?;
             // On their way while the write is logged.
-            let _ = NodeView::new(leaf.words()).and_then(|view| view.prefetch_slots(key));
+            if let Some(view) = NodeView::new(leaf.words()) {
+                view.prefetch_room();
+                let _ = view.prefetch_slots(key);
+            }
             leaf.keep().ok_or(Stop::Again)
         })
     }

@@ -33,6 +33,8 @@
 
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
+#[cfg_attr(not(test), expect(dead_code, reason = "no engine has its tables in a pool yet"))]
+pub(crate) mod persistent;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;

@@ -77,6 +77,9 @@ const SPINS: u32 = 64;
 pub(crate) const MISLED_MAX: u32 = 500;
 /// Regions that a reader loads for one path before it locks it: more than a path has.
 const LOADS_MAX: u32 = 16;
+/// Regions that leave memory at once: at most so many, and this part of those that are there.
+const EVICTED_MAX: u64 = 16;
+const EVICTED_PART: u64 = 32;
 /// Free objects on the disk alone are read back when they are this part of all words.
 const FREE_PART: u64 = 16;
 /// No path has more nodes: each uses six bits of the tag or more.
@@ -181,22 +184,24 @@ impl Trie {
 
     /// Bytes of the space that are in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.space.loaded_bytes().min(self.space_bytes())
+        self.space.memory_bytes(self.end())
     }
 
-    /// Takes one region out of memory whose changes are all committed, but not that of the
-    /// word at `keep`; `false` where there is none. The caller has no subtree locked, and waits for
-    /// those who have.
-    pub(crate) fn evict_one(&self, keep: u64) -> bool {
+    /// Takes some regions out of memory, but not that of the word at `keep`; `false` where there is
+    /// none. The caller has no subtree locked, and waits for those who have.
+    pub(crate) fn evict(&self, keep: u64) -> bool {
         let words = self.space.region_words();
+        // Locking all subtrees should serve for more than one, but not for much of what is loaded.
+        let count = (self.space.loaded_count() / EVICTED_PART).clamp(1, EVICTED_MAX);
         let writers = self.lock_all();
         let tail = lock(&self.objects).tail();
-        let leaving = self.space.begin_leaving(tail, [tail / words, keep / words]);
+        self.space.split_huge_pages(tail);
+        let leaving: Vec<u64> = (0..count)
+            .map_while(|_| self.space.begin_leaving(tail, [tail / words, keep / words]))
+            .collect();
         drop(writers);
-        if let Some(region) = leaving {
-            self.space.finish_leaving(region);
-        }
-        leaving.is_some()
+        leaving.iter().for_each(|region| self.space.finish_leaving(*region));
+        !leaving.is_empty()
     }
 
     /// Bytes of the space that are used, or free between what is used.
@@ -213,6 +218,12 @@ impl Trie {
     /// fresh memory.
     pub(crate) fn note_used(&self) {
         lock(&self.objects).note_used(self.space.known_end());
+    }
+
+    /// Has memory in huge pages only if `limit` bytes are enough for all of the trie. Before
+    /// anything is loaded.
+    pub(crate) fn choose_pages(&self, limit: u64) {
+        self.space.choose_pages(self.end(), limit);
     }
 
     /// Brings the region that new objects come from into memory, which [`Self::take`] relies on.

@@ -156,7 +156,7 @@ fn gathering_leaves_what_a_new_trie_would_have() {
         assert!(old.node_bytes() * 4 < before, "{before} became {}", old.node_bytes());
         let bound = new.space_bytes() + new.space_bytes() / 4 + 2 * (64 << 10);
         assert!(old.space_bytes() < bound, "{full:?} became {}, not {bound}", old.space_bytes());
-        assert!(old.space().loaded_bytes() <= old.space_bytes() + (64 << 10));
+        assert!(old.memory_bytes() <= old.space_bytes() + (64 << 10));
         // What grows again uses what was used before, and is not zero.
         for (address, hash) in (1..).zip(&hashes).filter(|(address, _)| address % 10 != 0) {
             old.lock(*hash).insert(address).unwrap();

@@ -2,16 +2,19 @@
 //!
 //! A page of a cut is *journaled* once its changes are in the journal, and *placed* once they are
 //! in the file. Most cuts are journaled only: their pages stay in the cache, with the units that
-//! the file lacks noted, and a later cut places them, all cuts together, the oldest first.
+//! the file lacks noted, and a later cut places them, all cuts together, the oldest first. A page
+//! that no durable cut has is *fresh*: it is placed before its cut is durable, and not journaled.
 //!
 //! Invariants: one cut at a time; a page of a cut that is not finished stays in its frame as it
 //! was, or its image is saved before it changes.
+
+use std::sync::Arc;
 
 use super::{
     EPOCH, LATCH, MASK, PAGE, PENDING, PageCache, PageId, checksum, latch, words::PageWords,
 };
 use crate::{
-    codec::{low_u32, to_u64},
+    codec::{low_u32, to_u64, to_usize},
     seeded::{self, Bug},
     sync::{AtomicU64, Ordering, lock},
 };
@@ -48,6 +51,8 @@ pub struct Cut {
     pages: Vec<(PageId, u32)>,
     /// Frames of those that are to be placed, ascending.
     placed: Vec<u32>,
+    /// A bit for each page that no durable cut has.
+    fresh: Vec<u64>,
     epoch: u64,
     /// The group of the journal that it will be, at the earliest.
     group: u64,
@@ -57,6 +62,19 @@ impl Cut {
     /// The pages and their places, in no order; a page may be there twice, or not be dirty.
     pub fn pages(&self) -> &[(PageId, u32)] {
         &self.pages
+    }
+
+    /// Says which pages no durable cut has: a bit for each.
+    #[must_use]
+    pub fn with_fresh(mut self, fresh: Vec<u64>) -> Self {
+        self.fresh = fresh;
+        self
+    }
+
+    /// Whether no durable cut has the page.
+    pub fn is_fresh(&self, page: PageId) -> bool {
+        let word = self.fresh.get(to_usize(u64::from(page.0 / 64)));
+        word.is_some_and(|word| word >> (page.0 % 64) & 1 == 1)
     }
 
     /// Whether the page in a frame is to be placed with the cut; others are journaled only.
@@ -84,7 +102,8 @@ impl PageCache {
             let (mask, pending) = (self.get(frame, MASK), self.get(frame, PENDING));
             let saved = Saved { words: words.collect(), mask, pending };
             self.budget.take_anyway(to_u64(self.options.page_bytes));
-            lock(&self.saved).insert(page, saved);
+            self.saved_total.fetch_add(1, Ordering::Relaxed);
+            lock(&self.saved).insert(page, Arc::new(saved));
         }
         self.set(frame, MASK, 0);
         self.mark(frame, current, self.get(frame, PENDING));
@@ -100,7 +119,8 @@ impl PageCache {
         let epoch = self.epoch.fetch_add(1, Ordering::AcqRel);
         placed.sort_unstable();
         placed.dedup();
-        Cut { pages: std::mem::take(&mut *lock(&self.dirty)), placed, epoch, group }
+        let (pages, fresh) = (std::mem::take(&mut *lock(&self.dirty)), Vec::new());
+        Cut { pages, placed, fresh, epoch, group }
     }
 
     /// Makes `count` pages that are not placed part of the cut to come, the oldest first, but for
@@ -206,14 +226,17 @@ impl PageCache {
     ) -> Option<Units> {
         let leave = !cut.is_placed(frame);
         let there = self.get(frame, PAGE) == u64::from(page.0);
-        let mut saved = lock(&self.saved);
-        if let Some(image) = saved.get(&page) {
+        // Writers save images meanwhile: none of them waits for a copy.
+        let image = {
+            let mut saved = lock(&self.saved);
+            if leave { saved.remove(&page) } else { saved.get(&page).cloned() }
+        };
+        if let Some(image) = image {
             for (chunk, word) in out.chunks_exact_mut(8).zip(&image.words) {
                 chunk.copy_from_slice(&word.to_le_bytes());
             }
             let units = Units { changed: image.mask, unplaced: image.pending | image.mask };
             if leave {
-                saved.remove(&page);
                 self.budget.give(to_u64(self.options.page_bytes));
                 // One that was given up since has no changes of its own.
                 if there && self.get(frame, EPOCH) != 0 {
@@ -222,7 +245,6 @@ impl PageCache {
             }
             return Some(units);
         }
-        drop(saved);
         if !there || self.get(frame, EPOCH) != cut.epoch {
             return None;
         }
@@ -239,15 +261,15 @@ impl PageCache {
     /// The cut's pages are where they belong: in the journal those that left it, in the file the
     /// others, which are clean unless they changed since.
     pub fn finish(&self, cut: Cut) {
-        for (page, frame) in cut.pages {
-            let Some(word) = self.word(frame, LATCH) else { continue };
+        for (page, frame) in &cut.pages {
+            let Some(word) = self.word(*frame, LATCH) else { continue };
             latch::lock(word);
-            let there = self.get(frame, PAGE) == u64::from(page.0);
-            if there && self.get(frame, EPOCH) == cut.epoch {
-                self.set(frame, MASK, 0);
-                self.mark(frame, 0, 0);
-            } else if there && lock(&self.saved).contains_key(&page) {
-                self.mark(frame, self.get(frame, EPOCH), 0);
+            let there = self.get(*frame, PAGE) == u64::from(page.0);
+            if there && self.get(*frame, EPOCH) == cut.epoch {
+                self.set(*frame, MASK, 0);
+                self.mark(*frame, 0, 0);
+            } else if there && (cut.is_fresh(*page) || lock(&self.saved).contains_key(page)) {
+                self.mark(*frame, self.get(*frame, EPOCH), 0);
             }
             latch::unlock(word);
         }

@@ -104,6 +104,9 @@ const BUCKET_LOCK: u64 = 1 << 63;
 const CHAIN_MAX: u32 = 64;
 /// Frames that the cache grows by.
 const GROWTH_FRAMES: u64 = 16;
+/// What frames made ready ahead take, at most, and how much of it is made ready at once.
+const READY_BYTES_MAX: u64 = 256 << 20;
+const READY_STEP_BYTES: u64 = 2 << 20;
 /// Fruitless searches for a victim before the cache grows past its capacity.
 const SEARCHES: u32 = 64;
 /// Descriptors from this byte on are in huge pages.
@@ -151,6 +154,8 @@ pub struct CacheStats {
     pub evictions_total: u64,
     /// Frames made past the capacity.
     pub overflows_total: u64,
+    /// Images that writers saved because a cut was not finished.
+    pub saved_total: u64,
 }
 
 /// The cache. See the module head.
@@ -168,6 +173,9 @@ pub struct PageCache {
     descriptors: Region,
     buckets: Box<[AtomicU64]>,
     free: FreeStack,
+    free_count: AtomicU64,
+    /// Frames that had a page when frames were made ready last.
+    filled_before: AtomicU64,
     /// Frames made so far.
     made: AtomicU64,
     growing: Mutex<()>,
@@ -186,7 +194,8 @@ pub struct PageCache {
     overlay: Overlay,
     /// Bytes of units that changed since the last cut, about.
     changed_bytes: AtomicU64,
-    saved: Mutex<HashMap<PageId, Saved>>,
+    saved: Mutex<HashMap<PageId, Arc<Saved>>>,
+    saved_total: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
     overflows: AtomicU64,
@@ -214,6 +223,8 @@ impl PageCache {
             descriptors,
             buckets: (0..bucket_count).map(|_| AtomicU64::new(0)).collect(),
             free: FreeStack::default(),
+            free_count: AtomicU64::new(0),
+            filled_before: AtomicU64::new(0),
             made: AtomicU64::new(0),
             growing: Mutex::new(()),
             hand: AtomicU64::new(0),
@@ -226,6 +237,7 @@ impl PageCache {
             overlay: Overlay::default(),
             changed_bytes: AtomicU64::new(0),
             saved: Mutex::new(HashMap::new()),
+            saved_total: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
             overflows: AtomicU64::new(0),
@@ -236,7 +248,7 @@ impl PageCache {
             options,
             budget,
         };
-        cache.grow(cache.options.frames_min, true);
+        cache.grow(cache.options.frames_min, Growth::Must);
         Ok(cache)
     }
 
@@ -318,6 +330,7 @@ impl PageCache {
             misses_total: self.misses.load(Ordering::Relaxed),
             evictions_total: self.evictions.load(Ordering::Relaxed),
             overflows_total: self.overflows.load(Ordering::Relaxed),
+            saved_total: self.saved_total.load(Ordering::Relaxed),
         }
     }
 
@@ -460,6 +473,8 @@ impl PageCache {
             }
         };
         self.note_change(guard.frame);
+        // All of it, and not counted: it goes to its place without a detour.
+        self.set(guard.frame, MASK, u64::MAX);
         guard.changed.set(u64::MAX);
         self.overlay.take(page, &self.budget, |_| {});
         Ok(guard)
@@ -657,6 +672,11 @@ impl PageCache {
         if let Some(word) = self.word(frame, LATCH) {
             latch::unlock(word);
         }
+        self.push_free(frame);
+    }
+
+    fn push_free(&self, frame: u32) {
+        self.free_count.fetch_add(1, Ordering::Relaxed);
         self.free.push(frame, |frame| self.word(frame, NEXT));
     }
 
@@ -665,12 +685,13 @@ impl PageCache {
         let mut patience = Patience::default();
         loop {
             if let Some(frame) = self.free.pop(|frame| self.word(frame, NEXT)) {
+                self.free_count.fetch_sub(1, Ordering::Relaxed);
                 if let Some(word) = self.word(frame, LATCH) {
                     latch::lock(word);
                 }
                 return frame;
             }
-            if self.grow(GROWTH_FRAMES, false) {
+            if self.grow(GROWTH_FRAMES, Growth::May) {
                 continue;
             }
             if let Some(frame) = self.evict() {
@@ -678,13 +699,25 @@ impl PageCache {
             }
             patience.wait();
             if patience.count() > SEARCHES {
-                self.grow(GROWTH_FRAMES, true);
+                self.grow(GROWTH_FRAMES, Growth::Must);
             }
         }
     }
 
-    /// Makes frames: past capacity and budget only if it `must`.
-    fn grow(&self, count: u64, must: bool) -> bool {
+    /// Makes as many frames ready as were filled since the last call, less those that are: their
+    /// memory is touched, for which a writer would wait milliseconds a huge page.
+    pub fn make_ready(&self) {
+        let free = || self.free_count.load(Ordering::Relaxed);
+        let filled = self.frames().saturating_sub(free());
+        let before = self.filled_before.swap(filled, Ordering::Relaxed);
+        let page_bytes = to_u64(self.options.page_bytes);
+        let wanted = filled.saturating_sub(before).min(READY_BYTES_MAX / page_bytes);
+        while free() < wanted && self.grow(READY_STEP_BYTES / page_bytes, Growth::Ready) {}
+    }
+
+    /// Makes frames: past capacity and budget only if it must.
+    fn grow(&self, count: u64, growth: Growth) -> bool {
+        let must = growth == Growth::Must;
         if !must && self.frames() >= self.options.frames_max {
             return false;
         }
@@ -707,9 +740,13 @@ impl PageCache {
             }
             count
         };
+        if growth == Growth::Ready {
+            let page_bytes = to_u64(self.options.page_bytes);
+            self.frames.populate(made * page_bytes..(made + count) * page_bytes);
+        }
         for number in made..made + count {
             self.set(low_u32(number), PAGE, NO_PAGE);
-            self.free.push(low_u32(number), |frame| self.word(frame, NEXT));
+            self.push_free(low_u32(number));
         }
         self.made.store(made + count, Ordering::Release);
         true
@@ -780,6 +817,17 @@ impl Drop for PageCache {
 enum Fill {
     Read,
     Zero,
+}
+
+/// How frames are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Growth {
+    /// Within capacity and budget.
+    May,
+    /// Past them too.
+    Must,
+    /// Within them, their memory touched.
+    Ready,
 }
 
 /// The checksum of a page: of everything behind it.

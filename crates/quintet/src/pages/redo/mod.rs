@@ -366,6 +366,10 @@ impl Redo {
         let (mut chain, mut offset) = (Chain::default(), 0);
         while let Some(group) = self.read_group(&mut reader, offset, &mut chain)? {
             offset += round_up(to_u64(group.bytes.len()), BLOCK_BYTES);
+            // The last one is durable, since another follows it: what it does not need, nobody does.
+            if let Some(needed) = chain.groups.last().map(Group::needed) {
+                chain.groups.retain(|group| group.sequence() >= needed);
+            }
             chain.groups.push(group);
         }
         let last = chain.groups.last().map_or(0, Group::sequence);
