@@ -254,7 +254,7 @@ impl Space {
     /// While all regions fit, the memory of a region is part of a huge page, but for the first huge
     /// page: a small table should not take one.
     fn advise(&self, region: u64) {
-        let start = region * self.region_bytes() & !(HUGE_BYTES - 1);
+        let start = (region * self.region_bytes()) & !(HUGE_BYTES - 1);
         if start > 0 && self.is_huge.load(Ordering::Relaxed) {
             self.memory.advise_huge(start..start + HUGE_BYTES);
         }
@@ -374,12 +374,16 @@ impl Space {
         let from = disk.flying.partition_point(|change| change.0 < first);
         let to = disk.flying.partition_point(|change| change.0 <= first | mask);
         apply(disk.flying.get(from..to).unwrap_or(&[]));
-        disk.taken.iter().for_each(|changes| apply(changes));
+        for changes in &disk.taken {
+            apply(changes);
+        }
         // Runs of words share a list: there are no more lists of a region than runs in it.
         let runs = (self.region_words() >> LIST_SHIFT).clamp(1, LIST_COUNT);
         for run in 0..runs {
             let list = self.lists.get(to_usize(((first >> LIST_SHIFT) + run) % LIST_COUNT));
-            list.into_iter().for_each(|list| apply(&lock(list)));
+            if let Some(list) = list {
+                apply(&lock(list));
+            }
         }
     }
 

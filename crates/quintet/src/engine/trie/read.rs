@@ -11,6 +11,7 @@ use super::{
     Trie,
     record::{Head, Place, Stored},
     write::{fits, place_of},
+    young::YoungAnswer,
 };
 use crate::{
     Error, Result,
@@ -111,7 +112,10 @@ impl Trie {
         if !self.young.is_empty()
             && let Some(answer) = self.young_answer(key, hash)
         {
-            return Ok(answer);
+            return match answer {
+                YoungAnswer::Deleted => Ok(None),
+                YoungAnswer::Record(answer) => Ok(Some(answer)),
+            };
         }
         let look = |address| match self.regions.look(address, |words| answer_in(words, key)) {
             Look::Found(Seen::Key(answer)) => Verdict::Found(answer),
