@@ -8,8 +8,6 @@
 //! Invariants: decoding never panics, whatever the bytes; `put_*` then `Decoder` gives the value
 //! back.
 
-use std::hash::Hasher as _;
-
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("Quintet addresses files and memory with 64-bit offsets and needs a 64-bit target");
 
@@ -119,9 +117,19 @@ impl KeyHash {
     /// 64 bits of hash over `key`.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
-        let mut hasher = siphasher::sip::SipHasher13::new_with_keys(self.seed[0], self.seed[1]);
-        hasher.write(key);
-        hasher.finish()
+        // All at once: its parts need no buffer between them.
+        siphasher::sip::SipHasher13::new_with_keys(self.seed[0], self.seed[1]).hash(key)
+    }
+}
+
+/// What of `bytes` is behind its last whole word, 0 to 7 bytes, as the low end of a word.
+#[inline]
+pub fn rest_word(bytes: &[u8]) -> u64 {
+    let rest = bytes.len() % 8;
+    match bytes.last_chunk::<8>() {
+        _ if rest == 0 => 0,
+        Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest),
+        None => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
 }
 
@@ -288,5 +296,16 @@ mod tests {
         // Engines store this hash: a change of value is a change of format.
         assert_eq!(KeyHash::new([1, 2]).hash(b"quintet"), KeyHash::new([1, 2]).hash(b"quintet"));
         assert_ne!(KeyHash::new([1, 2]).hash(b"quintet"), KeyHash::new([1, 3]).hash(b"quintet"));
+    }
+
+    #[test]
+    fn the_rest_of_bytes_is_a_word() {
+        let bytes = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
+        for length in 0..=bytes.len() {
+            let (_, rest) = bytes[..length].as_chunks::<8>();
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            assert_eq!(rest_word(&bytes[..length]), u64::from_le_bytes(word), "{length}");
+        }
     }
 }

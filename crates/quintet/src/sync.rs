@@ -55,6 +55,21 @@ pub use shuttle::sync::Condvar;
 #[cfg(all(feature = "testing", not(any(loom, shuttle, tsan))))]
 pub use std::sync::Condvar;
 
+/// A value on cache lines of its own: who reads its neighbours need not wait until these lines come
+/// from the processor of whoever writes it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Apart<T>(pub T);
+
+impl<T> std::ops::Deref for Apart<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// Parks the thread for at most `time`.
 #[cfg(not(any(loom, shuttle)))]
 pub fn park_timeout(time: std::time::Duration) {
@@ -112,6 +127,18 @@ impl<T> Lockable for Mutex<T> {
 
     fn acquire(&self) -> Self::Guard<'_> {
         self.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+impl<M: Lockable> Lockable for Apart<M> {
+    type Guard<'a>
+        = M::Guard<'a>
+    where
+        M: 'a;
+
+    fn acquire(&self) -> Self::Guard<'_> {
+        self.0.acquire()
     }
 }
 

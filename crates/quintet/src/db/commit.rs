@@ -41,12 +41,17 @@ impl Core {
         condition: Condition,
         durability: Durability,
     ) -> Result<bool> {
+        let hash = hash_of(table, op);
+        // What applying the operation will look at comes from memory while it is logged.
+        table.engine.approach(hash, 0);
         self.check_writable()?;
         self.check_usable(table)?;
         self.bound_recovery(frees(op))?;
         table.engine.admit(op)?;
-        let logged =
-            self.admit_expiry(table, op).and_then(|()| self.log_and_apply(table, op, condition));
+        table.engine.approach(hash, 1);
+        let logged = self
+            .admit_expiry(table, op)
+            .and_then(|()| self.log_and_apply(table, (op, hash), condition));
         match logged {
             Ok(Some((appended, applied))) => {
                 self.finish(appended, durability)?;
@@ -74,7 +79,7 @@ impl Core {
     fn log_and_apply(
         &self,
         table: &TableState,
-        op: &Op<'_>,
+        (op, hash): (&Op<'_>, u64),
         condition: Condition,
     ) -> Result<Option<(Appended, Result<()>)>> {
         let frame = Frame::alone(table.id, op);
@@ -83,8 +88,8 @@ impl Core {
         let early = seeded::active(Bug::ConditionOutsideStripe);
         let early = if early { Some(self.holds_early(table, op, condition)?) } else { None };
         let held = match op {
-            Op::Put { key, .. } | Op::Delete { key } => {
-                self.stripes.hold(self.stripes.index(table.id, table.hash.hash(key)))
+            Op::Put { .. } | Op::Delete { .. } => {
+                self.stripes.hold(self.stripes.index(table.id, hash))
             }
             Op::DeleteRange { .. } => self.stripes.hold_every(),
         };
@@ -99,6 +104,7 @@ impl Core {
         }
         let replaced = table.replaced_expiry(op);
         let mut ticket = self.log.begin()?;
+        table.engine.approach(hash, 2);
         let appended = ticket.append(&pieces)?;
         let applied = self.apply(table, appended, op);
         let listed = self.list(table, appended, op, replaced);
@@ -208,6 +214,7 @@ impl Core {
     fn admit_batch(&self, body: &[u8], tables: &[BatchTable], admitted: &mut usize) -> Result<()> {
         tables.iter().try_for_each(|table| self.check_usable(table))?;
         for (table, op) in operations(body, tables) {
+            table.engine.approach(hash_of(table, &op), 0);
             table.engine.admit(&op)?;
             *admitted += 1;
             self.admit_expiry(table, &op)?;
@@ -270,6 +277,15 @@ impl Core {
             self.list(table, last, &op, None)?;
         }
         Ok((last, Ok(())))
+    }
+}
+
+/// The hash of an operation's key; of a range, which has none, anything.
+#[inline]
+fn hash_of(table: &TableState, op: &Op<'_>) -> u64 {
+    match op {
+        Op::Put { key, .. } | Op::Delete { key } => table.hash.hash(key),
+        Op::DeleteRange { .. } => 0,
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
     disk::{Dir, Env, JobHandle, LockGuard},
     engine::{AnyEngine, Engine as _, EngineKind, Host},
     seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read},
+    sync::{Apart, AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read},
     types::TableTypes,
     wal::Log,
 };
@@ -51,8 +51,8 @@ pub(super) struct TableState {
     failure: OnceLock<String>,
     /// Its last name, once it is dropped.
     pub(super) dropped_name: OnceLock<String>,
-    /// Past the last operation applied.
-    applied_end: AtomicU64,
+    /// Past the last operation applied. Every write stores it; gets read what is around it.
+    applied_end: Apart<AtomicU64>,
     /// What its files are complete to.
     persisted: AtomicU64,
     /// It may have entries in the expiry index.
@@ -81,7 +81,7 @@ impl TableState {
             status: AtomicU8::new(0),
             failure: OnceLock::new(),
             dropped_name: OnceLock::new(),
-            applied_end: AtomicU64::new(0),
+            applied_end: Apart(AtomicU64::new(0)),
             persisted: AtomicU64::new(persisted.0),
             may_expire: AtomicBool::new(false),
             types: types.map_or_else(OnceLock::new, OnceLock::from),
@@ -265,7 +265,7 @@ pub(super) struct Core {
     pub(super) closed: AtomicBool,
     pub(super) sync_armed: AtomicBool,
     pub(super) prepare_armed: AtomicBool,
-    pub(super) counters: Counters,
+    pub(super) counters: Apart<Counters>,
     /// The last failure of a background job that has not succeeded since.
     pub(super) background_failure: Mutex<Option<String>>,
     /// `None` once closed.

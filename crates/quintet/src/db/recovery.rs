@@ -20,7 +20,7 @@ use super::{
         edit::Progress,
         tree::{TableNode, Tree},
     },
-    core::{Core, Counters, Shared, TableState, Tables},
+    core::{Core, Shared, TableState, Tables},
     database::Session,
     envelope::Envelope,
     expiry::{self, Clock, Expiries, Listing},
@@ -36,7 +36,7 @@ use crate::{
     disk::{Dir, Env, LockGuard},
     engine::{AnyEngine, Context, Engine as _, Host, Op},
     seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock},
+    sync::{Apart, AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock},
     wal::{Anchor, Log, LogOptions},
 };
 
@@ -210,7 +210,7 @@ fn assemble(
         closed: AtomicBool::new(false),
         sync_armed: AtomicBool::new(false),
         prepare_armed: AtomicBool::new(false),
-        counters: Counters::default(),
+        counters: Apart::default(),
         background_failure: Mutex::new(None),
         lock: Mutex::new(Some(lock)),
     })

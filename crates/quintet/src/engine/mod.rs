@@ -41,6 +41,7 @@ pub mod trie;
 use std::{fmt, ops::ControlFlow, sync::Arc};
 
 pub use options::{EngineKind, TableOptions};
+pub(crate) use value::Answered;
 pub use value::Value;
 
 use crate::{
@@ -236,6 +237,10 @@ pub trait Engine: Send + Sync {
     /// A hint that an operation on `key` is soon to be applied, so that what it will look at can be
     /// on its way from memory: replay gives it some records ahead.
     fn expect(&self, _key: &[u8]) {}
+    /// A hint that a write of the key of this hash ([`Context::hash`]) is under way: while it is
+    /// logged, what it will look at can come from memory, a miss after the other. `steps` is how
+    /// many there was time for since the first of these calls.
+    fn approach(&self, _hash: u64, _steps: u32) {}
     /// Applies a logged operation. In replay there was no `admit`.
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()>;
     /// About `limit` entries from `from` on, and where to go on ([`Cursor::START`] at the end).
@@ -352,6 +357,7 @@ impl Engine for AnyEngine {
     fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
         match self {
             Self::HashLog(engine) => engine.get_split(key, out),
+            Self::Trie(engine) => engine.get_split(key, out),
             _ => self.engine().get_split(key, out),
         }
     }
@@ -382,6 +388,13 @@ impl Engine for AnyEngine {
 
     fn expect(&self, key: &[u8]) {
         self.engine().expect(key);
+    }
+
+    #[inline]
+    fn approach(&self, hash: u64, steps: u32) {
+        if let Self::Trie(engine) = self {
+            engine.approach(hash, steps);
+        }
     }
 
     #[inline]

@@ -107,6 +107,31 @@ impl From<Vec<u8>> for Value {
     }
 }
 
+/// A value on its way to whoever asked for it.
+#[derive(Debug)]
+pub(crate) enum Answered<'a> {
+    Bytes(&'a [u8]),
+    Value(Value),
+}
+
+impl Answered<'_> {
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Value(value) => value,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn into_value(self) -> Value {
+        match self {
+            Self::Bytes(bytes) => Value::copy(bytes),
+            Self::Value(value) => value,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

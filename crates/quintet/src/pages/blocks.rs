@@ -1,8 +1,10 @@
 //! Hot blocks of immutable files, in frames of memory.
 //!
-//! What: whoever owns a block keeps a [`Place`] for it: a word that says in which frame it was put.
-//! A read through the place takes no lock and writes no shared memory, but for a count of uses
-//! that stops at three. Frames fill as blocks are read, and give way to others.
+//! What: whoever owns a file keeps [`Places`] for its blocks: a word each that says in which frame
+//! it was put. A read through the place takes no lock and writes no shared memory, but for a count
+//! of uses that stops at three. Frames fill as blocks are read, and give way to others; a block
+//! that has just been written goes into a frame that nobody needs, if there is one. With the
+//! file's places go its blocks: what a merge replaced takes no memory.
 //! Why: no table to probe. The place is found by the block's number, so a hit costs one word and
 //! the frame itself; and a block of an immutable file never changes, so nothing is written back.
 //!
@@ -10,7 +12,8 @@
 //! was used again by the time it comes to the queue's end, it goes to the long queue, else it
 //! leaves and only its number is remembered for a while; a block that is remembered goes to the
 //! long queue at once. In the long queue each use is worth another round. So what is read once, as
-//! by a scan, passes through a tenth of the memory.
+//! by a scan, passes through a tenth of the memory. A queue says with each frame which fill it
+//! waits for: a frame that was emptied and filled again meanwhile waits in its new place alone.
 //!
 //! A frame, in words:
 //!
@@ -66,24 +69,71 @@ impl Default for Place {
     }
 }
 
-/// Places of the blocks of one file, drawn from the budget.
+/// A block's place, and the identity that its frame has to have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot<'a> {
+    place: &'a Place,
+    id: u64,
+}
+
+impl Slot<'_> {
+    /// The frame that the place names.
+    #[inline]
+    fn frame(&self) -> Option<u32> {
+        self.place.0.load(Ordering::Relaxed).checked_sub(1)
+    }
+}
+
+/// Places of the blocks of one file, drawn from the budget. Their frames are free again when this
+/// is dropped.
 #[derive(Debug)]
 pub(crate) struct Places {
-    places: Box<[Place]>,
-    budget: Arc<Budget>,
+    places: Vec<Place>,
+    /// The identity of block 0; the others follow.
+    first: u64,
+    /// Bytes that were drawn.
+    charged: u64,
+    blocks: Arc<Blocks>,
 }
 
 impl Places {
+    /// Places of no blocks yet.
+    pub(crate) fn new(blocks: &Arc<Blocks>, first: u64) -> Self {
+        Self { places: Vec::new(), first, charged: 0, blocks: Arc::clone(blocks) }
+    }
+
+    /// Places for this many blocks.
+    pub(crate) fn with_count(mut self, count: u32) -> Self {
+        self.places.resize_with(to_usize(u64::from(count)), Place::default);
+        self.places.shrink_to_fit();
+        let bytes = to_u64(self.places.len() * size_of::<Place>());
+        self.blocks.budget.take_anyway(bytes.saturating_sub(self.charged));
+        self.charged = self.charged.max(bytes);
+        self
+    }
+
+    /// One more block, which goes into a frame that is free, if there is one.
+    pub(crate) fn push(&mut self, payload: Option<&[&[u8]]>) {
+        let place = Place::default();
+        if let Some(payload) = payload {
+            let slot = Slot { place: &place, id: self.first + to_u64(self.places.len()) };
+            self.blocks.put(slot, payload, Blocks::take_free);
+        }
+        self.places.push(place);
+    }
+
     /// The place of a block.
     #[inline]
-    pub(crate) fn get(&self, block: u32) -> Option<&Place> {
-        self.places.get(to_usize(u64::from(block)))
+    pub(crate) fn get(&self, block: u32) -> Option<Slot<'_>> {
+        let place = self.places.get(to_usize(u64::from(block)))?;
+        Some(Slot { place, id: self.first + u64::from(block) })
     }
 }
 
 impl Drop for Places {
     fn drop(&mut self) {
-        self.budget.give(to_u64(size_of_val(&*self.places)));
+        self.blocks.release(&self.places, self.first);
+        self.blocks.budget.give(self.charged);
     }
 }
 
@@ -110,10 +160,18 @@ struct Admin {
     /// Chunks that are drawn from the budget.
     chunks: usize,
     free: Vec<u32>,
-    short: VecDeque<u32>,
-    long: VecDeque<u32>,
+    short: VecDeque<Waiting>,
+    long: VecDeque<Waiting>,
     /// Identities of what left the short queue, each in the slot that its bits say.
     ghosts: Vec<u64>,
+    version: u64,
+}
+
+/// A frame that waits for its turn to leave.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    frame: u32,
+    /// The fill that it waits for.
     version: u64,
 }
 
@@ -152,13 +210,6 @@ impl Blocks {
         self.chunks_max > 0
     }
 
-    /// Places for so many blocks; `None` where there is no memory.
-    pub(crate) fn places(&self, count: u32) -> Option<Places> {
-        let places: Box<[Place]> = (0..count).map(|_| Place::default()).collect();
-        self.budget.take(to_u64(size_of_val(&*places))).ok()?;
-        Some(Places { places, budget: Arc::clone(&self.budget) })
-    }
-
     /// Bytes that fit a frame.
     pub(crate) fn payload_bytes(&self) -> usize {
         (self.frame_words - HEAD_WORDS) * WORD_BYTES
@@ -174,9 +225,8 @@ impl Blocks {
 
     /// Starts loading what a place names. A hint.
     #[inline]
-    pub(crate) fn prefetch(&self, place: &Place) {
-        let frame = place.0.load(Ordering::Relaxed).checked_sub(1);
-        if let Some(frame) = frame.and_then(|number| self.frame(number)) {
+    pub(crate) fn prefetch(&self, slot: Slot<'_>) {
+        if let Some(frame) = slot.frame().and_then(|number| self.frame(number)) {
             frame.iter().step_by(8).take(3).for_each(super::prefetch);
         }
     }
@@ -186,15 +236,14 @@ impl Blocks {
     #[inline]
     pub(crate) fn read<T>(
         &self,
-        place: &Place,
-        id: u64,
+        slot: Slot<'_>,
         look: impl FnOnce(&[AtomicU64]) -> T,
     ) -> Option<T> {
-        let number = place.0.load(Ordering::Relaxed).checked_sub(1)?;
+        let number = slot.frame()?;
         let (head, payload) = self.frame(number)?.split_at_checked(HEAD_WORDS)?;
         let [version, owner] = head else { return None };
         let before = version.load(Ordering::Acquire);
-        let is_other = owner.load(Ordering::Relaxed) != id;
+        let is_other = owner.load(Ordering::Relaxed) != slot.id;
         if before == 0 || (is_other && !seeded::active(Bug::BlockKeepsIdentity)) {
             return None;
         }
@@ -213,45 +262,90 @@ impl Blocks {
     }
 
     /// Puts a block into a frame, unless it is there, too large, or there is no memory.
-    pub(crate) fn fill(&self, place: &Place, id: u64, payload: &[&[u8]]) {
+    pub(crate) fn fill(&self, slot: Slot<'_>, payload: &[&[u8]]) {
+        self.put(slot, payload, Self::take_frame);
+    }
+
+    fn put(&self, slot: Slot<'_>, payload: &[&[u8]], take: fn(&Self, &mut Admin) -> Option<u32>) {
         let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
         if bytes > self.payload_bytes() || !self.is_on() {
             return;
         }
         let mut admin = lock(&self.admin);
-        let current = place.0.load(Ordering::Relaxed).checked_sub(1);
-        let owner = current.and_then(|number| self.frame(number)?.get(1));
-        if owner.is_some_and(|owner| owner.load(Ordering::Relaxed) == id) {
+        if slot.frame().is_some_and(|number| self.holds(number, slot.id)) {
             return;
         }
-        let Some(number) = self.take_frame(&mut admin) else { return };
+        let Some(number) = take(self, &mut admin) else { return };
         let Some(frame) = self.frame(number) else { return };
         admin.version += 1;
         let [version, owner, words @ ..] = frame else { return };
         version.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
-        owner.store(id, Ordering::Relaxed);
+        owner.store(slot.id, Ordering::Relaxed);
         store_bytes(words, payload);
         version.store(admin.version, Ordering::Release);
         if let Some(uses) = self.uses.get(to_usize(u64::from(number))) {
             uses.store(0, Ordering::Relaxed);
         }
-        if admin.forget(id) {
-            admin.long.push_back(number);
+        let waiting = Waiting { frame: number, version: admin.version };
+        if admin.forget(slot.id) {
+            admin.long.push_back(waiting);
         } else {
-            admin.short.push_back(number);
+            admin.short.push_back(waiting);
         }
-        place.0.store(number + 1, Ordering::Relaxed);
+        self.tidy(&mut admin);
+        slot.place.0.store(number + 1, Ordering::Relaxed);
         self.fills_total.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A frame that nobody needs.
-    fn take_frame(&self, admin: &mut Admin) -> Option<u32> {
-        if let Some(number) = admin.free.pop() {
-            return Some(number);
+    /// Whether a frame has this block, as far as fills go: for those who hold `admin`.
+    fn holds(&self, frame: u32, id: u64) -> bool {
+        let Some([version, owner, ..]) = self.frame(frame) else { return false };
+        version.load(Ordering::Relaxed) != 0 && owner.load(Ordering::Relaxed) == id
+    }
+
+    /// Whether a frame is still that of the fill it waits for.
+    fn waits(&self, one: Waiting) -> bool {
+        let version = self.frame(one.frame).and_then(<[AtomicU64]>::first);
+        version.is_some_and(|version| version.load(Ordering::Relaxed) == one.version)
+    }
+
+    /// Takes those that wait for nothing out of the queues, once they are as many as the others.
+    fn tidy(&self, admin: &mut Admin) {
+        let frames = admin.chunks * self.chunk_frames;
+        if admin.short.len() + admin.long.len() > 2 * frames {
+            admin.short.retain(|one| self.waits(*one));
+            admin.long.retain(|one| self.waits(*one));
         }
-        if self.grow(admin) {
-            return admin.free.pop();
+    }
+
+    /// Empties the frames of blocks whose file is gone.
+    fn release(&self, places: &[Place], first: u64) {
+        let mut admin = lock(&self.admin);
+        for (place, id) in places.iter().zip(first..) {
+            let Some(number) = Slot { place, id }.frame() else { continue };
+            if !self.holds(number, id) {
+                continue;
+            }
+            if let Some(version) = self.frame(number).and_then(<[AtomicU64]>::first) {
+                version.store(0, Ordering::Relaxed);
+                admin.free.push(number);
+            }
+        }
+    }
+
+    /// A frame that holds nothing.
+    fn take_free(&self, admin: &mut Admin) -> Option<u32> {
+        if admin.free.is_empty() {
+            self.grow(admin);
+        }
+        admin.free.pop()
+    }
+
+    /// A frame that holds nothing, or whose turn it is to leave.
+    fn take_frame(&self, admin: &mut Admin) -> Option<u32> {
+        if let Some(number) = self.take_free(admin) {
+            return Some(number);
         }
         let number = self.evict(admin)?;
         self.evicted_total.fetch_add(1, Ordering::Relaxed);
@@ -259,12 +353,12 @@ impl Blocks {
     }
 
     /// One more chunk, where there is memory that nobody else will need soon.
-    fn grow(&self, admin: &mut Admin) -> bool {
+    fn grow(&self, admin: &mut Admin) {
         let bytes = to_u64(self.chunk_words * WORD_BYTES);
         let spare = self.budget.limit() / SPARE_SHARE;
         let is_free = self.budget.used().saturating_add(bytes + spare) <= self.budget.limit();
         if admin.chunks >= self.chunks_max || !is_free || self.budget.take(bytes).is_err() {
-            return false;
+            return;
         }
         let first = admin.chunks * self.chunk_frames;
         let range = to_u64(admin.chunks) * bytes;
@@ -276,25 +370,26 @@ impl Blocks {
         if ghosts > admin.ghosts.len() {
             admin.ghosts = vec![0; ghosts];
         }
-        true
     }
 
     /// The frame whose turn it is to leave.
     fn evict(&self, admin: &mut Admin) -> Option<u32> {
         let frames = admin.chunks * self.chunk_frames;
-        for look in 0..LOOKS_MAX {
+        let mut looks = 0;
+        loop {
             let is_short = admin.short.len() * SHORT_SHARE > frames || admin.long.is_empty();
             let queue = if is_short { &mut admin.short } else { &mut admin.long };
-            let number = queue.pop_front()?;
-            // A chunk that was given back has no frames.
-            if to_usize(u64::from(number)) >= frames {
+            let one = queue.pop_front()?;
+            if !self.waits(one) {
                 continue;
             }
+            let number = one.frame;
             let Some(uses) = self.uses.get(to_usize(u64::from(number))) else { continue };
             let count = uses.load(Ordering::Relaxed);
-            if count > 0 && look + 1 < LOOKS_MAX {
+            looks += 1;
+            if count > 0 && looks < LOOKS_MAX {
                 uses.store(if is_short { 0 } else { count - 1 }, Ordering::Relaxed);
-                admin.long.push_back(number);
+                admin.long.push_back(one);
                 continue;
             }
             if is_short && let Some(owner) = self.frame(number).and_then(|frame| frame.get(1)) {
@@ -302,7 +397,6 @@ impl Blocks {
             }
             return Some(number);
         }
-        None
     }
 
     /// Gives back at least `bytes` of memory, or all there is; how much.
@@ -328,8 +422,8 @@ impl Blocks {
         }
         let left = low_u32(to_u64(admin.chunks * self.chunk_frames));
         admin.free.retain(|number| *number < left);
-        admin.short.retain(|number| *number < left);
-        admin.long.retain(|number| *number < left);
+        admin.short.retain(|one| one.frame < left);
+        admin.long.retain(|one| one.frame < left);
         drop(admin);
         self.budget.give(given);
         given

@@ -1,9 +1,9 @@
 //! Regions of records that are appended and never changed once a cut has them.
 //!
-//! What: an address is a region's number and a position in units of 16 bytes. A line of words a
-//! region says where in memory it is (if it is), how full, and how much of it is live; frames of
-//! one region each lie in one reserved range of huge pages; on disk a region has its place in the
-//! file by its number.
+//! What: an address is a region's number and a position in units of 16 bytes. A word a region, its
+//! *state*, says where in memory it is (if it is), and a line of words how full, and how much of it
+//! is live; frames of one region each lie in one reserved range of huge pages; on disk a region has
+//! its place in the file by its number.
 //! Why: a get must cost the record's cache lines and no write while regions are evicted, used
 //! again and read; and what a cut adds to the file is one run of bytes for each region, where
 //! in-place updates would be a random write each (62 thousand a second here, against gigabytes of
@@ -12,8 +12,9 @@
 //!
 //! | word | bits | meaning |
 //! |---|---|---|
-//! | 0 | 0 to 31 | frame number + 1; 0: not in memory |
-//! | 0 | 32 to 63 | generation: changes whenever the region leaves its frame or is used anew |
+//! | state | 0 to 31 | frame number + 1; 0: not in memory |
+//! | state | 32 to 63 | generation: changes whenever the region leaves its frame or is used anew |
+//! | 0 | | unused |
 //! | 1 | | units below this are frozen: no record there changes any more |
 //! | 2 | | live units |
 //! | 3 | 0 to 31 | units in use |
@@ -29,7 +30,9 @@
 //! | 0 | 64 | head | see [`super::FileHead`], magic `QTRIEDAT` |
 //! | 4096 | | regions | region `r` at 4096 + `r` times the region size |
 //!
-//! Invariants: word 0 changes before its frame is written for another region, so a reader that
+//! States lie apart from the rest: every get reads one, every update changes what is live.
+//!
+//! Invariants: a state changes before its frame is written for another region, so a reader that
 //! finds it unchanged afterwards has read the region; frames stay mapped until the table is
 //! closed. A region with units that are not in the file is in memory. A block of the file is
 //! written once a life.
@@ -73,6 +76,7 @@ pub(crate) struct Regions {
     owner: Owner,
     read_only: bool,
     frames: Region,
+    states: Region,
     table: Region,
     unit_bits: u32,
     frames_max: u64,
@@ -141,6 +145,7 @@ impl Regions {
             owner,
             read_only,
             frames: Region::reserve(frames_max * region_bytes)?,
+            states: Region::reserve(regions_max * 8)?,
             table: Region::reserve(regions_max * ROW_WORDS * 8)?,
             unit_bits,
             frames_max,
@@ -183,8 +188,14 @@ impl Regions {
     }
 
     #[inline]
+    fn state_word(&self, region: u64) -> &AtomicU64 {
+        // As in `row`.
+        &self.states.words()[to_usize(region.min(self.count_max - 1))]
+    }
+
+    #[inline]
     fn state(&self, region: u64) -> u64 {
-        self.row(region, 0).load(Ordering::Acquire)
+        self.state_word(region).load(Ordering::Acquire)
     }
 
     pub(crate) fn is_resident(&self, region: u64) -> bool {
@@ -336,7 +347,7 @@ impl Regions {
 
     /// Makes a filled frame the region's.
     pub(crate) fn attach(&self, region: u64, frame: u64) {
-        let state = self.row(region, 0);
+        let state = self.state_word(region);
         let generation = state.load(Ordering::Relaxed) & !LOW;
         state.store(generation | (frame + 1), Ordering::Release);
     }
@@ -355,7 +366,7 @@ impl Regions {
 
     /// Takes a region out of memory; whoever reads it notices.
     pub(crate) fn detach(&self, region: u64) {
-        let state = self.row(region, 0);
+        let state = self.state_word(region);
         let before = state.load(Ordering::Relaxed);
         state.store((before & !LOW).wrapping_add(1 << 32), Ordering::Relaxed);
         self.row(region, 7).store(0, Ordering::Relaxed);
@@ -377,7 +388,9 @@ impl Regions {
 
     pub(crate) fn add_live(&self, region: u64, units: u64) {
         self.row(region, 2).fetch_add(units, Ordering::AcqRel);
-        self.row(region, 6).fetch_max(units, Ordering::Relaxed);
+        if self.row(region, 6).load(Ordering::Relaxed) < units {
+            self.row(region, 6).fetch_max(units, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn remove_live(&self, region: u64, units: u64) {
@@ -535,7 +548,7 @@ impl Regions {
         let taken = take(words);
         fence(Ordering::Acquire);
         match taken {
-            Some(taken) if self.row(region, 0).load(Ordering::Relaxed) == state => {
+            Some(taken) if self.state_word(region).load(Ordering::Relaxed) == state => {
                 Look::Found(taken)
             }
             _ => Look::Changed,

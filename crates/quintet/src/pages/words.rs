@@ -5,7 +5,7 @@
 //! Bytes are little-endian within a word: words in order are the bytes of the file.
 
 use crate::{
-    codec::{low_u32, to_u64, to_usize},
+    codec::{low_u32, rest_word, to_u64, to_usize},
     sync::{AtomicU64, Ordering},
 };
 
@@ -61,14 +61,17 @@ impl Fill<'_> {
         for chunk in chunks {
             self.word(u64::from_le_bytes(*chunk));
         }
-        for byte in rest {
-            self.pending |= u64::from(*byte) << self.bits;
-            self.bits += 8;
-            if self.bits == 64 {
-                self.emit(self.pending);
-                (self.pending, self.bits) = (0, 0);
-            }
+        if rest.is_empty() {
+            return;
         }
+        let (word, bits) = (rest_word(bytes), low_u32(to_u64(rest.len())) * 8);
+        self.pending |= word << self.bits;
+        if self.bits + bits >= 64 {
+            // Not the first bits of the word: there are fewer than 64 new ones.
+            self.emit(self.pending);
+            self.pending = word >> (64 - self.bits);
+        }
+        self.bits = (self.bits + bits) % 64;
     }
 
     /// Writes the last word, filled up with zeros.
@@ -94,12 +97,8 @@ pub(crate) fn equals(words: &[AtomicU64], bytes: &[u8]) -> bool {
         return true;
     }
     let Some(last) = tail.first() else { return false };
-    let mut wanted = 0;
-    for (index, byte) in rest.iter().enumerate() {
-        wanted |= u64::from(*byte) << (index * 8);
-    }
     let mask = (1 << (rest.len() * 8)) - 1;
-    last.load(Ordering::Relaxed) & mask == wanted
+    last.load(Ordering::Relaxed) & mask == rest_word(bytes)
 }
 
 /// The eight bytes at `at`, which need not be a multiple of eight; zeros beyond the words.
@@ -123,12 +122,8 @@ pub(crate) fn equals_at(words: &[AtomicU64], at: usize, bytes: &[u8]) -> bool {
     if rest.is_empty() {
         return true;
     }
-    let mut wanted = 0;
-    for (index, byte) in rest.iter().enumerate() {
-        wanted |= u64::from(*byte) << (index * 8);
-    }
     let mask = (1 << (rest.len() * 8)) - 1;
-    load_at(words, at + chunks.len() * WORD_BYTES) & mask == wanted
+    load_at(words, at + chunks.len() * WORD_BYTES) & mask == rest_word(bytes)
 }
 
 /// Copies bytes out of words, from byte `at` on; what lies beyond them reads as zeros.

@@ -233,6 +233,12 @@ impl<T> OnceLock<T> {
         drop(self.word.taken());
         value
     }
+
+    /// As `std`'s.
+    pub fn into_inner(self) -> Option<T> {
+        drop(self.word.taken());
+        self.inner.into_inner().map(|value| *value)
+    }
 }
 
 impl<T> From<T> for OnceLock<T> {

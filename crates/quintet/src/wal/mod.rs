@@ -280,7 +280,8 @@ impl Log {
     ) -> Result<Appended> {
         let body_bytes = total_bytes(pieces);
         let size = record::size_of(body_bytes);
-        let body_crc = record::body_crc(pieces);
+        let body = record::Body::of(pieces);
+        let body_crc = body.crc();
         let narrow = u32::try_from(body_bytes).map_err(|_| Error::Limit {
             what: format!("a record of {body_bytes} bytes; the limit is {BODY_BYTES_MAX}"),
         })?;
@@ -308,7 +309,7 @@ impl Log {
                 segment.prepare_pages(round_up(offset + size, AHEAD_BYTES_MIN));
             }
             let words = record::words_at(segment.mapping.words(), offset, size);
-            record::store(words, head.encode(segment.salt), pieces);
+            record::store(words, head.encode(segment.salt), body);
             return Ok(Appended { lsn, end: Lsn(lsn.0 + size) });
         }
     }
@@ -326,7 +327,7 @@ impl Log {
         let lsn = Lsn(segment.head.base.0 + offset);
         let head = record::Head::filler(lsn, size, self.durable());
         let words = record::words_at(segment.mapping.words(), offset, record::RECORD_BYTES_MIN);
-        record::store(words, head.encode(segment.salt), &[]);
+        record::store(words, head.encode(segment.salt), record::Body::Long(&[]));
     }
 
     /// Goes on in the next segment, unless somebody has done so since `number` was found full.

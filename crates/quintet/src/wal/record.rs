@@ -31,7 +31,7 @@
 #![deny(clippy::indexing_slicing)]
 
 use crate::{
-    codec::{Lsn, crc32c, crc32c_append, low_u32, round_up, to_u64, to_usize},
+    codec::{Lsn, crc32c, crc32c_append, low_u32, rest_word, round_up, to_u64, to_usize},
     seeded::{self, Bug},
     sync::{AtomicU64, Ordering},
 };
@@ -214,38 +214,73 @@ fn for_each_word((mut carry, mut count): (u64, usize), pieces: &[&[u8]], mut put
                 carry = word >> (64 - count * 8);
             }
         }
-        for byte in rest {
-            carry |= u64::from(*byte) << (count * 8);
-            count += 1;
-            if count == 8 {
-                put(carry);
-                (carry, count) = (0, 0);
-            }
+        if rest.is_empty() {
+            continue;
         }
+        let word = rest_word(piece);
+        carry |= word << (count * 8);
+        if count + rest.len() >= 8 {
+            // `count` is not 0: the rest has less than a word.
+            put(carry);
+            carry = word >> (64 - count * 8);
+        }
+        count = (count + rest.len()) % 8;
     }
     if count > 0 {
         put(carry);
     }
 }
 
-/// CRC32C of the pieces as one body. Short pieces are gathered first: a checksum of many ends costs
-/// more than the copy.
-pub(super) fn body_crc(pieces: &[&[u8]]) -> u32 {
-    const BLOCK_WORDS: usize = 32;
-    let (mut block, mut used, mut crc) = ([[0; 8]; BLOCK_WORDS], 0, 0);
-    for_each_word((0, 0), pieces, |word| {
-        if used == BLOCK_WORDS {
-            crc = crc32c_append(crc, block.as_flattened());
-            used = 0;
+/// Bodies of at most so many bytes are gathered before they are stored.
+const SHORT_BODY_BYTES: usize = 256;
+/// Where a gathered body begins: behind room for the narrow head, and aligned for its checksum.
+const GATHERED_AT: usize = 16;
+const GATHERED_HEAD_AT: usize = GATHERED_AT - 13;
+
+/// A body on its way into the log. A short one is gathered first: a checksum of many ends, and
+/// words of many pieces, cost more than a copy.
+#[derive(Debug)]
+pub(super) enum Body<'a> {
+    Short(Gathered),
+    Long(&'a [&'a [u8]]),
+}
+
+/// Room for a narrow head, a body, and zeros.
+#[derive(Debug)]
+#[repr(align(16))]
+pub(super) struct Gathered {
+    bytes: [u8; GATHERED_AT + SHORT_BODY_BYTES + 8],
+    length: usize,
+}
+
+impl<'a> Body<'a> {
+    /// The body that these pieces are, back to back.
+    #[inline]
+    pub(super) fn of(pieces: &'a [&'a [u8]]) -> Self {
+        if total_bytes(pieces) > to_u64(SHORT_BODY_BYTES) {
+            return Self::Long(pieces);
         }
-        if let Some(slot) = block.get_mut(used) {
-            *slot = word.to_le_bytes();
+        let mut bytes = [0; GATHERED_AT + SHORT_BODY_BYTES + 8];
+        let mut end = GATHERED_AT;
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+            if let Some(target) = bytes.get_mut(end..end + piece.len()) {
+                target.copy_from_slice(piece);
+                end += piece.len();
+            }
         }
-        used += 1;
-    });
-    let padding = total_bytes(pieces).next_multiple_of(8) - total_bytes(pieces);
-    let rest = (used * 8).saturating_sub(to_usize(padding));
-    crc32c_append(crc, block.as_flattened().get(..rest).unwrap_or(&[]))
+        Self::Short(Gathered { bytes, length: end - GATHERED_AT })
+    }
+
+    /// Its CRC32C.
+    #[inline]
+    pub(super) fn crc(&self) -> u32 {
+        match self {
+            Self::Short(Gathered { bytes, length }) => {
+                crc32c(bytes.get(GATHERED_AT..GATHERED_AT + length).unwrap_or(&[]))
+            }
+            Self::Long(pieces) => pieces.iter().fold(0, |crc, piece| crc32c_append(crc, piece)),
+        }
+    }
 }
 
 /// Whether `bytes`, the record's after its head, are a body with this checksum and its padding.
@@ -256,7 +291,30 @@ pub(super) fn body_is_whole(bytes: &[u8], body_bytes: u64, crc: u32) -> bool {
 
 /// Stores head and body into `words`, exactly the words of the record. The head's first word goes
 /// last, so that a process that dies half-way leaves no head, whatever the body says.
-pub(super) fn store(words: &[AtomicU64], head: Encoded, pieces: &[&[u8]]) {
+pub(super) fn store(words: &[AtomicU64], head: Encoded, body: Body<'_>) {
+    match body {
+        Body::Short(gathered) => store_gathered(words, head, gathered),
+        Body::Long(pieces) => store_pieces(words, head, pieces),
+    }
+}
+
+/// As [`store`], for a short body; its head is narrow.
+fn store_gathered(words: &[AtomicU64], head: Encoded, mut gathered: Gathered) {
+    let (head_bytes, length) = (head.to_bytes(), head.length);
+    if let Some(target) = gathered.bytes.get_mut(GATHERED_HEAD_AT..GATHERED_AT)
+        && let Some(head_bytes) = head_bytes.get(..length)
+        && target.len() == length
+    {
+        target.copy_from_slice(head_bytes);
+    }
+    let bytes = gathered.bytes.get(GATHERED_HEAD_AT..).unwrap_or(&[]);
+    let (chunks, _) = bytes.as_chunks::<8>();
+    for (slot, chunk) in words.iter().zip(chunks).rev() {
+        slot.store(u64::from_le_bytes(*chunk).to_le(), Ordering::Relaxed);
+    }
+}
+
+fn store_pieces(words: &[AtomicU64], head: Encoded, pieces: &[&[u8]]) {
     let whole = head.length / 8;
     let Some((head_words, body_words)) = words.split_at_checked(whole) else { return };
     let mut body_words = body_words.iter();
@@ -301,7 +359,7 @@ mod tests {
 
     fn heads() -> [Head; 3] {
         let (lsn, durable) = (Lsn(4096), Lsn(64));
-        let body_crc = body_crc(&[b"hello"]);
+        let body_crc = Body::of(&[b"hello"]).crc();
         let narrow = Head { kind: Kind::Commit, body_bytes: 5, lsn, durable, body_crc };
         [narrow, Head { body_bytes: 70_000, ..narrow }, Head::filler(lsn, 1000, durable)]
     }
@@ -309,7 +367,7 @@ mod tests {
     #[test]
     fn golden_bytes_of_heads() {
         let [narrow, wide, filler] = heads().map(|head| head.encode(salted()).to_bytes());
-        assert_eq!(narrow[4..8], body_crc(&[b"hello"]).to_le_bytes());
+        assert_eq!(narrow[4..8], crc32c(b"hello").to_le_bytes());
         assert_eq!(&narrow[8..13], b"\x15\0\xf8\x01\0");
         assert_eq!(&wide[8..], b"\xc2\x45\x04\0\0\0\0\0\x40\0\0\0\0\0\0\0");
         assert_eq!(&filler[8..], b"\x43\x0f\0\0\0\0\0\0\x40\0\0\0\0\0\0\0");
@@ -354,12 +412,12 @@ mod tests {
             for second in 0..20 {
                 let pieces =
                     [&body[..first], &body[first..first + second], &body[first + second..]];
-                let body_crc = body_crc(&pieces);
+                let body_crc = Body::of(&pieces).crc();
                 assert_eq!(body_crc, crc32c(&body));
                 let head = Head { body_bytes: 100, body_crc, ..heads()[0] };
                 let words: Vec<AtomicU64> =
                     (0..head.size() / 8).map(|_| AtomicU64::new(u64::MAX)).collect();
-                store(&words, head.encode(3), &pieces);
+                store(&words, head.encode(3), Body::of(&pieces));
                 let bytes = bytes_of(&words);
                 assert_eq!(Head::parse(&bytes, 3, head.lsn), Some(head));
                 assert_eq!(&bytes[13..113], &body[..]);
@@ -373,7 +431,7 @@ mod tests {
     fn short_and_long_bodies_take_what_is_promised() {
         for bytes in [0, 1, 11, 12, 255, 256, 257, NARROW_BODY_BYTES_MAX, 16 << 10, 70_000] {
             let body = vec![7; to_usize(bytes)];
-            let crc = body_crc(&[&body]);
+            let crc = Body::of(&[&body]).crc();
             assert_eq!(crc, crc32c(&body));
             let head = Head {
                 kind: Kind::Commit,
@@ -386,7 +444,7 @@ mod tests {
             assert_eq!(size, size_of(bytes));
             assert!(size >= RECORD_BYTES_MIN && size.is_multiple_of(8));
             let words: Vec<AtomicU64> = (0..size / 8).map(|_| AtomicU64::new(u64::MAX)).collect();
-            store(&words, head.encode(9), &[&body]);
+            store(&words, head.encode(9), Body::of(&[&body]));
             let stored = bytes_of(&words);
             assert_eq!(Head::parse(&stored, 9, head.lsn), Some(head));
             let body_at = to_usize(head_bytes(Kind::Commit, bytes));

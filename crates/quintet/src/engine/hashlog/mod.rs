@@ -72,11 +72,10 @@ use self::{
     maintain::Maintenance,
     manifest::Extent,
     pack::Piece,
-    read::Answered,
     write::Known,
 };
 use super::{
-    Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange, Op,
+    Answered, Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange, Op,
     TableOptions, Value,
 };
 use crate::{

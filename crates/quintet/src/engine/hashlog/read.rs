@@ -13,7 +13,7 @@ use crate::{
     Error, Result,
     codec::Decoder,
     disk::{AlignedBuffer, Completion, Request},
-    engine::{Cursor, Entry, NO_FIRST_BYTE, Value, split_value},
+    engine::{Answered, Cursor, Entry, NO_FIRST_BYTE, Value, split_value},
     index::slots::Verdict,
     pages::words::copy_out,
     sync::{AtomicU64, Ordering},
@@ -35,31 +35,6 @@ enum Answer {
     Large(LargeRef),
     /// Not in memory: address and state of its chunk.
     Cold(u64, u64),
-}
-
-/// A value on its way to whoever asked for it.
-#[derive(Debug)]
-pub(super) enum Answered<'a> {
-    Bytes(&'a [u8]),
-    Value(Value),
-}
-
-impl Answered<'_> {
-    #[inline]
-    pub(super) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Bytes(bytes) => bytes,
-            Self::Value(value) => value,
-        }
-    }
-
-    #[inline]
-    pub(super) fn into_value(self) -> Value {
-        match self {
-            Self::Bytes(bytes) => Value::copy(bytes),
-            Self::Value(value) => value,
-        }
-    }
 }
 
 /// Where the answers of a batch go: each with the position of its key.

@@ -3,7 +3,7 @@
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 4 | crc | CRC32C of what follows, salted with the piece's identity and the block's number |
-//! | 4 | 4 | size | bytes of the entries, unpacked; bit 31: they are packed (LZ4 block format) |
+//! | 4 | 4 | size | bytes of the entries, unpacked; bit 31: they are packed as an LZ4 block, bit 30: as a zstd frame |
 //! | 8 | | entries | back to back |
 //! | | | filling | zeros, to a multiple of 8 |
 //!
@@ -16,17 +16,67 @@
 
 use std::ops::Range;
 
-use crate::codec::{Decoder, crc32c, crc32c_append, put_u32, put_varint, to_u64, to_usize};
+use ruzstd::{
+    decoding::FrameDecoder,
+    encoding::{CompressionLevel, compress_to_vec},
+};
+
+use crate::codec::{
+    Decoder, crc32c, crc32c_append, low_u32, put_u32, put_varint, to_u64, to_usize,
+};
 
 /// Bytes before the entries.
 pub(crate) const HEAD_BYTES: usize = 8;
 /// Blocks begin at multiples of this.
 pub(crate) const UNIT_BYTES: u64 = 8;
-const PACKED: u32 = 1 << 31;
+const LZ4: u32 = 1 << 31;
+const ZSTD: u32 = 1 << 30;
+const PACKED: u32 = LZ4 | ZSTD;
 /// A block is kept as it is where packing saves less than this part of it.
 const SAVING_MIN: usize = 8;
 /// More than an entry of the longest key and the largest value with its envelope takes.
-const ENTRIES_BYTES_MAX: usize = 1 << 30;
+const ENTRIES_BYTES_MAX: usize = (1 << 30) - 1;
+
+/// How blocks are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packing {
+    None,
+    Lz4,
+    Zstd,
+}
+
+impl Packing {
+    /// The names of the option `compression`, in the order of the variants.
+    pub(crate) const NAMES: [&str; 3] = ["none", "lz4", "zstd"];
+
+    /// The packing that one of the names means.
+    pub(crate) fn named(name: &str) -> Self {
+        match name {
+            "lz4" => Self::Lz4,
+            "zstd" => Self::Zstd,
+            _ => Self::None,
+        }
+    }
+
+    /// The flag of a packed block, and its bytes.
+    fn pack(self, entries: &[u8]) -> Option<(u32, Vec<u8>)> {
+        match self {
+            Self::None => None,
+            Self::Lz4 => Some((LZ4, lz4_flex::block::compress(entries))),
+            Self::Zstd => Some((ZSTD, compress_to_vec(entries, CompressionLevel::Fastest))),
+        }
+    }
+}
+
+/// Unpacks what `flag` says it is, to exactly as many bytes as `entries` has.
+fn unpack(flag: u32, packed: &[u8], entries: &mut [u8]) -> Option<()> {
+    let count = match flag {
+        LZ4 => lz4_flex::block::decompress_into(packed, entries).ok()?,
+        ZSTD => FrameDecoder::new().decode_all(packed, entries).ok()?,
+        _ => return None,
+    };
+    (count == entries.len()).then_some(())
+}
 
 /// One entry of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,14 +114,19 @@ pub(crate) fn salt_of(database_id: &[u8; 16], table_id: u64, piece: u64) -> u32 
 }
 
 /// Appends the block of these entries.
-pub(crate) fn put_block(out: &mut Vec<u8>, entries: &[u8], (salt, number): (u32, u32), pack: bool) {
+pub(crate) fn put_block(
+    out: &mut Vec<u8>,
+    entries: &[u8],
+    (salt, number): (u32, u32),
+    packing: Packing,
+) {
     let start = out.len();
-    let packed = pack.then(|| lz4_flex::block::compress(entries));
-    let packed = packed.filter(|bytes| bytes.len() + bytes.len() / SAVING_MIN < entries.len());
+    let packed = packing.pack(entries);
+    let is_worth_it = |bytes: &[u8]| bytes.len() + bytes.len() / SAVING_MIN < entries.len();
+    let packed = packed.filter(|(_, bytes)| is_worth_it(bytes));
+    let (flag, stored) = packed.as_ref().map_or((0, entries), |(flag, bytes)| (*flag, bytes));
     let mut rest = Vec::with_capacity(4);
-    let flag = if packed.is_some() { PACKED } else { 0 };
-    put_u32(&mut rest, crate::codec::low_u32(to_u64(entries.len())) | flag);
-    let stored = packed.as_deref().unwrap_or(entries);
+    put_u32(&mut rest, low_u32(to_u64(entries.len())) | flag);
     let sum = crc32c_append(checksum(salt, number, &rest), stored);
     put_u32(out, sum);
     out.extend_from_slice(&rest);
@@ -115,9 +170,10 @@ pub(crate) fn open(stored: &[u8], place: (u32, u32)) -> Result<Entries, &'static
             continue;
         }
         let mut entries = vec![0; size_bytes];
-        return match lz4_flex::block::decompress_into(packed, &mut entries) {
-            Ok(count) if count == size_bytes => Ok(Entries::Unpacked(entries)),
-            _ => Err("the block does not unpack"),
+        let unpacked = unpack(size & PACKED, packed, &mut entries);
+        return match unpacked {
+            Some(()) => Ok(Entries::Unpacked(entries)),
+            None => Err("the block does not unpack"),
         };
     }
     Err("the block's checksum does not match")
@@ -181,10 +237,11 @@ mod tests {
 
     #[test]
     fn blocks_come_back_and_any_flipped_bit_is_found() {
-        for pack in [false, true] {
+        for packing in [Packing::None, Packing::Lz4, Packing::Zstd] {
             let entries = sample(40);
             let mut out = Vec::new();
-            put_block(&mut out, &entries, (7, 3), pack);
+            put_block(&mut out, &entries, (7, 3), packing);
+            assert_eq!(out.len() < entries.len(), packing != Packing::None);
             assert_eq!(out.len() % 8, 0);
             let bytes = match open(&out, (7, 3)).unwrap() {
                 Entries::Plain(range) => out[range].to_vec(),
@@ -216,7 +273,7 @@ mod tests {
         put_entry(&mut entries, b"z", None);
         assert_eq!(entries, b"\x03\x0akeyvalue\x01\x01z");
         let mut out = Vec::new();
-        put_block(&mut out, &entries, (1, 2), false);
+        put_block(&mut out, &entries, (1, 2), Packing::None);
         assert_eq!(out[4..8], [13, 0, 0, 0]);
         assert_eq!(out[8..21], entries);
         assert_eq!(out.len(), 24);

@@ -17,17 +17,16 @@
 use super::{
     block::{self, EntryRef},
     memtable::Answer,
-    piece::Piece,
 };
 use crate::{
     Error, Result,
     codec::{KeyHash, low_u8, low_u32, put_u32, to_u64, to_usize},
     engine::{Context, Value},
     pages::{
-        blocks::Blocks,
+        blocks::{Blocks, Places, Slot},
         words::{copy_out, equals_at, load_at},
     },
-    sync::AtomicU64,
+    sync::{Arc, AtomicU64},
 };
 
 const HEAD_BYTES: usize = 8;
@@ -42,15 +41,9 @@ fn payload_bytes(block_bytes: usize) -> usize {
 /// The cache of a table's blocks.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    pub(crate) blocks: Blocks,
+    pub(crate) blocks: Arc<Blocks>,
     hash: KeyHash,
     hash_mask: u64,
-}
-
-/// The identity of a block.
-#[inline]
-fn id_of(piece: &Piece, number: u32) -> u64 {
-    piece.number << 32 | u64::from(number)
 }
 
 /// Where the parts of a directory of `count` entries end.
@@ -70,20 +63,30 @@ impl Cache {
         let payload = payload_bytes(block_bytes);
         let blocks = Blocks::new(bytes, payload, &context.budget)
             .map_err(|error| Error::io("reserve address space for a cache", error))?;
-        Ok(Self { blocks, hash: context.hash, hash_mask })
+        Ok(Self { blocks: Arc::new(blocks), hash: context.hash, hash_mask })
+    }
+
+    /// Places for the blocks of a piece.
+    pub(crate) fn places(&self, piece: u64) -> Places {
+        Places::new(&self.blocks, piece << 32)
     }
 
     /// Puts a block into the cache.
-    pub(crate) fn fill(&self, piece: &Piece, number: u32, entries: &[u8]) {
-        let cache = &self.blocks;
-        if entries.len() + HEAD_BYTES > cache.payload_bytes() {
-            return;
+    pub(crate) fn fill(&self, slot: Option<Slot<'_>>, entries: &[u8]) {
+        let Some(slot) = slot else { return };
+        if let Some(head) = self.directory(entries) {
+            self.blocks.fill(slot, &[&head, entries]);
         }
-        let Some(place) = piece.place_to_fill(number, cache) else { return };
+    }
+
+    /// What stands before a block's entries in a frame; `None` where they are not cached.
+    pub(crate) fn directory(&self, entries: &[u8]) -> Option<Vec<u8>> {
+        let most = self.blocks.payload_bytes();
+        if !self.blocks.is_on() || entries.len() + HEAD_BYTES > most {
+            return None;
+        }
         let mut found: Vec<EntryRef> = Vec::new();
-        if block::all_entries(entries, &mut found).is_err() {
-            return;
-        }
+        block::all_entries(entries, &mut found).ok()?;
         let (mut prints, mut offsets) = (Vec::new(), Vec::new());
         let mut at = 0;
         for entry in &found {
@@ -94,7 +97,7 @@ impl Cache {
             at = entry.value.end;
         }
         let (_, start) = shape(found.len());
-        let is_small = start + entries.len() <= cache.payload_bytes() && at < usize::from(u16::MAX);
+        let is_small = start + entries.len() <= most && at < usize::from(u16::MAX);
         let mut head = Vec::with_capacity(start);
         put_u32(&mut head, if is_small { low_u32(to_u64(found.len())) } else { 0 });
         put_u32(&mut head, low_u32(to_u64(entries.len())));
@@ -104,29 +107,28 @@ impl Cache {
             head.extend_from_slice(&offsets);
             head.resize(head.len().next_multiple_of(8), 0);
         }
-        cache.fill(place, id_of(piece, number), &[&head, entries]);
+        Some(head)
     }
 
     /// What a block in the cache says of a key; `None` where it is not there.
     #[inline]
-    pub(crate) fn find(&self, piece: &Piece, number: u32, hash: u64, key: &[u8]) -> Option<Answer> {
-        let place = piece.place(number)?;
-        self.blocks.read(place, id_of(piece, number), |words| look(words, low_u8(hash), key))
+    pub(crate) fn find(&self, slot: Option<Slot<'_>>, hash: u64, key: &[u8]) -> Option<Answer> {
+        self.blocks.read(slot?, |words| look(words, low_u8(hash), key))
     }
 
     /// Starts loading what [`find`] will look at.
     #[inline]
-    pub(crate) fn prefetch(&self, piece: &Piece, number: u32) {
-        if let Some(place) = piece.place(number) {
-            self.blocks.prefetch(place);
+    pub(crate) fn prefetch(&self, slot: Option<Slot<'_>>) {
+        if let Some(slot) = slot {
+            self.blocks.prefetch(slot);
         }
     }
 
     /// Appends the entries of a block, if it is in the cache.
-    pub(crate) fn entries(&self, piece: &Piece, number: u32, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn entries(&self, slot: Option<Slot<'_>>, out: &mut Vec<u8>) -> bool {
         let start = out.len();
-        let Some(place) = piece.place(number) else { return false };
-        let copied = self.blocks.read(place, id_of(piece, number), |words| {
+        let Some(slot) = slot else { return false };
+        let copied = self.blocks.read(slot, |words| {
             let head = load_at(words, 0);
             let (_, first) = shape(to_usize(head & 0xffff_ffff));
             let bytes = to_usize(head >> 32);

@@ -44,7 +44,10 @@
 
 use std::{io, ops::Range, sync::Arc};
 
-use super::block::{self, Entries, HEAD_BYTES as BLOCK_HEAD_BYTES, UNIT_BYTES};
+use super::{
+    block::{self, Entries, HEAD_BYTES as BLOCK_HEAD_BYTES, Packing, UNIT_BYTES},
+    cached::Cache,
+};
 use crate::{
     Error, Result,
     codec::{
@@ -52,7 +55,7 @@ use crate::{
         to_usize,
     },
     disk::{AlignedBuffer, BLOCK_BYTES, Dir, File, Open, read_exact_at, read_up_to, write_all_at},
-    pages::blocks::{Blocks, Place, Places},
+    pages::blocks::{Places, Slot},
     seeded::{self, Bug},
     sync::OnceLock,
 };
@@ -500,18 +503,17 @@ impl Piece {
 
     /// Where a block is in the cache, if any block of this piece is.
     #[inline]
-    pub(crate) fn place(&self, block: u32) -> Option<&Place> {
+    pub(crate) fn slot(&self, block: u32) -> Option<Slot<'_>> {
         self.places.get()?.get(block)
     }
 
     /// The same, for one that is to be put there.
-    pub(crate) fn place_to_fill(&self, block: u32, cache: &Blocks) -> Option<&Place> {
-        if self.places.get().is_none() {
-            let places = cache.places(self.blocks())?;
-            // Whoever came first has made them.
-            let _ = self.places.set(places);
+    pub(crate) fn slot_to_fill(&self, block: u32, cache: &Cache) -> Option<Slot<'_>> {
+        if !cache.blocks.is_on() {
+            return None;
         }
-        self.place(block)
+        let made = || cache.places(self.number).with_count(self.blocks());
+        self.places.get_or_init(made).get(block)
     }
 
     /// Bytes of memory that finding entries takes, without the table's index.
@@ -550,7 +552,7 @@ impl OpenBlock<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) block_bytes: usize,
-    pub(crate) pack: bool,
+    pub(crate) packing: Packing,
 }
 
 /// The group of blocks that is being filled.
@@ -589,11 +591,19 @@ pub(crate) struct Writer {
     group: Group,
     fences: Vec<u8>,
     footer: Footer,
+    /// Blocks that were written are in the cache while it has room.
+    cache: Arc<Cache>,
+    places: Places,
 }
 
 impl Writer {
     /// Makes the file. Its name is durable after the directory's next sync.
-    pub(crate) fn create(owner: &Owner, number: u64, shape: Shape) -> Result<Self> {
+    pub(crate) fn create(
+        owner: &Owner,
+        number: u64,
+        shape: Shape,
+        cache: &Arc<Cache>,
+    ) -> Result<Self> {
         let name = owner.kind.name_of(number);
         let label = owner.label(&name);
         let file = owner.dir.open(&name, Open::CREATE.direct());
@@ -616,6 +626,8 @@ impl Writer {
             group: Group::default(),
             fences: Vec::new(),
             footer: Footer::default(),
+            places: cache.places(number),
+            cache: Arc::clone(cache),
         })
     }
 
@@ -659,12 +671,16 @@ impl Writer {
         }
         let place = (self.salt, number);
         let start = self.position();
-        block::put_block(&mut self.buffer, &self.entries, place, self.shape.pack);
+        block::put_block(&mut self.buffer, &self.entries, place, self.shape.packing);
+        let directory = self.cache.directory(&self.entries);
+        let payload = directory.as_deref().map(|directory| [directory, &*self.entries]);
+        self.places.push(payload.as_ref().map(|payload| &payload[..]));
         self.entries.clear();
         self.group.blocks += 1;
         let waste = self.position().next_multiple_of(BLOCK_BYTES) - self.position();
         // Where packed bytes end, only the next block's place tells.
-        if !self.shape.pack && waste <= (self.position() - start) / WASTE_SHARE {
+        let is_plain = self.shape.packing == Packing::None;
+        if is_plain && waste <= (self.position() - start) / WASTE_SHARE {
             self.buffer.resize(self.buffer.len() + to_usize(waste), 0);
         }
         let end = self.position();
@@ -763,7 +779,7 @@ impl Writer {
             footer: self.footer,
             fences: Fences::decode(&fences, blocks).ok_or_else(damage)?,
             head: head(&self.owner, self.number),
-            places: OnceLock::new(),
+            places: OnceLock::from(self.places.with_count(blocks)),
             offsets: self.offsets,
             label: self.label,
             file: self.file,

@@ -172,7 +172,7 @@ impl PieceCursor {
             let base = self.bytes.len();
             self.bytes.extend_from_slice(open.entries());
             if let Some(cache) = self.start.cache.as_ref().filter(|_| !self.placed) {
-                cache.fill(&self.piece, number, open.entries());
+                cache.fill(self.piece.slot_to_fill(number, cache), open.entries());
             }
             self.list_entries(base, number)?;
         }
@@ -190,7 +190,7 @@ impl PieceCursor {
         self.entries.clear();
         for number in self.piece.fences.blocks(groups.clone()) {
             let base = self.bytes.len();
-            if !cache.entries(&self.piece, number, &mut self.bytes) {
+            if !cache.entries(self.piece.slot(number), &mut self.bytes) {
                 return Ok(());
             }
             self.list_entries(base, number)?;

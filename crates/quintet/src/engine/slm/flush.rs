@@ -50,7 +50,12 @@ impl<'a> Draft<'a> {
         if self.writer.is_none() {
             self.number = self.inner.ledger.next_number()?;
             let number = u64::from(self.number);
-            let writer = Writer::create(&self.inner.owner, number, self.inner.settings.shape)?;
+            let writer = Writer::create(
+                &self.inner.owner,
+                number,
+                self.inner.settings.shape,
+                &self.inner.cache,
+            )?;
             self.writer = Some(writer);
             self.low = key.to_vec();
         }

@@ -46,7 +46,7 @@
 //! Options: `memtable_bytes` (64 KiB to 4 GiB; 64 MiB, or 1/16 of the memory budget where that is
 //! less; all together at most half of it), `memtables` (2 to 16, 4), `run_bytes` (64 KiB to 4 GiB;
 //! 32 MiB, or an eighth of the memory budget where that is less), `block_bytes` (512 to 1 MiB,
-//! 4096), `compression` (of blocks: `none` or `lz4`, `none`), `cache_bytes` (of blocks, 0 to 2^46;
+//! 4096), `compression` (of blocks: `none`, `lz4` or `zstd`, `none`), `cache_bytes` (of blocks, 0 to 2^46;
 //! 3/8 of the memory budget), `index_cache_bytes` (0, the default: half of it), `page_bytes` (of
 //! the index, a power of two, 4096 to 65,536, 16,384), `live_ratio` (per cent, 0 to 100, 70),
 //! `leaf_threshold` (0 to 2^20, 10), `leaf_runs` (1 to 64, 2: a window of the index has the keys
@@ -84,6 +84,7 @@ use self::{
 use super::{
     Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
     lsm::{
+        block::Packing,
         cached::Cache,
         front::{Backing, Front},
         pace::Pace,
@@ -158,7 +159,7 @@ impl Settings {
             run_bytes: bytes("run_bytes", run_bytes, 4 << 30)?,
             shape: Shape {
                 block_bytes: to_usize(options.number("block_bytes", 4096, 512..=1 << 20)?),
-                pack: options.word("compression", &["none", "lz4"])? == "lz4",
+                packing: Packing::named(options.word("compression", &Packing::NAMES)?),
             },
             cache_bytes: options.number("cache_bytes", budget / 8 * 3, 0..=1 << 46)?,
             live_ratio: options.number("live_ratio", 70, 0..=100)?,

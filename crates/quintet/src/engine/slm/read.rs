@@ -97,7 +97,7 @@ impl Inner {
     /// The value of a key in a block that has it.
     #[inline]
     fn read_at(&self, run: &Run, number: u32, hash: u64, key: &[u8]) -> Result<Value> {
-        match self.cache.find(&run.piece, number, hash, key) {
+        match self.cache.find(run.piece.slot(number), hash, key) {
             Some(Answer::Value(value)) => Ok(value),
             Some(_) => Err(not_there(run, number, key)),
             None => self.read_block(run, number, key),
@@ -131,7 +131,7 @@ impl Inner {
     ) -> Result<Value> {
         let open = run.piece.open_block(buffer, span, (number, number))?;
         let entries = open.entries();
-        self.cache.fill(&run.piece, number, entries);
+        self.cache.fill(run.piece.slot_to_fill(number, &self.cache), entries);
         let entry = block::find(entries, key).filter(|entry| !entry.tombstone);
         let entry = entry.ok_or_else(|| not_there(run, number, key))?;
         Ok(Value::copy(entries.get(entry.value).unwrap_or(&[])))
@@ -176,7 +176,7 @@ impl Inner {
         self.paged.tree.multi_get(&stored, Place::take, &mut places)?;
         for place in places.iter().flatten().flatten() {
             if let Some(run) = view.version.find(place.run) {
-                self.cache.prefetch(&run.piece, place.block);
+                self.cache.prefetch(run.piece.slot(place.block));
             }
         }
         for ((key, hash, slot), place) in wanted.into_iter().zip(places) {
@@ -186,7 +186,7 @@ impl Inner {
                 put_in(out, slot, self.read_moved(place, hash, key)?);
                 continue;
             };
-            match self.cache.find(&run.piece, place.block, hash, key) {
+            match self.cache.find(run.piece.slot(place.block), hash, key) {
                 Some(Answer::Value(value)) => put_in(out, slot, Some(value)),
                 None if place.block < run.piece.blocks() => {
                     let span = run.piece.span(place.block..place.block + 1);

@@ -227,7 +227,7 @@ impl Stream {
         let mut missing: Vec<Read> = Vec::new();
         for (place, run) in wanted {
             let mut entries = Vec::new();
-            if inner.cache.entries(&run.piece, place.block, &mut entries) {
+            if inner.cache.entries(run.piece.slot(place.block), &mut entries) {
                 self.blocks.insert(place, Loaded { entries, at: 0 });
                 continue;
             }
@@ -286,7 +286,7 @@ impl Stream {
         for block in read.first..=read.last {
             let open = read.run.piece.open_block(buffer, read.span(), (read.first, block))?;
             let entries = open.entries();
-            inner.cache.fill(&read.run.piece, block, entries);
+            inner.cache.fill(read.run.piece.slot_to_fill(block, &inner.cache), entries);
             let place = Place { run: read.run.number, block };
             self.blocks.insert(place, Loaded { entries: entries.to_vec(), at: 0 });
         }

@@ -203,7 +203,7 @@ impl Inner {
     fn writer_of<'a>(&self, draft: &'a mut Draft, fresh: &Fresh<'_>) -> Result<&'a mut Writer> {
         if draft.writer.is_none() {
             let number = fresh.next();
-            let writer = Writer::create(&self.owner, number, self.settings.shape)?;
+            let writer = Writer::create(&self.owner, number, self.settings.shape, &self.cache)?;
             draft.writer = Some(writer);
         }
         let missing = || Error::Limit { what: "a piece has no writer".to_owned() };

@@ -34,7 +34,7 @@
 //! `max_pieces` (1 to 1024, 16; 2 in `single_tier`), `table_bytes` (64 KiB to 64 GiB; 64 MiB, or
 //! a quarter of the memory budget where that is less), `level0_tables` (1 to 64, 4), `level_bytes`
 //! (of level 1, 64 KiB to 2^46; 8 times level 0, at most 4 GiB), `fanout` (2 to 64, 8),
-//! `block_bytes` (512 to 1 MiB, 4096), `compression` (of blocks: `none` or `lz4`, `none`),
+//! `block_bytes` (512 to 1 MiB, 4096), `compression` (of blocks: `none`, `lz4` or `zstd`, `none`),
 //! `signature_bits` (8 to 16, 11), `perfect_hash` (`shift` or `cphash`, `shift`), `cache_bytes` (0
 //! to 2^46; half of the memory budget), `merge_rate` (bytes a second, 0 to 2^46; 0: no limit).
 //!
@@ -72,6 +72,7 @@ use self::{
 use super::{
     Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
     lsm::{
+        block::Packing,
         cached::Cache,
         front::{Backing, Front},
         piece::{Owner, Shape},
@@ -171,7 +172,7 @@ impl Settings {
             fanout: options.number("fanout", 8, 2..=64)?,
             shape: Shape {
                 block_bytes: to_usize(options.number("block_bytes", 4096, 512..=1 << 20)?),
-                pack: options.word("compression", &["none", "lz4"])? == "lz4",
+                packing: Packing::named(options.word("compression", &Packing::NAMES)?),
             },
             tag_bits: u32::try_from(tag_bits).unwrap_or(11),
             hash: match options.word("perfect_hash", &["shift", "cphash"])? {

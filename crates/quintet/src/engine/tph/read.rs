@@ -115,7 +115,7 @@ impl Inner {
     #[inline]
     fn look<'v>(&self, view: &'v View, search: &mut Search<'_>) -> Found<'v> {
         while let Some((piece, number)) = search.next(self, view) {
-            match self.cache.find(piece, number, search.hash, search.key) {
+            match self.cache.find(piece.slot(number), search.hash, search.key) {
                 None => return Found::Block(piece, number),
                 Some(Answer::Nothing) => {}
                 Some(answer) => return Found::Answer(answer),
@@ -148,7 +148,7 @@ impl Inner {
     ) -> Result<Answer> {
         let open = piece.open_block(buffer, span, (number, number))?;
         let entries = open.entries();
-        self.cache.fill(piece, number, entries);
+        self.cache.fill(piece.slot_to_fill(number, &self.cache), entries);
         let Some(entry) = block::find(entries, search.key) else {
             self.counters.false_reads.fetch_add(1, Ordering::Relaxed);
             return Ok(Answer::Nothing);
@@ -223,12 +223,12 @@ impl Inner {
                 table.find_at(*slot, search.hash, search.key)
             }));
             for (piece, number) in blocks.iter().flatten() {
-                self.cache.prefetch(piece, *number);
+                self.cache.prefetch(piece.slot(*number));
             }
             for (search, found) in searches.iter_mut().zip(&blocks) {
                 search.next += 1;
                 let Some((piece, number)) = *found else { continue };
-                match self.cache.find(piece, number, search.hash, search.key) {
+                match self.cache.find(piece.slot(number), search.hash, search.key) {
                     Some(Answer::Nothing) => {}
                     Some(answer) => {
                         search.is_over = true;

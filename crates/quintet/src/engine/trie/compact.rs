@@ -111,7 +111,7 @@ impl Trie {
         }
         if expired && !(head.is_extent && stored.len() == record.value().len()) {
             writer.remove(address)?;
-            self.bury(&Self::current(address, head, place));
+            self.bury(&Self::current(address, head, place), 0);
             return Ok(());
         }
         if seeded::active(Bug::TrieFreesLiveRegion) && unit.is_multiple_of(64) {

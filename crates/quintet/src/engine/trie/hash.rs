@@ -42,6 +42,12 @@ impl Hash {
         Ok(Self { sip, highway: bits.map(|bits| (bits, key)) })
     }
 
+    /// Whether it is the database's own hash of a key.
+    #[inline]
+    pub(super) fn is_siphash(&self) -> bool {
+        self.highway.is_none()
+    }
+
     #[inline]
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
         match self.highway {

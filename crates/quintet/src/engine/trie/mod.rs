@@ -48,6 +48,7 @@
 //! after a cut, and regions are emptied and used again whole, where the paper updates in place and
 //! fills holes; readers take no locks; a record's head has 16 bytes, not 72.
 
+mod batch;
 mod check;
 mod compact;
 mod hash;
@@ -66,7 +67,8 @@ use std::collections::BTreeMap;
 
 use self::{persist::Maintenance, write::Known, young::Young};
 use super::{
-    Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
+    Answered, Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange, Op,
+    TableOptions, Value,
 };
 use crate::{
     Error, Result,
@@ -78,7 +80,7 @@ use crate::{
         regions::{Regions, UNIT_BYTES},
     },
     report::Report,
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
+    sync::{Apart, AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
 
 const OPTIONS: [&str; 9] = [
@@ -95,7 +97,7 @@ const OPTIONS: [&str; 9] = [
 const LAYOUTS: [&str; 2] = ["lines", "chain"];
 /// A node of so many children makes the fewest cache misses at 10 million keys for the 4 bytes of
 /// nodes a key that the design allows.
-const FANOUT_DEFAULT: u64 = 128;
+const FANOUT_DEFAULT: u64 = 64;
 /// As in the paper.
 const SLUGGISHNESS_DEFAULT: u64 = 16;
 const MAX_SCAN_DEFAULT: u64 = 100;
@@ -111,8 +113,6 @@ const OVERSHOOT_PART: u64 = 16;
 /// Operations that replay may have to apply again, about: a cut is wanted after so many.
 const CUT_OPERATIONS: u64 = 100_000;
 const LIVE_PER_CENT_DEFAULT: u64 = 80;
-/// Words of a path that are as good as always in the caches.
-const PATH_STEPS_AHEAD: u32 = 2;
 /// At rest, compaction goes on until this share of the data is waste.
 const REST_WASTE_PER_CENT: u64 = 4;
 /// Rest is this long without a write, in milliseconds.
@@ -217,7 +217,7 @@ pub struct Trie {
     /// What admitted writes found on the disk, by hash.
     learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
     young: Young,
-    counters: Counters,
+    counters: Apart<Counters>,
 }
 
 impl Trie {
@@ -373,8 +373,24 @@ impl Engine for Trie {
         self.read_value(key)
     }
 
+    #[inline]
+    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        self.read_split(key, out)
+    }
+
     fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        self.read_many(keys, out)
+        let first = out.len();
+        out.extend(keys.iter().map(|_| None));
+        self.read_many(keys, &mut |index, answer| {
+            if let Some(slot) = out.get_mut(first + index) {
+                *slot = answer.map(Answered::into_value);
+            }
+            Ok(())
+        })
+    }
+
+    fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
+        self.read_many(keys, &mut |index, answer| each(index, answer.as_ref().map(Answered::bytes)))
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
@@ -387,18 +403,22 @@ impl Engine for Trie {
                     _ => self.learn_ahead(key),
                 }
             }
-            Op::Put { key, .. } | Op::Delete { key } => {
-                // The node is on its way while the operation is logged.
-                self.index.peek(self.hash(key), PATH_STEPS_AHEAD);
-                Ok(())
-            }
-            Op::DeleteRange { .. } => Ok(()),
+            _ => Ok(()),
         }
     }
 
     fn retract(&self, op: &Op<'_>) {
         if let Op::Put { key, .. } | Op::Delete { key } = op {
             drop(self.take_learned(self.hash(key)));
+        }
+    }
+
+    #[inline]
+    fn approach(&self, hash: u64, steps: u32) {
+        if self.hash.is_siphash()
+            && let Some(address) = self.index.look_ahead(hash & self.hash_mask, steps)
+        {
+            self.regions.prefetch(address);
         }
     }
 

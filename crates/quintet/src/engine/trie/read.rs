@@ -1,11 +1,9 @@
-//! Reading: gets from memory and from the disk, batches, scans.
+//! Reading: gets from memory and from the disk, scans. Batches: [`super::batch`].
 //!
 //! A get from memory: hash, two or three words of the trie, the record; the value is copied out and
 //! the copy is kept only if neither the subtree nor the region changed meanwhile. From the disk:
 //! one direct read of the blocks around the record, verified by its own checksum; or, where there
 //! is room, of the whole region, which stays.
-
-use std::sync::Arc;
 
 use super::{
     Trie,
@@ -15,17 +13,18 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{Decoder, to_u64, to_usize},
-    disk::{AlignedBuffer, Completion, File, QUEUE_DEPTH, Queue, Request},
-    engine::{Cursor, Entry, Value},
+    codec::{Decoder, to_usize},
+    disk::{AlignedBuffer, prefetch},
+    engine::{Cursor, Entry, NO_FIRST_BYTE, Value, split_value},
     index::trie::Verdict,
-    pages::regions::{BLOCK_UNITS, Look, UNIT_BYTES},
+    pages::{
+        regions::{Look, UNIT_BYTES},
+        words::copy_out,
+    },
     seeded::{self, Bug},
     sync::{AtomicU64, Ordering, lock},
 };
 
-/// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
-const BATCH: usize = 32;
 /// Records of a region that are read from the disk one by one before all of it is, where there is
 /// room.
 const COLD_READS_MAX: u64 = 8;
@@ -35,7 +34,8 @@ const SCAN_ATTEMPTS: u32 = 8;
 /// What a key's record says.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Value(Value),
+    /// It has a value, which the reader has taken.
+    Taken,
     Large(Place),
     /// Not in memory: address, and life of its region.
     Cold(u64, u64),
@@ -77,9 +77,19 @@ impl Seen {
     }
 }
 
-/// What a record's words are to a key; `None` where they are no record.
+/// What a record's words are to a key; `None` where they are no record. `take` is given the value.
 #[inline]
-pub(super) fn answer_in(words: &[AtomicU64], key: &[u8]) -> Option<Seen> {
+pub(super) fn answer_in(
+    words: &[AtomicU64],
+    key: &[u8],
+    take: &mut impl FnMut(&Head, &[AtomicU64]),
+) -> Option<Seen> {
+    // Where the value begins is known only once the first line is here: the others come along.
+    for line in [8, 16] {
+        if let Some(word) = words.get(line) {
+            prefetch(word);
+        }
+    }
     let head = Head::load(words).filter(|head| fits(head, words))?;
     if !head.has_key(words, key) {
         return Some(Seen::OtherKey);
@@ -87,37 +97,57 @@ pub(super) fn answer_in(words: &[AtomicU64], key: &[u8]) -> Option<Seen> {
     if head.is_extent {
         return place_of(&head, words).map(|place| Seen::Key(Answer::Large(place)));
     }
-    let value = Value::fill_with(head.value_bytes, |out| head.copy_value(words, out));
-    Some(Seen::Key(Answer::Value(value)))
+    take(&head, words);
+    Some(Seen::Key(Answer::Taken))
 }
 
 impl Trie {
     #[inline]
     pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.read_hashed(key, self.hash(key))
-    }
-
-    #[inline]
-    fn read_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Value>> {
-        match self.answer(key, hash, &[])? {
+        let hash = self.hash(key);
+        let (answer, value) = self.answer_with_value(key, hash, &[])?;
+        match answer {
             None => Ok(None),
-            Some(Answer::Value(value)) => Ok(Some(value)),
+            Some(Answer::Taken) => Ok(value),
             Some(answer) => self.read_slowly(key, hash, answer),
         }
     }
 
-    /// Looks the key up in memory; records in `others` are known to be other keys'.
+    /// See [`Engine::get_split`](crate::engine::Engine::get_split).
     #[inline]
-    fn answer(&self, key: &[u8], hash: u64, others: &[(u64, u64)]) -> Result<Option<Answer>> {
+    pub(super) fn read_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        let hash = self.hash(key);
+        let mut first = NO_FIRST_BYTE;
+        let mut take = |head: &Head, words: &[AtomicU64]| first = copy_split(head, words, out);
+        match self.answer(key, hash, &[], &mut take)? {
+            None => Ok(None),
+            Some(Answer::Taken) => Ok(Some(first)),
+            Some(answer) => {
+                let value = self.read_slowly(key, hash, answer)?;
+                Ok(value.map(|value| split_value(&value, out)))
+            }
+        }
+    }
+
+    /// Looks the key up in memory; records in `others` are known to be other keys'. `take` is given
+    /// the value; more than once where it changed meanwhile, and the last time counts.
+    #[inline]
+    pub(super) fn answer(
+        &self,
+        key: &[u8],
+        hash: u64,
+        others: &[(u64, u64)],
+        take: &mut impl FnMut(&Head, &[AtomicU64]),
+    ) -> Result<Option<Answer>> {
         if !self.young.is_empty()
-            && let Some(answer) = self.young_answer(key, hash)
+            && let Some(answer) = self.young_answer(key, hash, take)
         {
             return match answer {
                 YoungAnswer::Deleted => Ok(None),
                 YoungAnswer::Record(answer) => Ok(Some(answer)),
             };
         }
-        let look = |address| match self.regions.look(address, |words| answer_in(words, key)) {
+        let look = |address| match self.regions.look(address, |words| answer_in(words, key, take)) {
             Look::Found(Seen::Key(answer)) => Verdict::Found(answer),
             Look::Found(Seen::OtherKey) => Verdict::Other,
             Look::Changed => Verdict::Changed,
@@ -127,15 +157,35 @@ impl Trie {
         self.index.find(hash, look, |at| self.load_index(at))
     }
 
+    #[inline]
+    fn answer_with_value(
+        &self,
+        key: &[u8],
+        hash: u64,
+        others: &[(u64, u64)],
+    ) -> Result<(Option<Answer>, Option<Value>)> {
+        let mut value = None;
+        let mut take = |head: &Head, words: &[AtomicU64]| {
+            value = Some(Value::fill_with(head.value_bytes, |out| head.copy_value(words, out)));
+        };
+        let answer = self.answer(key, hash, others, &mut take)?;
+        Ok((answer, value))
+    }
+
     #[cold]
-    fn read_slowly(&self, key: &[u8], hash: u64, first: Answer) -> Result<Option<Value>> {
+    pub(super) fn read_slowly(
+        &self,
+        key: &[u8],
+        hash: u64,
+        first: Answer,
+    ) -> Result<Option<Value>> {
         let mut others = Vec::new();
-        let mut answer = Some(first);
+        let (mut answer, mut value) = (Some(first), None);
         let (mut damaged, mut misled) = (None, 0);
         loop {
             match answer {
                 None => return Ok(None),
-                Some(Answer::Value(value)) => return Ok(Some(value)),
+                Some(Answer::Taken) => return Ok(value),
                 Some(Answer::Large(place)) => {
                     if let Some(value) = self.read_large(place)? {
                         return Ok(Some(value));
@@ -161,11 +211,11 @@ impl Trie {
                     }
                 }
             }
-            answer = self.answer(key, hash, &others)?;
+            (answer, value) = self.answer_with_value(key, hash, &others)?;
         }
     }
 
-    fn value_of(&self, record: &Stored<'_>, key: &[u8]) -> Result<Cold> {
+    pub(super) fn value_of(&self, record: &Stored<'_>, key: &[u8]) -> Result<Cold> {
         if record.key() != key {
             return Ok(Cold::Other);
         }
@@ -219,7 +269,7 @@ impl Trie {
         self.finish_cold(address, life, buffer, skip)
     }
 
-    fn finish_cold(
+    pub(super) fn finish_cold(
         &self,
         address: u64,
         life: u64,
@@ -306,120 +356,6 @@ impl Trie {
         damage
     }
 
-    /// A batch: the words of the trie are on their way, step by step, before the first key is
-    /// looked at, then the records.
-    pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        out.reserve(keys.len());
-        let first = out.len();
-        let mut cold = Vec::new();
-        for batch in keys.chunks(BATCH) {
-            let mut hashes = [0; BATCH];
-            for (hash, key) in hashes.iter_mut().zip(batch) {
-                *hash = self.hash(key);
-                self.index.peek(*hash, 2);
-            }
-            for step in [3, u32::MAX] {
-                for (hash, _) in hashes.iter().zip(batch) {
-                    if let Some(address) = self.index.peek(*hash, step) {
-                        self.regions.prefetch(address);
-                    }
-                }
-            }
-            for (hash, key) in hashes.iter().zip(batch) {
-                match self.answer(key, *hash, &[])? {
-                    None => out.push(None),
-                    Some(Answer::Value(value)) => out.push(Some(value)),
-                    Some(Answer::Cold(address, life)) if !self.wants_warming(address) => {
-                        cold.push((out.len() - first, address, life));
-                        out.push(None);
-                    }
-                    Some(answer) => out.push(self.read_slowly(key, *hash, answer)?),
-                }
-            }
-        }
-        if cold.is_empty() {
-            return Ok(());
-        }
-        let out = out.get_mut(first..).unwrap_or(&mut []);
-        self.read_cold_records(&cold, |(index, ..), record| {
-            let (Some(key), Some(slot)) = (keys.get(index), out.get_mut(index)) else {
-                return Ok(());
-            };
-            let record = record.as_ref().and_then(ColdRecord::record);
-            *slot = match record.map(|record| self.value_of(&record, key)).transpose()? {
-                Some(Cold::Value(value)) => Some(value),
-                _ => self.read_value(key)?,
-            };
-            Ok(())
-        })
-    }
-
-    /// Reads many records from the disk at once, and shows each to `take` as it arrives: number,
-    /// address, life of its region; `None` as for [`Self::read_cold`].
-    pub(super) fn read_cold_records(
-        &self,
-        cold: &[(usize, u64, u64)],
-        mut take: impl FnMut((usize, u64, u64), Option<ColdRecord>) -> Result<()>,
-    ) -> Result<()> {
-        if cold.is_empty() {
-            return Ok(());
-        }
-        let file = self.regions.file()?;
-        self.counters.cold_reads_total.fetch_add(to_u64(cold.len()), Ordering::Relaxed);
-        self.queues.with(&*self.context.env, |queue| {
-            let mut done = Vec::with_capacity(QUEUE_DEPTH);
-            for (token, (_, address, _)) in cold.iter().enumerate() {
-                queue.submit(to_u64(token), self.request(*address, &file));
-                // No more buffers than the device has use for.
-                if queue.pending() >= QUEUE_DEPTH {
-                    self.arrive(queue, cold, &mut done, &mut take)?;
-                }
-            }
-            while queue.pending() > 0 {
-                self.arrive(queue, cold, &mut done, &mut take)?;
-            }
-            Ok(())
-        })
-    }
-
-    /// The read of one record.
-    fn request(&self, address: u64, file: &Arc<dyn File>) -> Request {
-        let (region, unit) = self.regions.split(address);
-        let end = (unit + self.regions.span(region)).min(self.regions.region_units());
-        let from = unit & !(BLOCK_UNITS - 1);
-        let length = to_usize((end - from).next_multiple_of(BLOCK_UNITS) * UNIT_BYTES);
-        let offset = self.regions.offset(region, from);
-        Request::Read {
-            file: Arc::clone(file),
-            offset,
-            buffer: AlignedBuffer::zeroed(length),
-            length,
-        }
-    }
-
-    /// Waits for some of the reads, and shows what they found.
-    fn arrive(
-        &self,
-        queue: &mut dyn Queue,
-        cold: &[(usize, u64, u64)],
-        done: &mut Vec<Completion>,
-        take: &mut impl FnMut((usize, u64, u64), Option<ColdRecord>) -> Result<()>,
-    ) -> Result<()> {
-        queue.wait(1, done);
-        for completion in done.drain(..) {
-            let Some(asked) = cold.get(to_usize(completion.token)) else { continue };
-            completion
-                .result
-                .map_err(|error| Error::io(format!("read {}", self.regions.label()), error))?;
-            let (_, address, life) = *asked;
-            let (_, unit) = self.regions.split(address);
-            let skip = to_usize((unit & (BLOCK_UNITS - 1)) * UNIT_BYTES);
-            let record = self.finish_cold(address, life, completion.buffer, skip)?;
-            take(*asked, record)?;
-        }
-        Ok(())
-    }
-
     /// A page of a scan in the order of hashes. A cursor is the path to go on at.
     pub(super) fn scan_from(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
         self.merge_all()?;
@@ -497,7 +433,7 @@ impl Trie {
         let found = self.regions.look(address, |words| {
             let head = Head::load(words).filter(|head| fits(head, words))?;
             let mut key = vec![0; head.key_bytes];
-            crate::pages::words::copy_out(words, super::record::HEAD_BYTES, &mut key);
+            copy_out(words, super::record::HEAD_BYTES, &mut key);
             let value = Value::fill_with(head.value_bytes, |out| head.copy_value(words, out));
             Some((key, head.is_extent, value))
         });
@@ -528,8 +464,22 @@ impl Trie {
 }
 
 /// What a record read from the disk says to a key.
-enum Cold {
+pub(super) enum Cold {
     Value(Value),
     Other,
     Gone,
+}
+
+/// Copies a value into `out`, but for its first byte, which it returns.
+#[inline]
+fn copy_split(head: &Head, words: &[AtomicU64], out: &mut Vec<u8>) -> u8 {
+    let Some(rest) = head.value_bytes.checked_sub(1) else {
+        out.clear();
+        return NO_FIRST_BYTE;
+    };
+    out.resize(rest, 0);
+    copy_out(words, head.value_at() + 1, out);
+    let mut first = [0];
+    copy_out(words, head.value_at(), &mut first);
+    first[0]
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{
-    Counters, Settings, Trie,
+    Settings, Trie,
     hash::Hash,
     persist::{Maintenance, STATE, STATE_VERSION},
     young::Young,
@@ -24,7 +24,7 @@ use crate::{
         regions::Regions,
         space::{SPACE, Space},
     },
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering},
+    sync::{Apart, AtomicBool, AtomicU64, Mutex, Ordering},
 };
 
 /// A region of the trie: what a look at one that does not fit in memory reads.
@@ -96,7 +96,7 @@ impl Trie {
             queues: Queues::default(),
             learned: Mutex::default(),
             young: Young::new(last.is_some()),
-            counters: Counters::default(),
+            counters: Apart::default(),
             context,
         };
         match last {
@@ -172,7 +172,7 @@ fn take_group(space: &Space, group: &Group, label: &str) -> Result<(Lsn, Vec<u8>
         Error::corruption(label, 0, what)
     };
     let mut state = None;
-    let mut changes = space.recover();
+    let mut changes = space.recover(group.sequence());
     for patch in group.patches() {
         let patch = patch.ok_or_else(damage)?;
         match patch.space {

@@ -10,7 +10,7 @@ use crate::{
     Error, Result,
     codec::{crc32c, to_u64, to_usize},
     engine::Op,
-    index::trie::{MISLED_MAX, Verdict, Writer},
+    index::trie::{MISLED_MAX, Spot, Verdict, Writer},
     pages::regions::{Look, UNIT_BYTES},
     seeded::{self, Bug},
     sync::{Ordering, lock},
@@ -54,7 +54,8 @@ impl Known {
 
 /// What a writer finds for its key.
 pub(super) enum Found {
-    Current(Current),
+    /// Its record, and where the record's word is.
+    Current(Current, Spot),
     /// Read this record first, without the lock: address and life of its region.
     Unknown(u64, u64),
 }
@@ -107,14 +108,13 @@ impl Trie {
                     known.extend(self.learn(address, life, key)?);
                     writer = self.index.lock(hash);
                 }
-                Some(Found::Current(current)) if self.exchange(&current, &head, key, value) => {
+                Some(Found::Current(current, _)) if self.exchange(&current, &head, key, value) => {
                     break;
                 }
-                Some(Found::Current(current)) => {
+                Some(Found::Current(current, spot)) => {
                     let address = self.append(&head, key, value)?;
-                    writer.replace(current.address, address)?;
-                    self.bury(&current);
-                    self.counters.live_bytes.fetch_add(new_bytes, Ordering::Relaxed);
+                    writer.exchange(spot, address);
+                    self.bury(&current, new_bytes);
                     break;
                 }
                 None => {
@@ -141,9 +141,9 @@ impl Trie {
                     known.extend(self.learn(address, life, key)?);
                     writer = self.index.lock(hash);
                 }
-                Some(Found::Current(current)) => {
+                Some(Found::Current(current, _)) => {
                     writer.remove(current.address)?;
-                    self.bury(&current);
+                    self.bury(&current, 0);
                     return Ok(());
                 }
                 None => return Ok(()),
@@ -167,20 +167,24 @@ impl Trie {
         key: &[u8],
         known: &[Known],
     ) -> Result<Option<Found>> {
-        writer.find(|address| {
+        let found = writer.find(|address| {
             match self.look_for(address, key) {
-                Look::Found(current) => current.map(Found::Current),
+                Look::Found(current) => current.map(Ok),
                 // Only eviction changes a region under the subtree's lock.
                 Look::Changed => {
                     let life = self.regions.life(self.regions.split(address).0);
-                    Some(Found::Unknown(address, life))
+                    Some(Err((address, life)))
                 }
                 Look::Cold(life) => match find_known(known, address, life) {
-                    None => Some(Found::Unknown(address, life)),
-                    Some(known) => known.current.map(Found::Current),
+                    None => Some(Err((address, life))),
+                    Some(known) => known.current.map(Ok),
                 },
             }
-        })
+        })?;
+        Ok(found.map(|(found, spot)| match found {
+            Ok(current) => Found::Current(current, spot),
+            Err((address, life)) => Found::Unknown(address, life),
+        }))
     }
 
     /// Counts a look at an address without an answer: too many of them are damage.
@@ -225,12 +229,15 @@ impl Trie {
         true
     }
 
-    /// Counts a record that is not in the trie any more.
-    pub(super) fn bury(&self, current: &Current) {
+    /// Counts a record that is not in the trie any more; one of `new_bytes` took its place.
+    pub(super) fn bury(&self, current: &Current, new_bytes: u64) {
         let (region, _) = self.regions.split(current.address);
         self.regions.remove_live(region, current.head.units());
         let bytes = stored_bytes(&current.head, || current.place);
-        self.counters.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if bytes != new_bytes {
+            let change = new_bytes.wrapping_sub(bytes);
+            self.counters.live_bytes.fetch_add(change, Ordering::Relaxed);
+        }
         if let Some(place) = current.place {
             self.extents.release(place.offset, place.bytes);
         }

@@ -114,11 +114,16 @@ fn entry_bytes(key: &[u8]) -> u64 {
 impl Trie {
     /// What the entry of a key says; `None` where it has none.
     #[cold]
-    pub(super) fn young_answer(&self, key: &[u8], hash: u64) -> Option<YoungAnswer> {
+    pub(super) fn young_answer(
+        &self,
+        key: &[u8],
+        hash: u64,
+        take: &mut impl FnMut(&Head, &[AtomicU64]),
+    ) -> Option<YoungAnswer> {
         loop {
             let version = self.index.version(hash);
             let address = self.young.find(key, hash)?;
-            let answer = match self.regions.look(address, |words| answer_in(words, key)) {
+            let answer = match self.regions.look(address, |words| answer_in(words, key, take)) {
                 _ if address == DELETED => Some(YoungAnswer::Deleted),
                 Look::Found(seen) => seen.answer().map(YoungAnswer::Record),
                 Look::Cold(life) => Some(YoungAnswer::Record(Answer::Cold(address, life))),
@@ -208,7 +213,7 @@ impl Trie {
 
     fn bury_young(&self, address: u64, key: &[u8]) -> Result<()> {
         if let Some(current) = self.young_current(address, key)? {
-            self.bury(&current);
+            self.bury(&current, 0);
         }
         Ok(())
     }
@@ -236,13 +241,13 @@ impl Trie {
                     writer = self.index.lock(hash);
                     continue;
                 }
-                Some(Found::Current(old)) => {
+                Some(Found::Current(old, spot)) => {
                     if young == DELETED {
                         writer.remove(old.address)?;
                     } else {
-                        writer.replace(old.address, young)?;
+                        writer.exchange(spot, young);
                     }
-                    self.bury(&old);
+                    self.bury(&old, 0);
                 }
                 None if young != DELETED => writer.insert(young)?,
                 None => {}

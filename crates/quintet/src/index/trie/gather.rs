@@ -32,7 +32,7 @@ const REMOVED_PART: u64 = 4;
 impl Trie {
     /// Whether so much was removed since nodes were gathered that it is worth it.
     pub(crate) fn wants_gathering(&self) -> bool {
-        let removed = self.removed.load(Ordering::Relaxed);
+        let removed = self.counts.removed.load(Ordering::Relaxed);
         removed >= REMOVED_MIN && removed >= self.len() / REMOVED_PART
     }
 
@@ -48,7 +48,7 @@ impl Trie {
     /// cut takes out of the file. The caller has no subtree locked.
     pub(crate) fn gather(&self) -> Result<bool> {
         let _one = lock(&self.gathering);
-        self.removed.store(0, Ordering::Relaxed);
+        self.counts.removed.store(0, Ordering::Relaxed);
         let gathered = self.each_part(|slot, levels| {
             self.gather_slot(slot, levels).map(|_| ControlFlow::Continue(()))
         });
@@ -140,7 +140,7 @@ impl Trie {
                 self.give_list(class, at)?;
             }
         }
-        self.nodes.fetch_sub(1, Ordering::Relaxed);
+        self.counts.nodes.fetch_sub(1, Ordering::Relaxed);
         self.give(self.fan_bits, node);
         Ok(())
     }

@@ -47,8 +47,6 @@ pub(super) const CHAIN_MAX: usize = 1 << 16;
 /// A record's place in a chain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// Where its word is.
-    pub(super) word: u64,
     /// Its cell.
     pub(super) cell: u64,
     /// Where the link to the cell is.
@@ -74,17 +72,17 @@ impl Trie {
         &self,
         mut at: u64,
         hash: u64,
-        look: &mut impl FnMut(u64) -> Verdict<T>,
+        look: &mut impl FnMut(u64, u64) -> Verdict<T>,
     ) -> Look<T> {
         for _ in 0..CHAIN_MAX {
             let Some((first, rest)) = self.cell(at) else { return Look::Load(at) };
-            if let ControlFlow::Break(end) = judge(first, hash, look) {
+            if let ControlFlow::Break(end) = judge(first, at, hash, look) {
                 return end;
             }
             match Slot::of(rest) {
                 Slot::List { at: next, .. } => at = next,
                 Slot::Record(last) => {
-                    return match judge(last, hash, look) {
+                    return match judge(last, at + 1, hash, look) {
                         ControlFlow::Break(end) => end,
                         ControlFlow::Continue(()) => Look::Missing,
                     };
@@ -153,7 +151,7 @@ impl Trie {
         }
         let fresh = self.take(class)?;
         self.fill(fresh, class, words);
-        self.list_words.fetch_add(1 << class, Ordering::Relaxed);
+        self.counts.list_words.fetch_add(1 << class, Ordering::Relaxed);
         Ok(word::list(class, fresh.at))
     }
 
@@ -166,13 +164,13 @@ impl Trie {
     fn build_cell(&self, first: u64, rest: u64) -> Result<u64> {
         let fresh = self.take(CELL)?;
         self.fill(fresh, CELL, &[first, rest]);
-        self.list_words.fetch_add(1 << CELL, Ordering::Relaxed);
+        self.counts.list_words.fetch_add(1 << CELL, Ordering::Relaxed);
         Ok(word::list(CELL, fresh.at))
     }
 
     /// Frees the object at `at`.
     pub(super) fn give_object(&self, class: u32, at: u64) {
-        self.list_words.fetch_sub(1 << class, Ordering::Relaxed);
+        self.counts.list_words.fetch_sub(1 << class, Ordering::Relaxed);
         self.give(class, at);
     }
 
@@ -198,10 +196,10 @@ impl Trie {
             };
             let [first, rest] = [word_at(&self.space, cell)?, word_at(&self.space, cell + 1)?];
             if first == wanted {
-                return Ok(Some(Place { word: cell, cell, link, other: rest }));
+                return Ok(Some(Place { cell, link, other: rest }));
             }
             if rest == wanted {
-                return Ok(Some(Place { word: cell + 1, cell, link, other: first }));
+                return Ok(Some(Place { cell, link, other: first }));
             }
             link = cell + 1;
         }

@@ -31,6 +31,7 @@
 //! has no pointer to its parent; hashes have 64 bits and are not stored: 28 of them are in the
 //! record's word.
 
+mod ahead;
 mod gather;
 mod list;
 #[cfg(all(test, any(loom, shuttle)))]
@@ -46,10 +47,11 @@ mod writer;
 use std::ops::ControlFlow;
 
 pub(crate) use self::{
+    ahead::{Ahead, Step},
     list::Layout,
     walk::Shape,
     word::{ADDRESS_END, count_words},
-    writer::Writer,
+    writer::{Spot, Writer},
 };
 use self::{
     objects::Objects,
@@ -60,7 +62,7 @@ use crate::{
     codec::{Decoder, put_varint, to_u64, to_usize},
     pages::space::Space,
     seeded::{self, Bug},
-    sync::{AtomicU64, Mutex, Ordering, fence, lock, spin_loop, yield_now},
+    sync::{Apart, AtomicU64, Mutex, Ordering, fence, lock, spin_loop, yield_now},
 };
 
 /// Slots of the root table, and so subtrees.
@@ -108,6 +110,16 @@ enum Look<T> {
 #[repr(align(64))]
 struct Subtree(AtomicU64);
 
+/// What changes with every insert.
+#[derive(Debug, Default)]
+struct Counts {
+    keys: AtomicU64,
+    nodes: AtomicU64,
+    list_words: AtomicU64,
+    /// Records removed since left-over nodes were last gathered.
+    removed: AtomicU64,
+}
+
 /// The trie. See the module head.
 #[derive(Debug)]
 pub(crate) struct Trie {
@@ -116,12 +128,8 @@ pub(crate) struct Trie {
     sluggishness: usize,
     layout: Layout,
     subtrees: Box<[Subtree]>,
-    objects: Mutex<Objects>,
-    keys: AtomicU64,
-    nodes: AtomicU64,
-    list_words: AtomicU64,
-    /// Records removed since left-over nodes were last gathered.
-    removed: AtomicU64,
+    objects: Apart<Mutex<Objects>>,
+    counts: Apart<Counts>,
     /// One thread gathers at a time.
     gathering: Mutex<()>,
 }
@@ -143,11 +151,8 @@ impl Trie {
             sluggishness: to_usize(sluggishness),
             layout,
             subtrees: (0..ROOTS).map(|_| Subtree::default()).collect(),
-            objects: Mutex::new(Objects::starting_at(RESERVED_WORDS)),
-            keys: AtomicU64::new(0),
-            nodes: AtomicU64::new(0),
-            list_words: AtomicU64::new(0),
-            removed: AtomicU64::new(0),
+            objects: Apart(Mutex::new(Objects::starting_at(RESERVED_WORDS))),
+            counts: Apart::default(),
             gathering: Mutex::default(),
         }
     }
@@ -164,17 +169,17 @@ impl Trie {
 
     /// Records in the trie.
     pub(crate) fn len(&self) -> u64 {
-        self.keys.load(Ordering::Relaxed)
+        self.counts.keys.load(Ordering::Relaxed)
     }
 
     /// Bytes of nodes, the root table included.
     pub(crate) fn node_bytes(&self) -> u64 {
-        (self.nodes.load(Ordering::Relaxed) << self.fan_bits) * 8 + RESERVED_WORDS * 8
+        (self.counts.nodes.load(Ordering::Relaxed) << self.fan_bits) * 8 + RESERVED_WORDS * 8
     }
 
     /// Bytes of lists.
     pub(crate) fn list_bytes(&self) -> u64 {
-        self.list_words.load(Ordering::Relaxed) * 8
+        self.counts.list_words.load(Ordering::Relaxed) * 8
     }
 
     /// Bytes of the space that are in memory.
@@ -279,7 +284,7 @@ impl Trie {
         let (mut attempts, mut misled, mut loads) = (0, 0, 0);
         loop {
             let before = version.load(Ordering::Acquire);
-            let seen = self.search(hash, &mut look);
+            let seen = self.search(hash, &mut |address, _| look(address));
             fence(Ordering::Acquire);
             let same = before & 1 == 0 && version.load(Ordering::Relaxed) == before;
             if same || seeded::active(Bug::TrieReadNotValidated) {
@@ -302,7 +307,7 @@ impl Trie {
     }
 
     #[inline]
-    fn search<T>(&self, hash: u64, look: &mut impl FnMut(u64) -> Verdict<T>) -> Look<T> {
+    fn search<T>(&self, hash: u64, look: &mut impl FnMut(u64, u64) -> Verdict<T>) -> Look<T> {
         let mut at = ROOT_AT + (hash >> (64 - ROOT_BITS));
         let mut position = ROOT_BITS;
         loop {
@@ -310,7 +315,7 @@ impl Trie {
             match Slot::of(word) {
                 Slot::Empty => return Look::Missing,
                 Slot::Record(word) => {
-                    return match judge(word, hash, look) {
+                    return match judge(word, at, hash, look) {
                         ControlFlow::Break(end) => end,
                         ControlFlow::Continue(()) => Look::Missing,
                     };
@@ -322,12 +327,12 @@ impl Trie {
                     let Some(words) = self.space.words(at, 1 << class) else {
                         return Look::Load(at);
                     };
-                    for word in words {
+                    for (at, word) in (at..).zip(words) {
                         let word = word.load(Ordering::Relaxed);
                         if word == 0 {
                             break;
                         }
-                        if let ControlFlow::Break(end) = judge(word, hash, look) {
+                        if let ControlFlow::Break(end) = judge(word, at, hash, look) {
                             return end;
                         }
                     }
@@ -342,52 +347,6 @@ impl Trie {
                 }
             }
         }
-    }
-
-    /// Follows the path of `hash` over `steps` words and starts loading the next; the address where
-    /// a record with the right tag is met. A hint: nothing is verified.
-    #[inline]
-    pub(crate) fn peek(&self, hash: u64, steps: u32) -> Option<u64> {
-        let mut at = ROOT_AT + (hash >> (64 - ROOT_BITS));
-        let mut position = ROOT_BITS;
-        for _ in 0..steps {
-            match Slot::of(self.space.get(at)?) {
-                Slot::List { at: cell, .. } if self.layout == Layout::Chain => {
-                    self.space.prefetch(cell);
-                    return (steps == u32::MAX).then(|| self.peek_chain(cell, hash)).flatten();
-                }
-                Slot::Empty => return None,
-                Slot::Record(word) => return (tag_of(word) == tag(hash)).then(|| address_of(word)),
-                Slot::List { class, at: list } => {
-                    if steps < u32::MAX {
-                        self.space.prefetch(list);
-                        self.space.prefetch(list + 8.min((1 << class) - 1));
-                        return None;
-                    }
-                    let words = self.space.words(list, 1 << class)?;
-                    let mut words = words.iter().map(|word| word.load(Ordering::Relaxed));
-                    return words.find(|word| tag_of(*word) == tag(hash)).map(address_of);
-                }
-                Slot::Node { at: node, .. } => {
-                    at = self.child(node, hash, position);
-                    position = (position + self.fan_bits).min(63);
-                }
-            }
-        }
-        self.space.prefetch(at);
-        None
-    }
-
-    #[cold]
-    fn peek_chain(&self, cell: u64, hash: u64) -> Option<u64> {
-        let mut found = None;
-        let mut visit = |word| {
-            if found.is_none() && tag_of(word) == tag(hash) {
-                found = Some(address_of(word));
-            }
-        };
-        self.visit_list(list::CELL, cell, &mut visit).ok()?;
-        found
     }
 
     /// Locks the subtree of `hash` for writing.
@@ -446,7 +405,7 @@ impl Trie {
     /// Appends the state that the words do not have. The caller keeps writers out.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         lock(&self.objects).encode(out);
-        for counter in [&self.keys, &self.nodes, &self.list_words] {
+        for counter in [&self.counts.keys, &self.counts.nodes, &self.counts.list_words] {
             put_varint(out, counter.load(Ordering::Relaxed));
         }
         put_varint(out, self.shape_bits());
@@ -461,7 +420,7 @@ impl Trie {
     /// Takes what [`Self::encode`] wrote; `None` for what it never writes.
     pub(crate) fn decode(&self, rest: &mut Decoder<'_>) -> Option<()> {
         *lock(&self.objects) = Objects::decode(rest, &self.space)?;
-        for counter in [&self.keys, &self.nodes, &self.list_words] {
+        for counter in [&self.counts.keys, &self.counts.nodes, &self.counts.list_words] {
             counter.store(rest.varint()?, Ordering::Relaxed);
         }
         (rest.varint()? == self.shape_bits()).then_some(())
@@ -511,21 +470,23 @@ impl Trie {
         let fresh = self.take(self.fan_bits)?;
         let end = children.iter().rposition(|child| *child != 0).map_or(0, |last| last + 1);
         self.fill(fresh, self.fan_bits, children.get(..end).unwrap_or(&[]));
-        self.nodes.fetch_add(1, Ordering::Relaxed);
+        self.counts.nodes.fetch_add(1, Ordering::Relaxed);
         Ok(word::node(self.fan_bits, fresh.at))
     }
 }
 
+/// What `look` says of the record whose word is at `at`, if its tag is the hash's.
 #[inline]
 fn judge<T>(
     word: u64,
+    at: u64,
     hash: u64,
-    look: &mut impl FnMut(u64) -> Verdict<T>,
+    look: &mut impl FnMut(u64, u64) -> Verdict<T>,
 ) -> ControlFlow<Look<T>> {
     if tag_of(word) != tag(hash) {
         return ControlFlow::Continue(());
     }
-    match look(address_of(word)) {
+    match look(address_of(word), at) {
         Verdict::Found(found) => ControlFlow::Break(Look::Found(found)),
         Verdict::Other => ControlFlow::Continue(()),
         Verdict::Changed => ControlFlow::Break(Look::Changed),

@@ -91,7 +91,7 @@ impl Trie {
     /// Whether the path of `hash` leads to the record at `address`.
     pub(crate) fn leads_to(&self, hash: u64, address: u64) -> bool {
         let mut found = false;
-        let mut look = |seen: u64| {
+        let mut look = |seen: u64, _| {
             found |= seen == address;
             super::Verdict::<()>::Other
         };

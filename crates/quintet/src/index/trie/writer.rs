@@ -25,6 +25,10 @@ pub(crate) struct Writer<'a> {
     pub(super) hash: u64,
 }
 
+/// Where a record's word is, as long as its subtree stays locked and is not changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot(u64);
+
 /// The way to a slot that holds no node.
 #[derive(Debug)]
 struct Path {
@@ -71,9 +75,17 @@ impl Writer<'_> {
         }
     }
 
-    /// Shows `look` the addresses whose tag is that of the hash; `None` where no one is the one.
-    pub(crate) fn find<T>(&self, mut look: impl FnMut(u64) -> Option<T>) -> Result<Option<T>> {
-        let mut look = |address| look(address).map_or(Verdict::Other, Verdict::Found);
+    /// Shows `look` the addresses whose tag is that of the hash; `None` where no one is the one,
+    /// else what it says of that, and where its word is.
+    #[inline]
+    pub(crate) fn find<T>(
+        &self,
+        mut look: impl FnMut(u64) -> Option<T>,
+    ) -> Result<Option<(T, Spot)>> {
+        let mut look = |address, at| match look(address) {
+            Some(found) => Verdict::Found((found, Spot(at))),
+            None => Verdict::Other,
+        };
         loop {
             match self.trie.search(self.hash, &mut look) {
                 Look::Found(found) => return Ok(Some(found)),
@@ -90,20 +102,25 @@ impl Writer<'_> {
         let trie = self.trie;
         let word = record(self.hash, address);
         let path = self.path()?;
-        trie.keys.fetch_add(1, Ordering::Relaxed);
-        let mut words = self.records(path.word)?;
+        trie.counts.keys.fetch_add(1, Ordering::Relaxed);
         let splits = path.position + trie.fan_bits <= ROOT_BITS + TAG_BITS;
-        let has_room = words.len() < trie.sluggishness || !splits;
-        match (Slot::of(path.word), trie.layout) {
-            (Slot::List { class, at }, Layout::Lines) if words.len() < 1 << class && has_room => {
-                trie.space.set(at + to_u64(words.len()), word);
-                return Ok(());
-            }
-            (Slot::List { .. } | Slot::Record(_), Layout::Chain) if has_room => {
-                trie.space.set(path.slot, trie.extend_chain(word, path.word, &words)?);
-                return Ok(());
-            }
-            _ => {}
+        let has_room = |count: usize| count < trie.sluggishness || !splits;
+        if trie.layout == Layout::Lines
+            && let Slot::List { class, at } = Slot::of(path.word)
+            && let Some(words) = trie.space.words(at, 1 << class)
+            && let Some(count) = words.iter().position(|word| word.load(Ordering::Relaxed) == 0)
+            && has_room(count)
+        {
+            trie.space.set(at + to_u64(count), word);
+            return Ok(());
+        }
+        let mut words = self.records(path.word)?;
+        if let Slot::List { .. } | Slot::Record(_) = Slot::of(path.word)
+            && trie.layout == Layout::Chain
+            && has_room(words.len())
+        {
+            trie.space.set(path.slot, trie.extend_chain(word, path.word, &words)?);
+            return Ok(());
         }
         words.push(word);
         trie.space.set(path.slot, trie.build(&words, path.position)?);
@@ -131,26 +148,17 @@ impl Writer<'_> {
 
     /// Exchanges the record at `old` for `new`; `false` where there is none.
     pub(crate) fn replace(&mut self, old: u64, new: u64) -> Result<bool> {
-        let path = self.path()?;
-        let (old, new) = (record(self.hash, old), record(self.hash, new));
-        match Slot::of(path.word) {
-            Slot::Record(word) if word == old => self.trie.space.set(path.slot, new),
-            Slot::List { .. } if self.trie.layout == Layout::Chain => {
-                let Some(place) = self.trie.place_in_chain(path.slot, old)? else {
-                    return Ok(false);
-                };
-                self.trie.space.set(place.word, new);
-            }
-            Slot::List { class, at } => {
-                let words = self.trie.read_list(class, at)?;
-                let Some(index) = words.iter().position(|word| *word == old) else {
-                    return Ok(false);
-                };
-                self.trie.space.set(at + to_u64(index), new);
-            }
-            _ => return Ok(false),
+        let found = self.find(|address| (address == old).then_some(()))?;
+        if let Some(((), spot)) = found {
+            self.exchange(spot, new);
         }
-        Ok(true)
+        Ok(found.is_some())
+    }
+
+    /// Exchanges the record that [`Self::find`] found there for `new`.
+    #[inline]
+    pub(crate) fn exchange(&mut self, Spot(at): Spot, new: u64) {
+        self.trie.space.set(at, record(self.hash, new));
     }
 
     /// Removes the record at `address`; `false` where there is none.
@@ -180,8 +188,8 @@ impl Writer<'_> {
             }
             _ => return Ok(false),
         }
-        trie.keys.fetch_sub(1, Ordering::Relaxed);
-        trie.removed.fetch_add(1, Ordering::Relaxed);
+        trie.counts.keys.fetch_sub(1, Ordering::Relaxed);
+        trie.counts.removed.fetch_add(1, Ordering::Relaxed);
         Ok(true)
     }
 
@@ -216,7 +224,7 @@ impl Writer<'_> {
                 break;
             }
             trie.space.set(*slot, first);
-            trie.nodes.fetch_sub(1, Ordering::Relaxed);
+            trie.counts.nodes.fetch_sub(1, Ordering::Relaxed);
             if !seeded::active(Bug::TrieLeaksNodes) {
                 trie.give(trie.fan_bits, *node);
             }

@@ -50,26 +50,30 @@ fn payload(block: u64) -> [u8; 16] {
     bytes
 }
 
+fn slot(place: &Place, id: u64) -> Slot<'_> {
+    Slot { place, id }
+}
+
 /// Block 1 is there; a reader asks for it while block 2 takes its frame, and block 1 takes it back.
 fn a_reader_beside_fills() {
     let shared = ModelArc::new((one_frame(), Place::default(), Place::default()));
-    shared.0.fill(&shared.1, 1, &[&payload(1)]);
+    shared.0.fill(slot(&shared.1, 1), &[&payload(1)]);
     let writer = {
         let shared = ModelArc::clone(&shared);
         thread::spawn(move || {
             let (blocks, first, second) = &*shared;
-            blocks.fill(second, 2, &[&payload(2)]);
-            blocks.fill(first, 1, &[&payload(1)]);
+            blocks.fill(slot(second, 2), &[&payload(2)]);
+            blocks.fill(slot(first, 1), &[&payload(1)]);
         })
     };
     for (place, id) in [(&shared.1, 1), (&shared.2, 2)] {
-        if let Some(found) = shared.0.read(place, id, both) {
+        if let Some(found) = shared.0.read(slot(place, id), both) {
             assert_eq!(found, (id, id));
         }
     }
     writer.join().unwrap();
-    assert_eq!(shared.0.read(&shared.1, 1, both), Some((1, 1)));
-    assert_eq!(shared.0.read(&shared.2, 2, both), None);
+    assert_eq!(shared.0.read(slot(&shared.1, 1), both), Some((1, 1)));
+    assert_eq!(shared.0.read(slot(&shared.2, 2), both), None);
     assert!(to_u64(shared.0.payload_bytes()) == 16);
 }
 

@@ -15,16 +15,19 @@ fn payload(id: u64) -> Vec<u8> {
     (0..64).map(|index| low_u8(id.wrapping_mul(index + 3))).collect()
 }
 
-fn blocks(bytes: u64) -> (Blocks, Arc<Budget>) {
+fn blocks(bytes: u64) -> (Arc<Blocks>, Arc<Budget>) {
     let budget = Arc::new(Budget::new(1 << 20));
-    (Blocks::new(bytes, 1000, &budget).unwrap(), budget)
+    (Arc::new(Blocks::new(bytes, 1000, &budget).unwrap()), budget)
+}
+
+fn places(blocks: &Arc<Blocks>, count: u32) -> Places {
+    Places::new(blocks, 0).with_count(count)
 }
 
 /// How many of the ids are there, each with its own bytes.
 fn count(blocks: &Blocks, places: &Places, ids: impl Iterator<Item = u64>) -> usize {
     ids.filter(|id| {
-        let place = places.get(low_u32(*id)).unwrap();
-        let found = blocks.read(place, *id, bytes);
+        let found = blocks.read(places.get(low_u32(*id)).unwrap(), bytes);
         assert!(found.as_ref().is_none_or(|found| *found == payload(*id)), "{id}");
         found.is_some()
     })
@@ -34,26 +37,23 @@ fn count(blocks: &Blocks, places: &Places, ids: impl Iterator<Item = u64>) -> us
 #[test]
 fn blocks_come_back_until_others_take_their_frames() {
     let (blocks, budget) = blocks(256 << 10);
-    let places = blocks.places(5_000).unwrap();
+    let places = places(&blocks, 5_000);
     let frames = 4 * blocks.chunk_frames;
     for id in 1..5_000 {
-        blocks.fill(
-            places.get(low_u32(id)).unwrap(),
-            id,
-            &[&payload(id)[..10], &payload(id)[10..]],
-        );
+        let (head, rest) = (&payload(id)[..10], &payload(id)[10..]);
+        blocks.fill(places.get(low_u32(id)).unwrap(), &[head, rest]);
         assert_eq!(count(&blocks, &places, id..=id), 1);
     }
     assert_eq!(count(&blocks, &places, 1..5_000), frames);
     assert_eq!(blocks.totals(), (4_999, to_u64(4_999 - frames)));
     assert_eq!(blocks.memory_bytes(), 256 << 10);
     let large = vec![1; blocks.payload_bytes() + 1];
-    blocks.fill(places.get(1).unwrap(), 1, &[&large]);
+    blocks.fill(places.get(1).unwrap(), &[&large]);
     assert_eq!(count(&blocks, &places, 1..=1), 0);
     assert_eq!(blocks.shrink(1), 64 << 10);
     assert!(count(&blocks, &places, 1..5_000) <= frames * 3 / 4);
     for id in 1..1_000 {
-        blocks.fill(places.get(low_u32(id)).unwrap(), id, &[&payload(id)]);
+        blocks.fill(places.get(low_u32(id)).unwrap(), &[&payload(id)]);
     }
     assert!(count(&blocks, &places, 1..5_000) > frames * 3 / 4);
     drop(places);
@@ -64,17 +64,17 @@ fn blocks_come_back_until_others_take_their_frames() {
 #[test]
 fn what_is_used_again_outlives_a_scan() {
     let (blocks, _) = blocks(256 << 10);
-    let places = blocks.places(100_000).unwrap();
+    let places = places(&blocks, 100_000);
     let place = |id: u64| places.get(low_u32(id)).unwrap();
     let frames = to_u64(4 * blocks.chunk_frames);
     let hot = 1..frames / 2;
     for id in hot.clone() {
-        blocks.fill(place(id), id, &[&payload(id)]);
+        blocks.fill(place(id), &[&payload(id)]);
         count(&blocks, &places, id..=id);
     }
     // Many times the cache, each once.
     for id in 1_000..1_000 + 20 * frames {
-        blocks.fill(place(id), id, &[&payload(id)]);
+        blocks.fill(place(id), &[&payload(id)]);
         if id % 64 == 0 {
             count(&blocks, &places, hot.clone());
         }
@@ -86,24 +86,63 @@ fn what_is_used_again_outlives_a_scan() {
 #[test]
 fn memory_is_left_to_others() {
     let budget = Arc::new(Budget::new(512 << 10));
-    let blocks = Blocks::new(1 << 30, 1000, &budget).unwrap();
-    let places = blocks.places(4_000).unwrap();
+    let blocks = Arc::new(Blocks::new(1 << 30, 1000, &budget).unwrap());
+    let places = places(&blocks, 4_000);
     let used = budget.used();
     budget.take(200 << 10).unwrap();
     for id in 1..4_000 {
-        blocks.fill(places.get(low_u32(id)).unwrap(), id, &[&payload(id)]);
+        blocks.fill(places.get(low_u32(id)).unwrap(), &[&payload(id)]);
     }
     assert!(budget.used() <= (512 << 10) / 8 * 7);
     assert!(budget.used() > (512 << 10) / 8 * 7 - (64 << 10) - used);
     let none = Blocks::new(1000, 1000, &budget).unwrap();
     assert!(!none.is_on());
-    none.fill(places.get(1).unwrap(), 1, &[b"x"]);
+    none.fill(places.get(1).unwrap(), &[b"x"]);
+}
+
+#[test]
+fn blocks_of_a_file_that_is_gone_leave_their_frames() {
+    let (blocks, budget) = blocks(256 << 10);
+    let frames = 4 * blocks.chunk_frames;
+    let stays = places(&blocks, 10);
+    for id in 1..10 {
+        blocks.fill(stays.get(low_u32(id)).unwrap(), &[&payload(id)]);
+    }
+    // Many files, each written and removed: none evicts anything, and no queue grows.
+    for file in 1..200_u64 {
+        let mut written = Places::new(&blocks, file << 32);
+        for block in 0..20 {
+            let payload = payload(file << 32 | block);
+            written.push((block % 5 != 4).then_some(&[&payload[..]]));
+        }
+        let written = written.with_count(20);
+        for block in 0..20_u64 {
+            let id = file << 32 | block;
+            let found = blocks.read(written.get(low_u32(block)).unwrap(), bytes);
+            assert_eq!(found, (block % 5 != 4).then(|| payload(id)));
+        }
+    }
+    assert_eq!(count(&blocks, &stays, 1..10), 9);
+    assert_eq!(blocks.totals(), (9 + 199 * 16, 0));
+    let admin = lock(&blocks.admin);
+    let waiting = admin.short.len() + admin.long.len();
+    drop(admin);
+    assert!(waiting <= 2 * frames + 1, "{waiting} of {frames}");
+    // What is full takes no more, and loses nothing.
+    let mut written = Places::new(&blocks, 300 << 32);
+    for block in 0..to_u64(frames) {
+        written.push(Some(&[&payload(300 << 32 | block)]));
+    }
+    assert_eq!(blocks.totals(), (to_u64(199 * 16 + frames), 0));
+    assert_eq!(count(&blocks, &stays, 1..10), 9);
+    drop((written, stays, blocks));
+    assert_eq!(budget.used(), 0);
 }
 
 #[test]
 fn random_fills_and_shrinks_agree_with_a_map() {
     let (blocks, _) = blocks(256 << 10);
-    let places = blocks.places(600).unwrap();
+    let places = places(&blocks, 600);
     let mut random = 7_u64;
     let mut known = BTreeMap::new();
     for _ in 0..60_000 {
@@ -114,9 +153,9 @@ fn random_fills_and_shrinks_agree_with_a_map() {
         let place = places.get(low_u32(id)).unwrap();
         match random >> 32 & 1023 {
             0 => drop(blocks.shrink(random >> 48)),
-            1..400 => blocks.fill(place, id, &[&payload(id)]),
+            1..400 => blocks.fill(place, &[&payload(id)]),
             _ => {
-                let found = blocks.read(place, id, bytes);
+                let found = blocks.read(place, bytes);
                 assert!(found.as_ref().is_none_or(|found| *found == payload(id)));
                 known.insert(id, found.is_some());
             }
