@@ -1,8 +1,8 @@
 //! The redo journal: makes changes of pages atomic on disk, one group for each cut.
 //!
 //! What: a group is a list of patches (space, offset, bytes) that takes effect whole or not at
-//! all. [`Redo::commit_keeping`] writes one and returns when it is durable; [`Redo::open`] gives back the
-//! groups that are still needed, in order.
+//! all. [`Redo::commit_keeping`] writes one and returns when it is durable; [`Redo::open`] gives
+//! back the groups that are still needed, in order.
 //! Why: the shared log already holds every operation, so pages need consistency only at *cuts*:
 //! moments between operations. What changed between two cuts goes here, each word or line once
 //! however often it changed, in one sequential write; in place it is written later, many cuts
@@ -366,7 +366,8 @@ impl Redo {
         let (mut chain, mut offset) = (Chain::default(), 0);
         while let Some(group) = self.read_group(&mut reader, offset, &mut chain)? {
             offset += round_up(to_u64(group.bytes.len()), BLOCK_BYTES);
-            // The last one is durable, since another follows it: what it does not need, nobody does.
+            // The last one is durable, since another follows it: what it does not need, nobody
+            // does.
             if let Some(needed) = chain.groups.last().map(Group::needed) {
                 chain.groups.retain(|group| group.sequence() >= needed);
             }
