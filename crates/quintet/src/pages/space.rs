@@ -67,7 +67,7 @@ const LIST_SHIFT: u32 = 9;
 pub(crate) const SPACE: u8 = 0;
 /// What an unsaved or pending change takes in memory, in bytes: half of that, in arrays that grow
 /// by doubling.
-const CHANGE_BYTES: u64 = 32;
+pub(crate) const CHANGE_BYTES: u64 = 32;
 /// What making a cut durable takes for each change beside it, until it is done: sorting, and the
 /// group in the making.
 const WORK_BYTES: u64 = 32;
@@ -98,7 +98,7 @@ struct OnDisk {
     /// Slots that neither an image nor one before it needs.
     free: Vec<u64>,
     slot_count: u64,
-    /// Committed changes since the image, by region: (word in the region, value).
+    /// Committed changes since the image, by region.
     pending: BTreeMap<u64, Pending>,
     /// What cuts took whose group is not durable, in the order of its words, the latest value of
     /// each.
@@ -107,8 +107,14 @@ struct OnDisk {
     taken: Vec<Changes>,
 }
 
-/// Committed changes of one region: word in it, and value.
-type Pending = Vec<(u32, u64)>;
+/// Committed changes of one region.
+#[derive(Debug, Default)]
+struct Pending {
+    /// The journal's group that has the first of them.
+    since: u64,
+    /// Word in the region, and value.
+    changes: Vec<(u32, u64)>,
+}
 
 /// Changes: word and value.
 type Changes = Vec<(u64, u64)>;
@@ -255,7 +261,7 @@ impl Space {
     /// While all regions fit, the memory of a region is part of a huge page, but for the first huge
     /// page: a small table should not take one.
     fn advise(&self, region: u64) {
-        let start = region * self.region_bytes() & !(HUGE_BYTES - 1);
+        let start = (region * self.region_bytes()) & !(HUGE_BYTES - 1);
         if start > 0 && self.is_huge.load(Ordering::Relaxed) {
             self.memory.advise_huge(start..start + HUGE_BYTES);
         }
@@ -375,12 +381,16 @@ impl Space {
         let from = disk.flying.partition_point(|change| change.0 < first);
         let to = disk.flying.partition_point(|change| change.0 <= first | mask);
         apply(disk.flying.get(from..to).unwrap_or(&[]));
-        disk.taken.iter().for_each(|changes| apply(changes));
+        for changes in &disk.taken {
+            apply(changes);
+        }
         // Runs of words share a list: there are no more lists of a region than runs in it.
         let runs = (self.region_words() >> LIST_SHIFT).clamp(1, LIST_COUNT);
         for run in 0..runs {
             let list = self.lists.get(to_usize(((first >> LIST_SHIFT) + run) % LIST_COUNT));
-            list.into_iter().for_each(|list| apply(&lock(list)));
+            if let Some(list) = list {
+                apply(&lock(list));
+            }
         }
     }
 
@@ -526,17 +536,20 @@ impl Space {
         }
     }
 
-    /// The group with what cuts took is durable.
-    pub(crate) fn committed(&self) {
+    /// The group with what cuts took is durable: its number in the journal.
+    pub(crate) fn committed(&self, group: u64) {
         let mut disk = lock(&self.disk);
         let flying = take(&mut disk.flying);
         for run in
             flying.chunk_by(|one, next| one.0 >> self.region_bits == next.0 >> self.region_bits)
         {
             let Some((first, _)) = run.first() else { continue };
-            let pending = disk.pending.entry(first >> self.region_bits).or_default();
+            let new = || Pending { since: group, changes: Vec::new() };
+            let pending = disk.pending.entry(first >> self.region_bits).or_insert_with(new);
             let mask = self.region_words() - 1;
-            pending.extend(run.iter().map(|(index, value)| (low_u32(index & mask), *value)));
+            pending
+                .changes
+                .extend(run.iter().map(|(index, value)| (low_u32(index & mask), *value)));
         }
         self.pending.fetch_add(to_u64(flying.len()), Ordering::Relaxed);
         self.flying.store(0, Ordering::Relaxed);
@@ -544,7 +557,7 @@ impl Space {
 
     /// Memory that changes take which no image holds, in bytes.
     pub(crate) fn change_bytes(&self) -> u64 {
-        let counts = [&self.unsaved, &self.flying, &self.pending];
+        let counts = [&*self.unsaved, &self.flying, &self.pending];
         counts.map(|count| count.load(Ordering::Relaxed)).iter().sum::<u64>() * CHANGE_BYTES
     }
 
@@ -557,7 +570,7 @@ impl Space {
 /// Changes an image by committed changes.
 fn apply_pending(changes: Option<&Pending>, bytes: &mut [u8]) {
     let (words, _) = bytes.as_chunks_mut::<8>();
-    for (index, value) in changes.into_iter().flatten() {
+    for (index, value) in changes.into_iter().flat_map(|pending| &pending.changes) {
         if let Some(word) = words.get_mut(to_usize(u64::from(*index))) {
             *word = value.to_le_bytes();
         }

@@ -10,8 +10,6 @@
 //! no cut has it) or append and exchange its word -> unlock. get: [`read`]. A cut, and how it gets
 //! to the disk: [`persist`]. Space given back: [`compact`]. open: [`recover`].
 //!
-//! Replay enters nothing in the trie: [`young`].
-//!
 //! Files: `nodes` (images of the trie), `data` (regions), `extents` (large values), `redo-*`
 //! (the journal: what each cut changed, and the state below).
 //!
@@ -29,6 +27,7 @@
 //!   locked. With all of them locked the table is between operations: that is a cut.
 //! - A record that a cut has is never changed again; a region is used again only after a state
 //!   that does not have it is durable.
+//! - What the log gives back is in regions at once and in the trie later: [`young`].
 //! - What applying a write needs from the disk is brought into memory in `admit`, or kept in
 //!   `learned` until then: a read that fails refuses the write before it is logged.
 //! - A cut's group is written after its records are durable and the log is, past all its effects.
@@ -37,12 +36,12 @@
 //! `maintenance`, subtrees, `roll`, locks of the pages.
 //!
 //! Options: `fanout` (64, 128 or 256 children a node), `sluggishness` (records in a list before it
-//! becomes a node, 1 to 128, 16), `region_bytes` (power of two, 64 KiB to 16 MiB, 2 MiB),
-//! `journal_bytes` (1 MiB to 16 GiB, 256 MiB), `cut_bytes` (appended before a cut is wanted, 64 KiB
-//! to 1 GiB, 16 MiB), `live_ratio` (per cent of the data file that is kept alive, 10 to 95, 80),
-//! `max_scan` (holes looked at for a large value, 0 to 10,000, 100), `hash` ([`hash`]: `siphash`,
-//! `highway64`, `highway128` or `highway256`, `siphash`), `layout` (of sluggish lists: `lines`, or
-//! `chain` as in the paper, `lines`).
+//! becomes a node, 1 to 128, 16), `region_bytes` (of records: a power of two, 64 KiB to 16 MiB,
+//! 2 MiB), `journal_bytes` (64 KiB to 16 GiB, 64 MiB), `cut_bytes` (appended before a cut is
+//! wanted, 64 KiB to 1 GiB, 16 MiB), `live_ratio` (per cent of the data file that is kept alive, 10
+//! to 95, 80), `max_scan` (holes looked at for a large value, 0 to 10,000, 100), `hash` ([`hash`]:
+//! `siphash`, `highway64`, `highway128` or `highway256`, `siphash`), `layout` (of sluggish lists:
+//! `lines`, or `chain` as in the paper, `lines`).
 //!
 //! How we differ from the paper: the shared log holds the operations, so the journal has what a cut
 //! changed, coalesced, and not every write of every operation; records move when they are updated
@@ -103,7 +102,8 @@ const FANOUT_DEFAULT: u64 = 64;
 const SLUGGISHNESS_DEFAULT: u64 = 16;
 const MAX_SCAN_DEFAULT: u64 = 100;
 const REGION_BYTES_DEFAULT: u64 = 2 << 20;
-const JOURNAL_BYTES_DEFAULT: u64 = 256 << 20;
+/// Opening reads half of it, a tenth of a second.
+const JOURNAL_BYTES_DEFAULT: u64 = 64 << 20;
 const CUT_BYTES_DEFAULT: u64 = 16 << 20;
 const CUT_BYTES_MIN: u64 = 64 << 10;
 /// Of the budget, what changes may take that no image has.

@@ -1,7 +1,8 @@
 //! Cuts, and how they get to the disk.
 //!
-//! 1. Where the journal is half full: a new image of every region of the trie that changed since
-//!    its last one is written to a free slot and synced.
+//! 1. Regions of the trie whose changes have been in the journal longest get new images, in free
+//!    slots, which are synced: as many as keep the journal within its bounds. A cut waits for a few
+//!    of them rather than, now and then, for all.
 //! 2. The cut: all subtrees are locked for the time it takes to swap the lists of changes, to
 //!    freeze what was appended and to write down the state: microseconds, and some for each region.
 //! 3. The records appended since the last cut are written, with their checksums, and synced; so are
@@ -23,7 +24,7 @@ use crate::{
         extents,
         redo::{GroupWriter, Patch, Redo},
         regions::{Fresh, UNIT_BYTES},
-        space::Images,
+        space::{CHANGE_BYTES, Images},
         writeback::Writeback,
     },
     seeded::{self, Bug},
@@ -34,6 +35,9 @@ use crate::{
 pub(super) const STATE: u8 = 255;
 pub(super) const STATE_VERSION: u64 = 1;
 
+/// What a change takes in the journal until its image is written: regions wait in turn, so the
+/// journal has about twice as many changes as wait at a time, of 11 bytes each.
+const JOURNALED_BYTES: u64 = 22;
 /// Of the budget, what writes of records under way may take, and what they take at most.
 const WRITES_PART: u64 = 16;
 const WRITES_MAX: u64 = 8 << 20;
@@ -78,21 +82,23 @@ impl Trie {
 
     fn persist_locked(&self, maintenance: &mut Maintenance, up_to: Lsn) -> Result<Lsn> {
         let space = self.index.space();
-        let scarce = space.change_bytes() > self.context.budget.limit() / CHANGES_PART;
-        let retire = scarce || maintenance.redo.is_full();
-        let images =
-            if retire { space.write_images(&*self.context.env)? } else { Images::default() };
+        let (of_budget, of_journal) =
+            (self.context.budget.limit() / CHANGES_PART, maintenance.redo.half_bytes());
+        let changes_max = (of_budget / CHANGE_BYTES).min(of_journal / JOURNALED_BYTES);
+        let last = maintenance.redo.overdue();
+        let images = space.write_images(&*self.context.env, changes_max, last)?;
+        let needed = space.needed_beside(&images);
         self.add_written(images.written_bytes);
         let _work = self.context.budget.charge_anyway(space.work_bytes());
         let cut = self.cut(&images);
         let lsn = if seeded::active(Bug::TrieClaimsTooMuch) { Lsn(up_to.0 + 512) } else { up_to };
-        match self.publish(maintenance, &cut, lsn, retire) {
-            Ok(()) => {
+        match self.publish(maintenance, &cut, lsn, needed) {
+            Ok(group) => {
                 for images in maintenance.limbo.drain(..) {
                     space.forget(&images);
                 }
                 space.settle(images);
-                space.committed();
+                space.committed(group);
                 space.drop_beyond(cut.trie_end);
                 self.extents.settle(&cut.extents);
                 self.regions.free(&cut.dead);
@@ -148,8 +154,8 @@ impl Trie {
         maintenance: &mut Maintenance,
         cut: &Cut,
         lsn: Lsn,
-        retire: bool,
-    ) -> Result<()> {
+        needed: u64,
+    ) -> Result<u64> {
         self.write_fresh(&cut.fresh)?;
         self.add_written(self.extents.write(&*self.context.env, &cut.extents)?);
         if !seeded::active(Bug::TrieSkipsLogSync) {
@@ -159,8 +165,7 @@ impl Trie {
         self.index.space().journal(&mut group);
         group.patch(Patch { space: STATE, offset: 0, bytes: &cut.state });
         self.add_written(group.bytes());
-        maintenance.redo.commit(group, lsn, retire)?;
-        Ok(())
+        maintenance.redo.commit_keeping(group, lsn, needed)
     }
 
     /// Writes what was appended, and syncs it. It may leave memory then.

@@ -9,6 +9,7 @@ use super::{
     Trie,
     record::{Head, Place, Stored},
     write::{fits, place_of},
+    young::YoungAnswer,
 };
 use crate::{
     Error, Result,
@@ -141,7 +142,10 @@ impl Trie {
         if !self.young.is_empty()
             && let Some(answer) = self.young_answer(key, hash, take)
         {
-            return Ok(answer);
+            return match answer {
+                YoungAnswer::Deleted => Ok(None),
+                YoungAnswer::Record(answer) => Ok(Some(answer)),
+            };
         }
         let look = |address| match self.regions.look(address, |words| answer_in(words, key, take)) {
             Look::Found(Seen::Key(answer)) => Verdict::Found(answer),

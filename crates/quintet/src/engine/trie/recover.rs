@@ -172,7 +172,7 @@ fn take_group(space: &Space, group: &Group, label: &str) -> Result<(Lsn, Vec<u8>
         Error::corruption(label, 0, what)
     };
     let mut state = None;
-    let mut changes = space.recover();
+    let mut changes = space.recover(group.sequence());
     for patch in group.patches() {
         let patch = patch.ok_or_else(damage)?;
         match patch.space {

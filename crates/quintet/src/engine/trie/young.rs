@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Trie,
-    read::{Answer, answer_in},
+    read::{Answer, ColdRecord, answer_in},
     record::{Head, Place},
     write::{Current, Found, Known, stored_bytes},
 };
@@ -43,6 +43,12 @@ const ENTRY_BYTES: u64 = 80;
 const DELETED: u64 = 0;
 /// Keys whose old records are read at once.
 const MERGED_AT_ONCE: usize = 64;
+
+/// What an entry says.
+pub(super) enum YoungAnswer {
+    Deleted,
+    Record(Answer),
+}
 
 /// Addresses by key.
 type Part = BTreeMap<Box<[u8]>, u64>;
@@ -113,14 +119,14 @@ impl Trie {
         key: &[u8],
         hash: u64,
         take: &mut impl FnMut(&Head, &[AtomicU64]),
-    ) -> Option<Option<Answer>> {
+    ) -> Option<YoungAnswer> {
         loop {
             let version = self.index.version(hash);
             let address = self.young.find(key, hash)?;
             let answer = match self.regions.look(address, |words| answer_in(words, key, take)) {
-                _ if address == DELETED => Some(None),
-                Look::Found(seen) => seen.answer().map(Some),
-                Look::Cold(life) => Some(Some(Answer::Cold(address, life))),
+                _ if address == DELETED => Some(YoungAnswer::Deleted),
+                Look::Found(seen) => seen.answer().map(YoungAnswer::Record),
+                Look::Cold(life) => Some(YoungAnswer::Record(Answer::Cold(address, life))),
                 Look::Changed => None,
             };
             if let Some(answer) = answer
@@ -293,7 +299,7 @@ impl Trie {
         }
         let mut known: Vec<Vec<Known>> = keys.iter().map(|_| Vec::new()).collect();
         self.read_cold_records(&cold, |(index, address, life), record| {
-            let record = record.as_ref().and_then(|record| record.record());
+            let record = record.as_ref().and_then(ColdRecord::record);
             if let (Some(record), Some(key), Some(known)) =
                 (record, keys.get(index), known.get_mut(index))
             {

@@ -200,7 +200,9 @@ impl Trie {
             .map_while(|_| self.space.begin_leaving(tail, [tail / words, keep / words]))
             .collect();
         drop(writers);
-        leaving.iter().for_each(|region| self.space.finish_leaving(*region));
+        for region in &leaving {
+            self.space.finish_leaving(*region);
+        }
         !leaving.is_empty()
     }
 

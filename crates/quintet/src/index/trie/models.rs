@@ -81,7 +81,7 @@ fn commit(trie: &Trie) {
     trie.space().cut();
     drop(writers);
     trie.space().coalesce();
-    trie.space().committed();
+    trie.space().committed(1);
 }
 
 /// Runs `writer` beside a reader of a record that stays.

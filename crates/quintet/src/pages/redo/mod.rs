@@ -1,8 +1,8 @@
 //! The redo journal: makes changes of pages atomic on disk, one group for each cut.
 //!
 //! What: a group is a list of patches (space, offset, bytes) that takes effect whole or not at
-//! all. [`Redo::commit`] writes one and returns when it is durable; [`Redo::open`] gives back the
-//! groups that are still needed, in order.
+//! all. [`Redo::commit_keeping`] writes one and returns when it is durable; [`Redo::open`] gives
+//! back the groups that are still needed, in order.
 //! Why: the shared log already holds every operation, so pages need consistency only at *cuts*:
 //! moments between operations. What changed between two cuts goes here, each word or line once
 //! however often it changed, in one sequential write; in place it is written later, many cuts
@@ -366,7 +366,8 @@ impl Redo {
         let (mut chain, mut offset) = (Chain::default(), 0);
         while let Some(group) = self.read_group(&mut reader, offset, &mut chain)? {
             offset += round_up(to_u64(group.bytes.len()), BLOCK_BYTES);
-            // The last one is durable, since another follows it: what it does not need, nobody does.
+            // The last one is durable, since another follows it: what it does not need, nobody
+            // does.
             if let Some(needed) = chain.groups.last().map(Group::needed) {
                 chain.groups.retain(|group| group.sequence() >= needed);
             }
@@ -419,19 +420,20 @@ impl Redo {
         Ok(None)
     }
 
-    /// Writes a group and syncs it: the table is complete to `lsn` with it. With `retire`, no
-    /// earlier group is needed from now on: everything in them is in place and synced, or in this
-    /// one. Returns the group's sequence.
-    ///
-    /// After an error the group may be durable or not: until another is, nothing that it names may
-    /// be changed. The next group has to have its changes too.
+    /// As [`Redo::commit_keeping`]; with `retire`, no earlier group is needed from now on.
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn commit(&mut self, group: GroupWriter, lsn: Lsn, retire: bool) -> Result<u64> {
         let needed = if retire { self.next_sequence } else { self.needed };
         self.commit_keeping(group, lsn, needed)
     }
 
-    /// As [`Redo::commit`], with the oldest group that is needed from now on: at least the one
-    /// until now, at most the new one.
+    /// Writes a group and syncs it: the table is complete to `lsn` with it. `needed` is the oldest
+    /// group that is needed from now on, at least the one until now, at most the new one:
+    /// everything in those before it is in place and synced, or in later ones. Returns the group's
+    /// sequence.
+    ///
+    /// After an error the group may be durable or not: until another is, nothing that it names may
+    /// be changed. The next group has to have its changes too.
     pub(crate) fn commit_keeping(
         &mut self,
         group: GroupWriter,
@@ -508,6 +510,18 @@ impl Redo {
     /// Whether it is time to put in place what the journal holds and to retire its groups.
     pub(crate) fn is_full(&self) -> bool {
         self.live_bytes() > self.half_bytes
+    }
+
+    /// The last group of the oldest file, where the files hold more than they should: with images
+    /// of all up to it, the file can go.
+    pub(crate) fn overdue(&self) -> u64 {
+        let oldest = self.turns.first().filter(|_| self.turns.len() > 1 && self.is_full());
+        oldest.map_or(0, |turn| turn.last)
+    }
+
+    /// Half of what the files should take, in bytes: what one takes.
+    pub(crate) fn half_bytes(&self) -> u64 {
+        self.half_bytes
     }
 
     /// Bytes that the files take.

@@ -27,14 +27,50 @@ pub(crate) struct Images {
 }
 
 impl Space {
-    /// Writes a new image of every region that has changes, to free slots, and syncs them. They
-    /// count once the next group's state ([`Self::encode`]) is durable: then [`Self::settle`].
-    pub(crate) fn write_images(&self, env: &dyn Env) -> Result<Images> {
+    /// The regions whose changes wait longest: those that wait since a group up to `last`, and as
+    /// many as leave at most `changes_max` changes.
+    fn overdue(&self, changes_max: u64, last: u64) -> Vec<u64> {
+        let disk = lock(&self.disk);
+        let regions = disk.pending.iter();
+        let mut regions: Vec<(u64, u64, u64)> = regions
+            .map(|(region, pending)| (pending.since, *region, to_u64(pending.changes.len())))
+            .collect();
+        drop(disk);
+        regions.sort_unstable();
+        let mut left: u64 = regions.iter().map(|(_, _, changes)| changes).sum();
+        let is_due = |(since, _, changes): &&(u64, u64, u64)| {
+            let due = *since <= last || left > changes_max;
+            left -= changes;
+            due
+        };
+        regions.iter().take_while(is_due).map(|(_, region, _)| *region).collect()
+    }
+
+    /// The oldest group of the journal that is needed beside these images and the next group.
+    pub(crate) fn needed_beside(&self, images: &Images) -> u64 {
+        let disk = lock(&self.disk);
+        let kept = disk.pending.iter().filter(|(region, _)| !images.new.contains_key(region));
+        kept.map(|(_, pending)| pending.since).min().unwrap_or(u64::MAX)
+    }
+
+    /// Writes new images of the regions whose changes wait since a group up to `last`, and of those
+    /// that wait longest until at most `changes_max` changes wait, to free slots, and syncs them.
+    /// They count once the next group's state ([`Self::encode`]) is durable: then
+    /// [`Self::settle`].
+    pub(crate) fn write_images(
+        &self,
+        env: &dyn Env,
+        changes_max: u64,
+        last: u64,
+    ) -> Result<Images> {
+        let regions = self.overdue(changes_max, last);
+        if regions.is_empty() {
+            return Ok(Images::default());
+        }
         let mut writes = Writeback::new(env)?;
         let mut reads = env.queue(IMAGES_AT_ONCE).map_err(|error| {
             Error::io(format!("set up a queue to read {}", self.label()), error)
         })?;
-        let regions: Vec<u64> = lock(&self.disk).pending.keys().copied().collect();
         let mut images = Images::default();
         let mut outcome = Ok(());
         for some in regions.chunks(IMAGES_AT_ONCE) {
@@ -136,7 +172,7 @@ impl Space {
         let mut gone = Vec::new();
         for (region, image) in images.new {
             gone.extend(disk.images.insert(region, image).map(|old| old.slot));
-            let settled = disk.pending.remove(&region).map_or(0, |changes| changes.len());
+            let settled = disk.pending.remove(&region).map_or(0, |pending| pending.changes.len());
             self.pending.fetch_sub(to_u64(settled), Ordering::Relaxed);
         }
         self.free_slots(&mut disk, &gone);
@@ -148,7 +184,7 @@ impl Space {
         let region = end.div_ceil(self.region_words());
         let mut disk = lock(&self.disk);
         let pending = disk.pending.split_off(&region);
-        let dropped: usize = pending.values().map(Vec::len).sum();
+        let dropped: usize = pending.values().map(|pending| pending.changes.len()).sum();
         self.pending.fetch_sub(to_u64(dropped), Ordering::Relaxed);
         let images = disk.images.split_off(&region);
         if !images.is_empty() {

@@ -10,10 +10,11 @@ use crate::{
 };
 
 impl Space {
-    /// Takes patches of needed groups while the journal is opened.
-    pub(crate) fn recover(&self) -> Recovering<'_> {
+    /// Takes patches of a needed group, by its number, while the journal is opened.
+    pub(crate) fn recover(&self, group: u64) -> Recovering<'_> {
         let disk = lock(&self.disk);
-        Recovering { space: self, disk, region: u64::MAX, changes: Pending::new(), count: 0 }
+        let changes = Pending::default();
+        Recovering { space: self, disk, group, region: u64::MAX, changes, count: 0 }
     }
 }
 
@@ -22,6 +23,7 @@ impl Space {
 pub(crate) struct Recovering<'a> {
     space: &'a Space,
     disk: MutexGuard<'a, OnDisk>,
+    group: u64,
     /// The region of the last patch (at first, none), and its changes.
     region: u64,
     changes: Pending,
@@ -45,10 +47,11 @@ impl Recovering<'_> {
             if region != self.region {
                 self.settle();
                 self.region = region;
-                self.changes = self.disk.pending.remove(&region).unwrap_or_default();
+                let new = || Pending { since: self.group, changes: Vec::new() };
+                self.changes = self.disk.pending.remove(&region).unwrap_or_else(new);
             }
             let place = low_u32(index & (self.space.region_words() - 1));
-            self.changes.push((place, u64::from_le_bytes(*chunk)));
+            self.changes.changes.push((place, u64::from_le_bytes(*chunk)));
         }
         self.count += to_u64(chunks.len());
         true
@@ -56,7 +59,7 @@ impl Recovering<'_> {
 
     fn settle(&mut self) {
         let changes = take(&mut self.changes);
-        if !changes.is_empty() {
+        if !changes.changes.is_empty() {
             self.disk.pending.insert(self.region, changes);
         }
     }
