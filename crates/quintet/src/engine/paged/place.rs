@@ -106,7 +106,9 @@ impl Paged {
             return Ok(());
         }
         let mut requests = Requests::new(self.tree.cache(), &*self.context.env)?;
-        pages.iter().for_each(|place| each(*place, &mut requests));
+        for place in pages {
+            each(*place, &mut requests);
+        }
         let (outcome, written) = requests.finish();
         self.written_bytes_total.fetch_add(written, Ordering::Relaxed);
         self.placed_bytes_total.fetch_add(written, Ordering::Relaxed);

@@ -6,7 +6,7 @@
 //! its content moves to a new child; when it has one child left, that child's content moves up.
 
 use super::{
-    Change, Garbage, ROOT, Step, Stop, Tree,
+    Change, Garbage, ROOT, Step, Stop, Tree, fill_used,
     node::{Cell, Held, NodeBuilder, Payload, SLOT_BYTES, shared_len},
     read::Bounds,
     split::Halves,
@@ -272,7 +272,7 @@ impl Tree {
         let [left_page, right_page] = halves.build(self.shape, prefixes).ok_or_else(senseless)?;
         let right = self.cache.create_to_fill(self.space.take())?;
         self.fill(&right, right_page);
-        self.fill_used(left, &left_page).ok_or_else(senseless)?;
+        fill_used(left, &left_page).ok_or_else(senseless)?;
         self.note_leaf_size(halves.count());
         if halves.is_append() {
             self.note_last_leaf(right.seen_after());

@@ -305,22 +305,6 @@ impl Tree {
         guard.edit().put_whole(&page);
     }
 
-    /// As [`Tree::fill`]; what lies between slots and entries stays what it is, so that it need not
-    /// be journaled.
-    fn fill_used(&self, guard: &WriteGuard<'_>, page: &[u8]) -> Option<()> {
-        let number = |range: std::ops::Range<usize>| {
-            let bytes = page.get(range)?.iter().rev();
-            Some(bytes.fold(0, |number, byte| number << 8 | usize::from(*byte)))
-        };
-        let (count, prefix, heap) = (number(10..12)?, number(12..14)?, number(16..20)?);
-        let slots_end = (HEAD_BYTES + prefix).next_multiple_of(8) + count * node::SLOT_BYTES;
-        let (front, entries) = (page.get(8..slots_end)?, page.get(heap..)?);
-        let edit = guard.edit();
-        edit.put_bytes(8, front);
-        edit.put_bytes(heap, entries);
-        Some(())
-    }
-
     /// Tries until nothing changes meanwhile.
     fn repeat<T>(&self, mut attempt: impl FnMut(&Self) -> Step<T>) -> crate::Result<T> {
         let mut patience = Patience::default();
@@ -379,6 +363,22 @@ impl Tree {
     fn used_bytes(&self, view: &NodeView<'_>) -> usize {
         self.shape.page_bytes.saturating_sub(view.free())
     }
+}
+
+/// As [`Tree::fill`]; what lies between slots and entries stays what it is, so that it need not
+/// be journaled.
+fn fill_used(guard: &WriteGuard<'_>, page: &[u8]) -> Option<()> {
+    let number = |range: std::ops::Range<usize>| {
+        let bytes = page.get(range)?.iter().rev();
+        Some(bytes.fold(0, |number, byte| number << 8 | usize::from(*byte)))
+    };
+    let (count, prefix, heap) = (number(10..12)?, number(12..14)?, number(16..20)?);
+    let slots_end = (HEAD_BYTES + prefix).next_multiple_of(8) + count * node::SLOT_BYTES;
+    let (front, entries) = (page.get(8..slots_end)?, page.get(heap..)?);
+    let edit = guard.edit();
+    edit.put_bytes(8, front);
+    edit.put_bytes(heap, entries);
+    Some(())
 }
 
 fn signed(bytes: usize) -> i64 {

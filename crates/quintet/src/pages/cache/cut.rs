@@ -73,8 +73,7 @@ impl Cut {
 
     /// Whether no durable cut has the page.
     pub fn is_fresh(&self, page: PageId) -> bool {
-        let word = self.fresh.get(to_usize(u64::from(page.0 / 64)));
-        word.is_some_and(|word| word >> (page.0 % 64) & 1 == 1)
+        is_in(&self.fresh, page)
     }
 
     /// Whether the page in a frame is to be placed with the cut; others are journaled only.
@@ -86,6 +85,12 @@ impl Cut {
     pub fn placed_count(&self) -> usize {
         self.placed.len()
     }
+}
+
+/// Whether the bit of a page is set.
+fn is_in(bits: &[u64], page: PageId) -> bool {
+    let word = bits.get(to_usize(u64::from(page.0 / 64)));
+    word.is_some_and(|word| word >> (page.0 % 64) & 1 == 1)
 }
 
 impl PageCache {
@@ -261,14 +266,15 @@ impl PageCache {
     /// The cut's pages are where they belong: in the journal those that left it, in the file the
     /// others, which are clean unless they changed since.
     pub fn finish(&self, cut: Cut) {
-        for (page, frame) in &cut.pages {
+        let Cut { pages, fresh, epoch, .. } = cut;
+        for (page, frame) in &pages {
             let Some(word) = self.word(*frame, LATCH) else { continue };
             latch::lock(word);
             let there = self.get(*frame, PAGE) == u64::from(page.0);
-            if there && self.get(*frame, EPOCH) == cut.epoch {
+            if there && self.get(*frame, EPOCH) == epoch {
                 self.set(*frame, MASK, 0);
                 self.mark(*frame, 0, 0);
-            } else if there && (cut.is_fresh(*page) || lock(&self.saved).contains_key(page)) {
+            } else if there && (is_in(&fresh, *page) || lock(&self.saved).contains_key(page)) {
                 self.mark(*frame, self.get(*frame, EPOCH), 0);
             }
             latch::unlock(word);
