@@ -88,7 +88,7 @@ impl Slot<'_> {
 /// is dropped.
 #[derive(Debug)]
 pub(crate) struct Places {
-    places: Vec<Place>,
+    all: Vec<Place>,
     /// The identity of block 0; the others follow.
     first: u64,
     /// Bytes that were drawn.
@@ -99,14 +99,14 @@ pub(crate) struct Places {
 impl Places {
     /// Places of no blocks yet.
     pub(crate) fn new(blocks: &Arc<Blocks>, first: u64) -> Self {
-        Self { places: Vec::new(), first, charged: 0, blocks: Arc::clone(blocks) }
+        Self { all: Vec::new(), first, charged: 0, blocks: Arc::clone(blocks) }
     }
 
     /// Places for this many blocks.
     pub(crate) fn with_count(mut self, count: u32) -> Self {
-        self.places.resize_with(to_usize(u64::from(count)), Place::default);
-        self.places.shrink_to_fit();
-        let bytes = to_u64(self.places.len() * size_of::<Place>());
+        self.all.resize_with(to_usize(u64::from(count)), Place::default);
+        self.all.shrink_to_fit();
+        let bytes = to_u64(self.all.len() * size_of::<Place>());
         self.blocks.budget.take_anyway(bytes.saturating_sub(self.charged));
         self.charged = self.charged.max(bytes);
         self
@@ -116,23 +116,23 @@ impl Places {
     pub(crate) fn push(&mut self, payload: Option<&[&[u8]]>) {
         let place = Place::default();
         if let Some(payload) = payload {
-            let slot = Slot { place: &place, id: self.first + to_u64(self.places.len()) };
+            let slot = Slot { place: &place, id: self.first + to_u64(self.all.len()) };
             self.blocks.put(slot, payload, Blocks::take_free);
         }
-        self.places.push(place);
+        self.all.push(place);
     }
 
     /// The place of a block.
     #[inline]
     pub(crate) fn get(&self, block: u32) -> Option<Slot<'_>> {
-        let place = self.places.get(to_usize(u64::from(block)))?;
+        let place = self.all.get(to_usize(u64::from(block)))?;
         Some(Slot { place, id: self.first + u64::from(block) })
     }
 }
 
 impl Drop for Places {
     fn drop(&mut self) {
-        self.blocks.release(&self.places, self.first);
+        self.blocks.release(&self.all, self.first);
         self.blocks.budget.give(self.charged);
     }
 }
