@@ -74,7 +74,12 @@ impl WriteBack {
 
     /// Whether there is an instruction at all: without, memory is not persistent.
     pub const fn is_known(self) -> bool {
-        cfg!(target_arch = "x86_64")
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Instruction::Keep | Instruction::Drop | Instruction::DropInOrder => true,
+            #[cfg(not(target_arch = "x86_64"))]
+            Instruction::Unknown => false,
+        }
     }
 
     /// Starts to write back the line of `word`.
