@@ -37,11 +37,11 @@
 //!
 //! Options: `fanout` (64, 128 or 256 children a node), `sluggishness` (records in a list before it
 //! becomes a node, 1 to 128, 16), `region_bytes` (of records: a power of two, 64 KiB to 16 MiB,
-//! 2 MiB), `journal_bytes` (64 KiB to 16 GiB, 64 MiB), `cut_bytes` (appended before a cut is wanted, 64 KiB
-//! to 1 GiB, 16 MiB), `live_ratio` (per cent of the data file that is kept alive, 10 to 95, 80),
-//! `max_scan` (holes looked at for a large value, 0 to 10,000, 100), `hash` ([`hash`]: `siphash`,
-//! `highway64`, `highway128` or `highway256`, `siphash`), `layout` (of sluggish lists: `lines`, or
-//! `chain` as in the paper, `lines`).
+//! 2 MiB), `journal_bytes` (64 KiB to 16 GiB, 64 MiB), `cut_bytes` (appended before a cut is
+//! wanted, 64 KiB to 1 GiB, 16 MiB), `live_ratio` (per cent of the data file that is kept alive, 10
+//! to 95, 80), `max_scan` (holes looked at for a large value, 0 to 10,000, 100), `hash` ([`hash`]:
+//! `siphash`, `highway64`, `highway128` or `highway256`, `siphash`), `layout` (of sluggish lists:
+//! `lines`, or `chain` as in the paper, `lines`).
 //!
 //! How we differ from the paper: the shared log holds the operations, so the journal has what a cut
 //! changed, coalesced, and not every write of every operation; records move when they are updated
