@@ -236,6 +236,9 @@ pub trait Engine: Send + Sync {
     /// A hint that an operation on `key` is soon to be applied, so that what it will look at can be
     /// on its way from memory: replay gives it some records ahead.
     fn expect(&self, _key: &[u8]) {}
+    /// A hint that operations on `keys` are soon to be admitted or applied, so that what has to be
+    /// read from the disk for them can be read at once. Looks at `keys` only if that is of use.
+    fn expect_many(&self, _keys: &mut dyn Iterator<Item = &[u8]>) {}
     /// Applies a logged operation. In replay there was no `admit`.
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()>;
     /// About `limit` entries from `from` on, and where to go on ([`Cursor::START`] at the end).
@@ -352,6 +355,7 @@ impl Engine for AnyEngine {
     fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
         match self {
             Self::HashLog(engine) => engine.get_split(key, out),
+            Self::BTree(engine) => engine.get_split(key, out),
             _ => self.engine().get_split(key, out),
         }
     }
@@ -382,6 +386,10 @@ impl Engine for AnyEngine {
 
     fn expect(&self, key: &[u8]) {
         self.engine().expect(key);
+    }
+
+    fn expect_many(&self, keys: &mut dyn Iterator<Item = &[u8]>) {
+        self.engine().expect_many(keys);
     }
 
     #[inline]
