@@ -149,8 +149,7 @@ impl Engine for BTree {
 
     #[inline]
     fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
-        let split = self.inner.paged.tree.get_split(key, out)?;
-        Ok(split.map(|first| first.unwrap_or(NO_FIRST_BYTE)))
+        self.inner.paged.tree.get_split(key, NO_FIRST_BYTE, out)
     }
 
     fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {

@@ -250,8 +250,12 @@ fn a_batch_larger_than_the_cache_grows_it_little() {
     for batch in 0..20_u32 {
         let keys: Vec<_> = (0..300).map(|step| key((batch * 7919 + step * 131) % 40_000)).collect();
         let put = |key| Op::Put { key, head: &[], body: &[8; 100] };
-        keys.iter().for_each(|key| table.admit(&put(key)).unwrap());
-        keys.iter().for_each(|key| table.apply(Lsn(1), &put(key)).unwrap());
+        for key in &keys {
+            table.admit(&put(key)).unwrap();
+        }
+        for key in &keys {
+            table.apply(Lsn(1), &put(key)).unwrap();
+        }
     }
     let stats = table.stats();
     assert!(stats.memory_bytes <= 4 << 20, "{stats:?}");

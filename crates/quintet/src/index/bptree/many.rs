@@ -23,6 +23,9 @@ const BATCH: usize = 32;
 /// so that it is seldom idle.
 const COLD_BATCH: usize = 256;
 
+/// Called with the position of a key and its value.
+pub type EachValue<'e> = dyn FnMut(usize, Option<&[u8]>) -> Result<()> + 'e;
+
 impl Tree {
     /// The values of several keys, in their order; `make` as in [`Tree::get`].
     pub fn multi_get<V>(
@@ -33,21 +36,17 @@ impl Tree {
     ) -> Result<()> {
         let start = out.len();
         out.resize_with(start + keys.len(), || None);
-        let mut made = Made { make, value: None };
-        self.many(keys, &mut made, &mut |made, index, found| {
+        let mut sink = Made { make, value: None };
+        self.many(keys, &mut sink, &mut |sink, index, found| {
             if let Some(place) = out.get_mut(start + index) {
-                *place = made.value.take().filter(|_| found);
+                *place = sink.value.take().filter(|_| found);
             }
             Ok(())
         })
     }
 
     /// The values of several keys: `each` is called once for each with its position, in any order.
-    pub fn multi_get_each(
-        &self,
-        keys: &[&[u8]],
-        each: &mut dyn FnMut(usize, Option<&[u8]>) -> Result<()>,
-    ) -> Result<()> {
+    pub fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
         self.many(keys, &mut Bytes::default(), &mut |bytes, index, found| {
             each(index, found.then_some(bytes.0.as_slice()))
         })

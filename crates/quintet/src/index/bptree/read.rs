@@ -160,17 +160,17 @@ impl Tree {
         key: &[u8],
         make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
     ) -> Result<Option<V>> {
-        let mut made = Made { make, value: None };
-        let found = self.find(key, &mut made)?;
-        Ok(made.value.filter(|_| found))
+        let mut sink = Made { make, value: None };
+        let found = self.find(key, &mut sink)?;
+        Ok(sink.value.filter(|_| found))
     }
 
     /// Copies the value of a key into `out`, in place of what was there, but for its first byte,
-    /// which it returns (`None` for an empty value). Where there is no value, `None`, and `out` is
+    /// which it returns (`empty` for an empty value). Where there is no value, `None`, and `out` is
     /// anything.
     #[inline]
-    pub fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<Option<u8>>> {
-        let mut split = Split { first: None, out };
+    pub fn get_split(&self, key: &[u8], empty: u8, out: &mut Vec<u8>) -> Result<Option<u8>> {
+        let mut split = Split { first: empty, empty, out };
         let found = self.find(key, &mut split)?;
         Ok(found.then_some(split.first))
     }
@@ -321,7 +321,9 @@ impl<V, M: Fn(usize, &mut dyn FnMut(&mut [u8])) -> V> Sink for Made<M, V> {
 
 /// The first byte of a value, and the rest.
 struct Split<'o> {
-    first: Option<u8>,
+    first: u8,
+    /// The first byte of an empty value.
+    empty: u8,
     out: &'o mut Vec<u8>,
 }
 
@@ -331,11 +333,11 @@ impl Sink for Split<'_> {
         if let Held::Here(at, length) = *held
             && length > 0
         {
-            self.first = leaf.words().u8(at);
+            self.first = leaf.words().u8(at).unwrap_or(self.empty);
             return tree.copy_value(leaf, held, 1, self.out);
         }
         tree.copy_value(leaf, held, 0, self.out)?;
-        self.first = self.out.first().copied();
+        self.first = self.out.first().copied().unwrap_or(self.empty);
         self.out.drain(..self.out.len().min(1));
         Ok(())
     }
