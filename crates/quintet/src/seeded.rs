@@ -214,6 +214,8 @@ bugs! {
     CutWritesInPlaceFirst = 96, "cut-writes-in-place-first";
     /// Opening does not apply the journal's newest group.
     CutNotReplayed = 97, "cut-not-replayed";
+    /// Of keys in order that are looked up at once, all are looked for in the first one's leaf.
+    RunOfKeysLeavesItsLeaf = 220, "run-of-keys-leaves-its-leaf";
     /// A new node's separator does not get into its parent.
     SplitLosesSeparator = 98, "split-loses-separator";
     /// A delete never merges nodes.

@@ -119,6 +119,9 @@ const MDBX_OPTION_READERS_MAX: c_uint = 1;
 const MAP_BYTES_MIN: u64 = 16 << 30;
 const MAP_BYTES_PER_BYTE: u64 = 4;
 
+/// `MDB_APPEND` and `MDBX_APPEND`: the key goes behind all others.
+const APPEND: c_uint = 0x2_0000;
+
 /// Names of flags for the command line: LMDB's, without their prefix.
 const FLAGS: [(&str, c_uint); 6] = [
     ("NOSYNC", NO_SYNC),
@@ -129,24 +132,44 @@ const FLAGS: [(&str, c_uint); 6] = [
     ("NOMEMINIT", NO_MEMORY_INIT),
 ];
 
-/// The flags that the command line asks for instead of ours: `flags=NAME+NAME`.
-fn asked_flags(asked: &[(String, String)]) -> Outcome<Option<c_uint>> {
-    let mut flags = None;
-    for (name, value) in asked {
-        if name != "flags" {
-            return Err(Failure::Usage(format!("there is no option {name:?} but `flags`")));
+/// What the command line asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Asked {
+    /// Flags of the environment instead of ours: `flags=NAME+NAME`.
+    flags: Option<c_uint>,
+    /// Flags of each put: `append=yes` is for keys that come in order.
+    put_flags: c_uint,
+}
+
+impl Asked {
+    fn new(asked: &[(String, String)]) -> Outcome<Self> {
+        let mut all = Self::default();
+        for (name, value) in asked {
+            match (name.as_str(), value.as_str()) {
+                ("flags", _) => all.flags = Some(named_flags(value)?),
+                ("append", "yes") => all.put_flags = APPEND,
+                ("append", "no") => all.put_flags = 0,
+                ("append", _) => return Err(Failure::Usage("append is yes or no".to_owned())),
+                _ => {
+                    let what = format!("there is no option {name:?} but `flags` and `append`");
+                    return Err(Failure::Usage(what));
+                }
+            }
         }
-        let mut bits = 0;
-        for word in value.split('+').filter(|word| !word.is_empty()) {
-            let known = FLAGS.iter().find(|(name, _)| *name == word);
-            bits |= known.map(|(_, bit)| bit).ok_or_else(|| {
-                let names: Vec<_> = FLAGS.iter().map(|(name, _)| *name).collect();
-                Failure::Usage(format!("there is no flag {word:?}, but {}", names.join(", ")))
-            })?;
-        }
-        flags = Some(bits);
+        Ok(all)
     }
-    Ok(flags)
+}
+
+fn named_flags(names: &str) -> Outcome<c_uint> {
+    let mut bits = 0;
+    for word in names.split('+').filter(|word| !word.is_empty()) {
+        let known = FLAGS.iter().find(|(name, _)| *name == word);
+        bits |= known.map(|(_, bit)| bit).ok_or_else(|| {
+            let names: Vec<_> = FLAGS.iter().map(|(name, _)| *name).collect();
+            Failure::Usage(format!("there is no flag {word:?}, but {}", names.join(", ")))
+        })?;
+    }
+    Ok(bits)
 }
 
 /// Which of the two.
@@ -266,6 +289,7 @@ struct Mapped {
     extra: Extra,
     environment: Object,
     table: c_uint,
+    put_flags: c_uint,
     /// Read transactions that no thread is using, reset.
     readers: Mutex<Vec<Reader>>,
 }
@@ -297,7 +321,8 @@ impl Mapped {
                 Flavour::Mdbx => UTTERLY_NO_SYNC,
             };
         }
-        if let Some(asked) = asked_flags(&opening.options.settings)? {
+        let asked = Asked::new(&opening.options.settings)?;
+        if let Some(asked) = asked.flags {
             flags = NO_TLS | asked;
         }
         let wanted = opening.options.bytes_written_max.saturating_mul(MAP_BYTES_PER_BYTE);
@@ -308,6 +333,7 @@ impl Mapped {
             extra,
             environment: ptr::null_mut(),
             table: 0,
+            put_flags: asked.put_flags,
             readers: Mutex::new(Vec::new()),
         };
         // SAFETY: calls in the order that the headers prescribe; the path outlives its call.
@@ -437,7 +463,9 @@ impl Mapped {
     fn put_in(&self, txn: Object, key: &[u8], value: &[u8]) -> Outcome {
         let (key, value) = (self.pair(key), self.pair(value));
         // SAFETY: the pairs point to live slices; the library copies both.
-        self.check(unsafe { (self.api.put)(txn, self.table, &raw const key, &raw const value, 0) })
+        self.check(unsafe {
+            (self.api.put)(txn, self.table, &raw const key, &raw const value, self.put_flags)
+        })
     }
 
     fn visit(

@@ -32,6 +32,9 @@ use crate::{
 /// A table of a batch.
 type BatchTable = Arc<TableState>;
 
+/// Operations of a batch that engines are told of at once: a few times what a disk has under way.
+const EXPECTED: usize = 256;
+
 impl Core {
     /// Commits one operation; says whether its condition held.
     pub(super) fn commit_one(
@@ -213,13 +216,12 @@ impl Core {
 
     fn admit_batch(&self, body: &[u8], tables: &[BatchTable], admitted: &mut usize) -> Result<()> {
         tables.iter().try_for_each(|table| self.check_usable(table))?;
-        for (table, op) in operations(body, tables) {
+        for_each_expected(body, tables, |table, op| {
             table.engine.approach(hash_of(table, &op), 0);
             table.engine.admit(&op)?;
             *admitted += 1;
-            self.admit_expiry(table, &op)?;
-        }
-        Ok(())
+            self.admit_expiry(table, &op)
+        })
     }
 
     fn log_batch(
@@ -252,15 +254,17 @@ impl Core {
             if seeded::active(Bug::BatchLogsFirstOnly) { first_of(body) } else { body.into() };
         let appended = ticket.append(&[&logged])?;
         let mut applied = Ok(());
-        for (table, op) in operations(body, tables) {
+        for_each_expected(body, tables, |table, op| {
             let replaced = table.replaced_expiry(&op);
             // One table that stops does not keep the batch from the others: the log holds all of
             // it.
-            applied = applied.and(self.apply(table, appended, &op));
+            let mut outcome = self.apply(table, appended, &op);
             if !seeded::active(Bug::BatchForgetsExpiryIndex) {
-                applied = applied.and(self.list(table, appended, &op, replaced));
+                outcome = outcome.and(self.list(table, appended, &op, replaced));
             }
-        }
+            applied = std::mem::replace(&mut applied, Ok(())).and(outcome);
+            Ok(())
+        })?;
         drop(ticket);
         held.bump();
         Ok((appended, applied))
@@ -303,11 +307,43 @@ fn frees(op: &Op<'_>) -> bool {
     !matches!(op, Op::Put { .. })
 }
 
+/// Does `work` with each operation of a batch's body, until it fails. The tables are told of
+/// [`EXPECTED`] of them at a time what is to come.
+fn for_each_expected(
+    body: &[u8],
+    tables: &[BatchTable],
+    mut work: impl FnMut(&BatchTable, Op<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut operations = operations(body, tables);
+    let mut expected = 0;
+    loop {
+        if expected == 0 {
+            for table in tables {
+                let ahead = operations.clone().take(EXPECTED);
+                let mut keys = ahead.filter(|(of, _)| of.id == table.id).filter_map(key_of);
+                table.engine.expect_many(&mut keys);
+            }
+            expected = EXPECTED;
+        }
+        let Some((table, op)) = operations.next() else { return Ok(()) };
+        work(table, op)?;
+        expected -= 1;
+    }
+}
+
+/// The key of an operation on one.
+fn key_of<'a>((_, op): (&BatchTable, Op<'a>)) -> Option<&'a [u8]> {
+    match op {
+        Op::Put { key, .. } | Op::Delete { key } => Some(key),
+        Op::DeleteRange { .. } => None,
+    }
+}
+
 /// The operations of a batch's body with their tables.
 fn operations<'a>(
     body: &'a [u8],
     tables: &'a [BatchTable],
-) -> impl Iterator<Item = (&'a BatchTable, Op<'a>)> {
+) -> impl Iterator<Item = (&'a BatchTable, Op<'a>)> + Clone {
     let mut last: Option<&BatchTable> = None;
     Ops::new(body).flatten().filter_map(move |(id, op)| {
         // Runs of operations on one table are the common case.

@@ -241,6 +241,9 @@ pub trait Engine: Send + Sync {
     /// logged, what it will look at can come from memory, a miss after the other. `steps` is how
     /// many there was time for since the first of these calls.
     fn approach(&self, _hash: u64, _steps: u32) {}
+    /// A hint that operations on `keys` are soon to be admitted or applied, so that what has to be
+    /// read from the disk for them can be read at once. Looks at `keys` only if that is of use.
+    fn expect_many(&self, _keys: &mut dyn Iterator<Item = &[u8]>) {}
     /// Applies a logged operation. In replay there was no `admit`.
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()>;
     /// About `limit` entries from `from` on, and where to go on ([`Cursor::START`] at the end).
@@ -358,6 +361,7 @@ impl Engine for AnyEngine {
         match self {
             Self::HashLog(engine) => engine.get_split(key, out),
             Self::Trie(engine) => engine.get_split(key, out),
+            Self::BTree(engine) => engine.get_split(key, out),
             _ => self.engine().get_split(key, out),
         }
     }
@@ -388,6 +392,10 @@ impl Engine for AnyEngine {
 
     fn expect(&self, key: &[u8]) {
         self.engine().expect(key);
+    }
+
+    fn expect_many(&self, keys: &mut dyn Iterator<Item = &[u8]>) {
+        self.engine().expect_many(keys);
     }
 
     #[inline]

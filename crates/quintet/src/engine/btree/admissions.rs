@@ -47,8 +47,15 @@ impl Admission {
 }
 
 #[derive(Debug, Default)]
+struct Waiting {
+    kept: VecDeque<Admission>,
+    /// Writes whose leaf is not kept.
+    others: usize,
+}
+
+#[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shard(Mutex<VecDeque<Admission>>);
+struct Shard(Mutex<Waiting>);
 
 /// See the module head.
 #[derive(Debug)]
@@ -69,27 +76,37 @@ impl Admissions {
         Self { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
     }
 
-    fn shard(&self, key: &[u8]) -> &Mutex<VecDeque<Admission>> {
+    fn shard(&self, key: &[u8]) -> &Mutex<Waiting> {
         let index = to_usize(mixed(key)) % SHARDS;
         &self.shards.get(index).unwrap_or(&self.shards[0]).0
     }
 
-    /// Notes the leaf of an admitted write. A cache of `frames` frames has no room for the leaves
-    /// of a large batch: then `Err` gives it back.
-    pub(super) fn add(&self, key: &[u8], kept: Kept, frames: u64) -> Result<(), Kept> {
-        let mut shard = lock(self.shard(key));
-        if to_u64(shard.len() * SHARDS * 8) > frames {
-            return Err(kept);
+    /// About how many writes are admitted and not applied, and how many of their leaves are kept:
+    /// as where this key's are.
+    pub(super) fn pending(&self, key: &[u8]) -> (u64, u64) {
+        let waiting = lock(self.shard(key));
+        let kept = to_u64(waiting.kept.len() * SHARDS);
+        (kept + to_u64(waiting.others * SHARDS), kept)
+    }
+
+    /// Notes an admitted write, with its leaf if that is kept.
+    pub(super) fn add(&self, key: &[u8], kept: Option<Kept>) {
+        let mut waiting = lock(self.shard(key));
+        match kept {
+            Some(kept) => waiting.kept.push_back(Admission::new(key, kept)),
+            None => waiting.others += 1,
         }
-        shard.push_back(Admission::new(key, kept));
-        Ok(())
     }
 
     /// The leaf that was noted first for this key.
     pub(super) fn take(&self, key: &[u8]) -> Option<Admitted> {
-        let mut shard = lock(self.shard(key));
-        let index = shard.iter().position(|admission| admission.is_of(key))?;
-        let admission = shard.remove(index)?;
+        let mut waiting = lock(self.shard(key));
+        let Some(index) = waiting.kept.iter().position(|admission| admission.is_of(key)) else {
+            // In replay nothing is admitted.
+            waiting.others = waiting.others.saturating_sub(1);
+            return None;
+        };
+        let admission = waiting.kept.remove(index)?;
         Some(Admitted { kept: admission.kept, is_sure: admission.length <= KEY_BYTES })
     }
 
@@ -97,6 +114,6 @@ impl Admissions {
     #[cfg(test)]
     #[cfg(not(any(loom, shuttle)))]
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(&shard.0).len()).sum()
+        self.shards.iter().map(|shard| lock(&shard.0).kept.len()).sum()
     }
 }

@@ -6,11 +6,15 @@
 //! the cache has room for, the leaves of a range, long keys that have to be compared whole), a
 //! read that fails is tried again; only a disk that goes on failing stops the table.
 
-use super::Inner;
-use crate::{Error, Result, engine::Op, index::bptree::Change, pages::cache::latch::Patience};
+use super::{Inner, range::AHEAD_MAX};
+use crate::{
+    Error, Result, engine::Op, index::bptree::Change, pages::cache::latch::Patience, sync::Ordering,
+};
 
 /// How often a read that fails is tried while a logged write is applied.
 const TRIES: u32 = 20;
+/// Of the cache's frames one in so many is kept for writes to come.
+const KEPT_SHARE: u64 = 8;
 
 /// Tries again what the disk kept from being done.
 fn persistently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
@@ -24,12 +28,27 @@ fn persistently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
 }
 
 impl Inner {
-    /// Brings the leaf of a key into the cache and keeps it there for the write to come.
-    pub(super) fn keep_leaf(&self, key: &[u8]) -> Result<()> {
+    /// Admits a put or a delete: makes sure that the cache can take so many dirty pages more, and
+    /// one for each write that is to come before it; brings the leaf of the key into the cache and
+    /// keeps it there. Of a batch of more leaves than an eighth of the cache, the rest are brought
+    /// when they are applied.
+    pub(super) fn admit_one(&self, key: &[u8], pages: u64, gives_back: bool) -> Result<()> {
+        let (pending, kept) = self.admissions.pending(key);
+        let room = self.paged.make_room(pages + pending.min(self.paged.kept_limit() / 2));
+        // Deletes give space back: they go on where a cut fails, and the cache grows.
+        if !gives_back {
+            room?;
+        }
         let cache = self.paged.tree.cache();
+        if kept * KEPT_SHARE > cache.frames() {
+            self.admissions.add(key, None);
+            return Ok(());
+        }
+        let misses = cache.misses();
         let kept = self.paged.tree.keep_leaf(key)?;
-        if let Err(kept) = self.admissions.add(key, kept, cache.frames()) {
-            cache.let_leave(kept);
+        self.admissions.add(key, Some(kept));
+        if cache.misses() != misses {
+            self.is_cold.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -71,11 +90,13 @@ impl Inner {
     /// Removes all keys from `start` (included) to `end` (excluded).
     pub(super) fn delete_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<()> {
         let pass = self.paged.gate.enter(start);
-        let mut next = Some(start.to_vec());
+        let (mut next, mut ahead) = (Some(start.to_vec()), 0);
         while let Some(from) = next {
-            let (change, after) = persistently(|| self.paged.tree.delete_some(&from, end, None))?;
+            let tree = &self.paged.tree;
+            let (change, after) = persistently(|| tree.delete_some((&from, end), ahead, None))?;
             pass.note(change);
             next = after;
+            ahead = (ahead * 2 + 1).min(AHEAD_MAX);
         }
         Ok(())
     }

@@ -41,14 +41,17 @@ use std::sync::Arc;
 
 use self::{admissions::Admissions, range::Range};
 use super::{
-    Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
-    Visit,
+    Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange,
+    NO_FIRST_BYTE, Op, TableOptions, Value, Visit,
     paged::{CHANGE_PAGES, Paged, Settings},
 };
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64},
-    index::bptree::run::{Ascent, Run},
+    index::bptree::{
+        run::{Ascent, Run},
+        write::Condemn,
+    },
     report::Report,
     sync::{AtomicBool, Mutex, Ordering, lock},
 };
@@ -74,6 +77,8 @@ struct Inner {
     is_expecting: AtomicBool,
     /// The background was asked to persist.
     woken: AtomicBool,
+    /// Writers have met leaves that were not in the cache.
+    is_cold: AtomicBool,
 }
 
 /// How values leave the tree.
@@ -100,9 +105,10 @@ impl BTree {
         let most = context.budget.limit() / 4 * 3;
         let settings = Settings::new(options, &context, ("cache_bytes", most))?;
         let (paged, lsn) = Paged::open(&settings, context, None)?;
-        let woken = AtomicBool::new(false);
+        let (woken, is_cold) = (AtomicBool::new(false), AtomicBool::new(true));
         let (expected, is_expecting) = (Mutex::new(Vec::new()), AtomicBool::new(false));
-        let inner = Inner { paged, admissions: Admissions::new(), expected, is_expecting, woken };
+        let admissions = Admissions::new();
+        let inner = Inner { paged, admissions, expected, is_expecting, woken, is_cold };
         Ok((Self { inner: Arc::new(inner) }, lsn))
     }
 
@@ -129,7 +135,7 @@ impl Inner {
     fn load_expected(&self) {
         self.is_expecting.store(false, Ordering::Relaxed);
         let keys = std::mem::take(&mut *lock(&self.expected));
-        self.paged.tree.load_leaves(&keys);
+        self.paged.tree.bring(keys.iter().map(Vec::as_slice));
     }
 
     fn scan_from(&self, start: &[u8], limit: usize) -> Result<(Vec<Entry>, Option<Vec<u8>>)> {
@@ -153,32 +159,36 @@ impl Engine for BTree {
         self.inner.paged.tree.get(key, make_value)
     }
 
+    #[inline]
+    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        self.inner.paged.tree.get_split(key, NO_FIRST_BYTE, out)
+    }
+
     fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
         self.inner.paged.tree.multi_get(keys, make_value, out)
     }
 
+    fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
+        self.inner.paged.tree.multi_get_each(keys, each)
+    }
+
     fn admit(&self, op: &Op<'_>) -> Result<()> {
         let inner = &self.inner;
-        // A split at each of five levels, with both halves, and what mends them.
-        let pages = CHANGE_PAGES
-            + match op {
-                Op::Put { key, head, body } => {
-                    inner.paged.tree.pages_for(key, head.len() + body.len())
-                }
-                Op::Delete { .. } | Op::DeleteRange { .. } => 0,
-            };
-        let room = inner.paged.make_room(pages);
         match op {
             Op::Put { key, head, body } => {
-                if inner.paged.tree.is_direct(head.len() + body.len()) {
+                let bytes = head.len() + body.len();
+                if inner.paged.tree.is_direct(bytes) {
                     inner.paged.make_file()?;
                 }
-                room?;
-                inner.keep_leaf(key)
+                let pages = CHANGE_PAGES + inner.paged.tree.pages_for(key, bytes);
+                inner.admit_one(key, pages, false)
             }
-            // Deletes give space back: they go on where a cut fails, and the cache grows.
-            Op::Delete { key } => inner.keep_leaf(key),
-            Op::DeleteRange { .. } => Ok(()),
+            Op::Delete { key } => inner.admit_one(key, CHANGE_PAGES, true),
+            // It gives space back: it goes on where a cut fails.
+            Op::DeleteRange { .. } => {
+                let _ = inner.paged.make_room(CHANGE_PAGES);
+                Ok(())
+            }
         }
     }
 
@@ -191,6 +201,13 @@ impl Engine for BTree {
     fn expect(&self, key: &[u8]) {
         lock(&self.inner.expected).push(key.to_vec());
         self.inner.is_expecting.store(true, Ordering::Relaxed);
+    }
+
+    fn expect_many(&self, keys: &mut dyn Iterator<Item = &[u8]>) {
+        let inner = &self.inner;
+        if inner.is_cold.load(Ordering::Relaxed) && !inner.paged.tree.bring(keys) {
+            inner.is_cold.store(false, Ordering::Relaxed);
+        }
     }
 
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
@@ -249,7 +266,9 @@ impl Engine for BTree {
         while let Some(from) = next {
             inner.paged.make_room(CHANGE_PAGES)?;
             let pass = inner.paged.gate.enter(&from);
-            let (change, after) = inner.paged.tree.delete_some(&from, None, Some(&expired))?;
+            let doomed = Some::<Condemn<'_>>(&expired);
+            let (change, after) =
+                inner.paged.tree.delete_some((&from, None), SCAN_AHEAD, doomed)?;
             pass.note(change);
             next = after;
         }

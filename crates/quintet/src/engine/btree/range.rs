@@ -17,7 +17,7 @@ use crate::{
 const FIRST_STEP: usize = 16;
 const STEP_MAX: usize = 1024;
 /// Leaves that a scan reads from the disk at once; the first steps read fewer.
-const AHEAD_MAX: isize = 32;
+pub(super) const AHEAD_MAX: isize = 32;
 
 /// How much the next step takes: entries, and leaves to read ahead.
 #[derive(Debug)]

@@ -187,6 +187,82 @@ fn what_is_taken_back_is_let_go_of() {
     assert_eq!(contents(&table).len(), 50_000);
 }
 
+/// Data eight times the cache, uniform reads: a read of a page for each get, and hardly one more,
+/// because the inner nodes stay.
+#[test]
+fn a_get_reads_one_page_where_data_are_larger_than_memory() {
+    let fixture = Fixture::new(8 << 20);
+    let options = TableOptions::new(EngineKind::BTree)
+        .set("page_bytes", "4096")
+        .set("cache_bytes", (800 << 10).to_string());
+    let (table, _) = BTree::open(&options, fixture.context(false)).unwrap();
+    let count = 40_000;
+    for number in 0..count {
+        put(&table, &key(number), &[7; 100]);
+    }
+    table.persist(Lsn(9)).unwrap();
+    table.compact().unwrap();
+    let stats = table.stats();
+    assert!(stats.file_bytes > 8 * (800 << 10), "{stats:?}");
+    let misses = || table.inner.paged.tree.cache().misses();
+    let before = misses();
+    for step in 0..20_000_u32 {
+        let number = step.wrapping_mul(7919) % count;
+        assert!(table.get(&key(number)).unwrap().is_some());
+    }
+    let reads = misses() - before;
+    assert!(reads <= 21_000, "{reads} reads for 20,000 gets");
+    assert!(reads >= 15_000, "{reads} reads for 20,000 gets: the data are not larger");
+}
+
+/// What a batch will look at is read at once, and what one batch admits has room in the cache.
+#[test]
+fn leaves_of_a_batch_are_read_together() {
+    let fixture = Fixture::new(8 << 20);
+    let table = fixture.open();
+    for number in 0..20_000 {
+        put(&table, &key(number), &[7; 100]);
+    }
+    table.persist(Lsn(9)).unwrap();
+    drop(table);
+    let table = fixture.open();
+    let keys: Vec<_> = (0..200).map(|step| key(step * 97)).collect();
+    let misses = || table.inner.paged.tree.cache().misses();
+    assert!(misses() < 100);
+    table.expect_many(&mut keys.iter().map(|key| &key[..]));
+    let before = misses();
+    for key in &keys {
+        put(&table, key, &[8; 100]);
+    }
+    assert_eq!(misses(), before);
+    // Where nothing is missing, nobody looks.
+    table.expect_many(&mut keys.iter().map(|key| &key[..]));
+    table.expect_many(&mut keys.iter().map(|_| -> &[u8] { panic!("it looks at keys") }));
+}
+
+#[test]
+fn a_batch_larger_than_the_cache_grows_it_little() {
+    let fixture = Fixture::new(4 << 20);
+    let table = fixture.open();
+    for number in 0..40_000 {
+        put(&table, &key(number), &[7; 100]);
+    }
+    for batch in 0..20_u32 {
+        let keys: Vec<_> = (0..300).map(|step| key((batch * 7919 + step * 131) % 40_000)).collect();
+        let put = |key| Op::Put { key, head: &[], body: &[8; 100] };
+        for key in &keys {
+            table.admit(&put(key)).unwrap();
+        }
+        for key in &keys {
+            table.apply(Lsn(1), &put(key)).unwrap();
+        }
+    }
+    let stats = table.stats();
+    assert!(stats.memory_bytes <= 4 << 20, "{stats:?}");
+    assert_eq!(table.inner.admissions.len(), 0);
+    assert_eq!(contents(&table).len(), 40_000);
+}
+
 /// With the bug, what writers changed goes with the frame that it was in.
 fn dirty_pages_stay() {
     let fixture = Fixture::new(1 << 20);

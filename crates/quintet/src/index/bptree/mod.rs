@@ -38,6 +38,7 @@
 pub mod balance;
 pub mod check;
 pub mod extent;
+mod many;
 pub mod node;
 pub mod read;
 pub mod run;

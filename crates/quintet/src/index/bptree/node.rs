@@ -58,21 +58,6 @@ pub const fn hint_step(count: usize) -> usize {
     count / (HINTS + 1)
 }
 
-/// The first of the slots `low..high`, which ascend, whose head is not below `head`; `high` where
-/// all are.
-#[inline]
-fn first_not_below(slots: &[AtomicU64], mut low: usize, high: usize, head: u32) -> usize {
-    let mut left = high.saturating_sub(low);
-    while left > 0 {
-        let half = left / 2;
-        let below =
-            slots.get(low + half).is_some_and(|slot| low_u32(slot.load(Relaxed) >> 32) < head);
-        low = if below { low + half + 1 } else { low };
-        left = if below { left - half - 1 } else { half };
-    }
-    low
-}
-
 /// Kind of a leaf.
 pub const LEAF: u8 = 1;
 /// Kind of an inner node.
@@ -92,8 +77,12 @@ pub const HINTS: usize = 16;
 pub const HINT_WORD: usize = 4;
 /// Bytes of a slot.
 pub const SLOT_BYTES: usize = 8;
+/// Slots in a line of the processor's caches.
+const SLOTS_OF_LINE: usize = 64 / SLOT_BYTES;
 /// Bytes of a reference to an extent.
 pub const REFERENCE_BYTES: usize = 8;
+/// Most that heads leave out: four bytes less than the smallest page holds of a long key.
+const SKIP_MAX: usize = Shape { page_bytes: 4096 }.key_inline_max() - 4;
 const LONG_FLAG: u64 = 1 << 15;
 /// In an entry's word: the value is in an extent.
 const EXTENT_FLAG: u32 = 1 << 31;
@@ -136,11 +125,6 @@ pub struct Slot {
 }
 
 impl Slot {
-    #[inline]
-    fn load(word: &AtomicU64) -> Self {
-        Self::decode(word.load(Relaxed))
-    }
-
     #[inline]
     fn decode(word: u64) -> Self {
         Self {
@@ -198,8 +182,18 @@ pub struct NodeView<'a> {
 /// What heads leave out in a node whose first and last keys are these, behind the prefix: nothing,
 /// unless they would tell nothing. Of a long key the page has four bytes more than they leave out.
 pub fn skip_of(first: &[u8], last: &[u8]) -> usize {
-    let shared = shared_len(first, last).min(first.len().saturating_sub(4));
+    let shared = shared_len(first, last).min(SKIP_MAX);
     if shared < 4 { 0 } else { shared }
+}
+
+/// Where in a node a key is looked for: what the first step of a search finds out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sought {
+    head: u32,
+    /// The first slot whose head is not below the key's lies from here ...
+    low: usize,
+    /// ... to here. Those with its head lie below.
+    high: usize,
 }
 
 impl<'a> NodeView<'a> {
@@ -429,25 +423,69 @@ impl<'a> NodeView<'a> {
     /// prefix.
     #[inline]
     pub fn search_inside(&self, key: &[u8], fetch: Fetch<'_>) -> Option<(usize, bool)> {
+        let sought = self.seek(key)?;
+        self.prefetch_between(sought.low, sought.high);
+        let at = self.narrow(&sought)?;
+        self.settle(&sought, at, key, fetch)
+    }
+
+    /// The first step of a search: between which slots. Looks at header and hints.
+    #[inline]
+    pub fn seek(&self, key: &[u8]) -> Option<Sought> {
+        let none = |at| Sought { head: 0, low: at, high: at };
         let suffix = match self.headed(key.get(self.prefix..)?)? {
             Ok(headed) => headed,
-            Err(Ordering::Less) => return Some((0, false)),
-            Err(_) => return Some((self.count, false)),
+            Err(Ordering::Less) => return Some(none(0)),
+            Err(_) => return Some(none(self.count)),
         };
         let head = low_u32(head_of(suffix) >> 32);
-        let slots = self.slots()?;
         let (low, high) = self.bracket(head)?;
-        let low = first_not_below(slots, low, high, head);
-        let Some(slot) = slots.get(low).map(Slot::load).filter(|slot| slot.head == head) else {
-            return Some((low, false));
+        Some(Sought { head, low, high })
+    }
+
+    /// The second step: the first slot whose head is not below the key's. Looks at slots.
+    #[inline]
+    pub fn narrow(&self, sought: &Sought) -> Option<usize> {
+        let slots = self.words.slice(self.slots_start() / 8 + sought.low, sought.high - sought.low);
+        let below = |slot: &AtomicU64| low_u32(slot.load(Relaxed) >> 32) < sought.head;
+        Some(sought.low + slots?.partition_point(below))
+    }
+
+    /// The last step, from the slot that [`NodeView::narrow`] found: compares the key.
+    #[inline]
+    pub fn settle(
+        &self,
+        sought: &Sought,
+        at: usize,
+        key: &[u8],
+        fetch: Fetch<'_>,
+    ) -> Option<(usize, bool)> {
+        // The slot behind the last has another head.
+        if at >= sought.high {
+            return Some((at, false));
+        }
+        let Some(slot) = self.slot(at).filter(|slot| slot.head == sought.head) else {
+            return Some((at, false));
         };
         // The value follows the key.
         self.words.prefetch(slot.offset + 64);
         self.words.prefetch(slot.offset + 128);
+        let suffix = key.get(self.prefix + self.skip()..)?;
         match self.compare_same_head(&slot, suffix, fetch)? {
-            Ordering::Equal => Some((low, true)),
-            Ordering::Greater => Some((low, false)),
-            Ordering::Less => self.search_run(low + 1, high, head, suffix, fetch),
+            Ordering::Equal => Some((at, true)),
+            Ordering::Greater => Some((at, false)),
+            Ordering::Less => self.search_run(at + 1, sought, suffix, fetch),
+        }
+    }
+
+    /// Starts loading the lines of slots `low..high`, which a search would ask for one after the
+    /// other, where they are several.
+    #[inline]
+    fn prefetch_between(&self, low: usize, high: usize) {
+        let (mut at, end) = (low + SLOTS_OF_LINE, high.min(low + 8 * SLOTS_OF_LINE));
+        while at < end {
+            self.words.prefetch(self.slots_start() + at * SLOT_BYTES);
+            at += SLOTS_OF_LINE;
         }
     }
 
@@ -456,8 +494,7 @@ impl<'a> NodeView<'a> {
     fn search_run(
         &self,
         mut low: usize,
-        mut high: usize,
-        head: u32,
+        &Sought { head, mut high, .. }: &Sought,
         suffix: &[u8],
         fetch: Fetch<'_>,
     ) -> Option<(usize, bool)> {
@@ -485,7 +522,7 @@ impl<'a> NodeView<'a> {
         if step == 0 {
             return Some((0, self.count));
         }
-        let hints = self.words.slice(HINT_WORD, HINTS / 2)?;
+        let hints = self.words.slice(HINT_WORD, HINTS / 2)?.first_chunk::<{ HINTS / 2 }>()?;
         let mut below = 0;
         for pair in hints {
             let pair = pair.load(Relaxed);
@@ -524,39 +561,20 @@ impl<'a> NodeView<'a> {
         })
     }
 
-    /// What will be read to find `key` in a leaf: the slots, with the header there; for batches.
+    /// Starts loading the slots that [`NodeView::narrow`] will look at.
     #[inline]
-    pub fn prefetch_slots(&self, key: &[u8]) -> Option<()> {
-        let head = low_u32(head_of(self.headed(key.get(self.prefix..)?)?.ok()?) >> 32);
-        let (low, high) = self.bracket(head)?;
-        let first = self.slots_start() + low * SLOT_BYTES;
-        self.words.prefetch(first);
-        if (first ^ (self.slots_start() + high * SLOT_BYTES)) & !63 != 0 {
-            self.words.prefetch(first + 64);
-        }
-        Some(())
+    pub fn prefetch_slots(&self, sought: &Sought) {
+        self.words.prefetch(self.slots_start() + sought.low * SLOT_BYTES);
+        self.words.prefetch(self.slots_start() + sought.high * SLOT_BYTES);
     }
 
-    /// Where a new entry would go: three lines before the lowest.
+    /// Starts loading where a new entry would go: three lines before the lowest.
     #[inline]
     pub fn prefetch_room(&self) {
         let heap = self.heap_start().unwrap_or(0);
         for line in [1, 65, 129] {
             self.words.prefetch(heap.saturating_sub(line));
         }
-    }
-
-    /// What will be read of the entry of `key` in a leaf, with the slots there; for batches.
-    #[inline]
-    pub fn prefetch_entry(&self, key: &[u8]) -> Option<()> {
-        let head = low_u32(head_of(self.headed(key.get(self.prefix..)?)?.ok()?) >> 32);
-        let slots = self.slots()?;
-        let (low, high) = self.bracket(head)?;
-        let slot = slots.get(first_not_below(slots, low, high, head)).map(Slot::load)?;
-        for line in [0, 64, 128] {
-            self.words.prefetch(slot.offset + line);
-        }
-        Some(())
     }
 
     /// Starts loading the entry of slot `index`. A hint; any index will do.
@@ -567,12 +585,6 @@ impl<'a> NodeView<'a> {
                 self.words.prefetch(slot.offset + line);
             }
         }
-    }
-
-    /// All slots.
-    #[inline]
-    fn slots(&self) -> Option<&'a [AtomicU64]> {
-        self.words.slice(self.slots_start() / 8, self.count)
     }
 
     /// Child number `index`: 0 is the first child, `index` the one of slot `index - 1`.

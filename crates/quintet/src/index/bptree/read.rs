@@ -2,7 +2,7 @@
 
 use super::{
     DEPTH_MAX, ROOT, Step, Stop, Tree,
-    node::{Held, NodeView},
+    node::{Far, Fetch, Held, NodeView},
 };
 use crate::{
     Result,
@@ -10,9 +10,6 @@ use crate::{
     pages::cache::{PageId, ReadGuard},
     sync::Ordering,
 };
-
-/// Keys that go down together.
-const BATCH: usize = 32;
 
 /// The separators between which a leaf's keys lie; `None` is unbounded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +43,7 @@ pub enum Target<'k> {
 impl Target<'_> {
     /// The number of the child.
     #[inline]
-    pub fn child(self, view: &NodeView<'_>, fetch: super::node::Fetch<'_>) -> Option<usize> {
+    pub fn child(self, view: &NodeView<'_>, fetch: Fetch<'_>) -> Option<usize> {
         match self {
             Target::Key(key) => view.child_of(key, fetch),
             Target::Below(key) => view.search(key, fetch).map(|(index, _)| index),
@@ -59,12 +56,21 @@ impl Tree {
     /// The child of a node, as of a moment at which the node was as it is.
     #[inline]
     pub(super) fn child_of(&self, node: &ReadGuard<'_>, child: u32) -> Step<ReadGuard<'_>> {
+        let Some(next) = self.cache.look(PageId(child)) else {
+            return self.load_child(node, child);
+        };
+        // The child was this node's when its version was taken.
+        if node.is_unchanged() { Ok(next) } else { Err(Stop::Again) }
+    }
+
+    #[cold]
+    fn load_child(&self, node: &ReadGuard<'_>, child: u32) -> Step<ReadGuard<'_>> {
+        // A number from a page that has changed leads anywhere.
         if !node.is_unchanged() {
             return Err(Stop::Again);
         }
         let next = self.cache.read(PageId(child));
-        // The child was this node's when its version was taken; an error of a page that is no
-        // longer the node's is none.
+        // An error of a page that is no longer the node's is none.
         if !node.is_unchanged() {
             return Err(Stop::Again);
         }
@@ -89,18 +95,22 @@ impl Tree {
         })
     }
 
-    /// A leaf and its bounds.
-    pub(super) fn bounded_leaf(&self, target: Target<'_>) -> Step<(ReadGuard<'_>, Bounds)> {
-        self.bounded_leaf_ahead(target, 0)
-    }
-
-    /// As [`Tree::bounded_leaf`]; where the leaf is missing, it is read from the disk together with
+    /// A leaf and its bounds. Where the leaf is missing, it is read from the disk together with
     /// `ahead` leaves behind it (before it, if that is negative).
     pub(super) fn bounded_leaf_ahead(
         &self,
         target: Target<'_>,
         ahead: isize,
     ) -> Step<(ReadGuard<'_>, Bounds)> {
+        self.bounded_leaf_if(target, Some(ahead))?.ok_or(Stop::Again)
+    }
+
+    /// As [`Tree::bounded_leaf_ahead`]; without `ahead`, a leaf that is missing is `None`.
+    pub(super) fn bounded_leaf_if(
+        &self,
+        target: Target<'_>,
+        ahead: Option<isize>,
+    ) -> Step<Option<(ReadGuard<'_>, Bounds)>> {
         let mut node = self.cache.read(ROOT)?;
         let mut bounds = Bounds::default();
         for _ in 0..DEPTH_MAX {
@@ -116,12 +126,16 @@ impl Tree {
                     bounds.upper = Some(view.full_key(&view.slot(index)?, fetch)?);
                 }
                 let child = view.child(index)?;
-                if ahead != 0 && view.level() == 1 && !self.cache.contains(PageId(child)) {
+                let ahead = ahead.filter(|ahead| *ahead != 0 && view.level() == 1);
+                if let Some(ahead) = ahead.filter(|_| !self.cache.contains(PageId(child))) {
                     self.load_ahead(&node, view, index, ahead);
                 }
-                Some(Some(child))
+                Some(Some((child, view.level())))
             })?;
-            let Some(child) = child else { return Ok((node, bounds)) };
+            let Some((child, level)) = child else { return Ok(Some((node, bounds))) };
+            if ahead.is_none() && level == 1 && !self.cache.contains(PageId(child)) {
+                return Ok(None);
+            }
             node = self.child_of(&node, child)?;
         }
         Err(Stop::Again)
@@ -146,32 +160,60 @@ impl Tree {
         key: &[u8],
         make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
     ) -> Result<Option<V>> {
+        let mut sink = Made { make, value: None };
+        let found = self.find(key, &mut sink)?;
+        Ok(sink.value.filter(|_| found))
+    }
+
+    /// Copies the value of a key into `out`, in place of what was there, but for its first byte,
+    /// which it returns (`empty` for an empty value). Where there is no value, `None`, and `out` is
+    /// anything.
+    #[inline]
+    pub fn get_split(&self, key: &[u8], empty: u8, out: &mut Vec<u8>) -> Result<Option<u8>> {
+        let mut split = Split { first: empty, empty, out };
+        let found = self.find(key, &mut split)?;
+        Ok(found.then_some(split.first))
+    }
+
+    /// Gives the value of a key to `sink`; `false`: there is none.
+    #[inline]
+    pub(super) fn find<S: Sink>(&self, key: &[u8], sink: &mut S) -> Result<bool> {
         self.repeat(|tree| {
             let leaf = tree.leaf_of(key)?;
-            tree.value_in(&leaf, key, &make)
+            tree.value_in(&leaf, key, sink)
         })
     }
 
-    /// The value of a key in the leaf that it belongs to.
+    /// Gives the value of a key in the leaf that it belongs to to `sink`; `false`: there is none.
     #[inline]
-    fn value_in<V>(
+    pub(super) fn value_in<S: Sink>(
         &self,
         leaf: &ReadGuard<'_>,
         key: &[u8],
-        make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
-    ) -> Step<Option<V>> {
+        sink: &mut S,
+    ) -> Step<bool> {
+        self.value_where(leaf, sink, |view, fetch| view.search_inside(key, fetch))
+    }
+
+    /// As [`Tree::value_in`], of the key that `search` finds.
+    #[inline]
+    pub(super) fn value_where<S: Sink>(
+        &self,
+        leaf: &ReadGuard<'_>,
+        sink: &mut S,
+        search: impl FnOnce(&NodeView<'_>, Fetch<'_>) -> Option<(usize, bool)>,
+    ) -> Step<bool> {
         let held = self.look(leaf, |view, fetch| {
-            let (index, found) = view.search_inside(key, fetch)?;
+            let (index, found) = search(view, fetch)?;
             if !found {
                 return Some(None);
             }
             view.held(&view.slot(index)?).map(Some)
         })?;
-        let value = match held {
-            None => None,
-            Some(held) => Some(self.make(leaf, &held, make)?),
-        };
-        if leaf.is_unchanged() { Ok(value) } else { Err(Stop::Again) }
+        if let Some(held) = &held {
+            sink.take(self, leaf, held)?;
+        }
+        if leaf.is_unchanged() { Ok(held.is_some()) } else { Err(Stop::Again) }
     }
 
     /// A value as the caller wants it.
@@ -191,6 +233,7 @@ impl Tree {
                 if whole { Ok(value) } else { Err(self.senseless(leaf)) }
             }
             Held::Far(far) => {
+                // A length from a page that has changed may be any.
                 if !leaf.is_unchanged() {
                     return Err(Stop::Again);
                 }
@@ -203,97 +246,48 @@ impl Tree {
         }
     }
 
-    /// The values of several keys, in their order. They go down together, level by level, so that
-    /// the lines that one waits for come while others are looked at; leaves that are missing are
-    /// read from the disk at once.
-    pub fn multi_get<V>(
+    /// Copies a value into `out`, in place of what was there, from byte `from` on, which is at most
+    /// its length.
+    #[inline]
+    fn copy_value(
         &self,
-        keys: &[&[u8]],
-        make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
-        out: &mut Vec<Option<V>>,
-    ) -> Result<()> {
-        out.reserve(keys.len());
-        for keys in keys.chunks(BATCH) {
-            let mut nodes: [Option<ReadGuard<'_>>; BATCH] = [None; BATCH];
-            self.leaves_of(keys, &mut nodes)?;
-            for (node, key) in nodes.iter().zip(keys) {
-                let _ = view_of(node.as_ref()).and_then(|view| view.prefetch_slots(key));
+        leaf: &ReadGuard<'_>,
+        held: &Held,
+        from: usize,
+        out: &mut Vec<u8>,
+    ) -> Step<()> {
+        match held {
+            Held::Here(at, length) => {
+                out.resize(length - from, 0);
+                let copied = leaf.words().copy_to(at + from, out);
+                copied.ok_or_else(|| self.senseless(leaf))
             }
-            for (node, key) in nodes.iter().zip(keys) {
-                let _ = view_of(node.as_ref()).and_then(|view| view.prefetch_entry(key));
-            }
-            for (node, key) in nodes.iter().zip(keys) {
-                let found = node.as_ref().map(|leaf| self.value_in(leaf, key, &make));
-                out.push(match found {
-                    Some(Ok(value)) => value,
-                    Some(Err(Stop::Failed(error))) => return Err(error),
-                    // It changed, or was missing: once more, alone.
-                    Some(Err(Stop::Again)) | None => self.get(key, &make)?,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Brings the leaves of these keys into the cache, many at once. A hint: what fails is met
-    /// again by who needs the leaf.
-    pub fn load_leaves(&self, keys: &[impl AsRef<[u8]>]) {
-        for keys in keys.chunks(BATCH) {
-            let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-            let mut nodes: [Option<ReadGuard<'_>>; BATCH] = [None; BATCH];
-            let _: Result<()> = self.leaves_of(&keys, &mut nodes);
+            Held::Far(far) => self.copy_far(leaf, far, from, out),
         }
     }
 
-    /// The leaves of at most [`BATCH`] keys, as far as they are in the cache and nothing changes;
-    /// those that are not are brought there.
-    fn leaves_of<'t>(
-        &'t self,
-        keys: &[&[u8]],
-        nodes: &mut [Option<ReadGuard<'t>>; BATCH],
-    ) -> Result<()> {
-        let root = self.cache.read(ROOT)?;
-        let nodes = nodes.get_mut(..keys.len()).unwrap_or(&mut []);
-        nodes.fill(Some(root));
-        let mut missing = Vec::new();
-        for _ in 0..DEPTH_MAX {
-            let mut children = [None; BATCH];
-            let mut deeper = false;
-            for ((node, key), child) in nodes.iter_mut().zip(keys).zip(&mut children) {
-                let Some(here) = node else { continue };
-                match self.child_for(here, key) {
-                    Ok(Some((page, _))) => {
-                        deeper = true;
-                        *child = Some(page);
-                        if !self.cache.prefetch(page) {
-                            missing.push(page);
-                        }
-                    }
-                    Ok(None) => {}
-                    Err(_) => *node = None,
-                }
-            }
-            if !deeper {
-                break;
-            }
-            if !missing.is_empty() {
-                missing.sort_unstable();
-                missing.dedup();
-                self.cache.load_many(&missing);
-                missing.clear();
-            }
-            for (node, child) in nodes.iter_mut().zip(children) {
-                if let (Some(here), Some(child)) = (*node, child) {
-                    *node = self.child_of(&here, child.0).ok();
-                }
-            }
+    #[cold]
+    fn copy_far(
+        &self,
+        leaf: &ReadGuard<'_>,
+        far: &Far,
+        from: usize,
+        out: &mut Vec<u8>,
+    ) -> Step<()> {
+        // A length from a page that has changed may be any.
+        if !leaf.is_unchanged() {
+            return Err(Stop::Again);
         }
+        out.clear();
+        out.resize(to_usize(u64::from(far.length)), 0);
+        self.read_value(leaf, far, out)?;
+        out.drain(..from);
         Ok(())
     }
 
     /// The child of a node that a key belongs to, and the node's level; `None` for a leaf.
     #[inline]
-    fn child_for(&self, node: &ReadGuard<'_>, key: &[u8]) -> Step<Option<(PageId, u8)>> {
+    pub(super) fn child_for(&self, node: &ReadGuard<'_>, key: &[u8]) -> Step<Option<(PageId, u8)>> {
         self.look(node, |view, fetch| {
             if view.is_leaf() {
                 return Some(None);
@@ -304,6 +298,58 @@ impl Tree {
     }
 }
 
-fn view_of<'n>(node: Option<&'n ReadGuard<'_>>) -> Option<NodeView<'n>> {
-    NodeView::new(node?.words())
+/// Where values go.
+pub(super) trait Sink {
+    /// Copies a value out of its leaf. What was copied counts once the leaf is known to be
+    /// unchanged; else it may be called again.
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()>;
+}
+
+/// A value as the caller makes it.
+pub(super) struct Made<M, V> {
+    pub(super) make: M,
+    pub(super) value: Option<V>,
+}
+
+impl<V, M: Fn(usize, &mut dyn FnMut(&mut [u8])) -> V> Sink for Made<M, V> {
+    #[inline]
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()> {
+        self.value = Some(tree.make(leaf, held, &self.make)?);
+        Ok(())
+    }
+}
+
+/// The first byte of a value, and the rest.
+struct Split<'o> {
+    first: u8,
+    /// The first byte of an empty value.
+    empty: u8,
+    out: &'o mut Vec<u8>,
+}
+
+impl Sink for Split<'_> {
+    #[inline]
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()> {
+        if let Held::Here(at, length) = *held
+            && length > 0
+        {
+            self.first = leaf.words().u8(at).unwrap_or(self.empty);
+            return tree.copy_value(leaf, held, 1, self.out);
+        }
+        tree.copy_value(leaf, held, 0, self.out)?;
+        self.first = self.out.first().copied().unwrap_or(self.empty);
+        self.out.drain(..self.out.len().min(1));
+        Ok(())
+    }
+}
+
+/// All bytes of a value.
+#[derive(Debug, Default)]
+pub(super) struct Bytes(pub(super) Vec<u8>);
+
+impl Sink for Bytes {
+    #[inline]
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()> {
+        tree.copy_value(leaf, held, 0, &mut self.0)
+    }
 }

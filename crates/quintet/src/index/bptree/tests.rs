@@ -11,8 +11,9 @@ use super::{
 };
 use crate::{
     budget::Budget,
-    disk::{Env as _, Open, sim::SimEnv},
+    disk::{AlignedBuffer, Env as _, Open, sim::SimEnv},
     pages::cache::{CacheOptions, Replacement},
+    seeded::{self, Bug},
 };
 
 /// A generator (`SplitMix64`).
@@ -185,6 +186,95 @@ fn ascending_keys_fill_their_leaves() {
     assert!((2_000..12_000).contains(&estimate), "{estimate}");
 }
 
+/// Many keys at once: in order and near one another, in order and far apart, in no order; there and
+/// absent; in a cache that has all leaves, and in one that has few.
+fn many_keys_agree() {
+    for frames in [100_000, 40] {
+        let tree = tree(frames);
+        for number in (0..6_000_u32).filter(|number| number % 3 != 0) {
+            let value = vec![number.to_be_bytes()[3]; usize::try_from(number % 90).unwrap()];
+            let value = if number % 1000 == 1 { vec![5; 9_000] } else { value };
+            tree.put(&number.to_be_bytes(), [&value, &[]], None).unwrap();
+            if frames == 40 {
+                write_all(tree.cache());
+            }
+        }
+        let mut random = Random(9);
+        let mut batches: Vec<Vec<u32>> =
+            vec![(0..6_100).collect(), (100..700).step_by(7).collect(), (0..6_000).rev().collect()];
+        batches.push((0..500).map(|_| u32::try_from(random.below(6_500)).unwrap()).collect());
+        batches.push((0..6_000).step_by(450).collect());
+        batches.push(vec![77, 77, 77]);
+        for batch in batches {
+            let keys: Vec<_> = batch.iter().map(|number| number.to_be_bytes()).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+            let expected: Vec<_> = keys.iter().map(|key| get(&tree, key)).collect();
+            let mut found = Vec::new();
+            tree.multi_get(&keys, make, &mut found).unwrap();
+            assert!(found == expected, "{} keys, {frames} frames", keys.len());
+            let mut shown = vec![None; keys.len()];
+            let mut each = |index: usize, value: Option<&[u8]>| {
+                assert!(shown[index].is_none());
+                shown[index] = Some(value.map(<[u8]>::to_vec));
+                Ok(())
+            };
+            tree.multi_get_each(&keys, &mut each).unwrap();
+            assert!(shown.into_iter().map(Option::unwrap).eq(expected.iter().cloned()));
+            for (key, expected) in keys.iter().zip(&expected) {
+                let mut rest = b"left over".to_vec();
+                let first = tree.get_split(key, 0xff, &mut rest).unwrap();
+                let value =
+                    expected.as_deref().map(|value| value.split_first().unwrap_or((&0xff, &[])));
+                assert_eq!(first, value.map(|(first, _)| *first));
+                assert!(value.is_none_or(|(_, tail)| tail == rest));
+            }
+        }
+    }
+}
+
+/// Brings what changed into the file, so that it may leave the cache.
+fn write_all(cache: &PageCache) {
+    let joined = cache.join_unplaced(usize::MAX, |_| true);
+    let cut = cache.cut(1, joined);
+    let mut image = AlignedBuffer::zeroed(cache.page_bytes());
+    for (page, frame) in cut.pages() {
+        if cache.image(&cut, (*page, *frame), image.as_mut_slice()).is_some() {
+            cache.write_raw(cache.offset(*page), image.as_slice()).unwrap();
+        }
+    }
+    cache.finish(cut);
+}
+
+#[test]
+fn many_keys_at_once_are_found_as_one_by_one() {
+    many_keys_agree();
+    seeded::finds(Bug::RunOfKeysLeavesItsLeaf, many_keys_agree);
+}
+
+/// The root has no prefix, but its heads tell its keys apart.
+#[test]
+fn heads_of_the_root_leave_out_what_all_keys_share() {
+    let tree = tree(100_000);
+    let mut random = Random(3);
+    let mut key = || format!("user00{:016x}", random.next());
+    let keys: Vec<_> = (0..4_000).map(|_| key()).collect();
+    for key in &keys {
+        tree.put(key.as_bytes(), [&[1; 40], &[]], None).unwrap();
+    }
+    let root = tree.cache.read(ROOT).unwrap();
+    let view = NodeView::new(root.words()).unwrap();
+    assert!(view.count() > 40 && view.skip() >= 6, "{} separators", view.count());
+    assert!(view.heads_match() && view.hints_match());
+    assert!(keys.iter().all(|key| get(&tree, key.as_bytes()).is_some()));
+    // Others do not share it: the heads begin earlier.
+    for number in 0..400 {
+        tree.put(format!("other{number}").as_bytes(), [&[1; 40], &[]], None).unwrap();
+    }
+    let view = NodeView::new(root.words()).unwrap();
+    assert!(view.skip() == 0 && view.heads_match() && view.hints_match());
+    assert!(keys.iter().all(|key| get(&tree, key.as_bytes()).is_some()));
+}
+
 #[test]
 fn a_few_threads_and_readers_agree() {
     let tree = tree(100_000);
@@ -224,6 +314,13 @@ fn a_few_threads_and_readers_agree() {
                         let key = (number - number % 10).to_be_bytes();
                         assert_eq!(get(tree, &key).unwrap(), b"stays");
                     }
+                    let first = u32::try_from(random.below(u64::from(keys - 900))).unwrap();
+                    let numbers = (first - first % 10..).step_by(10).take(80);
+                    let some: Vec<_> = numbers.map(u32::to_be_bytes).collect();
+                    let some: Vec<&[u8]> = some.iter().map(|key| &key[..]).collect();
+                    let mut found = Vec::new();
+                    tree.multi_get(&some, make, &mut found).unwrap();
+                    assert!(found.iter().all(|value| value.as_deref() == Some(b"stays")));
                 }
             });
         }

@@ -81,7 +81,9 @@ impl Tree {
             // On their way while the write is logged.
             if let Some(view) = NodeView::new(leaf.words()) {
                 view.prefetch_room();
-                let _ = view.prefetch_slots(key);
+                if let Some(sought) = view.seek(key) {
+                    view.prefetch_slots(&sought);
+                }
             }
             leaf.keep().ok_or(Stop::Again)
         })
@@ -302,10 +304,15 @@ impl Tree {
     }
 
     /// What heads leave out in a latched node, once a key is there whose part behind the prefix is
-    /// `suffix`: where it does not share what they leave out until now, they begin earlier.
+    /// `suffix`: where it does not share what they leave out until now, they begin earlier, and
+    /// where they tell nothing, later. A root has no prefix, and is never built anew.
     fn keep_skip(&self, node: &WriteGuard<'_>, suffix: &[u8]) -> Step<usize> {
-        let before = self.look(node, |view, _| Some(view.skip()))?;
-        if before == 0 {
+        let (before, tells_nothing) = self.look(node, |view, _| {
+            let last = view.slot(view.count().saturating_sub(1));
+            let same = view.slot(0).zip(last).is_some_and(|(one, two)| one.head == two.head);
+            Some((view.skip(), same && view.count() > HINTS))
+        })?;
+        if before == 0 && !tells_nothing {
             return Ok(0);
         }
         let suffixes = self.look(node, |view, _| {
@@ -315,10 +322,16 @@ impl Tree {
             };
             let shares = one(0).is_some_and(|first| skip_of(&first, suffix) >= before);
             let all = || (0..view.count()).map(one).collect::<Option<Vec<_>>>();
-            if shares { Some(None) } else { all().map(Some) }
+            if shares && before > 0 { Some(None) } else { all().map(Some) }
         })?;
         let Some(suffixes) = suffixes else { return Ok(before) };
-        let skip = suffixes.first().map_or(0, |first| skip_of(first, suffix));
+        let (first, last) = (suffixes.first(), suffixes.last());
+        let skip = first
+            .zip(last)
+            .map_or(0, |(first, last)| skip_of(first, suffix).min(skip_of(first, last)));
+        if skip == before {
+            return Ok(before);
+        }
         let slots = self.look(node, |view, _| Some(view.slots_start() / 8))?;
         let edit = node.edit();
         for (index, suffix) in suffixes.iter().enumerate() {
@@ -442,15 +455,16 @@ impl Tree {
     }
 
     /// Removes entries of one leaf: of the keys from `start` (included) to `end` (excluded) those
-    /// whose value `doomed` condemns, or all. Says where to go on; `None` at the end.
+    /// whose value `doomed` condemns, or all. Where the leaf is not in the cache, `ahead` leaves
+    /// behind it are read from the disk with it. Says where to go on; `None` at the end.
     pub fn delete_some(
         &self,
-        start: &[u8],
-        end: Option<&[u8]>,
+        (start, end): (&[u8], Option<&[u8]>),
+        ahead: isize,
         doomed: Option<Condemn<'_>>,
     ) -> Result<(Change, Option<Vec<u8>>)> {
         let (change, thin, upper) =
-            self.repeat(|tree| tree.delete_some_in_leaf(start, end, doomed))?;
+            self.repeat(|tree| tree.delete_some_in_leaf((start, end), ahead, doomed))?;
         self.mend_if(thin, start)?;
         Ok((change, upper.filter(|upper| end.is_none_or(|end| **upper < *end))))
     }
@@ -461,7 +475,7 @@ impl Tree {
         let mut total = Change::default();
         let mut from = start.to_vec();
         loop {
-            let (change, next) = self.delete_some(&from, end, None)?;
+            let (change, next) = self.delete_some((&from, end), 0, None)?;
             total.add(change);
             match next {
                 Some(next) => from = next,
@@ -473,11 +487,11 @@ impl Tree {
     /// One leaf's part.
     fn delete_some_in_leaf(
         &self,
-        start: &[u8],
-        end: Option<&[u8]>,
+        (start, end): (&[u8], Option<&[u8]>),
+        ahead: isize,
         doomed: Option<Condemn<'_>>,
     ) -> Step<(Change, bool, Option<Vec<u8>>)> {
-        let (leaf, bounds) = self.bounded_leaf(Target::Key(start))?;
+        let (leaf, bounds) = self.bounded_leaf_ahead(Target::Key(start), ahead)?;
         let (first, last) = self.look(&leaf, |view, fetch| {
             let first = view.search(start, fetch)?.0;
             let last = match end {

@@ -13,8 +13,9 @@ use crate::{
 };
 
 impl PageCache {
-    /// Brings those of the pages that are missing into the cache. A hint: what fails (an error, a
-    /// damaged page) is left out, and who reads the page gets the error.
+    /// Brings those of the pages that are missing into the cache, as many at once as a device has
+    /// use for. A hint: what fails (an error, a damaged page), or is more than a quarter of the
+    /// cache, is left out, and who reads the page gets the error.
     pub fn load_many(&self, pages: &[PageId]) {
         let missing = || pages.iter().copied().filter(|page| !self.contains(*page));
         if missing().nth(1).is_none() {
@@ -22,34 +23,31 @@ impl PageCache {
         }
         let Ok(file) = self.file() else { return };
         let Some(env) = self.env.get() else { return };
-        let mut guards: Vec<Option<WriteGuard<'_>>> = Vec::new();
+        // A small cache must not be flooded.
+        let most = to_usize(self.frames_reachable().div_ceil(4));
         let outcome = self.queues.with(&**env, |queue| {
-            for page in missing() {
-                // A small cache must not be flooded.
-                if to_u64(guards.len()) * 4 >= self.frames() || guards.len() >= DEPTH {
-                    break;
+            let mut loading: Vec<Option<WriteGuard<'_>>> = Vec::new();
+            let (mut done, mut buffers) = (Vec::with_capacity(DEPTH), Vec::new());
+            for page in missing().take(most) {
+                if queue.pending() >= DEPTH {
+                    queue.wait(1, &mut done);
+                    self.finish_loads(&mut loading, &mut done, &mut buffers);
                 }
                 let frame = self.take_frame();
                 if !self.link(page, frame) {
                     self.release(frame);
                     continue;
                 }
-                let buffer = AlignedBuffer::zeroed(self.options.page_bytes);
                 let (offset, length) = (self.offset(page), self.options.page_bytes);
+                let buffer = buffers.pop().unwrap_or_else(|| AlignedBuffer::zeroed(length));
                 let request = Request::Read { file: Arc::clone(file), offset, buffer, length };
-                queue.submit(to_u64(guards.len()), request);
-                guards.push(Some(WriteGuard { cache: self, frame, changed: Cell::new(0) }));
+                queue.submit(to_u64(loading.len()), request);
+                loading.push(Some(WriteGuard { cache: self, frame, changed: Cell::new(0) }));
             }
-            self.misses.fetch_add(to_u64(guards.len()), Ordering::Relaxed);
-            let mut done = Vec::with_capacity(guards.len());
+            self.misses.fetch_add(to_u64(loading.len()), Ordering::Relaxed);
             while queue.pending() > 0 {
                 queue.wait(1, &mut done);
-                for completion in done.drain(..) {
-                    let guard = guards.get_mut(to_usize(completion.token)).and_then(Option::take);
-                    if let Some(guard) = guard {
-                        self.finish_load(guard, completion);
-                    }
-                }
+                self.finish_loads(&mut loading, &mut done, &mut buffers);
             }
             Ok(())
         });
@@ -57,7 +55,23 @@ impl PageCache {
         drop(outcome);
     }
 
-    fn finish_load(&self, guard: WriteGuard<'_>, mut completion: Completion) {
+    /// Lets the pages that have come be read, and keeps their buffers for others.
+    fn finish_loads(
+        &self,
+        loading: &mut [Option<WriteGuard<'_>>],
+        done: &mut Vec<Completion>,
+        buffers: &mut Vec<AlignedBuffer>,
+    ) {
+        for mut completion in done.drain(..) {
+            let guard = loading.get_mut(to_usize(completion.token)).and_then(Option::take);
+            if let Some(guard) = guard {
+                self.finish_load(guard, &mut completion);
+            }
+            buffers.push(completion.buffer);
+        }
+    }
+
+    fn finish_load(&self, guard: WriteGuard<'_>, completion: &mut Completion) {
         let page = guard.page();
         let whole = matches!(completion.result, Ok(count) if count == self.options.page_bytes);
         self.overlay.patch(page, completion.buffer.as_mut_slice());

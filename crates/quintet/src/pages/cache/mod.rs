@@ -75,7 +75,7 @@ use crate::{
     Error, Result,
     budget::Budget,
     codec::{Decoder, crc32c_append, low_u8, low_u32, to_u64, to_usize},
-    disk::{AlignedBuffer, BLOCK_BYTES, Env, File, Queues, Region, write_all_at},
+    disk::{AlignedBuffer, BLOCK_BYTES, Env, File, Queues, Region, prefetch, write_all_at},
     seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
@@ -292,6 +292,13 @@ impl PageCache {
         self.made.load(Ordering::Relaxed)
     }
 
+    /// Frames that it has, or can have now without putting a page out.
+    pub fn frames_reachable(&self) -> u64 {
+        let limit = self.budget.limit();
+        let room = (limit - limit / 8).saturating_sub(self.budget.used()) / self.frame_cost();
+        (self.frames() + room).min(self.options.frames_max.max(self.frames()))
+    }
+
     /// Pages that changed since the last cut.
     pub fn dirty_count(&self) -> u64 {
         self.dirty_count.load(Ordering::Relaxed)
@@ -317,6 +324,11 @@ impl PageCache {
         self.options.salt
     }
 
+    /// Pages read from the disk since the cache was made.
+    pub fn misses(&self) -> u64 {
+        self.misses.load(Ordering::Relaxed)
+    }
+
     /// Bytes drawn from the budget.
     pub fn memory_bytes(&self) -> u64 {
         self.frames() * self.frame_cost()
@@ -327,7 +339,7 @@ impl PageCache {
         CacheStats {
             frames: self.frames(),
             dirty: self.dirty_count(),
-            misses_total: self.misses.load(Ordering::Relaxed),
+            misses_total: self.misses(),
             evictions_total: self.evictions.load(Ordering::Relaxed),
             overflows_total: self.overflows.load(Ordering::Relaxed),
             saved_total: self.saved_total.load(Ordering::Relaxed),
@@ -405,10 +417,8 @@ impl PageCache {
         let head = self.bucket(page).map_or(0, |bucket| bucket.load(Ordering::Relaxed));
         let Some(frame) = low_u32(head).checked_sub(1) else { return };
         self.descriptors.prefetch(index_of(frame) * FRAME_WORDS);
-        let first = index_of(frame) * (self.options.page_bytes / 8);
-        for line in 0..to_usize(count) {
-            self.frames.prefetch(first + line * 8);
-        }
+        let (lines, _) = self.words(frame).as_chunks::<8>();
+        lines.iter().take(to_usize(count)).for_each(|[word, ..]| prefetch(word));
     }
 
     /// Starts loading the first two lines of the frame that a link names.
@@ -424,21 +434,37 @@ impl PageCache {
     /// A page to be read. Fails with `Io`, or `Corruption` where the page is not what was written.
     #[inline]
     pub fn read(&self, page: PageId) -> Result<ReadGuard<'_>> {
-        loop {
-            let Some(frame) = self.find(page) else {
-                drop(self.load(page, Fill::Read)?);
-                continue;
-            };
-            let Some(word) = self.word(frame, LATCH) else { continue };
-            let version = latch::begin(word);
-            if self.get(frame, PAGE) != u64::from(page.0) {
-                continue;
-            }
-            if self.get(frame, USED) == 0 {
-                self.set(frame, USED, 1);
-            }
-            return Ok(ReadGuard { cache: self, frame, version });
+        match self.look(page) {
+            Some(guard) => Ok(guard),
+            None => self.read_slowly(page),
         }
+    }
+
+    #[cold]
+    fn read_slowly(&self, page: PageId) -> Result<ReadGuard<'_>> {
+        loop {
+            if let Some(guard) = self.look(page) {
+                return Ok(guard);
+            }
+            // Somebody else may have brought it meanwhile, and the frame may have been taken again.
+            if self.find(page).is_none() {
+                drop(self.load(page, Fill::Read)?);
+            }
+        }
+    }
+
+    /// A page to be read, if it is in the cache. `None` also where it has just left its frame.
+    #[inline]
+    pub fn look(&self, page: PageId) -> Option<ReadGuard<'_>> {
+        let frame = self.find(page)?;
+        let version = latch::begin(self.word(frame, LATCH)?);
+        if self.get(frame, PAGE) != u64::from(page.0) {
+            return None;
+        }
+        if self.get(frame, USED) == 0 {
+            self.set(frame, USED, 1);
+        }
+        Some(ReadGuard { cache: self, frame, version })
     }
 
     /// A page to be changed: waits for its latch. Fails as [`PageCache::read`].

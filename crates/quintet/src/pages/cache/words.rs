@@ -125,11 +125,19 @@ pub fn head_of(bytes: &[u8]) -> u64 {
     if let Some(chunk) = bytes.first_chunk::<8>() {
         return u64::from_be_bytes(*chunk);
     }
-    let mut chunk = [0; 8];
-    for (to, from) in chunk.iter_mut().zip(bytes) {
-        *to = *from;
+    // The two parts may overlap: they agree there.
+    let both = |first: u64, last: u64| first | last << (64 - 8 * bytes.len());
+    match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        (Some(first), Some(last)) => {
+            both(u64::from(u32::from_be_bytes(*first)) << 32, u32::from_be_bytes(*last).into())
+        }
+        _ => match (bytes.first_chunk::<2>(), bytes.last_chunk::<2>()) {
+            (Some(first), Some(last)) => {
+                both(u64::from(u16::from_be_bytes(*first)) << 48, u16::from_be_bytes(*last).into())
+            }
+            _ => bytes.first().map_or(0, |byte| u64::from(*byte) << 56),
+        },
     }
-    u64::from_be_bytes(chunk)
 }
 
 /// A page to be changed by the one who holds its latch. Notes which of its 64 units change.
@@ -272,6 +280,17 @@ mod tests {
 
     fn words(count: usize) -> Vec<AtomicU64> {
         (0..count).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[test]
+    fn heads_are_of_as_many_bytes_as_there_are() {
+        let bytes = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+        for length in 0..=bytes.len() {
+            let mut whole = [0; 8];
+            let used = length.min(8);
+            whole[..used].copy_from_slice(&bytes[..used]);
+            assert_eq!(head_of(&bytes[..length]), u64::from_be_bytes(whole), "{length}");
+        }
     }
 
     #[test]
