@@ -11,7 +11,7 @@ use quintet::{Database, EngineKind, Options, Table, TableOptions};
 
 const BUDGET_BYTES: u64 = 16 << 20;
 /// What is not drawn from the budget: the program itself and its test harness (about 6 MiB), what
-/// is read at once by a check (not drawn from the budget), what the allocator keeps of freed memory.
+/// a check reads at once, what the allocator keeps of freed memory.
 const BESIDE_BYTES: u64 = 24 << 20;
 const RECORDS: u64 = 80_000;
 const VALUE_BYTES: usize = 400;

@@ -638,6 +638,23 @@ fn a_reopened_table_grows_where_it_ended() {
     }
 }
 
+/// Applies what the log gives back: puts of several sizes, and deletes.
+fn replay(engine: &Trie) {
+    let large = vec![b'l'; 20_000];
+    for number in (0..2_000_u64).filter(|number| number % 5 < 2) {
+        let (key, lsn) = (format!("key-{number}"), Lsn(5_000 + number));
+        let key = key.as_bytes();
+        let ops = [
+            Op::Put { key, head: b"n", body: &large[..to_usize(number % 3)] },
+            Op::Put { key, head: b"new", body: b"" },
+            Op::Put { key, head: b"", body: &large },
+            Op::Delete { key },
+        ];
+        let last = to_usize(number / 5 % 4);
+        ops[..=last].iter().for_each(|op| engine.apply(lsn, op).unwrap());
+    }
+}
+
 /// Replay reads nothing of the disk, whatever the table's files hold of its keys; what it gave back
 /// is read before it is in the trie, is there after a persist and a power loss, and what a second
 /// power loss before the persist takes away, a second replay gives back.
@@ -654,24 +671,6 @@ fn replay_reads_nothing_and_what_it_gives_back_is_seen_at_once() {
         }
         engine.persist(Lsn(5_000)).unwrap();
         drop(engine);
-        let replay = |engine: &Trie| {
-            for number in (0..2_000_u64).filter(|number| number % 5 < 2) {
-                let (key, lsn) = (format!("key-{number}"), Lsn(5_000 + number));
-                let large = vec![b'l'; 20_000];
-                let ops = [
-                    Op::Put {
-                        key: key.as_bytes(),
-                        head: b"n",
-                        body: &large[..to_usize(number % 3)],
-                    },
-                    Op::Put { key: key.as_bytes(), head: b"new", body: b"" },
-                    Op::Put { key: key.as_bytes(), head: b"", body: &large },
-                    Op::Delete { key: key.as_bytes() },
-                ];
-                let last = to_usize(number / 5 % 4);
-                ops[..=last].iter().for_each(|op| engine.apply(lsn, op).unwrap());
-            }
-        };
         for number in (0..2_000_u64).filter(|number| number % 5 < 2) {
             let key = format!("key-{number}").into_bytes();
             match number / 5 % 4 {

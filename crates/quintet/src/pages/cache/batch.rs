@@ -5,7 +5,7 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use super::{PageCache, PageId, WriteGuard, verify};
+use super::{PageCache, PageId, WriteGuard, file::verify};
 use crate::{
     codec::{to_u64, to_usize},
     disk::{AlignedBuffer, Completion, Request, queue::DEPTH},

@@ -40,6 +40,7 @@
 
 mod batch;
 mod cut;
+mod file;
 mod guard;
 mod keep;
 pub mod latch;
@@ -62,6 +63,7 @@ use std::{
 pub use self::overlay::Patches;
 pub use self::{
     cut::Cut,
+    file::checksum,
     guard::{ReadGuard, WriteGuard},
     keep::{Kept, Seen},
 };
@@ -74,8 +76,8 @@ use self::{
 use crate::{
     Error, Result,
     budget::Budget,
-    codec::{Decoder, crc32c_append, low_u8, low_u32, to_u64, to_usize},
-    disk::{AlignedBuffer, BLOCK_BYTES, Env, File, Queues, Region, prefetch, write_all_at},
+    codec::{low_u8, low_u32, to_u64, to_usize},
+    disk::{AlignedBuffer, Env, File, Queues, Region, prefetch},
     seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
@@ -554,64 +556,6 @@ impl PageCache {
         }
     }
 
-    /// Reads a page from the disk, round the cache, and verifies it.
-    pub fn read_page(&self, page: PageId, buffer: &mut AlignedBuffer) -> Result<()> {
-        let offset = self.offset(page);
-        // What the journal has may be of a page that never was in the file.
-        let count = match self.file() {
-            Err(_) if self.overlay.has(page) => 0,
-            _ => self.read_file(offset, buffer.as_mut_slice())?,
-        };
-        if self.overlay.patch(page, buffer.as_mut_slice()) {
-            return verify(self.options.salt, page, buffer.as_slice())
-                .map_err(|what| Error::corruption(self.label.clone(), offset, what));
-        }
-        let damage = |what: String| Error::corruption(self.label.clone(), offset, what);
-        if count < self.options.page_bytes {
-            return Err(damage(format!("the file ends within page {}", page.0)));
-        }
-        verify(self.options.salt, page, buffer.as_slice()).map_err(damage)
-    }
-
-    /// Reads whole pages that are no pages of the cache.
-    pub fn read_raw(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        let count = self.read_file(offset, out)?;
-        if count < out.len() {
-            return Err(Error::corruption(
-                self.label.clone(),
-                offset,
-                "the file ends within a value",
-            ));
-        }
-        Ok(())
-    }
-
-    /// Reads whole blocks, fewer only at the end of the file, and returns how many bytes came.
-    pub fn read_file(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
-        let file = self.file()?;
-        let mut done = 0;
-        while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            match file.read_at(rest, offset + to_u64(done)) {
-                Ok(count) => {
-                    done += count;
-                    // A file that ends within a block cannot be read on with direct I/O.
-                    if count == 0 || !to_u64(count).is_multiple_of(BLOCK_BYTES) {
-                        break;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::io(format!("read {}", self.label), error)),
-            }
-        }
-        Ok(done)
-    }
-
-    /// Writes whole pages that are no pages of the cache. Not durable until the file is synced.
-    pub fn write_raw(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        write_all_at(&**self.file()?, bytes, offset)
-            .map_err(|error| Error::io(format!("write {}", self.label), error))
-    }
-
     /// Has pages be what the file holds with these changes over it. With `keep` they stay so;
     /// else a page that comes into the cache is one that the file lacks.
     pub fn set_overlay(&self, patches: HashMap<PageId, Patches>, keep: bool) {
@@ -637,11 +581,6 @@ impl PageCache {
         if let Some(guard) = self.find(page).and_then(|frame| self.latch_as(page, frame)) {
             guard.discard();
         }
-    }
-
-    /// Where a page begins in the file.
-    pub fn offset(&self, page: PageId) -> u64 {
-        u64::from(page.0) * to_u64(self.options.page_bytes)
     }
 
     /// Puts a latched frame into the table as this page's, unless there is one.
@@ -854,27 +793,6 @@ enum Growth {
     Must,
     /// Within them, their memory touched.
     Ready,
-}
-
-/// The checksum of a page: of everything behind it.
-pub fn checksum(salt: u32, page: &[u8]) -> u32 {
-    crc32c_append(salt, page.get(4..).unwrap_or(&[]))
-}
-
-/// Whether these bytes are a page; what is wrong.
-fn verify(salt: u32, page: PageId, bytes: &[u8]) -> Result<(), String> {
-    let mut decoder = Decoder::new(bytes);
-    let (found, number) = (decoder.u32(), decoder.u32());
-    let expected = checksum(salt, bytes);
-    if found != Some(expected) && !seeded::active(Bug::PageSkipsChecksum) {
-        let found = found.unwrap_or_default();
-        return Err(format!("page checksum {expected:08x}, stored {found:08x}"));
-    }
-    if number != Some(page.0) {
-        let number = number.unwrap_or_default();
-        return Err(format!("page {} is stored as page {number}", page.0));
-    }
-    Ok(())
 }
 
 fn index_of(number: u32) -> usize {
