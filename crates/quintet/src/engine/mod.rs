@@ -49,7 +49,9 @@ use crate::{
     budget::Budget,
     codec::{KeyHash, Lsn},
     disk::{Dir, Env},
+    pages::words::copy_out,
     report::Report,
+    sync::AtomicU64,
 };
 
 /// One mutation of one table. A value is stored as `head` followed by `body`: `head` is the
@@ -129,6 +131,24 @@ pub fn split_value(value: &[u8], out: &mut Vec<u8>) -> u8 {
     out.clear();
     out.extend_from_slice(rest);
     *first
+}
+
+/// As [`split_value`], of the value of `bytes` that begins at byte `at` of `words`.
+#[inline]
+pub(crate) fn copy_split(
+    words: &[AtomicU64],
+    (at, bytes): (usize, usize),
+    out: &mut Vec<u8>,
+) -> u8 {
+    let Some(rest) = bytes.checked_sub(1) else {
+        out.clear();
+        return NO_FIRST_BYTE;
+    };
+    out.resize(rest, 0);
+    copy_out(words, at + 1, out);
+    let mut first = [0];
+    copy_out(words, at, &mut first);
+    first[0]
 }
 
 /// The background work that an engine wants.

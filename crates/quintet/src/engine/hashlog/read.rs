@@ -13,7 +13,7 @@ use crate::{
     Error, Result,
     codec::Decoder,
     disk::{AlignedBuffer, Completion, Request},
-    engine::{Answered, Cursor, Entry, NO_FIRST_BYTE, Value, split_value},
+    engine::{Answered, Cursor, Entry, NO_FIRST_BYTE, Value, copy_split, split_value},
     index::slots::Verdict,
     pages::words::copy_out,
     sync::{AtomicU64, Ordering},
@@ -69,7 +69,9 @@ impl HashLog {
     pub(super) fn read_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
         let hash = self.hash(key);
         let mut first = NO_FIRST_BYTE;
-        let mut take = |head: &Head, words: &[AtomicU64]| first = copy_split(head, words, out);
+        let mut take = |head: &Head, words: &[AtomicU64]| {
+            first = copy_split(words, (head.value_at(), head.value_bytes), out);
+        };
         match self.answer(key, hash, &[], &mut take) {
             None => Ok(None),
             Some(Answer::Taken) => Ok(Some(first)),
@@ -394,20 +396,6 @@ fn answer_of(
         }
         Kind::Tombstone => None,
     }
-}
-
-/// Copies a value into `out`, but for its first byte, which it returns.
-#[inline]
-fn copy_split(head: &Head, words: &[AtomicU64], out: &mut Vec<u8>) -> u8 {
-    let Some(rest) = head.value_bytes.checked_sub(1) else {
-        out.clear();
-        return NO_FIRST_BYTE;
-    };
-    out.resize(rest, 0);
-    copy_out(words, head.value_at() + 1, out);
-    let mut first = [0];
-    copy_out(words, head.value_at(), &mut first);
-    first[0]
 }
 
 fn value_of(entry: &Stored<'_>) -> Value {

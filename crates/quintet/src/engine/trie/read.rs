@@ -15,7 +15,7 @@ use crate::{
     Error, Result,
     codec::{Decoder, to_usize},
     disk::{AlignedBuffer, prefetch},
-    engine::{Cursor, Entry, NO_FIRST_BYTE, Value, split_value},
+    engine::{Cursor, Entry, NO_FIRST_BYTE, Value, copy_split, split_value},
     index::trie::Verdict,
     pages::{
         regions::{Look, UNIT_BYTES},
@@ -118,7 +118,9 @@ impl Trie {
     pub(super) fn read_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
         let hash = self.hash(key);
         let mut first = NO_FIRST_BYTE;
-        let mut take = |head: &Head, words: &[AtomicU64]| first = copy_split(head, words, out);
+        let mut take = |head: &Head, words: &[AtomicU64]| {
+            first = copy_split(words, (head.value_at(), head.value_bytes), out);
+        };
         match self.answer(key, hash, &[], &mut take)? {
             None => Ok(None),
             Some(Answer::Taken) => Ok(Some(first)),
@@ -468,18 +470,4 @@ pub(super) enum Cold {
     Value(Value),
     Other,
     Gone,
-}
-
-/// Copies a value into `out`, but for its first byte, which it returns.
-#[inline]
-fn copy_split(head: &Head, words: &[AtomicU64], out: &mut Vec<u8>) -> u8 {
-    let Some(rest) = head.value_bytes.checked_sub(1) else {
-        out.clear();
-        return NO_FIRST_BYTE;
-    };
-    out.resize(rest, 0);
-    copy_out(words, head.value_at() + 1, out);
-    let mut first = [0];
-    copy_out(words, head.value_at(), &mut first);
-    first[0]
 }
