@@ -14,6 +14,8 @@
 
 #![deny(clippy::indexing_slicing)]
 
+use std::sync::Arc;
+
 use super::{
     block::{self, EntryRef},
     memtable::Answer,
@@ -26,7 +28,7 @@ use crate::{
         blocks::{Blocks, Places, Slot},
         words::{copy_out, equals_at, load_at},
     },
-    sync::{Arc, AtomicU64},
+    sync::AtomicU64,
 };
 
 const HEAD_BYTES: usize = 8;
