@@ -8,6 +8,8 @@
 //! Invariants: decoding never panics, whatever the bytes; `put_*` then `Decoder` gives the value
 //! back.
 
+use std::hash::Hasher as _;
+
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("Quintet addresses files and memory with 64-bit offsets and needs a 64-bit target");
 
@@ -117,8 +119,9 @@ impl KeyHash {
     /// 64 bits of hash over `key`.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
-        // All at once: its parts need no buffer between them.
-        siphasher::sip::SipHasher13::new_with_keys(self.seed[0], self.seed[1]).hash(key)
+        let mut hasher = siphasher::sip::SipHasher13::new_with_keys(self.seed[0], self.seed[1]);
+        hasher.write(key);
+        hasher.finish()
     }
 }
 
