@@ -172,6 +172,18 @@ impl<T> RwLock<T> {
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         mapped(self.inner.write(), |inner| RwLockWriteGuard { _notice: self.word.taken(), inner })
     }
+
+    /// As `std`'s.
+    pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
+        let guard = |inner| RwLockWriteGuard { _notice: self.word.taken(), inner };
+        match self.inner.try_write() {
+            Ok(inner) => Ok(guard(inner)),
+            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                Err(TryLockError::Poisoned(PoisonError::new(guard(poisoned.into_inner()))))
+            }
+        }
+    }
 }
 
 impl<T> Deref for RwLockReadGuard<'_, T> {

@@ -28,7 +28,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc, LazyLock,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant, SystemTime},
@@ -39,9 +39,10 @@ use super::{
     persistence::Memory,
     queue::{self, Queue, QueueKind},
 };
+use crate::sync::OnceLock;
 
 /// The zero of [`Env::monotonic`]: one for the process, so that times of two environments compare.
-static MONOTONIC_ZERO: LazyLock<Instant> = LazyLock::new(Instant::now);
+static MONOTONIC_ZERO: OnceLock<Instant> = OnceLock::new();
 
 /// The system that this process runs on.
 #[derive(Debug)]
@@ -86,7 +87,7 @@ impl Env for OsEnv {
 
     fn monotonic(&self) -> Duration {
         // The zero is taken first: on the very first call it is then not later than "now".
-        let zero = *MONOTONIC_ZERO;
+        let zero = *MONOTONIC_ZERO.get_or_init(Instant::now);
         Instant::now().saturating_duration_since(zero)
     }
 

@@ -137,7 +137,9 @@ fn equal_hashes_are_named() {
 fn order_and_threads_do_not_matter() {
     let run = |count: usize, task: &(dyn Fn(usize) + Sync)| {
         std::thread::scope(|scope| {
-            (0..count).for_each(|number| drop(scope.spawn(move || task(number))));
+            let start = |number| scope.spawn(move || task(number));
+            let threads: Vec<_> = (0..count).map(start).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
     };
     let hashes = random(300_000, 6);
