@@ -292,9 +292,10 @@ fn readers_never_miss_what_stays_while_the_table_breathes() {
     }
     let done = crate::sync::AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let mut threads = Vec::new();
         for reader in 0..2_u64 {
             let (table, done) = (&table, &done);
-            scope.spawn(move || {
+            threads.push(scope.spawn(move || {
                 let mut round = reader;
                 while !done.load(Ordering::Relaxed) {
                     round += 1;
@@ -302,10 +303,10 @@ fn readers_never_miss_what_stays_while_the_table_breathes() {
                     assert_eq!(get(table, mix(key), key), Some(key));
                     assert!(get(table, mix(key + 10_000_000), 77).is_none());
                 }
-            });
+            }));
         }
         let (table, done) = (&table, &done);
-        scope.spawn(move || {
+        threads.push(scope.spawn(move || {
             for wave in 0..12_u64 {
                 let keys = 1000 + wave * 100_000..1000 + wave * 100_000 + 20_000;
                 for key in keys.clone() {
@@ -317,7 +318,9 @@ fn readers_never_miss_what_stays_while_the_table_breathes() {
                 }
             }
             done.store(true, Ordering::Relaxed);
-        });
+        }));
+        // Joined here: what the end of a scope waits for, the thread sanitizer does not see.
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }
 
