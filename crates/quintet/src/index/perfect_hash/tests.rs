@@ -139,7 +139,9 @@ fn order_and_threads_do_not_matter() {
         std::thread::scope(|scope| {
             let start = |number| scope.spawn(move || task(number));
             let threads: Vec<_> = (0..count).map(start).collect();
-            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            for thread in threads {
+                thread.join().unwrap();
+            }
         });
     };
     let hashes = random(300_000, 6);

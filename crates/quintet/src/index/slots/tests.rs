@@ -320,7 +320,9 @@ fn readers_never_miss_what_stays_while_the_table_breathes() {
             done.store(true, Ordering::Relaxed);
         }));
         // Joined here: what the end of a scope waits for, the thread sanitizer does not see.
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        for thread in threads {
+            thread.join().unwrap();
+        }
     });
 }
 
