@@ -226,6 +226,8 @@ bugs! {
     ReadPassesYoung = 221, "read-passes-young";
     /// What replay left for later of a key comes again after the key was written.
     WriteLeavesYoung = 222, "write-leaves-young";
+    /// The head of a sealed group of the journal is written before the rest is durable.
+    RedoSealsEarly = 223, "redo-seals-early";
     /// A page that was freed is used before the cut that frees it is durable.
     SpaceReusesTooEarly = 101, "space-reuses-too-early";
     // The trie engine.
