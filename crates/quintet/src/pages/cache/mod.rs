@@ -60,7 +60,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-pub use self::overlay::Patches;
+pub use self::overlay::Layer;
 pub use self::{
     cut::Cut,
     file::checksum,
@@ -504,7 +504,7 @@ impl PageCache {
         // All of it, and not counted: it goes to its place without a detour.
         self.set(guard.frame, MASK, u64::MAX);
         guard.changed.set(u64::MAX);
-        self.overlay.take(page, &self.budget, |_| {});
+        self.overlay.take(page, &self.budget);
         Ok(guard)
     }
 
@@ -543,9 +543,9 @@ impl PageCache {
     fn read_from_disk(&self, page: PageId, frame: u32) -> Result<()> {
         self.misses.fetch_add(1, Ordering::Relaxed);
         let mut buffer = AlignedBuffer::zeroed(self.options.page_bytes);
-        self.read_page(page, &mut buffer)?;
+        let units = self.read_page(page, &mut buffer)?;
         self.put_image(frame, buffer.as_slice());
-        self.take_overlay(page, frame);
+        self.take_overlay((page, frame), units);
         Ok(())
     }
 
@@ -556,10 +556,10 @@ impl PageCache {
         }
     }
 
-    /// Has pages be what the file holds with these changes over it. With `keep` they stay so;
-    /// else a page that comes into the cache is one that the file lacks.
-    pub fn set_overlay(&self, patches: HashMap<PageId, Patches>, keep: bool) {
-        self.overlay.set(patches, keep, &self.budget);
+    /// Has pages be what the file holds with these changes over it, the oldest layer first. With
+    /// `keep` they stay so; else a page that comes into the cache is one that the file lacks.
+    pub fn set_overlay(&self, layers: Vec<Layer>, keep: bool) {
+        self.overlay.set(layers, keep, &self.budget);
     }
 
     /// At most `count` pages that are in the overlay still.
@@ -567,17 +567,19 @@ impl PageCache {
         self.overlay.pages(count)
     }
 
-    /// The page in a latched frame has what the overlay had of it: from now on the frame has it.
-    fn take_overlay(&self, page: PageId, frame: u32) {
-        self.overlay.take(page, &self.budget, |patches| {
-            let units = patches.units(self.options.page_bytes);
+    /// The page in a latched frame has what the overlay had of it, `units`: from now on the frame
+    /// has it.
+    fn take_overlay(&self, (page, frame): (PageId, u32), units: Option<u64>) {
+        if let Some(units) = units
+            && self.overlay.take(page, &self.budget)
+        {
             self.add_pending((page, frame), units, 0);
-        });
+        }
     }
 
     /// Has a page that nobody will read again not be written.
     pub fn discard(&self, page: PageId) {
-        self.overlay.take(page, &self.budget, |_| {});
+        self.overlay.take(page, &self.budget);
         if let Some(guard) = self.find(page).and_then(|frame| self.latch_as(page, frame)) {
             guard.discard();
         }
@@ -772,7 +774,7 @@ impl PageCache {
 impl Drop for PageCache {
     fn drop(&mut self) {
         self.drop_saved();
-        self.overlay.set(HashMap::new(), false, &self.budget);
+        self.overlay.set(Vec::new(), false, &self.budget);
         self.budget.give(self.memory_bytes());
     }
 }
