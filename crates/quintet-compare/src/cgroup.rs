@@ -10,6 +10,7 @@ use std::{
 };
 
 use quintet_bench::failure::{Failure, Outcome};
+use rustix::fs::{Advice, fadvise};
 
 const VERSION_1: &str = "/sys/fs/cgroup/memory";
 const VERSION_2: &str = "/sys/fs/cgroup";
@@ -59,4 +60,21 @@ impl Drop for Group {
         // An empty group that stays behind limits nobody.
         let _ = fs::remove_dir(&self.dir);
     }
+}
+
+/// Takes all files below `dir` out of the page cache, so that whoever reads them next is charged
+/// for them: a page counts for the group of whoever brought it in.
+pub fn forget_cached(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            forget_cached(&entry.path())?;
+        } else {
+            let file = fs::File::open(entry.path())?;
+            // Pages that are still to be written stay.
+            file.sync_all()?;
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+        }
+    }
+    Ok(())
 }

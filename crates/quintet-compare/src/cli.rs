@@ -99,8 +99,8 @@ struct Run {
     /// the preset's].
     #[arg(long, value_parser = parse_memory)]
     memory: Option<MemoryPlan>,
-    /// What each store may use where everything fits [default: three times the data, at least 1
-    /// GiB, at most half of the machine's].
+    /// What each store is told that it may use [default: three times the data, at least 1 GiB, at
+    /// most half of the machine's; under a limit half of that].
     #[arg(long, value_parser = plan::bytes)]
     budget: Option<u64>,
     /// Repetitions, all stores in turn [default: 3, or the preset's].
@@ -126,7 +126,8 @@ struct Run {
     /// seconds together [default: 0, or the preset's].
     #[arg(long, value_parser = seconds)]
     seconds_min: Option<f64>,
-    /// Closes each store after loading and opens it again.
+    /// Closes each store after loading and opens it again; under a limit of memory in another
+    /// process, which alone is limited, and with nothing left in the page cache.
     #[arg(long)]
     reopen: bool,
     /// Kills each store after its workload (SIGKILL), opens it again, and compares every record.

@@ -29,14 +29,23 @@ pub fn now(dir: &Path) -> Io {
 
 /// What was added since `earlier`.
 pub fn since(now: Io, earlier: Io) -> Io {
-    let less = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
+    join(now, earlier, u64::saturating_sub)
+}
+
+/// Both together.
+pub fn sum(one: Io, other: Io) -> Io {
+    join(one, other, u64::saturating_add)
+}
+
+fn join(one: Io, other: Io, both: impl Fn(u64, u64) -> u64) -> Io {
+    let both = |one: Option<u64>, other: Option<u64>| Some(both(one?, other?));
     Io {
-        process_bytes_read: less(now.process_bytes_read, earlier.process_bytes_read),
-        process_bytes_written: less(now.process_bytes_written, earlier.process_bytes_written),
-        device_bytes_read: less(now.device_bytes_read, earlier.device_bytes_read),
-        device_bytes_written: less(now.device_bytes_written, earlier.device_bytes_written),
-        device_reads: less(now.device_reads, earlier.device_reads),
-        device_writes: less(now.device_writes, earlier.device_writes),
+        process_bytes_read: both(one.process_bytes_read, other.process_bytes_read),
+        process_bytes_written: both(one.process_bytes_written, other.process_bytes_written),
+        device_bytes_read: both(one.device_bytes_read, other.device_bytes_read),
+        device_bytes_written: both(one.device_bytes_written, other.device_bytes_written),
+        device_reads: both(one.device_reads, other.device_reads),
+        device_writes: both(one.device_writes, other.device_writes),
     }
 }
 

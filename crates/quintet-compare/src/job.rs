@@ -289,11 +289,7 @@ impl Job {
             records_max,
             // Each round has threads of its own, and a thread may take memory by the chunk.
             bytes_written_max: writes.saturating_mul(record).max(BYTES_WRITTEN_MIN),
-            memory_budget: match self.memory {
-                Memory::Fits { budget_bytes } => Some(budget_bytes),
-                Memory::Limited { limit_bytes } => Some(limit_bytes / 2),
-                Memory::Direct { cache_bytes } => Some(cache_bytes),
-            },
+            memory_budget: Some(self.memory.budget_bytes()),
             settings: self.settings.clone(),
         })
     }

@@ -36,8 +36,33 @@ pub struct Order {
     pub job: Job,
     /// The store's directory.
     pub dir: PathBuf,
-    /// Open what a killed process left behind instead.
-    pub reopens_killed: bool,
+    /// How much of the job.
+    pub part: Part,
+}
+
+/// A part of a job: what one process does of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// All of it.
+    Session,
+    /// Loading, and closing the store.
+    Load,
+    /// The steps, on what another process has loaded.
+    Steps(Loaded),
+    /// Opening what a killed process left behind, and comparing.
+    Recovery,
+}
+
+/// What loading took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Loaded {
+    /// Records a second.
+    pub ops_per_second: f64,
+    /// Bytes of keys and values.
+    pub user_bytes: u64,
+    /// Bytes and requests that reached the disk.
+    pub io: Io,
 }
 
 /// What a child answers.
@@ -46,6 +71,8 @@ pub struct Order {
 pub enum Answer {
     /// The figures of each step.
     Measured(Vec<Figures>),
+    /// What loading took.
+    Loaded(Loaded),
     /// What was found after the kill.
     Reopened(Recovery),
     /// Why it failed.
@@ -87,10 +114,21 @@ fn say(out: &mut dyn Write, answer: &Answer) -> Outcome {
 /// The answer, or none where it has been given already.
 fn obey(order: &Order, out: &mut dyn Write) -> Outcome<Option<Answer>> {
     let job = &order.job;
-    if order.reopens_killed {
-        return Ok(Some(Answer::Reopened(reopen(job, &order.dir)?)));
-    }
-    let (mut steps, store) = measure(job, &order.dir)?;
+    job.check()?;
+    let (mut steps, store) = match order.part {
+        Part::Recovery => return Ok(Some(Answer::Reopened(reopen(job, &order.dir)?))),
+        Part::Load => {
+            let (store, _, loaded) = load(job, &order.dir)?;
+            store.close()?;
+            return Ok(Some(Answer::Loaded(loaded)));
+        }
+        Part::Session => measure(job, &order.dir)?,
+        Part::Steps(loaded) => {
+            let set = Set { memory: job.memory };
+            let store = set.open(&job.store, &job.store_options(order.dir.clone())?)?;
+            steps(job, &order.dir, store, None, loaded)?
+        }
+    };
     if job.recovers {
         say(out, &Answer::Measured(steps))?;
         // The parent kills this process here, with the store open.
@@ -124,31 +162,55 @@ fn reopen(job: &Job, dir: &Path) -> Outcome<Recovery> {
     })
 }
 
-/// Runs the whole session and leaves the store open.
-fn measure(job: &Job, dir: &Path) -> Outcome<(Vec<Figures>, Box<dyn Store>)> {
-    job.check()?;
-    let set = Set { memory: job.memory };
-    let shape = job.shape()?;
-    let options = job.store_options(dir.to_path_buf())?;
+/// Opens the store and loads the records.
+fn load(job: &Job, dir: &Path) -> Outcome<(Box<dyn Store>, Phase, Loaded)> {
     let before = counters::now(dir);
-    let mut store = set.open(&job.store, &options)?;
-    let loading = loading_workload(job)?;
+    let set = Set { memory: job.memory };
+    let store = set.open(&job.store, &job.store_options(dir.to_path_buf())?)?;
+    let (loading, shape) = (loading_workload(job)?, job.shape()?);
     let amount = Amount {
         records: job.records,
         operations: job.records,
         threads: job.threads,
         seed: job.seed,
     };
-    let load = driver::load(store.as_ref(), &job.task(&loading, &shape, amount))?;
+    let phase = driver::load(store.as_ref(), &job.task(&loading, &shape, amount))?;
     store.sync()?;
+    let loaded = Loaded {
+        ops_per_second: phase.rate(),
+        user_bytes: phase.bytes_written,
+        io: counters::since(counters::now(dir), before),
+    };
+    Ok((store, phase, loaded))
+}
+
+/// Runs the whole session and leaves the store open.
+fn measure(job: &Job, dir: &Path) -> Outcome<(Vec<Figures>, Box<dyn Store>)> {
+    let (mut store, phase, mut loaded) = load(job, dir)?;
     if job.reopens {
+        let before = counters::now(dir);
         store.close()?;
-        store = set.open(&job.store, &options)?;
+        let set = Set { memory: job.memory };
+        store = set.open(&job.store, &job.store_options(dir.to_path_buf())?)?;
+        loaded.io = counters::sum(loaded.io, counters::since(counters::now(dir), before));
     }
+    steps(job, dir, store, Some(phase), loaded)
+}
+
+/// Runs the steps on what is loaded and leaves the store open. `load` where this process has.
+fn steps(
+    job: &Job,
+    dir: &Path,
+    store: Box<dyn Store>,
+    load: Option<Phase>,
+    loaded: Loaded,
+) -> Outcome<(Vec<Figures>, Box<dyn Store>)> {
+    let set = Set { memory: job.memory };
+    let shape = job.shape()?;
     let mut session = Session {
         dir,
-        load_io: counters::since(counters::now(dir), before),
         load,
+        loaded,
         records: job.records,
         record_bytes_live: 0,
         has_deleted: false,
@@ -175,8 +237,11 @@ fn measure(job: &Job, dir: &Path) -> Outcome<(Vec<Figures>, Box<dyn Store>)> {
         };
         steps.push(session.figures(store.as_ref(), phase)?);
     }
-    if job.measures_load() && !job.recovers {
-        let total = load_again(job, &options, session.load)?;
+    if job.measures_load()
+        && !job.recovers
+        && let Some(load) = session.load
+    {
+        let total = load_again(job, &job.store_options(dir.to_path_buf())?, load)?;
         for (figures, step) in steps.iter_mut().zip(&job.steps) {
             figures.load_ops_per_second = total.rate();
             if step.spec.workload()?.body == Body::Load {
@@ -284,8 +349,9 @@ fn loading_workload(job: &Job) -> Outcome<Workload> {
 /// What the figures of all steps of a session have in common.
 struct Session<'a> {
     dir: &'a Path,
-    load: Phase,
-    load_io: Io,
+    /// None where another process has loaded.
+    load: Option<Phase>,
+    loaded: Loaded,
     /// Records now.
     records: u64,
     /// Bytes of all records that were ever loaded or inserted.
@@ -300,7 +366,10 @@ impl Session<'_> {
         let memory = machine::memory();
         let stats = store.stats();
         let is_load = ran.is_none();
-        let (phase, io) = ran.unwrap_or_else(|| (self.load.clone(), Io::default()));
+        let load = || self.load.clone().map(|phase| (phase, Io::default()));
+        let (phase, io) = ran.or_else(load).ok_or_else(|| {
+            Failure::Failed("loading is measured by the process that loads".to_owned())
+        })?;
         let disk_bytes = if self.is_persistent {
             let bytes = machine::disk_bytes(self.dir);
             Some(bytes.map_err(|error| Failure::io(self.dir.display(), &error))?)
@@ -311,7 +380,7 @@ impl Session<'_> {
             ops_per_second: phase.rate(),
             seconds: phase.time.as_secs_f64(),
             cpu_seconds: phase.cpu.as_secs_f64(),
-            load_ops_per_second: self.load.rate(),
+            load_ops_per_second: self.loaded.ops_per_second,
             reads: Latency::of(phase.times.reads())?,
             writes: Latency::of(phase.times.writes())?,
             found: phase.found,
@@ -322,10 +391,10 @@ impl Session<'_> {
             store_memory_bytes: stats.memory_bytes,
             index_bytes: stats.index_bytes,
             keys: stats.keys.unwrap_or(if self.has_deleted { 0 } else { self.records }),
-            load_user_bytes: self.load.bytes_written,
+            load_user_bytes: self.loaded.user_bytes,
             user_bytes: if is_load { 0 } else { phase.bytes_written },
-            load_io: self.load_io,
-            io: if is_load { zeros(self.load_io) } else { io },
+            load_io: self.loaded.io,
+            io: if is_load { zeros(self.loaded.io) } else { io },
             live_bytes: stats.live_bytes.unwrap_or(if self.has_deleted {
                 0
             } else {

@@ -43,7 +43,7 @@ pub struct Common {
     pub durability: Durability,
     /// What memory the stores have.
     pub memory: MemoryPlan,
-    /// The budget where everything fits; else three times the data.
+    /// What stores are told that they may use; else three times the data, or half of a limit.
     pub budget_bytes: Option<u64>,
     /// Seed of everything random.
     pub seed: u64,
@@ -242,9 +242,11 @@ fn memory(common: &Common, data_bytes: u64) -> Memory {
         }
         MemoryPlan::Share(share) => {
             let limit_bytes = truncate(to_f64(data_bytes) * share).max(LIMIT_BYTES_MIN);
-            Memory::Limited { limit_bytes }
+            Memory::Limited { limit_bytes, budget_bytes: common.budget_bytes }
         }
-        MemoryPlan::Limit(limit_bytes) => Memory::Limited { limit_bytes },
+        MemoryPlan::Limit(limit_bytes) => {
+            Memory::Limited { limit_bytes, budget_bytes: common.budget_bytes }
+        }
         MemoryPlan::Direct(cache_bytes) => Memory::Direct { cache_bytes },
     }
 }

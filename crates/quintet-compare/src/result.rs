@@ -186,12 +186,27 @@ pub enum Memory {
     Limited {
         /// The limit.
         limit_bytes: u64,
+        /// What each store was told that it may use; `None`: half of the limit, because the page
+        /// cache and the process itself need the rest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget_bytes: Option<u64>,
     },
     /// Reads bypass the page cache where the store can; the store's own cache has this size.
     Direct {
         /// Size of the cache.
         cache_bytes: u64,
     },
+}
+
+impl Memory {
+    /// What each store is told that it may use.
+    pub fn budget_bytes(self) -> u64 {
+        match self {
+            Self::Fits { budget_bytes } => budget_bytes,
+            Self::Limited { limit_bytes, budget_bytes } => budget_bytes.unwrap_or(limit_bytes / 2),
+            Self::Direct { cache_bytes } => cache_bytes,
+        }
+    }
 }
 
 /// Latencies of one kind of operations, the whole histogram kept.

@@ -107,6 +107,26 @@ fn recovery_and_reopening_are_measured() {
 }
 
 #[test]
+fn a_limit_is_for_what_is_measured_where_stores_are_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    // More than the limit is loaded, by a store that keeps all of it in memory.
+    let words = "run --store naive,trie --workload c --runs 1 --records 800k --operations 1k \
+                 --memory limit:64MiB --budget 24MiB --reopen --dir . --out results --no-limits";
+    let output = compare(dir.path(), words);
+    let runs = runs(&dir.path().join("results"));
+    let failed = runs[1].error.as_deref();
+    if failed.is_some_and(|error| error.contains("control group")) {
+        eprintln!("skipped: no control groups here");
+        return;
+    }
+    assert!(runs[0].error.is_some(), "it cannot be opened under the limit");
+    let figures = runs[1].figures.as_ref().unwrap_or_else(|| panic!("{}", said(&output)));
+    assert_eq!((figures.found, figures.absent), (1000, 0));
+    assert!(figures.load_ops_per_second > 0.0 && figures.load_user_bytes > 100_000_000);
+    assert!(figures.peak_resident_bytes < 64 << 20, "{}", figures.peak_resident_bytes);
+}
+
+#[test]
 fn what_is_wrong_is_said_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
     for (words, code, expected) in [

@@ -40,12 +40,7 @@ pub struct Opening<'a> {
 impl Opening<'_> {
     /// Memory for everything that the store caches.
     pub fn budget(&self) -> u64 {
-        match self.memory {
-            Memory::Fits { budget_bytes } => budget_bytes,
-            // Half of it: the page cache and the process itself need the rest.
-            Memory::Limited { limit_bytes } => limit_bytes / 2,
-            Memory::Direct { cache_bytes } => cache_bytes,
-        }
+        self.memory.budget_bytes()
     }
 
     /// Whether reads shall bypass the page cache.

@@ -47,7 +47,7 @@ impl<'a> Bound<'a> {
                 synced: run.durability == quintet_bench::store::Durability::Sync,
                 memory_bytes: match run.memory {
                     Memory::Fits { .. } => None,
-                    Memory::Limited { limit_bytes } => Some(limit_bytes),
+                    Memory::Limited { limit_bytes, .. } => Some(limit_bytes),
                     Memory::Direct { cache_bytes } => Some(cache_bytes),
                 },
             },

@@ -223,8 +223,10 @@ impl<'a> Case<'a> {
             },
             match self.sample.memory {
                 Memory::Fits { .. } => "all in memory".to_owned(),
-                Memory::Limited { limit_bytes } => {
-                    format!("memory limited to {}", units::size(limit_bytes))
+                Memory::Limited { limit_bytes, budget_bytes } => {
+                    let told = budget_bytes.map(|bytes| format!(", {} told", units::size(bytes)));
+                    let limit = units::size(limit_bytes);
+                    format!("memory limited to {limit}{}", told.unwrap_or_default())
                 }
                 Memory::Direct { cache_bytes } => {
                     format!("direct I/O, cache {}", units::size(cache_bytes))

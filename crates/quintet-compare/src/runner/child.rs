@@ -15,7 +15,7 @@ use quintet_bench::failure::{Failure, Outcome};
 
 use crate::{
     cgroup::Group,
-    measure::{Answer, Order},
+    measure::{Answer, Order, Part},
     result::Memory,
 };
 
@@ -27,14 +27,17 @@ const CLOSING: Duration = Duration::from_mins(1);
 /// Runs an order and returns the answer. What the child writes to standard error goes to `log`; its
 /// last line is part of the failure of one that dies.
 pub(super) fn run(order: &Order, log: &Path, limit: Duration) -> Outcome<Answer> {
-    let group = match order.job.memory {
-        Memory::Limited { limit_bytes } => Some(Group::new(limit_bytes)?),
+    let group = match (order.job.memory, order.part) {
+        // What loads for another process is not what is limited.
+        (Memory::Limited { limit_bytes, .. }, Part::Session | Part::Steps(_) | Part::Recovery) => {
+            Some(Group::new(limit_bytes)?)
+        }
         _ => None,
     };
     let mut child = spawn(log)?;
     let answer = converse(&mut child, order, group.as_ref(), limit);
     // Whatever happened, the child is gone before its group and its directory are removed.
-    let kills = order.job.recovers && !order.reopens_killed;
+    let kills = order.job.recovers && matches!(order.part, Part::Session | Part::Steps(_));
     let ended = end(&mut child, kills || answer.is_err());
     let died = |what: String| {
         let last = last_line(log);
@@ -147,7 +150,7 @@ pub(super) fn unexpected(answer: Answer) -> Failure {
         Answer::Failed { code: 2, what } => Failure::Usage(what),
         Answer::Failed { code: 3, what } => Failure::Damage(what),
         Answer::Failed { what, .. } => Failure::Failed(what),
-        Answer::Measured(_) | Answer::Reopened(_) => {
+        Answer::Measured(_) | Answer::Loaded(_) | Answer::Reopened(_) => {
             Failure::Failed("the run answered something else".to_owned())
         }
     }

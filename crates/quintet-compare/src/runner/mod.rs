@@ -25,11 +25,12 @@ use quintet_bench::{
 };
 
 use crate::{
+    cgroup,
     conditions::{self, Probe},
     job::Job,
     limits,
-    measure::{Answer, Order},
-    result::{Conditions, Figures, Recovery, RunResult, SCHEMA},
+    measure::{Answer, Order, Part},
+    result::{Conditions, Figures, Memory, Recovery, RunResult, SCHEMA},
     stores::Set,
 };
 
@@ -249,14 +250,24 @@ impl<'a> Runner<'a> {
 
     fn measure_in(&self, job: &Job, dir: &Path) -> Outcome<Vec<Figures>> {
         let log = self.dir.join("stderr");
-        let mut order = Order { job: job.clone(), dir: dir.to_path_buf(), reopens_killed: false };
+        let mut order = Order { job: job.clone(), dir: dir.to_path_buf(), part: Part::Session };
+        if job.reopens && matches!(job.memory, Memory::Limited { .. }) && !job.measures_load() {
+            // The limit is for what is measured; what loading left in the page cache goes first.
+            order.part = Part::Load;
+            order.part = match child::run(&order, &log, self.plan.limit)? {
+                Answer::Loaded(loaded) => Part::Steps(loaded),
+                other => return Err(child::unexpected(other).within("load")),
+            };
+            let forget = |error: std::io::Error| Failure::io(dir.display(), &error);
+            cgroup::forget_cached(dir).map_err(forget)?;
+        }
         let answer = child::run(&order, &log, self.plan.limit)?;
         let mut figures = match answer {
             Answer::Measured(figures) => figures,
             other => return Err(child::unexpected(other)),
         };
         if job.recovers && (Set { memory: job.memory }).is_persistent(&job.store) {
-            order.reopens_killed = true;
+            order.part = Part::Recovery;
             let found = match child::run(&order, &log, self.plan.limit)? {
                 Answer::Reopened(recovery) => recovery,
                 other => return Err(child::unexpected(other).within("after kill -9")),

@@ -252,17 +252,22 @@ impl Trie {
     /// one that is missed costs a read of a block, and then regions of the trie, but not that of
     /// the word at `keep`. The caller has no subtree locked.
     pub(super) fn relieve(&self, keep: u64) {
+        // What is left otherwise are changes that no cut has.
+        if !self.give_back(keep) && self.index.space().unsaved_bytes() > 0 {
+            self.cut_wanted.store(true, Ordering::Relaxed);
+            self.context.host.wake();
+        }
+    }
+
+    /// As [`Self::relieve`], but asks for no cut; whether the budget is kept.
+    fn give_back(&self, keep: u64) -> bool {
         self.charge_index();
         while self.context.budget.used() > self.context.budget.limit() {
             if !self.evict_one() && !self.evict_index(keep) {
-                // What is left are changes that no cut has.
-                if self.index.space().unsaved_bytes() > 0 {
-                    self.cut_wanted.store(true, Ordering::Relaxed);
-                    self.context.host.wake();
-                }
-                break;
+                return false;
             }
         }
+        true
     }
 
     /// Before a write: where changes come faster than cuts let go of them, the writer makes one

@@ -18,6 +18,7 @@
 use super::{CHANGES_PART, Trie};
 use crate::{
     Error, Result,
+    budget::Charge,
     codec::{Lsn, put_varint, to_usize},
     disk::AlignedBuffer,
     pages::{
@@ -41,6 +42,8 @@ const JOURNALED_BYTES: u64 = 22;
 /// Of the budget, what writes of records under way may take, and what they take at most.
 const WRITES_PART: u64 = 16;
 const WRITES_MAX: u64 = 8 << 20;
+/// What images under way take at most.
+const IMAGES_MAX: u64 = 4 << 20;
 
 /// What belongs to whoever maintains the table.
 #[derive(Debug)]
@@ -86,10 +89,13 @@ impl Trie {
             (self.context.budget.limit() / CHANGES_PART, maintenance.redo.half_bytes());
         let changes_max = (of_budget / CHANGE_BYTES).min(of_journal / JOURNALED_BYTES);
         let last = maintenance.redo.overdue();
-        let images = space.write_images(&*self.context.env, changes_max, last)?;
+        let buffer_bytes = (self.context.budget.limit() / WRITES_PART).min(IMAGES_MAX);
+        let buffers = self.draw_for_work(buffer_bytes);
+        let images = space.write_images(&*self.context.env, changes_max, last, buffer_bytes)?;
+        drop(buffers);
         let needed = space.needed_beside(&images);
         self.add_written(images.written_bytes);
-        let _work = self.context.budget.charge_anyway(space.work_bytes());
+        let _work = self.draw_for_work(space.work_bytes());
         let cut = self.cut(&images);
         let lsn = if seeded::active(Bug::TrieClaimsTooMuch) { Lsn(up_to.0 + 512) } else { up_to };
         match self.publish(maintenance, &cut, lsn, needed) {
@@ -115,6 +121,14 @@ impl Trie {
                 Err(error)
             }
         }
+    }
+
+    /// Draws memory for what a cut needs until it is durable, and has others give theirs back where
+    /// the budget does not have it. The caller has no subtree locked.
+    fn draw_for_work(&self, bytes: u64) -> Charge {
+        let charge = self.context.budget.charge_anyway(bytes);
+        self.give_back(0);
+        charge
     }
 
     fn add_written(&self, bytes: u64) {
@@ -178,7 +192,7 @@ impl Trie {
         let region_bytes = self.regions.region_bytes();
         let bytes_max = (self.context.budget.limit() / WRITES_PART)
             .clamp(region_bytes, WRITES_MAX.max(region_bytes));
-        let _buffers = self.context.budget.charge_anyway(bytes_max.min(fresh_bytes(fresh)));
+        let _buffers = self.draw_for_work(bytes_max.min(fresh_bytes(fresh)));
         let mut writes = Writeback::bounded(&*self.context.env, bytes_max)?;
         for fresh in fresh {
             let mut buffer = AlignedBuffer::zeroed(to_usize((fresh.to - fresh.from) * UNIT_BYTES));

@@ -16,7 +16,7 @@ use crate::{
     sync::{Ordering, lock},
 };
 
-/// Images under way at once when they are written.
+/// Images under way at once when they are written, at most.
 const IMAGES_AT_ONCE: usize = 32;
 
 /// Images that were written and do not count yet.
@@ -54,26 +54,28 @@ impl Space {
     }
 
     /// Writes new images of the regions whose changes wait since a group up to `last`, and of those
-    /// that wait longest until at most `changes_max` changes wait, to free slots, and syncs them.
-    /// They count once the next group's state ([`Self::encode`]) is durable: then
-    /// [`Self::settle`].
+    /// that wait longest until at most `changes_max` changes wait, to free slots, and syncs them,
+    /// with buffers of `buffer_bytes` (at least one for reading and one for writing). They count
+    /// once the next group's state ([`Self::encode`]) is durable: then [`Self::settle`].
     pub(crate) fn write_images(
         &self,
         env: &dyn Env,
         changes_max: u64,
         last: u64,
+        buffer_bytes: u64,
     ) -> Result<Images> {
         let regions = self.overdue(changes_max, last);
         if regions.is_empty() {
             return Ok(Images::default());
         }
-        let mut writes = Writeback::new(env)?;
-        let mut reads = env.queue(IMAGES_AT_ONCE).map_err(|error| {
+        let at_once = to_usize(buffer_bytes / 2 / self.region_bytes()).clamp(1, IMAGES_AT_ONCE);
+        let mut writes = Writeback::bounded(env, to_u64(at_once) * self.region_bytes())?;
+        let mut reads = env.queue(at_once).map_err(|error| {
             Error::io(format!("set up a queue to read {}", self.label()), error)
         })?;
         let mut images = Images::default();
         let mut outcome = Ok(());
-        for some in regions.chunks(IMAGES_AT_ONCE) {
+        for some in regions.chunks(at_once) {
             outcome = outcome
                 .and_then(|()| self.renew_images(some, &mut *reads, &mut writes, &mut images));
         }
@@ -106,16 +108,17 @@ impl Space {
         let mut done = Vec::new();
         for region in regions {
             let disk = lock(&self.disk);
-            let buffer = AlignedBuffer::zeroed(length);
             match (disk.images.get(region), &disk.file) {
                 (Some(image), Some(file)) => {
                     let (file, offset) = (Arc::clone(file), self.slot_offset(image.slot));
                     drop(disk);
+                    let buffer = writes.buffer(length);
                     reads.submit(*region, Request::Read { file, offset, buffer, length });
                 }
                 (Some(_), None) => return Err(self.damage(0, "it is missing")),
                 (None, _) => {
                     drop(disk);
+                    let buffer = AlignedBuffer::zeroed(length);
                     self.renew_image(*region, buffer, writes, images)?;
                 }
             }
