@@ -3,7 +3,7 @@
 //! Invariants: a frame whose page is on its way is latched by who asked for it; nobody who holds
 //! such a latch waits for another.
 
-use std::{cell::Cell, sync::Arc};
+use std::sync::Arc;
 
 use super::{PageCache, PageId, WriteGuard, file::verify};
 use crate::{
@@ -44,7 +44,7 @@ impl PageCache {
                 let buffer = buffers.pop().unwrap_or_else(|| AlignedBuffer::zeroed(length));
                 let request = Request::Read { file: Arc::clone(file), offset, buffer, length };
                 queue.submit(to_u64(loading.len()), request);
-                loading.push(Some(WriteGuard { cache: self, frame, changed: Cell::new(0) }));
+                loading.push(Some(WriteGuard::new(self, frame)));
             }
             self.misses.fetch_add(to_u64(loading.len()), Ordering::Relaxed);
             while queue.pending() > 0 {

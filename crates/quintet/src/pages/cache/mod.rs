@@ -14,7 +14,7 @@
 //! cache; nor does one whose changes are in the journal but not in the file. [`PageCache::cut`]
 //! makes all dirty pages the cut, in constant time; they are then read
 //! one by one with [`PageCache::image`] as they were at that moment: who changes a page of a cut
-//! that is not finished saves its image first. [`PageCache::finish`] makes them clean.
+//! that is not finished saves what it changes first. [`PageCache::finish`] makes them clean.
 //!
 //! Layout of a page: its first eight bytes are the cache's; the rest is its user's.
 //!
@@ -54,7 +54,6 @@ mod tests;
 pub mod words;
 
 use std::{
-    cell::Cell,
     collections::{HashMap, VecDeque},
     io,
     sync::{Arc, OnceLock},
@@ -96,7 +95,8 @@ const EPOCH: usize = 4;
 const USED: usize = 5;
 /// Units that the journal has and the file lacks.
 const PENDING: usize = 6;
-/// Writes to come that need the page ([`keep`]).
+/// Writes to come that need the page ([`keep`]); in the highest bit, whether a cut has images of it
+/// ([`cut`]).
 const KEPT: usize = 7;
 /// The page of a frame that has none.
 const NO_PAGE: u64 = u64::MAX;
@@ -196,7 +196,7 @@ pub struct PageCache {
     overlay: Overlay,
     /// Bytes of units that changed since the last cut, about.
     changed_bytes: AtomicU64,
-    saved: Mutex<HashMap<PageId, Arc<Saved>>>,
+    saved: Mutex<HashMap<PageId, Saved>>,
     saved_total: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
@@ -500,7 +500,9 @@ impl PageCache {
                 break guard;
             }
         };
-        self.note_change(guard.frame);
+        if self.note_change(guard.frame) {
+            self.save_all(guard.frame);
+        }
         // All of it, and not counted: it goes to its place without a detour.
         self.set(guard.frame, MASK, u64::MAX);
         guard.changed.set(u64::MAX);
@@ -511,7 +513,7 @@ impl PageCache {
     /// Latches a frame, if it holds the page.
     fn latch_as(&self, page: PageId, frame: u32) -> Option<WriteGuard<'_>> {
         latch::lock(self.word(frame, LATCH)?);
-        let guard = WriteGuard { cache: self, frame, changed: Cell::new(0) };
+        let guard = WriteGuard::new(self, frame);
         (guard.page() == page).then_some(guard)
     }
 
@@ -528,7 +530,7 @@ impl PageCache {
             self.release(frame);
             return Ok(None);
         }
-        let guard = WriteGuard { cache: self, frame, changed: Cell::new(0) };
+        let guard = WriteGuard::new(self, frame);
         if fill == Fill::Read
             && let Err(error) = self.read_from_disk(page, frame)
         {
