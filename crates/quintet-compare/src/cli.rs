@@ -95,8 +95,8 @@ struct Run {
     #[arg(long, value_enum)]
     durability: Option<Durability>,
     /// Memory: `fits`; `limit:BYTES` or `share:FRACTION` of the data by a control group; `direct`
-    /// or `direct:BYTES` for direct I/O with a cache of 32 MiB or so many bytes [default: fits, or
-    /// the preset's].
+    /// or `direct:BYTES` for direct I/O with a cache of 32 MiB or so many bytes, `direct:0.8` for
+    /// one of a share of the data [default: fits, or the preset's].
     #[arg(long, value_parser = parse_memory)]
     memory: Option<MemoryPlan>,
     /// What each store is told that it may use [default: three times the data, at least 1 GiB, at

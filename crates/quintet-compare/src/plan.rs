@@ -248,6 +248,9 @@ fn memory(common: &Common, data_bytes: u64) -> Memory {
             Memory::Limited { limit_bytes, budget_bytes: common.budget_bytes }
         }
         MemoryPlan::Direct(cache_bytes) => Memory::Direct { cache_bytes },
+        MemoryPlan::DirectShare(share) => {
+            Memory::Direct { cache_bytes: truncate(to_f64(data_bytes) * share).max(1 << 20) }
+        }
     }
 }
 
@@ -256,7 +259,8 @@ fn machine_bytes() -> u64 {
     Machine::look(std::path::Path::new("/nonexistent")).memory_bytes.unwrap_or(4 << 30)
 }
 
-/// Reads `--memory`: `fits`, `limit:BYTES`, `share:FRACTION` of the data, `direct:BYTES` of cache.
+/// Reads `--memory`: `fits`, `limit:BYTES`, `share:FRACTION` of the data, `direct:BYTES` or
+/// `direct:FRACTION` of the data as cache.
 pub fn parse_memory(text: &str) -> Result<MemoryPlan, String> {
     let (mode, size) = text.split_once(':').unwrap_or((text, ""));
     match mode {
@@ -273,8 +277,13 @@ pub fn parse_memory(text: &str) -> Result<MemoryPlan, String> {
             share.map(MemoryPlan::Share).ok_or_else(|| "a share is from 0 to 1".to_owned())
         }
         "direct" if size.is_empty() => Ok(MemoryPlan::Direct(32 << 20)),
-        "direct" => bytes(size).map(MemoryPlan::Direct),
-        _ => Err("not fits, limit:BYTES, share:FRACTION or direct[:BYTES]".to_owned()),
+        "direct" => match size.parse() {
+            Ok(share) if size.contains('.') && share > 0.0 && share < 100.0 => {
+                Ok(MemoryPlan::DirectShare(share))
+            }
+            _ => bytes(size).map(MemoryPlan::Direct),
+        },
+        _ => Err("not fits, limit:BYTES, share:FRACTION or direct[:BYTES|:FRACTION]".to_owned()),
     }
 }
 
@@ -390,6 +399,7 @@ mod tests {
         assert_eq!(parse_memory("direct"), Ok(MemoryPlan::Direct(32 << 20)));
         assert_eq!(parse_memory("direct:64MiB"), Ok(MemoryPlan::Direct(64 << 20)));
         assert_eq!(parse_memory("share:0.125"), Ok(MemoryPlan::Share(0.125)));
+        assert_eq!(parse_memory("direct:1.25"), Ok(MemoryPlan::DirectShare(1.25)));
         for wrong in ["", "fits:1", "limit", "limit:1", "share:2", "cgroup:1GiB", "direct:x"] {
             assert!(parse_memory(wrong).is_err(), "{wrong}");
         }

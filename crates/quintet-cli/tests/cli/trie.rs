@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::common::Place;
+use crate::common::{Answer, Place, QUINTET, check_failure};
 
 /// A database whose table `t` is of `trie` and has been persisted, images included.
 fn place() -> Place {
@@ -75,4 +75,82 @@ fn figures_of_a_trie_table_add_up() {
         assert!(words.windows(2).any(|pair| pair == name), "{name:?} not in {figures}");
     }
     place.ok(&["check", "DB"]);
+}
+
+/// The command with so many KiB of address space.
+fn limited(place: &Place, kib: u64, words: &[&str]) -> Answer {
+    let script = format!("ulimit -v {kib}; exec \"$@\"");
+    let output = std::process::Command::new("sh")
+        .args(["-c", &script, "sh", QUINTET])
+        .args(place.words(words))
+        .args(["--memory-budget", "32M"])
+        .output()
+        .unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    Answer { code: output.status.code().unwrap_or(-1), out: output.stdout, error }
+}
+
+#[test]
+fn regions_that_cannot_be_mapped_are_an_error_and_nothing_is_lost() {
+    let place = place();
+    let (mut refused, mut served) = (0, 0);
+    for mib in [300_u64, 600, 900, 1_200, 1_500, 1_800, 2_500, 4_000, 8_000] {
+        let found = limited(&place, mib << 10, &["get", "DB", "t", "key-7"]);
+        let put = limited(&place, mib << 10, &["put", "DB", "t", "new", &format!("{mib}")]);
+        if found.code == 0 {
+            served += 1;
+            assert_eq!((found.text(), put.code), ("value-3-7\n", 0), "{mib} MiB: {put:?}");
+            assert_eq!(place.ok(&["get", "DB", "t", "new"]), format!("{mib}\n"));
+            continue;
+        }
+        refused += 1;
+        for answer in [found, put] {
+            check_failure(&answer, 1, "reserve address space for a table");
+        }
+        place.fails(1, &["get", "DB", "t", "new"], "no key");
+    }
+    assert!(refused > 0 && served > 0, "{refused} refused, {served} served");
+    assert_eq!(place.ok(&["count", "DB", "t"]), "1502\n");
+    assert!(place.ok(&["check", "DB"]).starts_with("sound"));
+}
+
+/// What is acknowledged on a disk that then is full is there, and deletes go on.
+#[test]
+fn a_full_disk_is_told_and_loses_nothing() {
+    let place = Place::empty();
+    let rows = (0..60_000).map(|number| format!("{number}\t{number:0300}\n"));
+    place.file("rows.tsv", format!("k\tv\n{}", rows.collect::<String>()));
+    std::fs::create_dir(place.path("small")).unwrap();
+    let script = "mount -t tmpfs -o size=24m none small || exit 99
+        say() { echo \"$1 $2\"; shift 2; \"$@\" --memory-budget 8M 2>&1; echo \"code $?\"; }
+        say create . $0 create small/db t --engine trie
+        say import . $0 import small/db t rows.tsv
+        say count . $0 count small/db t
+        say check . $0 check small/db
+        say get . $0 get small/db t 10
+        say del . $0 del small/db t 10
+        say again . $0 get small/db t 10";
+    let output = std::process::Command::new("unshare")
+        .args(["-r", "-m", "sh", "-c", script, QUINTET])
+        .current_dir(place.path("."))
+        .output();
+    let said = output.map(|output| String::from_utf8(output.stdout).unwrap()).unwrap_or_default();
+    if said.is_empty() {
+        eprintln!("skipped: no namespaces here");
+        return;
+    }
+    let part = |name: &str| {
+        let from = said.split_once(&format!("{name} .\n")).unwrap().1;
+        let (text, rest) = from.split_once("code ").unwrap();
+        (text.trim().to_owned(), rest.lines().next().unwrap().to_owned())
+    };
+    let (why, code) = part("import");
+    assert_eq!(code, "1", "{said}");
+    assert!(why.contains("no space left on the disk") && why.lines().count() == 1, "{said}");
+    let imported = why.split("the first ").nth(1).unwrap().split(' ').next().unwrap();
+    assert_eq!(part("count"), (imported.to_owned(), "0".to_owned()), "{said}");
+    assert!(part("check").0.starts_with("sound"), "{said}");
+    assert!(part("get").0.contains("0000000010"), "{said}");
+    assert_eq!(part("del"), ("deleted 1 of 1".to_owned(), "0".to_owned()), "{said}");
+    assert_eq!(part("again").1, "1", "{said}");
 }

@@ -77,6 +77,8 @@ pub enum MemoryPlan {
     Limit(u64),
     /// Direct I/O and a cache of this size.
     Direct(u64),
+    /// Direct I/O and a cache of this share of the bytes of the records.
+    DirectShare(f64),
 }
 
 /// One point of a figure or a table.
