@@ -18,8 +18,14 @@
 //! Thread rules: any thread; without entries all of this is one look at a counter. Lock order: a
 //! part, then the gate and pages. Who makes room holds no part.
 
-use std::{collections::BTreeMap, ops::Bound};
+mod key;
 
+use std::{
+    collections::{BTreeMap, btree_map::Entry as Place},
+    ops::Bound,
+};
+
+use self::key::{Key, Ordered, Sought};
 use super::{BTree, Inner, NO_FIRST_BYTE, make_entry, make_value};
 use crate::{
     Result,
@@ -36,7 +42,7 @@ use crate::{
 /// Few, because a scan asks each; enough that replay's threads rarely meet.
 const PARTS: usize = 16;
 /// What an entry takes in memory beside its key and its value, in bytes.
-const ENTRY_BYTES: u64 = 96;
+const ENTRY_BYTES: u64 = 112;
 /// The share of the budget that entries may take: one part in so many.
 const BUDGET_SHARE: u64 = 8;
 /// Keys of each part that are entered in the tree together, and their leaves read together: in
@@ -48,7 +54,15 @@ const REPLAYING: u64 = 1 << 63;
 
 /// A value as stored; `None`: the key was deleted.
 type Stored = Option<Box<[u8]>>;
-type Part = BTreeMap<Box<[u8]>, Stored>;
+type Part = BTreeMap<Key, Stored>;
+
+/// What a key's entry says.
+enum Answer {
+    /// It has none: the tree knows.
+    None,
+    Deleted,
+    Value(Value),
+}
 
 /// The entries. See the module head.
 #[derive(Debug)]
@@ -113,7 +127,7 @@ impl Young {
 
     /// What a key's entry says, as `take` has it; `None`: it has none.
     fn find<T>(&self, key: &[u8], take: impl FnOnce(&Stored) -> T) -> Option<T> {
-        self.part(key).get(key).map(take)
+        get(&self.part(key), key).map(take)
     }
 
     /// The first or the last key in a range.
@@ -165,8 +179,14 @@ fn keys_in<'p>(
         (Bound::Included(start), Bound::Excluded(end)) => start >= end,
         _ => false,
     };
-    let keys = (!is_empty).then(|| part.range::<[u8], _>(range).map(|(key, _)| &**key));
+    let range = (range.0.map(Key::from), range.1.map(Key::from));
+    let keys = (!is_empty).then(|| part.range(range).map(|(key, _)| &*key.bytes));
     keys.into_iter().flatten()
+}
+
+fn get<'p>(part: &'p Part, key: &[u8]) -> Option<&'p Stored> {
+    let sought: &dyn Ordered = &Sought::new(key);
+    part.get(sought)
 }
 
 fn entry_bytes(key: &[u8], stored: Option<&Stored>) -> u64 {
@@ -183,24 +203,26 @@ impl BTree {
     /// As `get`, while there are entries.
     #[cold]
     pub(super) fn get_young(&self, key: &[u8]) -> Result<Option<Value>> {
-        match self.inner.young_value(key) {
-            Some(value) => Ok(value),
-            None => self.inner.paged.tree.get(key, make_value),
+        match self.inner.young_answer(key) {
+            Answer::Value(value) => Ok(Some(value)),
+            Answer::Deleted => Ok(None),
+            Answer::None => self.inner.paged.tree.get(key, make_value),
         }
     }
 
     /// As `get_split`, while there are entries.
     #[cold]
     pub(super) fn get_split_young(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
-        let Some(value) = self.inner.young_value(key) else {
-            return self.inner.paged.tree.get_split(key, NO_FIRST_BYTE, out);
-        };
-        out.clear();
-        Ok(value.map(|value| {
-            let (first, rest) = value.split_first().unwrap_or((&NO_FIRST_BYTE, &[]));
-            out.extend_from_slice(rest);
-            *first
-        }))
+        match self.inner.young_answer(key) {
+            Answer::Value(value) => {
+                let (first, rest) = value.split_first().unwrap_or((&NO_FIRST_BYTE, &[]));
+                out.clear();
+                out.extend_from_slice(rest);
+                Ok(Some(*first))
+            }
+            Answer::Deleted => Ok(None),
+            Answer::None => self.inner.paged.tree.get_split(key, NO_FIRST_BYTE, out),
+        }
     }
 
     /// As `multi_get`, while there are entries.
@@ -229,11 +251,13 @@ impl BTree {
     ) -> Result<()> {
         let (mut rest, mut numbers) = (Vec::new(), Vec::new());
         for (number, key) in keys.iter().enumerate() {
-            if let Some(value) = self.inner.young_value(key) {
-                each(number, value.as_deref())?;
-            } else {
-                rest.push(*key);
-                numbers.push(number);
+            match self.inner.young_answer(key) {
+                Answer::Value(value) => each(number, Some(&value))?,
+                Answer::Deleted => each(number, None)?,
+                Answer::None => {
+                    rest.push(*key);
+                    numbers.push(number);
+                }
             }
         }
         self.inner.paged.tree.multi_get_each(&rest, &mut |index, value| {
@@ -243,12 +267,16 @@ impl BTree {
 }
 
 impl Inner {
-    /// What a key's entry says; `None`: it has none.
-    pub(super) fn young_value(&self, key: &[u8]) -> Option<Option<Value>> {
+    /// What a key's entry says.
+    fn young_answer(&self, key: &[u8]) -> Answer {
         if self.young.is_empty() || seeded::active(Bug::ReadPassesYoung) {
-            return None;
+            return Answer::None;
         }
-        self.young.find(key, |stored| stored.as_deref().map(value_of))
+        let answer = |stored: &Stored| match stored {
+            Some(stored) => Answer::Value(value_of(stored)),
+            None => Answer::Deleted,
+        };
+        self.young.find(key, answer).unwrap_or(Answer::None)
     }
 
     /// Applies an operation of the log that the table's files do not have.
@@ -271,25 +299,28 @@ impl Inner {
         let budget = &self.paged.context.budget;
         let after = entry_bytes(key, Some(&stored));
         let mut part = self.young.part(key);
-        let before = match part.get_mut(key) {
-            Some(old) => {
-                let before = entry_bytes(key, Some(old));
-                *old = stored;
-                before
+        let mut before = 0;
+        match part.entry(Key::from(key)) {
+            Place::Occupied(mut place) => {
+                before = entry_bytes(key, Some(place.get()));
+                place.insert(stored);
             }
-            None => {
-                part.insert(key.into(), stored);
+            Place::Vacant(place) => {
+                place.insert(stored);
                 self.young.state.fetch_add(1, Ordering::Release);
-                0
             }
-        };
+        }
         drop(part);
         budget.take_anyway(after);
         budget.give(before);
         let bytes = &self.young.bytes;
         bytes.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
         if bytes.load(Ordering::Relaxed) > budget.limit() / BUDGET_SHARE {
-            let keys: Vec<_> = self.young.part(key).keys().take(MERGED_AT_ONCE).cloned().collect();
+            let first = |part: &Part| {
+                let keys = part.keys().take(MERGED_AT_ONCE).map(|key| key.bytes.clone());
+                keys.collect::<Vec<_>>()
+            };
+            let keys = first(&self.young.part(key));
             return self.merge_some(&keys);
         }
         Ok(())
@@ -306,7 +337,8 @@ impl Inner {
     }
 
     fn forget(&self, part: &mut Part, key: &[u8]) {
-        if let Some(stored) = part.remove(key) {
+        let sought: &dyn Ordered = &Sought::new(key);
+        if let Some(stored) = part.remove(sought) {
             let bytes = entry_bytes(key, Some(&stored));
             self.paged.context.budget.give(bytes);
             self.young.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -324,7 +356,7 @@ impl Inner {
                 self.paged.make_room(CHANGE_PAGES)?;
             }
             let mut part = self.young.part(key);
-            if let Some(stored) = part.get(key) {
+            if let Some(stored) = get(&part, key) {
                 let pass = self.paged.gate.enter(key);
                 let tree = &self.paged.tree;
                 let change = match stored {

@@ -253,6 +253,9 @@ fn load_maps(cache: &PageCache, meta: &Meta) -> Result<Bits> {
     let mut used = Bits::new();
     let extents = meta.end / meta.granularity.max(1);
     let bytes = to_usize(meta.granularity / 8);
+    let maps: Vec<_> = (0..extents).map(|extent| map_page(extent, meta.granularity)).collect();
+    // Those that the cache has no room for at once are read one by one.
+    cache.load_many(&maps);
     for extent in 0..extents {
         let page = map_page(extent, meta.granularity);
         let guard = cache.read(page)?;

@@ -497,8 +497,8 @@ impl Redo {
             room.copy_from_slice(&head.encode(&self.owner));
         }
         let space = round_up(to_u64(bytes.len()), BLOCK_BYTES);
-        let (held, end) = self.turn().map(|turn| (turn.size, turn.end + space))?;
-        let wanted = self.space_for(held, end);
+        let (size_now, end) = self.turn().map(|turn| (turn.size, turn.end + space))?;
+        let wanted = self.space_for(size_now, end);
         let turn = self.turn()?;
         // Whatever becomes of it, its number is gone.
         let written = turn.append(&bytes, wanted);
