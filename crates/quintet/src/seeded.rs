@@ -222,6 +222,12 @@ bugs! {
     DeleteNeverMerges = 99, "delete-never-merges";
     /// A scan goes on behind the key where it stopped, not at it.
     ScanSkipsAnEntry = 100, "scan-skips-an-entry";
+    /// Reads do not see what replay has left for later.
+    ReadPassesYoung = 221, "read-passes-young";
+    /// What replay left for later of a key comes again after the key was written.
+    WriteLeavesYoung = 222, "write-leaves-young";
+    /// The head of a sealed group of the journal is written before the rest is durable.
+    RedoSealsEarly = 223, "redo-seals-early";
     /// A page that was freed is used before the cut that frees it is durable.
     SpaceReusesTooEarly = 101, "space-reuses-too-early";
     // The trie engine.

@@ -76,6 +76,10 @@ impl Job for Task {
         }
     }
 
+    fn is_patient(&self) -> bool {
+        matches!(self.kind, JobKind::Persist | JobKind::Expire)
+    }
+
     fn run(&self) -> Next {
         let Some(core) = self.core.upgrade().filter(|core| !core.is_closed()) else {
             return Next::WhenWoken;

@@ -87,6 +87,11 @@ pub trait Env: Send + Sync + fmt::Debug {
 pub trait Job: Send + Sync {
     /// A short name: `log-sync`.
     fn name(&self) -> &'static str;
+    /// Whether it should let others have the processor first: nobody waits for it while it keeps
+    /// up.
+    fn is_patient(&self) -> bool {
+        false
+    }
     /// Does a bounded piece of work and says when to run again.
     fn run(&self) -> Next;
 }

@@ -333,8 +333,11 @@ impl AnyEngine {
     /// Shows `each` the entries of a range, in key order, until it breaks off: as stored, without
     /// an allocation for each where the engine can. `false`: an engine without order.
     pub fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<bool> {
-        if let Self::BTree(engine) = self {
-            return engine.visit(range, each).map(|()| true);
+        match self {
+            Self::BTree(engine) => return engine.visit(range, each).map(|()| true),
+            Self::Slm(engine) => return engine.visit(range, each).map(|()| true),
+            Self::Tph(engine) => return engine.visit(range, each).map(|()| true),
+            _ => {}
         }
         let Some(entries) = self.engine().range(range)? else { return Ok(false) };
         for entry in entries {
@@ -382,7 +385,9 @@ impl Engine for AnyEngine {
             Self::HashLog(engine) => engine.get_split(key, out),
             Self::Trie(engine) => engine.get_split(key, out),
             Self::BTree(engine) => engine.get_split(key, out),
-            _ => self.engine().get_split(key, out),
+            Self::Slm(engine) => engine.get_split(key, out),
+            Self::Tph(engine) => engine.get_split(key, out),
+            Self::Naive(_) => self.engine().get_split(key, out),
         }
     }
 

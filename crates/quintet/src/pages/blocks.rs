@@ -231,6 +231,11 @@ impl Blocks {
         }
     }
 
+    /// Whether a block is here. It may leave at any time.
+    pub(crate) fn has(&self, slot: Slot<'_>) -> bool {
+        slot.frame().is_some_and(|number| self.holds(number, slot.id))
+    }
+
     /// What `look` makes of a block; `None` where it is not here. What `look` is given may change
     /// under it: then its result is thrown away.
     #[inline]
@@ -298,7 +303,7 @@ impl Blocks {
         self.fills_total.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a frame has this block, as far as fills go: for those who hold `admin`.
+    /// Whether a frame has this block, as far as fills go; it stays for those who hold `admin`.
     fn holds(&self, frame: u32, id: u64) -> bool {
         let Some([version, owner, ..]) = self.frame(frame) else { return false };
         version.load(Ordering::Relaxed) != 0 && owner.load(Ordering::Relaxed) == id

@@ -128,6 +128,34 @@ pub(crate) fn equals_at(words: &[AtomicU64], at: usize, bytes: &[u8]) -> bool {
     load_at(words, at + chunks.len() * WORD_BYTES) & mask == rest_word(bytes)
 }
 
+/// Orders `length` bytes that stand at `at` against others. Words that are missing read as zeros.
+#[inline]
+pub(crate) fn compare_at(
+    words: &[AtomicU64],
+    (at, length): (usize, usize),
+    bytes: &[u8],
+) -> cmp::Ordering {
+    let shared = bytes.get(..length).unwrap_or(bytes);
+    let (chunks, rest) = shared.as_chunks::<8>();
+    for (index, chunk) in chunks.iter().enumerate() {
+        let word = load_at(words, at + index * WORD_BYTES).swap_bytes();
+        let order = word.cmp(&u64::from_be_bytes(*chunk));
+        if order.is_ne() {
+            return order;
+        }
+    }
+    if !rest.is_empty() {
+        // What is beyond the shared bytes goes to the right, and out.
+        let beyond = 64 - low_u32(to_u64(rest.len())) * 8;
+        let word = load_at(words, at + chunks.len() * WORD_BYTES).swap_bytes() >> beyond;
+        let order = word.cmp(&(rest_word(shared).swap_bytes() >> beyond));
+        if order.is_ne() {
+            return order;
+        }
+    }
+    length.cmp(&bytes.len())
+}
+
 /// Orders the first `length` bytes of words against others. Words that are missing read as zeros.
 #[inline]
 pub(crate) fn compare(words: &[AtomicU64], length: usize, bytes: &[u8]) -> cmp::Ordering {
@@ -216,6 +244,10 @@ mod tests {
             let stored = [&bytes[..one], &[0][..length - one]].concat();
             let mut others = bytes[..other].to_vec();
             assert_eq!(compare(&words, length, &others), stored.cmp(&others));
+            for at in 0..=length {
+                let order = stored[at..].cmp(&others);
+                assert_eq!(compare_at(&words, (at, length - at), &others), order);
+            }
             if let Some(last) = others.last_mut() {
                 *last = last.wrapping_add(1);
             }

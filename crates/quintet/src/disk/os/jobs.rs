@@ -19,6 +19,11 @@ use std::{
 use super::super::{Job, JobControl, Next};
 use crate::sync::system::{Condvar, Mutex, lock};
 
+/// What a patient job's niceness is above the process's: a third of the processor time of another
+/// thread where there is too little for both.
+#[cfg(target_os = "linux")]
+const PATIENT_NICENESS: i32 = 5;
+
 /// One job with its thread.
 pub(super) struct JobThread {
     shared: Arc<Shared>,
@@ -140,6 +145,9 @@ impl Shared {
         let finish = Finish(self);
         let job = lock(&self.state).job.take();
         if let Some(job) = job {
+            if job.is_patient() {
+                give_way();
+            }
             while self.wait_until_due() {
                 self.plan(job.run());
             }
@@ -189,6 +197,19 @@ impl Shared {
             state = self.due.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
             state.sleeping = false;
         }
+    }
+}
+
+/// Lowers the priority of this thread, and of those that the system starts for its reads and
+/// writes. When what it waits for is done it is woken on the processor that was interrupted, and
+/// with the same priority it would take that from a writer for milliseconds while another
+/// processor is idle.
+fn give_way() {
+    // Elsewhere the call is about the whole process. It is refused where a policy forbids it, and
+    // then nothing but time is lost.
+    #[cfg(target_os = "linux")]
+    if let Ok(before) = rustix::process::getpriority_process(None) {
+        let _ = rustix::process::setpriority_process(None, before + PATIENT_NICENESS);
     }
 }
 

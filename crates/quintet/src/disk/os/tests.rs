@@ -581,6 +581,41 @@ fn stop_ends_a_delay() {
     assert!(ran.recv().is_err());
 }
 
+/// Tells the niceness of the thread that runs it.
+#[cfg(target_os = "linux")]
+struct Nice {
+    is_patient: bool,
+    niceness: mpsc::Sender<i32>,
+}
+
+#[cfg(target_os = "linux")]
+impl Job for Nice {
+    fn name(&self) -> &'static str {
+        "nice"
+    }
+
+    fn is_patient(&self) -> bool {
+        self.is_patient
+    }
+
+    fn run(&self) -> Next {
+        self.niceness.send(rustix::process::getpriority_process(None).unwrap()).unwrap();
+        Next::WhenWoken
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_patient_job_alone_gives_way() {
+    let own = rustix::process::getpriority_process(None).unwrap();
+    for (is_patient, more) in [(false, 0), (true, 5)] {
+        let (niceness, told) = mpsc::channel();
+        let _handle = OsEnv::new().start(Arc::new(Nice { is_patient, niceness }));
+        assert_eq!(told.recv().unwrap(), (own + more).min(19));
+    }
+    assert_eq!(rustix::process::getpriority_process(None).unwrap(), own);
+}
+
 /// Drops its own handle in its first run.
 struct Suicide {
     handle: Mutex<mpsc::Receiver<JobHandle>>,

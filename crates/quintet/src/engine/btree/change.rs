@@ -89,6 +89,9 @@ impl Inner {
 
     /// Removes all keys from `start` (included) to `end` (excluded).
     pub(super) fn delete_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<()> {
+        if !self.young.is_empty() {
+            persistently(|| self.merge_range(start, end))?;
+        }
         let pass = self.paged.gate.enter(start);
         let (mut next, mut ahead) = (Some(start.to_vec()), 0);
         while let Some(from) = next {

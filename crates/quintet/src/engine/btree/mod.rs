@@ -15,7 +15,7 @@
 //!   journal all of a cut or nothing.
 //! - A page that the journal does not hold is not written in place.
 //! - While the log is replayed nothing is written but large values, to pages that no durable state
-//!   uses.
+//!   uses; what it gives back waits in memory for its leaf ([`young`]).
 //!
 //! Thread rules: gets, scans and ranges take no lock. Writers share the gate. Lock order:
 //! `keeper`, gate, pages (as `index::bptree` says), the map of pages, the cache's lists.
@@ -36,10 +36,11 @@ mod range;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
+mod young;
 
 use std::sync::Arc;
 
-use self::{admissions::Admissions, range::Range};
+use self::{admissions::Admissions, range::Range, young::Young};
 use super::{
     Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange,
     NO_FIRST_BYTE, Op, TableOptions, Value, Visit,
@@ -53,7 +54,7 @@ use crate::{
         write::Condemn,
     },
     report::Report,
-    sync::{AtomicBool, Mutex, Ordering, lock},
+    sync::{AtomicBool, Ordering, lock},
 };
 
 /// What a cursor begins with; the first key to come follows.
@@ -72,9 +73,8 @@ pub struct BTree {
 struct Inner {
     paged: Paged,
     admissions: Admissions,
-    /// Keys that replay will come to, whose leaves are not there.
-    expected: Mutex<Vec<Vec<u8>>>,
-    is_expecting: AtomicBool,
+    /// What replay leaves for later.
+    young: Young,
     /// The background was asked to persist.
     woken: AtomicBool,
     /// Writers have met leaves that were not in the cache.
@@ -106,9 +106,10 @@ impl BTree {
         let settings = Settings::new(options, &context, ("cache_bytes", most))?;
         let (paged, lsn) = Paged::open(&settings, context, None)?;
         let (woken, is_cold) = (AtomicBool::new(false), AtomicBool::new(true));
-        let (expected, is_expecting) = (Mutex::new(Vec::new()), AtomicBool::new(false));
         let admissions = Admissions::new();
-        let inner = Inner { paged, admissions, expected, is_expecting, woken, is_cold };
+        // A table without files has nothing to be read.
+        let young = Young::new(lsn > Lsn(0));
+        let inner = Inner { paged, admissions, young, woken, is_cold };
         Ok((Self { inner: Arc::new(inner) }, lsn))
     }
 
@@ -131,18 +132,11 @@ impl Inner {
         }
     }
 
-    /// Replay reads the leaves that it comes to from the disk, tens at once.
-    fn load_expected(&self) {
-        self.is_expecting.store(false, Ordering::Relaxed);
-        let keys = std::mem::take(&mut *lock(&self.expected));
-        self.paged.tree.bring(keys.iter().map(Vec::as_slice));
-    }
-
     fn scan_from(&self, start: &[u8], limit: usize) -> Result<(Vec<Entry>, Option<Vec<u8>>)> {
         let mut entries = Vec::new();
         let (mut ascent, mut run) = (Ascent::new(start.to_vec(), None), Run::default());
         while entries.len() < limit && !ascent.is_over {
-            self.paged.tree.ascend(&mut ascent, (limit - entries.len(), SCAN_AHEAD), &mut run)?;
+            self.ascend(&mut ascent, (limit - entries.len(), SCAN_AHEAD), &mut run)?;
             entries.extend((0..run.len()).filter_map(|index| run.entry(index)).map(entry_of));
         }
         Ok((entries, (!ascent.is_over).then_some(ascent.start)))
@@ -156,24 +150,39 @@ impl Inner {
 impl Engine for BTree {
     #[inline]
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        if !self.inner.young.is_empty() {
+            return self.get_young(key);
+        }
         self.inner.paged.tree.get(key, make_value)
     }
 
     #[inline]
     fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        if !self.inner.young.is_empty() {
+            return self.get_split_young(key, out);
+        }
         self.inner.paged.tree.get_split(key, NO_FIRST_BYTE, out)
     }
 
     fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
+        if !self.inner.young.is_empty() {
+            return self.multi_get_young(keys, out);
+        }
         self.inner.paged.tree.multi_get(keys, make_value, out)
     }
 
     fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
+        if !self.inner.young.is_empty() {
+            return self.multi_get_each_young(keys, each);
+        }
         self.inner.paged.tree.multi_get_each(keys, each)
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
         let inner = &self.inner;
+        if inner.young.is_active() {
+            inner.young.end_replay();
+        }
         match op {
             Op::Put { key, head, body } => {
                 let bytes = head.len() + body.len();
@@ -198,11 +207,6 @@ impl Engine for BTree {
         }
     }
 
-    fn expect(&self, key: &[u8]) {
-        lock(&self.inner.expected).push(key.to_vec());
-        self.inner.is_expecting.store(true, Ordering::Relaxed);
-    }
-
     fn expect_many(&self, keys: &mut dyn Iterator<Item = &[u8]>) {
         let inner = &self.inner;
         if inner.is_cold.load(Ordering::Relaxed) && !inner.paged.tree.bring(keys) {
@@ -212,14 +216,14 @@ impl Engine for BTree {
 
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
         let inner = &self.inner;
-        if inner.is_expecting.load(Ordering::Relaxed) {
-            inner.load_expected();
-        }
         let outcome = match op {
-            Op::Put { key, .. } | Op::Delete { key } => inner.change_one(key, op),
             Op::DeleteRange { start, end } => {
                 inner.delete_range(start, Some(*end).filter(|end| !end.is_empty()))
             }
+            Op::Put { key, .. } | Op::Delete { key } if inner.young.is_active() => {
+                if inner.young.is_replaying() { inner.replay(op) } else { inner.supersede(key, op) }
+            }
+            Op::Put { key, .. } | Op::Delete { key } => inner.change_one(key, op),
         };
         inner.wake_if_due();
         outcome
@@ -247,6 +251,7 @@ impl Engine for BTree {
         let inner = &self.inner;
         inner.check_usable()?;
         inner.woken.store(false, Ordering::Relaxed);
+        inner.merge_all()?;
         let mut keeper = lock(&inner.paged.keeper);
         let lsn = up_to.max(keeper.complete());
         if lsn > keeper.complete() || inner.paged.tree.cache().dirty_count() > 0 {
@@ -261,6 +266,7 @@ impl Engine for BTree {
     fn compact(&self) -> Result<()> {
         let inner = &self.inner;
         inner.check_usable()?;
+        inner.merge_all()?;
         let expired = |stored: &[u8]| inner.paged.context.host.is_expired(stored);
         let mut next = Some(Vec::new());
         while let Some(from) = next {
@@ -277,6 +283,7 @@ impl Engine for BTree {
     }
 
     fn check(&self, report: &mut Report) -> Result<()> {
+        self.inner.merge_all()?;
         let mut keeper = lock(&self.inner.paged.keeper);
         self.inner.paged.check_files(&mut keeper, report)
     }
@@ -293,9 +300,10 @@ impl Engine for BTree {
         let has_file = inner.paged.tree.cache().file().is_ok();
         let pages = if has_file { space.end() - space.holes() } else { 0 };
         let free = if has_file { space.end() - space.holes() - space.used() } else { 0 };
-        let memory_bytes = inner.paged.tree.cache().memory_bytes();
+        let memory_bytes = inner.paged.tree.cache().memory_bytes() + inner.young.memory_bytes();
         EngineStats {
-            keys,
+            // Of what waits, it is not known yet what the tree has.
+            keys: keys + inner.young.len(),
             live_bytes,
             dead_bytes: free * page_bytes,
             file_bytes: pages * page_bytes + journal_bytes,
@@ -316,6 +324,7 @@ impl Engine for BTree {
                 ("cache_overflows_total", cache.overflows_total),
                 ("journal_live_bytes", journal_live),
                 ("journal_full", u64::from(journal_full)),
+                ("young_entries", inner.young.len()),
                 ("cuts_total", inner.paged.cuts_total.load(Ordering::Relaxed)),
                 (
                     "journaled_bytes_total",
@@ -329,6 +338,13 @@ impl Engine for BTree {
     }
 
     fn due(&self) -> Due {
-        if self.inner.paged.is_cut_due() { Due::Persist } else { Due::Nothing }
+        let is_due = self.inner.paged.is_cut_due() || !self.inner.young.is_empty();
+        if is_due { Due::Persist } else { Due::Nothing }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.paged.context.budget.give(self.young.memory_bytes());
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{ops::Range as Numbers, sync::Arc, vec};
 
-use super::{Inner, entry_of, make_entry, make_value};
+use super::{Inner, entry_of};
 use crate::{
     Result,
     engine::{Entry, KeyRange, Visit},
@@ -42,7 +42,7 @@ pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<(
     let mut ascent = Ascent::new(range.start.unwrap_or_default(), range.end);
     let (mut run, mut pace) = (Run::default(), Pace::START);
     while !ascent.is_over {
-        inner.paged.tree.ascend(&mut ascent, pace.next(), &mut run)?;
+        inner.ascend(&mut ascent, pace.next(), &mut run)?;
         for (key, stored) in (0..run.len()).filter_map(|index| run.entry(index)) {
             if each(key, stored)?.is_break() {
                 return Ok(());
@@ -75,7 +75,7 @@ impl Range {
 
     fn fetch_front(&mut self) -> Result<()> {
         while self.front_left.is_empty() && !self.ascent.is_over {
-            self.inner.paged.tree.ascend(&mut self.ascent, self.pace.next(), &mut self.front)?;
+            self.inner.ascend(&mut self.ascent, self.pace.next(), &mut self.front)?;
             self.front_left = 0..self.front.len();
             if seeded::active(Bug::ScanSkipsAnEntry) && self.front.len() > 1 {
                 self.front_left.start = 1;
@@ -87,10 +87,10 @@ impl Range {
     fn fetch_back(&mut self) -> Result<()> {
         while self.back.as_slice().is_empty() && !self.ascent.is_over {
             let step = self.pace.next();
-            let range = (self.ascent.end.as_deref(), Some(&*self.ascent.start));
-            let found = self.inner.paged.tree.scan_down(range, step, make_value, make_entry)?;
-            self.back = found.entries.into_iter();
-            match found.next {
+            let range = (&*self.ascent.start, self.ascent.end.as_deref());
+            let (entries, next) = self.inner.descend(range, step)?;
+            self.back = entries.into_iter();
+            match next {
                 Some(next) => self.ascent.end = Some(next),
                 None => self.ascent.is_over = true,
             }

@@ -18,15 +18,15 @@ use crate::{
     seeded::{self, Bug},
 };
 
-struct Fixture {
-    env: SimEnv,
-    budget: Arc<Budget>,
+pub(super) struct Fixture {
+    pub(super) env: SimEnv,
+    pub(super) budget: Arc<Budget>,
     desk: Arc<Desk>,
     complete: Lsn,
 }
 
 impl Fixture {
-    fn new(budget: u64) -> Self {
+    pub(super) fn new(budget: u64) -> Self {
         let env = SimEnv::new(1);
         let root = env.open_dir("table".as_ref(), true).unwrap();
         root.sync().unwrap();
@@ -54,34 +54,34 @@ impl Fixture {
         BTree::open(&options, self.context(read_only))
     }
 
-    fn open(&self) -> BTree {
+    pub(super) fn open(&self) -> BTree {
         self.open_with(false).unwrap().0
     }
 }
 
-fn put(table: &BTree, key: &[u8], value: &[u8]) {
+pub(super) fn put(table: &BTree, key: &[u8], value: &[u8]) {
     let op = Op::Put { key, head: &[], body: value };
     table.admit(&op).unwrap();
     table.apply(Lsn(1), &op).unwrap();
 }
 
-fn delete(table: &BTree, key: &[u8]) {
+pub(super) fn delete(table: &BTree, key: &[u8]) {
     table.admit(&Op::Delete { key }).unwrap();
     table.apply(Lsn(1), &Op::Delete { key }).unwrap();
 }
 
-fn contents(table: &BTree) -> BTreeMap<Vec<u8>, Vec<u8>> {
+pub(super) fn contents(table: &BTree) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let entries = table.range(KeyRange::default()).unwrap().unwrap();
     entries.map(|entry| entry.map(|entry| (entry.key, entry.value.to_vec())).unwrap()).collect()
 }
 
-fn findings(table: &BTree) -> Vec<String> {
+pub(super) fn findings(table: &BTree) -> Vec<String> {
     let mut report = Report::default();
     table.check(&mut report).unwrap();
     report.findings.into_iter().map(|finding| finding.what).collect()
 }
 
-fn key(number: u32) -> [u8; 4] {
+pub(super) fn key(number: u32) -> [u8; 4] {
     number.wrapping_mul(0x9e37_79b1).to_be_bytes()
 }
 

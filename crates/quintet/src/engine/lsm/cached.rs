@@ -14,19 +14,21 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use super::{
     block::{self, EntryRef},
     memtable::Answer,
+    take::Take,
+    walk::Way,
 };
 use crate::{
     Error, Result,
     codec::{KeyHash, low_u8, low_u32, put_u32, to_u64, to_usize},
-    engine::{Context, Value},
+    engine::Context,
     pages::{
         blocks::{Blocks, Places, Slot},
-        words::{copy_out, equals_at, load_at},
+        words::{WORD_BYTES, compare_at, copy_out, equals_at, load_at},
     },
     sync::AtomicU64,
 };
@@ -114,8 +116,13 @@ impl Cache {
 
     /// What a block in the cache says of a key; `None` where it is not there.
     #[inline]
-    pub(crate) fn find(&self, slot: Option<Slot<'_>>, hash: u64, key: &[u8]) -> Option<Answer> {
-        self.blocks.read(slot?, |words| look(words, low_u8(hash), key))
+    pub(crate) fn find<T: Take>(
+        &self,
+        slot: Option<Slot<'_>>,
+        (hash, key): (u64, &[u8]),
+        take: &mut T,
+    ) -> Option<Answer<T::Taken>> {
+        self.blocks.read(slot?, |words| look(words, (low_u8(hash), key), take))
     }
 
     /// Starts loading what [`find`] will look at.
@@ -126,37 +133,103 @@ impl Cache {
         }
     }
 
-    /// Appends the entries of a block, if it is in the cache.
-    pub(crate) fn entries(&self, slot: Option<Slot<'_>>, out: &mut Vec<u8>) -> bool {
-        let start = out.len();
-        let Some(slot) = slot else { return false };
-        let copied = self.blocks.read(slot, |words| {
-            let head = load_at(words, 0);
-            let (_, first) = shape(to_usize(head & 0xffff_ffff));
-            let bytes = to_usize(head >> 32);
-            let most = to_usize(to_u64(words.len()) * 8);
-            if first.saturating_add(bytes) > most {
-                return false;
-            }
-            out.resize(start + bytes, 0);
-            copy_out(words, first, out.get_mut(start..).unwrap_or(&mut []));
-            true
-        });
-        let sound = copied == Some(true);
-        if !sound {
-            out.truncate(start);
-        }
-        sound
+    /// Whether a block is in the cache.
+    pub(crate) fn has(&self, slot: Option<Slot<'_>>) -> bool {
+        slot.is_some_and(|slot| self.blocks.has(slot))
+    }
+
+    /// Copies some entries of a block that is in the cache: from where `look` says on, walking up,
+    /// or those before it, walking down; at most `most`.
+    pub(crate) fn part(
+        &self,
+        slot: Option<Slot<'_>>,
+        (look, way, most): (Look<'_>, Way, usize),
+        out: &mut Vec<u8>,
+    ) -> Option<Part> {
+        let copied = self.blocks.read(slot?, |words| copy_part(words, (look, way, most), out));
+        copied.flatten()
     }
 }
 
+/// Where entries are copied from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Look<'k> {
+    /// The first entry whose key is not below this one.
+    Key(&'k [u8]),
+    /// The entry of this number, or the end.
+    Entry(usize),
+}
+
+/// Entries that were copied out of a block.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// Their numbers, and how many the block has.
+    pub(crate) entries: Range<usize>,
+    pub(crate) count: usize,
+    /// The block has an entry whose key is below the one that was looked for.
+    pub(crate) has_below: bool,
+    /// All of them were copied, whatever was asked for: the block has no directory.
+    pub(crate) is_whole: bool,
+}
+
+fn copy_part(
+    words: &[AtomicU64],
+    (look, way, most): (Look<'_>, Way, usize),
+    out: &mut Vec<u8>,
+) -> Option<Part> {
+    let head = load_at(words, 0);
+    let room = words.len() * WORD_BYTES;
+    let (count, bytes) = (to_usize(head & 0xffff_ffff).min(room), to_usize(head >> 32));
+    let (offsets, first) = shape(count);
+    if first.saturating_add(bytes) > room {
+        return None;
+    }
+    let offset = |entry: usize| match entry < count {
+        true => to_usize(load_at(words, offsets + entry * 2) & 0xffff).min(bytes),
+        false => bytes,
+    };
+    let is_below = |entry: usize, key: &[u8]| {
+        let (start, key_bytes, _) = lengths(words, first + offset(entry));
+        compare_at(words, (start, key_bytes.min(room)), key).is_lt()
+    };
+    let at = match look {
+        Look::Entry(number) => number.min(count),
+        Look::Key(key) if count == 0 || !is_below(0, key) => 0,
+        Look::Key(key) => {
+            let (mut low, mut high) = (1, count);
+            while low < high {
+                let middle = usize::midpoint(low, high);
+                if is_below(middle, key) {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            low
+        }
+    };
+    let has_below = match look {
+        Look::Key(key) if count == 0 => bytes > 0 && is_below(0, key),
+        _ => at > 0,
+    };
+    let entries = match way {
+        Way::Up => at..at.saturating_add(most).min(count),
+        Way::Down => at.saturating_sub(most)..at,
+    };
+    let (from, to) =
+        if count == 0 { (0, bytes) } else { (offset(entries.start), offset(entries.end)) };
+    out.resize(to.checked_sub(from)?, 0);
+    copy_out(words, first + from, out);
+    Some(Part { entries, count, has_below, is_whole: count == 0 })
+}
+
 #[inline]
-fn look(words: &[AtomicU64], print: u8, key: &[u8]) -> Answer {
+fn look<T: Take>(words: &[AtomicU64], (print, key): (u8, &[u8]), take: &mut T) -> Answer<T::Taken> {
     let head = load_at(words, 0);
     let count = to_usize(head & 0xffff_ffff).min(words.len() * 8);
     let (offsets, first) = shape(count);
     if count == 0 {
-        return look_through(words, to_usize(head >> 32), key);
+        return look_through(words, to_usize(head >> 32), key, take);
     }
     let wanted = ONES * u64::from(print);
     for group in 0..count.div_ceil(8) {
@@ -167,7 +240,7 @@ fn look(words: &[AtomicU64], print: u8, key: &[u8]) -> Answer {
             let entry = group * 8 + to_usize(u64::from(zeros.trailing_zeros() / 8));
             zeros &= zeros - 1;
             let at = first + to_usize(load_at(words, offsets + entry * 2) & 0xffff);
-            if let Some(answer) = entry_of(words, at, key).filter(|_| entry < count) {
+            if let Some(answer) = entry_of(words, at, key, take).filter(|_| entry < count) {
                 return answer;
             }
         }
@@ -196,7 +269,12 @@ fn lengths(words: &[AtomicU64], at: usize) -> (usize, usize, u64) {
 
 /// The answer of an entry, where it is of this key.
 #[inline]
-fn entry_of(words: &[AtomicU64], at: usize, key: &[u8]) -> Option<Answer> {
+fn entry_of<T: Take>(
+    words: &[AtomicU64],
+    at: usize,
+    key: &[u8],
+    take: &mut T,
+) -> Option<Answer<T::Taken>> {
     let (start, key_bytes, value) = lengths(words, at);
     if key_bytes != key.len() || !equals_at(words, start, key) {
         return None;
@@ -208,16 +286,21 @@ fn entry_of(words: &[AtomicU64], at: usize, key: &[u8]) -> Option<Answer> {
     if bytes > words.len() * 8 {
         return None;
     }
-    Some(Answer::Value(Value::fill_with(bytes, |out| copy_out(words, start + key_bytes, out))))
+    Some(Answer::Value(take.of_words(words, (start + key_bytes, bytes))))
 }
 
 /// A block without a directory: entry by entry.
 #[cold]
-fn look_through(words: &[AtomicU64], bytes: usize, key: &[u8]) -> Answer {
+fn look_through<T: Take>(
+    words: &[AtomicU64],
+    bytes: usize,
+    key: &[u8],
+    take: &mut T,
+) -> Answer<T::Taken> {
     let end = HEAD_BYTES + bytes.min(words.len() * 8);
     let mut at = HEAD_BYTES;
     while at < end {
-        if let Some(answer) = entry_of(words, at, key) {
+        if let Some(answer) = entry_of(words, at, key, take) {
             return answer;
         }
         let (start, key_bytes, value) = lengths(words, at);

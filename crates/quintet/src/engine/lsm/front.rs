@@ -19,6 +19,7 @@ use arc_swap::ArcSwap;
 use super::{
     memtable::{Answer, Memtable, cost},
     pace::{DELAY_MAX, Measured, Pace, Rest, micros},
+    take::Take,
 };
 use crate::{
     Error, Result,
@@ -58,9 +59,14 @@ impl<V> View<V> {
 
     /// What the memtables say of a key.
     #[inline]
-    pub(crate) fn in_memory(&self, hash: u64, key: &[u8]) -> Answer {
+    pub(crate) fn in_memory<T: Take>(
+        &self,
+        hash: u64,
+        key: &[u8],
+        take: &mut T,
+    ) -> Answer<T::Taken> {
         self.memtables()
-            .map(|memtable| memtable.get(hash, key))
+            .map(|memtable| memtable.get(hash, key, take))
             .find(|answer| !matches!(answer, Answer::Nothing))
             .unwrap_or(Answer::Nothing)
     }

@@ -474,6 +474,23 @@ impl Piece {
         start.min(end)..end
     }
 
+    /// A run of blocks from `start` on: at least one, while those before it have fewer than so many
+    /// bytes.
+    pub(crate) fn blocks_from(&self, start: u32, bytes: u64) -> Range<u32> {
+        let limit = self.offset(start).saturating_add(bytes) / UNIT_BYTES;
+        let ends = self.offsets.get(to_usize(u64::from(start)) + 1..).unwrap_or(&[]);
+        let fewer = ends.partition_point(|end| u64::from(*end) < limit);
+        start..start.saturating_add(low_u32(to_u64(fewer + 1))).min(self.blocks())
+    }
+
+    /// A run of blocks before `end`, of about so many bytes.
+    pub(crate) fn blocks_before(&self, end: u32, bytes: u64) -> Range<u32> {
+        let limit = self.offset(end).saturating_sub(bytes) / UNIT_BYTES;
+        let starts = self.offsets.get(..to_usize(u64::from(end))).unwrap_or(&[]);
+        let before = starts.partition_point(|start| u64::from(*start) < limit);
+        low_u32(to_u64(before)).min(end.saturating_sub(1))..end
+    }
+
     /// Where a run of blocks is in the file.
     pub(crate) fn span(&self, blocks: Range<u32>) -> Span {
         Span::of(self.offset(blocks.start)..self.offset(blocks.end))

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `pages` | the table's pages: meta page 0 ([`super::meta`]), maps, nodes, extents |
-//! | `redo-...` | the journal ([`crate::pages::redo`]): one space, the file `pages` |
+//! | `redo-...` | the journal ([`crate::pages::redo`]): groups of pieces, one for each page |
 //!
 //! A cut is stored in this order: the log is synced; pages that no durable cut has are written
 //! whole where they belong, and synced together with values that were written directly; the group
@@ -20,11 +20,11 @@
 //!
 //! A cut that fails on the way is given up: its pages belong to the next one, whole.
 //!
-//! Opening reads the groups that are needed and leaves what they hold over the file's pages
-//! ([`PageCache::set_overlay`]): nothing is written, and each page gets its changes when it is
-//! read. The next cut of everything brings them into the file.
+//! Opening reads the indexes of the groups that are needed and leaves what they hold over the
+//! file's pages ([`PageCache::set_overlay`]): nothing is written, and each page gets its changes
+//! when it is read. The next cut of everything brings them into the file.
 
-use std::{collections::HashMap, io, sync::Arc};
+use std::{io, sync::Arc};
 
 use super::{Beside, Gate, Paged, Settings, meta::Meta, place::runs};
 use crate::{
@@ -37,8 +37,11 @@ use crate::{
         space::{Bits, MAP_HEAD_BYTES, Space, is_set, map_page},
     },
     pages::{
-        cache::{Cut, PageCache, PageId, Patches, checksum, words::UNITS},
-        redo::{Group, GroupWriter, Owner, Patch, Redo},
+        cache::{Cut, Layer, PageCache, PageId, checksum, words::UNITS},
+        redo::{
+            Group, Owner, Redo,
+            pieces::{WRITER_BYTES, add_patch},
+        },
     },
     report::Report,
     seeded::{self, Bug},
@@ -51,9 +54,6 @@ pub(crate) const PAGES_NAME: &str = "pages";
 const JOURNAL_BYTES: u64 = 128 << 20;
 /// The journal grows to at least this before its pages are written in place.
 const JOURNAL_MIN_BYTES: u64 = 64 << 20;
-/// In the journal: where the changes of pages are, and the names of pages that are free.
-const PAGES_SPACE: u8 = 0;
-const FREED_SPACE: u8 = 1;
 /// Pages that one cut places at most; of fewer than a sixteenth of these, it places all. Each cut
 /// journals whatever has changed since the one before: small cuts would journal more than they
 /// place.
@@ -61,7 +61,7 @@ const PLACED_MAX: usize = 1 << 20;
 /// Of the pages that are not in place, one in so many is placed when there are too many.
 const PLACED_SHARE: u64 = 4;
 /// Pages of the overlay that are read at once.
-const OVERLAY_BATCH: usize = 64;
+const OVERLAY_BATCH: usize = 256;
 
 /// What belongs to whoever persists.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ pub(super) fn open(
         groups.push(group);
         Ok(())
     })?;
-    let meta = load_meta(&cache, &context, &groups)?;
+    let meta = load_meta(&cache, &context, groups)?;
     let (used, granularity) = match &meta {
         None => (Bits::new(), settings.granularity),
         Some(meta) => (load_maps(&cache, meta)?, meta.granularity),
@@ -171,12 +171,16 @@ fn open_file(context: &Context, label: &str) -> Result<Option<Arc<dyn File>>> {
 
 /// Brings the pages to the newest group's state and returns the meta page; `None` for a table of
 /// which nothing was ever made durable.
-fn load_meta(cache: &Arc<PageCache>, context: &Context, groups: &[Group]) -> Result<Option<Meta>> {
+fn load_meta(
+    cache: &Arc<PageCache>,
+    context: &Context,
+    groups: Vec<Group>,
+) -> Result<Option<Meta>> {
     let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
     let in_place = match cache.file() {
         Err(_) => None,
         Ok(_) => match cache.read_page(PageId(0), &mut buffer) {
-            Ok(()) => Some(Meta::decode(buffer.as_slice(), cache.label())?),
+            Ok(_) => Some(Meta::decode(buffer.as_slice(), cache.label())?),
             Err(error) if error.is_corruption() => None,
             Err(error) => return Err(error),
         },
@@ -184,10 +188,11 @@ fn load_meta(cache: &Arc<PageCache>, context: &Context, groups: &[Group]) -> Res
     let newest = groups.last().map_or(0, Group::sequence);
     let placed = in_place.as_ref().map_or(0, |meta| meta.placed);
     let meta = if placed < newest && !seeded::active(Bug::CutNotReplayed) {
-        cache.set_overlay(overlay_of(cache, groups)?, context.read_only);
+        let lsn = groups.last().map(Group::lsn);
+        cache.set_overlay(layers_of(cache, groups)?, context.read_only);
         cache.read_page(PageId(0), &mut buffer)?;
         let meta = Meta::decode(buffer.as_slice(), cache.label())?;
-        if groups.last().is_some_and(|group| group.lsn() != meta.lsn) {
+        if lsn.is_some_and(|lsn| lsn != meta.lsn) {
             let what = "the meta page is not that of the journal's newest group";
             return Err(Error::corruption(cache.label(), 0, what));
         }
@@ -212,30 +217,16 @@ fn load_meta(cache: &Arc<PageCache>, context: &Context, groups: &[Group]) -> Res
 }
 
 /// What the groups hold of each page.
-fn overlay_of(cache: &PageCache, groups: &[Group]) -> Result<HashMap<PageId, Patches>> {
-    let page_bytes = to_u64(cache.page_bytes());
-    let mut pages: HashMap<PageId, Patches> = HashMap::new();
-    for group in groups {
-        for patch in group.patches() {
-            let patch = patch.filter(|patch| patch.offset / page_bytes < u64::from(u32::MAX));
-            let Some(patch) = patch else {
-                let what = format!("group {} of the journal does not parse", group.sequence());
-                return Err(Error::corruption(cache.label(), 0, what));
-            };
-            let page = PageId(crate::codec::low_u32(patch.offset / page_bytes));
-            if patch.space == FREED_SPACE {
-                pages.remove(&page);
-                continue;
-            }
-            let start = to_usize(patch.offset % page_bytes);
-            if patch.bytes.len() > cache.page_bytes() - start {
-                let what = format!("a patch of page {} goes past it", page.0);
-                return Err(Error::corruption(cache.label(), patch.offset, what));
-            }
-            pages.entry(page).or_default().add(start, patch.bytes);
-        }
-    }
-    Ok(pages)
+fn layers_of(cache: &PageCache, groups: Vec<Group>) -> Result<Vec<Layer>> {
+    let layers = groups.into_iter().map(|group| {
+        let what = if group.has_pieces() {
+            format!("group {} of the journal does not parse", group.sequence())
+        } else {
+            format!("group {} of the journal is of a format of before 0.1", group.sequence())
+        };
+        Layer::of(group).ok_or_else(|| Error::corruption(cache.label(), 0, what))
+    });
+    layers.collect()
 }
 
 fn create_file(context: &Context, label: &str) -> Result<Arc<dyn File>> {
@@ -262,6 +253,9 @@ fn load_maps(cache: &PageCache, meta: &Meta) -> Result<Bits> {
     let mut used = Bits::new();
     let extents = meta.end / meta.granularity.max(1);
     let bytes = to_usize(meta.granularity / 8);
+    let maps: Vec<_> = (0..extents).map(|extent| map_page(extent, meta.granularity)).collect();
+    // Those that the cache has no room for at once are read one by one.
+    cache.load_many(&maps);
     for extent in 0..extents {
         let page = map_page(extent, meta.granularity);
         let guard = cache.read(page)?;
@@ -440,12 +434,7 @@ impl Paged {
         if seeded::active(Bug::CutWritesInPlaceFirst) {
             self.place(cut, &pages)?;
         }
-        let group = self.group(cut, &pages);
-        let group_bytes = group.bytes();
-        self.context.budget.take_anyway(group_bytes);
-        let committed = keeper.redo.commit_keeping(group, lsn, keeper.placed + 1);
-        self.context.budget.give(group_bytes);
-        let sequence = committed?;
+        let (sequence, group_bytes) = self.journal(keeper, (cut, &pages), lsn)?;
         self.written_bytes_total.fetch_add(group_bytes, Ordering::Relaxed);
         self.journaled_bytes_total.fetch_add(group_bytes, Ordering::Relaxed);
         keeper.complete = lsn;
@@ -467,26 +456,37 @@ impl Paged {
         Ok(())
     }
 
-    /// The changes of a cut, and the names of pages that are free at it.
-    fn group(&self, cut: &Cut, pages: &[(PageId, u32)]) -> GroupWriter {
+    /// Commits a group of the changes of a cut and the names of pages that are free at it: its
+    /// number, and its bytes.
+    fn journal(
+        &self,
+        keeper: &mut Keeper,
+        (cut, pages): (&Cut, &[(PageId, u32)]),
+        lsn: Lsn,
+    ) -> Result<(u64, u64)> {
         let cache = self.tree.cache();
+        let _memory = self.context.budget.charge_anyway(WRITER_BYTES);
+        let needed = keeper.placed + 1;
+        let mut writer = keeper.redo.begin(&*self.context.env)?;
+        let mut freed = self.tree.space().freed_by_cut().into_iter().peekable();
         let unit = cache.page_bytes() / UNITS;
-        let mut group = GroupWriter::default();
-        for page in self.tree.space().freed_by_cut() {
-            group.patch(Patch { space: FREED_SPACE, offset: cache.offset(page), bytes: &[] });
-        }
-        let mut image = vec![0; cache.page_bytes()];
+        let (mut image, mut piece) = (vec![0; cache.page_bytes()], Vec::new());
         for (page, frame) in pages {
-            let units = cache.image(cut, (*page, *frame), &mut image);
-            let Some(units) = units else { continue };
-            for (first, count) in runs(units.changed) {
-                let (start, end) = (first * unit, (first + count) * unit);
-                let bytes = image.get(start..end).unwrap_or(&[]);
-                let offset = cache.offset(*page) + to_u64(start);
-                group.patch(Patch { space: PAGES_SPACE, offset, bytes });
+            while let Some(freed) = freed.next_if(|freed| freed <= page) {
+                writer.add(u64::from(freed.0), &[]);
             }
+            let Some(units) = cache.image(cut, (*page, *frame), &mut image) else { continue };
+            let mut end = 0;
+            piece.clear();
+            for (first, count) in runs(units.changed) {
+                let bytes = image.get(first * unit..(first + count) * unit).unwrap_or(&[]);
+                add_patch(&mut piece, &mut end, to_u64(first * unit), bytes);
+            }
+            writer.add(u64::from(page.0), &piece);
         }
-        group
+        freed.for_each(|freed| writer.add(u64::from(freed.0), &[]));
+        let bytes = writer.bytes();
+        Ok((writer.commit(lsn, needed)?, bytes))
     }
 
     /// Has the meta page say which group is in place. A hint, which need not become durable: what
@@ -531,7 +531,7 @@ impl Paged {
         let cache = self.tree.cache();
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
         match cache.read_page(PageId(0), &mut buffer) {
-            Ok(()) => {
+            Ok(_) => {
                 let meta = Meta::decode(buffer.as_slice(), cache.label())?;
                 Ok(meta.placed > 0 && meta.placed == keeper.redo.newest())
             }

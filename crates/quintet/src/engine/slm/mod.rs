@@ -83,12 +83,14 @@ use self::{
 };
 use super::{
     Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
+    Visit,
     lsm::{
         block::Packing,
         cached::Cache,
         front::{Backing, Front},
         pace::Pace,
         piece::{Owner, Shape},
+        take::{Split, Whole},
     },
     paged::Paged,
 };
@@ -239,6 +241,13 @@ impl Slm {
     }
 }
 
+impl Slm {
+    /// Shows `each` the entries of a range, in key order, until it breaks off: as stored.
+    pub fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
+        range::visit(&self.inner, range, each)
+    }
+}
+
 impl Inner {
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
@@ -317,7 +326,12 @@ impl Drop for Inner {
 impl Engine for Slm {
     #[inline]
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.inner.read_value(key)
+        self.inner.read_value(key, &mut Whole)
+    }
+
+    #[inline]
+    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        self.inner.read_value(key, &mut Split(out))
     }
 
     fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {

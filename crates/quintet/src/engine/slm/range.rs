@@ -9,8 +9,11 @@ use super::{Inner, View, select::Sequence, stream::Stream};
 use crate::{
     Result,
     engine::{
-        Entry, KeyRange, Value,
-        lsm::walk::{MemCursor, Merge, Start, Way},
+        Entry, KeyRange, Value, Visit,
+        lsm::{
+            take::{Copied, Whole},
+            walk::{MemCursor, Merge, Start, Way},
+        },
     },
     seeded::{self, Bug},
 };
@@ -34,6 +37,20 @@ pub(super) struct Walk {
     is_done: bool,
     front: Option<Both>,
     back: Option<Both>,
+}
+
+/// Shows `each` the entries of a range, in key order, until it breaks off.
+pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<()> {
+    let view = inner.front.view.load_full();
+    let mut walk = Walk::new(&view, range, true);
+    if walk.is_done {
+        return Ok(());
+    }
+    let mut both = walk.open(Way::Up, inner)?;
+    let outcome = both.visit(walk.end.as_deref(), inner, each);
+    walk.front = Some(both);
+    walk.end(inner);
+    outcome
 }
 
 /// Memory and files, walked side by side.
@@ -60,10 +77,39 @@ impl Both {
         }
     }
 
+    /// Shows `each` the entries below `end`, until it breaks off.
+    fn visit(&mut self, end: Option<&[u8]>, inner: &Inner, each: Visit<'_>) -> Result<()> {
+        let mut value = Vec::new();
+        loop {
+            let Some((key, is_memory)) = self.key(Way::Up) else { return Ok(()) };
+            if end.is_some_and(|end| key >= end) {
+                return Ok(());
+            }
+            let flow = if is_memory {
+                let shadows = self.stored.key() == Some(key);
+                let flow = self.memory.value().map(|value| each(key, value)).transpose()?;
+                if shadows && !seeded::active(Bug::SlmRangeShowsBoth) {
+                    self.stored.advance(inner)?;
+                }
+                self.memory.advance()?;
+                flow
+            } else {
+                let found = self.stored.value(inner, &mut Copied(&mut value))?;
+                let key = self.stored.key().filter(|_| found.is_some());
+                let flow = key.map(|key| each(key, &value)).transpose()?;
+                self.stored.advance(inner)?;
+                flow
+            };
+            if flow.is_some_and(|flow| flow.is_break()) {
+                return Ok(());
+            }
+        }
+    }
+
     /// The value of the next key, where it has one, and goes past it.
     fn take(&mut self, (key, is_memory): (&[u8], bool), inner: &Inner) -> Result<Option<Value>> {
         if !is_memory {
-            let value = self.stored.value(inner)?;
+            let value = self.stored.value(inner, &mut Whole)?;
             self.stored.advance(inner)?;
             return Ok(value);
         }
@@ -95,8 +141,8 @@ impl Walk {
 
     fn open(&self, way: Way, inner: &Inner) -> Result<Both> {
         let key = match way {
-            Way::Up => Some(self.start.clone()),
-            Way::Down => self.end.clone(),
+            Way::Up => Some(self.start.as_slice().into()),
+            Way::Down => self.end.as_deref().map(Arc::from),
         };
         let start = Start { way, key, cache: None };
         let walk = |one| MemCursor::new(Arc::clone(one), &start);

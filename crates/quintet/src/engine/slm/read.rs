@@ -19,7 +19,12 @@ use crate::{
     disk::{AlignedBuffer, Queue, Request},
     engine::{
         Value,
-        lsm::{block, memtable::Answer, piece::Span},
+        lsm::{
+            block,
+            memtable::Answer,
+            piece::Span,
+            take::{Take, Whole},
+        },
     },
     sync::Ordering,
 };
@@ -57,34 +62,44 @@ impl Inner {
         Error::corruption(self.paged.tree.cache().label(), 0, what)
     }
 
-    /// The value of a key.
+    /// What `take` makes of the value of a key.
     #[inline]
-    pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
+    pub(super) fn read_value<T: Take>(&self, key: &[u8], take: &mut T) -> Result<Option<T::Taken>> {
         let view = self.front.view.load();
         let hash = self.hash(key);
-        match view.in_memory(hash, key) {
-            Answer::Nothing => self.read_stored(&view, hash, key),
+        match view.in_memory(hash, key, take) {
+            Answer::Nothing => self.read_stored(&view, (hash, key), take),
             answer => Ok(answer.value()),
         }
     }
 
     /// The value of a key that the memtables do not have.
     #[inline]
-    pub(super) fn read_stored(&self, view: &View, hash: u64, key: &[u8]) -> Result<Option<Value>> {
+    pub(super) fn read_stored<T: Take>(
+        &self,
+        view: &View,
+        (hash, key): (u64, &[u8]),
+        take: &mut T,
+    ) -> Result<Option<T::Taken>> {
         let Some(place) = self.locate(key)? else { return Ok(None) };
         match view.version.find(place.run) {
-            Some(run) => self.read_at(run, place.block, hash, key).map(Some),
-            None => self.read_moved(place, hash, key),
+            Some(run) => self.read_at((run, place.block), (hash, key), take).map(Some),
+            None => self.read_moved(place, (hash, key), take),
         }
     }
 
     /// The value of a key whose run is newer than a view, or gone.
     #[cold]
-    fn read_moved(&self, mut place: Place, hash: u64, key: &[u8]) -> Result<Option<Value>> {
+    fn read_moved<T: Take>(
+        &self,
+        mut place: Place,
+        (hash, key): (u64, &[u8]),
+        take: &mut T,
+    ) -> Result<Option<T::Taken>> {
         loop {
             let view = self.front.view.load();
             if let Some(run) = view.version.find(place.run) {
-                return self.read_at(run, place.block, hash, key).map(Some);
+                return self.read_at((run, place.block), (hash, key), take).map(Some);
             }
             match self.locate(key)? {
                 None => return Ok(None),
@@ -96,24 +111,35 @@ impl Inner {
 
     /// The value of a key in a block that has it.
     #[inline]
-    fn read_at(&self, run: &Run, number: u32, hash: u64, key: &[u8]) -> Result<Value> {
-        match self.cache.find(run.piece.slot(number), hash, key) {
+    fn read_at<T: Take>(
+        &self,
+        (run, number): (&Run, u32),
+        (hash, key): (u64, &[u8]),
+        take: &mut T,
+    ) -> Result<T::Taken> {
+        match self.cache.find(run.piece.slot(number), (hash, key), take) {
             Some(Answer::Value(value)) => Ok(value),
             Some(_) => Err(not_there(run, number, key)),
-            None => self.read_block(run, number, key),
+            None => self.read_block(run, number, key, take),
         }
     }
 
     /// The same, from the disk.
     #[cold]
-    fn read_block(&self, run: &Run, number: u32, key: &[u8]) -> Result<Value> {
+    fn read_block<T: Take>(
+        &self,
+        run: &Run,
+        number: u32,
+        key: &[u8],
+        take: &mut T,
+    ) -> Result<T::Taken> {
         if number >= run.piece.blocks() {
             return Err(not_there(run, number, key));
         }
         let span = run.piece.span(number..number + 1);
         self.note_read(span);
         let buffer = run.piece.read(span)?;
-        self.take_block((run, number), span, &buffer, key)
+        self.take_block((run, number), (span, &buffer), key, take)
     }
 
     pub(super) fn note_read(&self, span: Span) {
@@ -122,19 +148,19 @@ impl Inner {
     }
 
     /// The value of a key in a block that was read.
-    fn take_block(
+    fn take_block<T: Take>(
         &self,
         (run, number): (&Run, u32),
-        span: Span,
-        buffer: &AlignedBuffer,
+        (span, buffer): (Span, &AlignedBuffer),
         key: &[u8],
-    ) -> Result<Value> {
+        take: &mut T,
+    ) -> Result<T::Taken> {
         let open = run.piece.open_block(buffer, span, (number, number))?;
         let entries = open.entries();
         self.cache.fill(run.piece.slot_to_fill(number, &self.cache), entries);
         let entry = block::find(entries, key).filter(|entry| !entry.tombstone);
         let entry = entry.ok_or_else(|| not_there(run, number, key))?;
-        Ok(Value::copy(entries.get(entry.value).unwrap_or(&[])))
+        Ok(take.of_bytes(entries.get(entry.value).unwrap_or(&[])))
     }
 
     /// The values of many keys.
@@ -163,7 +189,7 @@ impl Inner {
         let mut wanted: Vec<(&'k [u8], u64, usize)> = Vec::with_capacity(keys.len());
         for key in keys {
             let hash = self.hash(key);
-            match view.in_memory(hash, key) {
+            match view.in_memory(hash, key, &mut Whole) {
                 Answer::Nothing => {
                     wanted.push((key, hash, out.len()));
                     out.push(None);
@@ -183,10 +209,10 @@ impl Inner {
             let Some(place) = place else { continue };
             let place = place.ok_or_else(|| self.no_place(key))?;
             let Some(run) = view.version.find(place.run) else {
-                put_in(out, slot, self.read_moved(place, hash, key)?);
+                put_in(out, slot, self.read_moved(place, (hash, key), &mut Whole)?);
                 continue;
             };
-            match self.cache.find(run.piece.slot(place.block), hash, key) {
+            match self.cache.find(run.piece.slot(place.block), (hash, key), &mut Whole) {
                 Some(Answer::Value(value)) => put_in(out, slot, Some(value)),
                 None if place.block < run.piece.blocks() => {
                     let span = run.piece.span(place.block..place.block + 1);
@@ -220,10 +246,11 @@ impl Inner {
             let Some(one) = asked.get(to_usize(completion.token)) else { continue };
             let value = match completion.result {
                 Ok(count) if count == completion.buffer.len() => {
-                    self.take_block((&one.run, one.block), one.span, &completion.buffer, one.key)
+                    let read = (one.span, &completion.buffer);
+                    self.take_block((&one.run, one.block), read, one.key, &mut Whole)
                 }
                 // Once more, alone: it says what is wrong.
-                _ => self.read_at(&one.run, one.block, one.hash, one.key),
+                _ => self.read_at((&one.run, one.block), (one.hash, one.key), &mut Whole),
             };
             match value {
                 Ok(value) => put_in(out, one.slot, Some(value)),

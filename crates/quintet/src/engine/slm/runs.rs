@@ -260,37 +260,42 @@ pub(super) fn decode_bounds(bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 
 /// The runs that readers see, by number.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Runs(Vec<Arc<Run>>);
+pub(super) struct Runs {
+    all: Vec<Arc<Run>>,
+    /// Their numbers, side by side for who looks for one.
+    numbers: Vec<u32>,
+}
 
 impl Runs {
-    pub(super) fn new(mut runs: Vec<Arc<Run>>) -> Self {
-        runs.sort_by_key(|run| run.number);
-        Self(runs)
+    pub(super) fn new(mut all: Vec<Arc<Run>>) -> Self {
+        all.sort_by_key(|run| run.number);
+        let numbers = all.iter().map(|run| run.number).collect();
+        Self { all, numbers }
     }
 
     /// The run of a number.
     #[inline]
     pub(super) fn find(&self, number: u32) -> Option<&Arc<Run>> {
-        let place = self.0.partition_point(|run| run.number < number);
-        self.0.get(place).filter(|run| run.number == number)
+        let place = self.numbers.binary_search(&number).ok()?;
+        self.all.get(place)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Run>> {
-        self.0.iter()
+        self.all.iter()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     /// With one more, of a higher number than all.
     pub(super) fn with(&self, run: &Arc<Run>) -> Self {
-        Self::new(self.0.iter().chain([run]).cloned().collect())
+        Self::new(self.all.iter().chain([run]).cloned().collect())
     }
 
     /// Without those of these numbers.
     pub(super) fn without(&self, gone: &[u32]) -> Self {
-        Self(self.0.iter().filter(|run| !gone.contains(&run.number)).cloned().collect())
+        Self::new(self.all.iter().filter(|run| !gone.contains(&run.number)).cloned().collect())
     }
 }
 

@@ -1,30 +1,27 @@
 //! Entries of the index in key order, either way, with their values.
 //!
-//! What: some places at a time are copied out of the index; the blocks that they name are taken
-//! from the cache or read, all that are missing at once, neighbours of one file together; then the
-//! entries are given out one by one. Each step takes more than the one before, because who reads
-//! much goes on reading.
+//! What: some places at a time are copied out of the index; of the blocks that they name, those
+//! that the cache has are on their way to the processor, and those that it lacks are read, all at
+//! once, neighbours of one file together; then the entries are given out one by one, each from
+//! where it lies. Each step takes more than the one before, because who reads much goes on reading.
 //!
 //! Invariants: a stream holds the files that it reads from; a file that went before it got hold of
-//! it makes it ask the index again, for that key alone.
+//! it makes it ask the index again, for that key alone. So does a block that left the cache since.
 
 #![deny(clippy::indexing_slicing)]
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use super::{
     Inner,
-    runs::{FIRST_KEY, Place, Run},
+    runs::{FIRST_KEY, Place, Run, Runs},
     select::Sequence,
 };
 use crate::{
     Result,
     codec::{to_u64, to_usize},
     disk::{AlignedBuffer, Queue, Request},
-    engine::{
-        Value,
-        lsm::{block, piece::Span, walk::Way},
-    },
+    engine::lsm::{block, memtable::Answer, piece::Span, take::Take, walk::Way},
     index::bptree::run::{Ascent, Run as IndexRun},
 };
 
@@ -41,8 +38,15 @@ const READ_BYTES: usize = 256 << 10;
 /// A place that was copied out of the index.
 #[derive(Debug)]
 struct Found {
-    key: Vec<u8>,
+    /// Where its key is among the keys.
+    key: Range<usize>,
     place: Place,
+}
+
+fn push(found: &mut Vec<Found>, keys: &mut Vec<u8>, key: &[u8], place: Place) {
+    let start = keys.len();
+    keys.extend_from_slice(key);
+    found.push(Found { key: start..keys.len(), place });
 }
 
 /// The entries of a block, and where the last look ended.
@@ -62,7 +66,7 @@ impl Loaded {
     }
 }
 
-fn find_from(entries: &[u8], mut at: usize, key: &[u8]) -> Option<(std::ops::Range<usize>, usize)> {
+fn find_from(entries: &[u8], mut at: usize, key: &[u8]) -> Option<(Range<usize>, usize)> {
     while let Some((entry, next)) = block::entry_at(entries, at) {
         let found = entries.get(entry.key)?;
         if found == key && !entry.tombstone {
@@ -87,12 +91,13 @@ pub(super) struct Stream {
     ahead: isize,
     /// Copied out, in the order of the stream; those before `next` were given out.
     found: Vec<Found>,
+    keys: Vec<u8>,
     next: usize,
-    /// Places before this one have their blocks in `blocks`.
+    /// Blocks of places before this one were in the cache, or are in `blocks`.
     loaded: usize,
     blocks: BTreeMap<Place, Loaded>,
-    /// The entry that comes next.
-    value: Option<Value>,
+    /// The runs that there were when blocks were looked for last.
+    runs: Arc<Runs>,
     /// What the runs of a range query are watched with.
     sequence: Option<Sequence>,
 }
@@ -113,10 +118,11 @@ impl Stream {
             step: FIRST_STEP,
             ahead: 0,
             found: Vec::new(),
+            keys: Vec::new(),
             next: 0,
             loaded: 0,
             blocks: BTreeMap::new(),
-            value: None,
+            runs: Arc::default(),
             sequence,
         }
     }
@@ -128,7 +134,7 @@ impl Stream {
 
     /// The key that the stream is at, once it was settled.
     pub(super) fn key(&self) -> Option<&[u8]> {
-        Some(&self.found.get(self.next)?.key)
+        self.keys.get(self.found.get(self.next)?.key.clone())
     }
 
     /// Copies on where nothing is left.
@@ -142,35 +148,47 @@ impl Stream {
     /// Goes past the key that the stream is at.
     pub(super) fn advance(&mut self, inner: &Inner) -> Result<()> {
         self.next += 1;
-        self.value = None;
         self.settle(inner)
     }
 
-    /// The value of the key that the stream is at; `None` where it was removed meanwhile.
-    pub(super) fn value(&mut self, inner: &Inner) -> Result<Option<Value>> {
+    /// What `take` makes of the value of the key that the stream is at; `None` where it was removed
+    /// meanwhile.
+    pub(super) fn value<T: Take>(
+        &mut self,
+        inner: &Inner,
+        take: &mut T,
+    ) -> Result<Option<T::Taken>> {
         if self.next >= self.loaded {
             self.load(inner)?;
         }
         let Some(found) = self.found.get(self.next) else { return Ok(None) };
+        let (place, key) = (found.place, self.keys.get(found.key.clone()).unwrap_or(&[]));
         if let Some(sequence) = &mut self.sequence {
-            sequence.note(found.place.run);
+            sequence.note(place.run);
         }
-        if let Some(loaded) = self.blocks.get_mut(&found.place) {
-            if let Some(value) = loaded.find(&found.key) {
-                return Ok(Some(Value::copy(value)));
-            }
-            let view = inner.front.view.load();
-            if let Some(run) = view.version.find(found.place.run) {
-                return Err(super::read::not_there(run, found.place.block, &found.key));
+        let hash = inner.hash(key);
+        // Without its run, it went before this stream got hold of it.
+        if let Some(run) = self.runs.find(place.run) {
+            let answer = match self.blocks.get_mut(&place) {
+                Some(loaded) => Some(loaded.find(key).map(|value| take.of_bytes(value))),
+                None => {
+                    let slot = run.piece.slot(place.block);
+                    inner.cache.find(slot, (hash, key), take).map(Answer::value)
+                }
+            };
+            match answer {
+                Some(Some(taken)) => return Ok(Some(taken)),
+                Some(None) => return Err(super::read::not_there(run, place.block, key)),
+                None => {}
             }
         }
-        // Its run went before this stream got hold of it.
-        inner.read_stored(&inner.front.view.load(), inner.hash(&found.key), &found.key)
+        inner.read_stored(&inner.front.view.load(), (hash, key), take)
     }
 
     /// Copies places out of the index.
     fn copy_more(&mut self, inner: &Inner) -> Result<()> {
         self.found.clear();
+        self.keys.clear();
         self.blocks.clear();
         (self.next, self.loaded) = (0, 0);
         let step = (self.step, self.ahead);
@@ -180,9 +198,10 @@ impl Stream {
         match self.way {
             Way::Up => {
                 tree.ascend(&mut self.ascent, step, &mut self.run)?;
-                for (key, value) in (0..self.run.len()).filter_map(|index| self.run.entry(index)) {
+                let (run, found, keys) = (&self.run, &mut self.found, &mut self.keys);
+                for (key, value) in (0..run.len()).filter_map(|index| run.entry(index)) {
                     let place = Place::decode(value).ok_or_else(|| inner.no_place(key))?;
-                    self.found.push(Found { key: key.to_vec(), place });
+                    push(found, keys, key, place);
                 }
             }
             Way::Down => {
@@ -191,7 +210,7 @@ impl Stream {
                 let found = tree.scan_down(range, step, Place::take, pair)?;
                 for (key, place) in found.entries {
                     let place = place.ok_or_else(|| inner.no_place(&key))?;
-                    self.found.push(Found { key, place });
+                    push(&mut self.found, &mut self.keys, &key, place);
                 }
                 match found.next {
                     Some(next) => self.ascent.end = Some(next),
@@ -202,17 +221,28 @@ impl Stream {
         Ok(())
     }
 
-    /// Brings the blocks of the next places.
+    /// Brings the blocks of the next places: has those that the cache has come nearer, and reads
+    /// the others.
     fn load(&mut self, inner: &Inner) -> Result<()> {
-        let view = inner.front.view.load_full();
+        self.runs = Arc::clone(&inner.front.view.load().version);
         self.blocks.clear();
+        let next = self.found.get(self.next..).unwrap_or(&[]);
+        for found in next {
+            if let Some(run) = self.runs.find(found.place.run) {
+                inner.cache.prefetch(run.piece.slot(found.place.block));
+            }
+        }
         let mut wanted: BTreeMap<Place, &Arc<Run>> = BTreeMap::new();
         let (mut bytes, mut last) = (0, self.next);
-        for found in self.found.get(self.next..).unwrap_or(&[]) {
-            let (place, run) = (found.place, view.version.find(found.place.run));
-            if let Some(run) = run.filter(|_| !wanted.contains_key(&place)) {
+        for found in next {
+            let place = found.place;
+            let is_missing = |run: &&Arc<Run>| {
+                !inner.cache.has(run.piece.slot(place.block)) && !wanted.contains_key(&place)
+            };
+            if let Some(run) = self.runs.find(place.run).filter(is_missing) {
                 if place.block >= run.piece.blocks() {
-                    return Err(super::read::not_there(run, place.block, &found.key));
+                    let key = self.keys.get(found.key.clone()).unwrap_or(&[]);
+                    return Err(super::read::not_there(run, place.block, key));
                 }
                 let size = run.piece.span(place.block..place.block + 1).bytes;
                 if bytes > 0 && bytes + size > STEP_BYTES {
@@ -226,11 +256,6 @@ impl Stream {
         self.loaded = last;
         let mut missing: Vec<Read> = Vec::new();
         for (place, run) in wanted {
-            let mut entries = Vec::new();
-            if inner.cache.entries(run.piece.slot(place.block), &mut entries) {
-                self.blocks.insert(place, Loaded { entries, at: 0 });
-                continue;
-            }
             match missing.last_mut() {
                 Some(read) if read.takes(place) => read.last = place.block,
                 _ => missing.push(Read {

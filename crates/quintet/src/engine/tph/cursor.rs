@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::table::{Part, Table};
+use super::{Version, table::Part};
 use crate::{
     Result,
     engine::lsm::walk::{Ahead, MemCursor, PieceCursor, Start, Walk, Way},
@@ -15,7 +15,9 @@ pub(super) type Merge = crate::engine::lsm::walk::Merge<Source>;
 /// A walk over the tables of a level that follow each other in key order.
 #[derive(Debug)]
 pub(super) struct LevelCursor {
-    tables: Vec<Arc<Table>>,
+    version: Arc<Version>,
+    /// The level's place.
+    level: usize,
     start: Start,
     ahead: Ahead,
     /// The next table; walking down, one more than its place.
@@ -24,7 +26,8 @@ pub(super) struct LevelCursor {
 }
 
 impl LevelCursor {
-    pub(super) fn new(tables: Vec<Arc<Table>>, start: Start, ahead: Ahead) -> Self {
+    pub(super) fn new(version: Arc<Version>, level: usize, start: Start, ahead: Ahead) -> Self {
+        let tables = version.levels.get(level).map_or(&[][..], Vec::as_slice);
         let key = start.key.as_deref();
         let after = match (key, start.way) {
             (Some(key), Way::Up) => tables.partition_point(|table| table.low.as_slice() <= key),
@@ -33,7 +36,7 @@ impl LevelCursor {
             (None, Way::Down) => tables.len(),
         };
         let next = if start.way == Way::Up { after.saturating_sub(1) } else { after };
-        let mut cursor = Self { tables, start, ahead, next, inner: None };
+        let mut cursor = Self { version, level, start, ahead, next, inner: None };
         cursor.open_next();
         cursor
     }
@@ -46,7 +49,9 @@ impl LevelCursor {
                 Way::Up => Some(self.next),
                 Way::Down => self.next.checked_sub(1),
             };
-            let Some(table) = place.and_then(|place| self.tables.get(place)) else { return };
+            let tables = self.version.levels.get(self.level);
+            let table = place.and_then(|place| tables?.get(place));
+            let Some(table) = table else { return };
             self.next = match self.start.way {
                 Way::Up => self.next + 1,
                 Way::Down => self.next - 1,
@@ -154,6 +159,18 @@ impl Walk for Source {
             Self::Piece(cursor) => cursor.settle(),
             Self::Level(cursor) => cursor.settle(),
             Self::Filter(filter) => filter.settle(),
+        }
+    }
+
+    fn approach(&self) {
+        match self {
+            Self::Mem(_) => {}
+            Self::Piece(cursor) => cursor.approach(),
+            Self::Level(cursor) => {
+                let sources = cursor.inner.iter().flat_map(|inner| &inner.sources);
+                sources.for_each(Walk::approach);
+            }
+            Self::Filter(filter) => filter.inner.sources.iter().for_each(Walk::approach),
         }
     }
 

@@ -71,11 +71,13 @@ use self::{
 };
 use super::{
     Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
+    Visit,
     lsm::{
         block::Packing,
         cached::Cache,
         front::{Backing, Front},
         piece::{Owner, Shape},
+        take::{Split, Whole},
     },
 };
 use crate::{
@@ -265,6 +267,13 @@ impl Tph {
     }
 }
 
+impl Tph {
+    /// Shows `each` the entries of a range, in key order, until it breaks off: as stored.
+    pub fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
+        range::visit(&self.inner, range, each)
+    }
+}
+
 impl Inner {
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
@@ -336,7 +345,12 @@ impl Drop for Inner {
 impl Engine for Tph {
     #[inline]
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.inner.read_value(key)
+        self.inner.read_value(key, &mut Whole)
+    }
+
+    #[inline]
+    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        self.inner.read_value(key, &mut Split(out))
     }
 
     fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Result,
     engine::{
-        Entry, KeyRange, Value,
+        Entry, KeyRange, Value, Visit,
         lsm::walk::{Ahead, Start, Way},
     },
 };
@@ -66,6 +66,28 @@ impl Keys<'_> {
     }
 }
 
+/// Shows `each` the entries of a range, in key order, until it breaks off.
+pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<()> {
+    let view = inner.front.view.load_full();
+    let walk = Walk::new(&view, range);
+    if walk.is_done {
+        return Ok(());
+    }
+    let mut merge = walk.open(Way::Up, inner)?;
+    while let Some(key) = merge.key() {
+        if walk.end.as_deref().is_some_and(|end| key >= end) {
+            break;
+        }
+        if let Some(value) = merge.value()
+            && each(key, value)?.is_break()
+        {
+            break;
+        }
+        merge.advance()?;
+    }
+    Ok(())
+}
+
 impl Inner {
     /// Whether tables of a level follow each other in key order.
     pub(super) fn is_sorted(&self) -> bool {
@@ -83,8 +105,8 @@ impl Walk {
 
     fn open(&self, way: Way, inner: &Inner) -> Result<Merge> {
         let key = match way {
-            Way::Up => Some(self.start.clone()),
-            Way::Down => self.end.clone(),
+            Way::Up => Some(self.start.as_slice().into()),
+            Way::Down => self.end.as_deref().map(Arc::from),
         };
         let start = Start { way, key, cache: Some(Arc::clone(&inner.cache)) };
         let mut sources = walks(std::slice::from_ref(&self.view.active), &start);
@@ -93,9 +115,10 @@ impl Walk {
         for table in &version.level0 {
             sources.extend(table.cursors(&start, Ahead::SCAN));
         }
-        for level in &version.levels {
+        for (place, level) in version.levels.iter().enumerate() {
             if inner.is_sorted() {
-                let cursor = LevelCursor::new(level.clone(), start.clone(), Ahead::SCAN);
+                let version = Arc::clone(version);
+                let cursor = LevelCursor::new(version, place, start.clone(), Ahead::SCAN);
                 sources.push(Source::Level(Box::new(cursor)));
             } else {
                 // Levels in their order; tables of one level share no key.

@@ -17,6 +17,7 @@ use crate::{
             block,
             memtable::Answer,
             piece::{Piece, Span},
+            take::{Take, Whole},
         },
     },
     sync::Ordering,
@@ -67,8 +68,8 @@ impl Search<'_> {
 }
 
 /// What memory says of a key, or the block that has to be read.
-enum Found<'v> {
-    Answer(Answer),
+enum Found<'v, T> {
+    Answer(Answer<T>),
     Block(&'v Arc<Piece>, u32),
 }
 
@@ -90,20 +91,20 @@ impl Inner {
         level.get(after.checked_sub(1)?)
     }
 
-    /// The value of a key.
+    /// What `take` makes of the value of a key.
     #[inline]
-    pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
+    pub(super) fn read_value<T: Take>(&self, key: &[u8], take: &mut T) -> Result<Option<T::Taken>> {
         let view = self.front.view.load();
         let hash = self.hash(key);
-        match view.in_memory(hash, key) {
+        match view.in_memory(hash, key, take) {
             Answer::Nothing => {}
             answer => return Ok(answer.value()),
         }
         let mut search = Search { key, place: 0, hash, next: 0, is_over: false };
         loop {
-            let answer = match self.look(&view, &mut search) {
+            let answer = match self.look(&view, &mut search, take) {
                 Found::Answer(answer) => return Ok(answer.value()),
-                Found::Block(piece, number) => self.read_block(piece, number, &search)?,
+                Found::Block(piece, number) => self.read_block((piece, number), &search, take)?,
             };
             if !matches!(answer, Answer::Nothing) {
                 return Ok(answer.value());
@@ -113,9 +114,14 @@ impl Inner {
 
     /// Goes on with a search until it ends, or to a block that has to be read.
     #[inline]
-    fn look<'v>(&self, view: &'v View, search: &mut Search<'_>) -> Found<'v> {
+    fn look<'v, T: Take>(
+        &self,
+        view: &'v View,
+        search: &mut Search<'_>,
+        take: &mut T,
+    ) -> Found<'v, T::Taken> {
         while let Some((piece, number)) = search.next(self, view) {
-            match self.cache.find(piece.slot(number), search.hash, search.key) {
+            match self.cache.find(piece.slot(number), (search.hash, search.key), take) {
                 None => return Found::Block(piece, number),
                 Some(Answer::Nothing) => {}
                 Some(answer) => return Found::Answer(answer),
@@ -126,11 +132,16 @@ impl Inner {
 
     /// What a block on the disk says of a key.
     #[cold]
-    fn read_block(&self, piece: &Piece, number: u32, search: &Search<'_>) -> Result<Answer> {
+    fn read_block<T: Take>(
+        &self,
+        (piece, number): (&Piece, u32),
+        search: &Search<'_>,
+        take: &mut T,
+    ) -> Result<Answer<T::Taken>> {
         let span = piece.span(number..number + 1);
         self.note_read(span);
         let buffer = piece.read(span)?;
-        self.answer(piece, number, span, &buffer, search)
+        self.answer((piece, number), (span, &buffer), search, take)
     }
 
     fn note_read(&self, span: Span) {
@@ -138,14 +149,13 @@ impl Inner {
         self.counters.read_bytes.fetch_add(to_u64(span.whole()), Ordering::Relaxed);
     }
 
-    fn answer(
+    fn answer<T: Take>(
         &self,
-        piece: &Piece,
-        number: u32,
-        span: Span,
-        buffer: &AlignedBuffer,
+        (piece, number): (&Piece, u32),
+        (span, buffer): (Span, &AlignedBuffer),
         search: &Search<'_>,
-    ) -> Result<Answer> {
+        take: &mut T,
+    ) -> Result<Answer<T::Taken>> {
         let open = piece.open_block(buffer, span, (number, number))?;
         let entries = open.entries();
         self.cache.fill(piece.slot_to_fill(number, &self.cache), entries);
@@ -156,8 +166,7 @@ impl Inner {
         if entry.tombstone {
             return Ok(Answer::Deleted);
         }
-        let bytes = entries.get(entry.value).unwrap_or(&[]);
-        Ok(Answer::Value(Value::fill_with(bytes.len(), |out| out.copy_from_slice(bytes))))
+        Ok(Answer::Value(take.of_bytes(entries.get(entry.value).unwrap_or(&[]))))
     }
 
     /// The values of many keys.
@@ -169,7 +178,7 @@ impl Inner {
             for key in window {
                 let hash = self.hash(key);
                 let mut search = Search { key, place: out.len(), hash, next: 0, is_over: false };
-                let answer = view.in_memory(hash, key);
+                let answer = view.in_memory(hash, key, &mut Whole);
                 search.is_over = !matches!(answer, Answer::Nothing);
                 out.push(answer.value());
                 searches.push(search);
@@ -228,7 +237,8 @@ impl Inner {
             for (search, found) in searches.iter_mut().zip(&blocks) {
                 search.next += 1;
                 let Some((piece, number)) = *found else { continue };
-                match self.cache.find(piece.slot(number), search.hash, search.key) {
+                let wanted = (search.hash, search.key);
+                match self.cache.find(piece.slot(number), wanted, &mut Whole) {
                     Some(Answer::Nothing) => {}
                     Some(answer) => {
                         search.is_over = true;
@@ -257,7 +267,7 @@ impl Inner {
         if asked.search.is_over {
             return None;
         }
-        match self.look(view, &mut asked.search) {
+        match self.look(view, &mut asked.search, &mut Whole) {
             Found::Answer(answer) => {
                 if let Some(slot) = out.get_mut(asked.search.place) {
                     *slot = answer.value();
@@ -292,8 +302,8 @@ impl Inner {
             let Some(one) = asked.get_mut(to_usize(completion.token)) else { continue };
             let answer = match completion.result {
                 Ok(count) if count == completion.buffer.len() => {
-                    let buffer = &completion.buffer;
-                    self.answer(one.piece, one.number, one.span, buffer, &one.search)
+                    let read = (one.span, &completion.buffer);
+                    self.answer((one.piece, one.number), read, &one.search, &mut Whole)
                 }
                 Ok(_) => Err(one.piece.damage(one.span.offset, "the file ends before its data")),
                 Err(error) => Err(one.piece.read_error(one.span.offset, error)),

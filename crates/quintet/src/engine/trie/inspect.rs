@@ -110,6 +110,20 @@ pub fn journal(dir: &Arc<dyn Dir>, file: &dyn File, name: &str, say: &mut Say<'_
             say(&format!("  database id  {}", hex(&owner.database_id)));
             say(&format!("  table id     {}", owner.table_id));
         }
+        if group.has_pieces() {
+            let (mut pages, mut bytes, mut freed) = (0_u64, 0, 0_u64);
+            for (_, _, size) in group.places().flatten() {
+                let is_freed = size == 0;
+                (pages, bytes, freed) =
+                    (pages + u64::from(!is_freed), bytes + size, freed + u64::from(is_freed));
+            }
+            return say(&format!(
+                "group {}: needs {}, complete to {}, {bytes} bytes of {pages} pages, {freed} free",
+                group.sequence(),
+                group.needed(),
+                group.lsn(),
+            ));
+        }
         let (mut patches, mut bytes, mut state) = (0_u64, 0, 0);
         for patch in group.patches().flatten() {
             match patch.space {

@@ -87,7 +87,7 @@ impl Walk<'_, '_> {
         let cache = self.tree.cache();
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
         match cache.read_page(page, &mut buffer) {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(Error::Corruption { file, offset, what }) => {
                 self.report.add(file, offset, what);
                 return Ok(None);

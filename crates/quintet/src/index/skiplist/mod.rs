@@ -332,13 +332,11 @@ impl<A: Arena> SkipList<A> {
         Self::node(self.link(node.0, 0))
     }
 
-    /// The newest version of the next key.
-    pub(crate) fn next_key(&self, node: Node) -> Option<Node> {
-        let mut key = Vec::new();
-        self.copy_key(node, &mut key);
-        let prefix = prefix_of(&key);
+    /// The newest version of the key after that of a node, `key`.
+    pub(crate) fn next_key(&self, node: Node, key: &[u8]) -> Option<Node> {
+        let prefix = prefix_of(key);
         let mut next = self.next(node)?;
-        while self.compare(next.0, &key, prefix).is_eq() {
+        while self.compare(next.0, key, prefix).is_eq() {
             next = self.next(next)?;
         }
         Some(next)
@@ -365,6 +363,13 @@ impl<A: Arena> SkipList<A> {
     /// Bytes of the value.
     pub(crate) fn value_bytes(&self, node: Node) -> usize {
         to_usize(self.word(node.0) >> 32)
+    }
+
+    /// The words of the value, from its first byte on, and its bytes.
+    #[inline]
+    pub(crate) fn value(&self, node: Node) -> (&[AtomicU64], usize) {
+        let first = self.key_at(node.0) + words_of(self.key_bytes(node.0));
+        (self.arena.words().get(first..).unwrap_or(&[]), self.value_bytes(node))
     }
 
     /// Copies the value, or as much of it as there is room for.

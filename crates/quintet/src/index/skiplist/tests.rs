@@ -54,7 +54,7 @@ fn agrees_with_a_map_both_ways() {
         assert_eq!((&key_of(&list, found), list.version(found)), (key, *version));
         assert_eq!((&value_of(&list, found), list.kind(found)), (value, 3));
         assert_eq!(list.get(key), node);
-        node = list.next_key(found);
+        node = list.next_key(found, &key_of(&list, found));
     }
     assert_eq!(node, None);
     let mut before = None;

@@ -3,7 +3,7 @@
 //! Invariants: a frame whose page is on its way is latched by who asked for it; nobody who holds
 //! such a latch waits for another.
 
-use std::{cell::Cell, sync::Arc};
+use std::sync::Arc;
 
 use super::{PageCache, PageId, WriteGuard, file::verify};
 use crate::{
@@ -26,9 +26,11 @@ impl PageCache {
         // A small cache must not be flooded.
         let most = to_usize(self.frames_reachable().div_ceil(4));
         let outcome = self.queues.with(&**env, |queue| {
+            let wanted: Vec<_> = missing().take(most).collect();
+            self.overlay.read_ahead(&wanted, queue);
             let mut loading: Vec<Option<WriteGuard<'_>>> = Vec::new();
             let (mut done, mut buffers) = (Vec::with_capacity(DEPTH), Vec::new());
-            for page in missing().take(most) {
+            for page in wanted.into_iter().filter(|page| !self.contains(*page)) {
                 if queue.pending() >= DEPTH {
                     queue.wait(1, &mut done);
                     self.finish_loads(&mut loading, &mut done, &mut buffers);
@@ -42,7 +44,7 @@ impl PageCache {
                 let buffer = buffers.pop().unwrap_or_else(|| AlignedBuffer::zeroed(length));
                 let request = Request::Read { file: Arc::clone(file), offset, buffer, length };
                 queue.submit(to_u64(loading.len()), request);
-                loading.push(Some(WriteGuard { cache: self, frame, changed: Cell::new(0) }));
+                loading.push(Some(WriteGuard::new(self, frame)));
             }
             self.misses.fetch_add(to_u64(loading.len()), Ordering::Relaxed);
             while queue.pending() > 0 {
@@ -74,11 +76,15 @@ impl PageCache {
     fn finish_load(&self, guard: WriteGuard<'_>, completion: &mut Completion) {
         let page = guard.page();
         let whole = matches!(completion.result, Ok(count) if count == self.options.page_bytes);
-        self.overlay.patch(page, completion.buffer.as_mut_slice());
+        let place = (self.label.as_str(), self.offset(page));
+        let units = self.overlay.patch(page, completion.buffer.as_mut_slice(), place);
         let bytes = completion.buffer.as_slice();
-        if whole && verify(self.options.salt, page, bytes).is_ok() {
+        if let Ok(units) = units
+            && whole
+            && verify(self.options.salt, page, bytes).is_ok()
+        {
             self.put_image(guard.frame, bytes);
-            self.take_overlay(page, guard.frame);
+            self.take_overlay((page, guard.frame), units);
             return;
         }
         let frame = guard.forget();

@@ -22,23 +22,23 @@ impl PageCache {
         u64::from(page.0) * to_u64(self.options.page_bytes)
     }
 
-    /// Reads a page from the disk, round the cache, and verifies it.
-    pub fn read_page(&self, page: PageId, buffer: &mut AlignedBuffer) -> Result<()> {
+    /// Reads a page from the disk, round the cache, and verifies it. Says which of its units the
+    /// journal has, if any.
+    pub fn read_page(&self, page: PageId, buffer: &mut AlignedBuffer) -> Result<Option<u64>> {
         let offset = self.offset(page);
         // What the journal has may be of a page that never was in the file.
         let count = match self.file() {
             Err(_) if self.overlay.has(page) => 0,
             _ => self.read_file(offset, buffer.as_mut_slice())?,
         };
-        if self.overlay.patch(page, buffer.as_mut_slice()) {
-            return verify(self.options.salt, page, buffer.as_slice())
-                .map_err(|what| Error::corruption(self.label.clone(), offset, what));
-        }
+        let place = (self.label.as_str(), offset);
+        let units = self.overlay.patch(page, buffer.as_mut_slice(), place)?;
         let damage = |what: String| Error::corruption(self.label.clone(), offset, what);
-        if count < self.options.page_bytes {
+        if units.is_none() && count < self.options.page_bytes {
             return Err(damage(format!("the file ends within page {}", page.0)));
         }
-        verify(self.options.salt, page, buffer.as_slice()).map_err(damage)
+        verify(self.options.salt, page, buffer.as_slice()).map_err(damage)?;
+        Ok(units)
     }
 
     /// Reads whole pages that are no pages of the cache.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::{
     EPOCH, LATCH, MASK, PAGE, PageCache, PageId, latch,
-    words::{PageEdit, PageWords},
+    words::{PageEdit, PageWords, Witness},
 };
 use crate::{
     codec::{low_u32, to_u64},
@@ -36,11 +36,7 @@ impl<'a> ReadGuard<'a> {
     /// Takes the page's latch if the page is still the same.
     pub fn upgrade(self) -> Option<WriteGuard<'a>> {
         let word = self.cache.word(self.frame, LATCH)?;
-        latch::try_upgrade(word, self.version).then(|| WriteGuard {
-            cache: self.cache,
-            frame: self.frame,
-            changed: Cell::new(0),
-        })
+        latch::try_upgrade(word, self.version).then(|| WriteGuard::new(self.cache, self.frame))
     }
 
     /// The page's number.
@@ -55,9 +51,23 @@ pub struct WriteGuard<'a> {
     pub(super) cache: &'a PageCache,
     pub(super) frame: u32,
     pub(super) changed: Cell<u64>,
+    /// Units that a cut needs as they are.
+    needed: Cell<u64>,
+}
+
+/// Of the cut that the page is of.
+impl Witness for WriteGuard<'_> {
+    fn keep(&self, units: u64) {
+        self.cache.save_units(self.frame, units);
+    }
 }
 
 impl<'a> WriteGuard<'a> {
+    /// Of a frame that the caller has latched.
+    pub(super) const fn new(cache: &'a PageCache, frame: u32) -> Self {
+        Self { cache, frame, changed: Cell::new(0), needed: Cell::new(0) }
+    }
+
     /// The page's number.
     pub fn page(&self) -> PageId {
         PageId(low_u32(self.cache.get(self.frame, PAGE)))
@@ -71,8 +81,12 @@ impl<'a> WriteGuard<'a> {
 
     /// The bytes, to be changed. The page is dirty from now on.
     pub fn edit(&self) -> PageEdit<'_> {
-        self.cache.note_change(self.frame);
-        PageEdit::new(self.cache.words(self.frame), &self.changed)
+        let edit = PageEdit::new(self.cache.words(self.frame), &self.changed);
+        if !self.cache.note_change(self.frame) {
+            return edit;
+        }
+        self.needed.set(self.cache.unsaved_units(self.frame));
+        edit.seen_by(&self.needed, self)
     }
 
     /// Gives the page up: nobody will read what it holds now. It need not be written.
@@ -81,6 +95,7 @@ impl<'a> WriteGuard<'a> {
         let epoch = cache.get(self.frame, EPOCH);
         // A page of a cut that is not finished stays as it is.
         if epoch == 0 || epoch == cache.epoch.load(Ordering::Acquire) {
+            cache.save_all(self.frame);
             self.changed.set(0);
             cache.set(self.frame, MASK, 0);
             cache.mark(self.frame, 0, 0);

@@ -8,7 +8,7 @@
 //! Who puts a page out latches it first and then looks at the count; who keeps it counts first and
 //! then looks at the version: one of the two sees the other.
 
-use super::{KEPT, LATCH, PageCache, ReadGuard, WriteGuard};
+use super::{KEPT, LATCH, PageCache, ReadGuard, WriteGuard, cut::SAVED};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// A page that stays in its frame until [`PageCache::let_leave`], and its version when it was
@@ -77,6 +77,7 @@ impl PageCache {
     /// Whether somebody keeps the page of a frame that the caller has latched.
     pub(super) fn is_counted(&self, frame: u32) -> bool {
         fence(Ordering::SeqCst);
-        self.word(frame, KEPT).is_some_and(|count: &AtomicU64| count.load(Ordering::Relaxed) != 0)
+        self.word(frame, KEPT)
+            .is_some_and(|count: &AtomicU64| count.load(Ordering::Relaxed) & !SAVED != 0)
     }
 }

@@ -14,7 +14,7 @@
 //! cache; nor does one whose changes are in the journal but not in the file. [`PageCache::cut`]
 //! makes all dirty pages the cut, in constant time; they are then read
 //! one by one with [`PageCache::image`] as they were at that moment: who changes a page of a cut
-//! that is not finished saves its image first. [`PageCache::finish`] makes them clean.
+//! that is not finished saves what it changes first. [`PageCache::finish`] makes them clean.
 //!
 //! Layout of a page: its first eight bytes are the cache's; the rest is its user's.
 //!
@@ -54,13 +54,12 @@ mod tests;
 pub mod words;
 
 use std::{
-    cell::Cell,
     collections::{HashMap, VecDeque},
     io,
     sync::{Arc, OnceLock},
 };
 
-pub use self::overlay::Patches;
+pub use self::overlay::Layer;
 pub use self::{
     cut::Cut,
     file::checksum,
@@ -96,7 +95,8 @@ const EPOCH: usize = 4;
 const USED: usize = 5;
 /// Units that the journal has and the file lacks.
 const PENDING: usize = 6;
-/// Writes to come that need the page ([`keep`]).
+/// Writes to come that need the page ([`keep`]); in the highest bit, whether a cut has images of it
+/// ([`cut`]).
 const KEPT: usize = 7;
 /// The page of a frame that has none.
 const NO_PAGE: u64 = u64::MAX;
@@ -196,7 +196,7 @@ pub struct PageCache {
     overlay: Overlay,
     /// Bytes of units that changed since the last cut, about.
     changed_bytes: AtomicU64,
-    saved: Mutex<HashMap<PageId, Arc<Saved>>>,
+    saved: Mutex<HashMap<PageId, Saved>>,
     saved_total: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
@@ -500,18 +500,20 @@ impl PageCache {
                 break guard;
             }
         };
-        self.note_change(guard.frame);
+        if self.note_change(guard.frame) {
+            self.save_all(guard.frame);
+        }
         // All of it, and not counted: it goes to its place without a detour.
         self.set(guard.frame, MASK, u64::MAX);
         guard.changed.set(u64::MAX);
-        self.overlay.take(page, &self.budget, |_| {});
+        self.overlay.take(page, &self.budget);
         Ok(guard)
     }
 
     /// Latches a frame, if it holds the page.
     fn latch_as(&self, page: PageId, frame: u32) -> Option<WriteGuard<'_>> {
         latch::lock(self.word(frame, LATCH)?);
-        let guard = WriteGuard { cache: self, frame, changed: Cell::new(0) };
+        let guard = WriteGuard::new(self, frame);
         (guard.page() == page).then_some(guard)
     }
 
@@ -528,7 +530,7 @@ impl PageCache {
             self.release(frame);
             return Ok(None);
         }
-        let guard = WriteGuard { cache: self, frame, changed: Cell::new(0) };
+        let guard = WriteGuard::new(self, frame);
         if fill == Fill::Read
             && let Err(error) = self.read_from_disk(page, frame)
         {
@@ -543,9 +545,9 @@ impl PageCache {
     fn read_from_disk(&self, page: PageId, frame: u32) -> Result<()> {
         self.misses.fetch_add(1, Ordering::Relaxed);
         let mut buffer = AlignedBuffer::zeroed(self.options.page_bytes);
-        self.read_page(page, &mut buffer)?;
+        let units = self.read_page(page, &mut buffer)?;
         self.put_image(frame, buffer.as_slice());
-        self.take_overlay(page, frame);
+        self.take_overlay((page, frame), units);
         Ok(())
     }
 
@@ -556,10 +558,10 @@ impl PageCache {
         }
     }
 
-    /// Has pages be what the file holds with these changes over it. With `keep` they stay so;
-    /// else a page that comes into the cache is one that the file lacks.
-    pub fn set_overlay(&self, patches: HashMap<PageId, Patches>, keep: bool) {
-        self.overlay.set(patches, keep, &self.budget);
+    /// Has pages be what the file holds with these changes over it, the oldest layer first. With
+    /// `keep` they stay so; else a page that comes into the cache is one that the file lacks.
+    pub fn set_overlay(&self, layers: Vec<Layer>, keep: bool) {
+        self.overlay.set(layers, keep, &self.budget);
     }
 
     /// At most `count` pages that are in the overlay still.
@@ -567,17 +569,19 @@ impl PageCache {
         self.overlay.pages(count)
     }
 
-    /// The page in a latched frame has what the overlay had of it: from now on the frame has it.
-    fn take_overlay(&self, page: PageId, frame: u32) {
-        self.overlay.take(page, &self.budget, |patches| {
-            let units = patches.units(self.options.page_bytes);
+    /// The page in a latched frame has what the overlay had of it, `units`: from now on the frame
+    /// has it.
+    fn take_overlay(&self, (page, frame): (PageId, u32), units: Option<u64>) {
+        if let Some(units) = units
+            && self.overlay.take(page, &self.budget)
+        {
             self.add_pending((page, frame), units, 0);
-        });
+        }
     }
 
     /// Has a page that nobody will read again not be written.
     pub fn discard(&self, page: PageId) {
-        self.overlay.take(page, &self.budget, |_| {});
+        self.overlay.take(page, &self.budget);
         if let Some(guard) = self.find(page).and_then(|frame| self.latch_as(page, frame)) {
             guard.discard();
         }
@@ -772,7 +776,7 @@ impl PageCache {
 impl Drop for PageCache {
     fn drop(&mut self) {
         self.drop_saved();
-        self.overlay.set(HashMap::new(), false, &self.budget);
+        self.overlay.set(Vec::new(), false, &self.budget);
         self.budget.give(self.memory_bytes());
     }
 }

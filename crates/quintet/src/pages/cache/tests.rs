@@ -203,21 +203,19 @@ fn what_the_journal_has_lies_over_the_file_until_it_is_placed() {
         cache.create(PageId(page)).unwrap().edit().put_u32(100, page);
         store(&cache);
     }
-    let mut overlay = HashMap::new();
-    for page in [7, 8, 200] {
-        let mut patches = Patches::default();
-        let image = image_of(page, page * 10);
-        if page == 200 {
-            // It never was in the file.
-            patches.add(0, &image);
-        } else {
-            patches.add(0, &image[..8]);
-            patches.add(100, &[0xff; 4]);
-            patches.add(100, &image[100..104]);
-        }
-        overlay.insert(PageId(page), patches);
-    }
-    cache.set_overlay(overlay, false);
+    let (seven, eight, new) = (image_of(7, 70), image_of(8, 80), image_of(200, 2000));
+    let old = Layer::of_patches(&[
+        (7, &[(0, &[0xff; 8]), (100, &[0xff; 4])]),
+        (8, &[(0, &eight[..8]), (100, &eight[100..104])]),
+        (9, &[(100, &[0xff; 4])]),
+    ]);
+    // What is void of a page is as if it had not been; 200 never was in the file.
+    let newer = Layer::of_patches(&[
+        (7, &[(0, &seven[..8]), (100, &[0xff; 4]), (100, &seven[100..104])]),
+        (9, &[]),
+        (200, &[(0, &new)]),
+    ]);
+    cache.set_overlay(vec![old, newer], false);
     assert_eq!(cache.overlaid(9).len(), 3);
     assert_eq!(number_in(&cache, 7), 70);
     assert_eq!(number_in(&cache, 200), 2000);

@@ -140,11 +140,19 @@ pub fn head_of(bytes: &[u8]) -> u64 {
     }
 }
 
+/// Somebody who needs units of a page as they are.
+pub trait Witness: std::fmt::Debug {
+    /// Keeps these units, before they change.
+    fn keep(&self, units: u64);
+}
+
 /// A page to be changed by the one who holds its latch. Notes which of its 64 units change.
 #[derive(Debug)]
 pub struct PageEdit<'a> {
     words: &'a [AtomicU64],
     changed: &'a Cell<u64>,
+    /// Units that somebody needs as they are.
+    needed: Option<(&'a Cell<u64>, &'a dyn Witness)>,
     /// Words of a unit, as a shift.
     unit_shift: u32,
 }
@@ -152,7 +160,28 @@ pub struct PageEdit<'a> {
 impl<'a> PageEdit<'a> {
     /// Views whole words; a power of two of them, at least 64.
     pub fn new(words: &'a [AtomicU64], changed: &'a Cell<u64>) -> Self {
-        Self { words, changed, unit_shift: (words.len() / UNITS).max(1).ilog2() }
+        let unit_shift = (words.len() / UNITS).max(1).ilog2();
+        Self { words, changed, needed: None, unit_shift }
+    }
+
+    /// Shows units to somebody before they change, each once.
+    #[must_use]
+    pub fn seen_by(mut self, needed: &'a Cell<u64>, witness: &'a dyn Witness) -> Self {
+        self.needed = Some((needed, witness));
+        self
+    }
+
+    /// Notes that units are about to change.
+    #[inline]
+    fn touch(&self, units: u64) {
+        self.changed.set(self.changed.get() | units);
+        if let Some((needed, witness)) = self.needed {
+            let now = needed.get() & units;
+            if now != 0 {
+                witness.keep(now);
+                needed.set(needed.get() & !now);
+            }
+        }
     }
 
     /// What is there now.
@@ -171,8 +200,8 @@ impl<'a> PageEdit<'a> {
     #[inline]
     pub fn put_word(&self, index: usize, value: u64) {
         if let Some(word) = self.words.get(index) {
+            self.touch(1 << (index >> self.unit_shift));
             word.store(value, Ordering::Relaxed);
-            self.changed.set(self.changed.get() | 1 << (index >> self.unit_shift));
         }
     }
 
@@ -200,10 +229,10 @@ impl<'a> PageEdit<'a> {
         }
         let (chunks, rest) = bytes.as_chunks::<8>();
         let words = self.words.get(index..index + chunks.len()).unwrap_or(&[]);
+        self.note(index, words.len());
         for (word, chunk) in words.iter().zip(chunks) {
             word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
         }
-        self.note(index, words.len());
         index += chunks.len();
         if !rest.is_empty() {
             self.merge(index, u64::MAX >> (64 - 8 * rest.len()), head_of(rest).swap_bytes());
@@ -227,19 +256,18 @@ impl<'a> PageEdit<'a> {
 
     /// Sets the whole page, all of which counts as changed.
     pub fn put_whole(&self, bytes: &[u8]) {
+        self.touch(u64::MAX);
         let (chunks, _) = bytes.as_chunks::<8>();
         for (word, chunk) in self.words.iter().zip(chunks) {
             word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
         }
-        self.changed.set(u64::MAX);
     }
 
-    /// Notes that words `first..first + count` change.
+    /// Notes that words `first..first + count` are about to change.
     fn note(&self, first: usize, count: usize) {
         if let Some(last) = count.checked_sub(1) {
             let (from, to) = (first >> self.unit_shift, (first + last) >> self.unit_shift);
-            let units = (u64::MAX >> (63 - to.min(63))) & (u64::MAX << from.min(63));
-            self.changed.set(self.changed.get() | units);
+            self.touch((u64::MAX >> (63 - to.min(63))) & (u64::MAX << from.min(63)));
         }
     }
 
@@ -248,6 +276,7 @@ impl<'a> PageEdit<'a> {
     pub fn move_words(&self, from: usize, to: usize, count: usize) {
         let (low, distance) = (from.min(to), from.abs_diff(to));
         let Some(words) = self.words.get(low..low + count + distance) else { return };
+        self.note(to, count);
         let pairs = words.iter().zip(words.get(distance..).unwrap_or(&[]));
         let copy = |target: &AtomicU64, source: &AtomicU64| {
             target.store(source.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -257,7 +286,6 @@ impl<'a> PageEdit<'a> {
         } else {
             pairs.for_each(|(target, source)| copy(target, source));
         }
-        self.note(to, count);
     }
 }
 

@@ -15,7 +15,7 @@
 //! | offset in a group | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `QREDOGRP` |
-//! | 8 | 4 | format | 1 |
+//! | 8 | 4 | format | 1; of a group of pieces 2 |
 //! | 12 | 4 | head crc | CRC32C of bytes 0 to 87 with this field zero |
 //! | 16 | 16 | database id | |
 //! | 32 | 8 | table id | |
@@ -25,7 +25,7 @@
 //! | 64 | 8 | size | of the patches, in bytes |
 //! | 72 | 8 | follows | sequence of the last group before it that was durable; 0: none |
 //! | 80 | 4 | crc | CRC32C of the patches |
-//! | 84 | 4 | reserved | 0 |
+//! | 84 | 4 | index | 0; of a group of pieces ([`pieces`]) what its index is |
 //! | 88 | | patches | space (1), varint of zigzag(offset - end of the last patch in the group), varint length, bytes |
 //!
 //! A group starts at a multiple of 4096; the first of a file at 0, the next where the last ended.
@@ -44,6 +44,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
+pub(crate) mod pieces;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
@@ -63,6 +64,7 @@ use crate::{
 
 const MAGIC: &[u8; 8] = b"QREDOGRP";
 const FORMAT: u32 = 1;
+const FORMAT_PIECES: u32 = 2;
 const HEAD_BYTES: usize = 88;
 const PREFIX: &str = "redo-";
 /// Files are preallocated in steps that double, from this size: small tables stay small.
@@ -136,8 +138,12 @@ impl GroupWriter {
 #[derive(Debug)]
 pub(crate) struct Group {
     head: Head,
-    /// Head and patches, verified.
+    /// Head and patches, verified; of a group of pieces, these, where they are in memory.
     bytes: Vec<u8>,
+    /// Of a group of pieces, its index.
+    index: Vec<u8>,
+    /// Of one that is not in memory, its file, and where in it the pieces begin.
+    far: Option<(Arc<dyn File>, u64)>,
 }
 
 impl Group {
@@ -156,9 +162,11 @@ impl Group {
         self.head.lsn
     }
 
-    /// Its patches in order; `None` at the end for bytes that no writer wrote.
+    /// Its patches in order; `None` at the end for bytes that no writer wrote. None, of a group of
+    /// pieces.
     pub(crate) fn patches(&self) -> impl Iterator<Item = Option<Patch<'_>>> {
-        let mut rest = Decoder::new(self.bytes.get(HEAD_BYTES..).unwrap_or(&[]));
+        let plain = self.bytes.get(HEAD_BYTES..).filter(|_| !self.has_pieces());
+        let mut rest = Decoder::new(plain.unwrap_or(&[]));
         let mut end = 0_u64;
         std::iter::from_fn(move || {
             if rest.is_empty() {
@@ -189,13 +197,14 @@ struct Head {
     size: u64,
     follows: u64,
     crc: u32,
+    index: u32,
 }
 
 impl Head {
     fn encode(&self, owner: &Owner) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD_BYTES);
         out.extend_from_slice(MAGIC);
-        put_u32(&mut out, FORMAT);
+        put_u32(&mut out, if self.has_pieces() { FORMAT_PIECES } else { FORMAT });
         put_u32(&mut out, 0);
         out.extend_from_slice(&owner.database_id);
         let words = [self.sequence, self.needed, self.lsn.0, self.size, self.follows];
@@ -203,7 +212,7 @@ impl Head {
             put_u64(&mut out, word);
         }
         put_u32(&mut out, self.crc);
-        put_u32(&mut out, 0);
+        put_u32(&mut out, self.index);
         let crc = crc32c(&out).to_le_bytes();
         if let Some(field) = out.get_mut(12..16) {
             field.copy_from_slice(&crc);
@@ -217,12 +226,22 @@ impl Head {
         let (magic, _format, _crc) = (rest.take(8)?, rest.u32()?, rest.u32()?);
         let (database_id, table_id) = (rest.id()?, rest.u64()?);
         let (sequence, needed, lsn) = (rest.u64()?, rest.u64()?, Lsn(rest.u64()?));
-        let (size, follows, crc) = (rest.u64()?, rest.u64()?, rest.u32()?);
-        let head = Self { sequence, needed, lsn, size, follows, crc };
+        let (size, follows, crc, index) = (rest.u64()?, rest.u64()?, rest.u32()?, rest.u32()?);
+        let head = Self { sequence, needed, lsn, size, follows, crc, index };
         let known = magic == MAGIC && database_id == owner.database_id;
         // Encoding it again compares the checksum, the format and what is reserved.
         let whole = table_id == owner.table_id && head.encode(owner) == bytes.get(..HEAD_BYTES)?;
         (known && whole && needed <= sequence && follows < sequence).then_some(head)
+    }
+
+    /// Where the patches begin.
+    fn front_bytes(&self) -> u64 {
+        if self.has_pieces() { BLOCK_BYTES } else { to_u64(HEAD_BYTES) }
+    }
+
+    /// Bytes of the group.
+    fn group_bytes(&self) -> Option<u64> {
+        self.size.checked_add(self.front_bytes())
     }
 }
 
@@ -272,11 +291,22 @@ pub(crate) struct Redo {
 impl Redo {
     /// Opens the journal in the table's directory and shows `apply` the groups that are needed,
     /// oldest first. `limit` is what the files together should take, in bytes; groups that are
-    /// needed may exceed it. Unless `read_only`, what is shown is durable.
+    /// needed may exceed it. Unless `read_only`, what is shown is durable. Of sealed groups the
+    /// pieces are not read.
     pub(crate) fn open(
         owner: Owner,
         limit: u64,
         read_only: bool,
+        apply: impl FnMut(Group) -> Result<()>,
+    ) -> Result<Self> {
+        Self::open_as(owner, limit, (read_only, false), apply)
+    }
+
+    /// As [`Redo::open`]; with `reads_all`, sealed groups are read and verified whole.
+    fn open_as(
+        owner: Owner,
+        limit: u64,
+        (read_only, reads_all): (bool, bool),
         mut apply: impl FnMut(Group) -> Result<()>,
     ) -> Result<Self> {
         let mut redo = Self {
@@ -292,7 +322,7 @@ impl Redo {
         let mut newest_turn = None;
         let mut damage = None;
         for (number, name) in redo.files()? {
-            let chain = redo.read_chain(number, name, read_only)?;
+            let chain = redo.read_chain(number, name, (read_only, reads_all))?;
             redo.next_number = number + 1;
             let last = chain.groups.last().map_or(0, Group::sequence);
             if last > redo.newest {
@@ -348,7 +378,12 @@ impl Redo {
     }
 
     /// The groups of one file, from its start to the first that is none.
-    fn read_chain(&mut self, number: u64, name: String, read_only: bool) -> Result<Chain> {
+    fn read_chain(
+        &mut self,
+        number: u64,
+        name: String,
+        (read_only, reads_all): (bool, bool),
+    ) -> Result<Chain> {
         let label = self.owner.label(&name);
         let io = |doing: &str, error| Error::io(format!("{doing} {label}"), error);
         let how = if read_only { Open::READ } else { Open::WRITE };
@@ -364,8 +399,11 @@ impl Redo {
         let size = size - size % BLOCK_BYTES;
         let mut reader = Reader { file: &*file, label: &label, size, held: Vec::new(), start: 0 };
         let (mut chain, mut offset) = (Chain::default(), 0);
-        while let Some(group) = self.read_group(&mut reader, offset, &mut chain)? {
-            offset += round_up(to_u64(group.bytes.len()), BLOCK_BYTES);
+        while let Some(mut group) = self.read_group(&mut reader, offset, reads_all, &mut chain)? {
+            if group.head.is_sealed() && !reads_all {
+                group.far = Some((Arc::clone(&file), offset + BLOCK_BYTES));
+            }
+            offset += round_up(group.head.group_bytes().unwrap_or(0), BLOCK_BYTES);
             // The last one is durable, since another follows it: what it does not need, nobody
             // does.
             if let Some(needed) = chain.groups.last().map(Group::needed) {
@@ -385,15 +423,16 @@ impl Redo {
         &self,
         reader: &mut Reader<'_>,
         offset: u64,
+        reads_all: bool,
         chain: &mut Chain,
     ) -> Result<Option<Group>> {
         let Some(bytes) = reader.get(offset, to_u64(HEAD_BYTES))? else { return Ok(None) };
         let Some(head) = Head::decode(bytes, &self.owner) else {
             return match format_of(bytes) {
-                Some(found) if found > FORMAT && offset == 0 => Err(Error::NewerFormat {
+                Some(found) if found > FORMAT_PIECES && offset == 0 => Err(Error::NewerFormat {
                     file: reader.label.to_owned(),
                     found,
-                    supported: FORMAT,
+                    supported: FORMAT_PIECES,
                 }),
                 _ => Ok(None),
             };
@@ -401,11 +440,19 @@ impl Redo {
         if chain.groups.last().is_some_and(|last| head.follows != last.sequence()) {
             return Ok(None);
         }
-        let Some(size) = head.size.checked_add(to_u64(HEAD_BYTES)) else { return Ok(None) };
+        let Some(size) = head.group_bytes() else { return Ok(None) };
+        if head.is_sealed() && !reads_all {
+            let group = read_sealed(reader, offset, head)?;
+            if group.is_none() {
+                let what = format!("the index of group {} is damaged", head.sequence);
+                let damage = Error::corruption(reader.label, offset, what);
+                chain.damage = Some((head.sequence, damage));
+            }
+            return Ok(group);
+        }
         let Some(bytes) = reader.get(offset, size)? else { return Ok(None) };
-        let patches = bytes.get(HEAD_BYTES..).unwrap_or(&[]);
-        if crc32c(patches) == head.crc || seeded::active(Bug::RedoSkipsChecksum) {
-            return Ok(Some(Group { head, bytes: bytes.to_vec() }));
+        if let Some(group) = whole_group(head, bytes) {
+            return Ok(Some(group));
         }
         // A torn group has nothing behind it.
         let next = round_up(offset + size, BLOCK_BYTES);
@@ -445,20 +492,28 @@ impl Redo {
         let mut bytes = group.bytes;
         let patches = bytes.get(HEAD_BYTES..).unwrap_or(&[]);
         let (size, crc) = (to_u64(patches.len()), crc32c(patches));
-        let head = Head { sequence, needed, lsn, size, follows: self.newest, crc };
+        let head = Head { sequence, needed, lsn, size, follows: self.newest, crc, index: 0 };
         if let Some(room) = bytes.get_mut(..HEAD_BYTES) {
             room.copy_from_slice(&head.encode(&self.owner));
         }
-        let half_bytes = self.half_bytes;
+        let space = round_up(to_u64(bytes.len()), BLOCK_BYTES);
+        let (size_now, end) = self.turn().map(|turn| (turn.size, turn.end + space))?;
+        let wanted = self.space_for(size_now, end);
         let turn = self.turn()?;
         // Whatever becomes of it, its number is gone.
-        let written = turn.append(&bytes, half_bytes);
+        let written = turn.append(&bytes, wanted);
         turn.closed = written.is_err();
         let label_of = turn.name.clone();
         self.next_sequence += 1;
         if let Err(error) = written {
             return Err(Error::io(format!("write {}", self.owner.label(&label_of)), error));
         }
+        self.note_committed(sequence, needed);
+        Ok(sequence)
+    }
+
+    /// A group is durable, and those before `needed` are not needed any more.
+    fn note_committed(&mut self, sequence: u64, needed: u64) {
         if let Some(turn) = self.turns.last_mut() {
             turn.last = sequence;
         }
@@ -473,7 +528,12 @@ impl Redo {
             // What stays is removed at another time: nothing in it is needed.
             let _: Result<(), std::io::Error> = self.owner.dir.remove(&turn.name);
         }
-        Ok(sequence)
+    }
+
+    /// What a file of `size` bytes should grow to when it has to have `end`.
+    fn space_for(&self, size: u64, end: u64) -> u64 {
+        let size = (size * 2).clamp(FILE_BYTES_MIN, self.half_bytes.max(FILE_BYTES_MIN));
+        round_up(size.max(end), BLOCK_BYTES)
     }
 
     /// The file that takes the next group: another one when the last is full or has failed.
@@ -532,8 +592,9 @@ impl Redo {
     /// Reads all needed groups back and notes those that are damaged or missing.
     pub(crate) fn check(&self, report: &mut Report) {
         let mut newest = 0;
-        let outcome = Self::open(self.owner.clone(), self.half_bytes * 2, true, |group| {
-            report.checked_bytes += to_u64(group.bytes.len());
+        let how = (true, true);
+        let outcome = Self::open_as(self.owner.clone(), self.half_bytes * 2, how, |group| {
+            report.checked_bytes += group.head.group_bytes().unwrap_or(0);
             newest = group.sequence();
             Ok(())
         });
@@ -551,15 +612,13 @@ impl Redo {
 
 impl Turn {
     /// Writes a group and syncs it.
-    fn append(&mut self, bytes: &[u8], half_bytes: u64) -> std::io::Result<()> {
+    fn append(&mut self, bytes: &[u8], wanted: u64) -> std::io::Result<()> {
         let space = round_up(to_u64(bytes.len()), BLOCK_BYTES);
         let end = self.end + space;
         if end > self.size {
-            let size = (self.size * 2).clamp(FILE_BYTES_MIN, half_bytes.max(FILE_BYTES_MIN));
-            let size = round_up(size.max(end), BLOCK_BYTES);
-            self.file.allocate(size)?;
+            self.file.allocate(wanted)?;
             self.file.sync_all()?;
-            self.size = size;
+            self.size = wanted;
         }
         let mut offset = self.end;
         let mut buffer = AlignedBuffer::zeroed(PIECE_BYTES.min(to_usize(space)));
@@ -578,6 +637,32 @@ impl Turn {
         self.end = end;
         Ok(())
     }
+}
+
+/// A group that was read whole; `None`: it is not what was written.
+fn whole_group(head: Head, bytes: &[u8]) -> Option<Group> {
+    let body = bytes.get(to_usize(head.front_bytes())..)?;
+    if crc32c(body) != head.crc && !seeded::active(Bug::RedoSkipsChecksum) {
+        return None;
+    }
+    if !head.has_pieces() {
+        return Some(Group { head, bytes: bytes.to_vec(), index: Vec::new(), far: None });
+    }
+    let (start, _) = head.index_place()?;
+    let (pieces, index) = body.split_at_checked(to_usize(start - BLOCK_BYTES))?;
+    let index = pieces::verified_index(&head, index)?;
+    Some(Group { head, bytes: pieces.to_vec(), index, far: None })
+}
+
+/// A sealed group, of which the index alone is read.
+fn read_sealed(reader: &mut Reader<'_>, offset: u64, head: Head) -> Result<Option<Group>> {
+    let Some((start, length)) = head.index_place() else { return Ok(None) };
+    let Some(from) = offset.checked_add(start) else { return Ok(None) };
+    // What is read starts with a block.
+    let skip = from % BLOCK_BYTES;
+    let Some(blocks) = reader.get(from - skip, length + skip)? else { return Ok(None) };
+    let index = pieces::verified_index(&head, blocks.get(to_usize(skip)..).unwrap_or(&[]));
+    Ok(index.map(|index| Group { head, bytes: Vec::new(), index, far: None }))
 }
 
 /// Shows all groups of one file to `visit`, whoever they belong to, until it has had enough. Takes
@@ -606,14 +691,13 @@ pub(crate) fn read_all(
     while let Some(bytes) = reader.get(offset, to_u64(HEAD_BYTES))?
         && let Some(head) = Head::decode(bytes, &owner)
     {
-        let size = to_u64(HEAD_BYTES) + head.size;
-        let bytes = reader.get(offset, size)?.map(<[u8]>::to_vec);
-        let patches = bytes.as_deref().and_then(|bytes| bytes.get(HEAD_BYTES..));
-        if patches.map(crc32c) != Some(head.crc) {
+        let size = head.group_bytes().unwrap_or(u64::MAX);
+        let bytes = reader.get(offset, size)?;
+        let Some(group) = bytes.and_then(|bytes| whole_group(head, bytes)) else {
             let what = format!("the checksum of group {} does not match", head.sequence);
             return Err(Error::corruption(name, offset, what));
-        }
-        if !visit(&owner, &Group { head, bytes: bytes.unwrap_or_default() }) {
+        };
+        if !visit(&owner, &group) {
             break;
         }
         offset = round_up(offset + size, BLOCK_BYTES);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::{
+    codec::low_u8,
     disk::{
         Env,
         sim::{Call, Damage, Effect, Fault, Policy, PolicyLimits, SimEnv, When},
@@ -161,6 +162,8 @@ fn a_group_that_failed_is_followed_by_none() {
 fn seeded_bugs_are_found() {
     finds(Bug::RedoSkipsSync, crash_everywhere);
     finds(Bug::RedoSkipsChecksum, crash_everywhere);
+    finds(Bug::RedoSkipsSync, crash_with_pieces);
+    finds(Bug::RedoSealsEarly, crash_with_pieces);
     finds(Bug::RedoRemovesNeeded, needed_groups_are_kept_beyond_the_limit);
 }
 
@@ -214,4 +217,144 @@ fn the_layout_is_pinned() {
         words
     });
     assert_eq!(&bytes[88..101], b"\x02\x80\x01\x03abc\x02\x0d\x01d\0\0");
+}
+
+type Keyed = Vec<(u64, Vec<u8>)>;
+
+/// Pieces of groups, of which every third is larger than a buffer.
+fn pieces_of(number: u64) -> Keyed {
+    let size = if number.is_multiple_of(3) { 700 } else { 90 };
+    let piece = |index: u64| vec![low_u8(number + index); to_usize(size * (index % 3))];
+    (0..30).map(|index| (index * 7 % 100 + index * 100, piece(index))).collect()
+}
+
+fn commit_pieces(env: &SimEnv, redo: &mut Redo, number: u64, needed: u64) -> Result<u64> {
+    let mut writer = redo.begin(env)?;
+    pieces_of(number).iter().for_each(|(key, piece)| writer.add(*key, piece));
+    writer.commit(Lsn(number * 10), needed)
+}
+
+/// Sequence, LSN and pieces of each group, as they are read by place.
+fn open_pieces(env: &SimEnv) -> Result<(Redo, Vec<(u64, u64, Keyed)>)> {
+    let mut groups = Vec::new();
+    let redo = Redo::open(owner(env), LIMIT, false, |group| {
+        let places: Option<Vec<_>> = group.places().collect();
+        let (sequence, lsn) = (group.sequence(), group.lsn().0);
+        let pieces = group.into_pieces();
+        let read = |(key, at, bytes)| (key, pieces.read(at, bytes).unwrap());
+        groups.push((sequence, lsn, places.unwrap().into_iter().map(read).collect()));
+        Ok(())
+    })?;
+    Ok((redo, groups))
+}
+
+fn crash_with_pieces() {
+    let env = SimEnv::new(14);
+    env.record_history();
+    let (mut redo, _) = open_pieces(&env).unwrap();
+    let mut committed = vec![(env.mark(), 0)];
+    for number in 1..=12 {
+        let needed = number - number % 5;
+        assert_eq!(commit_pieces(&env, &mut redo, number, needed).unwrap(), number);
+        committed.push((env.mark(), number));
+    }
+    for event in env.history().iter().map(|event| event.number) {
+        let Some(at) = committed.iter().rev().find(|(at, _)| *at <= event) else { continue };
+        let limits = PolicyLimits { each: 4, random: 3, torn: 6, copying: 0 };
+        for policy in env.policies(event, limits) {
+            let image = env.image_at(event, policy);
+            let (redo, groups) =
+                open_pieces(&image).unwrap_or_else(|error| panic!("{event} {policy}: {error}"));
+            let last = groups.last().map_or(0, |group| group.0);
+            assert!(last == at.1 || last == at.1 + 1, "{event} {policy}: {last} after {}", at.1);
+            for (sequence, lsn, pieces) in &groups {
+                assert_eq!((*lsn, pieces), (sequence * 10, &pieces_of(*sequence)), "{policy}");
+            }
+            let mut report = Report::default();
+            redo.check(&mut report);
+            assert!(report.is_sound(), "{event} {policy}: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn a_crash_leaves_whole_groups_of_pieces() {
+    crash_with_pieces();
+}
+
+#[test]
+fn a_group_of_pieces_that_failed_is_followed_by_none() {
+    for call in [Call::Create, Call::SyncDir, Call::Allocate, Call::Write, Call::Sync] {
+        for number in 1..=6 {
+            let env = SimEnv::new(15);
+            let (mut redo, _) = open_pieces(&env).unwrap();
+            env.inject(Fault::new(&[call], When::Nth(number), Effect::Io));
+            let mut expected = Vec::new();
+            for number in 1..=6 {
+                expected.extend(commit_pieces(&env, &mut redo, number, 1));
+            }
+            env.clear_faults();
+            // Given up on the way: its number is gone.
+            let mut writer = redo.begin(&env).unwrap();
+            writer.add(1, &[1; 20_000]);
+            drop(writer);
+            expected.extend(commit_pieces(&env, &mut redo, 7, 1));
+            assert!(expected.len() >= 6, "{call:?}");
+            let (_, groups) = open_pieces(&env.crash(Policy::AllLost)).unwrap();
+            let found: Vec<_> = groups.iter().map(|group| group.0).collect();
+            assert_eq!(found, expected, "{call:?} {number}");
+        }
+    }
+}
+
+#[test]
+fn damage_of_sealed_groups_is_found_by_the_check_and_in_the_index_at_once() {
+    let env = SimEnv::new(16);
+    let (mut redo, _) = open_pieces(&env).unwrap();
+    for number in [3, 6] {
+        commit_pieces(&env, &mut redo, number, 1).unwrap();
+    }
+    let flip = |offset| {
+        env.damage("table/redo-00000001", &Damage::FlipBit { offset, bit: 1 }).unwrap();
+    };
+    flip(5000);
+    assert_eq!(open_pieces(&env).unwrap().1.len(), 2);
+    let mut report = Report::default();
+    redo.check(&mut report);
+    assert!(!report.is_sound());
+    flip(5000);
+    let pieces: usize = pieces_of(3).iter().map(|(_, piece)| piece.len()).sum();
+    flip(BLOCK_BYTES + to_u64(pieces) + 3);
+    assert!(open_pieces(&env).map(drop).unwrap_err().is_corruption());
+}
+
+#[test]
+fn the_layout_of_pieces_is_pinned() {
+    let env = SimEnv::new(17);
+    let (mut redo, _) = open_pieces(&env).unwrap();
+    let mut writer = redo.begin(&env).unwrap();
+    let (mut piece, mut end) = (Vec::new(), 0);
+    pieces::add_patch(&mut piece, &mut end, 64, b"abc");
+    pieces::add_patch(&mut piece, &mut end, 60, b"d");
+    writer.add(5, &[]);
+    writer.add(300, &piece);
+    writer.commit(Lsn(4096), 1).unwrap();
+    let dir = env.open_dir(Path::new("table"), false).unwrap();
+    let file = dir.open("redo-00000001", Open::READ).unwrap();
+    let mut bytes = vec![0; 4119];
+    read_up_to(&*file, &mut bytes, 0).unwrap();
+    assert_eq!(&bytes[..12], b"QREDOGRP\x02\0\0\0");
+    let mut fields = Vec::new();
+    for word in [4_u64, 1, 1, 4096, 18, 0] {
+        put_u64(&mut fields, word);
+    }
+    put_u32(&mut fields, crc32c(&bytes[4096..4114]));
+    put_u32(&mut fields, 9);
+    assert_eq!(&bytes[32..88], fields);
+    assert_eq!(&bytes[4096..4110], b"\x80\x01\x03abc\x0d\x01d\x05\0\xa7\x02\x09");
+    let sum = crc32c(&[&1_u64.to_le_bytes()[..], b"\x05\0\xa7\x02\x09"].concat());
+    assert_eq!(bytes[4110..4114], sum.to_le_bytes());
+    let mut seen = Vec::new();
+    pieces::patches_of(&piece, |offset, bytes| seen.push((offset, bytes.to_vec()))).unwrap();
+    assert_eq!(seen, [(64, b"abc".to_vec()), (60, b"d".to_vec())]);
 }

@@ -1,0 +1,150 @@
+//! Keys of an ordered table of many: told by their first bytes, without a look at the rest.
+//!
+//! Why: a table of a million entries is searched by some thirty comparisons, of which nearly each
+//! would wait for memory if the key were elsewhere.
+
+use std::{borrow::Borrow, cmp::Ordering as Order};
+
+/// A key as the table orders it: as a byte string.
+pub(super) trait Ordered {
+    /// Its first sixteen bytes as a number, zeros for those that it has not.
+    fn head(&self) -> u128;
+    /// All of it.
+    fn bytes(&self) -> &[u8];
+}
+
+/// The key of an entry.
+#[derive(Debug)]
+pub(super) struct Key {
+    head: u128,
+    pub(super) bytes: Box<[u8]>,
+}
+
+/// A key that is looked for.
+pub(super) struct Sought<'k> {
+    head: u128,
+    bytes: &'k [u8],
+}
+
+fn head_of(key: &[u8]) -> u128 {
+    let mut head = [0; 16];
+    head.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
+    u128::from_be_bytes(head)
+}
+
+impl From<&[u8]> for Key {
+    fn from(key: &[u8]) -> Self {
+        Self { head: head_of(key), bytes: key.into() }
+    }
+}
+
+impl<'k> Sought<'k> {
+    pub(super) fn new(bytes: &'k [u8]) -> Self {
+        Self { head: head_of(bytes), bytes }
+    }
+}
+
+impl Ordered for Key {
+    fn head(&self) -> u128 {
+        self.head
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Ordered for Sought<'_> {
+    fn head(&self) -> u128 {
+        self.head
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl<'k> Borrow<dyn Ordered + 'k> for Key {
+    fn borrow(&self) -> &(dyn Ordered + 'k) {
+        self
+    }
+}
+
+fn order(one: (u128, &[u8]), other: (u128, &[u8])) -> Order {
+    one.0.cmp(&other.0).then_with(|| one.1.cmp(other.1))
+}
+
+impl Ord for dyn Ordered + '_ {
+    fn cmp(&self, other: &Self) -> Order {
+        order((self.head(), self.bytes()), (other.head(), other.bytes()))
+    }
+}
+
+impl PartialOrd for dyn Ordered + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Order> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for dyn Ordered + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Order::Equal
+    }
+}
+
+impl Eq for dyn Ordered + '_ {}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Order {
+        order((self.head, &self.bytes), (other.head, &other.bytes))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Order> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Order::Equal
+    }
+}
+
+impl Eq for Key {}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_ordered_as_byte_strings() {
+        let long = [7; 40];
+        let mut keys: Vec<&[u8]> = vec![
+            b"",
+            b"\0",
+            b"a",
+            b"a\0",
+            b"a\0\0b",
+            b"b",
+            &long,
+            &long[..16],
+            &long[..17],
+            b"\xff",
+        ];
+        keys.sort_unstable();
+        let ordered = |one: &[u8], other: &[u8]| {
+            let sought: &dyn Ordered = &Sought::new(one);
+            let (key, other) = (Key::from(one), Key::from(other));
+            assert_eq!(sought.cmp(other.borrow()), key.cmp(&other));
+            key.cmp(&other)
+        };
+        for (at, one) in keys.iter().enumerate() {
+            for (behind, other) in keys.iter().enumerate() {
+                assert_eq!(ordered(one, other), at.cmp(&behind), "{one:?} {other:?}");
+            }
+        }
+    }
+}
