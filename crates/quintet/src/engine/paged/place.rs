@@ -20,7 +20,9 @@ use crate::{
 };
 
 /// Most that goes in one request; no less than a page.
-const REQUEST_BYTES: usize = 64 << 10;
+const REQUEST_BYTES: usize = 256 << 10;
+/// Most that is under way.
+const WAITING_BYTES_MAX: u64 = 2 << 20;
 
 /// Pieces of the file in ascending order; those that adjoin go together.
 struct Requests<'p> {
@@ -36,7 +38,7 @@ struct Requests<'p> {
 impl<'p> Requests<'p> {
     fn new(cache: &'p PageCache, env: &dyn Env) -> Result<Self> {
         let (file, label) = (cache.file()?, cache.label());
-        let writeback = Writeback::new(env)?;
+        let writeback = Writeback::bounded(env, WAITING_BYTES_MAX)?;
         Ok(Self { file, label, writeback, buffer: None, filled: 0, start: 0 })
     }
 

@@ -12,6 +12,11 @@
 //! Invariants: one cut at a time; a page of a cut that is not finished stays in its frame as it
 //! was, or what changes of it is saved before; a page that leaves its frame is saved whole.
 
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+};
+
 use super::{
     EPOCH, KEPT, LATCH, MASK, PAGE, PENDING, PageCache, PageId, checksum, latch,
     words::{PageWords, UNITS},
@@ -26,6 +31,31 @@ use crate::{
 pub(super) const SAVED: u64 = 1 << 63;
 /// What a page of which something is saved takes in memory beside it.
 const SAVED_BYTES: u64 = 128;
+/// Units that a change of one entry changes, about.
+const USUAL_UNITS: usize = 6;
+
+/// Pages by number, whose low bits spread them evenly.
+#[derive(Debug, Default)]
+pub(super) struct ByNumber(u64);
+
+impl Hasher for ByNumber {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// Pages of which something is saved.
+pub(super) type SavedPages = HashMap<PageId, Saved, BuildHasherDefault<ByNumber>>;
 
 /// A page's state at a cut: what is not as it was any more.
 #[derive(Debug)]
@@ -135,7 +165,9 @@ impl PageCache {
         let is_cut = before != 0 && !seeded::active(Bug::CutSeesLaterChanges);
         if is_cut {
             let (mask, pending) = (self.get(frame, MASK), self.get(frame, PENDING));
-            let (words, order) = (Vec::new(), Vec::new());
+            let unit = self.options.page_bytes / UNITS / 8;
+            let words = Vec::with_capacity(USUAL_UNITS * unit);
+            let order = Vec::with_capacity(USUAL_UNITS);
             let saved = Saved { words, order, units: 0, mask, pending };
             self.budget.take_anyway(saved.memory_bytes());
             self.saved_total.fetch_add(1, Ordering::Relaxed);

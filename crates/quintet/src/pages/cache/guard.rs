@@ -51,8 +51,8 @@ pub struct WriteGuard<'a> {
     pub(super) cache: &'a PageCache,
     pub(super) frame: u32,
     pub(super) changed: Cell<u64>,
-    /// Units that a cut needs as they are.
-    needed: Cell<u64>,
+    /// Units that a cut needs as they are, once that was looked up.
+    needed: Cell<Option<u64>>,
 }
 
 /// Of the cut that the page is of.
@@ -65,7 +65,7 @@ impl Witness for WriteGuard<'_> {
 impl<'a> WriteGuard<'a> {
     /// Of a frame that the caller has latched.
     pub(super) const fn new(cache: &'a PageCache, frame: u32) -> Self {
-        Self { cache, frame, changed: Cell::new(0), needed: Cell::new(0) }
+        Self { cache, frame, changed: Cell::new(0), needed: Cell::new(None) }
     }
 
     /// The page's number.
@@ -85,7 +85,9 @@ impl<'a> WriteGuard<'a> {
         if !self.cache.note_change(self.frame) {
             return edit;
         }
-        self.needed.set(self.cache.unsaved_units(self.frame));
+        if self.needed.get().is_none() {
+            self.needed.set(Some(self.cache.unsaved_units(self.frame)));
+        }
         edit.seen_by(&self.needed, self)
     }
 

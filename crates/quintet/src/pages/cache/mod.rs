@@ -54,7 +54,7 @@ mod tests;
 pub mod words;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     io,
     sync::{Arc, OnceLock},
 };
@@ -67,7 +67,7 @@ pub use self::{
     keep::{Kept, Seen},
 };
 use self::{
-    cut::{Saved, Unplaced},
+    cut::{SavedPages, Unplaced},
     latch::Patience,
     overlay::Overlay,
     stack::FreeStack,
@@ -196,7 +196,7 @@ pub struct PageCache {
     overlay: Overlay,
     /// Bytes of units that changed since the last cut, about.
     changed_bytes: AtomicU64,
-    saved: Mutex<HashMap<PageId, Saved>>,
+    saved: Mutex<SavedPages>,
     saved_total: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
@@ -238,7 +238,7 @@ impl PageCache {
             kept_count: AtomicU64::new(0),
             overlay: Overlay::default(),
             changed_bytes: AtomicU64::new(0),
-            saved: Mutex::new(HashMap::new()),
+            saved: Mutex::default(),
             saved_total: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),

@@ -152,7 +152,7 @@ pub struct PageEdit<'a> {
     words: &'a [AtomicU64],
     changed: &'a Cell<u64>,
     /// Units that somebody needs as they are.
-    needed: Option<(&'a Cell<u64>, &'a dyn Witness)>,
+    needed: Option<(&'a Cell<Option<u64>>, &'a dyn Witness)>,
     /// Words of a unit, as a shift.
     unit_shift: u32,
 }
@@ -166,7 +166,7 @@ impl<'a> PageEdit<'a> {
 
     /// Shows units to somebody before they change, each once.
     #[must_use]
-    pub fn seen_by(mut self, needed: &'a Cell<u64>, witness: &'a dyn Witness) -> Self {
+    pub fn seen_by(mut self, needed: &'a Cell<Option<u64>>, witness: &'a dyn Witness) -> Self {
         self.needed = Some((needed, witness));
         self
     }
@@ -176,10 +176,10 @@ impl<'a> PageEdit<'a> {
     fn touch(&self, units: u64) {
         self.changed.set(self.changed.get() | units);
         if let Some((needed, witness)) = self.needed {
-            let now = needed.get() & units;
-            if now != 0 {
-                witness.keep(now);
-                needed.set(needed.get() & !now);
+            let before = needed.get().unwrap_or(0);
+            if before & units != 0 {
+                witness.keep(before & units);
+                needed.set(Some(before & !units));
             }
         }
     }

@@ -39,8 +39,9 @@ use crate::{
 
 /// What is written at once; small in tests, so that their groups are sealed too.
 const BUFFER_BYTES: usize = if cfg!(feature = "testing") { 8 << 10 } else { 256 << 10 };
-/// Bytes under way at most.
-const WAITING_BYTES_MAX: u64 = 1 << 20;
+/// Bytes under way at most: one write. Several into one file's new space wait for one another in
+/// the system, and spin meanwhile.
+const WAITING_BYTES_MAX: u64 = 256 << 10;
 /// What a writer has in memory, about, beside its index.
 pub(crate) const WRITER_BYTES: u64 = WAITING_BYTES_MAX + (512 << 10);
 /// Space of the file that is taken in one step beyond what is needed, at most.
@@ -205,7 +206,7 @@ pub(crate) struct PieceWriter<'r> {
 impl Redo {
     /// Begins a group of pieces. Whatever becomes of it, its number is gone.
     pub(crate) fn begin(&mut self, env: &dyn Env) -> Result<PieceWriter<'_>> {
-        let mut writeback = Writeback::bounded(env, WAITING_BYTES_MAX)?;
+        let mut writeback = Writeback::bounded(env, WAITING_BYTES_MAX + 1)?;
         let buffer = writeback.buffer(BUFFER_BYTES);
         let sequence = self.next_sequence;
         let turn = self.turn()?;
