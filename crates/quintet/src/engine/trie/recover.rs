@@ -64,8 +64,7 @@ impl Trie {
         .map_err(no_memory)?;
         let extents =
             Extents::new(owner.clone(), read_only, settings.max_scan, Arc::clone(&budget));
-        let mut last = None;
-        let label = owner.label("redo");
+        let (mut last, label) = (None, owner.label("redo"));
         // Recovery has what is needed of it in memory.
         let journal_bytes =
             settings.journal_bytes.min((budget.limit() / JOURNAL_PART).max(JOURNAL_BYTES_MIN));
