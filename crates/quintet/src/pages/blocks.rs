@@ -247,6 +247,8 @@ impl Blocks {
         let number = slot.frame()?;
         let (head, payload) = self.frame(number)?.split_at_checked(HEAD_WORDS)?;
         let [version, owner] = head else { return None };
+        // What stands at the front of a block goes over its first line.
+        payload.get(8).into_iter().for_each(super::prefetch);
         let before = version.load(Ordering::Acquire);
         let is_other = owner.load(Ordering::Relaxed) != slot.id;
         if before == 0 || (is_other && !seeded::active(Bug::BlockKeepsIdentity)) {

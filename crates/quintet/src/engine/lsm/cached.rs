@@ -28,12 +28,14 @@ use crate::{
     engine::Context,
     pages::{
         blocks::{Blocks, Places, Slot},
+        prefetch,
         words::{WORD_BYTES, compare_at, copy_out, equals_at, load_at},
     },
     sync::AtomicU64,
 };
 
 const HEAD_BYTES: usize = 8;
+const LINE_WORDS: usize = 8;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
@@ -86,32 +88,10 @@ impl Cache {
     /// What stands before a block's entries in a frame; `None` where they are not cached.
     pub(crate) fn directory(&self, entries: &[u8]) -> Option<Vec<u8>> {
         let most = self.blocks.payload_bytes();
-        if !self.blocks.is_on() || entries.len() + HEAD_BYTES > most {
+        if !self.blocks.is_on() {
             return None;
         }
-        let mut found: Vec<EntryRef> = Vec::new();
-        block::all_entries(entries, &mut found).ok()?;
-        let (mut prints, mut offsets) = (Vec::new(), Vec::new());
-        let mut at = 0;
-        for entry in &found {
-            let key = entries.get(entry.key.clone()).unwrap_or(&[]);
-            prints.push(low_u8(self.hash.hash(key) & self.hash_mask));
-            let offset = u16::try_from(at).unwrap_or(u16::MAX);
-            offsets.extend_from_slice(&offset.to_le_bytes());
-            at = entry.value.end;
-        }
-        let (_, start) = shape(found.len());
-        let is_small = start + entries.len() <= most && at < usize::from(u16::MAX);
-        let mut head = Vec::with_capacity(start);
-        put_u32(&mut head, if is_small { low_u32(to_u64(found.len())) } else { 0 });
-        put_u32(&mut head, low_u32(to_u64(entries.len())));
-        if is_small {
-            head.extend_from_slice(&prints);
-            head.resize(head.len().next_multiple_of(8), 0);
-            head.extend_from_slice(&offsets);
-            head.resize(head.len().next_multiple_of(8), 0);
-        }
-        Some(head)
+        directory_of(entries, most, |key| low_u8(self.hash.hash(key) & self.hash_mask))
     }
 
     /// What a block in the cache says of a key; `None` where it is not there.
@@ -184,14 +164,17 @@ fn copy_part(
     if first.saturating_add(bytes) > room {
         return None;
     }
-    let offset = |entry: usize| match entry < count {
-        true => to_usize(load_at(words, offsets + entry * 2) & 0xffff).min(bytes),
-        false => bytes,
+    let offset = |entry: usize| {
+        if entry >= count {
+            return bytes;
+        }
+        to_usize(load_at(words, offsets + entry * 2) & 0xffff).min(bytes)
     };
-    let is_below = |entry: usize, key: &[u8]| {
-        let (start, key_bytes, _) = lengths(words, first + offset(entry));
+    let is_below_at = |offset: usize, key: &[u8]| {
+        let (start, key_bytes, _) = lengths(words, first + offset);
         compare_at(words, (start, key_bytes.min(room)), key).is_lt()
     };
+    let is_below = |entry: usize, key: &[u8]| is_below_at(offset(entry), key);
     let at = match look {
         Look::Entry(number) => number.min(count),
         Look::Key(key) if count == 0 || !is_below(0, key) => 0,
@@ -209,7 +192,7 @@ fn copy_part(
         }
     };
     let has_below = match look {
-        Look::Key(key) if count == 0 => bytes > 0 && is_below(0, key),
+        Look::Key(key) if count == 0 => bytes > 0 && is_below_at(0, key),
         _ => at > 0,
     };
     let entries = match way {
@@ -221,6 +204,35 @@ fn copy_part(
     out.resize(to.checked_sub(from)?, 0);
     copy_out(words, first + from, out);
     Some(Part { entries, count, has_below, is_whole: count == 0 })
+}
+
+/// What stands before entries in a frame of `most` bytes, with a byte of each key's hash.
+fn directory_of(entries: &[u8], most: usize, print: impl Fn(&[u8]) -> u8) -> Option<Vec<u8>> {
+    if entries.len() + HEAD_BYTES > most {
+        return None;
+    }
+    let mut found: Vec<EntryRef> = Vec::new();
+    block::all_entries(entries, &mut found).ok()?;
+    let (mut prints, mut offsets) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    for entry in &found {
+        prints.push(print(entries.get(entry.key.clone()).unwrap_or(&[])));
+        let offset = u16::try_from(at).unwrap_or(u16::MAX);
+        offsets.extend_from_slice(&offset.to_le_bytes());
+        at = entry.value.end;
+    }
+    let (_, start) = shape(found.len());
+    let is_small = start + entries.len() <= most && at < usize::from(u16::MAX);
+    let mut head = Vec::with_capacity(start);
+    put_u32(&mut head, if is_small { low_u32(to_u64(found.len())) } else { 0 });
+    put_u32(&mut head, low_u32(to_u64(entries.len())));
+    if is_small {
+        head.extend_from_slice(&prints);
+        head.resize(head.len().next_multiple_of(8), 0);
+        head.extend_from_slice(&offsets);
+        head.resize(head.len().next_multiple_of(8), 0);
+    }
+    Some(head)
 }
 
 #[inline]
@@ -275,6 +287,10 @@ fn entry_of<T: Take>(
     key: &[u8],
     take: &mut T,
 ) -> Option<Answer<T::Taken>> {
+    // An entry of some hundred bytes comes at once, not a line after the other.
+    for line in 1..=2 {
+        words.get(at / WORD_BYTES + line * LINE_WORDS).into_iter().for_each(prefetch);
+    }
     let (start, key_bytes, value) = lengths(words, at);
     if key_bytes != key.len() || !equals_at(words, start, key) {
         return None;
@@ -307,4 +323,61 @@ fn look_through<T: Take>(
         at = start.saturating_add(key_bytes).saturating_add(to_usize(value >> 1));
     }
     Answer::Nothing
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+    use crate::pages::words::store_bytes;
+
+    #[test]
+    fn parts_are_what_was_asked_for() {
+        let (mut entries, mut keys) = (Vec::new(), Vec::new());
+        for number in (2..=60_u8).step_by(2) {
+            let key = vec![b'k'; usize::from(number % 13)].into_iter().chain([number]);
+            keys.push(key.collect::<Vec<u8>>());
+        }
+        keys.sort();
+        for key in &keys {
+            let value = vec![key.len().try_into().unwrap(); key.len()];
+            block::put_entry(&mut entries, key, (key.len() % 5 > 0).then_some(&value[..]));
+        }
+        for most in [entries.len() + HEAD_BYTES, 4096] {
+            let head = directory_of(&entries, most, |_| 0).unwrap();
+            let is_listed = head.len() > HEAD_BYTES;
+            assert_eq!(is_listed, most == 4096);
+            let words: Vec<AtomicU64> = (0..512).map(|_| AtomicU64::new(0)).collect();
+            store_bytes(&words, &[&head, &entries]);
+            let mut sought = keys.clone();
+            sought.extend(keys.iter().map(|key| [key, &[0][..]].concat()));
+            sought.extend([b"".to_vec(), b"z".to_vec()]);
+            for (key, count) in sought.iter().flat_map(|key| [1, 3, 100].map(|count| (key, count)))
+            {
+                let at = keys.partition_point(|one| one < key);
+                for (way, expected) in [
+                    (Way::Up, at..(at + count).min(keys.len())),
+                    (Way::Down, at.saturating_sub(count)..at),
+                ] {
+                    for look in [Look::Key(key), Look::Entry(at)] {
+                        let mut out = Vec::new();
+                        let part = copy_part(&words, (look, way, count), &mut out).unwrap();
+                        assert_eq!(part.is_whole, !is_listed);
+                        if matches!(look, Look::Key(_)) {
+                            assert_eq!(part.has_below, at > 0);
+                        }
+                        let mut found = Vec::new();
+                        block::all_entries(&out, &mut found).unwrap();
+                        let found: Vec<_> = found.into_iter().map(|one| &out[one.key]).collect();
+                        if is_listed {
+                            assert_eq!((part.entries, part.count), (expected.clone(), keys.len()));
+                            assert_eq!(found, &keys[expected.clone()]);
+                        } else {
+                            assert_eq!(found, keys);
+                        }
+                    }
+                }
+            }
+        }
+    }
 }

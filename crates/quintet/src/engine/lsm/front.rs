@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 
 use super::{
-    memtable::{Answer, Memtable, cost},
+    memtable::{Answer, Filter, Memtable, cost},
     pace::{DELAY_MAX, Measured, Pace, Rest, micros},
     take::Take,
 };
@@ -30,6 +30,11 @@ use crate::{
 
 /// How often a writer helps before its write is refused.
 const HELPS_MAX: u32 = 3;
+/// What is frozen waits at most this long for others to be flushed with.
+const FROZEN_MAX: Duration = Duration::from_secs(2);
+/// A memtable is frozen at this size even where more are to be flushed at once: inserts find
+/// their places in the processor's caches then.
+const LIST_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 
 /// What readers see.
 #[derive(Debug)]
@@ -52,6 +57,11 @@ impl<V> View<V> {
         }
     }
 
+    /// Whether the memtables have nothing.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.active.is_empty() && self.frozen.is_empty()
+    }
+
     /// All memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.frozen)
@@ -65,10 +75,21 @@ impl<V> View<V> {
         key: &[u8],
         take: &mut T,
     ) -> Answer<T::Taken> {
-        self.memtables()
-            .map(|memtable| memtable.get(hash, key, take))
-            .find(|answer| !matches!(answer, Answer::Nothing))
-            .unwrap_or(Answer::Nothing)
+        let mut group = self.active.group();
+        let mut may_have = group.may_have(hash);
+        for memtable in self.memtables() {
+            if !Arc::ptr_eq(group, memtable.group()) {
+                group = memtable.group();
+                may_have = group.may_have(hash);
+            }
+            if may_have {
+                match memtable.get(hash, key, take) {
+                    Answer::Nothing => {}
+                    answer => return answer,
+                }
+            }
+        }
+        Answer::Nothing
     }
 }
 
@@ -99,15 +120,19 @@ pub(crate) struct FrontCounters {
 #[derive(Debug)]
 pub(crate) struct Front<V> {
     context: Context,
-    /// A memtable is frozen at this size, in bytes.
+    /// What is flushed at once, in bytes, and how much of it waits at most, what is written to
+    /// included.
     memtable_bytes: u64,
-    /// Memtables at most, the active one among them.
     memtables: u64,
+    /// So many lists are flushed at once; each is frozen at its part.
+    lists: u64,
     pub(crate) view: ArcSwap<View<V>>,
     /// Held while the view is exchanged.
     viewing: Mutex<()>,
     /// Held shared by whoever inserts in the active memtable.
     writing: RwLock<()>,
+    /// When something was frozen, or files were exchanged.
+    frozen_since: AtomicU64,
     /// Drawn from the budget by `admit` and neither applied nor retracted yet.
     reserved: AtomicU64,
     /// Bytes a second that writers may bring; 0: as many as they like.
@@ -119,10 +144,20 @@ pub(crate) struct Front<V> {
     pub(crate) counters: FrontCounters,
 }
 
-fn new_memtable(bytes: u64, context: &Context) -> Result<Arc<Memtable>> {
-    Memtable::new(bytes, &context.budget)
-        .map(Arc::new)
-        .map_err(|error| Error::io("reserve address space for a memtable", error))
+fn no_space(error: std::io::Error) -> Error {
+    Error::io("reserve address space for a memtable", error)
+}
+
+fn new_memtable(
+    bytes: u64,
+    group: (&Arc<Filter>, bool),
+    context: &Context,
+) -> Result<Arc<Memtable>> {
+    Memtable::new(bytes, group, &context.budget).map(Arc::new).map_err(no_space)
+}
+
+fn new_group(bytes: u64, context: &Context) -> Result<Arc<Filter>> {
+    Filter::new(bytes, &context.budget).map(Arc::new).map_err(no_space)
 }
 
 impl<V> Front<V> {
@@ -132,15 +167,19 @@ impl<V> Front<V> {
         (memtable_bytes, memtables): (u64, u64),
         version: V,
     ) -> Result<Self> {
-        let active = new_memtable(memtable_bytes, context)?;
+        let lists = memtable_bytes.div_ceil(LIST_BYTES_MAX).max(1);
+        let group = new_group(memtable_bytes, context)?;
+        let active = new_memtable(memtable_bytes / lists, (&group, lists == 1), context)?;
         let view = View { active, frozen: Vec::new(), version: Arc::new(version) };
         Ok(Self {
             context: context.clone(),
             memtable_bytes,
             memtables,
+            lists,
             view: ArcSwap::new(Arc::new(view)),
             viewing: Mutex::new(()),
             writing: RwLock::new(()),
+            frozen_since: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
             write_rate: AtomicU64::new(0),
             write_pace: Pace::default(),
@@ -152,13 +191,20 @@ impl<V> Front<V> {
 
     /// Freezes the active memtable, unless another has its place already.
     pub(crate) fn rotate(&self, active: &Arc<Memtable>, back: &impl Backing<V>) -> Result<()> {
-        let fresh = new_memtable(self.memtable_bytes, &self.context)?;
+        let group = match active.group() {
+            group if group.members() < self.lists => Arc::clone(group),
+            _ => new_group(self.memtable_bytes, &self.context)?,
+        };
+        let fresh = new_memtable(self.list_bytes(), (&group, self.lists == 1), &self.context)?;
         let _alone = write(&self.writing);
         let _viewing = lock(&self.viewing);
         let view = self.view.load_full();
         if Arc::ptr_eq(&view.active, active) && !active.is_empty() {
             let frozen = std::iter::once(active).chain(&view.frozen).cloned().collect();
             let version = Arc::clone(&view.version);
+            if view.frozen.is_empty() {
+                self.frozen_since.store(micros(self.context.env.monotonic()), Ordering::Relaxed);
+            }
             let view = View { active: fresh, frozen, version };
             back.set_rate(&view);
             self.view.store(Arc::new(view));
@@ -184,6 +230,7 @@ impl<V> Front<V> {
         let stays = |one: &&Arc<Memtable>| !flushed.iter().any(|other| Arc::ptr_eq(one, other));
         let frozen = view.frozen.iter().filter(stays).cloned().collect();
         let active = Arc::clone(&view.active);
+        self.frozen_since.store(micros(self.context.env.monotonic()), Ordering::Relaxed);
         let view = View { active, frozen, version: Arc::new(edit(&view.version)) };
         back.set_rate(&view);
         self.view.store(Arc::new(view));
@@ -196,19 +243,34 @@ impl<V> Front<V> {
             .is_ok()
     }
 
+    /// Bytes of one list.
+    fn list_bytes(&self) -> u64 {
+        self.memtable_bytes / self.lists
+    }
+
+    /// Whether as much waits for a flush as is flushed at once, or something waits for long: scans
+    /// and gets pay for each list.
+    pub(crate) fn is_flush_due(&self, view: &View<V>) -> bool {
+        let waits = || {
+            let since = Duration::from_micros(self.frozen_since.load(Ordering::Relaxed));
+            self.context.env.monotonic().saturating_sub(since) >= FROZEN_MAX
+        };
+        to_u64(view.frozen.len()) >= self.lists || (!view.frozen.is_empty() && waits())
+    }
+
     /// Whether writers have to wait for a flush.
     fn is_backed_up(&self, view: &View<V>) -> bool {
-        to_u64(view.frozen.len()) >= self.memtables - 1
+        to_u64(view.frozen.len()) >= (self.memtables - 1) * self.lists
     }
 
     /// Whether the last memtable but one is full.
     pub(crate) fn is_nearly_full(&self, view: &View<V>) -> bool {
-        to_u64(view.frozen.len()) + 2 >= self.memtables.max(3)
+        to_u64(view.frozen.len()) >= (self.memtables.max(3) - 2) * self.lists
     }
 
     /// Freezes a full memtable, and flushes where too many wait for it.
     fn make_room(&self, back: &impl Backing<V>) -> Result<()> {
-        let full = |view: &View<V>| view.active.charged() >= self.memtable_bytes;
+        let full = |view: &View<V>| view.active.charged() >= self.list_bytes();
         if !full(&self.view.load()) {
             return Ok(());
         }
@@ -327,7 +389,7 @@ impl<V> Front<V> {
     /// Freezes a full memtable, of operations that were not admitted one by one.
     pub(crate) fn rotate_full(&self, back: &impl Backing<V>) -> Result<()> {
         let active = Arc::clone(&self.view.load().active);
-        if active.charged() >= self.memtable_bytes {
+        if active.charged() >= self.list_bytes() {
             self.rotate(&active, back)?;
             self.context.host.wake();
         }

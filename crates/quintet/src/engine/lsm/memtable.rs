@@ -55,10 +55,13 @@ const FILTER_SHARE: u64 = 64;
 ///
 /// Three bits of one word each, set before the entry is in the list.
 #[derive(Debug)]
-struct Filter {
+pub(crate) struct Filter {
     words: Region,
     /// Of a word's number.
     mask: u64,
+    /// Memtables that it was made for, ever.
+    members: AtomicU64,
+    budget: Arc<Budget>,
 }
 
 impl Filter {
@@ -66,11 +69,27 @@ impl Filter {
         (capacity / FILTER_SHARE).next_power_of_two().max(64)
     }
 
-    fn new(capacity: u64) -> io::Result<Self> {
+    /// An empty one for keys of about so many bytes of memtables.
+    pub(crate) fn new(capacity: u64, budget: &Arc<Budget>) -> io::Result<Self> {
         let bytes = Self::bytes(capacity);
         let words = Region::reserve(bytes)?;
         words.advise_huge(0..bytes);
-        Ok(Self { words, mask: bytes / 8 - 1 })
+        budget.take_anyway(bytes);
+        Ok(Self {
+            words,
+            mask: bytes / 8 - 1,
+            members: AtomicU64::new(0),
+            budget: Arc::clone(budget),
+        })
+    }
+
+    /// Memtables that share it or did.
+    pub(crate) fn members(&self) -> u64 {
+        self.members.load(Ordering::Relaxed)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        (self.mask + 1) * 8
     }
 
     #[inline]
@@ -86,10 +105,17 @@ impl Filter {
         }
     }
 
+    /// Whether a key of this hash may have been added.
     #[inline]
-    fn may_have(&self, hash: u64) -> bool {
+    pub(crate) fn may_have(&self, hash: u64) -> bool {
         let (word, bits) = self.place(hash);
         word.is_none_or(|word| word.load(Ordering::Relaxed) & bits == bits)
+    }
+}
+
+impl Drop for Filter {
+    fn drop(&mut self) {
+        self.budget.give(self.memory_bytes());
     }
 }
 
@@ -97,8 +123,9 @@ impl Filter {
 #[derive(Debug)]
 pub(crate) struct Memtable {
     list: SkipList<Region>,
-    filter: Filter,
-    filter_bytes: u64,
+    filter: Arc<Filter>,
+    /// One for all memtables of a group: it answers for those that are not asked then.
+    group: Arc<Filter>,
     budget: Arc<Budget>,
     /// Drawn from the budget.
     charged: AtomicU64,
@@ -121,20 +148,25 @@ pub(crate) fn cost(op: &Op<'_>) -> u64 {
 }
 
 impl Memtable {
-    /// An empty one, that is to be frozen at about `capacity` bytes.
-    pub(crate) fn new(capacity: u64, budget: &Arc<Budget>) -> io::Result<Self> {
+    /// An empty one, that is to be frozen at about `capacity` bytes. Alone in its group, it needs
+    /// no filter of its own.
+    pub(crate) fn new(
+        capacity: u64,
+        (group, is_alone): (&Arc<Filter>, bool),
+        budget: &Arc<Budget>,
+    ) -> io::Result<Self> {
+        group.members.fetch_add(1, Ordering::Relaxed);
         let region = Region::reserve(capacity * 2 + ENTRY_BYTES_MAX)?;
         // What is nearly empty stays small.
         if capacity > HUGE_FROM_BYTES {
             region.advise_huge(HUGE_FROM_BYTES..capacity);
         }
-        let filter = Filter::new(capacity)?;
-        let filter_bytes = Filter::bytes(capacity);
-        budget.take_anyway(filter_bytes);
+        let filter =
+            if is_alone { Arc::clone(group) } else { Arc::new(Filter::new(capacity, budget)?) };
         Ok(Self {
             list: SkipList::new(region),
             filter,
-            filter_bytes,
+            group: Arc::clone(group),
             budget: Arc::clone(budget),
             charged: AtomicU64::new(0),
             entries: AtomicU64::new(0),
@@ -148,6 +180,7 @@ impl Memtable {
     pub(crate) fn insert(&self, lsn: u64, op: &Op<'_>, hash: u64) -> bool {
         let is_put = matches!(op, Op::Put { .. });
         if is_put || !seeded::active(Bug::TphFilterForgetsTombstones) {
+            self.group.add(hash);
             self.filter.add(hash);
         }
         let (inserted, payload) = match op {
@@ -192,6 +225,12 @@ impl Memtable {
         self.payload_bytes.load(Ordering::Relaxed)
     }
 
+    /// The filter of its group.
+    #[inline]
+    pub(crate) fn group(&self) -> &Arc<Filter> {
+        &self.group
+    }
+
     /// What it says of a key.
     #[inline]
     pub(crate) fn get<T: Take>(&self, hash: u64, key: &[u8], take: &mut T) -> Answer<T::Taken> {
@@ -232,12 +271,12 @@ impl Memtable {
 
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.list.used_words() * 8 + self.filter_bytes
+        self.list.used_words() * 8 + self.filter.memory_bytes()
     }
 }
 
 impl Drop for Memtable {
     fn drop(&mut self) {
-        self.budget.give(self.charged() + self.filter_bytes);
+        self.budget.give(self.charged());
     }
 }

@@ -61,7 +61,7 @@ impl Sources {
 impl Inner {
     /// One step of the background: a flush that waits, or a look at the index and a merge.
     pub(super) fn compact_step(&self) -> Result<()> {
-        if !self.front.view.load().frozen.is_empty() {
+        if self.front.is_flush_due(&self.front.view.load()) {
             return self.flush_some();
         }
         let _compacting = lock(&self.compacting);
@@ -159,7 +159,7 @@ impl Inner {
         if rate > 0 {
             self.merge_pace.keep_to(&*self.context.env, bytes, rate, MERGE_DELAY_MAX);
         }
-        if !self.front.view.load().frozen.is_empty() {
+        if self.front.is_flush_due(&self.front.view.load()) {
             // Should it fail, so will the next step of the background, which says so.
             let _ = self.flush_some();
         }

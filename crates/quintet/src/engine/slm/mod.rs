@@ -407,12 +407,13 @@ impl Engine for Slm {
         let view = inner.front.view.load();
         if inner.context.read_only {
             Due::Nothing
-        } else if !view.frozen.is_empty() || inner.compaction_wanted.load(Ordering::Relaxed) {
+        } else if inner.front.is_flush_due(&view) || inner.compaction_wanted.load(Ordering::Relaxed)
+        {
             inner.step_wanted.store(true, Ordering::Relaxed);
             Due::Compact
         } else if inner.paged.is_cut_due() {
             Due::Persist
-        } else if view.active.is_empty() && inner.paged.tree.cache().dirty_count() == 0 {
+        } else if view.is_unwritten() && inner.paged.tree.cache().dirty_count() == 0 {
             Due::Nothing
         } else if inner.front.is_at_rest(&view.active) {
             // Gets need not descend through it any more, and the log can go.

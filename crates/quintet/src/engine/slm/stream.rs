@@ -169,12 +169,11 @@ impl Stream {
         let hash = inner.hash(key);
         // Without its run, it went before this stream got hold of it.
         if let Some(run) = self.runs.find(place.run) {
-            let answer = match self.blocks.get_mut(&place) {
-                Some(loaded) => Some(loaded.find(key).map(|value| take.of_bytes(value))),
-                None => {
-                    let slot = run.piece.slot(place.block);
-                    inner.cache.find(slot, (hash, key), take).map(Answer::value)
-                }
+            let answer = if let Some(loaded) = self.blocks.get_mut(&place) {
+                Some(loaded.find(key).map(|value| take.of_bytes(value)))
+            } else {
+                let slot = run.piece.slot(place.block);
+                inner.cache.find(slot, (hash, key), take).map(Answer::value)
             };
             match answer {
                 Some(Some(taken)) => return Ok(Some(taken)),

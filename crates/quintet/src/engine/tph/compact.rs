@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use super::{
-    Inner, Mode, Version,
+    Inner, Mode, Version, View,
     cursor::{Filter, Merge, Source},
     flush::set_level,
     manifest::LEVELS_MAX,
@@ -115,7 +115,12 @@ impl Inner {
 
     /// Everything into the deepest level, without anything dead or expired.
     pub(super) fn compact_all(&self) -> Result<()> {
-        self.flush_backlog()?;
+        let last = Arc::clone(&self.front.view.load().active);
+        self.front.rotate_any(self)?;
+        let waits = |view: &View| view.frozen.iter().any(|one| Arc::ptr_eq(one, &last));
+        while waits(&self.front.view.load()) {
+            self.flush_backlog()?;
+        }
         let _compacting = lock(&self.compacting);
         let version = Arc::clone(&self.front.view.load().version);
         if !version.level0.is_empty() {

@@ -154,7 +154,7 @@ impl Inner {
 
     /// Flushes what waits for it: a merge takes long, and memtables fill meanwhile.
     fn flush_within(&self) {
-        let is_waiting = || !self.front.view.load().frozen.is_empty();
+        let is_waiting = || self.front.is_flush_due(&self.front.view.load());
         // A flat table's flush waits for the merge.
         if self.settings.is_flat() || !is_waiting() {
             return;

@@ -426,12 +426,12 @@ impl Engine for Tph {
         let view = inner.front.view.load();
         if inner.context.read_only {
             Due::Nothing
-        } else if !view.frozen.is_empty() {
+        } else if inner.front.is_flush_due(&view) {
             Due::Persist
         } else if inner.compaction_wanted.load(Ordering::Relaxed) {
             inner.step_wanted.store(true, Ordering::Relaxed);
             Due::Compact
-        } else if view.active.is_empty() {
+        } else if view.is_unwritten() {
             Due::Nothing
         } else if inner.front.is_at_rest(&view.active) {
             // Gets need not descend through it any more.

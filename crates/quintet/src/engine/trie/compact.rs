@@ -1,50 +1,41 @@
 //! Space given back: regions with little that is live are emptied.
 //!
-//! A step reads the regions with the most waste from the file, appends what is live in them to the
-//! hot region and exchanges its words in the trie, one record at a time under its subtree's lock;
-//! expired records are removed. An empty region is free once a cut without it is durable. Left-over
-//! nodes of the trie are gathered after many deletes ([`crate::index::trie`]).
+//! A step takes the regions with the most waste, from memory or from the file, appends what is live
+//! in them to the hot region and exchanges its words in the trie, one record at a time under its
+//! subtree's lock; expired records are removed. An empty region is free once a cut without it is
+//! durable. Left-over nodes of the trie are gathered after many deletes ([`crate::index::trie`]).
+//!
+//! The background takes a step between two cuts. Where writers make waste faster than that, whoever
+//! begins a new region empties others before: so waste is bounded however fast they are.
 
 use super::{
     Trie,
-    record::{Place, Stored, walk},
+    persist::copy_words,
+    record::{Place, Stored, seal, walk},
 };
 use crate::{
     Error, Result,
     codec::to_usize,
+    disk::AlignedBuffer,
     engine::Op,
-    pages::regions::UNIT_BYTES,
+    pages::regions::{Look, UNIT_BYTES},
     seeded::{self, Bug},
     sync::{Ordering, lock},
 };
 
 /// Regions emptied in one step, at most: a cut frees them before more are.
-const STEP_REGIONS: usize = 8;
+const STEP_REGIONS: usize = 32;
+/// Waste beyond the share that the background keeps, in per cent, from which writers help.
+const DEBT_PER_CENT: u64 = 4;
+/// Regions that a writer empties for each that it begins, at most.
+const DEBT_REGIONS: usize = 4;
 
 impl Trie {
     pub(super) fn compact_step(&self) -> Result<()> {
         self.merge_all()?;
         let counters = &self.counters;
         let applied = counters.applied.load(Ordering::Relaxed);
-        let mut victims: Vec<(u64, u64)> = Vec::new();
-        for region in self.regions.in_use() {
-            let (used, sealed) = self.regions.used(region);
-            let waste = used.saturating_sub(self.regions.live(region));
-            // Emptying a region that is nearly all live would cost more than it gives.
-            if sealed && self.regions.written(region) >= used && waste * 32 > used {
-                victims.push((waste, region));
-            }
-        }
-        victims.sort_unstable_by(|one, next| next.cmp(one));
-        let mut is_idle = true;
-        for (_, region) in victims.into_iter().take(STEP_REGIONS) {
-            match self.empty(region) {
-                Ok(()) => is_idle = false,
-                // Others have the memory: it goes on when there is some.
-                Err(Error::OutOfMemory { .. }) => break,
-                Err(error) => return Err(error),
-            }
-        }
+        let mut is_idle = self.empty_some(STEP_REGIONS, u64::MAX)? == 0;
         if self.index.wants_gathering() {
             is_idle = false;
             if self.index.gather()? {
@@ -57,6 +48,8 @@ impl Trie {
             is_idle = false;
         }
         self.count_waste();
+        let cuts = counters.cuts_total.load(Ordering::Relaxed);
+        counters.compacted_at.store(cuts + 1, Ordering::Relaxed);
         if is_idle {
             let _maintenance = lock(&self.maintenance);
             self.regions.give_back(true);
@@ -65,18 +58,86 @@ impl Trie {
         Ok(())
     }
 
-    /// Moves everything live out of a region.
-    fn empty(&self, region: u64) -> Result<()> {
-        if self.regions.live(region) == 0 {
-            return Ok(());
+    /// Empties the regions with the most waste, one after the other: at most `count_max`, until
+    /// they gave `units`. Returns how many.
+    fn empty_some(&self, count_max: usize, units: u64) -> Result<usize> {
+        let mut victims: Vec<(u64, u64)> = Vec::new();
+        for region in self.regions.in_use() {
+            let (used, sealed) = self.regions.used(region);
+            let waste = used.saturating_sub(self.regions.live(region));
+            // Emptying a region that is nearly all live would cost more than it gives.
+            let is_worth_it = waste * 32 > used && self.regions.live(region) > 0;
+            if sealed && self.regions.written(region) >= used && is_worth_it {
+                victims.push((waste, region));
+            }
         }
-        let life = self.regions.life(region);
-        let _buffer = self.context.budget.charge_anyway(self.regions.region_bytes());
+        victims.sort_unstable_by(|one, next| next.cmp(one));
+        let (mut count, mut given) = (0, 0);
+        for (waste, region) in victims {
+            if count >= count_max || given >= units {
+                break;
+            }
+            if !lock(&self.emptying).insert(region) {
+                // Another thread is at it.
+                continue;
+            }
+            let outcome = self.empty(region);
+            lock(&self.emptying).remove(&region);
+            match outcome {
+                Ok(()) => (count, given) = (count + 1, given + waste),
+                // Others have the memory: it goes on when there is some.
+                Err(Error::OutOfMemory { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(count)
+    }
+
+    /// Before a writer begins a region: empties others, where the background does not keep up.
+    /// What fails here the background meets again.
+    pub(super) fn pay_debt(&self) {
+        let is_owed = self.waste_exceeds(self.waste_per_cent_max() + DEBT_PER_CENT);
+        if !is_owed || !self.young.is_empty() || self.context.read_only {
+            return;
+        }
+        if !matches!(self.empty_some(DEBT_REGIONS, self.regions.region_units()), Ok(0)) {
+            self.counters.debts_paid_total.fetch_add(1, Ordering::Relaxed);
+            self.cut_wanted.store(true, Ordering::Relaxed);
+            self.context.host.wake();
+        }
+        self.count_waste();
+    }
+
+    /// What a region holds, verified, where its file has all of it.
+    fn image(&self, region: u64, life: u64) -> Result<AlignedBuffer> {
+        let (used, _) = self.regions.used(region);
+        let mut image = AlignedBuffer::zeroed(to_usize(used * UNIT_BYTES));
+        let found = self.regions.look(self.regions.address(region, 0), |words| {
+            copy_words(words, image.as_mut_slice());
+            Some(())
+        });
+        if matches!(found, Look::Found(())) && self.regions.life(region) == life {
+            seal(image.as_mut_slice(), life, 0);
+            return Ok(image);
+        }
+        drop(image);
         let bytes = self.regions.read_whole(region)?;
         if let Some(unit) = Self::find_damage(bytes.as_slice(), life) {
             let what = "the checksum of a record does not match";
             return Err(self.regions.damage(region, unit, what));
         }
+        Ok(bytes)
+    }
+
+    /// Moves everything live out of a region.
+    fn empty(&self, region: u64) -> Result<()> {
+        let life = self.regions.life(region);
+        let _buffer = self.context.budget.charge_anyway(self.regions.region_bytes());
+        let bytes = match self.image(region, life) {
+            // It was emptied and is used again by now.
+            _ if life == 0 || self.regions.life(region) != life => return Ok(()),
+            image => image?,
+        };
         let mut places = Vec::new();
         walk(bytes.as_slice(), 0, |unit, head| places.extend(head.map(|_| unit)));
         for unit in places {

@@ -63,7 +63,7 @@ mod tests;
 mod write;
 mod young;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use self::{persist::Maintenance, write::Known, young::Young};
 use super::{
@@ -111,9 +111,10 @@ const CUT_BYTES_MIN: u64 = 64 << 10;
 const CHANGES_PART: u64 = 8;
 /// Of the budget, what may be taken beyond it until a writer makes a cut itself.
 const OVERSHOOT_PART: u64 = 16;
-/// Of the budget, what is drawn for all that is not counted, and what that is at most.
-const BESIDE_PART: u64 = 16;
-const BESIDE_BYTES_MAX: u64 = 2 << 20;
+/// Of the budget, what is drawn for all that is not counted, and what that is at most: as much as
+/// the log has of its pages mapped ahead of its writers.
+const BESIDE_PART: u64 = 8;
+const BESIDE_BYTES_MAX: u64 = 4 << 20;
 /// Operations that replay may have to apply again, about: a cut is wanted after so many.
 const CUT_OPERATIONS: u64 = 100_000;
 const LIVE_PER_CENT_DEFAULT: u64 = 80;
@@ -183,6 +184,9 @@ struct Counters {
     applied_seen_millis: AtomicU64,
     /// `applied` + 1 when compaction found nothing to do.
     stuck_at: AtomicU64,
+    /// `cuts_total` + 1 when a step of compaction was last taken.
+    compacted_at: AtomicU64,
+    debts_paid_total: AtomicU64,
     /// Waste and all units, as last counted, and `applied` then.
     units: AtomicU64,
     waste_units: AtomicU64,
@@ -213,6 +217,8 @@ pub struct Trie {
     roll: Mutex<()>,
     warming: Mutex<()>,
     maintenance: Mutex<Maintenance>,
+    /// Regions that are being emptied.
+    emptying: Mutex<BTreeSet<u64>>,
     /// Something is on the disk alone: a write may have to read.
     is_cold: AtomicBool,
     /// Compaction emptied regions that the next cut frees.
@@ -406,7 +412,11 @@ impl Engine for Trie {
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
-        self.make_room(op)?;
+        let needed = self.room_for(op);
+        if needed > 0 {
+            self.pay_debt();
+            self.find_room(op, needed)?;
+        }
         match op {
             Op::Put { key, .. } | Op::Delete { key } if self.is_cold.load(Ordering::Relaxed) => {
                 match (self.bound_changes(), op) {
@@ -508,6 +518,7 @@ impl Engine for Trie {
                 ("index_regions_evicted_total", evictions),
                 ("in_place_updates_total", load(&counters.in_place_total)),
                 ("cold_reads_total", load(&counters.cold_reads_total)),
+                ("compactions_by_writers_total", load(&counters.debts_paid_total)),
                 ("records_moved_total", load(&counters.moved_total)),
                 ("regions_evicted_total", load(&counters.evicted_total)),
                 ("cuts_total", load(&counters.cuts_total)),
@@ -516,11 +527,15 @@ impl Engine for Trie {
     }
 
     fn due(&self) -> Due {
-        if self.wants_cut() || !self.young.is_empty() {
-            return Due::Persist;
-        }
         let counters = &self.counters;
         let applied = counters.applied.load(Ordering::Relaxed);
+        if self.wants_cut() || !self.young.is_empty() {
+            // One step between two cuts, however fast they follow one another.
+            let cuts = counters.cuts_total.load(Ordering::Relaxed);
+            let is_turn = counters.compacted_at.load(Ordering::Relaxed) <= cuts;
+            let wants = self.young.is_empty() && self.waste_exceeds(self.waste_per_cent_max());
+            return if is_turn && wants { Due::Compact } else { Due::Persist };
+        }
         if counters.stuck_at.load(Ordering::Relaxed) == applied + 1 {
             return Due::Nothing;
         }

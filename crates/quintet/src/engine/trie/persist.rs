@@ -248,7 +248,7 @@ fn fresh_bytes(fresh: &[Fresh]) -> u64 {
 }
 
 /// Copies words that nobody changes.
-fn copy_words(words: &[AtomicU64], out: &mut [u8]) {
+pub(super) fn copy_words(words: &[AtomicU64], out: &mut [u8]) {
     let (chunks, _) = out.as_chunks_mut::<8>();
     for (chunk, word) in chunks.iter_mut().zip(words) {
         *chunk = word.load(Ordering::Relaxed).to_le_bytes();

@@ -91,6 +91,7 @@ impl Trie {
             roll: Mutex::default(),
             warming: Mutex::default(),
             maintenance: Mutex::new(maintenance),
+            emptying: Mutex::default(),
             is_cold: AtomicBool::new(false),
             cut_wanted: AtomicBool::new(false),
             queues: Queues::default(),

@@ -330,6 +330,34 @@ fn compaction_gives_space_back() {
     check(&engine);
 }
 
+/// Updates of all sizes, and a background that makes cuts but never compacts: whoever begins a
+/// region empties others, from memory and from the file, so waste stays bounded.
+#[test]
+fn writers_empty_regions_where_nobody_else_does() {
+    for budget in [64 << 20, 1 << 20] {
+        let bench = Bench { budget, ..Bench::new(19) };
+        let (engine, _) = bench.open();
+        let mut rows = Rows::new();
+        let mut random = Random(7);
+        let mut most = 0;
+        for step in 1..=20_000_u64 {
+            let key = random.below(2_500).to_le_bytes();
+            let value = vec![b'v'; [128, 256, 1024][to_usize(random.below(3))]];
+            put(&engine, step, &key, &value);
+            rows.insert(key.to_vec(), value);
+            if matches!(engine.due(), Due::Persist | Due::Compact) {
+                engine.persist(Lsn(step + 1)).unwrap();
+            }
+            let (units, waste) = engine.regions.units();
+            most = most.max(if step < 5_000 { 0 } else { waste * 100 / units });
+        }
+        assert!(engine.counters.debts_paid_total.load(Ordering::Relaxed) > 0);
+        assert!(most < 40, "{most} per cent of the data were waste");
+        compare(&engine, &rows);
+        check(&engine);
+    }
+}
+
 #[test]
 fn expired_records_go_with_compaction() {
     let bench = Bench::new(5);

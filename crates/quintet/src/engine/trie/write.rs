@@ -396,7 +396,11 @@ impl Trie {
     /// files, or by writing out what is not yet. That delays the writer by the write of a few
     /// regions at most.
     pub(super) fn make_room(&self, op: &Op<'_>) -> Result<()> {
-        let needed = self.room_for(op);
+        self.find_room(op, self.room_for(op))
+    }
+
+    /// As [`Self::make_room`], for what [`Self::room_for`] said.
+    pub(super) fn find_room(&self, op: &Op<'_>, needed: u64) -> Result<()> {
         let budget = &self.context.budget;
         if needed == 0 || budget.used() + needed <= budget.limit() {
             return Ok(());
@@ -429,7 +433,7 @@ impl Trie {
 
     /// Memory that an operation will draw from the budget: a region, where it does not fit in the
     /// one that takes appends, and a large value.
-    fn room_for(&self, op: &Op<'_>) -> u64 {
+    pub(super) fn room_for(&self, op: &Op<'_>) -> u64 {
         let (key, value_bytes) = match op {
             Op::Put { key, head, body } => (key, head.len() + body.len()),
             Op::Delete { key } => (key, 0),

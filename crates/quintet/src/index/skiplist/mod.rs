@@ -189,18 +189,18 @@ impl<A: Arena> SkipList<A> {
     }
 
     /// From `node`, which comes before the place: the last node of the level that does, and its
-    /// link.
+    /// link. `beyond` is a node that does not, if one is known.
     #[inline]
     fn walk(
         &self,
-        mut node: u64,
+        (mut node, beyond): (u64, u64),
         level: usize,
         (key, prefix): (&[u8], u64),
         version: u64,
     ) -> (u64, u64) {
         loop {
             let next = self.link(node, level);
-            if next == 0 || !self.is_before(next, key, prefix, version) {
+            if next == beyond || next == 0 || !self.is_before(next, key, prefix, version) {
                 return (node, next);
             }
             node = next;
@@ -212,10 +212,9 @@ impl<A: Arena> SkipList<A> {
     pub(crate) fn insert(&self, key: &[u8], version: u64, kind: u8, pieces: &[&[u8]]) -> Inserted {
         let prefix = prefix_of(key);
         let mut before = [(HEAD, 0); HEIGHT_MAX];
-        let mut node = HEAD;
+        let mut place = (HEAD, 0);
         for level in (0..HEIGHT_MAX).rev() {
-            let place = self.walk(node, level, (key, prefix), version);
-            node = place.0;
+            place = self.walk(place, level, (key, prefix), version);
             if let Some(slot) = before.get_mut(level) {
                 *slot = place;
             }
@@ -236,7 +235,7 @@ impl<A: Arena> SkipList<A> {
                 if outcome.is_ok() {
                     break;
                 }
-                (before, after) = self.walk(before, level, (key, prefix), version);
+                (before, after) = self.walk((before, 0), level, (key, prefix), version);
             }
             if level == 0 {
                 again = after != 0 && self.compare(after, key, prefix).is_eq();
@@ -289,11 +288,11 @@ impl<A: Arena> SkipList<A> {
     /// The newest version of the first key that is not below `key`.
     pub(crate) fn seek(&self, key: &[u8]) -> Option<Node> {
         let prefix = prefix_of(key);
-        let (mut node, mut next) = (HEAD, 0);
+        let mut place = (HEAD, 0);
         for level in (0..HEIGHT_MAX).rev() {
-            (node, next) = self.walk(node, level, (key, prefix), u64::MAX);
+            place = self.walk(place, level, (key, prefix), u64::MAX);
         }
-        Self::node(next)
+        Self::node(place.1)
     }
 
     /// The newest version of the last key that is below `key`; without one, of the last of all.
@@ -303,7 +302,7 @@ impl<A: Arena> SkipList<A> {
             match key {
                 Some(key) => {
                     let prefix = prefix_of(key);
-                    (node, _) = self.walk(node, level, (key, prefix), u64::MAX);
+                    (node, _) = self.walk((node, 0), level, (key, prefix), u64::MAX);
                 }
                 None => loop {
                     let next = self.link(node, level);
