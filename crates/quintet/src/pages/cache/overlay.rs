@@ -51,6 +51,11 @@ pub struct Layer {
     source: Pieces,
 }
 
+/// A page, and what changes in it: offsets and bytes.
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+pub(super) type PagePatches<'a> = (u32, &'a [(u64, &'a [u8])]);
+
 impl Layer {
     /// The pieces of a group, whose keys are numbers of pages; `None`: it is no such group.
     pub(crate) fn of(group: Group) -> Option<Self> {
@@ -63,10 +68,10 @@ impl Layer {
         Some(Self { pieces, source: group.into_pieces() })
     }
 
-    /// What these pages change in: offsets and bytes.
+    /// What these pages change in.
     #[cfg(test)]
     #[cfg(not(any(loom, shuttle)))]
-    pub(super) fn of_patches(pages: &[(u32, &[(u64, &[u8])])]) -> Self {
+    pub(super) fn of_patches(pages: &[PagePatches<'_>]) -> Self {
         let (mut pieces, mut bytes) = (Vec::new(), Vec::new());
         for (page, patches) in pages {
             let (at, mut end) = (bytes.len(), 0);

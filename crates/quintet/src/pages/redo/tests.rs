@@ -220,6 +220,8 @@ fn the_layout_is_pinned() {
 }
 
 type Keyed = Vec<(u64, Vec<u8>)>;
+/// Sequence, LSN and pieces of each group.
+type Groups = Vec<(u64, u64, Keyed)>;
 
 /// Pieces of groups, of which every third is larger than a buffer.
 fn pieces_of(number: u64) -> Keyed {
@@ -230,12 +232,14 @@ fn pieces_of(number: u64) -> Keyed {
 
 fn commit_pieces(env: &SimEnv, redo: &mut Redo, number: u64, needed: u64) -> Result<u64> {
     let mut writer = redo.begin(env)?;
-    pieces_of(number).iter().for_each(|(key, piece)| writer.add(*key, piece));
+    for (key, piece) in &pieces_of(number) {
+        writer.add(*key, piece);
+    }
     writer.commit(Lsn(number * 10), needed)
 }
 
-/// Sequence, LSN and pieces of each group, as they are read by place.
-fn open_pieces(env: &SimEnv) -> Result<(Redo, Vec<(u64, u64, Keyed)>)> {
+/// The groups, as they are read by place.
+fn open_pieces(env: &SimEnv) -> Result<(Redo, Groups)> {
     let mut groups = Vec::new();
     let redo = Redo::open(owner(env), LIMIT, false, |group| {
         let places: Option<Vec<_>> = group.places().collect();
@@ -296,7 +300,7 @@ fn a_group_of_pieces_that_failed_is_followed_by_none() {
             env.clear_faults();
             // Given up on the way: its number is gone.
             let mut writer = redo.begin(&env).unwrap();
-            writer.add(1, &[1; 20_000]);
+            writer.add(1, &vec![1; 20_000]);
             drop(writer);
             expected.extend(commit_pieces(&env, &mut redo, 7, 1));
             assert!(expected.len() >= 6, "{call:?}");
