@@ -5,6 +5,10 @@
 //! memtables fill faster than they are flushed, writers are delayed and in the end flush
 //! themselves ([`Backing`]).
 //!
+//! Memtables may be frozen at less than is flushed at once, so that inserts find their places in
+//! the processor's caches; those that are flushed together are a group with one filter, which a
+//! get asks first.
+//!
 //! Invariants: with `writing` held alone nothing is on its way into the active memtable, so a
 //! frozen one never changes. What `admit` drew from the budget is given back by `retract` or
 //! belongs to the memtable.
@@ -32,9 +36,6 @@ use crate::{
 const HELPS_MAX: u32 = 3;
 /// What is frozen waits at most this long for others to be flushed with.
 const FROZEN_MAX: Duration = Duration::from_secs(2);
-/// A memtable is frozen at this size even where more are to be flushed at once: inserts find
-/// their places in the processor's caches then.
-const LIST_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 
 /// What readers see.
 #[derive(Debug)]
@@ -161,13 +162,15 @@ fn new_group(bytes: u64, context: &Context) -> Result<Arc<Filter>> {
 }
 
 impl<V> Front<V> {
-    /// An empty memtable in front of these files.
+    /// An empty memtable in front of these files. One is frozen at `list_bytes_max` even where more
+    /// are flushed at once.
     pub(crate) fn new(
         context: &Context,
         (memtable_bytes, memtables): (u64, u64),
+        list_bytes_max: u64,
         version: V,
     ) -> Result<Self> {
-        let lists = memtable_bytes.div_ceil(LIST_BYTES_MAX).max(1);
+        let lists = memtable_bytes.div_ceil(list_bytes_max).max(1);
         let group = new_group(memtable_bytes, context)?;
         let active = new_memtable(memtable_bytes / lists, (&group, lists == 1), context)?;
         let view = View { active, frozen: Vec::new(), version: Arc::new(version) };

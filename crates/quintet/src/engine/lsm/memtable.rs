@@ -2,7 +2,8 @@
 //!
 //! Invariants: what a memtable draws from the budget is given back when it goes, which an iterator
 //! may delay. Writers hold the table's `writing` lock shared; with it held alone, nothing is on
-//! the way into the memtable, and it can be frozen.
+//! the way into the memtable, and it can be frozen. A key's bits are in its filter, and in the one
+//! of its group, before it is in the list.
 
 use std::{io, sync::Arc};
 

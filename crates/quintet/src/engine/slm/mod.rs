@@ -43,14 +43,15 @@
 //! Thread rules: gets take no lock. Lock order: `compacting`, `flushing`, the front's, `entering`,
 //! those of the index, the ledger's, `obsolete`.
 //!
-//! Options: `memtable_bytes` (64 KiB to 4 GiB; 64 MiB, or 1/16 of the memory budget where that is
-//! less; all together at most half of it), `memtables` (2 to 16, 4), `run_bytes` (64 KiB to 4 GiB;
-//! 32 MiB, or an eighth of the memory budget where that is less), `block_bytes` (512 to 1 MiB,
-//! 4096), `compression` (of blocks: `none`, `lz4` or `zstd`, `none`), `cache_bytes` (of blocks, 0
-//! to 2^46; 3/8 of the memory budget), `index_cache_bytes` (0, the default: half of it),
-//! `page_bytes` (of the index, a power of two, 4096 to 65,536, 16,384), `live_ratio` (per cent, 0
-//! to 100, 70), `leaf_threshold` (0 to 2^20, 10), `leaf_runs` (1 to 64, 2: a window of the index
-//! has the keys of so many runs), `range_threshold` (0 to 2^20, 8), `range_keys` (1 to 2^20, 30),
+//! Options: `memtable_bytes` (flushed at once, in memory as lists of at most 16 MiB; 64 KiB to 4
+//! GiB; 64 MiB, or 1/16 of the memory budget where that is less; all together at most half of it),
+//! `memtables` (so many times that, at most; 2 to 16, 4), `run_bytes` (64 KiB to 4 GiB; 32 MiB, or
+//! an eighth of the memory budget where that is less), `block_bytes` (512 to 1 MiB, 4096),
+//! `compression` (of blocks: `none`, `lz4` or `zstd`, `none`), `cache_bytes` (of blocks, 0 to
+//! 2^46; 3/8 of the memory budget), `index_cache_bytes` (0, the default: half of it), `page_bytes`
+//! (of the index, a power of two, 4096 to 65,536, 16,384), `live_ratio` (per cent, 0 to 100, 70),
+//! `leaf_threshold` (0 to 2^20, 10), `leaf_runs` (1 to 64, 2: a window of the index has the keys
+//! of so many runs), `range_threshold` (0 to 2^20, 8), `range_keys` (1 to 2^20, 30),
 //! `compaction_runs` (candidates that start a merge, 1 to 1024, 4), `merge_runs` (at most so many
 //! at once, 2 to 256, 15), `merge_rate` (bytes a second, 0 to 2^46; 0: no limit).
 //!

@@ -23,6 +23,9 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Mutex, lock},
 };
 
+/// Memtables are frozen at this size: inserts find their places in the processor's caches.
+const LIST_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
+
 impl Inner {
     pub(super) fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         let budget = context.budget.limit();
@@ -48,7 +51,7 @@ impl Inner {
         let charged = runs.iter().map(|run| run.memory_bytes()).sum();
         context.budget.take_anyway(charged);
         let memory = (settings.memtable_bytes, settings.memtables);
-        let front = Front::new(&context, memory, runs)?;
+        let front = Front::new(&context, memory, LIST_BYTES_MAX, runs)?;
         let inner = Self {
             settings,
             owner,

@@ -71,7 +71,7 @@ impl Inner {
         let sizes = (settings.cache_bytes, settings.shape.block_bytes);
         let cache = Arc::new(Cache::new(sizes, &context, hash_mask)?);
         let memory = (settings.memtable_bytes, settings.memtables);
-        let front = Front::new(&context, memory, version)?;
+        let front = Front::new(&context, memory, u64::MAX, version)?;
         let next_piece = contents.next_piece.max(1);
         let publisher = Publisher { manifest, obsolete: Vec::new() };
         let inner = Self {
