@@ -72,7 +72,6 @@ use super::{
 };
 use crate::{
     Error, Result,
-    budget::Charge,
     codec::{Lsn, to_u64},
     disk::Queues,
     index::trie::{Layout, Trie as Index},
@@ -111,10 +110,6 @@ const CUT_BYTES_MIN: u64 = 64 << 10;
 const CHANGES_PART: u64 = 8;
 /// Of the budget, what may be taken beyond it until a writer makes a cut itself.
 const OVERSHOOT_PART: u64 = 16;
-/// Of the budget, what is drawn for all that is not counted, and what that is at most: as much as
-/// the log has of its pages mapped ahead of its writers.
-const BESIDE_PART: u64 = 8;
-const BESIDE_BYTES_MAX: u64 = 4 << 20;
 /// Operations that replay may have to apply again, about: a cut is wanted after so many.
 const CUT_OPERATIONS: u64 = 100_000;
 const LIVE_PER_CENT_DEFAULT: u64 = 80;
@@ -228,9 +223,6 @@ pub struct Trie {
     learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
     young: Young,
     counters: Apart<Counters>,
-    /// For what is not drawn from the budget piece by piece: pages of the log that are mapped,
-    /// queues, buffers of single reads, freed memory that the allocator keeps.
-    _beside: Charge,
 }
 
 impl Trie {

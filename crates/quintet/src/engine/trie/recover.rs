@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{
-    BESIDE_BYTES_MAX, BESIDE_PART, Settings, Trie,
+    Settings, Trie,
     hash::Hash,
     persist::{Maintenance, STATE, STATE_VERSION},
     young::Young,
@@ -97,7 +97,6 @@ impl Trie {
             learned: Mutex::default(),
             young: Young::new(last.is_some()),
             counters: Apart::default(),
-            _beside: budget.charge_anyway((budget.limit() / BESIDE_PART).min(BESIDE_BYTES_MAX)),
             context,
         };
         match last {
