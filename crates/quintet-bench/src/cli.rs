@@ -44,8 +44,8 @@ enum Suite {
     },
     /// The workloads of `db_bench` by their names.
     Dbbench {
-        /// Workloads, by comma: fillseq, fillrandom, overwrite, readrandom, readseq, readmissing,
-        /// seekrandom, readwhilewriting, deleterandom.
+        /// Workloads, by comma: fillseq, fillsorted (with one thread only), fillrandom, overwrite,
+        /// readrandom, readseq, readmissing, seekrandom, readwhilewriting, deleterandom.
         #[arg(
             long,
             value_delimiter = ',',

@@ -271,6 +271,12 @@ fn assemble(
                 plan.notes.push(format!("{engine}: no key order, so no workload {name}"));
                 continue;
             }
+            if workload.sorted && amount.threads > 1 {
+                let name = &workload.name;
+                plan.notes
+                    .push(format!("{engine}: one thread loads in order, so no workload {name}"));
+                continue;
+            }
             let operations = workload.operations(amount.operations, amount.records);
             let default_batch = if synced { SYNCED_LOAD_BATCH } else { 1 };
             plan.jobs.push(Job {

@@ -427,6 +427,10 @@ pub struct Import {
     #[arg(long, value_name = "ROWS", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub batch: u64,
+    /// The rows are in ascending order of their keys, all above those of the table: load them as
+    /// one sorted run, which is faster on btree and takes effect whole or not at all there
+    #[arg(long, conflicts_with_all = ["batch", "acknowledge"])]
+    pub sorted: bool,
     /// Print a line `acknowledged ROWS` after each batch
     #[arg(long)]
     pub acknowledge: bool,

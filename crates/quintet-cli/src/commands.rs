@@ -292,13 +292,17 @@ fn run_import(context: &mut Context<'_>, command: &arguments::Import) -> Outcome
     let form = Some(form).filter(|_| format != Format::Dump);
     let out = &mut *context.out;
     let target = import::Target { database: &database, table: &table, form: form.as_ref() };
-    let result = import::import(&target, &source, &mut *rows, command.batch, &mut |progress| {
-        if command.acknowledge {
-            writeln!(out, "acknowledged {}", progress.rows)?;
-            out.flush()?;
-        }
-        Ok(())
-    });
+    let result = if command.sorted {
+        import::import_sorted(&target, &source, &mut *rows)
+    } else {
+        import::import(&target, &source, &mut *rows, command.batch, &mut |progress| {
+            if command.acknowledge {
+                writeln!(out, "acknowledged {}", progress.rows)?;
+                out.flush()?;
+            }
+            Ok(())
+        })
+    };
     meter.finish();
     let progress = result?;
     database.close()?;

@@ -2,14 +2,14 @@
 //!
 //! Rows go in as atomic batches, one after the other, so that whatever ends the import (an error,
 //! an interrupt, a kill) leaves whole batches. Memory holds one batch: bounded in rows and in
-//! bytes.
+//! bytes. Rows that are sorted can go in as one load.
 
 use std::{
     collections::HashSet,
     io::{BufReader, Read},
 };
 
-use quintet::{Database, KEY_BYTES_MAX, Table, VALUE_BYTES_MAX};
+use quintet::{Database, Error, KEY_BYTES_MAX, LoadOptions, Table, VALUE_BYTES_MAX};
 
 use crate::{
     failure::{Failure, Outcome},
@@ -153,6 +153,29 @@ pub fn import(
         }
         acknowledge(progress)?;
     }
+}
+
+/// Imports every row as one sorted load.
+pub fn import_sorted(
+    target: &Target<'_>,
+    source: &Source,
+    rows: &mut dyn ReadRows,
+) -> Outcome<Progress> {
+    let mut loader = target.table.sorted_loader(LoadOptions::new())?;
+    let mut row = Row::default();
+    while rows.read(&mut row).map_err(|error| source.explain(error))? {
+        let line = row.line;
+        let at = |what| source.explain(ReadError::at(line, what));
+        if let Some(form) = target.form {
+            apply_form(form, &mut row).map_err(at)?;
+        }
+        loader.put(&row.key, &row.value).map_err(|error| match error {
+            Error::OutOfOrder { .. } | Error::Limit { .. } => at(error.to_string()),
+            other => other.into(),
+        })?;
+    }
+    let rows = loader.commit()?;
+    Ok(Progress { rows, replaced: 0, batches: 1 })
 }
 
 /// Reads, and commits, one batch; true when there was nothing left to read.

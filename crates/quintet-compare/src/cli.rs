@@ -126,8 +126,9 @@ struct Run {
     /// seconds together [default: 0, or the preset's].
     #[arg(long, value_parser = seconds)]
     seconds_min: Option<f64>,
-    /// Closes each store after loading and opens it again; under a limit of memory in another
-    /// process, which alone is limited, and with nothing left in the page cache.
+    /// Closes each store after loading and opens it again; where memory is less than the data, in
+    /// another process, which alone is limited (loading has a budget that fits the data), and with
+    /// nothing left in the page cache.
     #[arg(long)]
     reopen: bool,
     /// Kills each store after its workload (SIGKILL), opens it again, and compares every record.

@@ -140,6 +140,7 @@ impl Spec {
                     order: KeyOrder::Hashed,
                     body: Body::Mix { shares: mix.shares(), choice },
                     batch: 1,
+                    sorted: false,
                     background_writer: false,
                 })
             }

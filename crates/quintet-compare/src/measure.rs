@@ -119,6 +119,7 @@ fn obey(order: &Order, out: &mut dyn Write) -> Outcome<Option<Answer>> {
         Part::Recovery => return Ok(Some(Answer::Reopened(reopen(job, &order.dir)?))),
         Part::Load => {
             let (store, _, loaded) = load(job, &order.dir)?;
+            store.settle()?;
             store.close()?;
             return Ok(Some(Answer::Loaded(loaded)));
         }

@@ -235,9 +235,7 @@ fn settings(
 fn memory(common: &Common, data_bytes: u64) -> Memory {
     match common.memory {
         MemoryPlan::Fits => {
-            let machine = machine_bytes();
-            let budget = data_bytes.saturating_mul(FITS_FACTOR).max(FITS_BYTES_MIN);
-            let budget_bytes = common.budget_bytes.unwrap_or(budget.min(machine / 2));
+            let budget_bytes = common.budget_bytes.unwrap_or_else(|| budget_that_fits(data_bytes));
             Memory::Fits { budget_bytes }
         }
         MemoryPlan::Share(share) => {
@@ -252,6 +250,12 @@ fn memory(common: &Common, data_bytes: u64) -> Memory {
             Memory::Direct { cache_bytes: truncate(to_f64(data_bytes) * share).max(1 << 20) }
         }
     }
+}
+
+/// A budget in which a store has room for data of this size.
+pub fn budget_that_fits(data_bytes: u64) -> u64 {
+    let budget = data_bytes.saturating_mul(FITS_FACTOR).max(FITS_BYTES_MIN);
+    budget.min(machine_bytes() / 2)
 }
 
 fn machine_bytes() -> u64 {

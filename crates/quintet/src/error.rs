@@ -5,6 +5,9 @@
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
+/// Most of a key that a message shows.
+const SHOWN_BYTES_MAX: usize = 64;
+
 /// What this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -89,6 +92,19 @@ pub enum Error {
         name: String,
         /// What is wrong and what is allowed.
         what: String,
+    },
+    /// A sorted load was given a key that is not above the one before it, or not above all keys
+    /// that the table has.
+    OutOfOrder {
+        /// The key.
+        key: Vec<u8>,
+        /// The key that it should be above.
+        after: Vec<u8>,
+    },
+    /// The table is being loaded, and takes no other write until that has ended.
+    Loading {
+        /// The table.
+        table: String,
     },
     /// No table has this name.
     NoSuchTable {
@@ -205,6 +221,16 @@ impl fmt::Display for Error {
             ),
             Self::Limit { what } => f.write_str(what),
             Self::InvalidOption { name, what } => write!(f, "option {name}: {what}"),
+            Self::OutOfOrder { key, after } => write!(
+                f,
+                "key \"{}\" is not above \"{}\": a sorted load takes keys in ascending order, \
+                 above all that the table has",
+                shown(key),
+                shown(after)
+            ),
+            Self::Loading { table } => {
+                write!(f, "table {table} is being loaded; it takes no other write until then")
+            }
             Self::NoSuchTable { name } => write!(f, "no table named {name:?}"),
             Self::TableExists { name } => write!(f, "{name:?} exists already"),
             Self::StaleTable { name } => write!(f, "table {name:?} was dropped"),
@@ -228,6 +254,14 @@ impl fmt::Display for Error {
             Self::ReadOnly => f.write_str("the database was opened read-only"),
             Self::Closed => f.write_str("the database is closed"),
         }
+    }
+}
+
+/// A key for a message: not all of a long one.
+fn shown(key: &[u8]) -> String {
+    match key.get(..SHOWN_BYTES_MAX) {
+        Some(front) => format!("{}... ({} bytes)", front.escape_ascii(), key.len()),
+        None => key.escape_ascii().to_string(),
     }
 }
 

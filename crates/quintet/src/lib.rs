@@ -45,9 +45,9 @@ mod wal;
 
 pub use crate::db::{
     BATCH_BYTES_MAX, Batch, CheckLevel, Child, ChildKind, Database, DatabaseStats, DeleteOptions,
-    Durability, Entries, KEY_BYTES_MAX, Key, KeyBounds, MountInfo, MountOptions, NAME_BYTES_MAX,
-    NAME_DEPTH_MAX, Options, PutOptions, Table, TableInfo, TableStats, TypedEntries, TypedTable,
-    VALUE_BYTES_MAX, Value, inspect,
+    Durability, Entries, KEY_BYTES_MAX, Key, KeyBounds, LoadOptions, MountInfo, MountOptions,
+    NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions, SortedLoader, Table, TableInfo,
+    TableStats, TypedEntries, TypedTable, VALUE_BYTES_MAX, Value, inspect,
 };
 pub use codec::Lsn;
 pub use engine::{Cursor, EngineKind, KeyRange, TableOptions};

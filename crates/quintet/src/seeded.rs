@@ -278,7 +278,7 @@ bugs! {
     BlockKeepsIdentity = 201, "block-keeps-identity";
     /// A reader of a cached block does not look whether the frame changed under it.
     BlockNotValidated = 202, "block-not-validated";
-    /// A memtable's filter is not told of tombstones.
+    /// A memtable does not find tombstones by their hash.
     TphFilterForgetsTombstones = 203, "tph-filter-forgets-tombstones";
     /// A piece that has live entries leaves its table in a merge.
     TphDropsLivePiece = 204, "tph-drops-live-piece";
@@ -340,6 +340,13 @@ bugs! {
     FairRepairsNothing = 149, "fair-repairs-nothing";
     /// A reader does not look whether what it read was given back meanwhile.
     FairReadNotValidated = 150, "fair-read-not-validated";
+    // Sorted loads.
+    /// A load's root is adopted before its pages are synced.
+    LoadSkipsSync = 224, "load-skips-sync";
+    /// A load's root is seen before it is durable, and stays if it does not become so.
+    LoadShownEarly = 225, "load-shown-early";
+    /// What the cache has of a page from before a load took it stays.
+    LoadForgetsNothing = 226, "load-forgets-nothing";
     // Threads.
     /// An in-place update writes an entry's LSN with a plain store, beside readers.
     UpdateStoresPlainly = 124, "update-stores-plainly";

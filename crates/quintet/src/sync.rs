@@ -82,6 +82,33 @@ pub fn park_timeout(_time: std::time::Duration) {
     yield_now();
 }
 
+/// Spins before a waiter gives its time slice away.
+const SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 128 };
+/// Turns after which a waiter sleeps between looks: what it waits for takes long, a read of the disk often.
+const TURNS: u32 = if cfg!(any(loom, shuttle)) { u32::MAX } else { 256 };
+const NAP: std::time::Duration = std::time::Duration::from_micros(20);
+
+/// Waits a little longer each time.
+#[derive(Debug, Default)]
+pub struct Patience(u32);
+
+impl Patience {
+    /// Waits once.
+    pub fn wait(&mut self) {
+        self.0 = self.0.saturating_add(1);
+        match self.0 {
+            0..SPINS => spin_loop(),
+            SPINS..TURNS => yield_now(),
+            _ => park_timeout(NAP),
+        }
+    }
+
+    /// How often it waited.
+    pub const fn count(&self) -> u32 {
+        self.0
+    }
+}
+
 #[cfg(not(any(loom, shuttle)))]
 /// Locks `mutex`. A panic elsewhere while it was held does not spread: what our locks guard is
 /// consistent between statements, and a failed operation reports through `Error`.

@@ -42,6 +42,8 @@ fn child_that_writes() {
         let line = format!("acknowledged {lane} {number}\n");
         std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
     };
+    // Ends the line in which the harness names the test: the first acknowledgement is a line too.
+    println!();
     std::thread::scope(|scope| {
         for (lane, start) in (0..LANES).zip(starts.clone()) {
             let lanes = &lanes;

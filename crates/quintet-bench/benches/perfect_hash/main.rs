@@ -1,5 +1,5 @@
 //! Perfect hashes: what building and looking up costs, beside the baselines of the `CompassDB`
-//! paper.
+//! paper and `PHast` as its authors publish it (the crate `ph`).
 //!
 //! `cargo bench -p quintet-bench --bench perfect_hash -- [--keys 10000000] [--runs 3]`
 //! `[--only shift,cphash]`
@@ -16,6 +16,7 @@ mod pthash;
 
 use std::{hint::black_box, time::Instant};
 
+use ph::{phast, seeds::Bits8};
 use quintet::testing::{
     disk::{Env, os::OsEnv},
     perfect_hash::{Lanes, Method, Options, PerfectHash},
@@ -29,6 +30,8 @@ const LOAD_PERCENT: u64 = 90;
 /// Lookups of one measurement.
 const LOOKUPS: u64 = 4_000_000;
 
+/// `PHast` as published, with seeds of 8 bits.
+type PHast = phast::Function<Bits8>;
 /// Looks up all of some hashes and adds their slots up.
 type Lookups = Box<dyn Fn(&[u64]) -> u64>;
 
@@ -79,10 +82,26 @@ fn ours(method: Method, parallel: bool) -> Build {
     })
 }
 
+/// `PHast` of the crate `ph`: a minimal function with seeds of 8 bits, its default.
+fn phast(parallel: bool) -> Build {
+    Box::new(move |hashes| {
+        let build = if parallel { PHast::from_slice_mt } else { PHast::from_slice_st };
+        let keys = u64::try_from(hashes.len()).unwrap();
+        built!(
+            build(hashes),
+            |_: &PHast| keys,
+            |function: &PHast| u64::try_from(function.write_bytes()).unwrap() * 8,
+            |function: &PHast, hash: u64| u64::try_from(function.get(&hash)).unwrap()
+        )
+    })
+}
+
 fn methods() -> Vec<(&'static str, Build)> {
     vec![
         ("shift", ours(Method::Shift, false)),
         ("shift parallel", ours(Method::Shift, true)),
+        ("phast", phast(false)),
+        ("phast parallel", phast(true)),
         ("cphash", ours(Method::CpHash(Lanes::Widest), false)),
         ("cphash scalar", ours(Method::CpHash(Lanes::One), false)),
         ("cphash parallel", ours(Method::CpHash(Lanes::Widest), true)),

@@ -160,7 +160,9 @@ impl<'a> Worker<'a> {
     pub(super) fn load(&mut self, numbers: Range<u64>) -> u64 {
         let before = self.done;
         let batch = to_u64(self.shared.task.load_batch.max(1));
-        let outcome = if batch > 1 {
+        let outcome = if self.shared.task.workload.sorted {
+            self.load_sorted(numbers)
+        } else if batch > 1 {
             let mut firsts = numbers.clone().step_by(to_usize(batch));
             firsts.try_for_each(|first| self.load_batch(first..numbers.end.min(first + batch)))
         } else {
@@ -176,6 +178,23 @@ impl<'a> Worker<'a> {
         self.done - before
     }
 
+    /// Loads records as one sorted run.
+    fn load_sorted(&mut self, numbers: Range<u64>) -> Outcome {
+        let (shape, shared) = (self.shared.task.shape, self.shared);
+        let (mut left, mut bytes) = (numbers.clone(), 0);
+        let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+            let Some(number) = left.next() else { return false };
+            shape.key(number, key);
+            shape.value(number, VERSION_FIRST, value);
+            bytes += shape.record_bytes(number);
+            true
+        };
+        self.clocked(true, |_| shared.store.load_sorted(&mut next))?;
+        self.bytes_written += bytes;
+        self.note_loaded(numbers);
+        Ok(())
+    }
+
     fn load_batch(&mut self, numbers: Range<u64>) -> Outcome {
         let shape = self.shared.task.shape;
         let mut entries = Vec::new();
@@ -187,15 +206,18 @@ impl<'a> Worker<'a> {
             entries.push((key, value));
         }
         self.clocked(true, |worker| worker.shared.store.batch(&entries))?;
-        if let Some(truth) = &self.shared.truth {
-            for number in numbers.clone() {
-                if let Some(writing) = truth.write(number) {
-                    writing.finish(Some(VERSION_FIRST));
-                }
+        self.note_loaded(numbers);
+        Ok(())
+    }
+
+    fn note_loaded(&mut self, numbers: Range<u64>) {
+        self.done += numbers.end - numbers.start;
+        let Some(truth) = &self.shared.truth else { return };
+        for number in numbers {
+            if let Some(writing) = truth.write(number) {
+                writing.finish(Some(VERSION_FIRST));
             }
         }
-        self.done += numbers.end - numbers.start;
-        Ok(())
     }
 
     /// Overwrites a record, untimed.

@@ -74,6 +74,9 @@ pub type EachEntry<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 /// Called for each key of a `multi_get` with its position and its value.
 pub type EachFound<'a> = dyn FnMut(usize, Option<&[u8]>) + 'a;
 
+/// Puts the next entry's key and value in place of what is there; false at the end.
+pub type NextEntry<'a> = dyn FnMut(&mut Vec<u8>, &mut Vec<u8>) -> bool + 'a;
+
 /// One open store.
 pub trait Store: Send + Sync {
     /// Copies the value of `key` over `value`; false where there is none.
@@ -95,6 +98,15 @@ pub trait Store: Send + Sync {
     fn batch(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Outcome {
         entries.iter().try_for_each(|(key, value)| self.put(key, value))
     }
+    /// Sets entries in ascending order of their keys, all above what the store has, in the way that
+    /// it has for that.
+    fn load_sorted(&self, next: &mut NextEntry<'_>) -> Outcome {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        while next(&mut key, &mut value) {
+            self.put(&key, &value)?;
+        }
+        Ok(())
+    }
     /// Visits up to `limit` entries from the first key not below `start`, in key order, and
     /// returns their count. Only for stores that [`Stores::is_ordered`].
     fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize>;
@@ -102,6 +114,11 @@ pub trait Store: Send + Sync {
     fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64>;
     /// Makes all earlier writes durable. Nothing for stores without files.
     fn sync(&self) -> Outcome;
+    /// As [`Store::sync`], and has the store's own files have all of it, where it offers that, so
+    /// that opening does not have to take it from a log.
+    fn settle(&self) -> Outcome {
+        self.sync()
+    }
     /// Figures.
     fn stats(&self) -> StoreStats;
     /// Ends the use of the store in order.

@@ -2,9 +2,11 @@
 
 use std::{ops::ControlFlow, time::Duration};
 
-use quintet::{Cursor, Database, DeleteOptions, EngineKind, Options, Table, TableOptions};
+use quintet::{
+    Cursor, Database, DeleteOptions, EngineKind, LoadOptions, Options, Table, TableOptions,
+};
 
-use super::{Durability, EachEntry, EachFound, Store, StoreOptions, StoreStats};
+use super::{Durability, EachEntry, EachFound, NextEntry, Store, StoreOptions, StoreStats};
 use crate::failure::{Failure, Outcome};
 
 /// The table that is measured.
@@ -87,6 +89,16 @@ impl Store for Engine {
         Ok(batch.commit()?)
     }
 
+    fn load_sorted(&self, next: &mut NextEntry<'_>) -> Outcome {
+        let mut loader = self.table.sorted_loader(LoadOptions::new())?;
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        while next(&mut key, &mut value) {
+            loader.put(&key, &value)?;
+        }
+        loader.commit()?;
+        Ok(())
+    }
+
     fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
         let mut count = 0;
         if limit > 0 {
@@ -121,6 +133,10 @@ impl Store for Engine {
         let how = DeleteOptions::new().durability(quintet::Durability::Sync);
         self.table.delete_with(UNUSED_KEY, how)?;
         Ok(())
+    }
+
+    fn settle(&self) -> Outcome {
+        Ok(self.database.persist()?)
     }
 
     fn stats(&self) -> StoreStats {

@@ -21,9 +21,10 @@ pub const MICRO: [&str; 10] = [
     "multi-get-32",
     "multi-get-256",
 ];
-/// The names of `db_bench`.
-pub const DB_BENCH: [&str; 9] = [
+/// The names of `db_bench`, and a load as sorted runs.
+pub const DB_BENCH: [&str; 10] = [
     "fillseq",
+    "fillsorted",
     "fillrandom",
     "overwrite",
     "readrandom",
@@ -69,6 +70,7 @@ pub fn find(suite: Suite, name: &str) -> Outcome<Workload> {
         order,
         body,
         batch,
+        sorted: name == "fillsorted",
         background_writer: name == "readwhilewriting",
     })
 }
@@ -127,6 +129,7 @@ fn db_bench(name: &str) -> Option<Description> {
     let one = |kind| mix(&[(kind, 1.0)], Choice::Uniform);
     let (about, order, body) = match name {
         "fillseq" => ("inserts in key order", KeyOrder::Ordered, Body::Load),
+        "fillsorted" => ("sorted loads, each of up to 4 Mi records", KeyOrder::Ordered, Body::Load),
         "fillrandom" => ("inserts in random order", KeyOrder::Hashed, Body::Load),
         "overwrite" => ("updates, uniform", KeyOrder::Hashed, one(Kind::Update)),
         "readrandom" => ("reads, uniform", KeyOrder::Hashed, one(Kind::Read)),

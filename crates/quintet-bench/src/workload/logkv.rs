@@ -69,6 +69,7 @@ impl Point {
                 choice: Choice::HotCold { hot_fraction, hot_rate },
             },
             batch: 1,
+            sorted: false,
             background_writer: false,
         })
     }

@@ -191,6 +191,8 @@ pub struct Workload {
     pub body: Body,
     /// Keys of one `multi_get`; 1 for single gets. Only mixes of reads have more.
     pub batch: usize,
+    /// Records are loaded as sorted runs, each in one piece.
+    pub sorted: bool,
     /// One more thread updates records meanwhile, unmeasured.
     pub background_writer: bool,
 }

@@ -277,3 +277,26 @@ fn the_example_data_goes_in_and_out() {
         assert!(parsed(&place.read("out.csv"), b',') == parsed(&source, b','), "{name} differs");
     }
 }
+
+#[test]
+fn sorted_rows_are_one_load() {
+    let place = Place::with_table();
+    let rows = |numbers: std::ops::Range<u32>| {
+        numbers.fold("id,value\n".to_owned(), |mut text, number| {
+            writeln!(text, "k{number:05},v{number}").unwrap();
+            text
+        })
+    };
+    place.ok(&["create", "DB", "b", "--engine", "btree"]);
+    let file = place.file("sorted.csv", rows(0..5000).as_bytes());
+    let words = ["--sorted", "--key", "id", "--value", "value"];
+    let import = |file| [&["import", "DB", "b", file][..], &words].concat();
+    let printed = place.ok(&import(file.as_str()));
+    assert_eq!(printed, "imported 5000 rows into b; 0 replaced a value\n");
+    let expected = "sorted.csv:2: key \"k00000\" is not above \"k04999\"";
+    check_failure(&place.run(&import(file.as_str())), 1, expected);
+    let more = place.file("more.csv", rows(5000..6000).as_bytes());
+    assert_eq!(place.ok(&import(more.as_str())), "imported 1000 rows into b; 0 replaced a value\n");
+    assert_eq!(place.ok(&["get", "DB", "b", "k05999"]), "v5999\n");
+    assert_eq!(place.ok(&["get", "DB", "b", "k00000"]), "v0\n");
+}

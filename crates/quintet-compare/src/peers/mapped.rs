@@ -21,7 +21,7 @@ use std::{
 use quintet_bench::{
     failure::{Failure, Outcome},
     numbers::{to_u64, to_usize},
-    store::{Durability, EachEntry, Store, StoreStats},
+    store::{Durability, EachEntry, NextEntry, Store, StoreStats},
 };
 
 use super::{
@@ -461,10 +461,14 @@ impl Mapped {
     }
 
     fn put_in(&self, txn: Object, key: &[u8], value: &[u8]) -> Outcome {
+        self.put_with(txn, (key, value), self.put_flags)
+    }
+
+    fn put_with(&self, txn: Object, (key, value): (&[u8], &[u8]), flags: c_uint) -> Outcome {
         let (key, value) = (self.pair(key), self.pair(value));
         // SAFETY: the pairs point to live slices; the library copies both.
         self.check(unsafe {
-            (self.api.put)(txn, self.table, &raw const key, &raw const value, self.put_flags)
+            (self.api.put)(txn, self.table, &raw const key, &raw const value, flags)
         })
     }
 
@@ -555,6 +559,17 @@ impl Store for Mapped {
 
     fn batch(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Outcome {
         self.write(|txn| entries.iter().try_for_each(|(key, value)| self.put_in(txn, key, value)))
+    }
+
+    /// One transaction, and `APPEND`: keys that come in order.
+    fn load_sorted(&self, next: &mut NextEntry<'_>) -> Outcome {
+        self.write(|txn| {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            while next(&mut key, &mut value) {
+                self.put_with(txn, (&key, &value), APPEND)?;
+            }
+            Ok(())
+        })
     }
 
     fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {

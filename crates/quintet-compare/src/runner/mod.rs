@@ -30,6 +30,7 @@ use crate::{
     job::Job,
     limits,
     measure::{Answer, Order, Part},
+    plan,
     result::{Conditions, Figures, Memory, Recovery, RunResult, SCHEMA},
     stores::Set,
 };
@@ -251,13 +252,18 @@ impl<'a> Runner<'a> {
     fn measure_in(&self, job: &Job, dir: &Path) -> Outcome<Vec<Figures>> {
         let log = self.dir.join("stderr");
         let mut order = Order { job: job.clone(), dir: dir.to_path_buf(), part: Part::Session };
-        if job.reopens && matches!(job.memory, Memory::Limited { .. }) && !job.measures_load() {
-            // The limit is for what is measured; what loading left in the page cache goes first.
+        let fits = matches!(job.memory, Memory::Fits { .. });
+        if job.reopens && !fits && !job.measures_load() {
+            // Little memory is for what is measured: loading has as much as it can use, and what
+            // it left in the page cache goes first.
+            let budget_bytes = plan::budget_that_fits(job.data_bytes());
+            order.job.memory = Memory::Fits { budget_bytes };
             order.part = Part::Load;
             order.part = match child::run(&order, &log, self.plan.limit)? {
                 Answer::Loaded(loaded) => Part::Steps(loaded),
                 other => return Err(child::unexpected(other).within("load")),
             };
+            order.job.memory = job.memory;
             let forget = |error: std::io::Error| Failure::io(dir.display(), &error);
             cgroup::forget_cached(dir).map_err(forget)?;
         }

@@ -49,7 +49,7 @@ impl Core {
         let _maintenance = lock(&table.maintenance);
         let file = format!("tables/{}", table.id);
         match table.status() {
-            Status::Open => {}
+            Status::Open | Status::Loading => {}
             Status::Failed => {
                 let reason = table.failure().unwrap_or_default();
                 report.add(file, 0, format!("the table stopped: {reason}"));

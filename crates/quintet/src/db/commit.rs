@@ -48,7 +48,7 @@ impl Core {
         // What applying the operation will look at comes from memory while it is logged.
         table.engine.approach(hash, 0);
         self.check_writable()?;
-        self.check_usable(table)?;
+        self.check_takes_writes(table)?;
         self.bound_recovery(frees(op))?;
         table.engine.admit(op)?;
         table.engine.approach(hash, 1);
@@ -97,7 +97,7 @@ impl Core {
             Op::DeleteRange { .. } => self.stripes.hold_every(),
         };
         self.check_open()?;
-        self.check_usable(table)?;
+        self.check_takes_writes(table)?;
         self.check_types(table, op)?;
         let holds = early.map_or_else(|| self.holds(table, op, condition), Ok)?;
         let settled = condition.settles(table.id, op);
@@ -215,7 +215,7 @@ impl Core {
     }
 
     fn admit_batch(&self, body: &[u8], tables: &[BatchTable], admitted: &mut usize) -> Result<()> {
-        tables.iter().try_for_each(|table| self.check_usable(table))?;
+        tables.iter().try_for_each(|table| self.check_takes_writes(table))?;
         for_each_expected(body, tables, |table, op| {
             table.engine.approach(hash_of(table, &op), 0);
             table.engine.admit(&op)?;
@@ -244,7 +244,7 @@ impl Core {
         let held =
             if every { self.stripes.hold_every() } else { self.stripes.hold_all_of(&mut indexes) };
         self.check_open()?;
-        tables.iter().try_for_each(|table| self.check_usable(table))?;
+        tables.iter().try_for_each(|table| self.check_takes_writes(table))?;
         operations(body, tables).try_for_each(|(table, op)| self.check_types(table, &op))?;
         if seeded::active(Bug::BatchSplits) {
             return self.log_split(body, tables);

@@ -4,8 +4,8 @@
 //! every operation of it before that operation's log ticket is dropped, so "nothing applied past
 //! what is persisted" below [`Log::applied`] means "complete to there".
 //!
-//! Lock order: `round`, a table's `maintenance`, catalog (file, then tree), stripes, the log's, an
-//! engine's. The jobs' slots are never held across a call.
+//! Lock order: `round`, a table's `maintenance`, its `load`, catalog (file, then tree), stripes,
+//! the log's, an engine's. The jobs' slots are never held across a call.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     budget::Budget,
     codec::{KeyHash, Lsn},
     disk::{Dir, Env, JobHandle, LockGuard},
-    engine::{AnyEngine, Engine as _, EngineKind, Host},
+    engine::{AnyEngine, Engine as _, EngineKind, Host, Load},
     seeded::{self, Bug},
     sync::{Apart, AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read},
     types::TableTypes,
@@ -34,9 +34,23 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Open = 0,
-    Failed = 1,
-    Dropped = 2,
-    Closed = 3,
+    /// A sorted load has it: no other writes.
+    Loading = 1,
+    Failed = 2,
+    Dropped = 3,
+    Closed = 4,
+}
+
+impl Status {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Open => 0,
+            Self::Loading => 1,
+            Self::Failed => 2,
+            Self::Dropped => 3,
+            Self::Closed => 4,
+        }
+    }
 }
 
 /// One open table.
@@ -59,6 +73,8 @@ pub(super) struct TableState {
     pub(super) may_expire: AtomicBool,
     /// What its keys and values have to be; unset: any bytes.
     types: OnceLock<TableTypes>,
+    /// The sorted load that it is [`Status::Loading`] for.
+    pub(super) load: Mutex<Option<Box<dyn Load>>>,
     /// Held while the engine persists, compacts or checks, and while the table's files are
     /// removed.
     pub(super) maintenance: Mutex<()>,
@@ -85,6 +101,7 @@ impl TableState {
             persisted: AtomicU64::new(persisted.0),
             may_expire: AtomicBool::new(false),
             types: types.map_or_else(OnceLock::new, OnceLock::from),
+            load: Mutex::new(None),
             maintenance: Mutex::new(()),
         }
     }
@@ -93,21 +110,28 @@ impl TableState {
     pub(super) fn status(&self) -> Status {
         match self.status.load(Ordering::Acquire) {
             0 => Status::Open,
-            1 => Status::Failed,
-            2 => Status::Dropped,
+            1 => Status::Loading,
+            2 => Status::Failed,
+            3 => Status::Dropped,
             _ => Status::Closed,
         }
     }
 
-    /// Moves the status on; it never goes back.
+    /// Whether it takes reads, and is to be persisted.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.status(), Status::Open | Status::Loading)
+    }
+
+    /// Moves the status on; it never goes back, but from loading.
     pub(super) fn end(&self, status: Status) {
-        let code = match status {
-            Status::Open => 0,
-            Status::Failed => 1,
-            Status::Dropped => 2,
-            Status::Closed => 3,
-        };
-        self.status.fetch_max(code, Ordering::AcqRel);
+        self.status.fetch_max(status.code(), Ordering::AcqRel);
+    }
+
+    /// Between open and loading; `false`: it was neither of the two that it should be.
+    pub(super) fn turn(&self, from: Status, to: Status) -> bool {
+        let codes = (from.code(), to.code());
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        self.status.compare_exchange(codes.0, codes.1, order.0, order.1).is_ok()
     }
 
     /// Stops the table: a logged operation could not be applied.
@@ -303,6 +327,15 @@ impl Core {
     #[inline]
     pub(super) fn check_usable(&self, table: &TableState) -> Result<()> {
         match table.status() {
+            Status::Open | Status::Loading => Ok(()),
+            status => Err(self.unusable(table, status)),
+        }
+    }
+
+    /// As [`Core::check_usable`], for writes.
+    #[inline]
+    pub(super) fn check_takes_writes(&self, table: &TableState) -> Result<()> {
+        match table.status() {
             Status::Open => Ok(()),
             status => Err(self.unusable(table, status)),
         }
@@ -317,6 +350,7 @@ impl Core {
                 reason: table.failure().unwrap_or_default().to_owned(),
             },
             Status::Dropped => Error::StaleTable { name },
+            Status::Loading => Error::Loading { table: name },
             Status::Closed | Status::Open => Error::Closed,
         }
     }

@@ -356,6 +356,8 @@ impl Core {
             }
             self.all_tables().iter().for_each(|table| table.end(Status::Closed));
         }
+        // A load that is under way writes to files that may be another process's soon.
+        self.all_tables().iter().for_each(|table| drop(lock(&table.load).take()));
         self.bury_alone();
         let outcome = self.leave_durable();
         lock(&self.lock).take();

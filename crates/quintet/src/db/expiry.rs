@@ -295,6 +295,18 @@ impl Core {
         Ok(())
     }
 
+    /// Lists what a sorted load brings: before it is adopted, and so before its table holds it. The
+    /// caller has admitted it, and persists the index before the load is adopted; what of it then
+    /// never comes is an entry of nothing.
+    pub(super) fn list_loaded(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
+        let Some(listing) = Listing::of(table.id, op) else { return Ok(()) };
+        let Some(index) = self.expiries.index() else { return Ok(()) };
+        table.may_expire.store(true, Ordering::Release);
+        self.change_listing(index, self.log.end(), &listing, true)?;
+        self.wake_sweep_before(listing.time);
+        Ok(())
+    }
+
     /// Removes an entry. The caller holds the key's stripe, and the value does not expire then.
     pub(super) fn unlist(&self, listing: &Listing<'_>) -> Result<()> {
         let Some(index) = self.expiries.index() else { return Ok(()) };

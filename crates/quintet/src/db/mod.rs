@@ -21,6 +21,7 @@ mod expiry;
 mod hierarchy;
 pub mod inspect;
 mod jobs;
+mod load;
 #[cfg(all(test, shuttle))]
 mod models;
 mod mount;
@@ -28,6 +29,7 @@ mod ops;
 mod options;
 mod persist;
 mod recovery;
+mod replay;
 mod stats;
 mod stripes;
 mod sweep;
@@ -42,6 +44,7 @@ pub use self::{
     check::CheckLevel,
     database::{Database, TableInfo},
     hierarchy::{Child, ChildKind},
+    load::{LoadOptions, SortedLoader},
     mount::{MountInfo, MountOptions},
     options::{
         BATCH_BYTES_MAX, DeleteOptions, Durability, KEY_BYTES_MAX, NAME_BYTES_MAX, NAME_DEPTH_MAX,

@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use super::{
     catalog::edit::Progress,
-    core::{Core, Status, TableState},
+    core::{Core, TableState},
 };
 use crate::{
-    Result,
+    Error, Result,
     codec::Lsn,
     engine::{Due, Engine as _},
     seeded::{self, Bug},
@@ -55,8 +55,7 @@ impl Core {
     /// Whether a table's engine, or the log's length, asks for a round.
     pub(super) fn is_anything_due(&self) -> bool {
         let wants = |table: &Arc<TableState>| {
-            table.status() == Status::Open
-                && matches!(table.engine.due(), Due::Persist | Due::Compact)
+            table.is_live() && matches!(table.engine.due(), Due::Persist | Due::Compact)
         };
         self.arrears(self.log.end()) > self.recovery_budget / 2
             || read(&self.tables).values().any(wants)
@@ -73,7 +72,7 @@ impl Core {
     pub(super) fn persist_due(&self) -> Result<()> {
         let _round = lock(&self.round);
         let mut tables = self.all_tables();
-        tables.retain(|table| table.status() == Status::Open);
+        tables.retain(|table| table.is_live());
         let mut outcome = Ok(());
         for table in &tables {
             if table.engine.due() == Due::Compact {
@@ -89,9 +88,7 @@ impl Core {
 
     /// Whether an engine has work for when the writers rest.
     pub(super) fn wants_persist_later(&self) -> bool {
-        self.all_tables()
-            .iter()
-            .any(|table| table.status() == Status::Open && table.engine.due() == Due::Later)
+        self.all_tables().iter().any(|table| table.is_live() && table.engine.due() == Due::Later)
     }
 
     /// Compacts one table, and writes what that leaves to be written.
@@ -104,10 +101,40 @@ impl Core {
         Ok(())
     }
 
+    /// Adopts a table's load, as a round of persisting that table. `also` is persisted before.
+    pub(super) fn adopt_load(
+        &self,
+        table: &TableState,
+        also: Option<&Arc<TableState>>,
+    ) -> Result<()> {
+        let _round = lock(&self.round);
+        self.check_writable()?;
+        let up_to = self.log.applied();
+        self.log.sync()?;
+        let mut progress = Progress::default();
+        if let Some(also) = also {
+            let _maintenance = lock(&also.maintenance);
+            self.check_usable(also)?;
+            let lsn = also.engine.persist(up_to)?;
+            also.note_persisted(lsn);
+            progress.tables.push((also.id, lsn));
+        }
+        {
+            let _maintenance = lock(&table.maintenance);
+            self.check_usable(table)?;
+            let mut load = lock(&table.load);
+            let load = load.as_mut().ok_or(Error::Closed)?;
+            let lsn = load.adopt(up_to)?;
+            table.note_persisted(lsn);
+            progress.tables.push((table.id, lsn));
+        }
+        self.advance_log(up_to, progress)
+    }
+
     fn compact_alone(&self, table: &TableState) -> Result<()> {
         self.check_open()?;
         let _maintenance = lock(&table.maintenance);
-        self.check_usable(table)?;
+        self.check_takes_writes(table)?;
         table.engine.compact()
     }
 
@@ -194,7 +221,7 @@ impl Core {
 fn persist_table(table: &TableState, up_to: Lsn) -> Result<Option<Lsn>> {
     let _maintenance = lock(&table.maintenance);
     let wanted = table.is_dirty() || table.engine.due() == Due::Persist;
-    if table.status() != Status::Open || !wanted {
+    if !table.is_live() || !wanted {
         return Ok(None);
     }
     let before = table.persisted();

@@ -22,40 +22,25 @@ use super::{
     },
     core::{Core, Shared, TableState, Tables},
     database::Session,
-    envelope::Envelope,
-    expiry::{self, Clock, Expiries, Listing},
+    expiry::{Clock, Expiries},
     jobs,
     mount::Mounts,
-    ops::Ops,
+    replay::{self, Replayed},
     stripes::Stripes,
 };
 use crate::{
     Error, Result,
     budget::Budget,
-    codec::{Decoder, KeyHash, Lsn, crc32c, to_u64, to_usize},
+    codec::{Decoder, KeyHash, Lsn},
     disk::{Dir, Env, LockGuard},
-    engine::{AnyEngine, Context, Engine as _, Host, Op},
-    seeded::{self, Bug},
-    sync::{Apart, AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock},
-    wal::{Anchor, Log, LogOptions},
+    engine::{AnyEngine, Context, Engine as _, Host},
+    sync::{Apart, AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, RwLock},
+    wal::{Anchor, LogOptions},
 };
 
 const LOCK_NAME: &str = "LOCK";
 const LOG_NAME: &str = "log";
 const TABLES_NAME: &str = "tables";
-/// Bytes of records that replay gathers before it applies them, and the part of the budget that
-/// this may be. Fewer than the least are not worth a thread.
-const GATHERED_BYTES_MAX: usize = 4 << 20;
-const GATHERED_BYTES_MIN: usize = 64 << 10;
-const GATHERED_PART: u64 = 32;
-/// By key, operations are dealt out to so many lanes, which are applied in parallel.
-const LANES: usize = 8;
-/// Operations on longer keys go alone: what the expiry index says of very long ones is shared.
-const LANE_KEY_BYTES_MAX: usize = 4 << 10;
-/// Operations of a lane that engines are told of before the first of them is applied: enough to
-/// hide a miss in memory behind others.
-const AHEAD_OPS: usize = 32;
-
 impl Database {
     /// Opens the database at `path`, whose options are valid, by itself or through a mount.
     pub(super) fn recover(
@@ -180,7 +165,8 @@ fn assemble(
         catalog: catalog.edits(),
     };
     let log_options = LogOptions { segment_bytes, read_only: options.read_only };
-    let log = Arc::new(open_log(env, &log_dir, &log_options, &anchor, &replayed, &budget)?);
+    let log = replay::open_log(env, &log_dir, &log_options, &anchor, (&replayed, &budget))?;
+    let log = Arc::new(log);
     let _ = shared.log.set(Arc::clone(&log));
     if index.as_ref().is_some_and(|index| index.engine.stats().keys > 0) {
         for table in tables.values() {
@@ -214,26 +200,6 @@ fn assemble(
         background_failure: Mutex::new(None),
         lock: Mutex::new(Some(lock)),
     })
-}
-
-/// Opens the log and replays it.
-fn open_log(
-    env: &Arc<dyn Env>,
-    dir: &Arc<dyn Dir>,
-    options: &LogOptions,
-    anchor: &Anchor,
-    into: &Replayed<'_>,
-    budget: &Arc<Budget>,
-) -> Result<Log> {
-    let part = usize::try_from(budget.limit() / GATHERED_PART).unwrap_or(usize::MAX);
-    let bytes_max = part.clamp(GATHERED_BYTES_MIN, GATHERED_BYTES_MAX);
-    // Places in lanes take about as much as short records.
-    let _memory = budget.charge_anyway(to_u64(2 * bytes_max));
-    let lanes = (0..LANES).map(|_| Vec::new()).collect();
-    let mut replay = Replay { env: &**env, into, bytes: Vec::new(), bytes_max, lanes };
-    let log = Log::open(env, dir, options, anchor, &mut |lsn, body| replay.push(lsn, body))?;
-    replay.apply()?;
-    Ok(log)
 }
 
 /// Whether the database was never open: until its log's start is recorded, nothing is in it. A
@@ -304,167 +270,6 @@ impl Loader<'_> {
         let (engine, lsn) = AnyEngine::open(&options, context)?;
         Ok(TableState::new(id, options.kind(), hash, engine, lsn, node.types.clone()))
     }
-}
-
-/// Records on their way into the tables.
-///
-/// Engines take operations on different keys in any order and from several threads: those of one
-/// key stay in one lane, in the order of the log. What is not about one key goes alone, after
-/// everything before it. Entries that are allocations of their own are made by this thread: the
-/// memory of threads that end, once freed, would serve nobody else.
-struct Replay<'a> {
-    env: &'a dyn Env,
-    into: &'a Replayed<'a>,
-    /// Bodies of the records gathered.
-    bytes: Vec<u8>,
-    bytes_max: usize,
-    lanes: Vec<Vec<Logged>>,
-}
-
-/// An operation in the bytes gathered.
-#[derive(Clone, Copy, Debug)]
-struct Logged {
-    lsn: Lsn,
-    start: usize,
-    end: usize,
-}
-
-impl Replay<'_> {
-    fn push(&mut self, lsn: Lsn, body: &[u8]) -> Result<()> {
-        if self.bytes.len() + body.len() > self.bytes_max {
-            self.apply()?;
-        }
-        // What does not parse is found when it is applied.
-        let fits_a_lane = |item| match item {
-            Some((_, Op::Put { key, .. } | Op::Delete { key })) => key.len() <= LANE_KEY_BYTES_MAX,
-            _ => false,
-        };
-        if body.len() > self.bytes_max || !Ops::new(body).all(fits_a_lane) {
-            self.apply()?;
-            return replay(self.into, lsn, body);
-        }
-        let mut start = self.bytes.len();
-        self.bytes.extend_from_slice(body);
-        let mut ops = Ops::new(body);
-        while let Some(Some((id, op))) = ops.next() {
-            let end = self.bytes.len() - ops.rest_bytes();
-            let (Op::Put { key, .. } | Op::Delete { key }) = op else { continue };
-            let on_heap = |table: &Arc<TableState>| table.engine.is_on_heap();
-            if self.into.tables.get(&id).is_some_and(on_heap) {
-                replay_op(self.into, lsn, id, &op)?;
-            } else {
-                let number = to_usize(u64::from(crc32c(key)) ^ id) % LANES;
-                if let Some(lane) = self.lanes.get_mut(number) {
-                    lane.push(Logged { lsn, start, end });
-                }
-            }
-            start = end;
-        }
-        Ok(())
-    }
-
-    fn apply(&mut self) -> Result<()> {
-        let failed = Mutex::new(None);
-        let apply = |lane: usize| {
-            let outcome = self.lanes.get(lane).map_or(Ok(()), |lane| self.apply_lane(lane));
-            if let Err(error) = outcome {
-                lock(&failed).get_or_insert(error);
-            }
-        };
-        if self.bytes.len() < GATHERED_BYTES_MIN {
-            (0..LANES).for_each(apply);
-        } else {
-            self.env.parallel(LANES, &apply);
-        }
-        self.bytes.clear();
-        self.lanes.iter_mut().for_each(Vec::clear);
-        let failure = lock(&failed).take();
-        failure.map_or(Ok(()), Err)
-    }
-
-    fn apply_lane(&self, lane: &[Logged]) -> Result<()> {
-        let mut ahead = Vec::with_capacity(AHEAD_OPS);
-        for some in lane.chunks(AHEAD_OPS) {
-            for Logged { lsn, start, end } in some {
-                let bytes = self.bytes.get(*start..*end).unwrap_or(&[]);
-                if let Some(Some((id, op))) = Ops::new(bytes).next() {
-                    if let Some(table) = self.into.tables.get(&id)
-                        && let Op::Put { key, .. } | Op::Delete { key } = op
-                    {
-                        table.engine.expect(key);
-                    }
-                    ahead.push((*lsn, id, op));
-                }
-            }
-            for (lsn, id, op) in ahead.drain(..) {
-                replay_op(self.into, lsn, id, &op)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What the log is replayed into.
-struct Replayed<'a> {
-    tables: &'a HashMap<u64, Arc<TableState>>,
-    /// Numbers of tables from here on were never used.
-    next_id: u64,
-    /// The expiry index.
-    index: Option<&'a TableState>,
-}
-
-/// Applies a record to the tables whose files lack it, and lists what expires.
-fn replay(into: &Replayed<'_>, lsn: Lsn, body: &[u8]) -> Result<()> {
-    for item in Ops::new(body) {
-        let parsed = item.ok_or_else(|| damage(lsn, "a record's operations do not parse"));
-        let (id, op) = parsed?;
-        replay_op(into, lsn, id, &op)?;
-    }
-    Ok(())
-}
-
-fn damage(lsn: Lsn, what: &str) -> Error {
-    Error::corruption(format!("{LOG_NAME}, LSN {lsn}"), 0, what)
-}
-
-fn replay_op(into: &Replayed<'_>, lsn: Lsn, id: u64, op: &Op<'_>) -> Result<()> {
-    let Replayed { tables, next_id, index } = *into;
-    if id >= next_id {
-        return Err(damage(lsn, "a record names a table that the catalog never had"));
-    }
-    // Tables that were dropped since are not there.
-    let Some(table) = tables.get(&id) else { return Ok(()) };
-    if seeded::active(Bug::ReplaySkipsDeletes) && matches!(op, Op::Delete { .. }) {
-        return Ok(());
-    }
-    let mut complete = table.persisted();
-    if seeded::active(Bug::ReplayIgnoresComplete) {
-        complete = tables.values().map(|table| table.persisted()).max().unwrap_or(complete);
-    }
-    // Whether the index's files have the entry is another question than whether the table's have
-    // the value.
-    if let (Some(index), Some(listing)) = (index, Listing::of(id, op))
-        && !seeded::active(Bug::ReplayForgetsExpiryIndex)
-    {
-        expiry::replay(index, &listing, lsn)?;
-    }
-    if lsn >= complete {
-        if seeded::active(Bug::ReplayForgetsExpiry) {
-            return apply_without_expiry(table, lsn, op);
-        }
-        table.engine.apply(lsn, op)?;
-        table.note_applied(Lsn(lsn.0 + 1));
-    }
-    Ok(())
-}
-
-/// Of a seeded bug.
-fn apply_without_expiry(table: &TableState, lsn: Lsn, op: &Op<'_>) -> Result<()> {
-    let Op::Put { key, body, .. } = *op else { return table.engine.apply(lsn, op) };
-    let start = Envelope::decode(body).map_or(0, |(_, start)| start);
-    let head = Envelope::default().encode();
-    let body = body.get(start..).unwrap_or(&[]);
-    table.engine.apply(lsn, &Op::Put { key, head: head.as_slice(), body })
 }
 
 /// Removes what no table owns: directories of tables that were dropped or never came to be, and an

@@ -92,7 +92,7 @@ impl Sweep {
     pub(super) fn run(&self, core: &Core) -> Next {
         let Some(index) = core.expiries.index() else { return Next::WhenWoken };
         // A log that failed takes no deletes, and an index that stopped has nothing to say.
-        if core.log.failure().is_some() || index.status() != Status::Open {
+        if core.log.failure().is_some() || !index.is_live() {
             return Next::WhenWoken;
         }
         let started = core.env.monotonic();

@@ -313,6 +313,7 @@ impl Core {
         self.catalog.fix_types(table.id, wanted, || {
             // No write comes between the look at the entries and its being held to the types.
             let _every = self.stripes.hold_every();
+            self.check_takes_writes(table)?;
             if table.types().is_none() && !is_empty(table)? {
                 let expected = format!("{} (it was made without)", TableTypes::bytes());
                 let (table, found) = (self.name_of(table), wanted.to_string());

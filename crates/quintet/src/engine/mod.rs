@@ -151,6 +151,27 @@ pub(crate) fn copy_split(
     first[0]
 }
 
+/// A sorted load under way ([`Engine::load`]). Dropped before it is adopted, it has changed nothing
+/// and its space is given back.
+pub trait Load: Send + fmt::Debug {
+    /// Adds an entry, whose key is above all others. After an error the load takes no more.
+    fn put(&mut self, key: &[u8], head: &[u8], body: &[u8]) -> Result<()>;
+    /// Writes what can be written before the load is adopted.
+    fn finish(&mut self) -> Result<()>;
+    /// Makes all of it durable and then visible, at once; the table's files are complete to the LSN
+    /// returned. Everything below `up_to` is applied. As [`Engine::persist`], not beside it.
+    fn adopt(&mut self, up_to: Lsn) -> Result<Lsn>;
+}
+
+/// A load that was begun.
+#[derive(Debug)]
+pub struct LoadStart {
+    /// It.
+    pub load: Box<dyn Load>,
+    /// The table's last key, which all of the load's have to be above.
+    pub last: Option<Vec<u8>>,
+}
+
 /// The background work that an engine wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
@@ -266,6 +287,12 @@ pub trait Engine: Send + Sync {
     fn expect_many(&self, _keys: &mut dyn Iterator<Item = &[u8]>) {}
     /// Applies a logged operation. In replay there was no `admit`.
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()>;
+    /// Begins a load of entries in ascending order, behind all that the table has, that goes round
+    /// the log; `None`: the engine has nothing better than [`Engine::apply`]. Until it is adopted
+    /// or dropped, nothing is applied to the table, and it is not compacted.
+    fn load(&self) -> Result<Option<LoadStart>> {
+        Ok(None)
+    }
     /// About `limit` entries from `from` on, and where to go on ([`Cursor::START`] at the end).
     /// Every entry that is present throughout a whole scan is returned at least once; a scan ends.
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)>;
@@ -347,6 +374,11 @@ impl AnyEngine {
             }
         }
         Ok(true)
+    }
+
+    /// Whether [`Engine::load`] has something to offer.
+    pub(crate) fn loads_sorted(&self) -> bool {
+        matches!(self, Self::BTree(_))
     }
 
     /// Whether each entry is an allocation of its own.
@@ -440,6 +472,10 @@ impl Engine for AnyEngine {
             Self::Slm(engine) => engine.apply(lsn, op),
             Self::Tph(engine) => engine.apply(lsn, op),
         }
+    }
+
+    fn load(&self) -> Result<Option<LoadStart>> {
+        self.engine().load()
     }
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {

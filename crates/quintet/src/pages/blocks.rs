@@ -21,7 +21,10 @@
 //! |---|---|
 //! | 0 | version: the number of the fill that made it, never used again; 0: it is being written or empty |
 //! | 1 | the block's identity, of the owner's choice, not 0 |
-//! | 2 .. | what the owner put there |
+//! | 2 | uses since it was looked at last |
+//! | 3 .. | what the owner put there |
+//!
+//! Frames are named by the line of 64 bytes that they begin at: a hit divides nothing.
 //!
 //! Invariants: a look at a frame counts only if its version was the same before and after, and its
 //! identity is the one that was asked for. So a place may name a frame that has another block by
@@ -44,14 +47,16 @@ use crate::{
     codec::{low_u32, round_up, to_u64, to_usize},
     pages::words::store_bytes,
     seeded::{self, Bug},
-    sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering, fence, lock},
+    sync::{AtomicU32, AtomicU64, Mutex, Ordering, fence, lock},
 };
 
 /// Memory comes and goes in chunks of this size, or a multiple of it.
 const CHUNK_BYTES: u64 = if cfg!(any(test, loom, shuttle)) { 64 << 10 } else { 2 << 20 };
-const HEAD_WORDS: usize = 2;
+const HEAD_WORDS: usize = 3;
+/// Words of a line. Frames begin at lines.
+const LINE_WORDS: usize = 8;
 /// Uses that are counted.
-const USES_MAX: u8 = 3;
+const USES_MAX: u64 = 3;
 /// The short queue has one frame of so many.
 const SHORT_SHARE: usize = 10;
 /// One byte of so many of the budget is left to others.
@@ -147,8 +152,6 @@ pub(crate) struct Blocks {
     chunk_words: usize,
     /// Chunks at most.
     chunks_max: usize,
-    /// Uses of each frame since it was looked at last.
-    uses: Box<[AtomicU8]>,
     budget: Arc<Budget>,
     admin: Mutex<Admin>,
     fills_total: AtomicU64,
@@ -184,20 +187,20 @@ fn mix(id: u64) -> u64 {
 impl Blocks {
     /// Frames of up to `payload_bytes` each, in at most `bytes` of memory.
     pub(crate) fn new(bytes: u64, payload_bytes: usize, budget: &Arc<Budget>) -> io::Result<Self> {
-        // Frames begin at cache lines.
-        let frame_words = (HEAD_WORDS + payload_bytes.div_ceil(WORD_BYTES)).next_multiple_of(8);
+        let words = HEAD_WORDS + payload_bytes.div_ceil(WORD_BYTES);
+        let frame_words = words.next_multiple_of(LINE_WORDS);
         let frame_bytes = to_u64(frame_words * WORD_BYTES);
         let chunk_bytes = round_up(8 * frame_bytes, CHUNK_BYTES);
+        // Lines have numbers of 32 bits: 256 GiB.
+        let bytes = bytes.min(u64::from(u32::MAX) * to_u64(LINE_WORDS * WORD_BYTES));
         let chunks_max = to_usize(bytes / chunk_bytes);
         let chunk_frames = to_usize(chunk_bytes / frame_bytes);
-        let frames = chunks_max * chunk_frames;
         Ok(Self {
             region: Region::reserve(to_u64(chunks_max) * chunk_bytes)?,
             frame_words,
             chunk_frames,
             chunk_words: to_usize(chunk_bytes) / WORD_BYTES,
             chunks_max,
-            uses: (0..frames).map(|_| AtomicU8::new(0)).collect(),
             budget: Arc::clone(budget),
             admin: Mutex::new(Admin::default()),
             fills_total: AtomicU64::new(0),
@@ -217,9 +220,7 @@ impl Blocks {
 
     #[inline]
     fn frame(&self, number: u32) -> Option<&[AtomicU64]> {
-        let number = to_usize(u64::from(number));
-        let first = number / self.chunk_frames * self.chunk_words
-            + number % self.chunk_frames * self.frame_words;
+        let first = to_usize(u64::from(number)) * LINE_WORDS;
         self.region.words().get(first..first + self.frame_words)
     }
 
@@ -246,7 +247,7 @@ impl Blocks {
     ) -> Option<T> {
         let number = slot.frame()?;
         let (head, payload) = self.frame(number)?.split_at_checked(HEAD_WORDS)?;
-        let [version, owner] = head else { return None };
+        let [version, owner, uses] = head else { return None };
         // What stands at the front of a block goes over its first line.
         payload.get(8).into_iter().for_each(super::prefetch);
         let before = version.load(Ordering::Acquire);
@@ -259,11 +260,10 @@ impl Blocks {
         if version.load(Ordering::Relaxed) != before && !seeded::active(Bug::BlockNotValidated) {
             return None;
         }
-        if let Some(uses) = self.uses.get(to_usize(u64::from(number))) {
-            let count = uses.load(Ordering::Relaxed);
-            if count < USES_MAX {
-                uses.store(count + 1, Ordering::Relaxed);
-            }
+        // Where another block has the frame by now, its count is one off.
+        let count = uses.load(Ordering::Relaxed);
+        if count < USES_MAX {
+            uses.store(count + 1, Ordering::Relaxed);
         }
         Some(found)
     }
@@ -285,15 +285,13 @@ impl Blocks {
         let Some(number) = take(self, &mut admin) else { return };
         let Some(frame) = self.frame(number) else { return };
         admin.version += 1;
-        let [version, owner, words @ ..] = frame else { return };
+        let [version, owner, uses, words @ ..] = frame else { return };
         version.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
         owner.store(slot.id, Ordering::Relaxed);
         store_bytes(words, payload);
+        uses.store(0, Ordering::Relaxed);
         version.store(admin.version, Ordering::Release);
-        if let Some(uses) = self.uses.get(to_usize(u64::from(number))) {
-            uses.store(0, Ordering::Relaxed);
-        }
         let waiting = Waiting { frame: number, version: admin.version };
         if admin.forget(slot.id) {
             admin.long.push_back(waiting);
@@ -359,6 +357,17 @@ impl Blocks {
         Some(number)
     }
 
+    /// The line that a chunk begins at.
+    fn line_of(&self, chunk: usize) -> u32 {
+        low_u32(to_u64(chunk * self.chunk_words / LINE_WORDS))
+    }
+
+    /// The frames of a chunk.
+    fn frames_of(&self, chunk: usize) -> impl DoubleEndedIterator<Item = u32> + use<> {
+        let (first, step) = (self.line_of(chunk), low_u32(to_u64(self.frame_words / LINE_WORDS)));
+        (0..low_u32(to_u64(self.chunk_frames))).map(move |number| first + number * step)
+    }
+
     /// One more chunk, where there is memory that nobody else will need soon.
     fn grow(&self, admin: &mut Admin) {
         let bytes = to_u64(self.chunk_words * WORD_BYTES);
@@ -367,12 +376,11 @@ impl Blocks {
         if admin.chunks >= self.chunks_max || !is_free || self.budget.take(bytes).is_err() {
             return;
         }
-        let first = admin.chunks * self.chunk_frames;
+        let frames = self.frames_of(admin.chunks);
         let range = to_u64(admin.chunks) * bytes;
         self.region.advise_huge(range..range + bytes);
         admin.chunks += 1;
-        let frames = first..first + self.chunk_frames;
-        admin.free.extend(frames.rev().map(|number| low_u32(to_u64(number))));
+        admin.free.extend(frames.rev());
         let ghosts = (admin.chunks * self.chunk_frames).next_power_of_two();
         if ghosts > admin.ghosts.len() {
             admin.ghosts = vec![0; ghosts];
@@ -391,7 +399,7 @@ impl Blocks {
                 continue;
             }
             let number = one.frame;
-            let Some(uses) = self.uses.get(to_usize(u64::from(number))) else { continue };
+            let Some(uses) = self.frame(number).and_then(|frame| frame.get(2)) else { continue };
             let count = uses.load(Ordering::Relaxed);
             looks += 1;
             if count > 0 && looks < LOOKS_MAX {
@@ -413,9 +421,8 @@ impl Blocks {
         let mut given = 0;
         while given < bytes && admin.chunks > 0 {
             admin.chunks -= 1;
-            let first = admin.chunks * self.chunk_frames;
-            for number in first..first + self.chunk_frames {
-                let frame = self.frame(low_u32(to_u64(number)));
+            for number in self.frames_of(admin.chunks) {
+                let frame = self.frame(number);
                 if let Some(version) = frame.and_then(<[AtomicU64]>::first) {
                     version.store(0, Ordering::SeqCst);
                 }
@@ -427,7 +434,7 @@ impl Blocks {
             self.region.discard(range..range + chunk);
             given += chunk;
         }
-        let left = low_u32(to_u64(admin.chunks * self.chunk_frames));
+        let left = self.line_of(admin.chunks);
         admin.free.retain(|number| *number < left);
         admin.short.retain(|one| one.frame < left);
         admin.long.retain(|one| one.frame < left);

@@ -156,27 +156,6 @@ pub(crate) fn compare_at(
     length.cmp(&bytes.len())
 }
 
-/// Orders the first `length` bytes of words against others. Words that are missing read as zeros.
-#[inline]
-pub(crate) fn compare(words: &[AtomicU64], length: usize, bytes: &[u8]) -> cmp::Ordering {
-    let load = |index| words.get(index).map_or(0, |word: &AtomicU64| word.load(Ordering::Relaxed));
-    let shared = bytes.get(..length).unwrap_or(bytes);
-    let (chunks, rest) = shared.as_chunks::<8>();
-    for (index, chunk) in chunks.iter().enumerate() {
-        let order = load(index).swap_bytes().cmp(&u64::from_be_bytes(*chunk));
-        if order.is_ne() {
-            return order;
-        }
-    }
-    let mut ours = [0; 8];
-    for (place, byte) in ours.iter_mut().zip(rest) {
-        *place = *byte;
-    }
-    let mask = !(u64::MAX.checked_shr(low_u32(to_u64(rest.len())) * 8).unwrap_or(0));
-    let order = (load(chunks.len()).swap_bytes() & mask).cmp(&u64::from_be_bytes(ours));
-    order.then(length.cmp(&bytes.len()))
-}
-
 /// Copies bytes out of words, from byte `at` on; what lies beyond them reads as zeros.
 #[inline]
 pub(crate) fn copy_out(words: &[AtomicU64], at: usize, out: &mut [u8]) {
@@ -243,7 +222,6 @@ mod tests {
             let length = one + usize::from(one % 3 == 0);
             let stored = [&bytes[..one], &[0][..length - one]].concat();
             let mut others = bytes[..other].to_vec();
-            assert_eq!(compare(&words, length, &others), stored.cmp(&others));
             for at in 0..=length {
                 let order = stored[at..].cmp(&others);
                 assert_eq!(compare_at(&words, (at, length - at), &others), order);
@@ -251,7 +229,7 @@ mod tests {
             if let Some(last) = others.last_mut() {
                 *last = last.wrapping_add(1);
             }
-            assert_eq!(compare(&words, length, &others), stored.cmp(&others));
+            assert_eq!(compare_at(&words, (0, length), &others), stored.cmp(&others));
         }
         let words: Vec<_> = (0..6).map(|_| AtomicU64::new(0)).collect();
         store_bytes(&words, &[&bytes[..13]]);

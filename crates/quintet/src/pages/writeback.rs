@@ -98,6 +98,11 @@ impl Writeback {
         self.failed.take().map_or(Ok(()), Err)
     }
 
+    /// Whether a write has failed since the last [`Writeback::finish`].
+    pub(crate) const fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
     /// Bytes that arrived since this was made.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.written_bytes

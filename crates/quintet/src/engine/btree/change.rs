@@ -8,7 +8,10 @@
 
 use super::{Inner, range::AHEAD_MAX};
 use crate::{
-    Error, Result, engine::Op, index::bptree::Change, pages::cache::latch::Patience, sync::Ordering,
+    Error, Result,
+    engine::Op,
+    index::bptree::Change,
+    sync::{Ordering, Patience},
 };
 
 /// How often a read that fails is tried while a logged write is applied.

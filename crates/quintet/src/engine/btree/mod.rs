@@ -8,7 +8,8 @@
 //! the gate -> change the leaf. get: descend without a lock. range: a run of entries of one leaf
 //! after the other. persist: close the gate, take all dirty pages as a cut, open it; sync the log;
 //! the cut's changes go to the redo journal as one group; some pages go in place. open: what the
-//! journal has lies over the file's pages, read the maps of pages; the log does the rest.
+//! journal has lies over the file's pages, read the maps of pages; the log does the rest. Sorted
+//! load ([`load`]): whole pages to free places of the file, then a cut whose root has them.
 //!
 //! Invariants:
 //! - The files hold whole operations only: a cut has all of an operation or nothing, and the
@@ -32,6 +33,7 @@
 mod admissions;
 mod change;
 pub mod inspect;
+mod load;
 mod range;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
@@ -42,7 +44,7 @@ use std::sync::Arc;
 
 use self::{admissions::Admissions, range::Range, young::Young};
 use super::{
-    Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange,
+    Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange, LoadStart,
     NO_FIRST_BYTE, Op, TableOptions, Value, Visit,
     paged::{CHANGE_PAGES, Paged, Settings},
 };
@@ -108,7 +110,8 @@ impl BTree {
         let (woken, is_cold) = (AtomicBool::new(false), AtomicBool::new(true));
         let admissions = Admissions::new();
         // A table without files has nothing to be read.
-        let young = Young::new(lsn > Lsn(0));
+        let budget = Arc::clone(&paged.context.budget);
+        let young = Young::new(paged.context.hash, budget, lsn > Lsn(0));
         let inner = Inner { paged, admissions, young, woken, is_cold };
         Ok((Self { inner: Arc::new(inner) }, lsn))
     }
@@ -207,6 +210,10 @@ impl Engine for BTree {
         }
     }
 
+    fn expect(&self, key: &[u8]) {
+        self.inner.young.expect(key);
+    }
+
     fn expect_many(&self, keys: &mut dyn Iterator<Item = &[u8]>) {
         let inner = &self.inner;
         if inner.is_cold.load(Ordering::Relaxed) && !inner.paged.tree.bring(keys) {
@@ -227,6 +234,10 @@ impl Engine for BTree {
         };
         inner.wake_if_due();
         outcome
+    }
+
+    fn load(&self) -> Result<Option<LoadStart>> {
+        self.begin_load().map(Some)
     }
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
@@ -254,7 +265,7 @@ impl Engine for BTree {
         inner.merge_all()?;
         let mut keeper = lock(&inner.paged.keeper);
         let lsn = up_to.max(keeper.complete());
-        if lsn > keeper.complete() || inner.paged.tree.cache().dirty_count() > 0 {
+        if lsn > keeper.complete() || inner.paged.is_unsettled() {
             inner.paged.persist_cut(&mut keeper, lsn)?;
         }
         let complete = keeper.complete();
@@ -338,7 +349,8 @@ impl Engine for BTree {
     }
 
     fn due(&self) -> Due {
-        let is_due = self.inner.paged.is_cut_due() || !self.inner.young.is_empty();
+        let (paged, young) = (&self.inner.paged, &self.inner.young);
+        let is_due = paged.is_cut_due() || paged.is_overlay_in_the_way() || !young.is_empty();
         if is_due { Due::Persist } else { Due::Nothing }
     }
 }

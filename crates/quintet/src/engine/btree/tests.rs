@@ -309,6 +309,48 @@ fn more_threads_than_frames_get_through() {
     assert_eq!(findings(&table), Vec::<String>::new());
 }
 
+#[test]
+fn reading_what_the_journal_has_takes_no_more_memory_than_reading_pages() {
+    let mut fixture = Fixture::new(16 << 20);
+    let table = fixture.open();
+    let rows: Vec<_> = (0..20_000).map(key).collect();
+    let put_all = |value: &[u8]| {
+        for key in &rows {
+            put(&table, key, value);
+        }
+    };
+    put_all(&[0; 100]);
+    table.persist(Lsn(1)).unwrap();
+    // What no cut has goes in place; these changes are in the journal alone.
+    put_all(&[1; 100]);
+    table.persist(Lsn(2)).unwrap();
+    drop(table);
+    fixture.budget = Arc::new(Budget::new(1 << 20));
+    let table = fixture.open();
+    let cache = table.inner.paged.tree.cache();
+    assert!(cache.is_overlaid() && table.due() == Due::Persist);
+    for key in &rows {
+        assert_eq!(table.get(key).unwrap().unwrap(), [1; 100]);
+        assert!(fixture.budget.used() <= 1 << 20);
+    }
+    assert_eq!(cache.stats().overflows_total, 0);
+    assert!(cache.is_overlaid());
+    // A part of it at a time, and then all of it.
+    let mut persists = 0;
+    while table.due() == Due::Persist && persists < 1000 {
+        table.persist(Lsn(2)).unwrap();
+        persists += 1;
+    }
+    assert!(persists > 1 && !cache.is_overlaid() && table.due() == Due::Nothing);
+    assert!(fixture.budget.used() <= 1 << 20);
+    let before = cache.stats().misses_total;
+    for key in &rows {
+        assert_eq!(table.get(key).unwrap().unwrap(), [1; 100]);
+    }
+    assert!(cache.stats().misses_total > before, "the table fits in the cache: no test");
+    assert_eq!(findings(&table), Vec::<String>::new());
+}
+
 /// Cuts while writers go on, with power cuts after: every state is one of whole operations.
 fn cut_holds_what_was_there() {
     let mut fixture = Fixture::new(8 << 20);

@@ -19,42 +19,37 @@
 //! part, then the gate and pages. Who makes room holds no part.
 
 mod key;
+mod part;
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry as Place},
-    ops::Bound,
+use std::{ops::Bound, sync::Arc};
+
+use self::{
+    key::Key,
+    part::{Memory, Part},
 };
-
-use self::key::{Key, Ordered, Sought};
 use super::{BTree, Inner, NO_FIRST_BYTE, make_entry, make_value};
 use crate::{
     Result,
-    codec::{to_u64, to_usize},
-    engine::{
-        EachValue, Entry, Op, Value,
-        paged::{CHANGE_PAGES, gate::mixed},
-    },
+    budget::Budget,
+    codec::{KeyHash, to_u64, to_usize},
+    engine::{EachValue, Entry, Op, Value, paged::CHANGE_PAGES, split_value},
     index::bptree::run::{Ascent, Run},
     seeded::{self, Bug},
     sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock},
 };
 
 /// Few, because a scan asks each; enough that replay's threads rarely meet.
-const PARTS: usize = 16;
-/// What an entry takes in memory beside its key and its value, in bytes.
-const ENTRY_BYTES: u64 = 112;
+const PARTS: usize = 32;
+/// What chunks that are begun may take of memory that is not used.
+const PARTS_ROOM_BYTES: u64 = 16 << 20;
 /// The share of the budget that entries may take: one part in so many.
 const BUDGET_SHARE: u64 = 8;
 /// Keys of each part that are entered in the tree together, and their leaves read together: in
 /// the background, and by a scan that comes to one.
 const MERGED_AT_ONCE: usize = 32;
 const MERGED_BY_SCAN: usize = 4;
-/// Set in the count while the log is replayed.
+/// Set in the count of parts while the log is replayed.
 const REPLAYING: u64 = 1 << 63;
-
-/// A value as stored; `None`: the key was deleted.
-type Stored = Option<Box<[u8]>>;
-type Part = BTreeMap<Key, Stored>;
 
 /// What a key's entry says.
 enum Answer {
@@ -67,10 +62,13 @@ enum Answer {
 /// The entries. See the module head.
 #[derive(Debug)]
 pub(super) struct Young {
-    /// How many, and whether the log is replayed.
+    /// How many parts have entries, and whether the log is replayed.
     state: AtomicU64,
     bytes: AtomicU64,
     parts: Box<[Mutex<Part>]>,
+    memory: Memory,
+    hash: KeyHash,
+    budget: Arc<Budget>,
 }
 
 /// Which end of a range is looked for.
@@ -83,11 +81,17 @@ enum End {
 impl Young {
     /// Without entries; `takes_replay`: what is applied before the first write is admitted waits
     /// here.
-    pub(super) fn new(takes_replay: bool) -> Self {
+    pub(super) fn new(hash: KeyHash, budget: Arc<Budget>, takes_replay: bool) -> Self {
+        // Those that are begun count too.
+        let room = budget.limit() / BUDGET_SHARE + PARTS_ROOM_BYTES;
+        let memory = if takes_replay { Memory::reserve(room) } else { Memory::default() };
         Self {
             state: AtomicU64::new(if takes_replay { REPLAYING } else { 0 }),
             bytes: AtomicU64::new(0),
             parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            memory,
+            hash,
+            budget,
         }
     }
 
@@ -113,7 +117,10 @@ impl Young {
 
     /// Keys that have an entry.
     pub(super) fn len(&self) -> u64 {
-        self.state.load(Ordering::Relaxed) & !REPLAYING
+        if self.is_empty() {
+            return 0;
+        }
+        self.parts.iter().map(|part| to_u64(lock(part).len())).sum()
     }
 
     /// Bytes of memory drawn from the budget.
@@ -121,21 +128,50 @@ impl Young {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    fn part(&self, key: &[u8]) -> MutexGuard<'_, Part> {
-        lock(self.parts.get(to_usize(mixed(key)) % PARTS).unwrap_or(&self.parts[0]))
+    fn part(&self, hash: u64) -> MutexGuard<'_, Part> {
+        lock(self.parts.get(to_usize(hash) % PARTS).unwrap_or(&self.parts[0]))
+    }
+
+    /// Changes a part, and notes what that does to the figures.
+    fn change<T>(&self, part: &mut Part, change: impl FnOnce(&mut Part) -> T) -> T {
+        let (bytes, was_empty) = (part.memory_bytes(), part.is_empty());
+        let done = change(part);
+        let after = part.memory_bytes();
+        if after > bytes {
+            self.budget.take_anyway(after - bytes);
+            self.bytes.fetch_add(after - bytes, Ordering::Relaxed);
+        } else if after < bytes {
+            self.budget.give(bytes - after);
+            self.bytes.fetch_sub(bytes - after, Ordering::Relaxed);
+        }
+        match (was_empty, part.is_empty()) {
+            (true, false) => _ = self.state.fetch_add(1, Ordering::Release),
+            (false, true) => _ = self.state.fetch_sub(1, Ordering::Release),
+            _ => {}
+        }
+        done
+    }
+
+    /// Starts loading what replay of an operation on a key will look at.
+    pub(super) fn expect(&self, key: &[u8]) {
+        if self.is_replaying() {
+            let hash = self.hash.hash(key);
+            self.part(hash).expect(hash);
+        }
     }
 
     /// What a key's entry says, as `take` has it; `None`: it has none.
-    fn find<T>(&self, key: &[u8], take: impl FnOnce(&Stored) -> T) -> Option<T> {
-        get(&self.part(key), key).map(take)
+    fn find<T>(&self, key: &[u8], take: impl FnOnce(Option<&[u8]>) -> T) -> Option<T> {
+        let hash = self.hash.hash(key);
+        self.part(hash).find(&self.memory, (hash, key), take)
     }
 
     /// The first or the last key in a range.
     fn nearest(&self, range: (Bound<&[u8]>, Bound<&[u8]>), which: End) -> Option<Box<[u8]>> {
         let mut nearest: Option<Box<[u8]>> = None;
         for part in &self.parts {
-            let part = lock(part);
-            let mut keys = keys_in(&part, range);
+            let mut part = lock(part);
+            let mut keys = self.keys_in(&mut part, range);
             let key = if which == End::First { keys.next() } else { keys.next_back() };
             let nearer = |key: &&[u8]| match (&nearest, which) {
                 (None, _) => true,
@@ -157,8 +193,8 @@ impl Young {
     ) -> Vec<Box<[u8]>> {
         let mut found = Vec::new();
         for part in &self.parts {
-            let part = lock(part);
-            let keys = keys_in(&part, range);
+            let mut part = lock(part);
+            let keys = self.keys_in(&mut part, range);
             let add = |key: &[u8]| found.push(key.into());
             match which {
                 End::First => keys.take(count).for_each(add),
@@ -168,30 +204,23 @@ impl Young {
         found.sort_unstable();
         found
     }
-}
 
-fn keys_in<'p>(
-    part: &'p Part,
-    range: (Bound<&[u8]>, Bound<&[u8]>),
-) -> impl DoubleEndedIterator<Item = &'p [u8]> + use<'p> {
-    // An empty range is none for a map.
-    let is_empty = match range {
-        (Bound::Included(start), Bound::Excluded(end)) => start >= end,
-        _ => false,
-    };
-    let range = (range.0.map(Key::from), range.1.map(Key::from));
-    let keys = (!is_empty).then(|| part.range(range).map(|(key, _)| &*key.bytes));
-    keys.into_iter().flatten()
-}
-
-fn get<'p>(part: &'p Part, key: &[u8]) -> Option<&'p Stored> {
-    let sought: &dyn Ordered = &Sought::new(key);
-    part.get(sought)
-}
-
-fn entry_bytes(key: &[u8], stored: Option<&Stored>) -> u64 {
-    let value = stored.and_then(Option::as_deref).map_or(0, <[u8]>::len);
-    to_u64(key.len() + value) + ENTRY_BYTES
+    fn keys_in<'p>(
+        &self,
+        part: &'p mut Part,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> impl DoubleEndedIterator<Item = &'p [u8]> + use<'p> {
+        self.change(part, |part| _ = part.in_order(&self.memory));
+        // An empty range is none for a map.
+        let is_empty = match range {
+            (Bound::Included(start), Bound::Excluded(end)) => start >= end,
+            _ => false,
+        };
+        let range = (range.0.map(Key::from), range.1.map(Key::from));
+        let keys = (!is_empty)
+            .then(|| part.in_order(&self.memory).range(range).map(|(key, _)| &*key.bytes));
+        keys.into_iter().flatten()
+    }
 }
 
 /// The range from `start` (included) to `end` (excluded).
@@ -214,12 +243,7 @@ impl BTree {
     #[cold]
     pub(super) fn get_split_young(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
         match self.inner.young_answer(key) {
-            Answer::Value(value) => {
-                let (first, rest) = value.split_first().unwrap_or((&NO_FIRST_BYTE, &[]));
-                out.clear();
-                out.extend_from_slice(rest);
-                Ok(Some(*first))
-            }
+            Answer::Value(value) => Ok(Some(split_value(&value, out))),
             Answer::Deleted => Ok(None),
             Answer::None => self.inner.paged.tree.get_split(key, NO_FIRST_BYTE, out),
         }
@@ -272,7 +296,7 @@ impl Inner {
         if self.young.is_empty() || seeded::active(Bug::ReadPassesYoung) {
             return Answer::None;
         }
-        let answer = |stored: &Stored| match stored {
+        let answer = |stored: Option<&[u8]>| match stored {
             Some(stored) => Answer::Value(value_of(stored)),
             None => Answer::Deleted,
         };
@@ -281,91 +305,78 @@ impl Inner {
 
     /// Applies an operation of the log that the table's files do not have.
     pub(super) fn replay(&self, op: &Op<'_>) -> Result<()> {
-        let (key, stored) = match op {
+        let (key, value) = match op {
             Op::Put { key, head, body } => {
-                let length = head.len() + body.len();
                 let shape = self.paged.tree.shape();
-                if shape.is_long(key) || !shape.is_inline(key, length) {
+                if shape.is_long(key) || !shape.is_inline(key, head.len() + body.len()) {
                     return self.supersede(key, op);
                 }
-                let mut stored = Vec::with_capacity(length);
-                stored.extend_from_slice(head);
-                stored.extend_from_slice(body);
-                (*key, Some(stored.into_boxed_slice()))
+                (*key, Some([*head, *body]))
             }
             Op::Delete { key } => (*key, None),
             Op::DeleteRange { .. } => return Ok(()),
         };
-        let budget = &self.paged.context.budget;
-        let after = entry_bytes(key, Some(&stored));
-        let mut part = self.young.part(key);
-        let mut before = 0;
-        match part.entry(Key::from(key)) {
-            Place::Occupied(mut place) => {
-                before = entry_bytes(key, Some(place.get()));
-                place.insert(stored);
-            }
-            Place::Vacant(place) => {
-                place.insert(stored);
-                self.young.state.fetch_add(1, Ordering::Release);
+        let hash = self.young.hash.hash(key);
+        let mut part = self.young.part(hash);
+        let memory = &self.young.memory;
+        if !self.young.change(&mut part, |part| part.set(memory, (hash, key), value)) {
+            self.spill(&mut part)?;
+            return self.enter(key, value);
+        }
+        let most = self.young.budget.limit() / BUDGET_SHARE;
+        if self.young.memory_bytes() > most { self.spill(&mut part) } else { Ok(()) }
+    }
+
+    /// Enters all entries of a part in the tree, in replay.
+    fn spill(&self, part: &mut Part) -> Result<()> {
+        let memory = &self.young.memory;
+        self.young.change(part, |part| _ = part.in_order(memory));
+        let entries: Vec<_> = part.in_order(memory).iter().collect();
+        for some in entries.chunks(MERGED_AT_ONCE) {
+            self.paged.tree.bring(some.iter().map(|(key, _)| &*key.bytes));
+            for (key, stored) in some {
+                self.enter(&key.bytes, stored.as_deref().map(|value| [value, &[]]))?;
             }
         }
-        drop(part);
-        budget.take_anyway(after);
-        budget.give(before);
-        let bytes = &self.young.bytes;
-        bytes.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
-        if bytes.load(Ordering::Relaxed) > budget.limit() / BUDGET_SHARE {
-            let first = |part: &Part| {
-                let keys = part.keys().take(MERGED_AT_ONCE).map(|key| key.bytes.clone());
-                keys.collect::<Vec<_>>()
-            };
-            let keys = first(&self.young.part(key));
-            return self.merge_some(&keys);
-        }
+        self.young.change(part, |part| part.clear(memory));
+        Ok(())
+    }
+
+    /// Enters what an entry says in the tree.
+    fn enter(&self, key: &[u8], stored: Option<[&[u8]; 2]>) -> Result<()> {
+        let pass = self.paged.gate.enter(key);
+        let tree = &self.paged.tree;
+        let change = match stored {
+            Some(pieces) => tree.put(key, pieces, None)?,
+            None => tree.delete(key, None)?,
+        };
+        pass.note(change);
         Ok(())
     }
 
     /// Applies a put or a delete, whatever the key's entry says.
     pub(super) fn supersede(&self, key: &[u8], op: &Op<'_>) -> Result<()> {
-        let mut part = self.young.part(key);
+        let hash = self.young.hash.hash(key);
+        let mut part = self.young.part(hash);
         self.change_one(key, op)?;
         if !seeded::active(Bug::WriteLeavesYoung) {
-            self.forget(&mut part, key);
+            self.young.change(&mut part, |part| part.remove(&self.young.memory, (hash, key)));
         }
         Ok(())
-    }
-
-    fn forget(&self, part: &mut Part, key: &[u8]) {
-        let sought: &dyn Ordered = &Sought::new(key);
-        if let Some(stored) = part.remove(sought) {
-            let bytes = entry_bytes(key, Some(&stored));
-            self.paged.context.budget.give(bytes);
-            self.young.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.young.state.fetch_sub(1, Ordering::Release);
-        }
     }
 
     /// Enters what the entries of these keys say in the tree.
     fn merge_some(&self, keys: &[Box<[u8]>]) -> Result<()> {
         self.paged.tree.bring(keys.iter().map(|key| &**key));
-        // Nothing is written before the log has been replayed.
-        let may_write = !self.young.is_replaying() && !self.paged.context.read_only;
         for key in keys {
-            if may_write {
+            if !self.paged.context.read_only {
                 self.paged.make_room(CHANGE_PAGES)?;
             }
-            let mut part = self.young.part(key);
-            if let Some(stored) = get(&part, key) {
-                let pass = self.paged.gate.enter(key);
-                let tree = &self.paged.tree;
-                let change = match stored {
-                    Some(value) => tree.put(key, [value, &[]], None)?,
-                    None => tree.delete(key, None)?,
-                };
-                pass.note(change);
-            }
-            self.forget(&mut part, key);
+            let hash = self.young.hash.hash(key);
+            let mut part = self.young.part(hash);
+            let enter = |stored: Option<&[u8]>| self.enter(key, stored.map(|value| [value, &[]]));
+            part.find(&self.young.memory, (hash, key), enter).transpose()?;
+            self.young.change(&mut part, |part| part.remove(&self.young.memory, (hash, key)));
         }
         Ok(())
     }
@@ -453,6 +464,8 @@ fn following(key: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::{
         super::tests::{Fixture, contents, delete, findings, key, put},
         *,

@@ -76,13 +76,12 @@ impl<V> View<V> {
         key: &[u8],
         take: &mut T,
     ) -> Answer<T::Taken> {
-        let mut group = self.active.group();
-        let mut may_have = group.may_have(hash);
+        let mut asked: Option<(&Arc<Filter>, bool)> = None;
         for memtable in self.memtables() {
-            if !Arc::ptr_eq(group, memtable.group()) {
-                group = memtable.group();
-                may_have = group.may_have(hash);
-            }
+            let may_have = memtable.group().is_none_or(|group| match asked {
+                Some((last, may_have)) if Arc::ptr_eq(last, group) => may_have,
+                _ => asked.insert((group, group.may_have(hash))).1,
+            });
             if may_have {
                 match memtable.get(hash, key, take) {
                     Answer::Nothing => {}
@@ -151,7 +150,7 @@ fn no_space(error: std::io::Error) -> Error {
 
 fn new_memtable(
     bytes: u64,
-    group: (&Arc<Filter>, bool),
+    group: Option<&Arc<Filter>>,
     context: &Context,
 ) -> Result<Arc<Memtable>> {
     Memtable::new(bytes, group, &context.budget).map(Arc::new).map_err(no_space)
@@ -171,8 +170,8 @@ impl<V> Front<V> {
         version: V,
     ) -> Result<Self> {
         let lists = memtable_bytes.div_ceil(list_bytes_max).max(1);
-        let group = new_group(memtable_bytes, context)?;
-        let active = new_memtable(memtable_bytes / lists, (&group, lists == 1), context)?;
+        let group = (lists > 1).then(|| new_group(memtable_bytes, context)).transpose()?;
+        let active = new_memtable(memtable_bytes / lists, group.as_ref(), context)?;
         let view = View { active, frozen: Vec::new(), version: Arc::new(version) };
         Ok(Self {
             context: context.clone(),
@@ -195,10 +194,11 @@ impl<V> Front<V> {
     /// Freezes the active memtable, unless another has its place already.
     pub(crate) fn rotate(&self, active: &Arc<Memtable>, back: &impl Backing<V>) -> Result<()> {
         let group = match active.group() {
-            group if group.members() < self.lists => Arc::clone(group),
-            _ => new_group(self.memtable_bytes, &self.context)?,
+            None => None,
+            Some(group) if group.members() < self.lists => Some(Arc::clone(group)),
+            Some(_) => Some(new_group(self.memtable_bytes, &self.context)?),
         };
-        let fresh = new_memtable(self.list_bytes(), (&group, self.lists == 1), &self.context)?;
+        let fresh = new_memtable(self.list_bytes(), group.as_ref(), &self.context)?;
         let _alone = write(&self.writing);
         let _viewing = lock(&self.viewing);
         let view = self.view.load_full();
@@ -355,6 +355,12 @@ impl<V> Front<V> {
         if self.claim(cost(op)) {
             self.context.budget.give(cost(op));
         }
+    }
+
+    /// Starts loading what an insert of this hash looks at first. A hint.
+    #[inline]
+    pub(crate) fn approach(&self, hash: u64) {
+        self.view.load().active.prefetch(hash);
     }
 
     /// Inserts an operation on one key, of this hash.

@@ -2,8 +2,8 @@
 //!
 //! Invariants: what a memtable draws from the budget is given back when it goes, which an iterator
 //! may delay. Writers hold the table's `writing` lock shared; with it held alone, nothing is on
-//! the way into the memtable, and it can be frozen. A key's bits are in its filter, and in the one
-//! of its group, before it is in the list.
+//! the way into the memtable, and it can be frozen. A key's bits are in the filter of its group
+//! before it is in the list.
 
 use std::{io, sync::Arc};
 
@@ -23,7 +23,9 @@ const TOMBSTONE: u8 = 1;
 /// More than the longest key and the largest value with its envelope.
 const ENTRY_BYTES_MAX: u64 = 600 << 20;
 /// Words of a node beside key and value: head and, on average, links.
-const NODE_BYTES: u64 = 5 * 8;
+const NODE_BYTES: u64 = 6 * 8;
+/// Bytes of a memtable for each byte of its buckets: at 150 bytes an entry, 1.7 entries a bucket.
+const BUCKETS_SHARE: u64 = 32;
 /// From here on, nodes lie in huge pages: a descent takes half the misses.
 const HUGE_FROM_BYTES: u64 = 2 << 20;
 
@@ -51,8 +53,8 @@ impl<T> Answer<T> {
 /// Bytes of a memtable for each byte of its filter: at 150 bytes an entry, 27 bits an entry.
 const FILTER_SHARE: u64 = 64;
 
-/// Keys that a memtable may have: most gets of keys that it has not end here, instead of with a
-/// descent through the list.
+/// Keys that a group of memtables may have: most gets of keys that they have not end here, instead
+/// of with a look at each.
 ///
 /// Three bits of one word each, set before the entry is in the list.
 #[derive(Debug)]
@@ -124,9 +126,10 @@ impl Drop for Filter {
 #[derive(Debug)]
 pub(crate) struct Memtable {
     list: SkipList<Region>,
-    filter: Arc<Filter>,
-    /// One for all memtables of a group: it answers for those that are not asked then.
-    group: Arc<Filter>,
+    bucket_bytes: u64,
+    /// One for all memtables of a group: it answers for those that are not asked then. None where
+    /// a memtable is alone.
+    group: Option<Arc<Filter>>,
     budget: Arc<Budget>,
     /// Drawn from the budget.
     charged: AtomicU64,
@@ -149,25 +152,28 @@ pub(crate) fn cost(op: &Op<'_>) -> u64 {
 }
 
 impl Memtable {
-    /// An empty one, that is to be frozen at about `capacity` bytes. Alone in its group, it needs
-    /// no filter of its own.
+    /// An empty one, that is to be frozen at about `capacity` bytes.
     pub(crate) fn new(
         capacity: u64,
-        (group, is_alone): (&Arc<Filter>, bool),
+        group: Option<&Arc<Filter>>,
         budget: &Arc<Budget>,
     ) -> io::Result<Self> {
-        group.members.fetch_add(1, Ordering::Relaxed);
         let region = Region::reserve(capacity * 2 + ENTRY_BYTES_MAX)?;
         // What is nearly empty stays small.
         if capacity > HUGE_FROM_BYTES {
             region.advise_huge(HUGE_FROM_BYTES..capacity);
         }
-        let filter =
-            if is_alone { Arc::clone(group) } else { Arc::new(Filter::new(capacity, budget)?) };
+        let bucket_bytes = (capacity / BUCKETS_SHARE).next_power_of_two().max(64);
+        let buckets = Region::reserve(bucket_bytes)?;
+        buckets.advise_huge(0..bucket_bytes);
+        budget.take_anyway(bucket_bytes);
+        if let Some(group) = group {
+            group.members.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(Self {
-            list: SkipList::new(region),
-            filter,
-            group: Arc::clone(group),
+            list: SkipList::new(region, buckets),
+            bucket_bytes,
+            group: group.cloned(),
             budget: Arc::clone(budget),
             charged: AtomicU64::new(0),
             entries: AtomicU64::new(0),
@@ -180,16 +186,18 @@ impl Memtable {
     /// `false` where it has no room.
     pub(crate) fn insert(&self, lsn: u64, op: &Op<'_>, hash: u64) -> bool {
         let is_put = matches!(op, Op::Put { .. });
-        if is_put || !seeded::active(Bug::TphFilterForgetsTombstones) {
-            self.group.add(hash);
-            self.filter.add(hash);
+        let is_forgotten = !is_put && seeded::active(Bug::TphFilterForgetsTombstones);
+        if let Some(group) = self.group.as_ref().filter(|_| !is_forgotten) {
+            group.add(hash);
         }
+        // Of the seeded bug: in the bucket of another hash, where no get comes by.
+        let hash = if is_forgotten { !hash } else { hash };
         let (inserted, payload) = match op {
             Op::Put { key, head, body } => {
-                let inserted = self.list.insert(key, lsn, PUT, &[head, body]);
+                let inserted = self.list.insert((key, hash), lsn, PUT, &[head, body]);
                 (inserted, key.len() + head.len() + body.len())
             }
-            Op::Delete { key } => (self.list.insert(key, lsn, TOMBSTONE, &[]), key.len()),
+            Op::Delete { key } => (self.list.insert((key, hash), lsn, TOMBSTONE, &[]), key.len()),
             Op::DeleteRange { .. } => return true,
         };
         if inserted == Inserted::Full {
@@ -228,17 +236,23 @@ impl Memtable {
 
     /// The filter of its group.
     #[inline]
-    pub(crate) fn group(&self) -> &Arc<Filter> {
-        &self.group
+    pub(crate) fn group(&self) -> Option<&Arc<Filter>> {
+        self.group.as_ref()
+    }
+
+    /// Starts loading what an insert or a get of this hash looks at first. A hint.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.list.prefetch(hash);
     }
 
     /// What it says of a key.
     #[inline]
     pub(crate) fn get<T: Take>(&self, hash: u64, key: &[u8], take: &mut T) -> Answer<T::Taken> {
-        if !self.filter.may_have(hash) {
+        if self.list.is_empty() {
             return Answer::Nothing;
         }
-        let Some(node) = self.list.get(key) else { return Answer::Nothing };
+        let Some(node) = self.list.get(key, hash) else { return Answer::Nothing };
         if self.list.kind(node) == TOMBSTONE {
             return Answer::Deleted;
         }
@@ -272,12 +286,12 @@ impl Memtable {
 
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.list.used_words() * 8 + self.filter.memory_bytes()
+        self.list.used_words() * 8 + self.bucket_bytes
     }
 }
 
 impl Drop for Memtable {
     fn drop(&mut self) {
-        self.budget.give(self.charged());
+        self.budget.give(self.charged() + self.bucket_bytes);
     }
 }

@@ -251,6 +251,8 @@ impl Fences {
             block = block.checked_add(count)?;
         }
         fences.groups.push((block, u32::try_from(fences.keys.len()).ok()?));
+        fences.groups.shrink_to_fit();
+        fences.keys.shrink_to_fit();
         (block == blocks).then_some(fences)
     }
 
@@ -797,7 +799,10 @@ impl Writer {
             fences: Fences::decode(&fences, blocks).ok_or_else(damage)?,
             head: head(&self.owner, self.number),
             places: OnceLock::from(self.places.with_count(blocks)),
-            offsets: self.offsets,
+            offsets: {
+                self.offsets.shrink_to_fit();
+                self.offsets
+            },
             label: self.label,
             file: self.file,
         })

@@ -17,6 +17,7 @@
 //! Thread rules: lookups and scans take no lock. Whoever changes the tree shares the gate. Lock
 //! order: `keeper`, gate, pages (as `index::bptree` says), the map of pages, the cache's lists.
 
+pub(crate) mod bulk;
 pub(crate) mod gate;
 pub(crate) mod meta;
 mod place;
@@ -156,8 +157,23 @@ impl Paged {
     /// has room for all pages there are, so many can never be.
     pub(crate) fn kept_limit(&self) -> u64 {
         let frames = self.frames();
-        let fits = self.tree.space().used() <= frames / 8 * 7;
-        if fits { frames / 16 * 15 } else { frames / 4 * 3 }
+        if self.fits(frames) { frames / 16 * 15 } else { frames / 4 * 3 }
+    }
+
+    /// Whether all pages there are have room in so many frames.
+    fn fits(&self, frames: u64) -> bool {
+        self.tree.space().used() <= frames / 8 * 7
+    }
+
+    /// Whether a cut would do something, though no operation has come.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.tree.cache().dirty_count() > 0 || self.is_overlay_in_the_way()
+    }
+
+    /// Whether pages leave the cache and come back that have changes in the journal alone, which
+    /// then are read again each time. Known from the opening on: nothing that writers ask.
+    pub(crate) fn is_overlay_in_the_way(&self) -> bool {
+        self.tree.cache().is_overlaid() && !self.context.read_only && !self.fits(self.frames())
     }
 
     /// So many pages that may not leave the cache that some should be placed, though the journal

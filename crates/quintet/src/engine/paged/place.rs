@@ -20,14 +20,15 @@ use crate::{
 };
 
 /// Most that goes in one request; no less than a page.
-const REQUEST_BYTES: usize = 256 << 10;
+pub(super) const REQUEST_BYTES: usize = 256 << 10;
 /// Most that is under way.
-const WAITING_BYTES_MAX: u64 = 2 << 20;
+pub(super) const WAITING_BYTES_MAX: u64 = 2 << 20;
 
 /// Pieces of the file in ascending order; those that adjoin go together.
-struct Requests<'p> {
-    file: &'p Arc<dyn File>,
-    label: &'p str,
+#[derive(Debug)]
+pub(super) struct Requests {
+    file: Arc<dyn File>,
+    label: String,
     writeback: Writeback,
     /// The next request: `filled` bytes of a buffer, for `start`.
     buffer: Option<AlignedBuffer>,
@@ -35,14 +36,14 @@ struct Requests<'p> {
     start: u64,
 }
 
-impl<'p> Requests<'p> {
-    fn new(cache: &'p PageCache, env: &dyn Env) -> Result<Self> {
-        let (file, label) = (cache.file()?, cache.label());
+impl Requests {
+    pub(super) fn new(cache: &PageCache, env: &dyn Env) -> Result<Self> {
+        let (file, label) = (Arc::clone(cache.file()?), cache.label().to_owned());
         let writeback = Writeback::bounded(env, WAITING_BYTES_MAX)?;
         Ok(Self { file, label, writeback, buffer: None, filled: 0, start: 0 })
     }
 
-    fn add(&mut self, offset: u64, piece: &[u8]) {
+    pub(super) fn add(&mut self, offset: u64, piece: &[u8]) {
         let adjoins = offset == self.start + to_u64(self.filled);
         if !adjoins || self.filled + piece.len() > REQUEST_BYTES {
             self.submit();
@@ -59,13 +60,18 @@ impl<'p> Requests<'p> {
 
     fn submit(&mut self) {
         if let Some(buffer) = self.buffer.take() {
-            self.writeback.write((self.file, self.label), self.start, buffer, self.filled);
+            self.writeback.write((&self.file, &self.label), self.start, buffer, self.filled);
         }
         self.filled = 0;
     }
 
+    /// Whether a write has failed.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.writeback.has_failed()
+    }
+
     /// Waits for all; how many bytes arrived.
-    fn finish(mut self) -> (Result<()>, u64) {
+    pub(super) fn finish(mut self) -> (Result<()>, u64) {
         self.submit();
         let outcome = self.writeback.finish();
         (outcome, self.writeback.written_bytes())
@@ -102,7 +108,7 @@ impl Paged {
     fn place_each(
         &self,
         pages: &[(PageId, u32)],
-        mut each: impl FnMut((PageId, u32), &mut Requests<'_>),
+        mut each: impl FnMut((PageId, u32), &mut Requests),
     ) -> Result<()> {
         if pages.is_empty() {
             return Ok(());

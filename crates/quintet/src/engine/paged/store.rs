@@ -80,6 +80,11 @@ impl Keeper {
         self.complete
     }
 
+    /// The group of the journal that the next cut will be.
+    pub(super) fn next_group(&self) -> u64 {
+        self.redo.newest() + 1
+    }
+
     /// Bytes of the journal's files.
     pub(crate) fn journal_bytes(&self) -> u64 {
         self.redo.file_bytes()
@@ -118,6 +123,7 @@ pub(super) fn open(
         Ok(())
     })?;
     let meta = load_meta(&cache, &context, groups)?;
+    give_back_tail(&cache, &context, meta.as_ref());
     let (used, granularity) = match &meta {
         None => (Bits::new(), settings.granularity),
         Some(meta) => (load_maps(&cache, meta)?, meta.granularity),
@@ -216,6 +222,18 @@ fn load_meta(
     Ok(Some(meta))
 }
 
+/// Gives back the disk space of what a load left behind the file's pages when it was interrupted.
+/// Nothing depends on it.
+fn give_back_tail(cache: &PageCache, context: &Context, meta: Option<&Meta>) {
+    let end = meta.map_or(0, |meta| meta.end) * to_u64(cache.page_bytes());
+    if let Ok(file) = cache.file()
+        && !context.read_only
+        && file.len().is_ok_and(|length| length > end)
+    {
+        let _ = file.set_len(end);
+    }
+}
+
 /// What the groups hold of each page.
 fn layers_of(cache: &PageCache, groups: Vec<Group>) -> Result<Vec<Layer>> {
     let layers = groups.into_iter().map(|group| {
@@ -290,6 +308,9 @@ impl Paged {
 
     /// Makes everything applied so far durable in the files, which are complete to `lsn` then.
     pub(crate) fn persist_cut(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
+        if self.is_overlay_in_the_way() {
+            return self.place_overlaid(keeper, lsn);
+        }
         let full = keeper.redo.live_bytes() > self.journal_limit();
         if full || self.is_crowded() {
             return self.place_oldest(keeper, lsn);
@@ -300,7 +321,7 @@ impl Paged {
     /// As [`Inner::persist_cut`], and brings a part of what is in the journal alone in place.
     pub(crate) fn place_oldest(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
         let cache = self.tree.cache();
-        if !cache.overlaid(1).is_empty() {
+        if cache.is_overlaid() {
             return self.place_everything(keeper, lsn);
         }
         self.make_file()?;
@@ -316,23 +337,28 @@ impl Paged {
 
     /// As [`Inner::persist_cut`]; nothing is in the journal alone then.
     pub(crate) fn place_everything(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
-        self.make_file()?;
-        let cache = self.tree.cache();
         loop {
-            // What was not read since the table was opened, no more than fits.
-            loop {
-                let pages = cache.overlaid(OVERLAY_BATCH);
-                cache.load_many(&pages);
-                pages.iter().try_for_each(|page| cache.read(*page).map(drop))?;
-                if pages.is_empty() || cache.kept_count() > self.kept_limit() / 2 {
-                    break;
-                }
-            }
-            self.store_one(keeper, lsn, usize::MAX)?;
-            if cache.overlaid(1).is_empty() {
+            self.place_overlaid(keeper, lsn)?;
+            if !self.tree.cache().is_overlaid() {
                 return Ok(());
             }
         }
+    }
+
+    /// As [`Inner::persist_cut`], and brings in place what is in the journal alone: of what was not
+    /// changed since the table was opened, no more than fits.
+    fn place_overlaid(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
+        self.make_file()?;
+        let cache = self.tree.cache();
+        loop {
+            let pages = cache.overlaid(OVERLAY_BATCH);
+            cache.load_many(&pages);
+            pages.iter().try_for_each(|page| cache.take_from_overlay(*page))?;
+            if pages.is_empty() || cache.kept_count() > self.kept_limit() / 2 {
+                break;
+            }
+        }
+        self.store_one(keeper, lsn, usize::MAX)
     }
 
     /// What the journal may hold before its pages are written in place.
@@ -342,10 +368,21 @@ impl Paged {
     }
 
     /// Stores a cut, and places so many pages.
-    fn store_one(&self, keeper: &mut Keeper, lsn: Lsn, placed: usize) -> Result<()> {
+    pub(super) fn store_one(&self, keeper: &mut Keeper, lsn: Lsn, placed: usize) -> Result<()> {
         self.make_file()?;
+        let cut = self.take_cut(lsn, keeper.next_group(), placed);
+        self.store_taken(keeper, lsn, cut)
+    }
+
+    /// Stores a cut that was taken.
+    pub(super) fn store_taken(
+        &self,
+        keeper: &mut Keeper,
+        lsn: Lsn,
+        cut: Result<Cut>,
+    ) -> Result<()> {
         let cache = self.tree.cache();
-        let cut = match self.take_cut(lsn, keeper.redo.newest() + 1, placed) {
+        let cut = match cut {
             Ok(cut) => cut,
             Err(error) => {
                 self.tree.space().end_cut(false);
@@ -444,7 +481,7 @@ impl Paged {
         pages.retain(|(_, frame)| cut.is_placed(*frame));
         self.place(cut, &pages)?;
         sync(cache)?;
-        if !cache.overlaid(1).is_empty() {
+        if cache.is_overlaid() {
             return Ok(());
         }
         if let Some(group) = cache.oldest_unplaced() {

@@ -135,7 +135,7 @@ impl Inner {
         let mut keeper = lock(&self.paged.keeper);
         let complete = keeper.complete();
         let lsn = up_to.map_or(complete, |lsn| lsn.max(complete));
-        let is_dirty = self.paged.tree.cache().dirty_count() > 0 || self.ledger.has_dead();
+        let is_dirty = self.paged.is_unsettled() || self.ledger.has_dead();
         let outcome = if lsn > complete || is_dirty {
             self.paged.persist_cut(&mut keeper, lsn)
         } else {

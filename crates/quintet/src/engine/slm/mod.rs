@@ -347,6 +347,12 @@ impl Engine for Slm {
         self.inner.front.retract(op);
     }
 
+    fn approach(&self, hash: u64, steps: u32) {
+        if steps == 0 {
+            self.inner.front.approach(hash);
+        }
+    }
+
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
         match op {
             Op::Put { .. } | Op::Delete { .. } => self.inner.insert(lsn, op),
@@ -412,7 +418,7 @@ impl Engine for Slm {
         {
             inner.step_wanted.store(true, Ordering::Relaxed);
             Due::Compact
-        } else if inner.paged.is_cut_due() {
+        } else if inner.paged.is_cut_due() || inner.paged.is_overlay_in_the_way() {
             Due::Persist
         } else if view.is_unwritten() && inner.paged.tree.cache().dirty_count() == 0 {
             Due::Nothing

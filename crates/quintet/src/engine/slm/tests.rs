@@ -726,6 +726,28 @@ fn options_are_checked_and_memory_is_given_back() {
 }
 
 #[test]
+fn what_the_journal_has_of_an_index_larger_than_its_cache_is_placed_and_then_there_is_rest() {
+    let bench = Bench::new(31);
+    let (engine, _) = bench.open();
+    let key = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).to_be_bytes();
+    for round in 0..2 {
+        for number in 0..20_000 {
+            put(&engine, round * 20_000 + number + 1, &key(number), &round.to_be_bytes());
+        }
+        engine.persist(Lsn(round * 20_000 + 20_001)).unwrap();
+    }
+    drop(engine);
+    let bench = bench.set("index_cache_bytes", "65536");
+    let (engine, lsn) = bench.open();
+    assert!(engine.inner.paged.is_overlay_in_the_way());
+    background(&engine, lsn.0);
+    assert!(!engine.inner.paged.tree.cache().is_overlaid());
+    for number in 0..20_000 {
+        assert_eq!(engine.get(&key(number)).unwrap().unwrap(), 1_u64.to_be_bytes());
+    }
+}
+
+#[test]
 fn a_budget_that_is_too_small_flushes_and_never_overflows() {
     let mut bench = Bench::new(21).set("cache_bytes", "1048576");
     bench.budget = 6 << 20;

@@ -365,6 +365,12 @@ impl Engine for Tph {
         self.inner.front.retract(op);
     }
 
+    fn approach(&self, hash: u64, steps: u32) {
+        if steps == 0 {
+            self.inner.front.approach(hash);
+        }
+    }
+
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
         match op {
             Op::Put { .. } | Op::Delete { .. } => self.inner.insert(lsn, op),

@@ -29,7 +29,7 @@ use crate::{
 /// Longest cached extent of a value, in pages.
 const CACHED_PAGES_MAX: usize = 8;
 /// Bytes before the data in a page of a cached extent.
-const PART_HEAD_BYTES: usize = 16;
+pub(super) const PART_HEAD_BYTES: usize = 16;
 /// Direct extents are transferred in pieces of this many bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -118,7 +118,7 @@ impl Tree {
         AlignedBuffer::zeroed(PIECE_BYTES.min(length.next_multiple_of(self.shape.page_bytes)))
     }
 
-    fn write_direct(&self, first: PageId, [head, body]: [&[u8]; 2]) -> Result<()> {
+    pub(super) fn write_direct(&self, first: PageId, [head, body]: [&[u8]; 2]) -> Result<()> {
         let mut buffer = self.piece_buffer(head.len() + body.len());
         self.pieces(first, head.len() + body.len(), |offset, range| {
             let whole = range.len().next_multiple_of(self.shape.page_bytes);

@@ -14,6 +14,9 @@
 //! empty), it goes again from the root, latching parent and child: a child that could not take one
 //! more separator is split before it is entered, so a split never has to go back up.
 //!
+//! Sorted entries behind all others need no writer at all: whole pages are built from them, and a
+//! new root makes them the tree's ([`bulk`]).
+//!
 //! There are no links between leaves. A descent knows the separators that bound its leaf; a scan
 //! goes on with the bound of the leaf that it has read.
 //!
@@ -36,6 +39,7 @@
 //! tells their neighbours apart.
 
 pub mod balance;
+pub mod bulk;
 pub mod check;
 pub mod extent;
 mod many;
@@ -59,10 +63,8 @@ use self::{
 use crate::{
     Error,
     codec::{to_u64, to_usize},
-    pages::cache::{
-        PageCache, PageId, ReadGuard, Seen, WriteGuard, latch::Patience, words::PageWords,
-    },
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering},
+    pages::cache::{PageCache, PageId, ReadGuard, Seen, WriteGuard, words::PageWords},
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, Patience},
 };
 
 /// The page of the root.

@@ -111,6 +111,13 @@ pub struct Far {
     pub direct: bool,
 }
 
+impl Far {
+    /// The first word of its entry.
+    pub const fn word(&self) -> u32 {
+        self.length | EXTENT_FLAG | if self.direct { DIRECT_FLAG } else { 0 }
+    }
+}
+
 /// A slot, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -677,9 +684,7 @@ impl Cell {
     pub fn encode(&self, shape: Shape, prefix: usize, out: &mut Vec<u8>) {
         let word = match &self.payload {
             Payload::Here(value) => low_u32(to_u64(value.len())),
-            Payload::Far(far) => {
-                far.length | EXTENT_FLAG | if far.direct { DIRECT_FLAG } else { 0 }
-            }
+            Payload::Far(far) => far.word(),
             Payload::Child(page) => *page,
         };
         put_u32(out, word);

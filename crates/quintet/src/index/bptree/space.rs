@@ -41,6 +41,10 @@ struct State {
     durable: Bits,
     /// At cuts since then that may be durable or not.
     doubtful: Bits,
+    /// Taken for a load that is not part of the tree yet: used at no cut.
+    reserved: Bits,
+    /// Where the search for more of them goes on.
+    reserved_end: u64,
     /// Extents whose maps differ from the last cut.
     changed: Vec<bool>,
     /// Free pages whose disk space was given back.
@@ -57,7 +61,14 @@ impl State {
             return bits(&self.used);
         }
         let needed = bits(&self.durable) | bits(&self.doubtful);
-        bits(&self.used) | needed | self.cut.as_ref().map_or(0, bits)
+        bits(&self.used) | bits(&self.reserved) | needed | self.cut.as_ref().map_or(0, bits)
+    }
+
+    /// Notes that the map of a page's extent is another than at the last cut.
+    fn note_changed(&mut self, page: u64, granularity: u64) {
+        if let Some(changed) = self.changed.get_mut(to_usize(page / granularity)) {
+            *changed = true;
+        }
     }
 }
 
@@ -180,9 +191,7 @@ impl Space {
                 *hole &= !mask;
                 self.hole_count.fetch_sub(1, Ordering::Relaxed);
             }
-            if let Some(changed) = state.changed.get_mut(to_usize(page / self.granularity)) {
-                *changed = true;
-            }
+            state.note_changed(page, self.granularity);
         }
         if used {
             self.used_count.fetch_add(count, Ordering::Relaxed);
@@ -217,7 +226,14 @@ impl Space {
         if directly {
             self.written_directly.store(true, Ordering::Relaxed);
         }
-        let (mut run, mut first, mut page) = (0, 0, 0);
+        let first = self.find_run(&mut state, count, 0);
+        self.mark(&mut state, first, count, true);
+        PageId(low_u32(first))
+    }
+
+    /// The first run of so many free pages from `page` on; the file grows where there is none.
+    fn find_run(&self, state: &mut State, count: u64, mut page: u64) -> u64 {
+        let (mut run, mut first) = (0, 0);
         loop {
             let end = to_u64(state.used.len()) * 64;
             while page < end {
@@ -240,11 +256,94 @@ impl Space {
                 }
                 page += 1;
                 if run == count {
-                    self.mark(&mut state, first, count, true);
-                    return PageId(low_u32(first));
+                    return first;
                 }
             }
-            self.extend(&mut state);
+            self.extend(state);
+        }
+    }
+
+    /// Takes `count` pages in one piece (but for the maps between them) for a load: they are used
+    /// once it is adopted, and free again if it is not. In ascending order.
+    pub fn reserve(&self, count: u64) -> PageId {
+        let mut state = lock(&self.state);
+        let from = state.reserved_end;
+        let first = self.find_run(&mut state, count, from);
+        let length = state.used.len();
+        state.reserved.resize(length, 0);
+        for step in 0..count {
+            let page = u64::from(self.page_at(PageId(low_u32(first)), step).0);
+            let (word, mask) = bit(page);
+            if let Some(word) = state.reserved.get_mut(word) {
+                *word |= mask;
+            }
+            if let Some(hole) = state.holes.get_mut(word).filter(|hole| **hole & mask != 0) {
+                *hole &= !mask;
+                self.hole_count.fetch_sub(1, Ordering::Relaxed);
+            }
+            state.reserved_end = page + 1;
+        }
+        PageId(low_u32(first))
+    }
+
+    /// What was reserved is used now, and `freed` (first and count) free. Returns the former.
+    pub fn adopt(&self, freed: &[(PageId, u64)]) -> Bits {
+        let mut state = lock(&self.state);
+        state.reserved_end = 0;
+        let loaded = std::mem::take(&mut state.reserved);
+        self.mark_all(&mut state, &loaded, true);
+        for (first, count) in freed {
+            self.mark(&mut state, u64::from(first.0), *count, false);
+        }
+        if !seeded::active(Bug::LoadSkipsSync) {
+            self.written_directly.store(true, Ordering::Relaxed);
+        }
+        loaded
+    }
+
+    /// Takes [`Space::adopt`] back: what was loaded is reserved.
+    pub fn disown(&self, loaded: Bits, freed: &[(PageId, u64)]) {
+        let mut state = lock(&self.state);
+        self.mark_all(&mut state, &loaded, false);
+        state.reserved = loaded;
+        for (first, count) in freed {
+            self.mark(&mut state, u64::from(first.0), *count, true);
+        }
+    }
+
+    /// Says that what is reserved is free again; calls `give_back` for each run of what recovery
+    /// cannot need of it, first and count, before anybody can take it.
+    pub fn release(&self, mut give_back: impl FnMut(u64, u64)) {
+        let mut state = lock(&self.state);
+        let mut reserved = std::mem::take(&mut state.reserved);
+        state.reserved_end = 0;
+        for (index, word) in reserved.iter_mut().enumerate() {
+            *word &= !state.taken(index);
+        }
+        let (mut page, end) = (0, to_u64(reserved.len()) * 64);
+        while page < end {
+            let count = (page..end).take_while(|page| is_set(&reserved, *page)).count();
+            if count > 0 {
+                give_back(page, to_u64(count));
+            }
+            page += to_u64(count) + 1;
+        }
+    }
+
+    /// Marks all pages of a set.
+    fn mark_all(&self, state: &mut State, pages: &Bits, used: bool) {
+        let mut count = 0;
+        for (index, pages) in pages.iter().enumerate().filter(|(_, pages)| **pages != 0) {
+            if let Some(word) = state.used.get_mut(index) {
+                *word = if used { *word | pages } else { *word & !pages };
+            }
+            state.note_changed(to_u64(index) * 64, self.granularity);
+            count += u64::from(pages.count_ones());
+        }
+        if used {
+            self.used_count.fetch_add(count, Ordering::Relaxed);
+        } else {
+            self.used_count.fetch_sub(count, Ordering::Relaxed);
         }
     }
 
@@ -354,7 +453,8 @@ impl Space {
         let mut page = 0;
         let end = to_u64(state.durable.len()) * 64;
         let idle = |state: &State, page| {
-            let bits = [&state.used, &state.durable, &state.doubtful, &state.holes];
+            let bits =
+                [&state.used, &state.durable, &state.doubtful, &state.holes, &state.reserved];
             page < end && !bits.iter().any(|bits| is_set(bits, page))
         };
         while page < end {
@@ -382,6 +482,14 @@ impl Space {
     pub fn holes(&self) -> u64 {
         self.hole_count.load(Ordering::Relaxed)
     }
+}
+
+/// The pages of a set.
+pub fn pages_of(bits: &Bits) -> impl Iterator<Item = PageId> {
+    let words = (0_u32..).step_by(64).zip(bits).filter(|(_, bits)| **bits != 0);
+    words.flat_map(|(first, bits)| {
+        (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| PageId(first + bit))
+    })
 }
 
 /// The map of an extent.

@@ -174,7 +174,7 @@ impl<'e> Halves<'e> {
 }
 
 /// The header of a leaf from its kind on, and its prefix; the hints are zero.
-fn header(count: usize, prefix: &[u8], lowest: usize, skip: usize) -> Option<Vec<u8>> {
+pub(super) fn header(count: usize, prefix: &[u8], lowest: usize, skip: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(HEAD_BYTES + prefix.len());
     bytes.extend_from_slice(&[LEAF, 0]);
     bytes.extend_from_slice(&u16::try_from(count).ok()?.to_le_bytes());

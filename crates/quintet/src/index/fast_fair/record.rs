@@ -6,7 +6,7 @@ use super::FairTree;
 use crate::{
     Error, Result,
     codec::{crc32c, low_u8, to_u64, to_usize, widen},
-    pages::words::{compare, copy_out, equals},
+    pages::words::{compare_at, copy_out, equals},
     seeded::{self, Bug},
 };
 
@@ -46,7 +46,7 @@ impl FairTree {
     #[inline]
     pub(super) fn compare_key(&self, record: u64, key: &[u8]) -> Result<cmp::Ordering> {
         let length = self.key_bytes(record)?;
-        Ok(compare(self.pool.words(record + KEY), length, key))
+        Ok(compare_at(self.pool.words(record + KEY), (0, length), key))
     }
 
     /// Whether a record is there and has this key.

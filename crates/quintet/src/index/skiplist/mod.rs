@@ -1,10 +1,13 @@
-//! A concurrent skip list in an arena: the memtable of the log-structured engines.
+//! A concurrent list in an arena: the memtable of the log-structured engines.
 //!
-//! What: many versions of byte-string keys, in key order and for one key newest first, in words of
-//! an [`Arena`]. Nodes name each other by word number, so the same bytes can lie in ordinary or in
-//! persistent memory.
-//! Why: writers insert and readers read and walk without a lock; a node never moves and never
-//! changes but for its links, so an iterator needs nothing but a place.
+//! What: many versions of byte-string keys, in words of an [`Arena`]: found by the hash of their
+//! key at once, and walked in key order, for one key newest first. Nodes name each other by word
+//! number; a node never moves, so an iterator needs nothing but a place.
+//! Why: an insert into an ordered list looks at some twenty nodes, each a miss of the processor's
+//! caches, and most writes are never walked over before they are flushed. So an insert puts its
+//! node in front of a chain of its bucket, which a get follows, and in front of those that are
+//! not in order yet; whoever walks puts these in order first ([`order`]): a few by a search each,
+//! many sorted and linked one behind the other.
 //!
 //! A node, in words:
 //!
@@ -16,23 +19,29 @@
 //! | 0 | 32 to 63 | value length | in bytes |
 //! | 1 | | version | the higher, the newer |
 //! | 2 | | prefix | first 8 bytes of the key, big-endian, filled up with zeros |
-//! | 3 .. | | links | word numbers of the next node of each level; 0: none |
+//! | 3 | 0 to 31 | chain | the next node of the bucket; 0: none |
+//! | 3 | 32 to 63 | print | the high half of the key's hash |
+//! | 4 .. | | links | word numbers of the next node of each level; 0: none. Before a node is in order, the first is the one inserted before it |
 //! | .. | | key | little-endian words, the last filled up with zeros |
 //! | .. | | value | likewise |
 //!
-//! Word 0 of the arena is not used; the words behind it are the links of the head.
+//! Word 0 of the arena is not used; the words behind it are the links of the head. A bucket is a
+//! word: its newest node, and above it a bit for each node of its chain, which one the hash says.
 //!
-//! Invariants: a node is complete before the release store that links it at level 0; links change
-//! from one node to another that lies between, never back; levels above 0 are shortcuts only. Of
-//! nodes that are equal in key and version, the one inserted later comes first.
+//! Invariants: a node is complete before the release stores that put it into its bucket and link
+//! it at level 0; links change from one node to another that lies between, never back; levels
+//! above 0 are shortcuts only. Of nodes that are equal in key and version, the one inserted later
+//! comes first. Everything whose insert had returned before a walk began is in its order.
 //!
 //! Thread rules: any thread. Inserts of one key are the caller's to put in order (stripes do).
+//! One thread at a time links; readers follow links meanwhile.
 //!
-//! We differ from SLM-DB in that the list is volatile (the shared log has what is in it), and from
-//! both papers in that versions of one key are inserted without a lock.
+//! We differ from both papers in that the list is volatile (the shared log has what is in it), and
+//! in that it is put in order late.
 
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
+mod order;
 #[cfg_attr(not(test), expect(dead_code, reason = "no engine has its tables in a pool yet"))]
 pub(crate) mod persistent;
 #[cfg(test)]
@@ -44,15 +53,19 @@ use std::cmp;
 use crate::{
     codec::{low_u8, low_u32, to_u64, to_usize},
     pages::{
-        Region,
+        Region, prefetch,
         words::{WORD_BYTES, copy_out, store_bytes},
     },
-    sync::{AtomicU64, Ordering},
+    sync::{AtomicU64, Mutex, Ordering},
 };
 
 /// With one node in four a level higher, enough for 4^12 nodes.
 pub(crate) const HEIGHT_MAX: usize = if cfg!(any(loom, shuttle)) { 2 } else { 12 };
-const NODE_HEAD_WORDS: usize = 3;
+const NODE_HEAD_WORDS: usize = 4;
+/// Nodes are named by half a word in chains.
+const WORDS_MAX: u64 = 1 << 32;
+/// The half of a bucket, or of a chain's word, that names a node.
+const NODE_MASK: u64 = WORDS_MAX - 1;
 /// What the head of the list is called among nodes.
 const HEAD: u64 = 0;
 
@@ -72,8 +85,16 @@ impl Arena for Region {
 #[derive(Debug)]
 pub(crate) struct SkipList<A> {
     arena: A,
+    /// A power of two of them.
+    buckets: A,
     /// The first word that is not used.
     end: AtomicU64,
+    /// The last node that was inserted.
+    newest: AtomicU64,
+    /// The last that is in order: all that were inserted before it are.
+    ordered: AtomicU64,
+    /// Held by whoever puts nodes in order.
+    ordering: Mutex<()>,
 }
 
 /// One version of a key. Names a node of the list that gave it.
@@ -111,9 +132,17 @@ fn prefix_of(key: &[u8]) -> u64 {
 }
 
 impl<A: Arena> SkipList<A> {
-    /// An empty list in fresh words.
-    pub(crate) fn new(arena: A) -> Self {
-        Self { arena, end: AtomicU64::new(1 + to_u64(HEIGHT_MAX)) }
+    /// An empty list in fresh words, with as many buckets as the largest power of two of the words
+    /// that there are for them.
+    pub(crate) fn new(arena: A, buckets: A) -> Self {
+        Self {
+            arena,
+            buckets,
+            end: AtomicU64::new(1 + to_u64(HEIGHT_MAX)),
+            newest: AtomicU64::new(0),
+            ordered: AtomicU64::new(0),
+            ordering: Mutex::new(()),
+        }
     }
 
     /// Words in use.
@@ -122,8 +151,23 @@ impl<A: Arena> SkipList<A> {
     }
 
     /// Whether nothing was inserted.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.link(HEAD, 0) == 0
+        self.newest.load(Ordering::Acquire) == 0
+    }
+
+    /// The bucket of a hash.
+    #[inline]
+    fn bucket(&self, hash: u64) -> Option<&AtomicU64> {
+        let words = self.buckets.words();
+        let count = 1 << words.len().checked_ilog2()?;
+        words.get(to_usize(hash) & (count - 1))
+    }
+
+    /// Starts loading what an insert or a get of this hash looks at first. A hint.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.bucket(hash).into_iter().for_each(prefetch);
     }
 
     #[inline]
@@ -207,52 +251,71 @@ impl<A: Arena> SkipList<A> {
         }
     }
 
-    /// Adds a version of a key: its value is `pieces` one after the other. Keys have at most
-    /// 65,535 bytes, values fewer than 2^32.
-    pub(crate) fn insert(&self, key: &[u8], version: u64, kind: u8, pieces: &[&[u8]]) -> Inserted {
-        let prefix = prefix_of(key);
-        let mut before = [(HEAD, 0); HEIGHT_MAX];
-        let mut place = (HEAD, 0);
-        for level in (0..HEIGHT_MAX).rev() {
-            place = self.walk(place, level, (key, prefix), version);
-            if let Some(slot) = before.get_mut(level) {
-                *slot = place;
-            }
-        }
-        let Some((node, height)) = self.allocate(key, version, kind, pieces) else {
-            return Inserted::Full;
-        };
-        let mut again = false;
-        for (level, (before, after)) in before.iter().enumerate().take(height) {
-            let (mut before, mut after) = (*before, *after);
-            loop {
-                if let Some(link) = self.link_word(node, level) {
-                    link.store(after, Ordering::Relaxed);
-                }
-                let Some(link) = self.link_word(before, level) else { break };
-                let outcome =
-                    link.compare_exchange(after, node, Ordering::AcqRel, Ordering::Acquire);
-                if outcome.is_ok() {
-                    break;
-                }
-                (before, after) = self.walk((before, 0), level, (key, prefix), version);
-            }
-            if level == 0 {
-                again = after != 0 && self.compare(after, key, prefix).is_eq();
-                again |= before != HEAD && self.compare(before, key, prefix).is_eq();
-            }
-        }
-        if again { Inserted::Again } else { Inserted::New }
-    }
-
-    /// Writes a node that nothing links to yet; its number and height.
-    fn allocate(
+    /// Adds a version of a key of this hash: its value is `pieces` one after the other. Keys have
+    /// at most 65,535 bytes, values fewer than 2^32.
+    pub(crate) fn insert(
         &self,
-        key: &[u8],
+        (key, hash): (&[u8], u64),
         version: u64,
         kind: u8,
         pieces: &[&[u8]],
-    ) -> Option<(u64, usize)> {
+    ) -> Inserted {
+        let Some(node) = self.allocate(key, version, kind, pieces) else {
+            return Inserted::Full;
+        };
+        let inserted = self.chain(node, (key, hash), version);
+        let mut newest = self.newest.load(Ordering::Relaxed);
+        while let Some(link) = self.link_word(node, 0) {
+            link.store(newest, Ordering::Relaxed);
+            let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+            match self.newest.compare_exchange_weak(newest, node, success, failure) {
+                Ok(_) => break,
+                Err(now) => newest = now,
+            }
+        }
+        inserted
+    }
+
+    /// Puts a complete node in front of its bucket's chain, unless a newer version is there.
+    fn chain(&self, node: u64, (key, hash): (&[u8], u64), version: u64) -> Inserted {
+        let Some(bucket) = self.bucket(hash) else { return Inserted::New };
+        let mut head = bucket.load(Ordering::Acquire);
+        loop {
+            let found = self.find(head, key, hash);
+            if found.is_some_and(|found| self.word(found + 1) > version) {
+                return Inserted::Again;
+            }
+            if let Some(chain) = self.arena.words().get(to_usize(node) + 3) {
+                chain.store(hash & !NODE_MASK | head & NODE_MASK, Ordering::Relaxed);
+            }
+            let bits = head & !NODE_MASK | bit_of(hash);
+            let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+            match bucket.compare_exchange_weak(head, bits | node, success, failure) {
+                Ok(_) => return if found.is_some() { Inserted::Again } else { Inserted::New },
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// The first node of a key in the chain that begins with a bucket's word.
+    #[inline]
+    fn find(&self, head: u64, key: &[u8], hash: u64) -> Option<u64> {
+        if head & bit_of(hash) == 0 {
+            return None;
+        }
+        let (mut node, prefix) = (head & NODE_MASK, prefix_of(key));
+        while node != 0 {
+            let chain = self.word(node + 3);
+            if chain >> 32 == hash >> 32 && self.compare(node, key, prefix).is_eq() {
+                return Some(node);
+            }
+            node = chain & NODE_MASK;
+        }
+        None
+    }
+
+    /// Writes a node that nothing links to yet; its number.
+    fn allocate(&self, key: &[u8], version: u64, kind: u8, pieces: &[&[u8]]) -> Option<u64> {
         let value_bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         let (key_words, value_words) = (words_of(key.len()), words_of(value_bytes));
         let words = self.arena.words();
@@ -264,21 +327,21 @@ impl<A: Arena> SkipList<A> {
             .end
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |end| {
                 let after = end.checked_add(to_u64(total))?;
-                (after <= to_u64(words.len())).then_some(after)
+                (after <= to_u64(words.len()).min(WORDS_MAX)).then_some(after)
             })
             .ok()?;
         let space = words.get(to_usize(node)..to_usize(node) + total)?;
         let (head, rest) = space.split_at_checked(NODE_HEAD_WORDS)?;
         let shape = to_u64(key.len()) | to_u64(height) << 16 | u64::from(kind) << 24;
         let shape = shape | to_u64(value_bytes) << 32;
-        for (word, value) in head.iter().zip([shape, version, prefix_of(key)]) {
+        for (word, value) in head.iter().zip([shape, version, prefix_of(key), 0]) {
             word.store(value, Ordering::Relaxed);
         }
         let (_, rest) = rest.split_at_checked(height)?;
         let (key_space, value_space) = rest.split_at_checked(key_words)?;
         store_bytes(key_space, &[key]);
         store_bytes(value_space, pieces);
-        Some((node, height))
+        Some(node)
     }
 
     fn node(number: u64) -> Option<Node> {
@@ -287,6 +350,7 @@ impl<A: Arena> SkipList<A> {
 
     /// The newest version of the first key that is not below `key`.
     pub(crate) fn seek(&self, key: &[u8]) -> Option<Node> {
+        self.put_in_order();
         let prefix = prefix_of(key);
         let mut place = (HEAD, 0);
         for level in (0..HEIGHT_MAX).rev() {
@@ -297,6 +361,7 @@ impl<A: Arena> SkipList<A> {
 
     /// The newest version of the last key that is below `key`; without one, of the last of all.
     pub(crate) fn seek_before(&self, key: Option<&[u8]>) -> Option<Node> {
+        self.put_in_order();
         let mut node = HEAD;
         for level in (0..HEIGHT_MAX).rev() {
             match key {
@@ -320,10 +385,11 @@ impl<A: Arena> SkipList<A> {
         self.seek(&key)
     }
 
-    /// The newest version of exactly this key.
+    /// The newest version of exactly this key, of this hash.
     #[inline]
-    pub(crate) fn get(&self, key: &[u8]) -> Option<Node> {
-        self.seek(key).filter(|node| self.compare(node.0, key, prefix_of(key)).is_eq())
+    pub(crate) fn get(&self, key: &[u8], hash: u64) -> Option<Node> {
+        let head = self.bucket(hash)?.load(Ordering::Acquire);
+        self.find(head, key, hash).map(Node)
     }
 
     /// The next version or key.
@@ -380,6 +446,12 @@ impl<A: Arena> SkipList<A> {
             copy_out(words, 0, out);
         }
     }
+}
+
+/// The bit of a bucket that a chain with this hash has set.
+#[inline]
+fn bit_of(hash: u64) -> u64 {
+    1 << (32 + (hash >> 27 & 31))
 }
 
 /// One in four is a level higher than the level below.

@@ -21,7 +21,7 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
 }
 
 fn list() -> Arc<SkipList<Region>> {
-    Arc::new(SkipList::new(Region::reserve(512).unwrap()))
+    Arc::new(SkipList::new(Region::reserve(512).unwrap(), Region::reserve(8).unwrap()))
 }
 
 fn keys(list: &SkipList<Region>) -> Vec<(Vec<u8>, u64)> {
@@ -41,7 +41,7 @@ fn inserts_meet() {
         .into_iter()
         .map(|key| {
             let list = Arc::clone(&list);
-            thread::spawn(move || assert_eq!(list.insert(key, 1, 0, &[b"v"]), Inserted::New))
+            thread::spawn(move || assert_eq!(list.insert((key, 1), 1, 0, &[b"v"]), Inserted::New))
         })
         .collect();
     // Beside them: whoever is seen is whole, and in order.
@@ -55,17 +55,17 @@ fn inserts_meet() {
 
 fn a_version_beside_a_reader() {
     let list = list();
-    list.insert(b"k", 1, 0, &[b"1"]);
+    list.insert((b"k", 1), 1, 0, &[b"1"]);
     let writer = {
         let list = Arc::clone(&list);
-        thread::spawn(move || assert_eq!(list.insert(b"k", 2, 0, &[b"2"]), Inserted::Again))
+        thread::spawn(move || assert_eq!(list.insert((b"k", 1), 2, 0, &[b"2"]), Inserted::Again))
     };
-    let node = list.get(b"k").unwrap();
+    let node = list.get(b"k", 1).unwrap();
     let mut value = [0];
     list.copy_value(node, &mut value);
     assert_eq!(u64::from(value[0] - b'0'), list.version(node));
     writer.join().unwrap();
-    assert_eq!(list.version(list.get(b"k").unwrap()), 2);
+    assert_eq!(list.version(list.get(b"k", 1).unwrap()), 2);
 }
 
 #[cfg(loom)]

@@ -54,7 +54,7 @@ use crate::{
     pages::{
         Region,
         pmem::{Marks, Pool, SLAB_BYTES, is_link, link, target},
-        words::{compare, copy_out},
+        words::{compare_at, copy_out},
     },
     seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, lock},
@@ -321,7 +321,7 @@ impl PersistentList {
     /// Compares a node's key, of this prefix, with another.
     #[inline]
     fn compare(&self, node: u64, theirs: u64, key: &[u8], prefix: u64) -> cmp::Ordering {
-        let full = || compare(self.pool.words(node + KEY), self.key_bytes(node), key);
+        let full = || compare_at(self.pool.words(node + KEY), (0, self.key_bytes(node)), key);
         theirs.cmp(&prefix).then_with(full)
     }
 
@@ -423,7 +423,9 @@ impl PersistentList {
         let (mut towers, before) = self.find(key);
         let after = self.after(before);
         let (pool, value_bytes) = (&*self.pool, VALUE_HEAD_BYTES + words(length));
-        if after != 0 && compare(pool.words(after + KEY), self.key_bytes(after), key).is_eq() {
+        if after != 0
+            && compare_at(pool.words(after + KEY), (0, self.key_bytes(after)), key).is_eq()
+        {
             let is_older = self.version(self.value(Entry(after))) < version;
             if !is_older && !seeded::active(Bug::PersistentListTakesOlder) {
                 return Ok(Outcome::Old);
@@ -496,7 +498,7 @@ impl PersistentList {
     #[inline]
     pub(crate) fn get(&self, key: &[u8]) -> Option<Stored> {
         let Entry(node) = self.seek(key)?;
-        let found = compare(self.pool.words(node + KEY), self.key_bytes(node), key);
+        let found = compare_at(self.pool.words(node + KEY), (0, self.key_bytes(node)), key);
         found.is_eq().then(|| self.value(Entry(node)))
     }
 

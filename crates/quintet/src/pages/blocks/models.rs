@@ -4,10 +4,7 @@
 //! Run with `just loom` or `just shuttle`.
 
 use super::*;
-use crate::{
-    codec::to_u64,
-    sync::{Arc as ModelArc, thread},
-};
+use crate::sync::{Arc as ModelArc, thread};
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
     #[cfg(loom)]
@@ -20,15 +17,14 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
     shuttle::check_pct(model, 2_000, 4);
 }
 
-/// One frame, of four words.
+/// One frame, of eight words.
 fn one_frame() -> Blocks {
     let blocks = Blocks {
         region: Region::reserve(64).unwrap(),
-        frame_words: 4,
+        frame_words: 8,
         chunk_frames: 1,
-        chunk_words: 4,
+        chunk_words: 8,
         chunks_max: 1,
-        uses: [AtomicU8::new(0)].into(),
         budget: Arc::new(Budget::new(1 << 20)),
         admin: Mutex::new(Admin::default()),
         fills_total: AtomicU64::new(0),
@@ -74,7 +70,7 @@ fn a_reader_beside_fills() {
     writer.join().unwrap();
     assert_eq!(shared.0.read(slot(&shared.1, 1), both), Some((1, 1)));
     assert_eq!(shared.0.read(slot(&shared.2, 2), both), None);
-    assert!(to_u64(shared.0.payload_bytes()) == 16);
+    assert_eq!(shared.0.payload_bytes(), 40);
 }
 
 /// The model, and the bug that it has to find; in one test, so that the bug is not there beside it.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{PageCache, PageId, WriteGuard, file::verify};
+use super::{MASK, PageCache, PageId, WriteGuard, file::verify};
 use crate::{
     codec::{to_u64, to_usize},
     disk::{AlignedBuffer, Completion, Request, queue::DEPTH},
@@ -84,7 +84,7 @@ impl PageCache {
             && verify(self.options.salt, page, bytes).is_ok()
         {
             self.put_image(guard.frame, bytes);
-            self.take_overlay((page, guard.frame), units);
+            self.set(guard.frame, MASK, units.unwrap_or(0));
             return;
         }
         let frame = guard.forget();

@@ -162,6 +162,7 @@ impl PageCache {
             return self.get(frame, KEPT) & SAVED != 0;
         }
         let page = PageId(low_u32(self.get(frame, PAGE)));
+        self.take_overlay((page, frame));
         let is_cut = before != 0 && !seeded::active(Bug::CutSeesLaterChanges);
         if is_cut {
             let (mask, pending) = (self.get(frame, MASK), self.get(frame, PENDING));

@@ -104,6 +104,23 @@ impl<'a> WriteGuard<'a> {
         }
     }
 
+    /// Counts what was changed until now as changed, for a cut that is taken while the latch is
+    /// held; otherwise that is done in the end.
+    pub fn settle(&self) {
+        let changed = self.changed.replace(0);
+        if changed == 0 {
+            return;
+        }
+        let before = self.cache.get(self.frame, MASK);
+        let mask = before | changed;
+        if mask != before {
+            self.cache.set(self.frame, MASK, mask);
+            let units = u64::from((mask ^ before).count_ones());
+            let bytes = units * (to_u64(self.cache.options.page_bytes) / 64);
+            self.cache.changed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
     /// Leaves the latch held.
     pub(super) fn forget(self) -> u32 {
         let frame = self.frame;
@@ -114,16 +131,7 @@ impl<'a> WriteGuard<'a> {
 
 impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
-        if self.changed.get() != 0 {
-            let before = self.cache.get(self.frame, MASK);
-            let mask = before | self.changed.get();
-            if mask != before {
-                self.cache.set(self.frame, MASK, mask);
-                let units = u64::from((mask ^ before).count_ones());
-                let bytes = units * (to_u64(self.cache.options.page_bytes) / 64);
-                self.cache.changed_bytes.fetch_add(bytes, Ordering::Relaxed);
-            }
-        }
+        self.settle();
         if let Some(word) = self.cache.word(self.frame, LATCH) {
             latch::unlock(word);
         }

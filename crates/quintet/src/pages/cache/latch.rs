@@ -7,39 +7,10 @@
 //! Thread rules: any thread. A holder may wait for another latch only as `index::bptree` orders
 //! them; who searches a victim takes latches by [`try_lock`] alone.
 
-use std::time::Duration;
-
 use crate::{
     seeded::{self, Bug},
-    sync::{AtomicU64, Ordering, fence, park_timeout, spin_loop, yield_now},
+    sync::{AtomicU64, Ordering, Patience, fence},
 };
-
-/// Spins before a waiter gives its time slice away.
-const SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 128 };
-/// Turns after which a waiter sleeps between looks: the holder reads from the disk.
-const TURNS: u32 = if cfg!(any(loom, shuttle)) { u32::MAX } else { 256 };
-const NAP: Duration = Duration::from_micros(20);
-
-/// Waits a little longer each time.
-#[derive(Debug, Default)]
-pub struct Patience(u32);
-
-impl Patience {
-    /// Waits once.
-    pub fn wait(&mut self) {
-        self.0 = self.0.saturating_add(1);
-        match self.0 {
-            0..SPINS => spin_loop(),
-            SPINS..TURNS => yield_now(),
-            _ => park_timeout(NAP),
-        }
-    }
-
-    /// How often it waited.
-    pub const fn count(&self) -> u32 {
-        self.0
-    }
-}
 
 /// The version at which the page can be read, once nobody changes it.
 #[inline]

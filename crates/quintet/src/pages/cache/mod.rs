@@ -68,7 +68,6 @@ pub use self::{
 };
 use self::{
     cut::{SavedPages, Unplaced},
-    latch::Patience,
     overlay::Overlay,
     stack::FreeStack,
 };
@@ -78,7 +77,7 @@ use crate::{
     codec::{low_u8, low_u32, to_u64, to_usize},
     disk::{AlignedBuffer, Env, File, Queues, Region, prefetch},
     seeded::{self, Bug},
-    sync::{AtomicU64, Mutex, Ordering, lock},
+    sync::{AtomicU64, Mutex, Ordering, Patience, lock},
 };
 
 /// Number of a page in its file.
@@ -90,6 +89,8 @@ const FRAME_WORDS: usize = 8;
 const LATCH: usize = 0;
 const PAGE: usize = 1;
 const NEXT: usize = 2;
+/// Units that changed since the last cut; where there are none, what the overlay changed as the
+/// page was read.
 const MASK: usize = 3;
 const EPOCH: usize = 4;
 const USED: usize = 5;
@@ -500,13 +501,13 @@ impl PageCache {
                 break guard;
             }
         };
+        self.overlay.take(page, &self.budget);
         if self.note_change(guard.frame) {
             self.save_all(guard.frame);
         }
         // All of it, and not counted: it goes to its place without a detour.
         self.set(guard.frame, MASK, u64::MAX);
         guard.changed.set(u64::MAX);
-        self.overlay.take(page, &self.budget);
         Ok(guard)
     }
 
@@ -547,7 +548,7 @@ impl PageCache {
         let mut buffer = AlignedBuffer::zeroed(self.options.page_bytes);
         let units = self.read_page(page, &mut buffer)?;
         self.put_image(frame, buffer.as_slice());
-        self.take_overlay((page, frame), units);
+        self.set(frame, MASK, units.unwrap_or(0));
         Ok(())
     }
 
@@ -559,7 +560,7 @@ impl PageCache {
     }
 
     /// Has pages be what the file holds with these changes over it, the oldest layer first. With
-    /// `keep` they stay so; else a page that comes into the cache is one that the file lacks.
+    /// `keep` they stay so; else until somebody changes a page or has it placed.
     pub fn set_overlay(&self, layers: Vec<Layer>, keep: bool) {
         self.overlay.set(layers, keep, &self.budget);
     }
@@ -569,13 +570,23 @@ impl PageCache {
         self.overlay.pages(count)
     }
 
-    /// The page in a latched frame has what the overlay had of it, `units`: from now on the frame
-    /// has it.
-    fn take_overlay(&self, (page, frame): (PageId, u32), units: Option<u64>) {
-        if let Some(units) = units
-            && self.overlay.take(page, &self.budget)
-        {
-            self.add_pending((page, frame), units, 0);
+    /// Whether there are pages in the overlay still.
+    pub fn is_overlaid(&self) -> bool {
+        self.overlay.is_filled()
+    }
+
+    /// Has the frame of a page be where its changes are that the overlay has, so that it is placed.
+    pub fn take_from_overlay(&self, page: PageId) -> Result<()> {
+        let guard = self.write(page)?;
+        self.take_overlay((page, guard.frame));
+        Ok(())
+    }
+
+    /// A latched frame without changes of its own has those of the overlay too, in the units that
+    /// it was read with: from now on it alone has them.
+    fn take_overlay(&self, (page, frame): (PageId, u32)) {
+        if self.get(frame, EPOCH) == 0 && self.overlay.take(page, &self.budget) {
+            self.add_pending((page, frame), self.get(frame, MASK), 0);
         }
     }
 
@@ -584,6 +595,25 @@ impl PageCache {
         self.overlay.take(page, &self.budget);
         if let Some(guard) = self.find(page).and_then(|frame| self.latch_as(page, frame)) {
             guard.discard();
+        }
+    }
+
+    /// Has the cache hold nothing of a page that was written round it: what it may have of the page
+    /// is from when it was free. Nobody changes the page, or has changed it since the last cut.
+    pub fn forget(&self, page: PageId) {
+        self.overlay.take(page, &self.budget);
+        let mut patience = Patience::default();
+        while let Some(frame) = self.find(page) {
+            let Some(guard) = self.latch_as(page, frame) else { continue };
+            // Somebody may have found it when it was another's leaf, and will let go of it.
+            if self.is_counted(frame) {
+                drop(guard);
+                patience.wait();
+                continue;
+            }
+            let frame = guard.forget();
+            self.unlink(page, frame);
+            self.release(frame);
         }
     }
 

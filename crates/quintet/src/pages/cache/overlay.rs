@@ -7,8 +7,9 @@
 //! the page.
 //!
 //! Invariants: the file's page with the changes applied is a whole page, checksum included, which
-//! is verified after; once a page's changes are in its frame they are here no more. Files of
-//! layers stay as long as pages are here.
+//! is verified after; a page that is only read leaves its frame like any other; once somebody
+//! changes it, or has it placed, its frame alone has its changes, and they are here no more. Files
+//! of layers stay as long as pages are here.
 //!
 //! Thread rules: any thread. Nothing is read under the lock.
 
@@ -183,7 +184,7 @@ impl Overlay {
         budget.give(before.memory_bytes());
     }
 
-    fn is_filled(&self) -> bool {
+    pub(super) fn is_filled(&self) -> bool {
         self.filled.load(Ordering::Acquire)
     }
 

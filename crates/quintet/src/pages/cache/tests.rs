@@ -219,15 +219,23 @@ fn what_the_journal_has_lies_over_the_file_until_it_is_placed() {
     assert_eq!(cache.overlaid(9).len(), 3);
     assert_eq!(number_in(&cache, 7), 70);
     assert_eq!(number_in(&cache, 200), 2000);
-    assert_eq!((cache.overlaid(9), cache.unplaced_count()), (vec![PageId(8)], 2));
-    // They stay until they are placed, however many others come.
+    // A page that is only read leaves like any other, and is read with its changes again.
+    assert_eq!((cache.overlaid(9).len(), cache.unplaced_count()), (3, 0));
     (20..100).for_each(|page| assert_eq!(number_in(&cache, page), page));
+    assert!(!cache.contains(PageId(7)) && !cache.contains(PageId(200)));
     assert_eq!((number_in(&cache, 7), number_in(&cache, 200)), (70, 2000));
+    cache.write(PageId(7)).unwrap().edit().put_u32(104, 71);
+    cache.take_from_overlay(PageId(200)).unwrap();
+    assert_eq!((cache.overlaid(9), cache.unplaced_count()), (vec![PageId(8)], 2));
+    // Those stay until they are placed, however many others come.
+    (20..100).for_each(|page| assert_eq!(number_in(&cache, page), page));
+    assert!(cache.contains(PageId(7)) && cache.contains(PageId(200)));
     assert_eq!(cache.oldest_unplaced(), Some(0), "any group may be needed");
     store(&cache);
     assert_eq!((cache.unplaced_count(), cache.oldest_unplaced()), (0, None));
     (20..100).for_each(|page| assert_eq!(number_in(&cache, page), page));
     assert_eq!((number_in(&cache, 7), number_in(&cache, 200)), (70, 2000));
+    assert_eq!(cache.read(PageId(7)).unwrap().words().u32(104), Some(71));
     // One that is given up is forgotten.
     cache.discard(PageId(8));
     assert!(cache.overlaid(9).is_empty());

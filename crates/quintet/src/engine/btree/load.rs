@@ -1,0 +1,53 @@
+//! A sorted load of a table: see [`crate::engine::paged::bulk`].
+//!
+//! Thread rules: the database keeps writers of the table out, and whoever compacts it.
+
+use std::sync::Arc;
+
+use super::{BTree, Inner};
+use crate::{
+    Result,
+    codec::Lsn,
+    engine::{Load, LoadStart, paged::bulk::Loading},
+    sync::lock,
+};
+
+/// A load that is under way; given up when it is dropped.
+#[derive(Debug)]
+struct Loader {
+    inner: Arc<Inner>,
+    loading: Loading,
+}
+
+impl BTree {
+    pub(super) fn begin_load(&self) -> Result<LoadStart> {
+        let inner = Arc::clone(&self.inner);
+        inner.check_usable()?;
+        inner.merge_all()?;
+        let (loading, last) = Loading::begin(&inner.paged)?;
+        Ok(LoadStart { load: Box::new(Loader { inner, loading }), last })
+    }
+}
+
+impl Load for Loader {
+    fn put(&mut self, key: &[u8], head: &[u8], body: &[u8]) -> Result<()> {
+        self.loading.put(&self.inner.paged, key, [head, body])
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.loading.finish(&self.inner.paged)
+    }
+
+    fn adopt(&mut self, up_to: Lsn) -> Result<Lsn> {
+        let mut keeper = lock(&self.inner.paged.keeper);
+        let lsn = up_to.max(keeper.complete());
+        self.loading.adopt(&self.inner.paged, &mut keeper, lsn)?;
+        Ok(lsn)
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        self.loading.give_up(&self.inner.paged);
+    }
+}
