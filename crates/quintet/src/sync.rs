@@ -84,7 +84,8 @@ pub fn park_timeout(_time: std::time::Duration) {
 
 /// Spins before a waiter gives its time slice away.
 const SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 128 };
-/// Turns after which a waiter sleeps between looks: what it waits for takes long, a read of the disk often.
+/// Turns after which a waiter sleeps between looks: what it waits for takes long, often a read of
+/// the disk.
 const TURNS: u32 = if cfg!(any(loom, shuttle)) { u32::MAX } else { 256 };
 const NAP: std::time::Duration = std::time::Duration::from_micros(20);
 

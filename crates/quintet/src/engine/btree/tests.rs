@@ -342,7 +342,7 @@ fn reading_what_the_journal_has_takes_no_more_memory_than_reading_pages() {
         persists += 1;
     }
     assert!(persists > 1 && !cache.is_overlaid() && table.due() == Due::Nothing);
-    assert!(fixture.budget.used() <= 1 << 20);
+    assert!(fixture.budget.used() <= 1 << 20, "{:?}", cache.stats());
     let before = cache.stats().misses_total;
     for key in &rows {
         assert_eq!(table.get(key).unwrap().unwrap(), [1; 100]);

@@ -350,11 +350,13 @@ impl Paged {
     fn place_overlaid(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
         self.make_file()?;
         let cache = self.tree.cache();
+        let most = self.kept_limit() / 2;
         loop {
-            let pages = cache.overlaid(OVERLAY_BATCH);
+            let room = to_usize(most.saturating_sub(cache.kept_count()));
+            let pages = cache.overlaid(room.clamp(1, OVERLAY_BATCH));
             cache.load_many(&pages);
             pages.iter().try_for_each(|page| cache.take_from_overlay(*page))?;
-            if pages.is_empty() || cache.kept_count() > self.kept_limit() / 2 {
+            if pages.is_empty() || cache.kept_count() >= most {
                 break;
             }
         }
