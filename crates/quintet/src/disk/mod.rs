@@ -74,7 +74,8 @@ pub trait Env: Send + Sync + fmt::Debug {
     /// Runs `job` in the background whenever it is due, never twice at once. See [`Job`].
     fn start(&self, job: Arc<dyn Job>) -> JobHandle;
     /// Calls `task` with 0 to `count - 1`, on as many threads as pay, and returns when all have
-    /// ended. A simulated system does them one after the other.
+    /// ended. The first is done by the calling thread. A simulated system does them one after the
+    /// other.
     fn parallel(&self, count: usize, task: &(dyn Fn(usize) + Sync)) {
         (0..count).for_each(task);
     }

@@ -115,8 +115,11 @@ impl Env for OsEnv {
     }
 
     fn parallel(&self, count: usize, task: &(dyn Fn(usize) + Sync)) {
+        if count == 0 {
+            return;
+        }
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(count);
-        let next = AtomicUsize::new(0);
+        let next = AtomicUsize::new(1);
         let work = || {
             while let Some(index) =
                 Some(next.fetch_add(1, Ordering::Relaxed)).filter(|i| *i < count)
@@ -128,6 +131,7 @@ impl Env for OsEnv {
             // Where the system gives no thread, this one does all.
             let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
             let helpers: Vec<_> = (1..threads).filter_map(start).collect();
+            task(0);
             work();
             for helper in helpers {
                 if let Err(panic) = helper.join() {

@@ -518,6 +518,26 @@ impl Job for TestJob {
     }
 }
 
+/// Replay has the calling thread make what it allocates: a thread that ends takes its memory along.
+#[test]
+fn the_first_of_parallel_tasks_is_the_callers_and_each_is_done_once() {
+    let env = OsEnv::new();
+    for count in [0, 1, 2, 9].repeat(200) {
+        let done = Mutex::new(Vec::new());
+        env.parallel(count, &|task| {
+            if task == 0 {
+                // Time for the others to come first.
+                std::thread::yield_now();
+            }
+            done.lock().unwrap().push((task, std::thread::current().id()));
+        });
+        let mut done = done.into_inner().unwrap();
+        done.sort_unstable_by_key(|(task, _)| *task);
+        assert!(done.iter().map(|(task, _)| *task).eq(0..count));
+        assert!(done.iter().take(1).all(|(_, thread)| *thread == std::thread::current().id()));
+    }
+}
+
 #[test]
 fn a_job_runs_when_started_woken_or_due() {
     let env = OsEnv::new();
