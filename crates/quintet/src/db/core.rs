@@ -33,12 +33,12 @@ use crate::{
 /// Whether a table takes operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
-    Open = 0,
+    Open,
     /// A sorted load has it: no other writes.
-    Loading = 1,
-    Failed = 2,
-    Dropped = 3,
-    Closed = 4,
+    Loading,
+    Failed,
+    Dropped,
+    Closed,
 }
 
 impl Status {

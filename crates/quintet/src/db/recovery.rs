@@ -41,6 +41,7 @@ use crate::{
 const LOCK_NAME: &str = "LOCK";
 const LOG_NAME: &str = "log";
 const TABLES_NAME: &str = "tables";
+
 impl Database {
     /// Opens the database at `path`, whose options are valid, by itself or through a mount.
     pub(super) fn recover(
