@@ -249,6 +249,8 @@ bugs! {
     TrieUpdatesFrozen = 75, "trie-updates-frozen";
     /// Compaction frees a region although it has not moved all that is live in it.
     TrieFreesLiveRegion = 76, "trie-frees-live-region";
+    /// Compaction empties a region that was chosen in an earlier life of it.
+    TrieEmptiesAnyLife = 77, "trie-empties-any-life";
     /// A scan goes on one path too far after a full page.
     TrieScanSkips = 78, "trie-scan-skips";
     /// A region of the trie comes back into memory without the changes that no durable cut has.

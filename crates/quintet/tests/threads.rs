@@ -6,8 +6,9 @@
 //! shows; the two rows of a batch carry one counter. What a thread wrote last to a key of its own
 //! is what it reads, and what is found after closing and opening again.
 //!
-//! `QUINTET_STRESS_OPERATIONS` (1,500) is the number of each thread. `.ci/tsan` runs this file
-//! under the thread sanitizer, and a deliberate race that it must report.
+//! `QUINTET_STRESS_OPERATIONS` (1,500) is the number of each thread, `QUINTET_STRESS_ENGINE` one
+//! engine alone, `QUINTET_STRESS_ROUNDS` (1) how often. `.ci/tsan` runs this file under the thread
+//! sanitizer, and a deliberate race that it must report.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -302,10 +303,16 @@ fn hammer(kind: EngineKind, operations: u64) {
 
 #[test]
 fn threads_on_every_engine() {
-    let variable = std::env::var("QUINTET_STRESS_OPERATIONS").ok();
-    let operations = variable.map_or(1_500, |text| text.parse().unwrap());
-    for kind in EngineKind::AVAILABLE {
-        hammer(*kind, operations);
+    let number = |name: &str, default| {
+        std::env::var(name).map_or(default, |text| text.parse::<u64>().unwrap())
+    };
+    let operations = number("QUINTET_STRESS_OPERATIONS", 1_500);
+    let kinds: Vec<EngineKind> = match std::env::var("QUINTET_STRESS_ENGINE") {
+        Ok(name) => vec![name.parse().unwrap()],
+        Err(_) => EngineKind::AVAILABLE.to_vec(),
+    };
+    for _ in 0..number("QUINTET_STRESS_ROUNDS", 1) {
+        kinds.iter().for_each(|kind| hammer(*kind, operations));
     }
 }
 

@@ -403,6 +403,15 @@ impl Regions {
         (word & LOW, word & SEALED != 0)
     }
 
+    /// The life of a region to which nothing is added any more and which its file has whole: until
+    /// the end of that life, its records do not change. `None` for any other.
+    pub(crate) fn settled(&self, region: u64) -> Option<u64> {
+        // Under it, no life begins or ends.
+        let _lives = lock(&self.lives);
+        let (life, (used, sealed)) = (self.life(region), self.used(region));
+        (life != 0 && sealed && self.written(region) >= used).then_some(life)
+    }
+
     /// Units in the file.
     pub(crate) fn written(&self, region: u64) -> u64 {
         self.load(region, 5)

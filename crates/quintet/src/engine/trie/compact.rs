@@ -61,19 +61,8 @@ impl Trie {
     /// Empties the regions with the most waste, one after the other: at most `count_max`, until
     /// they gave `units`. Returns how many.
     fn empty_some(&self, count_max: usize, units: u64) -> Result<usize> {
-        let mut victims: Vec<(u64, u64)> = Vec::new();
-        for region in self.regions.in_use() {
-            let (used, sealed) = self.regions.used(region);
-            let waste = used.saturating_sub(self.regions.live(region));
-            // Emptying a region that is nearly all live would cost more than it gives.
-            let is_worth_it = waste * 32 > used && self.regions.live(region) > 0;
-            if sealed && self.regions.written(region) >= used && is_worth_it {
-                victims.push((waste, region));
-            }
-        }
-        victims.sort_unstable_by(|one, next| next.cmp(one));
         let (mut count, mut given) = (0, 0);
-        for (waste, region) in victims {
+        for (waste, region, life) in self.victims() {
             if count >= count_max || given >= units {
                 break;
             }
@@ -81,7 +70,7 @@ impl Trie {
                 // Another thread is at it.
                 continue;
             }
-            let outcome = self.empty(region);
+            let outcome = self.empty(region, life);
             lock(&self.emptying).remove(&region);
             match outcome {
                 Ok(()) => (count, given) = (count + 1, given + waste),
@@ -91,6 +80,22 @@ impl Trie {
             }
         }
         Ok(count)
+    }
+
+    /// Regions that are worth emptying, those with the most waste first: waste, number and life.
+    pub(super) fn victims(&self) -> Vec<(u64, u64, u64)> {
+        let mut victims = Vec::new();
+        for region in self.regions.in_use() {
+            let Some(life) = self.regions.settled(region) else { continue };
+            let (used, _) = self.regions.used(region);
+            let waste = used.saturating_sub(self.regions.live(region));
+            // Emptying a region that is nearly all live would cost more than it gives.
+            if waste * 32 > used && self.regions.live(region) > 0 {
+                victims.push((waste, region, life));
+            }
+        }
+        victims.sort_unstable_by(|one, next| next.cmp(one));
+        victims
     }
 
     /// Before a writer begins a region: empties others, where the background does not keep up.
@@ -116,7 +121,7 @@ impl Trie {
             copy_words(words, image.as_mut_slice());
             Some(())
         });
-        if matches!(found, Look::Found(())) && self.regions.life(region) == life {
+        if matches!(found, Look::Found(())) && !self.is_reborn(region, life) {
             seal(image.as_mut_slice(), life, 0);
             return Ok(image);
         }
@@ -129,13 +134,16 @@ impl Trie {
         Ok(bytes)
     }
 
-    /// Moves everything live out of a region.
-    fn empty(&self, region: u64) -> Result<()> {
-        let life = self.regions.life(region);
+    /// Moves everything live out of a region that was settled in this life.
+    ///
+    /// The life is the one that the region was chosen in: another thread may have emptied it since,
+    /// a cut freed it, and a writer begun it anew. What it holds then is updated in place, and a
+    /// copy of it would undo that.
+    pub(super) fn empty(&self, region: u64, life: u64) -> Result<()> {
         let _buffer = self.context.budget.charge_anyway(self.regions.region_bytes());
         let bytes = match self.image(region, life) {
-            // It was emptied and is used again by now.
-            _ if life == 0 || self.regions.life(region) != life => return Ok(()),
+            // It was emptied, and may be used again.
+            _ if self.is_reborn(region, life) => return Ok(()),
             image => image?,
         };
         let mut places = Vec::new();
@@ -144,7 +152,7 @@ impl Trie {
             let from = to_usize(unit * UNIT_BYTES);
             let record = bytes.as_slice().get(from..).unwrap_or(&[]);
             if let Some(record) = Stored::verify(record, life, unit) {
-                self.move_record(region, unit, &record)?;
+                self.move_record((region, life), unit, &record)?;
             }
         }
         if seeded::active(Bug::TrieFreesLiveRegion) {
@@ -153,7 +161,17 @@ impl Trie {
         Ok(())
     }
 
-    fn move_record(&self, region: u64, unit: u64, record: &Stored<'_>) -> Result<()> {
+    /// Whether a region is not in this life any more. Lives are never used again.
+    fn is_reborn(&self, region: u64, life: u64) -> bool {
+        self.regions.life(region) != life && !seeded::active(Bug::TrieEmptiesAnyLife)
+    }
+
+    pub(super) fn move_record(
+        &self,
+        (region, life): (u64, u64),
+        unit: u64,
+        record: &Stored<'_>,
+    ) -> Result<()> {
         let address = self.regions.address(region, unit);
         let (key, head) = (record.key(), record.head);
         let place = Place::decode(record.value()).filter(|_| head.is_extent);
@@ -167,7 +185,8 @@ impl Trie {
         let room = Op::Put { key, head: &[], body: record.value() };
         self.make_room(&room)?;
         let mut writer = self.index.lock(self.hash(key));
-        if !writer.has(address)? {
+        // A region in which a record is live stays in its life while the record's subtree is locked.
+        if !writer.has(address)? || self.is_reborn(region, life) {
             return Ok(());
         }
         if expired && !(head.is_extent && stored.len() == record.value().len()) {

@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::*;
+use super::{record::Stored, *};
 use crate::{
     codec::to_usize,
-    disk::sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
+    disk::{
+        AlignedBuffer,
+        sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
+    },
     engine::{EngineKind, desk::Desk},
     seeded::{Bug, finds},
 };
@@ -745,6 +748,45 @@ fn replay_reads_nothing_and_what_it_gives_back_is_seen_at_once() {
     }
 }
 
+/// A region chosen to be emptied, which others emptied and a writer began anew meanwhile, is left
+/// alone: what it holds now is updated in place, which a copy of it would undo.
+#[test]
+fn a_region_begun_anew_is_not_emptied_for_what_it_was() {
+    let (engine, _) = Bench::new(17).open();
+    let key = |number: u64| format!("key-{number}").into_bytes();
+    (0..600).for_each(|number| put(&engine, number + 1, &key(number), &[b'o'; 300]));
+    engine.persist(Lsn(1_000)).unwrap();
+    (0..100).for_each(|number| put(&engine, 1_001, &key(number), &[b'n'; 300]));
+    let (_, region, life) = engine.victims()[0];
+    assert_eq!(engine.regions.settled(region), Some(life));
+    engine.empty(region, life).unwrap();
+    engine.persist(Lsn(1_100)).unwrap();
+    assert_eq!(engine.regions.life(region), 0, "emptied, and freed by the cut");
+    let mut number = 1_000;
+    while engine.regions.life(region) == 0 || engine.regions.live(region) < 200 {
+        put(&engine, 1_200, &key(number), &[b'w'; 300]);
+        number += 1;
+    }
+    assert_ne!(engine.regions.life(region), life);
+    let moved = || engine.counters.moved_total.load(Ordering::Relaxed);
+    let before = moved();
+    engine.empty(region, life).unwrap();
+    assert_eq!(moved(), before);
+    // Begun anew after its records were copied, before they are moved.
+    let words = engine.regions.words(region, 0).unwrap();
+    let mut bytes = AlignedBuffer::zeroed(words.len() * 8);
+    persist::copy_words(words, bytes.as_mut_slice());
+    record::seal(bytes.as_mut_slice(), life, 0);
+    record::walk(bytes.as_slice(), 0, |unit, _| {
+        let record = bytes.as_slice().get(to_usize(unit * UNIT_BYTES)..).unwrap();
+        if let Some(record) = Stored::verify(record, life, unit) {
+            engine.move_record((region, life), unit, &record).unwrap();
+        }
+    });
+    assert_eq!(moved(), before);
+    check(&engine);
+}
+
 fn persisting_syncs_the_log_first() {
     let bench = Bench::new(13);
     let host = Arc::new(Desk::default());
@@ -774,6 +816,7 @@ fn seeded_bugs_are_found() {
     finds(Bug::TrieSkipsDataSync, a_persisted_table_survives_power_loss);
     finds(Bug::TrieSkipsRecordChecksum, damaged_records_are_refused);
     finds(Bug::TrieSkipsLogSync, persisting_syncs_the_log_first);
+    finds(Bug::TrieEmptiesAnyLife, a_region_begun_anew_is_not_emptied_for_what_it_was);
     finds(Bug::SpaceEvictsUncommitted, || a_trie_larger_than_the_budget(Bench::new(16)));
     for bug in [
         Bug::TrieLeaksNodes,
