@@ -247,7 +247,7 @@ fn maintain(db: &Database, tables: &[Table; 2], kind: EngineKind, done: &AtomicB
         assert!(db.stats().tables.len() >= 2);
         match round % 4 {
             0 => db.persist().unwrap(),
-            1 => assert!(db.check().unwrap().is_sound()),
+            1 => assert_sound(db),
             2 => {
                 let name = format!("passing/{round}");
                 let other = db.create_table(&name, tiny(kind)).unwrap();
@@ -258,6 +258,11 @@ fn maintain(db: &Database, tables: &[Table; 2], kind: EngineKind, done: &AtomicB
             _ => db.sync().unwrap(),
         }
     }
+}
+
+fn assert_sound(db: &Database) {
+    let report = db.check().unwrap();
+    assert!(report.is_sound(), "{:#?}", &report.findings[..report.findings.len().min(5)]);
 }
 
 fn hammer(kind: EngineKind, operations: u64) {
@@ -297,7 +302,7 @@ fn hammer(kind: EngineKind, operations: u64) {
         assert_eq!(found, rows[writer].get(&number).copied(), "key {number} after opening again");
     }
     scan(&table);
-    assert!(db.check().unwrap().is_sound());
+    assert_sound(&db);
     db.close().unwrap();
 }
 

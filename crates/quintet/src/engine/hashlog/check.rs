@@ -73,7 +73,7 @@ impl HashLog {
     /// Every slot leads to an entry that the key leads to as well. Counts are compared where
     /// nobody writes meanwhile.
     fn check_index(&self, report: &mut Report) -> Result<()> {
-        let applied = self.counters.applied.load(Ordering::Relaxed);
+        let before = self.written_to();
         let mut seen = BTreeMap::new();
         let mut cursor = Cursor::START;
         let mut count = 0;
@@ -82,8 +82,8 @@ impl HashLog {
             for entry in entries {
                 count += 1;
                 let again = self.read_value(&entry.key)?;
-                let changed = self.counters.applied.load(Ordering::Relaxed) != applied;
-                if again.is_none_or(|value| value != entry.value) && !changed {
+                let differs = again.is_none_or(|value| value != entry.value);
+                if differs && self.written_to() == before {
                     let what = format!("key {} is not found by its hash", entry.key.escape_ascii());
                     report.add(super::files::label(self.owner.table_id, "index"), 0, what);
                 }
@@ -94,15 +94,24 @@ impl HashLog {
             }
             cursor = next;
         }
-        let changed = self.counters.applied.load(Ordering::Relaxed) != applied;
+        let keys = self.index.len();
         let twice = seen.values().any(|times| *times > 1);
-        if !changed
-            && (count != self.index.len() || twice && !self.collided.load(Ordering::Relaxed))
-        {
-            let what = format!("{count} entries, {} keys counted", self.index.len());
+        let differs = count != keys || twice && !self.collided.load(Ordering::Relaxed);
+        // Looked at last: what has changed the counts by now is seen to have.
+        if differs && self.written_to() == before {
+            let what = format!("{count} entries, {keys} keys counted");
             report.add(super::files::label(self.owner.table_id, "index"), 0, what);
         }
         Ok(())
+    }
+
+    /// Differs between two calls where a write took effect, or the index was resized, between them.
+    /// Every write that the first counts is in effect when it returns.
+    fn written_to(&self) -> (u64, u64) {
+        self.index.wait_for_writers();
+        let seen = (self.counters.applied.load(Ordering::Relaxed), self.index.size());
+        self.index.wait_for_writers();
+        seen
     }
 }
 

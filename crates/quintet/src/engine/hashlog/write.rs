@@ -94,10 +94,9 @@ impl HashLog {
 
     fn put_entry(&self, head: Head, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         let hash = self.hash(key);
-        self.counters.applied.fetch_add(1, Ordering::Relaxed);
         let mut known = self.take_learned(hash);
         loop {
-            let mut writer = self.index.lock(hash);
+            let mut writer = self.lock_to_apply(hash);
             match self.find_current(&writer, hash, key, &known) {
                 Found::Unknown(address, state) => {
                     drop(writer);
@@ -135,11 +134,10 @@ impl HashLog {
 
     pub(super) fn delete(&self, lsn: Lsn, key: &[u8]) -> Result<()> {
         let hash = self.hash(key);
-        self.counters.applied.fetch_add(1, Ordering::Relaxed);
         let head = Head { kind: Kind::Tombstone, key_bytes: key.len(), value_bytes: 0, lsn: lsn.0 };
         let mut known = self.take_learned(hash);
         loop {
-            let mut writer = self.index.lock(hash);
+            let mut writer = self.lock_to_apply(hash);
             match self.find_current(&writer, hash, key, &known) {
                 Found::Unknown(address, state) => {
                     drop(writer);
@@ -160,6 +158,14 @@ impl HashLog {
                 }
             }
         }
+    }
+
+    /// Counts the operation with its group locked: whoever waits for writers after a look at the
+    /// count has waited for all that it counts.
+    fn lock_to_apply(&self, hash: u64) -> Writer<'_> {
+        let writer = self.index.lock(hash);
+        self.counters.applied.fetch_add(1, Ordering::Relaxed);
+        writer
     }
 
     fn find_current(&self, writer: &Writer<'_>, hash: u64, key: &[u8], known: &[Known]) -> Found {

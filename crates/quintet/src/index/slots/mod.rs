@@ -163,6 +163,11 @@ impl SlotTable {
         self.len() == 0
     }
 
+    /// A word that is the same as long as the table has neither grown nor shrunk.
+    pub fn size(&self) -> u64 {
+        self.shape.load(Ordering::Acquire)
+    }
+
     /// Bytes of lines and nodes in use.
     pub fn bytes(&self) -> u64 {
         let shape = Shape(self.shape.load(Ordering::Relaxed));
