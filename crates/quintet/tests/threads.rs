@@ -317,7 +317,9 @@ fn threads_on_every_engine() {
         Err(_) => EngineKind::AVAILABLE.to_vec(),
     };
     for _ in 0..number("QUINTET_STRESS_ROUNDS", 1) {
-        kinds.iter().for_each(|kind| hammer(*kind, operations));
+        for kind in &kinds {
+            hammer(*kind, operations);
+        }
     }
 }
 

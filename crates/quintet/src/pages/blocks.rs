@@ -15,36 +15,47 @@
 //! by a scan, passes through a tenth of the memory. A queue says with each frame which fill it
 //! waits for: a frame that was emptied and filled again meanwhile waits in its new place alone.
 //!
+//! Blocks are of many sizes. Memory is in *cells*, each large enough for an ordinary block; a frame
+//! is 1, 2, 4 ... cells that begin at a multiple of their number ([`cells`]). Queues hold frames of
+//! all sizes, so memory goes to whatever size is used. Where a large block takes the place of a
+//! smaller one, what lies beside that leaves too.
+//!
 //! A frame, in words:
 //!
 //! | word | meaning |
 //! |---|---|
-//! | 0 | version: the number of the fill that made it, never used again; 0: it is being written or empty |
-//! | 1 | the block's identity, of the owner's choice, not 0 |
-//! | 2 | uses since it was looked at last |
+//! | 0 | version: the number of the fill that made it, never used again, and mixed; 0: it is being written or empty |
+//! | 1 | the block's identity, of the owner's choice, mixed |
+//! | 2 | words of the frame behind the head |
 //! | 3 .. | what the owner put there |
 //!
-//! Frames are named by the line of 64 bytes that they begin at: a hit divides nothing.
+//! A byte for each cell counts the uses of the frame that begins there since it was looked at last.
 //!
 //! Invariants: a look at a frame counts only if its version was the same before and after, and its
 //! identity is the one that was asked for. So a place may name a frame that has another block by
-//! now, and needs no care when its block leaves. Memory is drawn from the budget in chunks,
-//! while an eighth of it is free, and given back by [`Blocks::shrink`].
+//! now, and needs no care when its block leaves. It may also name a cell inside a larger frame:
+//! identities and versions are mixed with a secret, so what a block holds is not taken for them,
+//! but by one chance in 2^64; and nothing is written through a place but a count of uses, which
+//! lies apart, unless [`cells`] says that a frame begins there. Memory is drawn from the budget in
+//! chunks, while an eighth of it is free, and given back by [`Blocks::shrink`].
 //!
 //! Thread rules: any thread. Fills and shrinking hold `admin`.
 
+mod cells;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 
-use std::{collections::VecDeque, io, sync::Arc};
+use std::{collections::VecDeque, io, mem::take, sync::Arc};
 
+use self::cells::Cells;
 use super::{Region, words::WORD_BYTES};
 use crate::{
     budget::Budget,
     codec::{low_u32, round_up, to_u64, to_usize},
+    disk::BLOCK_BYTES,
     pages::words::store_bytes,
     seeded::{self, Bug},
     sync::{AtomicU32, AtomicU64, Mutex, Ordering, fence, lock},
@@ -53,11 +64,21 @@ use crate::{
 /// Memory comes and goes in chunks of this size, or a multiple of it.
 const CHUNK_BYTES: u64 = if cfg!(any(test, loom, shuttle)) { 64 << 10 } else { 2 << 20 };
 const HEAD_WORDS: usize = 3;
-/// Words of a line. Frames begin at lines.
+/// Words of a line. Cells begin at lines.
 const LINE_WORDS: usize = 8;
+/// A frame has at most two to this power of cells, and so many bytes if it has more than one cell.
+const ORDER_MAX: u32 = 6;
+const FRAME_BYTES_MAX: u64 = 512 << 10;
+/// Cells of a chunk at least; and what its cells are a multiple of, so that it ends with a page.
+const CHUNK_CELLS_MIN: u64 = 8;
+const CHUNK_CELLS_ALIGN: u64 = 64;
+/// One frame has at most one byte of so many that there may be.
+const FRAME_SHARE: u64 = 16;
+/// Counts of uses in a word.
+const USES_A_WORD: u64 = 8;
 /// Uses that are counted.
 const USES_MAX: u64 = 3;
-/// The short queue has one frame of so many.
+/// The short queue has one cell of so many.
 const SHORT_SHARE: usize = 10;
 /// One byte of so many of the budget is left to others.
 const SPARE_SHARE: u64 = 8;
@@ -145,38 +166,55 @@ impl Drop for Places {
 /// The frames. See the module head.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    region: Region,
-    /// Words of a frame; frames of a chunk, and the chunk's words.
-    frame_words: usize,
-    chunk_frames: usize,
-    chunk_words: usize,
+    frames: Region,
+    /// A byte for each cell.
+    uses: Region,
+    secret: u64,
+    /// Words of a cell, and cells of a chunk.
+    cell_words: usize,
+    chunk_cells: usize,
     /// Chunks at most.
     chunks_max: usize,
+    /// The largest frame has two to this power of cells.
+    order_max: u32,
     budget: Arc<Budget>,
     admin: Mutex<Admin>,
     fills_total: AtomicU64,
     evicted_total: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Admin {
     /// Chunks that are drawn from the budget.
     chunks: usize,
-    free: Vec<u32>,
+    cells: Cells,
     short: VecDeque<Waiting>,
     long: VecDeque<Waiting>,
+    /// Cells of the frames in the short queue.
+    short_cells: usize,
     /// Identities of what left the short queue, each in the slot that its bits say.
     ghosts: Vec<u64>,
-    version: u64,
+    /// Fills so far.
+    fills: u64,
 }
 
 /// A frame that waits for its turn to leave.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     frame: u32,
-    /// The fill that it waits for.
+    order: u32,
+    /// Of the fill that it waits for.
     version: u64,
 }
+
+impl Waiting {
+    fn cells(self) -> usize {
+        1 << self.order
+    }
+}
+
+/// Finds the cells for a frame of an order.
+type TakeFrame = fn(&Blocks, &mut Admin, u32) -> Option<u32>;
 
 /// Spreads the bits of an identity.
 fn mix(id: u64) -> u64 {
@@ -185,24 +223,39 @@ fn mix(id: u64) -> u64 {
 }
 
 impl Blocks {
-    /// Frames of up to `payload_bytes` each, in at most `bytes` of memory.
-    pub(crate) fn new(bytes: u64, payload_bytes: usize, budget: &Arc<Budget>) -> io::Result<Self> {
-        let words = HEAD_WORDS + payload_bytes.div_ceil(WORD_BYTES);
-        let frame_words = words.next_multiple_of(LINE_WORDS);
-        let frame_bytes = to_u64(frame_words * WORD_BYTES);
-        let chunk_bytes = round_up(8 * frame_bytes, CHUNK_BYTES);
-        // Lines have numbers of 32 bits: 256 GiB.
-        let bytes = bytes.min(u64::from(u32::MAX) * to_u64(LINE_WORDS * WORD_BYTES));
-        let chunks_max = to_usize(bytes / chunk_bytes);
-        let chunk_frames = to_usize(chunk_bytes / frame_bytes);
+    /// Frames for ordinary blocks of up to `payload_bytes`, and for larger ones, in at most `bytes`
+    /// of memory. Nobody who chooses what blocks hold knows the secret.
+    pub(crate) fn new(
+        (bytes, payload_bytes): (u64, usize),
+        secret: u64,
+        budget: &Arc<Budget>,
+    ) -> io::Result<Self> {
+        let line_bytes = to_u64(LINE_WORDS * WORD_BYTES);
+        let head_bytes = to_u64(HEAD_WORDS * WORD_BYTES);
+        let mut cell_bytes = round_up(to_u64(payload_bytes) + head_bytes, line_bytes);
+        let mut align = CHUNK_CELLS_ALIGN;
+        if cell_bytes >= CHUNK_CELLS_ALIGN * BLOCK_BYTES / 4 {
+            (cell_bytes, align) = (round_up(cell_bytes, BLOCK_BYTES), 1);
+        }
+        let most = FRAME_BYTES_MAX.min(bytes / FRAME_SHARE);
+        let fits = |order: &u32| cell_bytes << order <= most;
+        let order_max = (1..=ORDER_MAX).rev().find(fits).unwrap_or(0);
+        let chunk_cells = (CHUNK_BYTES / cell_bytes).max(CHUNK_CELLS_MIN);
+        let chunk_cells = round_up(chunk_cells, align.max(1 << order_max));
+        let chunk_bytes = chunk_cells * cell_bytes;
+        // Cells have numbers of 32 bits.
+        let chunks_max = (bytes / chunk_bytes).min(u64::from(u32::MAX - 1) / chunk_cells);
+        let cells_max = chunks_max * chunk_cells;
         Ok(Self {
-            region: Region::reserve(to_u64(chunks_max) * chunk_bytes)?,
-            frame_words,
-            chunk_frames,
-            chunk_words: to_usize(chunk_bytes) / WORD_BYTES,
-            chunks_max,
+            frames: Region::reserve(cells_max * cell_bytes)?,
+            uses: Region::reserve(cells_max.next_multiple_of(USES_A_WORD))?,
+            secret,
+            cell_words: to_usize(cell_bytes) / WORD_BYTES,
+            chunk_cells: to_usize(chunk_cells),
+            chunks_max: to_usize(chunks_max),
+            order_max,
             budget: Arc::clone(budget),
-            admin: Mutex::new(Admin::default()),
+            admin: Mutex::new(Admin::new(order_max)),
             fills_total: AtomicU64::new(0),
             evicted_total: AtomicU64::new(0),
         })
@@ -213,28 +266,75 @@ impl Blocks {
         self.chunks_max > 0
     }
 
-    /// Bytes that fit a frame.
-    pub(crate) fn payload_bytes(&self) -> usize {
-        (self.frame_words - HEAD_WORDS) * WORD_BYTES
+    /// Bytes of the smallest frame that so many fit; `None` where none is large enough.
+    pub(crate) fn frame_bytes(&self, bytes: usize) -> Option<usize> {
+        let order = self.order_of(bytes).filter(|_| self.is_on())?;
+        Some(self.payload_words(order) * WORD_BYTES)
     }
 
+    /// Words of a frame behind its head.
+    fn payload_words(&self, order: u32) -> usize {
+        (self.cell_words << order) - HEAD_WORDS
+    }
+
+    /// The order of the smallest frame that so many bytes fit.
+    fn order_of(&self, bytes: usize) -> Option<u32> {
+        let words = HEAD_WORDS + bytes.div_ceil(WORD_BYTES);
+        let order = words.div_ceil(self.cell_words).next_power_of_two().trailing_zeros();
+        (order <= self.order_max).then_some(order)
+    }
+
+    /// What a frame's head says of a block or a fill: nothing that a block holds by chance.
     #[inline]
-    fn frame(&self, number: u32) -> Option<&[AtomicU64]> {
-        let first = to_usize(u64::from(number)) * LINE_WORDS;
-        self.region.words().get(first..first + self.frame_words)
+    fn sealed(&self, number: u64) -> u64 {
+        // Steps that can be undone: different numbers stay different, but for the two of 0 and 1.
+        mix(mix(number ^ self.secret) ^ self.secret.rotate_left(32)).max(1)
+    }
+
+    /// All words from a cell on that may be a frame's.
+    #[inline]
+    fn words(&self, cell: u32) -> &[AtomicU64] {
+        let first = to_usize(u64::from(cell)) * self.cell_words;
+        self.frames.words().get(first..).unwrap_or(&[])
+    }
+
+    /// Version, identity and size of the frame that begins at a cell, and what is behind them.
+    #[inline]
+    fn head(&self, cell: u32) -> Option<(&[AtomicU64; HEAD_WORDS], &[AtomicU64])> {
+        self.words(cell).split_first_chunk()
+    }
+
+    /// The word that the uses of a cell's frame are counted in, and at which bit.
+    #[inline]
+    fn uses(&self, cell: u32) -> Option<(&AtomicU64, u64)> {
+        let cell = u64::from(cell);
+        Some((self.uses.words().get(to_usize(cell / USES_A_WORD))?, cell % USES_A_WORD * 8))
+    }
+
+    /// Takes the uses since the last time.
+    fn take_uses(&self, cell: u32, keep: impl FnOnce(u64) -> u64) -> u64 {
+        let Some((word, at)) = self.uses(cell) else { return 0 };
+        let count = word.load(Ordering::Relaxed) >> at & 0xff;
+        let kept = keep(count).min(count);
+        word.fetch_sub((count - kept) << at, Ordering::Relaxed);
+        count
     }
 
     /// Starts loading what a place names. A hint.
     #[inline]
     pub(crate) fn prefetch(&self, slot: Slot<'_>) {
-        if let Some(frame) = slot.frame().and_then(|number| self.frame(number)) {
-            frame.iter().step_by(8).take(3).for_each(super::prefetch);
+        if let Some(cell) = slot.frame() {
+            self.words(cell).iter().step_by(LINE_WORDS).take(3).for_each(super::prefetch);
         }
     }
 
     /// Whether a block is here. It may leave at any time.
     pub(crate) fn has(&self, slot: Slot<'_>) -> bool {
-        slot.frame().is_some_and(|number| self.holds(number, slot.id))
+        let head = slot.frame().and_then(|cell| self.head(cell));
+        head.is_some_and(|([version, owner, _], _)| {
+            version.load(Ordering::Relaxed) != 0
+                && owner.load(Ordering::Relaxed) == self.sealed(slot.id)
+        })
     }
 
     /// What `look` makes of a block; `None` where it is not here. What `look` is given may change
@@ -245,25 +345,25 @@ impl Blocks {
         slot: Slot<'_>,
         look: impl FnOnce(&[AtomicU64]) -> T,
     ) -> Option<T> {
-        let number = slot.frame()?;
-        let (head, payload) = self.frame(number)?.split_at_checked(HEAD_WORDS)?;
-        let [version, owner, uses] = head else { return None };
+        let cell = slot.frame()?;
+        let ([version, owner, size], payload) = self.head(cell)?;
         // What stands at the front of a block goes over its first line.
         payload.get(8).into_iter().for_each(super::prefetch);
         let before = version.load(Ordering::Acquire);
-        let is_other = owner.load(Ordering::Relaxed) != slot.id;
+        let is_other = owner.load(Ordering::Relaxed) != self.sealed(slot.id);
         if before == 0 || (is_other && !seeded::active(Bug::BlockKeepsIdentity)) {
             return None;
         }
-        let found = look(payload);
+        let found = look(payload.get(..to_usize(size.load(Ordering::Relaxed)))?);
         fence(Ordering::Acquire);
         if version.load(Ordering::Relaxed) != before && !seeded::active(Bug::BlockNotValidated) {
             return None;
         }
         // Where another block has the frame by now, its count is one off.
-        let count = uses.load(Ordering::Relaxed);
-        if count < USES_MAX {
-            uses.store(count + 1, Ordering::Relaxed);
+        if let Some((word, at)) = self.uses(cell)
+            && word.load(Ordering::Relaxed) >> at & 0xff < USES_MAX
+        {
+            word.fetch_add(1 << at, Ordering::Relaxed);
         }
         Some(found)
     }
@@ -273,54 +373,60 @@ impl Blocks {
         self.put(slot, payload, Self::take_frame);
     }
 
-    fn put(&self, slot: Slot<'_>, payload: &[&[u8]], take: fn(&Self, &mut Admin) -> Option<u32>) {
+    fn put(&self, slot: Slot<'_>, payload: &[&[u8]], find: TakeFrame) {
         let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
-        if bytes > self.payload_bytes() || !self.is_on() {
-            return;
-        }
+        let Some(order) = self.order_of(bytes).filter(|_| self.is_on()) else { return };
         let mut admin = lock(&self.admin);
-        if slot.frame().is_some_and(|number| self.holds(number, slot.id)) {
+        if slot.frame().is_some_and(|cell| self.holds(&admin, cell, slot.id)) {
             return;
         }
-        let Some(number) = take(self, &mut admin) else { return };
-        let Some(frame) = self.frame(number) else { return };
-        admin.version += 1;
-        let [version, owner, uses, words @ ..] = frame else { return };
+        let Some(cell) = find(self, &mut admin, order) else { return };
+        let Some(([version, owner, size], words)) = self.head(cell) else { return };
+        admin.fills += 1;
+        let fill = self.sealed(admin.fills);
         version.store(0, Ordering::Relaxed);
+        // Also after the versions of whatever was in these cells before.
         fence(Ordering::Release);
-        owner.store(slot.id, Ordering::Relaxed);
-        store_bytes(words, payload);
-        uses.store(0, Ordering::Relaxed);
-        version.store(admin.version, Ordering::Release);
-        let waiting = Waiting { frame: number, version: admin.version };
-        if admin.forget(slot.id) {
+        owner.store(self.sealed(slot.id), Ordering::Relaxed);
+        size.store(to_u64(self.payload_words(order)), Ordering::Relaxed);
+        store_bytes(words.get(..self.payload_words(order)).unwrap_or(&[]), payload);
+        self.take_uses(cell, |_| 0);
+        version.store(fill, Ordering::Release);
+        let waiting = Waiting { frame: cell, order, version: fill };
+        if admin.forget(self.sealed(slot.id)) {
             admin.long.push_back(waiting);
         } else {
+            admin.short_cells += waiting.cells();
             admin.short.push_back(waiting);
         }
         self.tidy(&mut admin);
-        slot.place.0.store(number + 1, Ordering::Relaxed);
+        slot.place.0.store(cell + 1, Ordering::Relaxed);
         self.fills_total.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a frame has this block, as far as fills go; it stays for those who hold `admin`.
-    fn holds(&self, frame: u32, id: u64) -> bool {
-        let Some([version, owner, ..]) = self.frame(frame) else { return false };
-        version.load(Ordering::Relaxed) != 0 && owner.load(Ordering::Relaxed) == id
+    /// Whether the frame at a cell has this block; it stays for those who hold `admin`.
+    fn holds(&self, admin: &Admin, cell: u32, id: u64) -> bool {
+        let begins = admin.cells.order_at(cell).is_some();
+        let owner = self.head(cell).map(|([_, owner, _], _)| owner.load(Ordering::Relaxed));
+        begins && owner == Some(self.sealed(id))
     }
 
     /// Whether a frame is still that of the fill it waits for.
-    fn waits(&self, one: Waiting) -> bool {
-        let version = self.frame(one.frame).and_then(<[AtomicU64]>::first);
-        version.is_some_and(|version| version.load(Ordering::Relaxed) == one.version)
+    fn waits(&self, admin: &Admin, one: Waiting) -> bool {
+        let version = self.head(one.frame).map(|([version, ..], _)| version);
+        admin.cells.order_at(one.frame) == Some(one.order)
+            && version.is_some_and(|version| version.load(Ordering::Relaxed) == one.version)
     }
 
     /// Takes those that wait for nothing out of the queues, once they are as many as the others.
     fn tidy(&self, admin: &mut Admin) {
-        let frames = admin.chunks * self.chunk_frames;
-        if admin.short.len() + admin.long.len() > 2 * frames {
-            admin.short.retain(|one| self.waits(*one));
-            admin.long.retain(|one| self.waits(*one));
+        let cells = admin.chunks * self.chunk_cells;
+        if admin.short.len() + admin.long.len() > 2 * cells {
+            let (mut short, mut long) = (take(&mut admin.short), take(&mut admin.long));
+            short.retain(|one| self.waits(admin, *one));
+            long.retain(|one| self.waits(admin, *one));
+            (admin.short, admin.long) = (short, long);
+            admin.count_short();
         }
     }
 
@@ -328,102 +434,115 @@ impl Blocks {
     fn release(&self, places: &[Place], first: u64) {
         let mut admin = lock(&self.admin);
         for (place, id) in places.iter().zip(first..) {
-            let Some(number) = Slot { place, id }.frame() else { continue };
-            if !self.holds(number, id) {
-                continue;
-            }
-            if let Some(version) = self.frame(number).and_then(<[AtomicU64]>::first) {
-                version.store(0, Ordering::Relaxed);
-                admin.free.push(number);
+            let cell = (Slot { place, id }).frame();
+            if let Some(cell) = cell.filter(|cell| self.holds(&admin, *cell, id)) {
+                self.empty(&mut admin, cell);
             }
         }
+    }
+
+    /// Empties the frame that begins at a cell, if one does; whether.
+    fn empty(&self, admin: &mut Admin, cell: u32) -> bool {
+        if admin.cells.order_at(cell).is_none() {
+            return false;
+        }
+        if let Some(([version, ..], _)) = self.head(cell) {
+            version.store(0, Ordering::Relaxed);
+        }
+        admin.cells.give(cell)
     }
 
     /// A frame that holds nothing.
-    fn take_free(&self, admin: &mut Admin) -> Option<u32> {
-        if admin.free.is_empty() {
+    fn take_free(&self, admin: &mut Admin, order: u32) -> Option<u32> {
+        admin.cells.cut(order).or_else(|| {
             self.grow(admin);
+            admin.cells.cut(order)
+        })
+    }
+
+    /// A frame that holds nothing, or whose turn it is to leave, with as many others beside it as
+    /// are needed.
+    fn take_frame(&self, admin: &mut Admin, order: u32) -> Option<u32> {
+        if let Some(cell) = self.take_free(admin, order) {
+            return Some(cell);
         }
-        admin.free.pop()
+        let one = self.evict(admin)?;
+        let first = one.frame & !low_u32((1 << order) - 1);
+        let last = one.frame.max(first + low_u32((1 << order) - 1));
+        let emptied = (first..=last).filter(|cell| self.empty(admin, *cell)).count();
+        self.evicted_total.fetch_add(to_u64(emptied), Ordering::Relaxed);
+        admin.cells.cut(order)
     }
 
-    /// A frame that holds nothing, or whose turn it is to leave.
-    fn take_frame(&self, admin: &mut Admin) -> Option<u32> {
-        if let Some(number) = self.take_free(admin) {
-            return Some(number);
-        }
-        let number = self.evict(admin)?;
-        self.evicted_total.fetch_add(1, Ordering::Relaxed);
-        Some(number)
+    /// The cells of a chunk.
+    fn cells_of(&self, chunk: usize) -> std::ops::Range<u32> {
+        let first = low_u32(to_u64(chunk * self.chunk_cells));
+        first..first + low_u32(to_u64(self.chunk_cells))
     }
 
-    /// The line that a chunk begins at.
-    fn line_of(&self, chunk: usize) -> u32 {
-        low_u32(to_u64(chunk * self.chunk_words / LINE_WORDS))
-    }
-
-    /// The frames of a chunk.
-    fn frames_of(&self, chunk: usize) -> impl DoubleEndedIterator<Item = u32> + use<> {
-        let (first, step) = (self.line_of(chunk), low_u32(to_u64(self.frame_words / LINE_WORDS)));
-        (0..low_u32(to_u64(self.chunk_frames))).map(move |number| first + number * step)
+    fn chunk_bytes(&self) -> u64 {
+        to_u64(self.chunk_cells * self.cell_words * WORD_BYTES)
     }
 
     /// One more chunk, where there is memory that nobody else will need soon.
     fn grow(&self, admin: &mut Admin) {
-        let bytes = to_u64(self.chunk_words * WORD_BYTES);
+        let bytes = self.chunk_bytes();
         let spare = self.budget.limit() / SPARE_SHARE;
         let is_free = self.budget.used().saturating_add(bytes + spare) <= self.budget.limit();
         if admin.chunks >= self.chunks_max || !is_free || self.budget.take(bytes).is_err() {
             return;
         }
-        let frames = self.frames_of(admin.chunks);
-        let range = to_u64(admin.chunks) * bytes;
-        self.region.advise_huge(range..range + bytes);
+        let cells = self.cells_of(admin.chunks);
+        if admin.chunks == 0 {
+            // At once: chunks end within huge pages.
+            self.frames.advise_huge(0..to_u64(self.chunks_max) * bytes);
+        }
         admin.chunks += 1;
-        admin.free.extend(frames.rev());
-        let ghosts = (admin.chunks * self.chunk_frames).next_power_of_two();
+        admin.cells.extend(cells);
+        let ghosts = (admin.chunks * self.chunk_cells).next_power_of_two();
         if ghosts > admin.ghosts.len() {
             admin.ghosts = vec![0; ghosts];
         }
     }
 
     /// The frame whose turn it is to leave.
-    fn evict(&self, admin: &mut Admin) -> Option<u32> {
-        let frames = admin.chunks * self.chunk_frames;
+    fn evict(&self, admin: &mut Admin) -> Option<Waiting> {
+        let cells = admin.chunks * self.chunk_cells;
         let mut looks = 0;
         loop {
-            let is_short = admin.short.len() * SHORT_SHARE > frames || admin.long.is_empty();
-            let queue = if is_short { &mut admin.short } else { &mut admin.long };
-            let one = queue.pop_front()?;
-            if !self.waits(one) {
+            let is_short = admin.short_cells * SHORT_SHARE > cells || admin.long.is_empty();
+            let one = if is_short {
+                let one = admin.short.pop_front()?;
+                admin.short_cells -= one.cells();
+                one
+            } else {
+                admin.long.pop_front()?
+            };
+            if !self.waits(admin, one) {
                 continue;
             }
-            let number = one.frame;
-            let Some(uses) = self.frame(number).and_then(|frame| frame.get(2)) else { continue };
-            let count = uses.load(Ordering::Relaxed);
             looks += 1;
-            if count > 0 && looks < LOOKS_MAX {
-                uses.store(if is_short { 0 } else { count - 1 }, Ordering::Relaxed);
+            let keep = |count: u64| if is_short { 0 } else { count.saturating_sub(1) };
+            if self.take_uses(one.frame, keep) > 0 && looks < LOOKS_MAX {
                 admin.long.push_back(one);
                 continue;
             }
-            if is_short && let Some(owner) = self.frame(number).and_then(|frame| frame.get(1)) {
+            if is_short && let Some(([_, owner, _], _)) = self.head(one.frame) {
                 admin.remember(owner.load(Ordering::Relaxed));
             }
-            return Some(number);
+            return Some(one);
         }
     }
 
     /// Gives back at least `bytes` of memory, or all there is; how much.
     pub(crate) fn shrink(&self, bytes: u64) -> u64 {
-        let chunk = to_u64(self.chunk_words * WORD_BYTES);
+        let chunk = self.chunk_bytes();
         let mut admin = lock(&self.admin);
         let mut given = 0;
         while given < bytes && admin.chunks > 0 {
             admin.chunks -= 1;
-            for number in self.frames_of(admin.chunks) {
-                let frame = self.frame(number);
-                if let Some(version) = frame.and_then(<[AtomicU64]>::first) {
+            for cell in self.cells_of(admin.chunks) {
+                if let Some(([version, ..], _)) = self.head(cell) {
                     version.store(0, Ordering::SeqCst);
                 }
             }
@@ -431,13 +550,14 @@ impl Blocks {
             // away waits for every processor.
             fence(Ordering::SeqCst);
             let range = to_u64(admin.chunks) * chunk;
-            self.region.discard(range..range + chunk);
+            self.frames.discard(range..range + chunk);
             given += chunk;
         }
-        let left = self.line_of(admin.chunks);
-        admin.free.retain(|number| *number < left);
+        let left = self.cells_of(admin.chunks).start;
+        admin.cells.truncate(left);
         admin.short.retain(|one| one.frame < left);
         admin.long.retain(|one| one.frame < left);
+        admin.count_short();
         drop(admin);
         self.budget.give(given);
         given
@@ -445,7 +565,7 @@ impl Blocks {
 
     /// Bytes that are drawn from the budget.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        to_u64(lock(&self.admin).chunks * self.chunk_words * WORD_BYTES)
+        to_u64(lock(&self.admin).chunks) * self.chunk_bytes()
     }
 
     /// Blocks that were put into frames, and those that gave way, since the start.
@@ -456,6 +576,22 @@ impl Blocks {
 }
 
 impl Admin {
+    fn new(order_max: u32) -> Self {
+        Self {
+            chunks: 0,
+            cells: Cells::new(order_max),
+            short: VecDeque::new(),
+            long: VecDeque::new(),
+            short_cells: 0,
+            ghosts: Vec::new(),
+            fills: 0,
+        }
+    }
+
+    fn count_short(&mut self) {
+        self.short_cells = self.short.iter().map(|one| one.cells()).sum();
+    }
+
     fn ghost(&mut self, id: u64) -> Option<&mut u64> {
         let mask = to_u64(self.ghosts.len()).checked_sub(1)?;
         self.ghosts.get_mut(to_usize(mix(id) & mask))

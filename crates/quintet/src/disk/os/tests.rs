@@ -6,16 +6,18 @@ use std::{
     path::PathBuf,
     process::{Command, Stdio},
     sync::{
-        Mutex,
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
 };
 
 use super::*;
-use crate::disk::{
-    AlignedBuffer, File, LockGuard, Next, Open, contract, persistence::Slowness, read_exact_at,
-    read_up_to, write_all_at,
+use crate::{
+    disk::{
+        AlignedBuffer, File, LockGuard, Next, Open, contract, persistence::Slowness, read_exact_at,
+        read_up_to, write_all_at,
+    },
+    sync::{Mutex, lock},
 };
 
 /// A directory of its own for each test, gone at its end.
@@ -529,9 +531,9 @@ fn the_first_of_parallel_tasks_is_the_callers_and_each_is_done_once() {
                 // Time for the others to come first.
                 std::thread::yield_now();
             }
-            done.lock().unwrap().push((task, std::thread::current().id()));
+            lock(&done).push((task, std::thread::current().id()));
         });
-        let mut done = done.into_inner().unwrap();
+        let mut done = std::mem::take(&mut *lock(&done));
         done.sort_unstable_by_key(|(task, _)| *task);
         assert!(done.iter().map(|(task, _)| *task).eq(0..count));
         assert!(done.iter().take(1).all(|(_, thread)| *thread == std::thread::current().id()));

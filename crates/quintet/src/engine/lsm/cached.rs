@@ -10,7 +10,8 @@
 //!
 //! Invariants: what a look sees may change under it, and then any lengths may stand there: every
 //! read is bounded, and the cache throws the outcome away. Blocks that are larger than
-//! `block_bytes` (one large entry) are not cached.
+//! `block_bytes` (one large entry) take several cells of the cache; beyond half a MiB, or a
+//! sixteenth of it, they are not cached.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -67,7 +68,8 @@ impl Cache {
         hash_mask: u64,
     ) -> Result<Self> {
         let payload = payload_bytes(block_bytes);
-        let blocks = Blocks::new(bytes, payload, &context.budget)
+        let secret = context.hash.hash(b"frames of blocks");
+        let blocks = Blocks::new((bytes, payload), secret, &context.budget)
             .map_err(|error| Error::io("reserve address space for a cache", error))?;
         Ok(Self { blocks: Arc::new(blocks), hash: context.hash, hash_mask })
     }
@@ -87,10 +89,8 @@ impl Cache {
 
     /// What stands before a block's entries in a frame; `None` where they are not cached.
     pub(crate) fn directory(&self, entries: &[u8]) -> Option<Vec<u8>> {
-        let most = self.blocks.payload_bytes();
-        if !self.blocks.is_on() {
-            return None;
-        }
+        // A directory is not worth a larger frame.
+        let most = self.blocks.frame_bytes(HEAD_BYTES + entries.len())?;
         directory_of(entries, most, |key| low_u8(self.hash.hash(key) & self.hash_mask))
     }
 

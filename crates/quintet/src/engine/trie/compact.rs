@@ -185,7 +185,7 @@ impl Trie {
         let room = Op::Put { key, head: &[], body: record.value() };
         self.make_room(&room)?;
         let mut writer = self.index.lock(self.hash(key));
-        // A region in which a record is live stays in its life while the record's subtree is locked.
+        // A region in which a record is live stays in its life while the subtree is locked.
         if !writer.has(address)? || self.is_reborn(region, life) {
             return Ok(());
         }

@@ -17,16 +17,19 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
     shuttle::check_pct(model, 2_000, 4);
 }
 
-/// One frame, of eight words.
-fn one_frame() -> Blocks {
+/// Cells of five words, which may be one frame.
+fn few_cells(order_max: u32) -> Blocks {
+    let cells = 1_u64 << order_max;
     let blocks = Blocks {
-        region: Region::reserve(64).unwrap(),
-        frame_words: 8,
-        chunk_frames: 1,
-        chunk_words: 8,
+        frames: Region::reserve(cells * 40).unwrap(),
+        uses: Region::reserve(8).unwrap(),
+        secret: 0x5e_c4e7,
+        cell_words: 5,
+        chunk_cells: to_usize(cells),
         chunks_max: 1,
+        order_max,
         budget: Arc::new(Budget::new(1 << 20)),
-        admin: Mutex::new(Admin::default()),
+        admin: Mutex::new(Admin::new(order_max)),
         fills_total: AtomicU64::new(0),
         evicted_total: AtomicU64::new(0),
     };
@@ -52,7 +55,7 @@ fn slot(place: &Place, id: u64) -> Slot<'_> {
 
 /// Block 1 is there; a reader asks for it while block 2 takes its frame, and block 1 takes it back.
 fn a_reader_beside_fills() {
-    let shared = ModelArc::new((one_frame(), Place::default(), Place::default()));
+    let shared = ModelArc::new((few_cells(0), Place::default(), Place::default()));
     shared.0.fill(slot(&shared.1, 1), &[&payload(1)]);
     let writer = {
         let shared = ModelArc::clone(&shared);
@@ -70,23 +73,49 @@ fn a_reader_beside_fills() {
     writer.join().unwrap();
     assert_eq!(shared.0.read(slot(&shared.1, 1), both), Some((1, 1)));
     assert_eq!(shared.0.read(slot(&shared.2, 2), both), None);
-    assert_eq!(shared.0.payload_bytes(), 40);
+    assert_eq!(shared.0.frame_bytes(9), Some(16));
 }
 
-/// The model, and the bug that it has to find; in one test, so that the bug is not there beside it.
-fn model_and_its_bug() {
+/// Blocks 1 and 2 have a cell each; a reader asks for the second while block 3 takes both.
+fn a_reader_beside_a_larger_fill() {
+    let shared = ModelArc::new((few_cells(1), [0; 3].map(|_| Place::default())));
+    for id in [1, 2] {
+        shared.0.fill(slot(&shared.1[id - 1], to_u64(id)), &[&payload(to_u64(id))]);
+    }
+    let writer = {
+        let shared = ModelArc::clone(&shared);
+        thread::spawn(move || {
+            shared.0.fill(slot(&shared.1[2], 3), &[&payload(2), &payload(2)]);
+        })
+    };
+    if let Some(found) = shared.0.read(slot(&shared.1[1], 2), both) {
+        assert_eq!(found, (2, 2));
+    }
+    if let Some(found) = shared.0.read(slot(&shared.1[2], 3), <[AtomicU64]>::len) {
+        assert_eq!(found, 7);
+    }
+    writer.join().unwrap();
+    let [first, second, third] = &shared.1;
+    assert_eq!(shared.0.read(slot(first, 1), both), None);
+    assert_eq!(shared.0.read(slot(second, 2), both), None);
+    assert_eq!(shared.0.read(slot(third, 3), both), Some((2, 2)));
+}
+
+/// The models, and the bug that one has to find; in one test: the bug must not be there beside it.
+fn models_and_their_bug() {
     explore(a_reader_beside_fills);
+    explore(a_reader_beside_a_larger_fill);
     seeded::finds(Bug::BlockNotValidated, || explore(a_reader_beside_fills));
 }
 
 #[cfg(loom)]
 #[test]
 fn loom_a_reader_beside_fills() {
-    model_and_its_bug();
+    models_and_their_bug();
 }
 
 #[cfg(shuttle)]
 #[test]
 fn shuttle_a_reader_beside_fills() {
-    model_and_its_bug();
+    models_and_their_bug();
 }

@@ -17,7 +17,7 @@ fn payload(id: u64) -> Vec<u8> {
 
 fn blocks(bytes: u64) -> (Arc<Blocks>, Arc<Budget>) {
     let budget = Arc::new(Budget::new(1 << 20));
-    (Arc::new(Blocks::new(bytes, 1000, &budget).unwrap()), budget)
+    (Arc::new(Blocks::new((bytes, 1000), 7, &budget).unwrap()), budget)
 }
 
 fn places(blocks: &Arc<Blocks>, count: u32) -> Places {
@@ -38,7 +38,7 @@ fn count(blocks: &Blocks, places: &Places, ids: impl Iterator<Item = u64>) -> us
 fn blocks_come_back_until_others_take_their_frames() {
     let (blocks, budget) = blocks(256 << 10);
     let places = places(&blocks, 5_000);
-    let frames = 4 * blocks.chunk_frames;
+    let frames = 4 * blocks.chunk_cells;
     for id in 1..5_000 {
         let (head, rest) = (&payload(id)[..10], &payload(id)[10..]);
         blocks.fill(places.get(low_u32(id)).unwrap(), &[head, rest]);
@@ -47,7 +47,7 @@ fn blocks_come_back_until_others_take_their_frames() {
     assert_eq!(count(&blocks, &places, 1..5_000), frames);
     assert_eq!(blocks.totals(), (4_999, to_u64(4_999 - frames)));
     assert_eq!(blocks.memory_bytes(), 256 << 10);
-    let large = vec![1; blocks.payload_bytes() + 1];
+    let large = vec![1; (16 << 10) + 1];
     blocks.fill(places.get(1).unwrap(), &[&large]);
     assert_eq!(count(&blocks, &places, 1..=1), 0);
     assert_eq!(blocks.shrink(1), 64 << 10);
@@ -66,7 +66,7 @@ fn what_is_used_again_outlives_a_scan() {
     let (blocks, _) = blocks(256 << 10);
     let places = places(&blocks, 100_000);
     let place = |id: u64| places.get(low_u32(id)).unwrap();
-    let frames = to_u64(4 * blocks.chunk_frames);
+    let frames = to_u64(4 * blocks.chunk_cells);
     let hot = 1..frames / 2;
     for id in hot.clone() {
         blocks.fill(place(id), &[&payload(id)]);
@@ -86,7 +86,7 @@ fn what_is_used_again_outlives_a_scan() {
 #[test]
 fn memory_is_left_to_others() {
     let budget = Arc::new(Budget::new(512 << 10));
-    let blocks = Arc::new(Blocks::new(1 << 30, 1000, &budget).unwrap());
+    let blocks = Arc::new(Blocks::new((1 << 30, 1000), 7, &budget).unwrap());
     let places = places(&blocks, 4_000);
     let used = budget.used();
     budget.take(200 << 10).unwrap();
@@ -95,7 +95,7 @@ fn memory_is_left_to_others() {
     }
     assert!(budget.used() <= (512 << 10) / 8 * 7);
     assert!(budget.used() > (512 << 10) / 8 * 7 - (64 << 10) - used);
-    let none = Blocks::new(1000, 1000, &budget).unwrap();
+    let none = Blocks::new((1000, 1000), 7, &budget).unwrap();
     assert!(!none.is_on());
     none.fill(places.get(1).unwrap(), &[b"x"]);
 }
@@ -103,7 +103,7 @@ fn memory_is_left_to_others() {
 #[test]
 fn blocks_of_a_file_that_is_gone_leave_their_frames() {
     let (blocks, budget) = blocks(256 << 10);
-    let frames = 4 * blocks.chunk_frames;
+    let frames = 4 * blocks.chunk_cells;
     let stays = places(&blocks, 10);
     for id in 1..10 {
         blocks.fill(stays.get(low_u32(id)).unwrap(), &[&payload(id)]);
@@ -162,6 +162,101 @@ fn random_fills_and_shrinks_agree_with_a_map() {
         }
     }
     assert!(known.values().filter(|found| **found).count() > 100);
+}
+
+/// A block of a size of its own: what is there of it is all its own.
+fn sized(id: u64) -> Vec<u8> {
+    let bytes = [60, 900, 1_100, 3_000, 9_000, 16_000][to_usize(id % 6)];
+    (0..bytes).map(|at| low_u8((id + 1).wrapping_mul(at / 8 + 3))).collect()
+}
+
+fn has_sized(blocks: &Blocks, places: &Places, id: u64) -> bool {
+    let expected = sized(id);
+    let found = blocks.read(places.get(low_u32(id)).unwrap(), |words| {
+        assert!(words.len() * WORD_BYTES < 2 * expected.len().max(1024), "the smallest frame");
+        let mut out = vec![0; expected.len()];
+        crate::pages::words::copy_out(words, 0, &mut out);
+        out
+    });
+    assert!(found.as_ref().is_none_or(|found| *found == expected), "{id}");
+    found.is_some()
+}
+
+#[test]
+fn blocks_of_all_sizes_share_the_memory() {
+    let (blocks, budget) = blocks(256 << 10);
+    let places = places(&blocks, 600);
+    let (mut random, mut known, mut found) = (9_u64, BTreeMap::new(), 0);
+    let free_cells = |blocks: &Blocks| {
+        let admin = lock(&blocks.admin);
+        let (free, used, whole) = admin.cells.counts();
+        assert_eq!(free + used, admin.chunks * blocks.chunk_cells, "every cell is one of both");
+        (free, whole)
+    };
+    for step in 0..60_000 {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        // Sizes come and go: small ones alone for a while, then large ones, then all.
+        let of_size = match step / 10_000 % 3 {
+            0 => random % 2,
+            1 => 4 + random % 2,
+            _ => random % 6,
+        };
+        let id = (random >> 8) % 99 * 6 + of_size;
+        let place = places.get(low_u32(id)).unwrap();
+        match random >> 32 & 4095 {
+            0 => drop(blocks.shrink(random >> 48)),
+            1..1_800 => {
+                blocks.fill(place, &[&sized(id)]);
+                assert!(has_sized(&blocks, &places, id), "what was just put there is there");
+            }
+            _ => {
+                let is_here = has_sized(&blocks, &places, id);
+                found += u32::from(is_here);
+                known.insert(id, is_here);
+            }
+        }
+        if step % 1_000 == 0 {
+            free_cells(&blocks);
+        }
+    }
+    assert!(found > 5_000, "{found}");
+    // Half of the memory and more is used, whatever was asked for last.
+    let cells = lock(&blocks.admin).chunks * blocks.chunk_cells;
+    assert!(free_cells(&blocks).0 < cells / 2);
+    drop(places);
+    // All is one again.
+    assert_eq!(free_cells(&blocks), (cells, cells));
+    drop(blocks);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn a_block_that_would_fill_a_small_cache_is_not_kept() {
+    let (blocks, _) = blocks(256 << 10);
+    let most = (16 << 10) - 24;
+    assert_eq!(blocks.frame_bytes(most), Some(most));
+    assert_eq!(blocks.frame_bytes(most + 1), None);
+    assert_eq!(
+        [1, 1024, 1025].map(|bytes| blocks.frame_bytes(bytes)),
+        [1024, 1024, 2048].map(Some)
+    );
+    let places = places(&blocks, 10);
+    blocks.fill(places.get(1).unwrap(), &[&vec![7; most]]);
+    blocks.fill(places.get(2).unwrap(), &[&vec![7; most + 1]]);
+    assert!(blocks.has(places.get(1).unwrap()));
+    assert!(!blocks.has(places.get(2).unwrap()));
+    // Cells of more than a page each, and chunks that end with one, for blocks of up to 1 MiB.
+    for block_bytes in [512, 4_096, 16 << 10, 64 << 10, 1 << 20] {
+        let budget = Arc::new(Budget::new(1 << 30));
+        let blocks = Blocks::new((1 << 30, block_bytes * 9 / 8), 7, &budget).unwrap();
+        let cells = blocks.chunk_bytes();
+        assert!(cells.is_multiple_of(BLOCK_BYTES));
+        assert!(blocks.chunk_cells.is_multiple_of(1 << blocks.order_max));
+        assert!(blocks.frame_bytes(block_bytes).is_some() && blocks.frame_bytes(2 << 20).is_none());
+        assert!(cells <= 16 << 20, "{cells}");
+    }
 }
 
 #[test]
