@@ -8,6 +8,7 @@
 
 #[cfg(tsan)]
 pub mod announced;
+pub mod turns;
 
 #[cfg(tsan)]
 pub use announced::{Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};

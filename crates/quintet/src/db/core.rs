@@ -25,7 +25,10 @@ use crate::{
     disk::{Dir, Env, JobHandle, LockGuard},
     engine::{AnyEngine, Engine as _, EngineKind, Host, Load},
     seeded::{self, Bug},
-    sync::{Apart, AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read},
+    sync::{
+        Apart, AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read,
+        turns::Turns,
+    },
     types::TableTypes,
     wal::Log,
 };
@@ -279,7 +282,7 @@ pub(super) struct Core {
     pub(super) log: Arc<Log>,
     pub(super) stripes: Stripes,
     /// One round of persisting at a time.
-    pub(super) round: Mutex<()>,
+    pub(super) round: Turns,
     /// Dropped tables whose files are still to be removed.
     pub(super) doomed: Mutex<Vec<Arc<TableState>>>,
     /// Below this, the log holds nothing that some table lacks.

@@ -347,7 +347,7 @@ impl Core {
             return Ok(());
         }
         self.shared.jobs.stop();
-        let _round = lock(&self.round);
+        let _round = self.round.wait();
         {
             // Nothing is between its look at `closed` and its record in the log.
             let _every = self.stripes.hold_every();

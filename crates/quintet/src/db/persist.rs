@@ -2,9 +2,10 @@
 //! it.
 //!
 //! Invariants:
-//! - One round at a time. It takes `up_to` (everything below is applied) before it looks at any
-//!   table, so a table with nothing un-persisted is complete to `up_to`: an idle table never holds
-//!   the log.
+//! - One round at a time, in the order in which they were asked for: who persists or compacts in a
+//!   loop keeps no writer waiting that needs a round itself. It takes `up_to` (everything below is
+//!   applied) before it looks at any table, so a table with nothing un-persisted is complete to
+//!   `up_to`: an idle table never holds the log.
 //! - The log is durable to `up_to` before the catalog says that it starts there.
 //! - Where nothing is left to be persisted, the log rests: it moves to a small segment, and its
 //!   start moves on with a second edit of the catalog.
@@ -28,20 +29,20 @@ use crate::{
 impl Core {
     /// Persists these tables now, however little they lack.
     pub(super) fn persist_tables(&self, tables: &[Arc<TableState>]) -> Result<()> {
-        let _round = lock(&self.round);
+        let _round = self.round.wait();
         self.persist_round(tables)
     }
 
     /// Persists all tables now.
     pub(super) fn persist_all(&self) -> Result<()> {
-        let _round = lock(&self.round);
+        let _round = self.round.wait();
         self.persist_whole_round()
     }
 
     /// Persists all tables, unless somebody else has meanwhile: at most `bytes` of log are in
     /// arrears.
     pub(super) fn persist_all_over(&self, bytes: u64) -> Result<()> {
-        let _round = lock(&self.round);
+        let _round = self.round.wait();
         if self.arrears(self.log.end()) <= bytes { Ok(()) } else { self.persist_whole_round() }
     }
 
@@ -70,7 +71,7 @@ impl Core {
 
     /// Persists the tables whose engines ask for it, and all when much log is un-persisted.
     pub(super) fn persist_due(&self) -> Result<()> {
-        let _round = lock(&self.round);
+        let _round = self.round.wait();
         let mut tables = self.all_tables();
         tables.retain(|table| table.is_live());
         let mut outcome = Ok(());
@@ -93,7 +94,7 @@ impl Core {
 
     /// Compacts one table, and writes what that leaves to be written.
     pub(super) fn compact(&self, table: &Arc<TableState>) -> Result<()> {
-        let _round = lock(&self.round);
+        let _round = self.round.wait();
         self.compact_alone(table)?;
         if table.engine.due() == Due::Persist {
             self.persist_round(std::slice::from_ref(table))?;
@@ -107,7 +108,7 @@ impl Core {
         table: &TableState,
         also: Option<&Arc<TableState>>,
     ) -> Result<()> {
-        let _round = lock(&self.round);
+        let _round = self.round.wait();
         self.check_writable()?;
         let up_to = self.log.applied();
         self.log.sync()?;
@@ -200,7 +201,7 @@ impl Core {
 
     /// Removes the files of tables that were dropped. What is left over, the next open removes.
     pub(super) fn bury(&self) {
-        let _round = lock(&self.round);
+        let _round = self.round.wait();
         // Once closed, the numbers may be another process's.
         if !self.is_closed() {
             self.bury_alone();

@@ -34,7 +34,7 @@ use crate::{
     codec::{Decoder, KeyHash, Lsn},
     disk::{Dir, Env, LockGuard},
     engine::{AnyEngine, Context, Engine as _, Host},
-    sync::{Apart, AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, RwLock},
+    sync::{Apart, AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, RwLock, turns::Turns},
     wal::{Anchor, LogOptions},
 };
 
@@ -192,7 +192,7 @@ fn assemble(
         log,
         round_end: AtomicU64::new(0),
         stripes: Stripes::default(),
-        round: Mutex::new(()),
+        round: Turns::default(),
         doomed: Mutex::new(Vec::new()),
         closed: AtomicBool::new(false),
         sync_armed: AtomicBool::new(false),
