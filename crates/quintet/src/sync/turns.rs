@@ -33,6 +33,7 @@ pub struct Turn<'a>(&'a Turns);
 
 impl Turns {
     /// Waits until all who came before have had their turn.
+    #[cold]
     pub fn wait(&self) -> Turn<'_> {
         let waiter = {
             let mut state = lock(&self.0);
