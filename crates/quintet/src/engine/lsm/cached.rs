@@ -10,8 +10,8 @@
 //!
 //! Invariants: what a look sees may change under it, and then any lengths may stand there: every
 //! read is bounded, and the cache throws the outcome away. Blocks that are larger than
-//! `block_bytes` (one large entry) take several cells of the cache; beyond half a MiB, or a
-//! sixteenth of it, they are not cached.
+//! `block_bytes` (one large entry) take several cells of the cache: up to 64, or half a MiB, or a
+//! sixteenth of it, whichever is least. Larger ones are not cached.
 
 #![deny(clippy::indexing_slicing)]
 
