@@ -53,9 +53,13 @@ fuzz seconds="60":
 loom:
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p quintet --lib --release loom_
 
-# Random schedules of the larger ones
-shuttle:
-    RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle cargo test -p quintet --lib --release shuttle_
+# Random schedules of the larger ones. With other seeds it says which planted bugs are found by luck
+shuttle seed="1":
+    RUSTFLAGS="--cfg shuttle" SHUTTLE_RANDOM_SEED={{seed}} CARGO_TARGET_DIR=target/shuttle cargo test -p quintet --lib --release shuttle_
+
+# The threaded test of one engine, again and again: `just stress trie 500`
+stress engine rounds="100":
+    QUINTET_STRESS_ENGINE={{engine}} QUINTET_STRESS_ROUNDS={{rounds}} cargo test --package quintet --test threads -- --nocapture
 
 # The threaded tests under ThreadSanitizer: so many operations a thread
 tsan operations="6000":

@@ -173,8 +173,9 @@ pub(crate) struct Blocks {
     /// Words of a cell, and cells of a chunk.
     cell_words: usize,
     chunk_cells: usize,
-    /// Chunks at most.
+    /// Chunks at most, and at most for now.
     chunks_max: usize,
+    chunks_now: AtomicU64,
     /// The largest frame has two to this power of cells.
     order_max: u32,
     budget: Arc<Budget>,
@@ -253,6 +254,7 @@ impl Blocks {
             cell_words: to_usize(cell_bytes) / WORD_BYTES,
             chunk_cells: to_usize(chunk_cells),
             chunks_max: to_usize(chunks_max),
+            chunks_now: AtomicU64::new(chunks_max),
             order_max,
             budget: Arc::clone(budget),
             admin: Mutex::new(Admin::new(order_max)),
@@ -489,7 +491,8 @@ impl Blocks {
         let bytes = self.chunk_bytes();
         let spare = self.budget.limit() / SPARE_SHARE;
         let is_free = self.budget.used().saturating_add(bytes + spare) <= self.budget.limit();
-        if admin.chunks >= self.chunks_max || !is_free || self.budget.take(bytes).is_err() {
+        let most = self.chunks_now.load(Ordering::Relaxed);
+        if to_u64(admin.chunks) >= most || !is_free || self.budget.take(bytes).is_err() {
             return;
         }
         let cells = self.cells_of(admin.chunks);
@@ -531,6 +534,16 @@ impl Blocks {
                 admin.remember(owner.load(Ordering::Relaxed));
             }
             return Some(one);
+        }
+    }
+
+    /// Takes at most so many bytes from now on, within what it was made for; gives back the rest.
+    pub(crate) fn set_most(&self, bytes: u64) {
+        let most = (bytes / self.chunk_bytes()).min(to_u64(self.chunks_max));
+        self.chunks_now.store(most, Ordering::Relaxed);
+        let excess = self.memory_bytes().saturating_sub(most * self.chunk_bytes());
+        if excess > 0 {
+            self.shrink(excess);
         }
     }
 

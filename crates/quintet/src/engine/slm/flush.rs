@@ -233,8 +233,13 @@ impl Inner {
         });
     }
 
-    /// Has the cache give back what exceeds the budget.
+    /// Leaves the index the memory that its pages take, up to what its cache may have, and has the
+    /// cache of blocks give back what exceeds the budget.
     pub(super) fn make_space(&self) {
+        let pages = self.paged.tree.cache();
+        let wanted = self.paged.tree.space().used().min(pages.capacity());
+        let most = self.settings.cache_bytes.saturating_sub(wanted * to_u64(pages.page_bytes()));
+        self.cache.blocks.set_most(most.max(self.settings.cache_bytes_min));
         let budget = &self.context.budget;
         let excess = budget.used().saturating_sub(budget.limit());
         if excess > 0 {

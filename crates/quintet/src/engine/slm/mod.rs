@@ -48,12 +48,13 @@
 //! `memtables` (so many times that, at most; 2 to 16, 4), `run_bytes` (64 KiB to 4 GiB; 32 MiB, or
 //! an eighth of the memory budget where that is less), `block_bytes` (512 to 1 MiB, 4096),
 //! `compression` (of blocks: `none`, `lz4` or `zstd`, `none`), `cache_bytes` (of blocks, 0 to
-//! 2^46; 3/8 of the memory budget), `index_cache_bytes` (0, the default: half of it), `page_bytes`
-//! (of the index, a power of two, 4096 to 65,536, 16,384), `live_ratio` (per cent, 0 to 100, 70),
-//! `leaf_threshold` (0 to 2^20, 10), `leaf_runs` (1 to 64, 2: a window of the index has the keys
-//! of so many runs), `range_threshold` (0 to 2^20, 8), `range_keys` (1 to 2^20, 30),
-//! `compaction_runs` (candidates that start a merge, 1 to 1024, 4), `merge_runs` (at most so many
-//! at once, 2 to 256, 15), `merge_rate` (bytes a second, 0 to 2^46; 0: no limit).
+//! 2^46; 3/4 of the memory budget less what the index takes, 3/8 at least), `index_cache_bytes` (0,
+//! the default: half of it), `page_bytes` (of the index, a power of two, 4096 to 65,536, 16,384),
+//! `live_ratio` (per cent, 0 to 100, 70), `leaf_threshold` (0 to 2^20, 10), `leaf_runs` (1 to 64,
+//! 2: a window of the index has the keys of so many runs), `range_threshold` (0 to 2^20, 8),
+//! `range_keys` (1 to 2^20, 30), `compaction_runs` (candidates that start a merge, 1 to 1024, 4),
+//! `merge_runs` (at most so many at once, 2 to 256, 15), `merge_rate` (bytes a second, 0 to 2^46;
+//! 0: no limit).
 //!
 //! How we differ from the paper: memtables are in memory and the shared log protects them, which
 //! may itself be in persistent memory (`Options::emulate_persistent_memory` says more); the index
@@ -133,7 +134,9 @@ struct Settings {
     memtables: u64,
     run_bytes: u64,
     shape: Shape,
+    /// Most that the cache of blocks takes, and how much of it the index leaves it at least.
     cache_bytes: u64,
+    cache_bytes_min: u64,
     live_ratio: u64,
     leaf_threshold: usize,
     leaf_runs: u64,
@@ -155,6 +158,8 @@ impl Settings {
         // A table that asks for more gets half of the budget; others leave room for others.
         let asked = options.settings().any(|(name, _)| name == "memtable_bytes");
         let most = if asked { budget / 2 / memtables } else { budget / 16 };
+        let cache_bytes = options.number("cache_bytes", budget / 4 * 3, 0..=1 << 46)?;
+        let is_sized = options.settings().any(|(name, _)| name == "cache_bytes");
         let run_bytes = (32 << 20).min((budget / 8).max(64 << 10));
         Ok(Self {
             memtable_bytes: memtable_bytes.min(most.max(64 << 10)),
@@ -164,7 +169,8 @@ impl Settings {
                 block_bytes: to_usize(options.number("block_bytes", 4096, 512..=1 << 20)?),
                 packing: Packing::named(options.word("compression", &Packing::NAMES)?),
             },
-            cache_bytes: options.number("cache_bytes", budget / 8 * 3, 0..=1 << 46)?,
+            cache_bytes,
+            cache_bytes_min: if is_sized { cache_bytes } else { budget / 8 * 3 },
             live_ratio: options.number("live_ratio", 70, 0..=100)?,
             leaf_threshold: count("leaf_threshold", 10, 0)?,
             leaf_runs: options.number("leaf_runs", 2, 1..=64)?,

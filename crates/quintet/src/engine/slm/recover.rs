@@ -73,6 +73,7 @@ impl Inner {
             counters: Counters::default(),
             context,
         };
+        inner.make_space();
         Ok((inner, complete))
     }
 }

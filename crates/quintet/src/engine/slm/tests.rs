@@ -1,7 +1,7 @@
 //! The engine alone against a plain map, with memtables and runs so small that every path is
 //! taken.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops};
 
 use super::{select, *};
 use crate::{
@@ -766,6 +766,34 @@ fn a_budget_that_is_too_small_flushes_and_never_overflows() {
     assert!(budget.used() <= 6 << 20, "{}", budget.used());
     let large = Op::Put { key: b"k", head: b"", body: &vec![0; 7 << 20] };
     assert!(matches!(engine.admit(&large), Err(Error::OutOfMemory { .. })));
+    check(&engine);
+}
+
+#[test]
+fn blocks_take_the_memory_that_the_index_leaves_and_give_it_back() {
+    let env = SimEnv::new(23);
+    let context = Arc::new(Desk::default()).context(&env, 8 << 20);
+    let budget = Arc::clone(&context.budget);
+    let options = TableOptions::new(EngineKind::Slm).set("page_bytes", "4096");
+    let (engine, _) = Slm::open(&options, context).unwrap();
+    let mut step = 0;
+    let mut fill = |keys: ops::Range<u64>, key_bytes: usize, value_bytes: usize| {
+        let key = |number: u64| format!("{number:0key_bytes$}").into_bytes();
+        for number in keys.clone() {
+            step += 1;
+            put(&engine, step, &key(number), &vec![low(number); value_bytes]);
+        }
+        engine.persist(Lsn(step)).unwrap();
+        for number in keys {
+            assert_eq!(engine.get(&key(number)).unwrap().unwrap(), vec![low(number); value_bytes]);
+        }
+        assert!(budget.used() <= 8 << 20, "{}", budget.used());
+        detail(&engine, "cache_bytes")
+    };
+    let alone = fill(0..12_000, 10, 500);
+    assert!(alone > 4 << 20, "more than three eighths of memory: {alone}");
+    let beside = fill(1_000_000..1_060_000, 60, 10);
+    assert!(beside <= 3 << 20, "three eighths: {beside}");
     check(&engine);
 }
 

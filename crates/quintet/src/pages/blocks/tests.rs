@@ -62,6 +62,31 @@ fn blocks_come_back_until_others_take_their_frames() {
 }
 
 #[test]
+fn a_bound_that_moves_is_kept() {
+    let (blocks, budget) = blocks(256 << 10);
+    let places = places(&blocks, 5_000);
+    let fill = || {
+        for id in 1..2_000 {
+            blocks.fill(places.get(low_u32(id)).unwrap(), &[&payload(id)]);
+        }
+        blocks.memory_bytes()
+    };
+    for (bound, bytes) in
+        [(1 << 30, 256 << 10), (200 << 10, 192 << 10), (0, 0), (64 << 10, 64 << 10)]
+    {
+        blocks.set_most(bound);
+        assert!(blocks.memory_bytes() <= bytes, "at once");
+        assert_eq!(fill(), bytes);
+        assert!(bytes == 0 || count(&blocks, &places, 1..2_000) > 0);
+    }
+    blocks.set_most(256 << 10);
+    assert_eq!(fill(), 256 << 10);
+    drop(places);
+    drop(blocks);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
 fn what_is_used_again_outlives_a_scan() {
     let (blocks, _) = blocks(256 << 10);
     let places = places(&blocks, 100_000);
