@@ -36,7 +36,7 @@
 //! (of level 1, 64 KiB to 2^46; 8 times level 0, at most 4 GiB), `fanout` (2 to 64, 8),
 //! `block_bytes` (512 to 1 MiB, 4096), `compression` (of blocks: `none`, `lz4` or `zstd`, `none`),
 //! `signature_bits` (8 to 16, 11), `perfect_hash` (`shift` or `cphash`, `shift`), `cache_bytes` (0
-//! to 2^46; half of the memory budget), `merge_rate` (bytes a second, 0 to 2^46; 0: no limit).
+//! to 2^46; 3/4 of the memory budget), `merge_rate` (bytes a second, 0 to 2^46; 0: no limit).
 //!
 //! How we differ from the paper: `sorted` is the default, because a range over hash ranges has to
 //! ask every table; the slot names a block of entries in key order, which makes the second tier
@@ -166,7 +166,7 @@ impl Settings {
             memtable_bytes,
             memtables,
             merge_rate: options.number("merge_rate", 0, 0..=1 << 46)?,
-            cache_bytes: options.number("cache_bytes", budget / 2, 0..=1 << 46)?,
+            cache_bytes: options.number("cache_bytes", budget / 4 * 3, 0..=1 << 46)?,
             max_pieces: to_usize(options.number("max_pieces", pieces, 1..=1024)?),
             table_bytes: bytes("table_bytes", tables, 64 << 30)?,
             level0_tables: to_usize(level0_tables),
