@@ -93,8 +93,8 @@ fn shuttle_batches_beside_a_sync_and_a_persist_have_one_order() {
     });
 }
 
-/// Two puts and nothing else: what one of them has acknowledged as synced is on the disk, also where
-/// the other's sync was made while the first was being copied.
+/// Two puts and nothing else: what one of them has acknowledged as synced is on the disk, also
+/// where the other's sync was made while the first was being copied.
 #[test]
 fn shuttle_a_put_that_is_acknowledged_as_synced_is_durable() {
     explore(|| {
