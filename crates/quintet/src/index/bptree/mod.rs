@@ -43,6 +43,8 @@ pub mod bulk;
 pub mod check;
 pub mod extent;
 mod many;
+#[cfg(all(test, shuttle))]
+mod models;
 pub mod node;
 pub mod read;
 pub mod run;

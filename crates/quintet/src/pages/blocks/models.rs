@@ -27,6 +27,7 @@ fn few_cells(order_max: u32) -> Blocks {
         cell_words: 5,
         chunk_cells: to_usize(cells),
         chunks_max: 1,
+        chunks_now: AtomicU64::new(1),
         order_max,
         budget: Arc::new(Budget::new(1 << 20)),
         admin: Mutex::new(Admin::new(order_max)),
