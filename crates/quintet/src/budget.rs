@@ -6,20 +6,33 @@
 //! Invariants: `used` is at most `limit`, except for [`Budget::take_anyway`] and
 //! [`Budget::charge_anyway`], which replay of already acknowledged writes may use (refusing those
 //! would lose data) and the work that gives memory back.
-//! Thread rules: any thread; one atomic.
+//! Thread rules: any thread; one atomic. Who draws with [`Budget::take`] holds no lock that a
+//! [`Spare`] takes to give memory back.
 
-use std::sync::Arc;
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
 
 use crate::{
     Error, Result,
-    sync::{AtomicU64, Ordering},
+    sync::{AtomicU64, Mutex, Ordering, lock},
 };
+
+/// Memory that its holder can do without: what is in it can be had again.
+pub trait Spare: fmt::Debug + Send + Sync {
+    /// Bytes that are drawn for it.
+    fn held(&self) -> u64;
+    /// Gives back at least `bytes`, or all there is; how much.
+    fn give_back(&self, bytes: u64) -> u64;
+}
 
 /// The account. Bytes are estimates that include allocator overhead.
 #[derive(Debug)]
 pub struct Budget {
     limit: u64,
     used: AtomicU64,
+    spares: Mutex<Vec<Weak<dyn Spare>>>,
     /// The most that was used at once.
     #[cfg(feature = "testing")]
     peak: AtomicU64,
@@ -31,6 +44,7 @@ impl Budget {
         Self {
             limit,
             used: AtomicU64::new(0),
+            spares: Mutex::new(Vec::new()),
             #[cfg(feature = "testing")]
             peak: AtomicU64::new(0),
         }
@@ -46,8 +60,33 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Draws `bytes`, or refuses with [`Error::OutOfMemory`].
+    /// Has `spare` give back what others need ([`Budget::take`]).
+    pub fn add_spare(&self, spare: Weak<dyn Spare>) {
+        let mut spares = lock(&self.spares);
+        spares.retain(|one| one.strong_count() > 0);
+        spares.push(spare);
+    }
+
+    /// Draws `bytes` that have to be had: where there is not enough, who holds most that can be
+    /// had again gives way, whichever table it belongs to. Refuses with [`Error::OutOfMemory`].
     pub fn take(&self, bytes: u64) -> Result<()> {
+        let outcome = self.take_free(bytes);
+        if outcome.is_ok() || bytes > self.limit {
+            return outcome;
+        }
+        if self.relieve(bytes) { self.take_free(bytes) } else { outcome }
+    }
+
+    /// Has who holds most that can be had again give back `bytes`; whether anything came.
+    pub fn relieve(&self, bytes: u64) -> bool {
+        let spares: Vec<_> = lock(&self.spares).iter().filter_map(Weak::upgrade).collect();
+        let most = spares.iter().max_by_key(|spare| spare.held());
+        most.is_some_and(|most| most.give_back(bytes) > 0)
+    }
+
+    /// Draws `bytes` that nobody has, or refuses with [`Error::OutOfMemory`]: for who can do
+    /// without.
+    pub fn take_free(&self, bytes: u64) -> Result<()> {
         #[cfg(feature = "testing")]
         if refusal::refuses(bytes) {
             return Err(Error::OutOfMemory { budget: self.limit, needed: bytes });
@@ -177,6 +216,44 @@ mod tests {
         assert_eq!(budget.used(), 120);
         budget.give(120);
         budget.take(100).unwrap();
+    }
+
+    #[derive(Debug)]
+    struct Cache(Arc<Budget>, AtomicU64);
+
+    impl Spare for Cache {
+        fn held(&self) -> u64 {
+            self.1.load(Ordering::Relaxed)
+        }
+
+        fn give_back(&self, bytes: u64) -> u64 {
+            let given = bytes.min(self.held());
+            self.1.fetch_sub(given, Ordering::Relaxed);
+            self.0.give(given);
+            given
+        }
+    }
+
+    #[test]
+    fn who_holds_most_that_can_be_had_again_gives_way() {
+        let budget = Arc::new(Budget::new(100));
+        let caches = [30, 60].map(|bytes| {
+            budget.take_free(bytes).unwrap();
+            let cache = Arc::new(Cache(Arc::clone(&budget), AtomicU64::new(bytes)));
+            let spare: Weak<dyn Spare> = Arc::downgrade(&cache) as Weak<dyn Spare>;
+            budget.add_spare(spare);
+            cache
+        });
+        assert!(budget.take_free(20).is_err());
+        budget.take(20).unwrap();
+        assert_eq!((caches[0].held(), caches[1].held(), budget.used()), (30, 40, 90));
+        assert!(budget.take(101).is_err());
+        assert_eq!((caches[0].held(), caches[1].held()), (30, 40), "in vain");
+        let [small, large] = caches;
+        budget.give(large.held());
+        drop(large);
+        budget.take(70).unwrap();
+        assert_eq!((small.held(), budget.used()), (10, 100));
     }
 
     #[test]

@@ -45,6 +45,47 @@ fn what_was_put_is_found_after_reopening() {
     assert!(db.check().unwrap().is_sound());
 }
 
+/// Blocks that were read fill the memory of a database; whoever writes to another table gets it.
+#[test]
+fn what_can_be_read_again_gives_way_to_writes_of_another_table() {
+    let key = |number: u32| number.to_be_bytes();
+    for (kind, other) in [
+        (EngineKind::Tph, EngineKind::Naive),
+        (EngineKind::Tph, EngineKind::Slm),
+        (EngineKind::Slm, EngineKind::Naive),
+        (EngineKind::Slm, EngineKind::Tph),
+        (EngineKind::Tph, EngineKind::HashLog),
+        (EngineKind::Tph, EngineKind::Trie),
+        (EngineKind::Tph, EngineKind::BTree),
+    ] {
+        let env = SimEnv::new(8);
+        let options = Options::new().memory_budget(32 << 20);
+        let db = options.open_in(Arc::new(env), "db").unwrap();
+        let read = db.create_table("read", TableOptions::new(kind)).unwrap();
+        for number in 0..32_000 {
+            read.put(key(number), [7; 1000]).unwrap();
+        }
+        db.persist().unwrap();
+        for number in (0..32_000).chain(0..32_000) {
+            assert_eq!(read.get(key(number)).unwrap().unwrap(), [7; 1000]);
+        }
+        let used = db.stats().memory_bytes;
+        assert!(used > 24 << 20, "{kind}: {used} bytes: nothing is in the way");
+        let written = db.create_table("written", TableOptions::new(other)).unwrap();
+        // Of `naive` all in memory: more than blocks left free.
+        for number in 0..12_000 {
+            let outcome = written.put(key(number), [8; 1000]);
+            assert!(outcome.is_ok(), "{kind}, {other}, {number}: {outcome:?}");
+        }
+        let stats = db.stats();
+        assert!(stats.memory_bytes <= stats.memory_budget_bytes, "{kind}: {}", stats.memory_bytes);
+        for number in 0..12_000 {
+            assert_eq!(written.get(key(number)).unwrap().unwrap(), [8; 1000]);
+            assert_eq!(read.get(key(number)).unwrap().unwrap(), [7; 1000]);
+        }
+    }
+}
+
 /// On real files: a `Sync` write asks no disk, and is found by the next opening.
 #[test]
 fn a_log_in_emulated_persistent_memory_is_found_again() {

@@ -53,7 +53,7 @@ use std::{collections::VecDeque, io, mem::take, sync::Arc};
 use self::cells::Cells;
 use super::{Region, words::WORD_BYTES};
 use crate::{
-    budget::Budget,
+    budget::{Budget, Spare},
     codec::{low_u32, round_up, to_u64, to_usize},
     disk::BLOCK_BYTES,
     pages::words::store_bytes,
@@ -492,7 +492,7 @@ impl Blocks {
         let spare = self.budget.limit() / SPARE_SHARE;
         let is_free = self.budget.used().saturating_add(bytes + spare) <= self.budget.limit();
         let most = self.chunks_now.load(Ordering::Relaxed);
-        if to_u64(admin.chunks) >= most || !is_free || self.budget.take(bytes).is_err() {
+        if to_u64(admin.chunks) >= most || !is_free || self.budget.take_free(bytes).is_err() {
             return;
         }
         let cells = self.cells_of(admin.chunks);
@@ -585,6 +585,16 @@ impl Blocks {
     pub(crate) fn totals(&self) -> (u64, u64) {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (load(&self.fills_total), load(&self.evicted_total))
+    }
+}
+
+impl Spare for Blocks {
+    fn held(&self) -> u64 {
+        self.memory_bytes()
+    }
+
+    fn give_back(&self, bytes: u64) -> u64 {
+        self.shrink(bytes)
     }
 }
 

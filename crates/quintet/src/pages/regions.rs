@@ -226,7 +226,7 @@ impl Regions {
         if anyway {
             self.budget.take_anyway(self.region_bytes());
         } else {
-            self.budget.take(self.region_bytes()).ok()?;
+            self.budget.take_free(self.region_bytes()).ok()?;
         }
         frames.in_use += 1;
         let frame = frames.free.pop().unwrap_or_else(|| {

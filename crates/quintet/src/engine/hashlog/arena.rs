@@ -170,7 +170,7 @@ impl Arena {
         if anyway {
             self.budget.take_anyway(self.chunk_bytes());
         } else {
-            self.budget.take(self.chunk_bytes()).ok()?;
+            self.budget.take_free(self.chunk_bytes()).ok()?;
         }
         frames.in_use += 1;
         let frame = frames.free.pop().unwrap_or_else(|| {

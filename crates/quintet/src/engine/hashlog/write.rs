@@ -515,7 +515,11 @@ impl HashLog {
         }
         // Two chunks are the least that a table works with.
         let in_memory = self.arena.memory_bytes() / self.arena.chunk_bytes();
-        if budget.used() + needed > budget.limit() && (in_memory >= 2 || large) {
+        let is_short = || budget.used() + needed > budget.limit();
+        if is_short() {
+            budget.relieve(needed);
+        }
+        if is_short() && (in_memory >= 2 || large) {
             return Err(self.out_of_memory(needed));
         }
         Ok(())

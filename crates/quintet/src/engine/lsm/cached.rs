@@ -71,7 +71,10 @@ impl Cache {
         let secret = context.hash.hash(b"frames of blocks");
         let blocks = Blocks::new((bytes, payload), secret, &context.budget)
             .map_err(|error| Error::io("reserve address space for a cache", error))?;
-        Ok(Self { blocks: Arc::new(blocks), hash: context.hash, hash_mask })
+        let blocks = Arc::new(blocks);
+        let spare = Arc::downgrade(&blocks);
+        context.budget.add_spare(spare);
+        Ok(Self { blocks, hash: context.hash, hash_mask })
     }
 
     /// Places for the blocks of a piece.

@@ -97,8 +97,6 @@ impl<V> View<V> {
 pub(crate) trait Backing<V> {
     /// Flushes what is frozen and, where nothing is, the active memtable.
     fn flush_backlog(&self) -> Result<()>;
-    /// Gives back memory that can be had again; how much.
-    fn shrink_cache(&self, bytes: u64) -> u64;
     /// Waits for work that gives memory back when it ends.
     fn await_work(&self);
     /// The view changes: finds the rate that writers are held to.
@@ -311,8 +309,7 @@ impl<V> Front<V> {
             taken
         };
         for _ in 0..HELPS_MAX {
-            // Blocks can be read again.
-            if taken() || (back.shrink_cache(bytes) > 0 && taken()) {
+            if taken() {
                 return Ok(());
             }
             let view = self.view.load_full();

@@ -309,10 +309,6 @@ impl Backing<Runs> for Inner {
         self.flush_some()
     }
 
-    fn shrink_cache(&self, bytes: u64) -> u64 {
-        self.cache.blocks.shrink(bytes)
-    }
-
     fn await_work(&self) {
         drop(lock(&self.compacting));
     }

@@ -323,10 +323,6 @@ impl Backing<Version> for Inner {
         Self::flush_backlog(self)
     }
 
-    fn shrink_cache(&self, bytes: u64) -> u64 {
-        self.cache.blocks.shrink(bytes)
-    }
-
     fn await_work(&self) {
         drop(lock(&self.compacting));
     }

@@ -733,7 +733,7 @@ impl PageCache {
             let kept = self.budget.limit() / 8;
             if count == 0
                 || self.budget.used() + cost + kept > self.budget.limit()
-                || self.budget.take(cost).is_err()
+                || self.budget.take_free(cost).is_err()
             {
                 return false;
             }
