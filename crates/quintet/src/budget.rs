@@ -77,11 +77,13 @@ impl Budget {
         if self.relieve(bytes) { self.take_free(bytes) } else { outcome }
     }
 
-    /// Has who holds most that can be had again give back `bytes`; whether anything came.
+    /// Where so many bytes cannot be drawn, has who holds most that can be had again give back
+    /// what is missing; whether anything came.
     pub fn relieve(&self, bytes: u64) -> bool {
+        let missing = self.used().saturating_add(bytes).saturating_sub(self.limit);
         let spares: Vec<_> = lock(&self.spares).iter().filter_map(Weak::upgrade).collect();
         let most = spares.iter().max_by_key(|spare| spare.held());
-        most.is_some_and(|most| most.give_back(bytes) > 0)
+        missing == 0 || most.is_some_and(|most| most.give_back(missing) > 0)
     }
 
     /// Draws `bytes` that nobody has, or refuses with [`Error::OutOfMemory`]: for who can do
@@ -246,9 +248,9 @@ mod tests {
         });
         assert!(budget.take_free(20).is_err());
         budget.take(20).unwrap();
-        assert_eq!((caches[0].held(), caches[1].held(), budget.used()), (30, 40, 90));
+        assert_eq!((caches[0].held(), caches[1].held(), budget.used()), (30, 50, 100));
         assert!(budget.take(101).is_err());
-        assert_eq!((caches[0].held(), caches[1].held()), (30, 40), "in vain");
+        assert_eq!((caches[0].held(), caches[1].held()), (30, 50), "in vain");
         let [small, large] = caches;
         budget.give(large.held());
         drop(large);

@@ -515,11 +515,8 @@ impl HashLog {
         }
         // Two chunks are the least that a table works with.
         let in_memory = self.arena.memory_bytes() / self.arena.chunk_bytes();
-        let is_short = || budget.used() + needed > budget.limit();
-        if is_short() {
-            budget.relieve(needed);
-        }
-        if is_short() && (in_memory >= 2 || large) {
+        budget.relieve(needed);
+        if budget.used() + needed > budget.limit() && (in_memory >= 2 || large) {
             return Err(self.out_of_memory(needed));
         }
         Ok(())

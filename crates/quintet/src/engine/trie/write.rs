@@ -425,11 +425,8 @@ impl Trie {
         // Two regions are the least that a table works with.
         let in_memory = self.regions.memory_bytes() / self.regions.region_bytes();
         let is_large = !needed.is_multiple_of(self.regions.region_bytes());
-        let is_short = || budget.used() + needed > budget.limit();
-        if is_short() {
-            budget.relieve(needed);
-        }
-        if is_short() && (in_memory >= 2 || is_large) {
+        budget.relieve(needed);
+        if budget.used() + needed > budget.limit() && (in_memory >= 2 || is_large) {
             return Err(self.out_of_memory(needed));
         }
         Ok(())
