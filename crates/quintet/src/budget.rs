@@ -70,11 +70,15 @@ impl Budget {
     /// Draws `bytes` that have to be had: where there is not enough, who holds most that can be
     /// had again gives way, whichever table it belongs to. Refuses with [`Error::OutOfMemory`].
     pub fn take(&self, bytes: u64) -> Result<()> {
-        let outcome = self.take_free(bytes);
-        if outcome.is_ok() || bytes > self.limit {
+        #[cfg(feature = "testing")]
+        if refusal::refuses(bytes) {
+            return Err(self.out_of_memory(bytes));
+        }
+        let outcome = self.draw(bytes);
+        if outcome.is_ok() || bytes > self.limit || !self.relieve(bytes) {
             return outcome;
         }
-        if self.relieve(bytes) { self.take_free(bytes) } else { outcome }
+        self.draw(bytes)
     }
 
     /// Where so many bytes cannot be drawn, has who holds most that can be had again give back
@@ -91,16 +95,24 @@ impl Budget {
     pub fn take_free(&self, bytes: u64) -> Result<()> {
         #[cfg(feature = "testing")]
         if refusal::refuses(bytes) {
-            return Err(Error::OutOfMemory { budget: self.limit, needed: bytes });
+            return Err(self.out_of_memory(bytes));
         }
+        self.draw(bytes)
+    }
+
+    fn draw(&self, bytes: u64) -> Result<()> {
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
                 used.checked_add(bytes).filter(|sum| *sum <= self.limit)
             })
-            .map_err(|_| Error::OutOfMemory { budget: self.limit, needed: bytes })?;
+            .map_err(|_| self.out_of_memory(bytes))?;
         #[cfg(feature = "testing")]
         self.note_peak();
         Ok(())
+    }
+
+    fn out_of_memory(&self, needed: u64) -> Error {
+        Error::OutOfMemory { budget: self.limit, needed }
     }
 
     /// Draws `bytes` even past the limit: for what is acknowledged already.
