@@ -82,7 +82,7 @@ impl Budget {
     }
 
     /// Where so many bytes cannot be drawn, has who holds most that can be had again give back
-    /// what is missing; whether anything came.
+    /// what is missing; whether another draw may succeed.
     pub fn relieve(&self, bytes: u64) -> bool {
         let missing = self.used().saturating_add(bytes).saturating_sub(self.limit);
         let spares: Vec<_> = lock(&self.spares).iter().filter_map(Weak::upgrade).collect();
