@@ -74,11 +74,13 @@ impl Budget {
         if refusal::refuses(bytes) {
             return Err(self.out_of_memory(bytes));
         }
-        let outcome = self.draw(bytes);
-        if outcome.is_ok() || bytes > self.limit || !self.relieve(bytes) {
-            return outcome;
-        }
-        self.draw(bytes)
+        if self.draw(bytes) { Ok(()) } else { self.take_from_others(bytes) }
+    }
+
+    #[cold]
+    fn take_from_others(&self, bytes: u64) -> Result<()> {
+        let drawn = bytes <= self.limit && self.relieve(bytes) && self.draw(bytes);
+        if drawn { Ok(()) } else { Err(self.out_of_memory(bytes)) }
     }
 
     /// Where so many bytes cannot be drawn, has who holds most that can be had again give back
@@ -97,20 +99,22 @@ impl Budget {
         if refusal::refuses(bytes) {
             return Err(self.out_of_memory(bytes));
         }
-        self.draw(bytes)
+        if self.draw(bytes) { Ok(()) } else { Err(self.out_of_memory(bytes)) }
     }
 
-    fn draw(&self, bytes: u64) -> Result<()> {
-        self.used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                used.checked_add(bytes).filter(|sum| *sum <= self.limit)
-            })
-            .map_err(|_| self.out_of_memory(bytes))?;
+    /// Draws `bytes` if they are free; whether.
+    #[inline]
+    fn draw(&self, bytes: u64) -> bool {
+        let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
+        let drawn = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
         #[cfg(feature = "testing")]
-        self.note_peak();
-        Ok(())
+        if drawn {
+            self.note_peak();
+        }
+        drawn
     }
 
+    #[cold]
     fn out_of_memory(&self, needed: u64) -> Error {
         Error::OutOfMemory { budget: self.limit, needed }
     }
