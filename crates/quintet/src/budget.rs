@@ -19,6 +19,9 @@ use crate::{
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
 
+/// So often a draw has others give back before it is refused.
+const RELIEFS_MAX: u32 = 16;
+
 /// Memory that its holder can do without: what is in it can be had again.
 pub trait Spare: fmt::Debug + Send + Sync {
     /// Bytes that are drawn for it.
@@ -32,6 +35,8 @@ pub trait Spare: fmt::Debug + Send + Sync {
 pub struct Budget {
     limit: u64,
     used: AtomicU64,
+    /// What of it work has that is under way.
+    lent: AtomicU64,
     spares: Mutex<Vec<Weak<dyn Spare>>>,
     /// The most that was used at once.
     #[cfg(feature = "testing")]
@@ -44,6 +49,7 @@ impl Budget {
         Self {
             limit,
             used: AtomicU64::new(0),
+            lent: AtomicU64::new(0),
             spares: Mutex::new(Vec::new()),
             #[cfg(feature = "testing")]
             peak: AtomicU64::new(0),
@@ -79,8 +85,14 @@ impl Budget {
 
     #[cold]
     fn take_from_others(&self, bytes: u64) -> Result<()> {
-        let drawn = bytes <= self.limit && self.relieve(bytes) && self.draw(bytes);
-        if drawn { Ok(()) } else { Err(self.out_of_memory(bytes)) }
+        // What was given back for this draw, another thread's may have taken.
+        let mut attempts = 0..RELIEFS_MAX;
+        while bytes <= self.limit && attempts.next().is_some() && self.relieve(bytes) {
+            if self.draw(bytes) {
+                return Ok(());
+            }
+        }
+        Err(self.out_of_memory(bytes))
     }
 
     /// Where so many bytes cannot be drawn, has who holds most that can be had again give back
@@ -130,7 +142,13 @@ impl Budget {
     /// that has to be done, which are bounded, and which give memory back in the end.
     pub fn charge_anyway(self: &Arc<Self>, bytes: u64) -> Charge {
         self.take_anyway(bytes);
+        self.lent.fetch_add(bytes, Ordering::Relaxed);
         Charge { budget: Arc::clone(self), bytes }
+    }
+
+    /// Bytes that [`Charge`]s have now: they come back when their work is done.
+    pub fn lent(&self) -> u64 {
+        self.lent.load(Ordering::Relaxed)
     }
 
     #[cfg(feature = "testing")]
@@ -160,6 +178,7 @@ pub struct Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
+        self.budget.lent.fetch_sub(self.bytes, Ordering::Relaxed);
         self.budget.give(self.bytes);
     }
 }

@@ -294,6 +294,8 @@ bugs! {
     TphSkipsEditChecksum = 208, "tph-skips-edit-checksum";
     /// An edit of the manifest counts before it is durable.
     TphSkipsEditSync = 209, "tph-skips-edit-sync";
+    /// A merge passes over the first key of each chunk of a piece that stays.
+    TphMergePassesKeys = 211, "tph-merge-passes-keys";
     // The slm engine.
     /// Runs are named by a cut before their names are durable.
     SlmSkipsDirSync = 128, "slm-skips-dir-sync";

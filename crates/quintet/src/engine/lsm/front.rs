@@ -34,6 +34,8 @@ use crate::{
 
 /// How often a writer helps before its write is refused.
 const HELPS_MAX: u32 = 3;
+/// How often it then waits for the memory of work that is under way.
+const AWAITS_MAX: u32 = 16;
 /// What is frozen waits at most this long for others to be flushed with.
 const FROZEN_MAX: Duration = Duration::from_secs(2);
 
@@ -275,8 +277,8 @@ impl<V> Front<V> {
         if !full(&self.view.load()) {
             return Ok(());
         }
-        let view = self.view.load_full();
-        if self.is_backed_up(&view) {
+        // Who waits holds no view: its memtables would stay until they are flushed, and longer.
+        if self.is_backed_up(&self.view.load_full()) {
             self.help(back)?;
         }
         let view = self.view.load_full();
@@ -308,19 +310,26 @@ impl<V> Front<V> {
             }
             taken
         };
-        for _ in 0..HELPS_MAX {
-            if taken() {
-                return Ok(());
+        for _ in 0..AWAITS_MAX {
+            for _ in 0..HELPS_MAX {
+                if taken() {
+                    return Ok(());
+                }
+                let view = self.view.load_full();
+                if view.active.is_empty() && view.frozen.is_empty() {
+                    break;
+                }
+                drop(view);
+                self.help(back)?;
             }
-            let view = self.view.load_full();
-            if view.active.is_empty() && view.frozen.is_empty() {
+            // What a merge takes to work with comes back when it ends; other writers may be
+            // quicker to take it.
+            let is_lent = self.context.budget.lent() > 0;
+            back.await_work();
+            if !is_lent {
                 break;
             }
-            drop(view);
-            self.help(back)?;
         }
-        // What a merge takes to work with comes back when it ends.
-        back.await_work();
         self.context.budget.take(bytes)?;
         self.reserved.fetch_add(bytes, Ordering::Relaxed);
         Ok(())

@@ -2,9 +2,9 @@
 //!
 //! What: memtables ([`memtable`]) behind a front that writers insert into ([`front`]) and that
 //! slows them down in time ([`pace`]); files of entries in key order ([`piece`]) made of blocks
-//! ([`block`]), hot blocks in memory ([`cached`]), walks over all of them ([`cursor`],
-//! [`walk`]), values
-//! given out in one copy ([`take`]).
+//! ([`block`]), their keys apart from the values for merges ([`keys`]), hot blocks in memory
+//! ([`cached`]), walks over all of them ([`cursor`], [`walk`]), values given out in one copy
+//! ([`take`]).
 //! Why: `tph` groups such files into tables of levels, `slm` has one level of them under an index;
 //! neither knows the other.
 
@@ -13,6 +13,7 @@ pub(crate) mod cached;
 pub(crate) mod cursor;
 pub(crate) mod describe;
 pub(crate) mod front;
+pub(crate) mod keys;
 pub(crate) mod memtable;
 pub(crate) mod pace;
 pub(crate) mod piece;

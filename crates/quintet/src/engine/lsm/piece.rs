@@ -15,6 +15,7 @@
 //! | | | index | of the table, as `tph` has it; of a run, its first and last key (varint lengths) |
 //! | | | offsets | where each block begins and the last ends, in units of 8 bytes: 4 bytes each |
 //! | | | fences | for each group of blocks: varint blocks, varint key length, a key above all of the group before and not above any of its own |
+//! | | | keys | without their values, [`super::keys`]; of pieces of `tph`, where that pays |
 //! | end - 4096 | 192 | footer | below |
 //!
 //! | offset | size | name | meaning |
@@ -28,7 +29,8 @@
 //! | 64 | 8 | tombstones | |
 //! | 72 | 8 | payload bytes | of keys and values |
 //! | 80 | 72 | sections | of index, offsets, fences: offset, size, CRC32C (8 bytes each) |
-//! | 152 | 40 | reserved | 0 |
+//! | 152 | 24 | keys | their section |
+//! | 176 | 16 | reserved | 0 |
 //!
 //! Invariants: a piece is complete and durable before the manifest names it, and is never changed.
 //! The footer is found by the length that the manifest says.
@@ -47,6 +49,7 @@ use std::{io, ops::Range, sync::Arc};
 use super::{
     block::{self, Entries, HEAD_BYTES as BLOCK_HEAD_BYTES, Packing, UNIT_BYTES},
     cached::Cache,
+    keys::Gather,
 };
 use crate::{
     Error, Result,
@@ -167,6 +170,7 @@ pub(crate) struct Footer {
     pub(crate) index: Section,
     pub(crate) offsets: Section,
     pub(crate) fences: Section,
+    pub(crate) keys: Section,
 }
 
 impl Footer {
@@ -175,7 +179,7 @@ impl Footer {
         for word in [self.blocks, self.entries, self.tombstones, self.payload_bytes] {
             put_u64(&mut out, word);
         }
-        for section in [self.index, self.offsets, self.fences] {
+        for section in [self.index, self.offsets, self.fences, self.keys] {
             put_u64(&mut out, section.offset);
             put_u64(&mut out, section.bytes);
             put_u64(&mut out, section.crc);
@@ -212,7 +216,8 @@ impl Footer {
                 payload_bytes: decoder.u64()?,
                 ..Self::default()
             };
-            for section in [&mut footer.index, &mut footer.offsets, &mut footer.fences] {
+            let Self { index, offsets, fences, keys, .. } = &mut footer;
+            for section in [index, offsets, fences, keys] {
                 let (offset, bytes) = (decoder.u64()?, decoder.u64()?);
                 *section = Section { offset, bytes, crc: decoder.u64()? };
                 if offset.checked_add(bytes)? > length {
@@ -337,7 +342,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    fn of(range: Range<u64>) -> Self {
+    pub(crate) fn of(range: Range<u64>) -> Self {
         let offset = range.start & !(BLOCK_BYTES - 1);
         let skip = to_usize(range.start - offset);
         Self { offset, skip, bytes: to_usize(range.end.saturating_sub(range.start)) }
@@ -420,6 +425,11 @@ impl Piece {
             }
             _ => Error::io(format!("read {}", self.label), error),
         }
+    }
+
+    /// What tells its blocks from those of other pieces.
+    pub(crate) fn salt(&self) -> u32 {
+        self.salt
     }
 
     pub(crate) fn file(&self) -> &Arc<dyn File> {
@@ -572,6 +582,8 @@ impl OpenBlock<'_> {
 pub(crate) struct Shape {
     pub(crate) block_bytes: usize,
     pub(crate) packing: Packing,
+    /// Keys are kept apart from their values too, where that pays.
+    pub(crate) keys: bool,
 }
 
 /// The group of blocks that is being filled.
@@ -607,6 +619,7 @@ pub(crate) struct Writer {
     entries: Vec<u8>,
     /// The last key.
     last_key: Vec<u8>,
+    keys: Option<Gather>,
     group: Group,
     fences: Vec<u8>,
     footer: Footer,
@@ -642,6 +655,7 @@ impl Writer {
             offsets: vec![first],
             entries: Vec::new(),
             last_key: Vec::new(),
+            keys: shape.keys.then(Gather::default),
             group: Group::default(),
             fences: Vec::new(),
             footer: Footer::default(),
@@ -671,13 +685,19 @@ impl Writer {
             self.group.fence = separator(&self.last_key, key).to_vec();
             self.group.entries = self.footer.entries;
         }
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
+        let number = low_u32(to_u64(self.offsets.len() - 1));
         block::put_entry(&mut self.entries, key, value);
         self.footer.entries += 1;
         self.footer.tombstones += u64::from(value.is_none());
         self.footer.payload_bytes += to_u64(key.len() + value.map_or(0, <[u8]>::len));
-        Ok(low_u32(to_u64(self.offsets.len() - 1)))
+        if let Some(keys) = &mut self.keys
+            && keys.add((&self.last_key, key), number, value.map(<[u8]>::len), self.salt)
+        {
+            self.keys = self.keys.take().filter(|keys| keys.pays(self.footer.payload_bytes));
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        Ok(number)
     }
 
     fn end_block(&mut self) -> Result<()> {
@@ -781,6 +801,10 @@ impl Writer {
         self.footer.offsets = self.put_section(&offsets)?;
         let fences = std::mem::take(&mut self.fences);
         self.footer.fences = self.put_section(&fences)?;
+        let keys = self.keys.take().filter(|keys| keys.pays(self.footer.payload_bytes));
+        if let Some(keys) = keys {
+            self.footer.keys = self.put_section(&keys.finish(self.salt))?;
+        }
         let block = to_usize(BLOCK_BYTES);
         self.buffer.resize(self.buffer.len().next_multiple_of(block), 0);
         self.buffer.extend(self.footer.encode(&self.owner, self.number));

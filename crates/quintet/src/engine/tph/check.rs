@@ -9,7 +9,12 @@ use super::{
 };
 use crate::{
     Error, Result,
-    engine::lsm::walk::{Ahead, Start, Way},
+    codec::to_u64,
+    engine::lsm::{
+        keys::KeyCursor,
+        piece::Piece,
+        walk::{Ahead, PieceCursor, Start, Walk, Way},
+    },
     report::Report,
 };
 
@@ -39,9 +44,33 @@ impl Inner {
             note(report, one.piece.check_head())?;
             let section = one.piece.footer.index;
             note(report, one.piece.section(section).map(drop))?;
+            let outcome = Self::check_keys(&one.piece, report);
+            note(report, outcome)?;
         }
         let outcome = self.check_entries(table, part, report);
         note(report, outcome)
+    }
+
+    /// The keys that a piece keeps apart are those of its entries.
+    fn check_keys(piece: &Arc<Piece>, report: &mut Report) -> Result<()> {
+        let Some(mut keys) = KeyCursor::new(piece, Ahead::WHOLE.most) else { return Ok(()) };
+        let mut entries = PieceCursor::new(Arc::clone(piece), Start::up(None), Ahead::WHOLE);
+        keys.settle()?;
+        entries.settle()?;
+        while keys.key().is_some() || entries.key().is_some() {
+            let value_bytes = entries.value().map(|value| to_u64(value.len()));
+            let same = keys.key() == entries.key()
+                && (keys.block(), keys.value_bytes()) == (entries.block(), value_bytes);
+            if !same {
+                let key = entries.key().or(keys.key()).unwrap_or(&[]).escape_ascii();
+                let what = format!("the keys apart from their values differ at {key}");
+                report.add(&*piece.label, piece.footer.keys.offset, what);
+                return Ok(());
+            }
+            keys.advance()?;
+            entries.advance()?;
+        }
+        Ok(())
     }
 
     /// Walks over all pieces at once: of each key, the newest piece's entry is where the index
@@ -73,7 +102,7 @@ impl Inner {
             if let Some((entries, bytes)) = live.get_mut(current) {
                 let value = merge.value().map_or(0, <[u8]>::len);
                 *entries += 1;
-                *bytes += crate::codec::to_u64(key.len() + value);
+                *bytes += to_u64(key.len() + value);
             }
             tombstones += u64::from(merge.value().is_none());
             report.checked_entries += 1;

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     Result,
     codec::to_u64,
-    engine::lsm::walk::{Ahead, Start, Way},
+    engine::lsm::walk::{Start, Way},
     sync::{Mutex, lock},
 };
 
@@ -149,8 +149,9 @@ impl Inner {
             Job::Level0 => {
                 let fresh = Fresh::new(self);
                 let merged = version.level0.clone();
+                let ahead = self.ahead(merged.iter().map(|table| table.uses.len()).sum());
                 let delta = |start: &Start| {
-                    merged.iter().flat_map(|table| table.cursors(start, Ahead::WHOLE)).collect()
+                    merged.iter().flat_map(|table| table.cursors(start, ahead)).collect()
                 };
                 let level = self.merge_into(version, 0, &delta, &fresh)?;
                 self.publish(&fresh, None, &[], |version| {
@@ -163,7 +164,8 @@ impl Inner {
             }
             Job::Down(place, table) => {
                 let fresh = Fresh::new(self);
-                let delta = |start: &Start| table.cursors(start, Ahead::WHOLE);
+                let ahead = self.ahead(table.uses.len());
+                let delta = |start: &Start| table.cursors(start, ahead);
                 let level = self.merge_into(version, place + 1, &delta, &fresh)?;
                 self.publish(&fresh, None, &[], |version| {
                     let mut version = version.clone();

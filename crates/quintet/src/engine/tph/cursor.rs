@@ -5,7 +5,11 @@ use std::sync::Arc;
 use super::{Version, table::Part};
 use crate::{
     Result,
-    engine::lsm::walk::{Ahead, MemCursor, PieceCursor, Start, Walk, Way},
+    codec::to_u64,
+    engine::lsm::{
+        keys::KeyCursor,
+        walk::{Ahead, MemCursor, PieceCursor, Start, Walk, Way},
+    },
     seeded::{self, Bug},
 };
 
@@ -120,6 +124,8 @@ impl Filter {
 pub(super) enum Source {
     Mem(Box<MemCursor>),
     Piece(Box<PieceCursor>),
+    /// Of a piece whose values nobody wants: they look empty.
+    Keys(Box<KeyCursor>),
     Level(Box<LevelCursor>),
     Filter(Box<Filter>),
 }
@@ -130,6 +136,7 @@ impl Walk for Source {
         match self {
             Self::Mem(cursor) => cursor.key(),
             Self::Piece(cursor) => cursor.key(),
+            Self::Keys(cursor) => cursor.key(),
             Self::Level(cursor) => cursor.inner.as_ref()?.key(),
             Self::Filter(filter) => filter.inner.key(),
         }
@@ -139,6 +146,7 @@ impl Walk for Source {
         match self {
             Self::Mem(cursor) => cursor.value(),
             Self::Piece(cursor) => cursor.value(),
+            Self::Keys(cursor) => cursor.value_bytes().map(|_| &[][..]),
             Self::Level(cursor) => cursor.inner.as_ref()?.value(),
             Self::Filter(filter) => filter.inner.value(),
         }
@@ -148,6 +156,7 @@ impl Walk for Source {
         match self {
             Self::Mem(cursor) => cursor.advance(),
             Self::Piece(cursor) => cursor.advance(),
+            Self::Keys(cursor) => cursor.advance(),
             Self::Level(cursor) => cursor.advance(),
             Self::Filter(filter) => filter.advance(),
         }
@@ -157,6 +166,7 @@ impl Walk for Source {
         match self {
             Self::Mem(_) => Ok(()),
             Self::Piece(cursor) => cursor.settle(),
+            Self::Keys(cursor) => cursor.settle(),
             Self::Level(cursor) => cursor.settle(),
             Self::Filter(filter) => filter.settle(),
         }
@@ -164,7 +174,7 @@ impl Walk for Source {
 
     fn approach(&self) {
         match self {
-            Self::Mem(_) => {}
+            Self::Mem(_) | Self::Keys(_) => {}
             Self::Piece(cursor) => cursor.approach(),
             Self::Level(cursor) => {
                 let sources = cursor.inner.iter().flat_map(|inner| &inner.sources);
@@ -184,7 +194,20 @@ impl Walk for Source {
             Self::Filter(filter) => {
                 filter.inner.sources.iter_mut().try_for_each(|source| source.waiting(out))
             }
-            Self::Mem(_) => Ok(()),
+            Self::Mem(_) | Self::Keys(_) => Ok(()),
+        }
+    }
+}
+
+impl Source {
+    /// The block of a piece's entry, and the length of its value; `None` for a tombstone.
+    pub(super) fn place(&self) -> (u32, Option<u64>) {
+        match self {
+            Self::Piece(cursor) => {
+                (cursor.block(), cursor.value().map(|value| to_u64(value.len())))
+            }
+            Self::Keys(cursor) => (cursor.block(), cursor.value_bytes()),
+            other => (0, other.value().map(|value| to_u64(value.len()))),
         }
     }
 }

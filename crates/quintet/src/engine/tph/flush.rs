@@ -39,10 +39,11 @@ impl Inner {
 
     /// Flushes what is frozen, and, where nothing is, the active memtable.
     pub(super) fn flush_backlog(&self) -> Result<()> {
-        let before = self.front.view.load_full();
+        // No view is held while waiting: see `Front::make_room`.
+        let before = self.front.view.load().frozen.len();
         let _flushing = lock(&self.flushing);
         let view = self.front.view.load_full();
-        if !before.frozen.is_empty() && view.frozen.len() < before.frozen.len() {
+        if view.frozen.len() < before {
             // Whoever held the lock did it.
             return Ok(());
         }

@@ -55,6 +55,8 @@ pub fn manifest(file: &dyn File, label: &str, say: &mut Say<'_>) -> Result<()> {
 pub fn piece(dir: &Arc<dyn Dir>, file: &dyn File, label: &str, say: &mut Say<'_>) -> Result<()> {
     describe::piece((dir, file, label), (Kind::PIECE, "tph piece"), say, |piece, say| {
         say(&format!("  index        {} bytes", piece.footer.index.bytes));
+        say(&format!("  keys apart   {} bytes", piece.footer.keys.bytes));
+        let _ = piece.section(piece.footer.keys)?;
         piece.section(piece.footer.index).map(drop)
     })
 }

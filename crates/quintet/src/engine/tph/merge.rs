@@ -17,6 +17,9 @@
 //! tombstone. A tombstone goes when no piece that stays and no deeper level can have its key. An
 //! expired entry counts as a tombstone.
 //!
+//! Of a piece that stays, only the keys are read ([`crate::engine::lsm::keys`]), where it keeps
+//! them apart.
+//!
 //! How we differ from the paper: keys come by in order, so that no array of slots is needed; they
 //! are compared whole.
 
@@ -34,7 +37,8 @@ use crate::{
     codec::{low_u32, to_u64, to_usize},
     engine::lsm::{
         block::{self, EntryRef},
-        piece::{Piece, Writer},
+        keys::KeyCursor,
+        piece::{Piece, Shape, Writer},
         walk::{Ahead, PieceCursor, Start, Way},
     },
     index::perfect_hash::Options,
@@ -71,6 +75,11 @@ pub(super) struct Plan {
 /// Bytes of entries after which a merge looks at its rate, and whether a flush is waiting.
 const STEP_BYTES: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 
+/// What the walks of one merge read at once is this part of the memory budget; each of them at
+/// least so many bytes.
+const AHEAD_PART: u64 = 64;
+const AHEAD_MIN: u64 = 64 << 10;
+
 /// In a place: the piece (0: the new one, else one more than its number in the base) above, the
 /// block below.
 const PIECE_SHIFT: u32 = 32;
@@ -93,13 +102,19 @@ impl Draft {
         Self { low, writer: None, places: Vec::new(), live, tombstones: 0 }
     }
 
-    fn note(&mut self, hash: u64, piece: usize, block: u32, key: &[u8], value: Option<&[u8]>) {
+    /// Notes an entry of a piece (0: the new one); a tombstone has no value.
+    fn note(
+        &mut self,
+        (hash, key): (u64, &[u8]),
+        (piece, block): (usize, u32),
+        value_bytes: Option<u64>,
+    ) {
         self.places.push((hash, to_u64(piece) << PIECE_SHIFT | u64::from(block)));
         if let Some((entries, bytes)) = self.live.get_mut(piece) {
             *entries += 1 + u64::from(piece > 0 && seeded::active(Bug::TphMiscountsLive));
-            *bytes += to_u64(key.len() + value.map_or(0, <[u8]>::len));
+            *bytes += to_u64(key.len()) + value_bytes.unwrap_or(0);
         }
-        self.tombstones += u64::from(value.is_none());
+        self.tombstones += u64::from(value_bytes.is_none());
     }
 
     fn data_bytes(&self) -> u64 {
@@ -117,14 +132,26 @@ impl Inner {
         fresh: &Fresh<'_>,
     ) -> Result<Vec<Table>> {
         let entries: u64 = base.uses.iter().map(|one| one.piece.footer.entries).sum();
-        let _memory = self.context.budget.charge_anyway(Self::work_bytes(entries));
-        self.make_space();
         let news = delta.len();
+        let walks = news + base.uses.len();
+        let ahead = self.ahead(walks);
+        let work_bytes = Self::work_bytes(entries) + ahead.most * to_u64(walks);
+        let _memory = self.context.budget.charge_anyway(work_bytes);
+        self.make_space();
         let start = Start::up(None);
-        let old = base.uses.iter().map(|one| {
-            let piece = Arc::clone(&one.piece);
-            Source::Piece(Box::new(PieceCursor::new(piece, start.clone(), Ahead::WHOLE)))
-        });
+        let mut read = 0;
+        let mut old = Vec::new();
+        for (one, rewrite) in base.uses.iter().zip(&plan.rewrite) {
+            let keys = if *rewrite { None } else { KeyCursor::new(&one.piece, ahead.most) };
+            if let Some(cursor) = keys {
+                read += one.piece.footer.keys.bytes;
+                old.push(Source::Keys(Box::new(cursor)));
+            } else {
+                read += one.piece.data_bytes();
+                let piece = Arc::clone(&one.piece);
+                old.push(Source::Piece(Box::new(PieceCursor::new(piece, start.clone(), ahead))));
+            }
+        }
         let mut merge = Merge::new(delta.into_iter().chain(old).collect(), Way::Up);
         merge.settle()?;
         let mut tables = Vec::new();
@@ -146,10 +173,17 @@ impl Inner {
             merge.advance()?;
         }
         tables.push(self.finish_draft(draft, base, plan, fresh)?);
-        let read: u64 = base.uses.iter().map(|one| one.piece.data_bytes()).sum();
         self.counters.merges.fetch_add(1, Ordering::Relaxed);
         self.counters.merge_read_bytes.fetch_add(read, Ordering::Relaxed);
         Ok(tables)
+    }
+
+    /// How much each of so many walks of a merge reads at once: all merges together stay within a
+    /// small part of the budget.
+    pub(super) fn ahead(&self, walks: usize) -> Ahead {
+        let share = self.context.budget.limit() / AHEAD_PART / to_u64(walks.max(1));
+        let most = share.clamp(AHEAD_MIN, Ahead::WHOLE.most);
+        Ahead { first: Ahead::WHOLE.first.min(most), most }
     }
 
     /// Flushes what waits for it: a merge takes long, and memtables fill meanwhile.
@@ -178,11 +212,9 @@ impl Inner {
         let (Some(current), Some(key)) = (merge.current(), merge.key()) else { return Ok(()) };
         let stays = |piece: usize| plan.rewrite.get(piece).is_some_and(|rewrite| !rewrite);
         if let Some(piece) = current.checked_sub(news).filter(|piece| stays(*piece)) {
-            let block = match merge.sources.get(current) {
-                Some(Source::Piece(cursor)) => cursor.block(),
-                _ => 0,
-            };
-            draft.note(hash, piece + 1, block, key, merge.value());
+            let place = merge.sources.get(current).map(Source::place);
+            let (block, value_bytes) = place.unwrap_or_default();
+            draft.note((hash, key), (piece + 1, block), value_bytes);
             return Ok(());
         }
         let value = merge.value().filter(|value| !self.context.host.is_expired(value));
@@ -194,16 +226,23 @@ impl Inner {
                 return Ok(());
             }
         }
-        let writer = self.writer_of(draft, fresh)?;
+        let writer = self.writer_of(draft, plan, fresh)?;
         let block = writer.add(key, value)?;
-        draft.note(hash, 0, block, key, value);
+        draft.note((hash, key), (0, block), value.map(|value| to_u64(value.len())));
         Ok(())
     }
 
-    fn writer_of<'a>(&self, draft: &'a mut Draft, fresh: &Fresh<'_>) -> Result<&'a mut Writer> {
+    fn writer_of<'a>(
+        &self,
+        draft: &'a mut Draft,
+        plan: &Plan,
+        fresh: &Fresh<'_>,
+    ) -> Result<&'a mut Writer> {
         if draft.writer.is_none() {
             let number = fresh.next();
-            let writer = Writer::create(&self.owner, number, self.settings.shape, &self.cache)?;
+            // A table of level 0 is merged once, and whole.
+            let shape = Shape { keys: !plan.is_flush, ..self.settings.shape };
+            let writer = Writer::create(&self.owner, number, shape, &self.cache)?;
             draft.writer = Some(writer);
         }
         let missing = || Error::Limit { what: "a piece has no writer".to_owned() };
@@ -220,7 +259,7 @@ impl Inner {
         if draft.places.is_empty() {
             return Ok(Table { low: draft.low, ..Table::default() });
         }
-        self.writer_of(&mut draft, fresh)?;
+        self.writer_of(&mut draft, plan, fresh)?;
         let Draft { low, writer, mut places, live, tombstones } = draft;
         let missing = || Error::Limit { what: "a piece has no writer".to_owned() };
         let mut writer = writer.ok_or_else(missing)?;

@@ -1,0 +1,257 @@
+//! The keys of a piece apart from their values.
+//!
+//! What: for each entry in key order its key, the number of its block and the length of its value,
+//! in chunks that are read one after the other.
+//! Why: a merge leaves most pieces of a table where they are, and needs of their entries no more
+//! than this. With values of 1 KiB that is a fiftieth of what it would read otherwise.
+//!
+//! A chunk is stored as a block is ([`super::block`], never packed), and counts for itself: its
+//! checksum is salted with its number among the chunks. An entry in it:
+//!
+//! | size | name | meaning |
+//! |---|---|---|
+//! | varint | shared | bytes that it has in common with the key before; 0 for a chunk's first |
+//! | varint | rest | bytes of the key behind those |
+//! | | | the rest of the key |
+//! | varint | blocks | how much further its block is than that of the entry before; a chunk's first counts from block 0 |
+//! | varint | value | `value length * 2 + tombstone` |
+//!
+//! Invariants: a piece has all of its keys here or none: keys that are not much smaller than their
+//! values are not written twice. The chunks are back to back and end with the section.
+//!
+//! Source: CompassDB, section 3.4 (its merges read arrays of 32-bit hashes of keys; here keys are
+//! whole, so that they can be told apart).
+
+#![deny(clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use super::{
+    block::{self, Entries, HEAD_BYTES, Packing, UNIT_BYTES},
+    piece::{Piece, Span},
+};
+use crate::{
+    Result,
+    codec::{Decoder, put_varint, round_up, to_u64, to_usize},
+    disk::AlignedBuffer,
+    seeded::{self, Bug},
+};
+
+/// A chunk ends with the entry that makes it this large.
+const CHUNK_BYTES: usize = if cfg!(test) { 512 } else { 32 << 10 };
+/// Keys are kept while keys and values together are so many times as large.
+const SHARE: u64 = if cfg!(test) { 1 } else { 4 };
+/// Tells a chunk from a block of the same number.
+const SALT: u32 = 0x6b65_7973;
+
+/// Gathers the keys of a piece that is being written.
+#[derive(Debug, Default)]
+pub(crate) struct Gather {
+    /// Chunks that are done.
+    chunks: Vec<u8>,
+    count: u32,
+    /// Entries of the chunk that is filled.
+    entries: Vec<u8>,
+    last_block: u32,
+}
+
+impl Gather {
+    /// Adds the entry after `before`, the key that was added before it; a tombstone has no value.
+    /// Whether it ended a chunk.
+    pub(crate) fn add(
+        &mut self,
+        (before, key): (&[u8], &[u8]),
+        block: u32,
+        value_bytes: Option<usize>,
+        salt: u32,
+    ) -> bool {
+        let is_first = self.entries.is_empty();
+        let same = || before.iter().zip(key).take_while(|(one, other)| one == other).count();
+        let shared = if is_first { 0 } else { same() };
+        if is_first {
+            self.last_block = 0;
+        }
+        let rest = key.get(shared..).unwrap_or(&[]);
+        put_varint(&mut self.entries, to_u64(shared));
+        put_varint(&mut self.entries, to_u64(rest.len()));
+        self.entries.extend_from_slice(rest);
+        put_varint(&mut self.entries, u64::from(block.saturating_sub(self.last_block)));
+        let value = to_u64(value_bytes.unwrap_or(0)) * 2 + u64::from(value_bytes.is_none());
+        put_varint(&mut self.entries, value);
+        self.last_block = block;
+        let ends = self.entries.len() >= CHUNK_BYTES;
+        if ends {
+            self.end_chunk(salt);
+        }
+        ends
+    }
+
+    fn end_chunk(&mut self, salt: u32) {
+        if !self.entries.is_empty() {
+            let place = (salt ^ SALT, self.count);
+            block::put_block(&mut self.chunks, &self.entries, place, Packing::None);
+            self.count += 1;
+            self.entries.clear();
+        }
+    }
+
+    /// Whether keeping them pays, beside so many bytes of keys and values.
+    pub(crate) fn pays(&self, payload_bytes: u64) -> bool {
+        to_u64(self.chunks.len() + self.entries.len()).saturating_mul(SHARE) <= payload_bytes
+    }
+
+    /// The bytes of the section.
+    pub(crate) fn finish(mut self, salt: u32) -> Vec<u8> {
+        self.end_chunk(salt);
+        self.chunks
+    }
+}
+
+/// A walk over the keys of one piece, upwards.
+#[derive(Debug)]
+pub(crate) struct KeyCursor {
+    piece: Arc<Piece>,
+    /// How much one read asks for.
+    read_bytes: u64,
+    /// Where in the file the next chunk begins, and its number.
+    next: u64,
+    chunk: u32,
+    /// What was read, and the place in the file of its first byte.
+    buffer: AlignedBuffer,
+    buffer_start: u64,
+    /// The rest of the chunk's entries, as a range of the buffer.
+    at: usize,
+    end: usize,
+    key: Vec<u8>,
+    block: u32,
+    value_bytes: Option<u64>,
+    has_entry: bool,
+}
+
+impl KeyCursor {
+    /// A walk that reads about so many bytes at once; `None` where the piece does not keep its keys.
+    pub(crate) fn new(piece: &Arc<Piece>, read_bytes: u64) -> Option<Self> {
+        let section = piece.footer.keys;
+        (section.bytes > 0).then(|| Self {
+            piece: Arc::clone(piece),
+            read_bytes,
+            next: section.offset,
+            chunk: 0,
+            buffer: AlignedBuffer::zeroed(0),
+            buffer_start: 0,
+            at: 0,
+            end: 0,
+            key: Vec::new(),
+            block: 0,
+            value_bytes: None,
+            has_entry: false,
+        })
+    }
+
+    /// The key that the walk is at.
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        self.has_entry.then_some(self.key.as_slice())
+    }
+
+    /// The number of the entry's block.
+    pub(crate) fn block(&self) -> u32 {
+        self.block
+    }
+
+    /// The length of its value; `None` for a tombstone.
+    pub(crate) fn value_bytes(&self) -> Option<u64> {
+        self.value_bytes
+    }
+
+    /// Goes to the first key, for whoever is not there yet.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        if self.chunk == 0 && self.at == self.end { self.advance() } else { Ok(()) }
+    }
+
+    /// Goes to the next key.
+    pub(crate) fn advance(&mut self) -> Result<()> {
+        self.has_entry = false;
+        if self.at == self.end {
+            let section = self.piece.footer.keys;
+            if self.next >= section.offset + section.bytes {
+                return Ok(());
+            }
+            self.load()?;
+        }
+        self.has_entry = true;
+        match self.parse() {
+            Some(()) => Ok(()),
+            None => Err(self.damage("a key does not parse")),
+        }
+    }
+
+    /// Decodes the entry at `at`.
+    fn parse(&mut self) -> Option<()> {
+        let entries = self.buffer.as_slice().get(self.at..self.end)?;
+        let mut decoder = Decoder::new(entries);
+        let shared = to_usize(decoder.varint()?);
+        let count = to_usize(decoder.varint()?);
+        let rest = decoder.take(count)?;
+        let blocks = decoder.varint()?;
+        let value = decoder.varint()?;
+        if shared > self.key.len() {
+            return None;
+        }
+        self.key.truncate(shared);
+        self.key.extend_from_slice(rest);
+        self.block = u32::try_from(u64::from(self.block).checked_add(blocks)?).ok()?;
+        self.value_bytes = (value & 1 == 0).then_some(value >> 1);
+        self.at = self.end - decoder.rest().len();
+        (self.block < self.piece.blocks()).then_some(())
+    }
+
+    /// Verifies the next chunk, and stands before its first entry.
+    fn load(&mut self) -> Result<()> {
+        let section = self.piece.footer.keys;
+        let rest = section.offset + section.bytes - self.next;
+        let mut start = self.buffered(to_u64(HEAD_BYTES).min(rest), rest)?;
+        let size = self.stored(start).get(4..HEAD_BYTES).and_then(|bytes| bytes.try_into().ok());
+        let size = u64::from(u32::from_le_bytes(size.unwrap_or_default()));
+        let bytes = round_up(to_u64(HEAD_BYTES) + size, UNIT_BYTES);
+        if bytes > rest {
+            return Err(self.damage("a chunk of keys ends after its section"));
+        }
+        start = self.buffered(bytes, rest)?;
+        let stored = self.stored(start).get(..to_usize(bytes)).unwrap_or(&[]);
+        let place = (self.piece.salt() ^ SALT, self.chunk);
+        let entries = block::open(stored, place).map_err(|what| self.damage(what))?;
+        let Entries::Plain(range) = entries else {
+            return Err(self.damage("a chunk of keys is packed"));
+        };
+        (self.at, self.end) = (start + range.start, start + range.end);
+        self.next += bytes;
+        self.chunk += 1;
+        self.key.clear();
+        self.block = 0;
+        if seeded::active(Bug::TphMergePassesKeys) {
+            self.parse();
+        }
+        if self.at == self.end { Err(self.damage("a chunk of keys is empty")) } else { Ok(()) }
+    }
+
+    /// The buffer from a place on.
+    fn stored(&self, start: usize) -> &[u8] {
+        self.buffer.as_slice().get(start..).unwrap_or(&[])
+    }
+
+    /// Has at least so many bytes from `next` on in the buffer, of the `rest` that there are: where.
+    fn buffered(&mut self, bytes: u64, rest: u64) -> Result<usize> {
+        let end = self.buffer_start + to_u64(self.buffer.len());
+        if self.next < self.buffer_start || self.next + bytes > end {
+            let wanted = self.read_bytes.max(bytes).min(rest);
+            let span = Span::of(self.next..self.next + wanted);
+            self.buffer = self.piece.read(span)?;
+            self.buffer_start = span.offset;
+        }
+        Ok(to_usize(self.next - self.buffer_start))
+    }
+
+    fn damage(&self, what: &str) -> crate::Error {
+        self.piece.damage(self.next, what)
+    }
+}
