@@ -86,6 +86,34 @@ fn what_can_be_read_again_gives_way_to_writes_of_another_table() {
     }
 }
 
+/// Writers that wait for a flush keep no memory from one another: as many as there are, a budget
+/// that has room for the table's index is enough.
+#[test]
+fn many_writers_are_not_refused_for_what_waits_to_be_flushed() {
+    const WRITERS: u32 = 16;
+    const EACH: u32 = 1_500;
+    let key = |writer: u32, number: u32| (writer * EACH + number).to_be_bytes();
+    for kind in [EngineKind::Tph, EngineKind::Slm] {
+        let options = Options::new().memory_budget(4 << 20);
+        let db = options.open_in(Arc::new(SimEnv::new(9)), "db").unwrap();
+        let table = db.create_table("t", TableOptions::new(kind)).unwrap();
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let table = &table;
+                scope.spawn(move || {
+                    for number in 0..EACH {
+                        let outcome = table.put(key(writer, number), [7; 1000]);
+                        assert!(outcome.is_ok(), "{kind}, {writer}, {number}: {outcome:?}");
+                    }
+                });
+            }
+        });
+        for (writer, number) in (0..WRITERS).flat_map(|one| (0..EACH).map(move |n| (one, n))) {
+            assert_eq!(table.get(key(writer, number)).unwrap().unwrap(), [7; 1000], "{kind}");
+        }
+    }
+}
+
 /// On real files: a `Sync` write asks no disk, and is found by the next opening.
 #[test]
 fn a_log_in_emulated_persistent_memory_is_found_again() {

@@ -310,13 +310,18 @@ impl<V> Front<V> {
             }
             taken
         };
-        for _ in 0..AWAITS_MAX {
+        for round in 1..=AWAITS_MAX {
+            let is_lent = self.context.budget.lent() > 0;
             for _ in 0..HELPS_MAX {
                 if taken() {
                     return Ok(());
                 }
                 let view = self.view.load_full();
-                if view.active.is_empty() && view.frozen.is_empty() {
+                let is_small =
+                    view.frozen.is_empty() && view.active.charged() < self.list_bytes() / 2;
+                let is_empty = view.frozen.is_empty() && view.active.is_empty();
+                // Many small files cost more than waiting for what work under way has.
+                if is_empty || is_small && is_lent && round < AWAITS_MAX {
                     break;
                 }
                 drop(view);
@@ -324,7 +329,6 @@ impl<V> Front<V> {
             }
             // What a merge takes to work with comes back when it ends; other writers may be
             // quicker to take it.
-            let is_lent = self.context.budget.lent() > 0;
             back.await_work();
             if !is_lent {
                 break;

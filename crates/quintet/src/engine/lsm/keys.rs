@@ -255,3 +255,107 @@ impl KeyCursor {
         self.piece.damage(self.next, what)
     }
 }
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+    use crate::{
+        disk::{Open, sim::SimEnv, write_all_at},
+        engine::{
+            Context,
+            desk::Desk,
+            lsm::{
+                cached::Cache,
+                piece::{Kind, Owner, Shape, Writer},
+            },
+        },
+    };
+
+    type Row = (Vec<u8>, Option<usize>);
+
+    fn write(context: &Context, rows: &[Row]) -> (Owner, Arc<Piece>) {
+        let Context { database_id, table_id, .. } = *context;
+        let dir = Arc::clone(&context.dir);
+        let owner = Owner { kind: Kind::PIECE, dir, database_id, table_id };
+        let cache = Arc::new(Cache::new((0, 4096), context, u64::MAX).unwrap());
+        let write_bytes = 1 << 20;
+        let packing = Packing::Lz4;
+        let shape = Shape { block_bytes: 4096, packing, write_bytes, keys: true };
+        let mut writer = Writer::create(&owner, 1, shape, &cache).unwrap();
+        for (key, value) in rows {
+            let value = value.map(|bytes| vec![9; bytes]);
+            writer.add(key, value.as_deref()).unwrap();
+        }
+        (owner, Arc::new(writer.finish(&[]).unwrap()))
+    }
+
+    fn read(piece: &Arc<Piece>, read_bytes: u64) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        let Some(mut cursor) = KeyCursor::new(piece, read_bytes) else { return Ok(rows) };
+        cursor.settle()?;
+        let mut last = 0;
+        while let Some(key) = cursor.key() {
+            rows.push((key.to_vec(), cursor.value_bytes().map(to_usize)));
+            assert!(cursor.block() >= last && cursor.block() < piece.blocks());
+            last = cursor.block();
+            cursor.advance()?;
+        }
+        Ok(rows)
+    }
+
+    fn rows() -> Vec<Row> {
+        let value = |number: usize| (number % 7 != 3).then_some(number % 5 * 700);
+        let mut rows: Vec<Row> =
+            (0..900).map(|n| (format!("key-{:07}", n * 31).into_bytes(), value(n))).collect();
+        // Longer than a chunk, and than what is read at once.
+        rows.push(([b"long-".as_slice(), &[7; 9000]].concat(), Some(40_000)));
+        rows.push(([b"long-".as_slice(), &[7; 9001]].concat(), None));
+        rows.push((b"z".to_vec(), Some(0)));
+        rows
+    }
+
+    #[test]
+    fn keys_come_back_whatever_is_read_at_once() {
+        let context = Arc::new(Desk::default()).context(&SimEnv::new(1), 64 << 20);
+        let (owner, piece) = write(&context, &rows());
+        for read_bytes in [0, 100, 5000, 1 << 20] {
+            assert_eq!(read(&piece, read_bytes).unwrap(), rows());
+        }
+        let again = Arc::new(Piece::open(&owner, 1, piece.file_bytes).unwrap());
+        assert_eq!(read(&again, 4096).unwrap(), rows());
+    }
+
+    #[test]
+    fn keys_are_not_kept_where_they_are_most_of_the_data() {
+        let context = Arc::new(Desk::default()).context(&SimEnv::new(1), 64 << 20);
+        let short: Vec<Row> = (0..200_u8).map(|number| (vec![number], None)).collect();
+        let (_, piece) = write(&context, &short);
+        assert_eq!(piece.footer.keys.bytes, 0);
+        assert!(KeyCursor::new(&piece, 0).is_none());
+    }
+
+    #[test]
+    fn a_flipped_byte_is_an_error_or_changes_nothing() {
+        let context = Arc::new(Desk::default()).context(&SimEnv::new(1), 64 << 20);
+        let (owner, piece) = write(&context, &rows());
+        let section = piece.footer.keys;
+        let file = owner.dir.open(&Kind::PIECE.name_of(1), Open::WRITE).unwrap();
+        let mut refused = 0;
+        for at in (section.offset..section.offset + section.bytes).step_by(3) {
+            let mut byte = [0];
+            file.read_at(&mut byte, at).unwrap();
+            write_all_at(&*file, &[byte[0] ^ 0x10], at).unwrap();
+            match read(&piece, 4096) {
+                Ok(found) => assert_eq!(found, rows()),
+                Err(error) => {
+                    assert!(matches!(error, crate::Error::Corruption { .. }), "{error}");
+                    refused += 1;
+                }
+            }
+            write_all_at(&*file, &byte, at).unwrap();
+        }
+        // All but what fills chunks up.
+        assert!(refused * 3 > section.bytes / 10 * 9, "{refused} of {}", section.bytes / 3);
+    }
+}

@@ -66,8 +66,9 @@ use crate::{
 const FORMAT: u32 = 1;
 const HEAD_BYTES: usize = 64;
 const FOOT_BYTES: usize = 192;
-/// Data is handed to the disk in pieces of this size.
-const WRITE_BYTES: usize = 1 << 20;
+/// Data is handed to the disk in pieces of at least and at most this size.
+const WRITE_BYTES_MIN: u64 = 128 << 10;
+const WRITE_BYTES_MAX: u64 = 1 << 20;
 /// Where blocks begin.
 const BLOCKS_START: u64 = BLOCK_BYTES;
 /// A block begins at a disk block of its own where at most this part of the one before is wasted:
@@ -582,8 +583,17 @@ impl OpenBlock<'_> {
 pub(crate) struct Shape {
     pub(crate) block_bytes: usize,
     pub(crate) packing: Packing,
+    /// Data is handed to the disk when there is so much.
+    pub(crate) write_bytes: usize,
     /// Keys are kept apart from their values too, where that pays.
     pub(crate) keys: bool,
+}
+
+impl Shape {
+    /// How much is handed to the disk at once with a memory budget of so many bytes.
+    pub(crate) fn write_bytes(budget: u64) -> usize {
+        to_usize((budget / 128).clamp(WRITE_BYTES_MIN, WRITE_BYTES_MAX))
+    }
 }
 
 /// The group of blocks that is being filled.
@@ -731,7 +741,7 @@ impl Writer {
         if bytes >= GROUP_BYTES || is_full {
             self.end_group();
         }
-        if self.buffer.len() >= WRITE_BYTES { self.write_whole() } else { Ok(()) }
+        if self.buffer.len() >= self.shape.write_bytes { self.write_whole() } else { Ok(()) }
     }
 
     fn end_group(&mut self) {
@@ -762,9 +772,9 @@ impl Writer {
             bytes: to_u64(bytes.len()),
             crc: u64::from(crc32c(bytes)),
         };
-        for part in bytes.chunks(WRITE_BYTES) {
+        for part in bytes.chunks(self.shape.write_bytes) {
             self.buffer.extend_from_slice(part);
-            if self.buffer.len() >= WRITE_BYTES {
+            if self.buffer.len() >= self.shape.write_bytes {
                 self.write_whole()?;
             }
         }

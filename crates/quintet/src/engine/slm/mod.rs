@@ -168,6 +168,7 @@ impl Settings {
             shape: Shape {
                 block_bytes: to_usize(options.number("block_bytes", 4096, 512..=1 << 20)?),
                 packing: Packing::named(options.word("compression", &Packing::NAMES)?),
+                write_bytes: Shape::write_bytes(budget),
                 keys: false,
             },
             cache_bytes,

@@ -135,7 +135,7 @@ impl Inner {
         let news = delta.len();
         let walks = news + base.uses.len();
         let ahead = self.ahead(walks);
-        let work_bytes = Self::work_bytes(entries) + ahead.most * to_u64(walks);
+        let work_bytes = self.work_bytes(entries) + ahead.most * to_u64(walks);
         let _memory = self.context.budget.charge_anyway(work_bytes);
         self.make_space();
         let start = Start::up(None);
@@ -279,7 +279,7 @@ impl Inner {
             if let Some(first) = first.get_mut(place + 1) {
                 *first = low_u32(next);
             }
-            next += u64::from(one.piece.blocks());
+            next += u64::from(one.blocks);
             kept.push(PieceUse { live: entries, live_bytes: bytes, ..one.clone() });
         }
         if next >= u64::from(u32::MAX) {
@@ -298,8 +298,7 @@ impl Inner {
         drop(numbered);
         let piece = Arc::new(writer.finish(&index.encode())?);
         self.note_written(&piece);
-        let (entries, bytes) = live.first().copied().unwrap_or_default();
-        let mut uses = vec![PieceUse { piece, live: entries, live_bytes: bytes }];
+        let mut uses = vec![PieceUse::new(piece, live.first().copied().unwrap_or_default())];
         uses.extend(kept);
         let gone = to_u64(base.uses.len() + 1 - uses.len());
         self.counters.collected.fetch_add(gone, Ordering::Relaxed);

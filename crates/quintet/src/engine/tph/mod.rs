@@ -175,6 +175,7 @@ impl Settings {
             shape: Shape {
                 block_bytes: to_usize(options.number("block_bytes", 4096, 512..=1 << 20)?),
                 packing: Packing::named(options.word("compression", &Packing::NAMES)?),
+                write_bytes: Shape::write_bytes(budget),
                 keys: true,
             },
             tag_bits: u32::try_from(tag_bits).unwrap_or(11),

@@ -189,7 +189,9 @@ impl Inner {
 
     /// Memory that work of this size takes beside the table: entries' places, and the index before
     /// it is written.
-    pub(super) fn work_bytes(entries: u64) -> u64 {
-        entries.saturating_mul(32).saturating_add(to_u64(2 << 20))
+    pub(super) fn work_bytes(&self, entries: u64) -> u64 {
+        // What is written lies in two buffers.
+        let buffers = 2 * to_u64(self.settings.shape.write_bytes);
+        entries.saturating_mul(32).saturating_add(buffers)
     }
 }

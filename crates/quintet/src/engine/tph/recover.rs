@@ -136,7 +136,7 @@ fn load_table(context: &Context, owner: &Owner, record: &TableRecord) -> Result<
     let mut uses = Vec::new();
     for one in &record.pieces {
         let piece = Arc::new(Piece::open(owner, one.number, one.file_bytes)?);
-        uses.push(PieceUse { piece, live: one.live, live_bytes: one.live_bytes });
+        uses.push(PieceUse::new(piece, (one.live, one.live_bytes)));
     }
     let low = record.low.clone();
     let mut table = Table { low, uses, tombstones: record.tombstones, index: None };

@@ -18,9 +18,18 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct PieceUse {
     pub(super) piece: Arc<Piece>,
+    /// How many it has: gets look here, at one place for all pieces of a table.
+    pub(super) blocks: u32,
     /// Entries that no newer piece has, tombstones included, and bytes of their keys and values.
     pub(super) live: u64,
     pub(super) live_bytes: u64,
+}
+
+impl PieceUse {
+    /// A piece with so many live entries of so many bytes.
+    pub(super) fn new(piece: Arc<Piece>, (live, live_bytes): (u64, u64)) -> Self {
+        Self { blocks: piece.blocks(), piece, live, live_bytes }
+    }
 }
 
 /// A table. See the module head.
@@ -58,18 +67,17 @@ impl Table {
     /// The piece of a block counted through all pieces, and its number there.
     fn block(&self, mut number: u32) -> Option<(&Arc<Piece>, u32)> {
         for one in &self.uses {
-            let blocks = one.piece.blocks();
-            if number < blocks {
+            if number < one.blocks {
                 return Some((&one.piece, number));
             }
-            number -= blocks;
+            number -= one.blocks;
         }
         None
     }
 
     /// Blocks of all pieces.
     pub(super) fn blocks(&self) -> u64 {
-        self.uses.iter().map(|one| u64::from(one.piece.blocks())).sum()
+        self.uses.iter().map(|one| u64::from(one.blocks)).sum()
     }
 
     /// Live entries, tombstones included.

@@ -436,6 +436,33 @@ fn loads() {
 fn merges_that_lose_or_miscount_are_found() {
     finds(Bug::TphDropsLivePiece, loads);
     finds(Bug::TphMiscountsLive, loads);
+    finds(Bug::TphMergePassesKeys, loads);
+}
+
+/// Values many times as large as their keys: merges read the keys of what stays, and write no
+/// value again but where a piece is collected.
+#[test]
+fn merges_read_keys_of_what_stays() {
+    let bench = Bench::new(5, "one_level");
+    let options = bench.options.clone().set("max_pieces", "16").set("table_bytes", "1048576");
+    let bench = Bench { options: options.set("cache_bytes", "0"), ..bench };
+    let (engine, _) = bench.open();
+    let mut rows = Rows::new();
+    for step in 1..=700_u64 {
+        let key = format!("{:08}", step * 7919 % 100_003).into_bytes();
+        let value = vec![low(step); 1000];
+        put(&engine, step, &key, &value);
+        rows.insert(key, value);
+        if step % 50 == 0 {
+            engine.persist(Lsn(step)).unwrap();
+        }
+    }
+    // Fourteen merges; the last finds 650 entries in 13 pieces.
+    assert_eq!(detail(&engine, "merges_total"), 14);
+    let read = detail(&engine, "merge_read_bytes_total");
+    assert!(read < 13 * 14 / 2 * 50 * 40, "{read} bytes: values were read too");
+    compare(&engine, &rows);
+    check(&engine);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use quintet::{
     Result,
     testing::{
         budget::Budget,
-        codec::{Decoder, KeyHash, Lsn, crc32c},
+        codec::{Decoder, KeyHash, Lsn, crc32c, crc32c_append},
         disk::{
             Env,
             sim::{Damage, SimEnv},
@@ -25,7 +25,8 @@ const PIECE: &str = "/table/00000002.ph";
 const BLOCK_BYTES: usize = 4096;
 const FOOT_BYTES: usize = 192;
 /// Where the footer names the sections: offset, bytes and CRC of each.
-const SECTIONS: [usize; 3] = [80, 104, 128];
+const SECTIONS: [usize; 4] = [80, 104, 128, 152];
+const KEYS_SECTION: usize = 152;
 /// Every entry of the base is older.
 const LSN: u64 = 1 << 20;
 
@@ -167,6 +168,17 @@ pub(super) fn manifest(input: &[u8]) {
     open_with(MANIFEST, bytes);
 }
 
+/// Makes the checksum of the first chunk of keys right.
+fn sign_chunk(bytes: &mut [u8]) {
+    let Some((crc, rest)) = bytes.split_first_chunk_mut::<4>() else { return };
+    let Some(size) = rest.first_chunk::<4>() else { return };
+    let size = usize::try_from(u32::from_le_bytes(*size)).expect("64 bits");
+    let summed = &rest[..size.saturating_add(4).min(rest.len())];
+    let salt = crc32c_append(crc32c(&DATABASE_ID), &7_u64.to_le_bytes());
+    let salt = crc32c_append(salt, &2_u64.to_le_bytes()) ^ 0x6b65_7973;
+    *crc = crc32c_append(crc32c_append(salt, &[0; 4]), summed).to_le_bytes();
+}
+
 /// The newest piece with the input laid over its blocks, one of its sections or its footer, as the
 /// first byte says, and the checksums of sections and footer made right.
 pub(super) fn piece(input: &[u8]) {
@@ -177,13 +189,16 @@ pub(super) fn piece(input: &[u8]) {
         usize::try_from(u64::from_le_bytes(*bytes[foot + at..].first_chunk().expect("a footer")))
             .expect("a small file")
     };
-    match kind % 5 {
+    match kind % 6 {
         0 => overlay(&mut bytes[..foot], input),
         1 => overlay(&mut bytes[foot + 48..foot + FOOT_BYTES], input),
         section => {
             let at = SECTIONS[usize::from(section - 2)];
             let (offset, size) = (word(&bytes, at), word(&bytes, at + 8));
             overlay(&mut bytes[offset..offset + size], input);
+            if at == KEYS_SECTION {
+                sign_chunk(&mut bytes[offset..offset + size]);
+            }
             let crc = u64::from(crc32c(&bytes[offset..offset + size])).to_le_bytes();
             bytes[foot + at + 16..foot + at + 24].copy_from_slice(&crc);
         }
@@ -214,5 +229,9 @@ pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("tph_piece", "index_hash", piece(2, 30, &[1, 2, 3, 4])),
         ("tph_piece", "offsets", piece(3, 4, &[255, 255])),
         ("tph_piece", "fences", piece(4, 0, &[200, 1, 255])),
+        ("tph_piece", "keys_untouched", vec![5]),
+        ("tph_piece", "keys_shared", piece(5, 8, &[200, 1, 255])),
+        ("tph_piece", "keys_size", piece(5, 4, &[255, 255, 255])),
+        ("tph_piece", "keys_block", piece(5, 16, &[255, 255, 255, 127])),
     ]
 }
