@@ -129,7 +129,7 @@ pub(crate) struct KeyCursor {
 }
 
 impl KeyCursor {
-    /// A walk that reads about so many bytes at once; `None` where the piece does not keep its keys.
+    /// A walk that reads about so many bytes at once; `None` where the piece keeps none.
     pub(crate) fn new(piece: &Arc<Piece>, read_bytes: u64) -> Option<Self> {
         let section = piece.footer.keys;
         (section.bytes > 0).then(|| Self {
@@ -239,7 +239,7 @@ impl KeyCursor {
         self.buffer.as_slice().get(start..).unwrap_or(&[])
     }
 
-    /// Has at least so many bytes from `next` on in the buffer, of the `rest` that there are: where.
+    /// Has at least so many bytes from `next` on in the buffer, of `rest` that there are: where.
     fn buffered(&mut self, bytes: u64, rest: u64) -> Result<usize> {
         let end = self.buffer_start + to_u64(self.buffer.len());
         if self.next < self.buffer_start || self.next + bytes > end {
