@@ -39,8 +39,9 @@ use crate::{
 
 /// A chunk ends with the entry that makes it this large.
 const CHUNK_BYTES: usize = if cfg!(test) { 512 } else { 32 << 10 };
-/// Keys are kept while keys and values together are so many times as large.
-const SHARE: u64 = if cfg!(test) { 1 } else { 4 };
+/// Keys are kept while keys and values together are so many times as large. With values of 128
+/// bytes (eight times), a load was a tenth faster and the files a tenth larger: not kept.
+const SHARE: u64 = if cfg!(test) { 1 } else { 12 };
 /// Tells a chunk from a block of the same number.
 const SALT: u32 = 0x6b65_7973;
 
