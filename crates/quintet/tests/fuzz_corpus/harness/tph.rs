@@ -70,7 +70,7 @@ fn base() -> &'static SimEnv {
         let env = SimEnv::new(1);
         let (table, _) = open(&env).expect("a new table");
         for number in 0..80_u64 {
-            let (key, body) = (format!("key-{number}"), vec![7; 40]);
+            let (key, body) = (format!("key-{number}"), vec![7; 200]);
             let put = Op::Put { key: key.as_bytes(), head: b"", body: &body };
             let delete = Op::Delete { key: key.as_bytes() };
             let op = if number > 60 && number % 2 == 0 { delete } else { put };
@@ -195,6 +195,7 @@ pub(super) fn piece(input: &[u8]) {
         section => {
             let at = SECTIONS[usize::from(section - 2)];
             let (offset, size) = (word(&bytes, at), word(&bytes, at + 8));
+            assert_ne!(size, 0, "a section of the base is empty");
             overlay(&mut bytes[offset..offset + size], input);
             if at == KEYS_SECTION {
                 sign_chunk(&mut bytes[offset..offset + size]);
