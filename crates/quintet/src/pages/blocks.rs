@@ -576,6 +576,11 @@ impl Blocks {
         given
     }
 
+    /// What its memory is drawn from.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
     /// Bytes that are drawn from the budget.
     pub(crate) fn memory_bytes(&self) -> u64 {
         to_u64(lock(&self.admin).chunks) * self.chunk_bytes()

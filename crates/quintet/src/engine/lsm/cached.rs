@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    budget::Charge,
     codec::{KeyHash, low_u8, low_u32, put_u32, to_u64, to_usize},
     engine::Context,
     pages::{
@@ -61,6 +62,11 @@ fn shape(count: usize) -> (usize, usize) {
 }
 
 impl Cache {
+    /// Draws memory for work from the budget that the cache draws from.
+    pub(crate) fn charge(&self, bytes: u64) -> Charge {
+        self.blocks.budget().charge_anyway(bytes)
+    }
+
     /// An empty cache of at most so many bytes, for blocks of this size.
     pub(crate) fn new(
         (bytes, block_bytes): (u64, usize),

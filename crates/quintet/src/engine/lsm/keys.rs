@@ -96,9 +96,14 @@ impl Gather {
         }
     }
 
+    /// Bytes of them so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        to_u64(self.chunks.len() + self.entries.len())
+    }
+
     /// Whether keeping them pays, beside so many bytes of keys and values.
     pub(crate) fn pays(&self, payload_bytes: u64) -> bool {
-        to_u64(self.chunks.len() + self.entries.len()).saturating_mul(SHARE) <= payload_bytes
+        self.bytes().saturating_mul(SHARE) <= payload_bytes
     }
 
     /// The bytes of the section.

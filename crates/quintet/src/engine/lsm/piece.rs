@@ -53,6 +53,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    budget::Charge,
     codec::{
         Decoder, crc32c, low_u32, put_bytes, put_u32, put_u64, put_varint, round_up, to_u64,
         to_usize,
@@ -629,7 +630,8 @@ pub(crate) struct Writer {
     entries: Vec<u8>,
     /// The last key.
     last_key: Vec<u8>,
-    keys: Option<Gather>,
+    /// Keys apart, and the memory that they take until the piece is finished.
+    keys: Option<(Gather, Charge)>,
     group: Group,
     fences: Vec<u8>,
     footer: Footer,
@@ -665,7 +667,7 @@ impl Writer {
             offsets: vec![first],
             entries: Vec::new(),
             last_key: Vec::new(),
-            keys: shape.keys.then(Gather::default),
+            keys: shape.keys.then(|| (Gather::default(), cache.charge(0))),
             group: Group::default(),
             fences: Vec::new(),
             footer: Footer::default(),
@@ -700,10 +702,11 @@ impl Writer {
         self.footer.entries += 1;
         self.footer.tombstones += u64::from(value.is_none());
         self.footer.payload_bytes += to_u64(key.len() + value.map_or(0, <[u8]>::len));
-        if let Some(keys) = &mut self.keys
+        if let Some((keys, charge)) = &mut self.keys
             && keys.add((&self.last_key, key), number, value.map(<[u8]>::len), self.salt)
         {
-            self.keys = self.keys.take().filter(|keys| keys.pays(self.footer.payload_bytes));
+            *charge = self.cache.charge(keys.bytes());
+            self.keys = self.keys.take().filter(|(keys, _)| keys.pays(self.footer.payload_bytes));
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
@@ -811,8 +814,8 @@ impl Writer {
         self.footer.offsets = self.put_section(&offsets)?;
         let fences = std::mem::take(&mut self.fences);
         self.footer.fences = self.put_section(&fences)?;
-        let keys = self.keys.take().filter(|keys| keys.pays(self.footer.payload_bytes));
-        if let Some(keys) = keys {
+        let keys = self.keys.take().filter(|(keys, _)| keys.pays(self.footer.payload_bytes));
+        if let Some((keys, _charge)) = keys {
             self.footer.keys = self.put_section(&keys.finish(self.salt))?;
         }
         let block = to_usize(BLOCK_BYTES);
