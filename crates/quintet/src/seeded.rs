@@ -296,6 +296,8 @@ bugs! {
     TphSkipsEditSync = 209, "tph-skips-edit-sync";
     /// A merge passes over the first key of each chunk of a piece that stays.
     TphMergePassesKeys = 211, "tph-merge-passes-keys";
+    /// A seek in a piece passes over blocks whose hints equal its key's.
+    TphSeeksPastEqualHints = 212, "tph-seeks-past-equal-hints";
     // The slm engine.
     /// Runs are named by a cut before their names are durable.
     SlmSkipsDirSync = 128, "slm-skips-dir-sync";

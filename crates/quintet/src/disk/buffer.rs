@@ -29,6 +29,19 @@ impl AlignedBuffer {
         Self { bytes, start, length }
     }
 
+    /// Makes it as long as [`AlignedBuffer::zeroed`] would, in the same memory if that is enough;
+    /// the bytes are anything then.
+    pub fn fit(&mut self, bytes: usize) {
+        let length = to_usize(round_up(to_u64(bytes), BLOCK_BYTES));
+        if self.start + length <= self.bytes.len() {
+            self.length = length;
+        } else {
+            // The old memory first: large buffers are a good part of what merges take.
+            *self = Self::zeroed(0);
+            *self = Self::zeroed(length);
+        }
+    }
+
     /// The length in bytes, a multiple of the block.
     pub fn len(&self) -> usize {
         self.length
@@ -86,9 +99,15 @@ mod tests {
             buffer.as_mut_slice().fill(7);
             let (address, moved) = (buffer.as_slice().as_ptr(), buffer);
             assert_eq!(moved.as_slice().as_ptr(), address);
-            let copy = moved.clone();
+            let mut copy = moved.clone();
             assert!(is_aligned(&copy));
             assert!(copy.as_slice().iter().all(|byte| *byte == 7));
+            for other in [5000, 1, 0, 8192, 100] {
+                copy.fit(other);
+                assert!(is_aligned(&copy));
+                assert_eq!(copy.len(), other.next_multiple_of(4096));
+                copy.as_mut_slice().fill(7);
+            }
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A walk over a piece takes from the cache what is there: entries are copied out of a block where
 //! it lies, a few at first, then twice as many each time, so that one of many sources copies little
-//! more than it gives. What is not there is read from the disk, whole blocks at a time.
+//! more than it gives. What is not there is read from the disk, whole blocks at a time, and shown
+//! where it was read to, if no block of it is packed.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -15,10 +16,10 @@ use super::{
     piece::{Piece, Span},
     walk::{Ahead, Start, Walk, Way},
 };
-use crate::{Result, disk::AlignedBuffer, index::skiplist::Node};
+use crate::{Error, Result, codec::to_usize, disk::AlignedBuffer, index::skiplist::Node};
 
-/// What a walk that reads a second time asks for.
-const READ_AHEAD_MIN: u64 = 16 << 10;
+/// What a walk that reads a second time asks for, at least.
+const READ_AHEAD_MIN: u64 = 8 << 10;
 /// Entries that are copied out of a block at first, and at most.
 const PART_MIN: usize = 2;
 const PART_MAX: usize = 64;
@@ -100,10 +101,46 @@ impl Walk for MemCursor {
 enum Goal {
     /// At its first entry, or its last.
     Edge,
-    /// At the first entry not below the start's key, or the last below.
-    Key,
+    /// At the first entry not below the start's key, or the last below; which is in one of these
+    /// blocks, or the next.
+    Key { start: u32, end: u32 },
     /// At this entry of `of`; walking down, before it.
     Entry { number: usize, of: usize },
+}
+
+/// Where an entry is in what its walk holds.
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    key: u32,
+    value: u32,
+    end: u32,
+    block: u32,
+    tombstone: bool,
+}
+
+impl Listed {
+    fn key(&self) -> Range<usize> {
+        to_usize(u64::from(self.key))..to_usize(u64::from(self.value))
+    }
+
+    fn value(&self) -> Option<Range<usize>> {
+        let range = to_usize(u64::from(self.value))..to_usize(u64::from(self.end));
+        (!self.tombstone).then_some(range)
+    }
+}
+
+/// Lists the entries of a block in a range of `data`; `None` where one does not parse.
+fn list(data: &[u8], range: Range<usize>, block: u32, out: &mut Vec<Listed>) -> Option<()> {
+    let data = data.get(..range.end)?;
+    let mut at = range.start;
+    while at < data.len() {
+        let (EntryRef { key, value, tombstone }, next) = block::entry_at(data, at)?;
+        let place = |at: usize| u32::try_from(at).ok();
+        let (key, end) = (place(key.start)?, place(value.end)?);
+        out.push(Listed { key, value: place(value.start)?, end, block, tombstone });
+        at = next;
+    }
+    Some(())
 }
 
 /// A walk over one piece.
@@ -111,7 +148,9 @@ enum Goal {
 pub(crate) struct PieceCursor {
     piece: Arc<Piece>,
     start: Start,
-    ahead: Ahead,
+    /// What is read next.
+    read_bytes: u64,
+    read_bytes_most: u64,
     /// Blocks that are to be loaded next, and where the walk goes on in them.
     pending: Option<Range<u32>>,
     goal: Goal,
@@ -120,9 +159,13 @@ pub(crate) struct PieceCursor {
     part: Option<Part>,
     /// Entries to be copied next.
     part_entries: usize,
-    /// The entries with their blocks' numbers, and where the walk is.
+    /// What was read, and what was copied from the cache or unpacked; which of the two the entries
+    /// are in.
+    buffer: AlignedBuffer,
     bytes: Vec<u8>,
-    entries: Vec<(EntryRef, u32)>,
+    is_read: bool,
+    /// The entries, and where the walk is.
+    entries: Vec<Listed>,
     place: Option<usize>,
     /// Something came from the disk.
     has_read: bool,
@@ -130,30 +173,37 @@ pub(crate) struct PieceCursor {
 
 impl PieceCursor {
     pub(crate) fn new(piece: Arc<Piece>, start: Start, ahead: Ahead) -> Self {
-        let groups = piece.fences.len();
-        let at = match (&start.key, start.way) {
-            (Some(key), _) => piece.fences.find(key),
-            (None, Way::Up) => 0,
-            (None, Way::Down) => groups.saturating_sub(1),
+        let (blocks, read_bytes) = (piece.blocks(), ahead.first_of(piece.data_bytes()));
+        let wanted = match (&start.key, start.way) {
+            (Some(key), _) => piece.seek(key),
+            (None, Way::Up) => 0..1,
+            (None, Way::Down) => blocks.saturating_sub(1)..blocks,
         };
-        let pending = (groups > 0).then(|| {
-            let groups = match start.way {
-                Way::Up => piece.groups_from(at, ahead.first),
-                Way::Down => piece.groups_before(at + 1, ahead.first),
-            };
-            piece.fences.blocks(groups)
+        let pending = (blocks > 0).then(|| match start.way {
+            Way::Up => {
+                wanted.start..piece.blocks_from(wanted.start, read_bytes).end.max(wanted.end)
+            }
+            Way::Down => {
+                piece.blocks_before(wanted.end, read_bytes).start.min(wanted.start)..wanted.end
+            }
         });
-        let goal = if start.key.is_some() { Goal::Key } else { Goal::Edge };
+        let goal = match &start.key {
+            Some(_) => Goal::Key { start: wanted.start, end: wanted.end },
+            None => Goal::Edge,
+        };
         Self {
             piece,
             start,
-            ahead,
+            read_bytes,
+            read_bytes_most: ahead.most(),
             pending,
             goal,
             loaded: 0..0,
             part: None,
             part_entries: PART_MIN,
+            buffer: AlignedBuffer::zeroed(0),
             bytes: Vec::new(),
+            is_read: false,
             entries: Vec::new(),
             place: None,
             has_read: false,
@@ -170,38 +220,57 @@ impl PieceCursor {
     }
 
     /// Takes what was read for the request.
-    pub(crate) fn take(&mut self, buffer: &AlignedBuffer) -> Result<()> {
+    pub(crate) fn take(&mut self, buffer: AlignedBuffer) -> Result<()> {
+        self.buffer = buffer;
+        self.take_buffer()
+    }
+
+    fn take_buffer(&mut self) -> Result<()> {
         let Some(blocks) = self.pending.take() else { return Ok(()) };
-        let span = self.piece.span(blocks.clone());
+        let cache = self.start.cache.clone().filter(|_| !self.has_read);
         self.bytes.clear();
         self.entries.clear();
-        let cache = self.start.cache.clone().filter(|_| !self.has_read);
-        for number in blocks.clone() {
-            let open = self.piece.open_block(buffer, span, (blocks.start, number))?;
-            let base = self.bytes.len();
-            self.bytes.extend_from_slice(open.entries());
+        self.is_read = true;
+        let mut number = blocks.start;
+        while number < blocks.end {
+            let span = self.piece.span(blocks.clone());
+            let open = self.piece.open_block(&self.buffer, span, (blocks.start, number))?;
+            let in_place = open.in_place();
+            if in_place.is_none() && self.is_read {
+                // A packed block: all of them are copied, from the first on.
+                self.is_read = false;
+                self.entries.clear();
+                number = blocks.start;
+                continue;
+            }
             if let Some(cache) = &cache {
                 cache.fill(self.piece.slot_to_fill(number, cache), open.entries());
             }
-            self.list_entries(base, number)?;
+            match in_place.filter(|_| self.is_read) {
+                Some(range) => list(self.buffer.as_slice(), range, number, &mut self.entries),
+                None => {
+                    let start = self.bytes.len();
+                    self.bytes.extend_from_slice(open.entries());
+                    list(&self.bytes, start..self.bytes.len(), number, &mut self.entries)
+                }
+            }
+            .ok_or_else(|| self.no_entry(number))?;
+            number += 1;
         }
         (self.loaded, self.part, self.has_read) = (blocks, None, true);
         self.find_place();
         Ok(())
     }
 
-    /// Lists the entries of a block that begins at `base`.
-    fn list_entries(&mut self, base: usize, number: u32) -> Result<()> {
-        let mut at = base;
-        while at < self.bytes.len() {
-            let Some((entry, next)) = block::entry_at(&self.bytes, at) else {
-                let offset = self.piece.span(number..number + 1).offset;
-                return Err(self.piece.damage(offset, "an entry does not parse"));
-            };
-            self.entries.push((entry, number));
-            at = next;
-        }
-        Ok(())
+    fn no_entry(&self, number: u32) -> Error {
+        let offset = self.piece.span(number..number + 1).offset;
+        self.piece.damage(offset, "an entry does not parse")
+    }
+
+    /// What the entries are in.
+    #[inline]
+    fn data(&self) -> &[u8] {
+        if self.is_read { self.buffer.as_slice() } else { &self.bytes }
     }
 
     /// Takes what is wanted next from the cache, if it is there.
@@ -218,11 +287,10 @@ impl PieceCursor {
             Way::Down => blocks.end.saturating_sub(1),
         };
         let found = match (self.goal, self.start.key.as_deref(), self.start.way) {
-            (Goal::Key, Some(key), _) => {
+            (Goal::Key { start, end }, Some(key), _) => {
                 // The last block whose first entry is below the key, or the first block.
-                let before =
-                    |(number, part): &(u32, Part)| !part.has_below && *number > blocks.start;
-                let mut number = blocks.end.saturating_sub(1);
+                let before = |(number, part): &(u32, Part)| !part.has_below && *number > start;
+                let mut number = end.saturating_sub(1);
                 let mut found = copy(number, Look::Key(key)).map(|part| (number, part));
                 while found.as_ref().is_some_and(before) {
                     number -= 1;
@@ -238,7 +306,9 @@ impl PieceCursor {
         };
         let Some((number, part)) = found else { return Ok(()) };
         self.entries.clear();
-        self.list_entries(0, number)?;
+        self.is_read = false;
+        list(&self.bytes, 0..self.bytes.len(), number, &mut self.entries)
+            .ok_or_else(|| self.no_entry(number))?;
         (self.pending, self.loaded) = (None, number..number + 1);
         if part.is_whole {
             self.part = None;
@@ -260,18 +330,15 @@ impl PieceCursor {
     }
 
     fn key_at(&self, place: usize) -> &[u8] {
-        let entry = self.entries.get(place);
-        entry.and_then(|(entry, _)| self.bytes.get(entry.key.clone())).unwrap_or(&[])
+        self.entries.get(place).and_then(|entry| self.data().get(entry.key())).unwrap_or(&[])
     }
 
     /// Puts the walk where it goes on, in blocks that were loaded whole.
     fn find_place(&mut self) {
         let first = match (std::mem::replace(&mut self.goal, Goal::Edge), self.start.key.take()) {
-            (Goal::Key, Some(key)) => {
-                let bytes = &self.bytes;
-                let below = |(entry, _): &(EntryRef, u32)| {
-                    bytes.get(entry.key.clone()).unwrap_or(&[]) < &*key
-                };
+            (Goal::Key { .. }, Some(key)) => {
+                let data = self.data();
+                let below = |entry: &Listed| data.get(entry.key()).unwrap_or(&[]) < &*key;
                 self.entries.partition_point(below)
             }
             // The block is the first of those that were loaded, or the last.
@@ -302,9 +369,9 @@ impl PieceCursor {
             }
         }
         if self.has_read {
-            self.ahead.first = (self.ahead.first * 2).clamp(READ_AHEAD_MIN, self.ahead.most);
+            self.read_bytes = (self.read_bytes * 2).max(READ_AHEAD_MIN).min(self.read_bytes_most);
         }
-        let bytes = self.ahead.first;
+        let bytes = self.read_bytes;
         self.pending = match way {
             Way::Up if self.loaded.end < blocks => {
                 Some(self.piece.blocks_from(self.loaded.end, bytes))
@@ -322,8 +389,8 @@ impl PieceCursor {
         loop {
             self.take_cached()?;
             if let Some(span) = self.request() {
-                let buffer = self.piece.read(span)?;
-                self.take(&buffer)?;
+                self.piece.read_into(span, &mut self.buffer)?;
+                self.take_buffer()?;
             }
             if self.place.is_some() || !self.ask_on() {
                 return Ok(());
@@ -331,13 +398,13 @@ impl PieceCursor {
         }
     }
 
-    fn entry(&self) -> Option<&(EntryRef, u32)> {
+    fn entry(&self) -> Option<&Listed> {
         self.entries.get(self.place?)
     }
 
     /// The number of the entry's block.
     pub(crate) fn block(&self) -> u32 {
-        self.entry().map_or(0, |(_, block)| *block)
+        self.entry().map_or(0, |entry| entry.block)
     }
 }
 
@@ -348,8 +415,7 @@ impl Walk for PieceCursor {
     }
 
     fn value(&self) -> Option<&[u8]> {
-        let (entry, _) = self.entry().filter(|(entry, _)| !entry.tombstone)?;
-        self.bytes.get(entry.value.clone())
+        self.data().get(self.entry()?.value()?)
     }
 
     fn advance(&mut self) -> Result<()> {
@@ -367,9 +433,10 @@ impl Walk for PieceCursor {
 
     fn approach(&self) {
         if let (Some(cache), Some(blocks)) = (&self.start.cache, &self.pending) {
-            let number = match self.start.way {
-                Way::Up if matches!(self.goal, Goal::Edge) => blocks.start,
-                _ => blocks.end.saturating_sub(1),
+            let number = match (self.goal, self.start.way) {
+                (Goal::Key { end, .. }, _) => end.saturating_sub(1),
+                (_, Way::Up) => blocks.start,
+                (_, Way::Down) => blocks.end.saturating_sub(1),
             };
             cache.prefetch(self.piece.slot(number));
         }

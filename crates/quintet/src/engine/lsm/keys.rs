@@ -251,7 +251,7 @@ impl KeyCursor {
         if self.next < self.buffer_start || self.next + bytes > end {
             let wanted = self.read_bytes.max(bytes).min(rest);
             let span = Span::of(self.next..self.next + wanted);
-            self.buffer = self.piece.read(span)?;
+            self.piece.read_into(span, &mut self.buffer)?;
             self.buffer_start = span.offset;
         }
         Ok(to_usize(self.next - self.buffer_start))

@@ -12,6 +12,7 @@ pub(crate) mod block;
 pub(crate) mod cached;
 pub(crate) mod cursor;
 pub(crate) mod describe;
+pub(crate) mod fences;
 pub(crate) mod front;
 pub(crate) mod keys;
 pub(crate) mod memtable;

@@ -5,7 +5,7 @@
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `QTPHPIEC`, or `QSLMRUN\0` of a run |
-//! | 8 | 4 | format | 1 |
+//! | 8 | 4 | format | 2 |
 //! | 12 | 4 | crc | CRC32C of bytes 0 to 63 with this field zero |
 //! | 16 | 16 | database id | |
 //! | 32 | 8 | table id | |
@@ -14,14 +14,14 @@
 //! | 4096 | | blocks | [`super::block`], back to back; zeros up to a multiple of 4096 before a block where they are few |
 //! | | | index | of the table, as `tph` has it; of a run, its first and last key (varint lengths) |
 //! | | | offsets | where each block begins and the last ends, in units of 8 bytes: 4 bytes each |
-//! | | | fences | for each group of blocks: varint blocks, varint key length, a key above all of the group before and not above any of its own |
+//! | | | fences | where walks begin, [`super::fences`]; of a run, whose entries the index finds, none |
 //! | | | keys | without their values, [`super::keys`]; of pieces of `tph`, where that pays |
 //! | end - 4096 | 192 | footer | below |
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `QTPHFOOT`, or `QSLMFOOT` |
-//! | 8 | 4 | format | 1 |
+//! | 8 | 4 | format | 2 |
 //! | 12 | 4 | crc | CRC32C of bytes 0 to 191 with this field zero |
 //! | 16 | 32 | identity | database id, table id, number |
 //! | 48 | 8 | blocks | how many |
@@ -35,9 +35,7 @@
 //! Invariants: a piece is complete and durable before the manifest names it, and is never changed.
 //! The footer is found by the length that the manifest says.
 //!
-//! Why a fence for a group and not for a block: gets come with a block's number from the index.
-//! Only seeks look for a key, and read a group at once, so memory holds a few bytes of a key for
-//! some 8 KiB of small entries, and for 32 KiB of large ones.
+//! Gets come with a block's number from the index; only seeks look for a key, by the fences.
 //!
 //! How we differ from the paper: entries are in key order, not in the order of slots, so scans
 //! read what lies together; the slot names the block. No local hash table is needed for that.
@@ -49,22 +47,20 @@ use std::{io, ops::Range, sync::Arc};
 use super::{
     block::{self, Entries, HEAD_BYTES as BLOCK_HEAD_BYTES, Packing, UNIT_BYTES},
     cached::Cache,
+    fences::{self, Fences},
     keys::Gather,
 };
 use crate::{
     Error, Result,
     budget::Charge,
-    codec::{
-        Decoder, crc32c, low_u32, put_bytes, put_u32, put_u64, put_varint, round_up, to_u64,
-        to_usize,
-    },
+    codec::{Decoder, crc32c, low_u32, put_u32, put_u64, round_up, to_u64, to_usize},
     disk::{AlignedBuffer, BLOCK_BYTES, Dir, File, Open, read_exact_at, read_up_to, write_all_at},
     pages::blocks::{Places, Slot},
     seeded::{self, Bug},
     sync::OnceLock,
 };
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const HEAD_BYTES: usize = 64;
 const FOOT_BYTES: usize = 192;
 /// Data is handed to the disk in pieces of at least and at most this size.
@@ -75,11 +71,6 @@ const BLOCKS_START: u64 = BLOCK_BYTES;
 /// A block begins at a disk block of its own where at most this part of the one before is wasted:
 /// then a get reads one.
 const WASTE_SHARE: u64 = 16;
-/// A group of blocks ends when it has this much; or so many entries, as in the paper, and at least
-/// that much.
-const GROUP_BYTES: u64 = 32 << 10;
-const GROUP_ENTRIES: u64 = 48;
-const GROUP_BYTES_MIN: u64 = 8000;
 
 /// What the files are called, and what they begin with.
 #[derive(Clone, Copy, Debug)]
@@ -87,15 +78,17 @@ pub(crate) struct Kind {
     pub(crate) magic: [u8; 8],
     foot_magic: [u8; 8],
     suffix: &'static str,
+    /// Walks begin at keys: it has fences.
+    has_fences: bool,
 }
 
 impl Kind {
     /// A piece of a table of `tph`.
     pub(crate) const PIECE: Self =
-        Self { magic: *b"QTPHPIEC", foot_magic: *b"QTPHFOOT", suffix: ".ph" };
+        Self { magic: *b"QTPHPIEC", foot_magic: *b"QTPHFOOT", suffix: ".ph", has_fences: true };
     /// A run of `slm`.
     pub(crate) const RUN: Self =
-        Self { magic: *b"QSLMRUN\0", foot_magic: *b"QSLMFOOT", suffix: ".run" };
+        Self { magic: *b"QSLMRUN\0", foot_magic: *b"QSLMFOOT", suffix: ".run", has_fences: false };
 
     /// The name of a file.
     pub(crate) fn name_of(self, number: u64) -> String {
@@ -239,84 +232,6 @@ impl Footer {
     }
 }
 
-/// First keys of groups of blocks.
-#[derive(Debug, Default)]
-pub(crate) struct Fences {
-    /// First block of each group, and where its key begins in `keys`; one more for the end.
-    groups: Vec<(u32, u32)>,
-    keys: Vec<u8>,
-}
-
-impl Fences {
-    fn decode(bytes: &[u8], blocks: u32) -> Option<Self> {
-        let mut decoder = Decoder::new(bytes);
-        let (mut fences, mut block) = (Self::default(), 0_u32);
-        while !decoder.is_empty() {
-            let count = u32::try_from(decoder.varint()?).ok().filter(|count| *count > 0)?;
-            fences.groups.push((block, u32::try_from(fences.keys.len()).ok()?));
-            fences.keys.extend_from_slice(decoder.bytes()?);
-            block = block.checked_add(count)?;
-        }
-        fences.groups.push((block, u32::try_from(fences.keys.len()).ok()?));
-        fences.groups.shrink_to_fit();
-        fences.keys.shrink_to_fit();
-        (block == blocks).then_some(fences)
-    }
-
-    /// How many groups.
-    pub(crate) fn len(&self) -> usize {
-        self.groups.len().saturating_sub(1)
-    }
-
-    fn bounds(&self, group: usize) -> Option<((u32, u32), (u32, u32))> {
-        let [one, next] = self.groups.get(group..)?.first_chunk::<2>()?;
-        Some((*one, *next))
-    }
-
-    fn key(&self, group: usize) -> &[u8] {
-        let bounds = self.bounds(group);
-        bounds.map_or(&[], |(one, next)| {
-            let range = to_usize(u64::from(one.1))..to_usize(u64::from(next.1));
-            self.keys.get(range).unwrap_or(&[])
-        })
-    }
-
-    /// The end of a run of groups from `start` on: at least one, while the blocks before it have
-    /// fewer than so many bytes.
-    fn end_of_run(&self, start: usize, bytes: u64, offset: impl Fn(u32) -> u64) -> usize {
-        let at = |group: usize| self.groups.get(group).map_or(0, |(block, _)| *block);
-        let first = offset(at(start));
-        let more = |group: &usize| offset(at(*group)) - first < bytes;
-        let last = (start + 1..self.len()).take_while(more).count();
-        (start + 1 + last).min(self.len())
-    }
-
-    /// The blocks of a run of groups.
-    pub(crate) fn blocks(&self, groups: Range<usize>) -> Range<u32> {
-        let at = |group: usize| self.groups.get(group).map_or(0, |(block, _)| *block);
-        at(groups.start)..at(groups.end)
-    }
-
-    /// The last group whose first key is not above `key`: the only one that may hold it; else the
-    /// first.
-    pub(crate) fn find(&self, key: &[u8]) -> usize {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            if self.key(middle) <= key {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low.saturating_sub(1)
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        to_u64(self.groups.capacity()) * 8 + to_u64(self.keys.capacity())
-    }
-}
-
 /// A piece, open for reading. See the module head.
 #[derive(Debug)]
 pub(crate) struct Piece {
@@ -327,7 +242,7 @@ pub(crate) struct Piece {
     pub(crate) file_bytes: u64,
     pub(crate) footer: Footer,
     offsets: Vec<u32>,
-    pub(crate) fences: Fences,
+    fences: Fences,
     head: Vec<u8>,
     /// Where its blocks are in the cache; made when the first one is put there.
     places: OnceLock<Places>,
@@ -440,10 +355,16 @@ impl Piece {
 
     /// Reads a span.
     pub(crate) fn read(&self, span: Span) -> Result<AlignedBuffer> {
-        let mut buffer = AlignedBuffer::zeroed(span.whole());
-        read_exact_at(&*self.file, buffer.as_mut_slice(), span.offset)
-            .map_err(|error| self.read_error(span.offset, error))?;
+        let mut buffer = AlignedBuffer::zeroed(0);
+        self.read_into(span, &mut buffer)?;
         Ok(buffer)
+    }
+
+    /// The same, into a buffer that is used again.
+    pub(crate) fn read_into(&self, span: Span, buffer: &mut AlignedBuffer) -> Result<()> {
+        buffer.fit(span.whole());
+        read_exact_at(&*self.file, buffer.as_mut_slice(), span.offset)
+            .map_err(|error| self.read_error(span.offset, error))
     }
 
     /// A section's bytes, verified.
@@ -473,21 +394,6 @@ impl Piece {
         offset.map_or(0, |offset| u64::from(*offset) * UNIT_BYTES)
     }
 
-    /// A run of groups from `start` on, of about so many bytes.
-    pub(crate) fn groups_from(&self, start: usize, bytes: u64) -> Range<usize> {
-        start..self.fences.end_of_run(start, bytes, |block| self.offset(block))
-    }
-
-    /// A run of groups before `end`, of about so many bytes.
-    pub(crate) fn groups_before(&self, end: usize, bytes: u64) -> Range<usize> {
-        let mut start = end.saturating_sub(1);
-        let size = |start: usize| to_u64(self.span(self.fences.blocks(start..end)).bytes);
-        while start > 0 && size(start) < bytes {
-            start -= 1;
-        }
-        start.min(end)..end
-    }
-
     /// A run of blocks from `start` on: at least one, while those before it have fewer than so many
     /// bytes.
     pub(crate) fn blocks_from(&self, start: u32, bytes: u64) -> Range<u32> {
@@ -503,6 +409,12 @@ impl Piece {
         let starts = self.offsets.get(..to_usize(u64::from(end))).unwrap_or(&[]);
         let before = starts.partition_point(|start| u64::from(*start) < limit);
         low_u32(to_u64(before)).min(end.saturating_sub(1))..end
+    }
+
+    /// The blocks that may hold a key: see [`Fences::seek`]. All of them, where there are no
+    /// fences.
+    pub(crate) fn seek(&self, key: &[u8]) -> Range<u32> {
+        self.fences.seek(key).unwrap_or(0..self.blocks())
     }
 
     /// Where a run of blocks is in the file.
@@ -522,14 +434,12 @@ impl Piece {
         let stored = buffer.as_slice().get(start..end).unwrap_or(&[]);
         let place = (self.salt, number);
         if seeded::active(Bug::TphSkipsBlockChecksum) {
-            return Ok(OpenBlock {
-                stored,
-                entries: Entries::Plain(BLOCK_HEAD_BYTES..stored.len()),
-            });
+            let entries = Entries::Plain(BLOCK_HEAD_BYTES..stored.len());
+            return Ok(OpenBlock { stored, start, entries });
         }
         let entries = block::open(stored, place);
         let entries = entries.map_err(|what| self.damage(self.offset(number), what))?;
-        Ok(OpenBlock { stored, entries })
+        Ok(OpenBlock { stored, start, entries })
     }
 
     /// Where a block is in the cache, if any block of this piece is.
@@ -566,10 +476,20 @@ impl Piece {
 #[derive(Debug)]
 pub(crate) struct OpenBlock<'a> {
     stored: &'a [u8],
+    /// Where it begins in what was read.
+    start: usize,
     entries: Entries,
 }
 
 impl OpenBlock<'_> {
+    /// Where its entries are in what was read; `None` of a packed block.
+    pub(crate) fn in_place(&self) -> Option<Range<usize>> {
+        match &self.entries {
+            Entries::Plain(range) => Some(self.start + range.start..self.start + range.end),
+            Entries::Unpacked(_) => None,
+        }
+    }
+
     /// Its entries.
     pub(crate) fn entries(&self) -> &[u8] {
         match &self.entries {
@@ -597,22 +517,6 @@ impl Shape {
     }
 }
 
-/// The group of blocks that is being filled.
-#[derive(Debug, Default)]
-struct Group {
-    blocks: u64,
-    start: u64,
-    /// Entries of the piece before it.
-    entries: u64,
-    fence: Vec<u8>,
-}
-
-/// The shortest key above `before` that is not above `key`, which is above it.
-fn separator<'a>(before: &[u8], key: &'a [u8]) -> &'a [u8] {
-    let shared = before.iter().zip(key).take_while(|(one, other)| one == other).count();
-    key.get(..=shared).unwrap_or(key)
-}
-
 /// Writes a piece: entries in key order, then the index.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -625,6 +529,8 @@ pub(crate) struct Writer {
     /// What is not yet handed to the disk, and where it goes.
     buffer: Vec<u8>,
     written: u64,
+    /// What is handed to the disk.
+    aligned: AlignedBuffer,
     offsets: Vec<u32>,
     /// Entries of the block that is filled.
     entries: Vec<u8>,
@@ -632,8 +538,9 @@ pub(crate) struct Writer {
     last_key: Vec<u8>,
     /// Keys apart, and the memory that they take until the piece is finished.
     keys: Option<(Gather, Charge)>,
-    group: Group,
-    fences: Vec<u8>,
+    fences: fences::Builder,
+    /// Entries of the piece before the block that is filled.
+    entries_before: u64,
     footer: Footer,
     /// Blocks that were written are in the cache while it has room.
     cache: Arc<Cache>,
@@ -664,12 +571,13 @@ impl Writer {
             salt: block::salt_of(&owner.database_id, owner.table_id, number),
             buffer,
             written: 0,
+            aligned: AlignedBuffer::zeroed(0),
             offsets: vec![first],
             entries: Vec::new(),
             last_key: Vec::new(),
             keys: shape.keys.then(|| (Gather::default(), cache.charge(0))),
-            group: Group::default(),
-            fences: Vec::new(),
+            fences: fences::Builder::default(),
+            entries_before: 0,
             footer: Footer::default(),
             places: cache.places(number),
             cache: Arc::clone(cache),
@@ -693,9 +601,8 @@ impl Writer {
         if !self.entries.is_empty() && self.entries.len() + bytes > most {
             self.end_block()?;
         }
-        if self.entries.is_empty() && self.group.blocks == 0 {
-            self.group.fence = separator(&self.last_key, key).to_vec();
-            self.group.entries = self.footer.entries;
+        if self.entries.is_empty() && self.owner.kind.has_fences {
+            self.fences.begin_block(&self.last_key, key);
         }
         let number = low_u32(to_u64(self.offsets.len() - 1));
         block::put_entry(&mut self.entries, key, value);
@@ -718,9 +625,6 @@ impl Writer {
             return Ok(());
         }
         let number = low_u32(to_u64(self.offsets.len() - 1));
-        if self.group.blocks == 0 {
-            self.group.start = self.position();
-        }
         let place = (self.salt, number);
         let start = self.position();
         block::put_block(&mut self.buffer, &self.entries, place, self.shape.packing);
@@ -728,7 +632,6 @@ impl Writer {
         let payload = directory.as_deref().map(|directory| [directory, &*self.entries]);
         self.places.push(payload.as_ref().map(|payload| &payload[..]));
         self.entries.clear();
-        self.group.blocks += 1;
         let waste = self.position().next_multiple_of(BLOCK_BYTES) - self.position();
         // Where packed bytes end, only the next block's place tells.
         let is_plain = self.shape.packing == Packing::None;
@@ -738,31 +641,20 @@ impl Writer {
         let end = self.position();
         let too_large = |_| Error::Limit { what: format!("{} exceeds 32 GiB", self.label) };
         self.offsets.push(u32::try_from(end / UNIT_BYTES).map_err(too_large)?);
-        let bytes = end - self.group.start;
-        let entries = self.footer.entries - self.group.entries;
-        let is_full = entries >= GROUP_ENTRIES && bytes >= GROUP_BYTES_MIN;
-        if bytes >= GROUP_BYTES || is_full {
-            self.end_group();
-        }
+        let entries = self.footer.entries - self.entries_before;
+        self.fences.end_block(end - start, entries, &self.last_key);
+        self.entries_before = self.footer.entries;
         if self.buffer.len() >= self.shape.write_bytes { self.write_whole() } else { Ok(()) }
-    }
-
-    fn end_group(&mut self) {
-        if self.group.blocks > 0 {
-            put_varint(&mut self.fences, self.group.blocks);
-            put_bytes(&mut self.fences, &self.group.fence);
-            self.group.blocks = 0;
-        }
     }
 
     /// Writes all whole disk blocks of the buffer.
     fn write_whole(&mut self) -> Result<()> {
         let bytes = self.buffer.len() & !(to_usize(BLOCK_BYTES) - 1);
-        let mut aligned = AlignedBuffer::zeroed(bytes);
+        self.aligned.fit(bytes);
         if let Some(source) = self.buffer.get(..bytes) {
-            aligned.as_mut_slice().copy_from_slice(source);
+            self.aligned.as_mut_slice().copy_from_slice(source);
         }
-        write_all_at(&*self.file, aligned.as_slice(), self.written)
+        write_all_at(&*self.file, self.aligned.as_slice(), self.written)
             .map_err(|error| Error::io(format!("write {}", self.label), error))?;
         self.buffer.drain(..bytes);
         self.written += to_u64(bytes);
@@ -787,7 +679,6 @@ impl Writer {
     /// Ends the blocks: how many there are.
     pub(crate) fn end_blocks(&mut self) -> Result<u32> {
         self.end_block()?;
-        self.end_group();
         Ok(low_u32(to_u64(self.offsets.len() - 1)))
     }
 
@@ -812,7 +703,7 @@ impl Writer {
         let offsets: Vec<u8> =
             self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
         self.footer.offsets = self.put_section(&offsets)?;
-        let fences = std::mem::take(&mut self.fences);
+        let fences = self.fences.finish(&self.last_key);
         self.footer.fences = self.put_section(&fences)?;
         let keys = self.keys.take().filter(|(keys, _)| keys.pays(self.footer.payload_bytes));
         if let Some((keys, _charge)) = keys {

@@ -3,8 +3,9 @@
 //! A [`Merge`] has its sources from the newest to the oldest: of entries of one key, the first
 //! source's counts. Sources that have an entry stand in the order of their keys: who gives the
 //! next one stays in front as long as it can, and else finds its new place by halves. Pieces'
-//! first reads go to the disk at once, through one queue; further ones ask for twice as much each
-//! time, because who reads much goes on reading.
+//! first reads go to the disk at once, through one queue, each as large as what a range of
+//! [`SCAN_BYTES`] takes of that piece; further ones ask for twice as much each time, because who
+//! reads much goes on reading.
 //!
 //! Invariants: a walk sees the files of one version; of memtables it sees each key as it is when
 //! the walk comes by.
@@ -20,6 +21,10 @@ use crate::{
     codec::to_u64,
     disk::{AlignedBuffer, Env, Queue, Queues, Request},
 };
+
+/// What the first reads of a range take together, but for what of a block nobody wants: 30 entries
+/// of 1 KiB, 200 of 128 bytes.
+const SCAN_BYTES: u64 = 32 << 10;
 
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,17 +49,44 @@ impl Start {
     }
 }
 
-/// About how many bytes one read takes at first, and at most.
+/// How many bytes a walk reads at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
-    pub(crate) first: u64,
-    pub(crate) most: u64,
+    /// The first read of a piece, or of all pieces of a walk.
+    first: u64,
+    /// What the first read is shared out to, by pieces' bytes; 0: each piece reads so much.
+    among: u64,
+    /// A read at most.
+    most: u64,
 }
 
 impl Ahead {
-    /// One group, then more and more.
-    pub(crate) const SCAN: Self = Self { first: 1, most: 512 << 10 };
-    pub(crate) const WHOLE: Self = Self { first: 512 << 10, most: 1 << 20 };
+    pub(crate) const WHOLE: Self = Self { first: 512 << 10, among: 0, most: 1 << 20 };
+
+    /// For a range that may end soon, over pieces of so many bytes together: each is read by its
+    /// share, a block at least, because that is what a range takes of it.
+    pub(crate) const fn scan(among: u64) -> Self {
+        Self { first: SCAN_BYTES, among, most: 512 << 10 }
+    }
+
+    /// For a walk to the end, with buffers of so many bytes.
+    pub(crate) fn bounded(bytes: u64) -> Self {
+        let Self { first, most, .. } = Self::WHOLE;
+        Self { first: first.min(bytes), among: 0, most: most.min(bytes) }
+    }
+
+    /// The most that a read takes.
+    pub(crate) const fn most(self) -> u64 {
+        self.most
+    }
+
+    /// About how much of a piece of so many bytes is read first.
+    pub(crate) fn first_of(self, piece_bytes: u64) -> u64 {
+        match self.among {
+            0 => self.first,
+            among => self.first.saturating_mul(piece_bytes).div_ceil(among).min(self.first),
+        }
+    }
 }
 
 /// One walk of a merge.
@@ -216,7 +248,7 @@ fn read_all(waiting: &mut [&mut PieceCursor], queue: &mut dyn Queue) -> Result<(
         let place = usize::try_from(completion.token).unwrap_or(usize::MAX);
         let Some(cursor) = waiting.get_mut(place) else { continue };
         let taken = match completion.result {
-            Ok(count) if count == completion.buffer.len() => cursor.take(&completion.buffer),
+            Ok(count) if count == completion.buffer.len() => cursor.take(completion.buffer),
             // The walk reads it again, and says what is wrong.
             _ => Ok(()),
         };

@@ -42,7 +42,7 @@ pub(super) struct Sources {
 impl Sources {
     pub(super) fn new(runs: Vec<Arc<Run>>) -> Result<Self> {
         let share = (READ_BYTES / to_u64(runs.len().max(1))).clamp(READ_BYTES_MIN, 1 << 20);
-        let ahead = Ahead { first: share, most: share };
+        let ahead = Ahead::bounded(share);
         let start = Start::up(None);
         let cursor =
             |run: &Arc<Run>| PieceCursor::new(Arc::clone(&run.piece), start.clone(), ahead);

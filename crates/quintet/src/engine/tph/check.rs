@@ -46,6 +46,8 @@ impl Inner {
             note(report, one.piece.section(section).map(drop))?;
             let outcome = Self::check_keys(&one.piece, report);
             note(report, outcome)?;
+            let outcome = check_fences(&one.piece, report);
+            note(report, outcome)?;
         }
         let outcome = self.check_entries(table, part, report);
         note(report, outcome)
@@ -53,7 +55,7 @@ impl Inner {
 
     /// The keys that a piece keeps apart are those of its entries.
     fn check_keys(piece: &Arc<Piece>, report: &mut Report) -> Result<()> {
-        let Some(mut keys) = KeyCursor::new(piece, Ahead::WHOLE.most) else { return Ok(()) };
+        let Some(mut keys) = KeyCursor::new(piece, Ahead::WHOLE.most()) else { return Ok(()) };
         let mut entries = PieceCursor::new(Arc::clone(piece), Start::up(None), Ahead::WHOLE);
         keys.settle()?;
         entries.settle()?;
@@ -126,6 +128,21 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+/// Seeks come by the block of each key of a piece.
+fn check_fences(piece: &Arc<Piece>, report: &mut Report) -> Result<()> {
+    let mut entries = PieceCursor::new(Arc::clone(piece), Start::up(None), Ahead::WHOLE);
+    entries.settle()?;
+    while let Some(key) = entries.key() {
+        if !piece.seek(key).contains(&entries.block()) {
+            let what = format!("the fences do not lead to key {}", key.escape_ascii());
+            report.add(&*piece.label, piece.footer.fences.offset, what);
+            return Ok(());
+        }
+        entries.advance()?;
+    }
+    Ok(())
 }
 
 /// Damage becomes a finding; other errors end the check.

@@ -135,14 +135,14 @@ impl Inner {
         let news = delta.len();
         let walks = news + base.uses.len();
         let ahead = self.ahead(walks);
-        let work_bytes = self.work_bytes(entries) + ahead.most * to_u64(walks);
+        let work_bytes = self.work_bytes(entries) + ahead.most() * to_u64(walks);
         let _memory = self.context.budget.charge_anyway(work_bytes);
         self.make_space();
         let start = Start::up(None);
         let mut read = 0;
         let mut old = Vec::new();
         for (one, rewrite) in base.uses.iter().zip(&plan.rewrite) {
-            let keys = if *rewrite { None } else { KeyCursor::new(&one.piece, ahead.most) };
+            let keys = if *rewrite { None } else { KeyCursor::new(&one.piece, ahead.most()) };
             if let Some(cursor) = keys {
                 read += one.piece.footer.keys.bytes;
                 old.push(Source::Keys(Box::new(cursor)));
@@ -156,6 +156,9 @@ impl Inner {
         merge.settle()?;
         let mut tables = Vec::new();
         let mut draft = Draft::new(base.low.clone(), base.uses.len());
+        // Not by doubling: that takes three times as much for a moment. The news are few, mostly.
+        let live: u64 = base.uses.iter().map(|one| one.live).sum();
+        draft.places.reserve(to_usize(live + live / 8));
         let mut step_bytes = 0;
         while let Some(key) = merge.key() {
             let hash = self.hash(key);
@@ -182,8 +185,7 @@ impl Inner {
     /// small part of the budget.
     pub(super) fn ahead(&self, walks: usize) -> Ahead {
         let share = self.context.budget.limit() / AHEAD_PART / to_u64(walks.max(1));
-        let most = share.clamp(AHEAD_MIN, Ahead::WHOLE.most);
-        Ahead { first: Ahead::WHOLE.first.min(most), most }
+        Ahead::bounded(share.max(AHEAD_MIN))
     }
 
     /// Flushes what waits for it: a merge takes long, and memtables fill meanwhile.

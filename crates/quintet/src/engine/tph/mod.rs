@@ -199,9 +199,17 @@ struct Version {
     level0: Vec<Arc<Table>>,
     /// Levels from 1 on: tables in the order of their lowest places, of which the first is empty.
     levels: Vec<Vec<Arc<Table>>>,
+    /// Of blocks of all pieces.
+    data_bytes: u64,
 }
 
 impl Version {
+    /// Counts its bytes, once it is complete.
+    fn count(&mut self) {
+        let pieces = self.tables().flat_map(|table| &table.uses);
+        self.data_bytes = pieces.map(|one| one.piece.data_bytes()).sum();
+    }
+
     /// All tables.
     fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.level0.iter().chain(self.levels.iter().flatten())

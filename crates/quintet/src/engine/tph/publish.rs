@@ -143,7 +143,8 @@ impl Inner {
     }
 
     /// Has readers see a version, without the memtables that it holds.
-    fn show(&self, version: Version, flushed: &[Arc<Memtable>]) {
+    fn show(&self, mut version: Version, flushed: &[Arc<Memtable>]) {
+        version.count();
         let memory = |table: &Arc<Table>| table.memory_bytes().iter().sum::<u64>();
         let now: u64 = version.tables().map(memory).sum();
         let charged = self.index_charged.swap(now, Ordering::Relaxed);

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     Result,
+    codec::to_u64,
     engine::{
         Entry, KeyRange, Value, Visit,
         lsm::walk::{Ahead, Start, Way},
@@ -112,18 +113,21 @@ impl Walk {
         let mut sources = walks(std::slice::from_ref(&self.view.active), &start);
         sources.extend(walks(&self.view.frozen, &start));
         let version = &self.view.version;
+        let ahead = Ahead::scan(version.data_bytes);
         for table in &version.level0 {
-            sources.extend(table.cursors(&start, Ahead::SCAN));
+            sources.extend(table.cursors(&start, ahead));
         }
         for (place, level) in version.levels.iter().enumerate() {
             if inner.is_sorted() {
                 let version = Arc::clone(version);
-                let cursor = LevelCursor::new(version, place, start.clone(), Ahead::SCAN);
+                // Each of its tables has all of the level's keys of some places.
+                let ahead = Ahead::scan(version.data_bytes / to_u64(level.len().max(1)));
+                let cursor = LevelCursor::new(version, place, start.clone(), ahead);
                 sources.push(Source::Level(Box::new(cursor)));
             } else {
                 // Levels in their order; tables of one level share no key.
                 for table in level {
-                    sources.extend(table.cursors(&start, Ahead::SCAN));
+                    sources.extend(table.cursors(&start, ahead));
                 }
             }
         }

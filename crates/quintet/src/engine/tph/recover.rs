@@ -129,7 +129,9 @@ fn load(context: &Context, owner: &Owner, contents: &Contents) -> Result<Version
         levels.push(loaded);
     }
     let top = if levels.is_empty() { Vec::new() } else { levels.remove(0) };
-    Ok(Version { level0: top, levels })
+    let mut version = Version { level0: top, levels, data_bytes: 0 };
+    version.count();
+    Ok(version)
 }
 
 fn load_table(context: &Context, owner: &Owner, record: &TableRecord) -> Result<Table> {
