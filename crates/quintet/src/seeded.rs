@@ -315,6 +315,8 @@ bugs! {
     SlmForgetsDeletes = 134, "slm-forgets-deletes";
     /// A range gives a key that memory and the index have twice.
     SlmRangeShowsBoth = 135, "slm-range-shows-both";
+    /// The index says of every entry that it does not expire.
+    SlmTakesAllForLasting = 213, "slm-takes-all-for-lasting";
     // Persistent memory.
     /// A slab is given out from before its directory word is persistent.
     PmemForgetsSlab = 136, "pmem-forgets-slab";

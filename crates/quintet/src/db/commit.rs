@@ -23,7 +23,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::Lsn,
-    engine::{Engine as _, Op},
+    engine::{Engine as _, Op, Presence},
     seeded::{self, Bug},
     sync::{Ordering, yield_now},
     wal::{Appended, Ticket},
@@ -128,13 +128,22 @@ impl Core {
         let (Op::Put { key, .. } | Op::Delete { key }) = op else { return Ok(true) };
         match condition {
             Condition::Always => Ok(true),
-            Condition::Absent => self.get(table, key).map(|value| value.is_none()),
-            Condition::Present => self.get(table, key).map(|value| value.is_some()),
+            Condition::Absent => self.has(table, key).map(|has| !has),
+            Condition::Present => self.has(table, key),
             Condition::Expired { .. } if seeded::active(Bug::SweepDoesNotLookAgain) => Ok(true),
             Condition::Expired { .. } => {
                 let expires_at = table.stored_expiry(key)?;
                 Ok(expires_at.is_some_and(|time| time <= self.shared.clock.now()))
             }
+        }
+    }
+
+    /// Whether a key has a value, for which the value is read only where it has to be.
+    fn has(&self, table: &TableState, key: &[u8]) -> Result<bool> {
+        match table.engine.presence(key)? {
+            Presence::Absent => Ok(false),
+            Presence::Present => Ok(true),
+            Presence::InValue => self.get(table, key).map(|value| value.is_some()),
         }
     }
 

@@ -204,6 +204,10 @@ impl Host for Shared {
             None => false,
         }
     }
+
+    fn expires(&self, stored: &[u8]) -> bool {
+        Envelope::decode(stored).is_none_or(|(envelope, _)| envelope.expires_at.is_some())
+    }
 }
 
 /// The background jobs.

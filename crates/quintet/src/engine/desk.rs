@@ -47,4 +47,8 @@ impl Host for Desk {
     fn is_expired(&self, stored: &[u8]) -> bool {
         stored.starts_with(b"expired")
     }
+
+    fn expires(&self, stored: &[u8]) -> bool {
+        stored.starts_with(b"expire")
+    }
 }

@@ -207,6 +207,17 @@ pub struct EngineStats {
     pub details: Vec<(&'static str, u64)>,
 }
 
+/// What [`Engine::presence`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// There is no value.
+    Absent,
+    /// There is one, which never expires.
+    Present,
+    /// Only [`Engine::get`] says.
+    InValue,
+}
+
 /// What the database does for its engines.
 pub trait Host: Send + Sync + fmt::Debug {
     /// Makes the log durable past every operation applied before the call. An error means that an
@@ -219,6 +230,11 @@ pub trait Host: Send + Sync + fmt::Debug {
     fn wake(&self);
     /// Whether a stored value has expired and may be dropped.
     fn is_expired(&self, stored: &[u8]) -> bool;
+    /// Whether a stored value may expire one day. Where it says no, that the key is there is
+    /// enough to know that it has a value.
+    fn expires(&self, _stored: &[u8]) -> bool {
+        true
+    }
 }
 
 /// Where a table lives and what it draws on.
@@ -249,6 +265,11 @@ pub struct Context {
 pub trait Engine: Send + Sync {
     /// The value of `key`.
     fn get(&self, key: &[u8]) -> Result<Option<Value>>;
+    /// Whether `key` has a value, as far as the engine can say without reading one: for conditional
+    /// writes.
+    fn presence(&self, _key: &[u8]) -> Result<Presence> {
+        Ok(Presence::InValue)
+    }
     /// The values of `keys`, appended to `out` in their order.
     fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
         for key in keys {
@@ -421,6 +442,10 @@ impl Engine for AnyEngine {
             Self::Tph(engine) => engine.get_split(key, out),
             Self::Naive(_) => self.engine().get_split(key, out),
         }
+    }
+
+    fn presence(&self, key: &[u8]) -> Result<Presence> {
+        self.engine().presence(key)
     }
 
     fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::{
     Inner,
-    runs::{Place, Run, Runs},
+    runs::{Entered, Place, Run, Runs},
 };
 use crate::{
     Error, Result,
@@ -31,7 +31,7 @@ struct Move {
     /// Where its key ends among the keys.
     key_end: usize,
     /// The new place; `None`: the key goes.
-    to: Option<Place>,
+    to: Option<Entered>,
     /// Only from here; `None`: from wherever it was.
     from: Option<Place>,
 }
@@ -44,7 +44,7 @@ pub(super) struct Moves {
 }
 
 impl Moves {
-    pub(super) fn push(&mut self, key: &[u8], to: Option<Place>, from: Option<Place>) {
+    pub(super) fn push(&mut self, key: &[u8], to: Option<Entered>, from: Option<Place>) {
         self.keys.extend_from_slice(key);
         self.list.push(Move { key_end: self.keys.len(), to, from });
     }
@@ -133,9 +133,10 @@ impl Inner {
             return Ok(());
         }
         let find = |place: Place| runs.find(place.run).ok_or_else(|| self.no_run(key, place));
-        let (before, after) = (old.map(find).transpose()?, one.to.map(find).transpose()?);
+        let (before, after) =
+            (old.map(find).transpose()?, one.to.map(|to| find(to.place)).transpose()?);
         let change = match one.to {
-            Some(place) => tree.put(key, [&place.encode(), &[]], None)?,
+            Some(to) => tree.put(key, [&to.encode(), &[]], None)?,
             None if old.is_some() && !seeded::active(Bug::SlmForgetsDeletes) => {
                 tree.delete(key, None)?
             }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::{
     Inner,
     enter::{Batch, Moves},
-    runs::{Place, Run, encode_bounds},
+    runs::{Entered, Place, Run, encode_bounds},
 };
 use crate::{
     Result,
@@ -23,6 +23,7 @@ use crate::{
         piece::Writer,
         walk::{MemCursor, Merge, Start, Way},
     },
+    seeded::{self, Bug},
     sync::{Ordering, lock},
 };
 
@@ -46,7 +47,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds an entry and says where it is.
-    pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<Place> {
+    pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<Entered> {
         if self.writer.is_none() {
             self.number = self.inner.ledger.next_number()?;
             let number = u64::from(self.number);
@@ -65,7 +66,9 @@ impl<'a> Draft<'a> {
             Some(writer) => writer.add(key, Some(value))?,
             None => 0,
         };
-        Ok(Place { run: self.number, block })
+        let lasts = !self.inner.context.host.expires(value);
+        let lasts = lasts || seeded::active(Bug::SlmTakesAllForLasting);
+        Ok(Entered { place: Place { run: self.number, block }, lasts })
     }
 
     /// Whether a run of it would be large enough.

@@ -84,8 +84,8 @@ use self::{
     runs::{Ledger, Runs},
 };
 use super::{
-    Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
-    Visit,
+    Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, Presence,
+    TableOptions, Value, Visit,
     lsm::{
         block::Packing,
         cached::Cache,
@@ -337,6 +337,10 @@ impl Engine for Slm {
     #[inline]
     fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
         self.inner.read_value(key, &mut Split(out))
+    }
+
+    fn presence(&self, key: &[u8]) -> Result<Presence> {
+        self.inner.presence(key)
     }
 
     fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {

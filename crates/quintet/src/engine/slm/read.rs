@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use super::{
     Inner, View,
-    runs::{Place, Run},
+    runs::{Entered, Place, Run},
 };
 use crate::{
     Error, Result,
     codec::{to_u64, to_usize},
     disk::{AlignedBuffer, Queue, Request},
     engine::{
-        Value,
+        Presence, Value,
         lsm::{
             block,
             memtable::Answer,
@@ -52,6 +52,21 @@ impl Inner {
         match self.paged.tree.get(key, Place::take)? {
             None => Ok(None),
             Some(Some(place)) => Ok(Some(place)),
+            Some(None) => Err(self.no_place(key)),
+        }
+    }
+
+    /// Whether a key has a value, as far as that can be said without reading a run.
+    pub(super) fn presence(&self, key: &[u8]) -> Result<Presence> {
+        let view = self.front.view.load();
+        let hash = self.hash(key);
+        if !matches!(view.in_memory(hash, key, &mut Whole), Answer::Nothing) {
+            return Ok(Presence::InValue);
+        }
+        match self.paged.tree.get(key, Entered::take)? {
+            None => Ok(Presence::Absent),
+            Some(Some(entered)) if entered.lasts => Ok(Presence::Present),
+            Some(Some(_)) => Ok(Presence::InValue),
             Some(None) => Err(self.no_place(key)),
         }
     }

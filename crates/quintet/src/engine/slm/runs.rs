@@ -60,19 +60,47 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The value in the index.
-    pub(super) fn encode(self) -> [u8; 8] {
-        (u64::from(self.block) << 32 | u64::from(self.run)).to_le_bytes()
-    }
-
-    /// What the index holds; `None` for what is no place.
+    /// The place in what the index holds; `None` for what is none.
     #[inline]
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let word = u64::from_le_bytes(*bytes.first_chunk::<8>().filter(|_| bytes.len() == 8)?);
-        Some(Self { run: low_u32(word), block: low_u32(word >> 32) })
+        Entered::decode(bytes).map(|entered| entered.place)
     }
 
     /// As [`Place::decode`], for lookups in the index.
+    #[inline]
+    pub(super) fn take(length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Option<Self> {
+        Entered::take(length, fill).map(|entered| entered.place)
+    }
+}
+
+/// The bit that says so. Blocks have no such numbers: a run has at most 2^23.
+const LASTS: u32 = 1 << 31;
+
+/// What the index holds of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entered {
+    pub(super) place: Place,
+    /// The value has no time at which it expires: that the key is here is enough to know that it
+    /// has a value.
+    pub(super) lasts: bool,
+}
+
+impl Entered {
+    /// The value in the index.
+    pub(super) fn encode(self) -> [u8; 8] {
+        let block = self.place.block | if self.lasts { LASTS } else { 0 };
+        (u64::from(block) << 32 | u64::from(self.place.run)).to_le_bytes()
+    }
+
+    #[inline]
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let word = u64::from_le_bytes(*bytes.first_chunk::<8>().filter(|_| bytes.len() == 8)?);
+        let block = low_u32(word >> 32);
+        let place = Place { run: low_u32(word), block: block & !LASTS };
+        Some(Self { place, lasts: block & LASTS != 0 })
+    }
+
+    /// As [`Place::take`].
     #[inline]
     pub(super) fn take(length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Option<Self> {
         let mut bytes = [0; 8];
@@ -435,8 +463,13 @@ mod tests {
     #[test]
     fn places_and_bounds_come_back() {
         let place = Place { run: 7, block: 0x0102_0304 };
-        assert_eq!(place.encode(), [7, 0, 0, 0, 4, 3, 2, 1]);
-        assert_eq!(Place::decode(&place.encode()), Some(place));
+        let entered = |lasts| Entered { place, lasts };
+        assert_eq!(entered(false).encode(), [7, 0, 0, 0, 4, 3, 2, 1]);
+        assert_eq!(entered(true).encode(), [7, 0, 0, 0, 4, 3, 2, 129]);
+        for entered in [entered(false), entered(true)] {
+            assert_eq!(Entered::decode(&entered.encode()), Some(entered));
+            assert_eq!(Place::decode(&entered.encode()), Some(place));
+        }
         assert_eq!(Place::decode(&[0; 9]), None);
         let bounds = (b"a".to_vec(), b"z".to_vec());
         assert_eq!(decode_bounds(&encode_bounds(b"a", b"z")), Some(bounds));

@@ -101,6 +101,38 @@ fn detail(engine: &Slm, name: &str) -> u64 {
     engine.stats().details.iter().find(|(one, _)| *one == name).unwrap().1
 }
 
+/// Conditions of writes, asked of keys in runs: without a value, with one, with one that may
+/// expire.
+fn conditions() {
+    let bench = Bench::new(33).set("cache_bytes", "0");
+    let (engine, _) = bench.open();
+    for number in 0..2_000_u64 {
+        let value = if number % 4 == 0 { "expires later" } else { "stays" };
+        put(&engine, number, &number.to_be_bytes(), value.as_bytes());
+    }
+    let ask = |number: u64| engine.presence(&number.to_be_bytes()).unwrap();
+    // What is in memory says itself.
+    assert_eq!(ask(1), Presence::InValue);
+    engine.persist(Lsn(2_000)).unwrap();
+    for _ in 0..2 {
+        let before = detail(&engine, "reads_total");
+        for number in 0..2_000 {
+            let kept = if number % 4 == 0 { Presence::InValue } else { Presence::Present };
+            assert_eq!(ask(number), kept, "{number}");
+        }
+        assert!((2_000..3_000).all(|number| ask(number) == Presence::Absent));
+        assert_eq!(detail(&engine, "reads_total"), before, "runs were read");
+        // A merge keeps what was known.
+        engine.compact().unwrap();
+    }
+}
+
+#[test]
+fn the_index_says_what_is_there_without_reading_runs() {
+    conditions();
+    finds(Bug::SlmTakesAllForLasting, conditions);
+}
+
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn compare(engine: &Slm, rows: &Rows) {
