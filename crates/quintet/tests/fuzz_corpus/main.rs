@@ -53,6 +53,11 @@ fn kept_inputs_of_hashlog_manifest() {
 }
 
 #[test]
+fn kept_inputs_of_slm_run() {
+    run("slm_run");
+}
+
+#[test]
 fn kept_inputs_of_tph_manifest() {
     run("tph_manifest");
 }

@@ -18,8 +18,6 @@ use super::{
 };
 use crate::{Error, Result, codec::to_usize, disk::AlignedBuffer, index::skiplist::Node};
 
-/// What a walk that reads a second time asks for, at least.
-const READ_AHEAD_MIN: u64 = 8 << 10;
 /// Entries that are copied out of a block at first, and at most.
 const PART_MIN: usize = 2;
 const PART_MAX: usize = 64;
@@ -246,15 +244,14 @@ impl PieceCursor {
             if let Some(cache) = &cache {
                 cache.fill(self.piece.slot_to_fill(number, cache), open.entries());
             }
-            match in_place.filter(|_| self.is_read) {
-                Some(range) => list(self.buffer.as_slice(), range, number, &mut self.entries),
-                None => {
-                    let start = self.bytes.len();
-                    self.bytes.extend_from_slice(open.entries());
-                    list(&self.bytes, start..self.bytes.len(), number, &mut self.entries)
-                }
-            }
-            .ok_or_else(|| self.no_entry(number))?;
+            let listed = if let Some(range) = in_place.filter(|_| self.is_read) {
+                list(self.buffer.as_slice(), range, number, &mut self.entries)
+            } else {
+                let start = self.bytes.len();
+                self.bytes.extend_from_slice(open.entries());
+                list(&self.bytes, start..self.bytes.len(), number, &mut self.entries)
+            };
+            listed.ok_or_else(|| self.no_entry(number))?;
             number += 1;
         }
         (self.loaded, self.part, self.has_read) = (blocks, None, true);
@@ -369,7 +366,7 @@ impl PieceCursor {
             }
         }
         if self.has_read {
-            self.read_bytes = (self.read_bytes * 2).max(READ_AHEAD_MIN).min(self.read_bytes_most);
+            self.read_bytes = (self.read_bytes * 2).clamp(1, self.read_bytes_most);
         }
         let bytes = self.read_bytes;
         self.pending = match way {

@@ -92,7 +92,8 @@ struct Group {
 pub(crate) struct Fences {
     /// One more for the end.
     groups: Vec<Group>,
-    fences: Vec<u8>,
+    /// The fences of all groups.
+    keys: Vec<u8>,
     /// One for each block; of the first of a group, 0.
     hints: Vec<u16>,
 }
@@ -112,10 +113,10 @@ impl Fences {
                 usize::from(scale.shared) <= fence.len() && u32::from(scale.shift) <= SHIFT_MAX;
             found.groups.push(Group {
                 block,
-                fence: u32::try_from(found.fences.len()).ok().filter(|_| is_sound)?,
+                fence: u32::try_from(found.keys.len()).ok().filter(|_| is_sound)?,
                 scale,
             });
-            found.fences.extend_from_slice(fence);
+            found.keys.extend_from_slice(fence);
             found.hints.push(0);
             let hints = decoder.take(to_usize(u64::from(count - 1)).checked_mul(2)?)?;
             let (hints, _) = hints.as_chunks::<2>();
@@ -124,11 +125,11 @@ impl Fences {
         }
         found.groups.push(Group {
             block,
-            fence: u32::try_from(found.fences.len()).ok()?,
+            fence: u32::try_from(found.keys.len()).ok()?,
             scale: Scale { shared: 0, shift: 0 },
         });
         found.groups.shrink_to_fit();
-        found.fences.shrink_to_fit();
+        found.keys.shrink_to_fit();
         found.hints.shrink_to_fit();
         (block == blocks || found.groups.len() == 1).then_some(found)
     }
@@ -142,7 +143,7 @@ impl Fences {
         let bounds = self.bounds(group);
         bounds.map_or(&[], |(one, next)| {
             let range = to_usize(u64::from(one.fence))..to_usize(u64::from(next.fence));
-            self.fences.get(range).unwrap_or(&[])
+            self.keys.get(range).unwrap_or(&[])
         })
     }
 
@@ -184,7 +185,7 @@ impl Fences {
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         to_u64(self.groups.capacity() * size_of::<Group>())
-            + to_u64(self.fences.capacity() + 2 * self.hints.capacity())
+            + to_u64(self.keys.capacity() + 2 * self.hints.capacity())
     }
 }
 

@@ -10,6 +10,7 @@ mod fix;
 mod hashlog;
 mod log;
 mod perfect_hash;
+mod slm;
 mod snapshot;
 mod tph;
 mod trie;
@@ -28,7 +29,7 @@ use quintet::{
 pub type Target = fn(&[u8]);
 
 /// Every target of this crate, by the name of its fuzz target and of its folder of kept inputs.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("codec", codec),
     ("log_segment", log::log_segment),
     ("record_body", database::record_body),
@@ -39,6 +40,7 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("hashlog_manifest", hashlog::manifest),
     ("hashlog_hints", hashlog::hints),
     ("perfect_hash", perfect_hash::perfect_hash),
+    ("slm_run", slm::run),
     ("tph_manifest", tph::manifest),
     ("tph_piece", tph::piece),
     ("trie_group", trie::group),
@@ -66,6 +68,7 @@ pub fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let mut samples = database::samples();
     samples.extend(hashlog::samples());
     samples.extend(perfect_hash::samples());
+    samples.extend(slm::samples());
     samples.extend(tph::samples());
     samples.extend(trie::samples());
     samples

@@ -18,7 +18,7 @@ use quintet::{
 
 use super::explains_itself;
 
-const DATABASE_ID: [u8; 16] = *b"fuzz-tph........";
+pub(super) const DATABASE_ID: [u8; 16] = *b"fuzz-tph........";
 const MANIFEST: &str = "/table/manifest-00000001";
 const SECTOR_BYTES: usize = 512;
 const PIECE: &str = "/table/00000002.ph";
@@ -32,7 +32,7 @@ const LSN: u64 = 1 << 20;
 
 /// A database that never has anything to say.
 #[derive(Debug)]
-struct Silent;
+pub(super) struct Silent;
 
 impl Host for Silent {
     fn sync_log(&self) -> Result<()> {
@@ -89,7 +89,7 @@ fn contents(name: &str) -> Vec<u8> {
     base().contents(name).expect("a file of the base")
 }
 
-fn sign(bytes: &mut [u8]) {
+pub(super) fn sign(bytes: &mut [u8]) {
     bytes[12..16].fill(0);
     let crc = crc32c(bytes).to_le_bytes();
     bytes[12..16].copy_from_slice(&crc);
@@ -97,7 +97,7 @@ fn sign(bytes: &mut [u8]) {
 
 /// Overwrites bytes from `start` on with the rest of the input, after its first two, which say
 /// where.
-fn overlay(bytes: &mut [u8], input: &[u8]) {
+pub(super) fn overlay(bytes: &mut [u8], input: &[u8]) {
     let mut decoder = Decoder::new(input);
     while let Some((low, high)) = decoder.u8().zip(decoder.u8()) {
         let at = usize::from(low) | usize::from(high) << 8;
@@ -116,10 +116,14 @@ fn overlay(bytes: &mut [u8], input: &[u8]) {
 fn open_with(name: &str, bytes: Vec<u8>) {
     let env = base().kill();
     env.damage(name, &Damage::Replace(bytes)).expect("a file of the base");
-    let table = match open(&env) {
-        Ok((table, _)) => table,
-        Err(error) => return explains_itself(&error),
-    };
+    match open(&env) {
+        Ok((table, _)) => use_table(&table),
+        Err(error) => explains_itself(&error),
+    }
+}
+
+/// Reads and writes everything of a table that may be damaged.
+pub(super) fn use_table(table: &dyn Engine) {
     let mut report = Report::default();
     if let Err(error) = table.check(&mut report) {
         explains_itself(&error);
@@ -230,6 +234,8 @@ pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("tph_piece", "index_hash", piece(2, 30, &[1, 2, 3, 4])),
         ("tph_piece", "offsets", piece(3, 4, &[255, 255])),
         ("tph_piece", "fences", piece(4, 0, &[200, 1, 255])),
+        ("tph_piece", "fences_scale", piece(4, 2, &[255, 255, 255, 255])),
+        ("tph_piece", "fences_hints", piece(4, 20, &[0, 0, 255, 255])),
         ("tph_piece", "keys_untouched", vec![5]),
         ("tph_piece", "keys_shared", piece(5, 8, &[200, 1, 255])),
         ("tph_piece", "keys_size", piece(5, 4, &[255, 255, 255])),
