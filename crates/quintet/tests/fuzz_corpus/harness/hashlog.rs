@@ -1,62 +1,32 @@
 //! The hashlog engine: chunks, entries, manifests and index checkpoints that may hold anything.
 
-use std::{path::Path, sync::Arc, sync::OnceLock};
+use std::sync::OnceLock;
 
 use quintet::{
     Result,
     testing::{
-        budget::Budget,
-        codec::{KeyHash, Lsn},
-        disk::{
-            Env,
-            sim::{Damage, SimEnv},
-        },
-        engine::{
-            Context, Cursor, Due, Engine, EngineKind, Host, Op, TableOptions, hashlog::HashLog,
-        },
+        codec::Lsn,
+        disk::sim::{Damage, SimEnv},
+        engine::{Cursor, Due, Engine, EngineKind, Op, TableOptions, hashlog::HashLog},
         report::Report,
     },
 };
 
 use super::{
+    desk::{self, TABLE_ID},
     explains_itself,
     fix::{self, Input},
 };
 
 const DATABASE_ID: [u8; 16] = *b"fuzz-hashlog....";
-const TABLE_ID: u64 = 7;
 const DATA: &str = "/table/data-00000000";
 const MANIFEST: &str = "/table/manifest-00000001";
 const CHUNK_BYTES: u64 = 16 << 10;
 /// Every entry of the base is older.
 const LSN: u64 = 1 << 20;
 
-/// A database that never has anything to say.
-#[derive(Debug)]
-struct Silent;
-
-impl Host for Silent {
-    fn sync_log(&self) -> Result<()> {
-        Ok(())
-    }
-    fn wake(&self) {}
-    fn is_expired(&self, stored: &[u8]) -> bool {
-        stored.first() == Some(&b'E')
-    }
-}
-
 fn open(env: &SimEnv) -> Result<(HashLog, Lsn)> {
-    let context = Context {
-        env: Arc::new(env.clone()),
-        dir: env.open_dir(Path::new("/table"), true).expect("a folder"),
-        database_id: DATABASE_ID,
-        table_id: TABLE_ID,
-        hash: KeyHash::new([1, 2]),
-        budget: Arc::new(Budget::new(16 << 20)),
-        host: Arc::new(Silent),
-        read_only: false,
-        complete: Lsn(0),
-    };
+    let context = desk::context(env, DATABASE_ID);
     let options = TableOptions::new(EngineKind::HashLog)
         .set("chunk_bytes", CHUNK_BYTES.to_string())
         .set("mutable_chunks", "2");

@@ -6,10 +6,12 @@
 //! ([`fix`]), unless the input asks for them as they are.
 
 mod database;
+mod desk;
 mod fix;
 mod hashlog;
 mod log;
 mod perfect_hash;
+mod pieces;
 mod slm;
 mod snapshot;
 mod tph;

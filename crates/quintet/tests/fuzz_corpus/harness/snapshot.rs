@@ -1,54 +1,29 @@
 //! The naive engine: snapshot files that may hold anything.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use quintet::{
     Result,
     testing::{
-        budget::Budget,
-        codec::{KeyHash, Lsn},
+        codec::Lsn,
         disk::{Env, sim::SimEnv},
-        engine::{Context, Cursor, Engine, EngineKind, Host, TableOptions, naive::Naive},
+        engine::{Cursor, Engine, EngineKind, TableOptions, naive::Naive},
         report::Report,
     },
 };
 
 use super::{
+    desk::{self, TABLE_ID},
     explains_itself,
     fix::{self, Input},
     put_file,
 };
 
 const DATABASE_ID: [u8; 16] = *b"fuzz-naive-snap.";
-const TABLE_ID: u64 = 7;
 const LSN: u64 = 4096;
 
-/// A database that never has anything to say.
-#[derive(Debug)]
-struct Silent;
-
-impl Host for Silent {
-    fn sync_log(&self) -> Result<()> {
-        Ok(())
-    }
-    fn wake(&self) {}
-    fn is_expired(&self, _stored: &[u8]) -> bool {
-        false
-    }
-}
-
 fn open(env: &SimEnv) -> Result<(Naive, Lsn)> {
-    let context = Context {
-        env: Arc::new(env.clone()),
-        dir: env.open_dir(Path::new("/table"), true).expect("a folder"),
-        database_id: DATABASE_ID,
-        table_id: TABLE_ID,
-        hash: KeyHash::new([1, 2]),
-        budget: Arc::new(Budget::new(16 << 20)),
-        host: Arc::new(Silent),
-        read_only: false,
-        complete: Lsn(0),
-    };
+    let context = desk::lasting_context(env, DATABASE_ID);
     Naive::open(&TableOptions::new(EngineKind::Naive), context)
 }
 

@@ -1,23 +1,22 @@
 //! The trie engine: groups of its journal (words of the trie and the state) and regions of records
 //! that may hold anything.
 
-use std::{path::Path, sync::Arc, sync::OnceLock};
+use std::{path::Path, sync::OnceLock};
 
 use quintet::{
     Result,
     testing::{
-        budget::Budget,
-        codec::{Decoder, KeyHash, Lsn, crc32c, crc32c_append},
-        disk::{
-            Env,
-            sim::{Damage, SimEnv},
-        },
-        engine::{Context, Cursor, Engine, EngineKind, Host, Op, TableOptions, trie::Trie},
+        codec::{Lsn, crc32c, crc32c_append},
+        disk::{Env, sim::SimEnv},
+        engine::{Cursor, Engine, EngineKind, Op, TableOptions, trie::Trie},
         report::Report,
     },
 };
 
-use super::explains_itself;
+use super::{
+    desk::{self, damaged, overlay, placed},
+    explains_itself,
+};
 
 const DATABASE_ID: [u8; 16] = *b"fuzz-trie.......";
 const DATA: &str = "/table/data";
@@ -28,32 +27,8 @@ const UNIT_BYTES: usize = 16;
 const LIFE: u64 = 1;
 const KEYS: u64 = 200;
 
-/// A database that never has anything to say.
-#[derive(Debug)]
-struct Silent;
-
-impl Host for Silent {
-    fn sync_log(&self) -> Result<()> {
-        Ok(())
-    }
-    fn wake(&self) {}
-    fn is_expired(&self, stored: &[u8]) -> bool {
-        stored.first() == Some(&b'E')
-    }
-}
-
 fn open(env: &SimEnv) -> Result<(Trie, Lsn)> {
-    let context = Context {
-        env: Arc::new(env.clone()),
-        dir: env.open_dir(Path::new("/table"), true).expect("a folder"),
-        database_id: DATABASE_ID,
-        table_id: 7,
-        hash: KeyHash::new([1, 2]),
-        budget: Arc::new(Budget::new(16 << 20)),
-        host: Arc::new(Silent),
-        read_only: false,
-        complete: Lsn(0),
-    };
+    let context = desk::context(env, DATABASE_ID);
     let options = TableOptions::new(EngineKind::Trie)
         .set("region_bytes", "65536")
         .set("journal_bytes", "65536")
@@ -98,27 +73,9 @@ fn word(bytes: &[u8], at: usize) -> usize {
     usize::try_from(word).expect("a small file")
 }
 
-/// Overwrites pieces of `bytes` with pieces of the input: place (2 bytes), length, bytes.
-fn overlay(bytes: &mut [u8], input: &[u8]) {
-    let mut decoder = Decoder::new(input);
-    while let Some((low, high)) = decoder.u8().zip(decoder.u8()) {
-        let at = usize::from(low) | usize::from(high) << 8;
-        let count = decoder.u8().map_or(0, usize::from) % 32;
-        let Some(source) = decoder.take(count.min(decoder.rest().len())) else { return };
-        let size = bytes.len().max(1);
-        for (index, byte) in source.iter().enumerate() {
-            if let Some(target) = bytes.get_mut((at + index) % size) {
-                *target = *byte;
-            }
-        }
-    }
-}
-
 /// Opens the base with a file replaced, and uses what opens.
 fn open_with(name: &str, bytes: Vec<u8>) {
-    let env = base().0.kill();
-    env.damage(name, &Damage::Replace(bytes)).expect("a file of the base");
-    let table = match open(&env) {
+    let table = match open(&damaged(&base().0, name, bytes)) {
         Ok((table, _)) => table,
         Err(error) => return explains_itself(&error),
     };
@@ -210,13 +167,7 @@ pub(super) fn records(input: &[u8]) {
 }
 
 pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
-    let at = |place: u16, bytes: &[u8]| {
-        let mut out = place.to_le_bytes().to_vec();
-        out.push(u8::try_from(bytes.len()).expect("a short input"));
-        out.extend_from_slice(bytes);
-        out
-    };
-    let group = |kind: u8, place, bytes: &[u8]| [&[kind][..], &at(place, bytes)].concat();
+    let group = |kind: u8, place, bytes: &[u8]| [&[kind][..], &placed(place, bytes)].concat();
     vec![
         ("trie_group", "untouched", vec![0]),
         ("trie_group", "words", group(0, 100, &[0, 0, 0, 0, 0xff, 0xf0, 0xff, 0xff])),
@@ -225,9 +176,9 @@ pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("trie_group", "state", group(1, 150, &[0xff, 0xff, 0xff, 0x7f])),
         ("trie_group", "state_of_extents", group(1, 190, &[1, 0x80, 0x20])),
         ("trie_records", "untouched", Vec::new()),
-        ("trie_records", "key_size", at(16 + 4, &[0xff, 0xff])),
-        ("trie_records", "value_size", at(16 + 8, &[0xff, 0xff, 0xff, 0x7f])),
-        ("trie_records", "an_extent_that_is_none", at(16 + 6, &[2])),
-        ("trie_records", "another_key", at(16 + 20, b"XX")),
+        ("trie_records", "key_size", placed(16 + 4, &[0xff, 0xff])),
+        ("trie_records", "value_size", placed(16 + 8, &[0xff, 0xff, 0xff, 0x7f])),
+        ("trie_records", "an_extent_that_is_none", placed(16 + 6, &[2])),
+        ("trie_records", "another_key", placed(16 + 20, b"XX")),
     ]
 }

@@ -1,0 +1,95 @@
+//! What the two engines of pieces share: footers, sections and blocks that may hold anything.
+
+use quintet::testing::{
+    codec::{Lsn, crc32c},
+    engine::{Engine, KeyRange, Op},
+    report::Report,
+};
+
+use super::{desk::overlay, explains_itself};
+
+const BLOCK_BYTES: usize = 4096;
+const FOOT_BYTES: usize = 192;
+/// Every entry of a base is older.
+const LSN: u64 = 1 << 20;
+
+fn sign(bytes: &mut [u8]) {
+    bytes[12..16].fill(0);
+    let crc = crc32c(bytes).to_le_bytes();
+    bytes[12..16].copy_from_slice(&crc);
+}
+
+/// A piece with the input laid over its blocks, its footer or one of its sections, as the first
+/// byte says, and the checksums of sections and footer made right. `sections` are where the footer
+/// names them; `sign_section` is shown one that was changed.
+pub(super) fn laid_over(
+    mut bytes: Vec<u8>,
+    sections: &[usize],
+    input: &[u8],
+    sign_section: impl Fn(usize, &mut [u8]),
+) -> Option<Vec<u8>> {
+    let (kind, input) = input.split_first()?;
+    let foot = bytes.len() - BLOCK_BYTES;
+    let word = |bytes: &[u8], at: usize| {
+        usize::try_from(u64::from_le_bytes(*bytes[foot + at..].first_chunk().expect("a footer")))
+            .expect("a small file")
+    };
+    match usize::from(*kind) % (2 + sections.len()) {
+        0 => overlay(&mut bytes[..foot], input),
+        1 => overlay(&mut bytes[foot + 48..foot + FOOT_BYTES], input),
+        section => {
+            let at = sections[section - 2];
+            let (offset, size) = (word(&bytes, at), word(&bytes, at + 8));
+            assert_ne!(size, 0, "a section of the base is empty");
+            overlay(&mut bytes[offset..offset + size], input);
+            sign_section(at, &mut bytes[offset..offset + size]);
+            let crc = u64::from(crc32c(&bytes[offset..offset + size])).to_le_bytes();
+            bytes[foot + at + 16..foot + at + 24].copy_from_slice(&crc);
+        }
+    }
+    sign(&mut bytes[foot..foot + FOOT_BYTES]);
+    Some(bytes)
+}
+
+/// Has 80 entries in two files, and every other of the last 20 deleted where `deletes` says so.
+pub(super) fn fill(table: &dyn Engine, deletes: bool) {
+    for number in 0..80_u64 {
+        let (key, body) = (format!("key-{number}"), vec![7; 200]);
+        let put = Op::Put { key: key.as_bytes(), head: b"", body: &body };
+        let delete = Op::Delete { key: key.as_bytes() };
+        let op = if deletes && number > 60 && number % 2 == 0 { delete } else { put };
+        table.admit(&op).expect("room");
+        table.apply(Lsn(number), &op).expect("room");
+        if number == 50 || number == 79 {
+            table.persist(Lsn(number)).expect("room");
+        }
+    }
+}
+
+/// Reads and writes everything of a table that may be damaged.
+pub(super) fn use_table(table: &dyn Engine) {
+    let mut report = Report::default();
+    if let Err(error) = table.check(&mut report) {
+        explains_itself(&error);
+    }
+    for number in 0..100 {
+        if let Err(error) = table.get(format!("key-{number}").as_bytes()) {
+            explains_itself(&error);
+        }
+    }
+    let all = || table.range(KeyRange::default()).expect("a range").expect("an ordered engine");
+    if let Some(Err(error)) =
+        all().find(Result::is_err).or_else(|| all().rev().find(Result::is_err))
+    {
+        explains_itself(&error);
+    }
+    let op = Op::Put { key: b"added", head: b"", body: b"later" };
+    let outcome = table.admit(&op).and_then(|()| {
+        table.apply(Lsn(LSN), &op)?;
+        table.persist(Lsn(LSN + 8))?;
+        table.compact()
+    });
+    if let Err(error) = outcome {
+        explains_itself(&error);
+    }
+}
