@@ -364,6 +364,8 @@ bugs! {
     RecycleKeepsGeneration = 126, "recycle-keeps-generation";
     /// A read does not look again whether the chunk is still in its frame.
     ReadForgetsRecycling = 127, "read-forgets-recycling";
+    /// A scan reads what is at an address now, whatever life its chunk is in.
+    ScanForgetsReuse = 214, "scan-forgets-reuse";
 }
 
 #[cfg(feature = "testing")]

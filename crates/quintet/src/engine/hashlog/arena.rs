@@ -421,10 +421,11 @@ impl Arena {
         self.state(self.split(address).0)
     }
 
-    /// Copies the entry at `address` out: its head, key and value.
-    pub(super) fn copy(&self, address: u64) -> Look<(Head, Vec<u8>, Vec<u8>)> {
+    /// Copies the entry at `address` out: its head, key and value. Of another life of the chunk
+    /// than that of `state`, nothing.
+    pub(super) fn copy(&self, address: u64, state: u64) -> Look<(Head, Vec<u8>, Vec<u8>)> {
         let (chunk, unit) = self.split(address);
-        let state = self.state(chunk);
+        let state = if seeded::active(Bug::ScanForgetsReuse) { self.state(chunk) } else { state };
         let Some(frame) = frame_in(state) else { return Look::Cold(state) };
         let words = self.frame(frame).get(to_usize(unit)..).unwrap_or(&[]);
         let Some((head, first)) = load_head(words) else { return Look::Changed };

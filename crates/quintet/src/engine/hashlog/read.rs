@@ -16,7 +16,7 @@ use crate::{
     engine::{Answered, Cursor, Entry, NO_FIRST_BYTE, Value, copy_split, split_value},
     index::slots::Verdict,
     pages::words::copy_out,
-    sync::{AtomicU64, Ordering},
+    sync::{AtomicU64, Ordering, Patience},
 };
 
 /// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
@@ -24,7 +24,7 @@ const BATCH: usize = 32;
 
 /// Entries that changed under one read, one after the other. Beyond this many it is no change that
 /// a writer makes but an entry that names a large value which is not there.
-const ATTEMPTS_MAX: u32 = 5_000;
+const ATTEMPTS_MAX: u32 = 1_000;
 const MISLED: &str = "the index points at what is no value";
 
 /// What a key's entry says.
@@ -118,7 +118,8 @@ impl HashLog {
         mut others: Vec<(u64, u64)>,
     ) -> Result<Option<Value>> {
         let (mut answer, mut value) = first;
-        for _ in 0..ATTEMPTS_MAX {
+        let mut patience = Patience::default();
+        while patience.count() < ATTEMPTS_MAX {
             match answer {
                 None => return Ok(None),
                 Some(Answer::Taken) => return Ok(value),
@@ -137,6 +138,7 @@ impl HashLog {
                     }
                 }
             }
+            patience.wait();
             (answer, value) = self.answer_with_value(key, hash, &others);
         }
         let label = super::files::label(self.owner.table_id, "");
@@ -303,10 +305,18 @@ impl HashLog {
         }
     }
 
-    /// The key and value of the entry at `address`; `None` where it is gone.
-    fn read_entry(&self, address: u64) -> Result<Option<Entry>> {
+    /// Shows `each` the addresses of a group of the index, with the state that the chunk of each
+    /// has while the index points to it: [`HashLog::read_entry`] reads from this life of the chunk
+    /// alone. Returns the next group.
+    pub(super) fn walk(&self, cursor: u64, each: &mut Vec<(u64, u64)>) -> Option<u64> {
+        self.index.walk(cursor, |address| each.push((address, self.arena.state_of(address))))
+    }
+
+    /// The key and value of the entry at `address`; `None` where it is gone, or its chunk's number
+    /// has begun another life.
+    pub(super) fn read_entry(&self, address: u64, state: u64) -> Result<Option<Entry>> {
         let (id, _) = self.arena.split(address);
-        let (head, key, value) = match self.arena.copy(address) {
+        let (head, key, value) = match self.arena.copy(address, state) {
             Look::Found(found) => found,
             Look::Changed | Look::OtherKey => return Ok(None),
             Look::Cold(state) => {
@@ -347,14 +357,14 @@ impl HashLog {
         };
         let mut entries = Vec::new();
         let mut addresses = Vec::new();
-        let mut attempts = 0;
+        let mut patience = Patience::default();
         while entries.len() < limit.max(1) {
             addresses.clear();
-            let next = self.index.walk(cursor, &mut addresses);
+            let next = self.walk(cursor, &mut addresses);
             let before = entries.len();
             let mut whole = true;
-            for address in &addresses {
-                match self.read_entry(*address)? {
+            for (address, state) in &addresses {
+                match self.read_entry(*address, *state)? {
                     Some(entry) => entries.push(entry),
                     None => whole = false,
                 }
@@ -362,16 +372,18 @@ impl HashLog {
             if !whole {
                 // Something moved between the walk and the read: the group is taken again.
                 entries.truncate(before);
-                attempts += 1;
-                if let (Some(address), true) = (addresses.first(), attempts > ATTEMPTS_MAX) {
+                if let (Some((address, _)), true) =
+                    (addresses.first(), patience.count() > ATTEMPTS_MAX)
+                {
                     return Err(self.misled(self.arena.split(*address).0));
                 }
-                std::hint::spin_loop();
+                // Whoever moves it may wait for this very processor.
+                patience.wait();
                 continue;
             }
             match next {
                 None => return Ok((entries, Cursor::START)),
-                Some(next) => (cursor, attempts) = (next, 0),
+                Some(next) => (cursor, patience) = (next, Patience::default()),
             }
         }
         Ok((entries, Cursor(cursor.to_le_bytes().to_vec())))

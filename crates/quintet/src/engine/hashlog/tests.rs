@@ -6,6 +6,7 @@ mod faults;
 mod frames;
 mod packed;
 mod reopening;
+mod reuse;
 mod room;
 mod space;
 

@@ -205,7 +205,7 @@ impl HashLog {
     /// Two live keys with the same tag: do they share all of the hash that hints have?
     #[cold]
     fn note_collision(&self, address: u64, hash: u64) {
-        match self.arena.copy(address) {
+        match self.arena.copy(address, self.arena.state_of(address)) {
             Look::Found((_, key, _)) if (self.hash(&key) ^ hash) & HINT_HASH_MASK == 0 => {
                 self.note_equal_hashes();
             }

@@ -326,17 +326,17 @@ impl SlotTable {
         (self.bytes() + LINE_SLOTS * 8) * 100 <= self.len() * CENTIBYTES_PER_KEY
     }
 
-    /// Appends the addresses of the group at `cursor` (from 0) to `out` and returns the next
-    /// cursor, or `None` after the last. A walk from 0 to the end shows every entry that stays in
+    /// Calls `each` with the addresses of the group at `cursor` (from 0), which nobody changes
+    /// meanwhile, and returns the next cursor, or `None` after the last. A walk from 0 to the end shows every entry that stays in
     /// the table throughout at least once, also when the table grows meanwhile: cursors count in
     /// reversed bits, so that the groups that a group becomes are all still to come or all behind.
-    pub fn walk(&self, cursor: u64, out: &mut Vec<u64>) -> Option<u64> {
+    pub fn walk(&self, cursor: u64, mut each: impl FnMut(u64)) -> Option<u64> {
         let low = cursor & (LOCK_COUNT - 1);
         let writer = self.lock(low << (6 - LOCK_BITS));
         let shape = Shape(self.shape.load(Ordering::Acquire));
         let mask = (1 << shape.bits()) - 1;
         for (array, pair) in shape.lines_of(cursor & mask) {
-            writer.each(self.line_at(array, pair), |word| out.push(word & ADDRESS_MASK));
+            writer.each(self.line_at(array, pair), |word| each(word & ADDRESS_MASK));
         }
         drop(writer);
         let next = ((cursor | !mask).reverse_bits()).wrapping_add(1).reverse_bits();

@@ -58,7 +58,7 @@ fn behaves_like_a_map_through_growth_replacement_and_removal() {
     let mut rest = Vec::new();
     let mut cursor = Some(0);
     while let Some(at) = cursor {
-        cursor = table.walk(at, &mut rest);
+        cursor = table.walk(at, |address| rest.push(address));
     }
     assert_eq!(rest, Vec::<u64>::new());
 }
@@ -116,7 +116,7 @@ fn a_walk_shows_everything_that_stays_while_the_table_grows() {
     let mut seen = Vec::new();
     let (mut cursor, mut next_key, mut steps) = (Some(0), 2001_u64, 0_u64);
     while let Some(at) = cursor {
-        cursor = table.walk(at, &mut seen);
+        cursor = table.walk(at, |address| seen.push(address));
         steps += 1;
         if steps.is_multiple_of(3) {
             for _ in 0..200 {
@@ -248,7 +248,7 @@ fn growing_and_shrinking_in_turn_keeps_every_entry() {
         let mut walked = Vec::new();
         let mut cursor = Some(0);
         while let Some(at) = cursor {
-            cursor = table.walk(at, &mut walked);
+            cursor = table.walk(at, |address| walked.push(address));
         }
         walked.sort_unstable();
         assert!(walked.iter().eq(model.keys()), "wave {wave}");
@@ -265,7 +265,7 @@ fn a_walk_shows_everything_that_stays_while_the_table_shrinks() {
         let mut seen = Vec::new();
         let (mut cursor, mut next_key, mut steps) = (Some(0), 2001_u64, 0_u64);
         while let Some(at) = cursor {
-            cursor = table.walk(at, &mut seen);
+            cursor = table.walk(at, |address| seen.push(address));
             steps += 1;
             if steps.is_multiple_of(pace) {
                 for _ in 0..100 {
@@ -412,7 +412,7 @@ fn of_entries_with_equal_hashes_a_share_takes_the_first() {
     let mut addresses = Vec::new();
     let mut cursor = Some(0);
     while let Some(at) = cursor {
-        cursor = table.walk(at, &mut addresses);
+        cursor = table.walk(at, |address| addresses.push(address));
     }
     for address in addresses {
         *counts.entry(address & 0xf_ffff).or_insert(0) += 1;
