@@ -327,9 +327,10 @@ impl SlotTable {
     }
 
     /// Calls `each` with the addresses of the group at `cursor` (from 0), which nobody changes
-    /// meanwhile, and returns the next cursor, or `None` after the last. A walk from 0 to the end shows every entry that stays in
-    /// the table throughout at least once, also when the table grows meanwhile: cursors count in
-    /// reversed bits, so that the groups that a group becomes are all still to come or all behind.
+    /// meanwhile, and returns the next cursor, or `None` after the last. A walk from 0 to the end
+    /// shows every entry that stays in the table throughout at least once, also when the table
+    /// grows meanwhile: cursors count in reversed bits, so that the groups that a group becomes
+    /// are all still to come or all behind.
     pub fn walk(&self, cursor: u64, mut each: impl FnMut(u64)) -> Option<u64> {
         let low = cursor & (LOCK_COUNT - 1);
         let writer = self.lock(low << (6 - LOCK_BITS));
