@@ -8,13 +8,13 @@
 //! 2.38) has given out aligned it cannot give out so again once it is free, unless its neighbours
 //! are free as well, so buffers between longer-lived allocations took ever new memory.
 
-use super::BLOCK_BYTES;
+use super::{Array, BLOCK_BYTES};
 use crate::codec::{round_up, to_u64, to_usize};
 
 /// A zeroed, block-aligned buffer of a fixed length.
 pub struct AlignedBuffer {
     /// The buffer's bytes, and up to a block before and behind them together.
-    bytes: Vec<u8>,
+    bytes: Array<u8>,
     start: usize,
     length: usize,
 }
@@ -24,7 +24,7 @@ impl AlignedBuffer {
     pub fn zeroed(bytes: usize) -> Self {
         let block = to_usize(BLOCK_BYTES);
         let length = to_usize(round_up(to_u64(bytes), BLOCK_BYTES));
-        let bytes = vec![0; if length > 0 { length + block - 1 } else { 0 }];
+        let bytes = Array::<u8>::zeroed(if length > 0 { length + block - 1 } else { 0 });
         let start = if length > 0 { bytes.as_ptr().addr().wrapping_neg() % block } else { 0 };
         Self { bytes, start, length }
     }

@@ -16,6 +16,7 @@
 //!
 //! Thread rules: every trait object may be used from any number of threads.
 
+pub mod array;
 pub mod buffer;
 #[cfg(test)]
 mod contract;
@@ -37,6 +38,7 @@ use std::{
     time::Duration,
 };
 
+pub use array::Array;
 pub use buffer::AlignedBuffer;
 pub use map::Mapping;
 pub use memory::{Region, prefetch, store};

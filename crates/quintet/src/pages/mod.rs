@@ -31,7 +31,7 @@ pub(crate) mod writeback;
 use std::{io, sync::Arc};
 
 use self::redo::Owner;
-pub(crate) use crate::disk::{AlignedBuffer, Region, prefetch, store};
+pub(crate) use crate::disk::{AlignedBuffer, Array, Region, prefetch, store};
 use crate::{
     Error, Result,
     codec::{Decoder, crc32c, put_u32, put_u64, to_u64, to_usize},

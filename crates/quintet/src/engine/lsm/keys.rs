@@ -293,7 +293,7 @@ mod tests {
             let value = value.map(|bytes| vec![9; bytes]);
             writer.add(key, value.as_deref()).unwrap();
         }
-        (owner, Arc::new(writer.finish(&[]).unwrap()))
+        (owner, Arc::new(writer.finish([[]]).unwrap()))
     }
 
     fn read(piece: &Arc<Piece>, read_bytes: u64) -> Result<Vec<Row>> {

@@ -53,7 +53,9 @@ use super::{
 use crate::{
     Error, Result,
     budget::Charge,
-    codec::{Decoder, crc32c, low_u32, put_u32, put_u64, round_up, to_u64, to_usize},
+    codec::{
+        Decoder, crc32c, crc32c_append, low_u32, put_u32, put_u64, round_up, to_u64, to_usize,
+    },
     disk::{AlignedBuffer, BLOCK_BYTES, Dir, File, Open, read_exact_at, read_up_to, write_all_at},
     pages::blocks::{Places, Slot},
     seeded::{self, Bug},
@@ -661,19 +663,23 @@ impl Writer {
         Ok(())
     }
 
-    fn put_section(&mut self, bytes: &[u8]) -> Result<Section> {
-        let section = Section {
-            offset: self.position(),
-            bytes: to_u64(bytes.len()),
-            crc: u64::from(crc32c(bytes)),
-        };
-        for part in bytes.chunks(self.shape.write_bytes) {
-            self.buffer.extend_from_slice(part);
-            if self.buffer.len() >= self.shape.write_bytes {
-                self.write_whole()?;
+    /// Writes a section that comes in parts.
+    fn put_section(
+        &mut self,
+        parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<Section> {
+        let offset = self.position();
+        let mut crc = 0;
+        for part in parts {
+            crc = crc32c_append(crc, part.as_ref());
+            for piece in part.as_ref().chunks(self.shape.write_bytes) {
+                self.buffer.extend_from_slice(piece);
+                if self.buffer.len() >= self.shape.write_bytes {
+                    self.write_whole()?;
+                }
             }
         }
-        Ok(section)
+        Ok(Section { offset, bytes: self.position() - offset, crc: u64::from(crc) })
     }
 
     /// Ends the blocks: how many there are.
@@ -695,19 +701,23 @@ impl Writer {
         Ok(BlockReader(self))
     }
 
-    /// Ends the file with the table's index and makes it durable. Its name is not, yet.
-    pub(crate) fn finish(mut self, index: &[u8]) -> Result<Piece> {
+    /// Ends the file with the table's index, which comes in parts, and makes it durable. Its name
+    /// is not, yet.
+    pub(crate) fn finish(
+        mut self,
+        index: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<Piece> {
         let blocks = self.end_blocks()?;
         self.footer.blocks = u64::from(blocks);
         self.footer.index = self.put_section(index)?;
         let offsets: Vec<u8> =
             self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
-        self.footer.offsets = self.put_section(&offsets)?;
+        self.footer.offsets = self.put_section([offsets])?;
         let fences = self.fences.finish(&self.last_key);
-        self.footer.fences = self.put_section(&fences)?;
+        self.footer.fences = self.put_section([&fences])?;
         let keys = self.keys.take().filter(|(keys, _)| keys.pays(self.footer.payload_bytes));
         if let Some((keys, _charge)) = keys {
-            self.footer.keys = self.put_section(&keys.finish(self.salt))?;
+            self.footer.keys = self.put_section([keys.finish(self.salt)])?;
         }
         let block = to_usize(BLOCK_BYTES);
         self.buffer.resize(self.buffer.len().next_multiple_of(block), 0);

@@ -84,7 +84,7 @@ impl<'a> Draft<'a> {
         let Some(writer) = self.writer.take() else { return Ok(Batch { run: None, moves }) };
         let bounds = (std::mem::take(&mut self.low), std::mem::take(&mut self.high));
         let inner = self.inner;
-        match writer.finish(&encode_bounds(&bounds.0, &bounds.1)) {
+        match writer.finish([encode_bounds(&bounds.0, &bounds.1)]) {
             Ok(piece) => {
                 inner.counters.written_bytes_total.fetch_add(piece.file_bytes, Ordering::Relaxed);
                 let run = Arc::new(Run::new(self.number, piece, bounds));

@@ -28,8 +28,12 @@
 use crate::{
     Error, Result,
     codec::{Decoder, low_u32, put_bytes, put_u32, put_u64, put_varint, to_u64, to_usize},
+    disk::Array,
     index::perfect_hash::{Options, PerfectHash},
 };
+
+/// Words of slots that are encoded at once.
+const PART_WORDS: usize = 4096;
 
 /// Keys whose hash another key has too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +49,7 @@ pub(super) struct Index {
     hash: PerfectHash,
     tag_bits: u32,
     block_bits: u32,
-    slots: Vec<u64>,
+    slots: Array<u64>,
     /// In order.
     collisions: Vec<Collision>,
 }
@@ -64,30 +68,37 @@ fn words_of(count: u64, bits: u32) -> Option<u64> {
 }
 
 impl Index {
-    /// Builds the index of `places` (hash of a key and its block; hashes may be equal only where
-    /// their keys are in `collisions`).
+    /// Builds the index of `places` (hash of a key and its block, in order; hashes may be equal
+    /// only where their keys are in `collisions`).
     pub(super) fn build(
-        places: &mut Vec<(u64, u32)>,
+        places: &[(u64, u64)],
         mut collisions: Vec<Collision>,
         tag_bits: u32,
         options: &Options<'_>,
     ) -> Result<Self> {
-        places.dedup_by_key(|(hash, _)| *hash);
-        let hashes: Vec<u64> = places.iter().map(|(hash, _)| *hash).collect();
+        let mut hashes = Array::with_capacity(places.len());
+        for (hash, _) in places {
+            if hashes.last() != Some(hash) {
+                hashes.push(*hash);
+            }
+        }
         let hash = PerfectHash::build(&hashes, 0, options)?;
         drop(hashes);
         let highest = places.iter().map(|(_, block)| *block).max().unwrap_or(0);
-        let block_bits = (u32::BITS - highest.leading_zeros()).max(1);
+        let block_bits = (u64::BITS - highest.leading_zeros()).max(1);
         let bits = tag_bits + block_bits;
         let count = to_u64(hash.slot_count());
         let words = words_of(count, bits).unwrap_or(0);
         collisions.sort_unstable();
         let mut index =
-            Self { hash, tag_bits, block_bits, slots: vec![0; to_usize(words)], collisions };
-        for (hash, block) in &*places {
-            let value = tag_of(*hash, tag_bits) << block_bits | u64::from(*block);
-            let slot = index.hash.slot(*hash);
-            index.set(slot, value);
+            Self { hash, tag_bits, block_bits, slots: Array::zeroed(to_usize(words)), collisions };
+        let mut last = None;
+        for (hash, block) in places {
+            if last.replace(*hash) != Some(*hash) {
+                let value = tag_of(*hash, tag_bits) << block_bits | block;
+                let slot = index.hash.slot(*hash);
+                index.set(slot, value);
+            }
         }
         Ok(index)
     }
@@ -162,18 +173,27 @@ impl Index {
         [self.hash.memory_bytes(), part(self.tag_bits), part(self.block_bits)]
     }
 
-    /// The bytes of the section.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// The bytes of the section, in parts.
+    pub(super) fn encode(&self) -> impl Iterator<Item = Vec<u8>> {
+        let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let slots = self.slots.chunks(PART_WORDS).map(words);
+        let ends = (self.encode_head(), self.encode_collisions());
+        std::iter::once(ends.0).chain(slots).chain(std::iter::once(ends.1))
+    }
+
+    fn encode_head(&self) -> Vec<u8> {
         let hash = self.hash.encode();
-        let mut out = Vec::with_capacity(24 + hash.len() + self.slots.len() * 8 + 1);
+        let mut out = Vec::with_capacity(24 + hash.len());
         put_u64(&mut out, to_u64(self.hash.slot_count()));
         put_u32(&mut out, self.tag_bits);
         put_u32(&mut out, self.block_bits);
         put_u64(&mut out, to_u64(hash.len()));
         out.extend_from_slice(&hash);
-        for word in &self.slots {
-            put_u64(&mut out, *word);
-        }
+        out
+    }
+
+    fn encode_collisions(&self) -> Vec<u8> {
+        let mut out = Vec::new();
         put_varint(&mut out, to_u64(self.collisions.len()));
         for one in &self.collisions {
             put_u64(&mut out, one.hash);
@@ -246,19 +266,23 @@ mod tests {
     }
 
     fn build(count: u64, collisions: Vec<Collision>) -> Index {
-        let mut places: Vec<(u64, u32)> =
-            (0..count).map(|number| (mix(number + 1), low_u32(number / 3))).collect();
+        let mut places: Vec<(u64, u64)> =
+            (0..count).map(|number| (mix(number + 1), number / 3)).collect();
         places.sort_unstable();
-        Index::build(&mut places, collisions, 11, &Options::default()).unwrap()
+        Index::build(&places, collisions, 11, &Options::default()).unwrap()
+    }
+
+    fn bytes_of(index: &Index) -> Vec<u8> {
+        index.encode().flatten().collect()
     }
 
     #[test]
     fn every_key_is_found_and_others_rarely_match() {
         for count in [0, 1, 2, 3, 100, 20_000] {
             let index = build(count, Vec::new());
-            let bytes = index.encode();
+            let bytes = bytes_of(&index);
             let index = Index::decode(&bytes, count.div_ceil(3), ("f", 0)).unwrap();
-            assert_eq!(index.encode(), bytes);
+            assert_eq!(bytes_of(&index), bytes);
             for number in 0..count {
                 assert_eq!(index.find(mix(number + 1), b""), Some(low_u32(number / 3)));
             }
@@ -275,7 +299,7 @@ mod tests {
     fn keys_of_one_hash_are_told_apart() {
         let one = |key: &[u8], block| Collision { hash: mix(5), key: key.to_vec(), block };
         let index = build(50, vec![one(b"b", 9), one(b"a", 3)]);
-        let index = Index::decode(&index.encode(), 17, ("f", 0)).unwrap();
+        let index = Index::decode(&bytes_of(&index), 17, ("f", 0)).unwrap();
         assert_eq!(index.find(mix(5), b"a"), Some(3));
         assert_eq!(index.find(mix(5), b"b"), Some(9));
         assert_eq!(index.find(mix(5), b"c"), None);
@@ -284,7 +308,7 @@ mod tests {
 
     #[test]
     fn bytes_that_no_writer_makes_are_refused() {
-        let bytes = build(300, Vec::new()).encode();
+        let bytes = bytes_of(&build(300, Vec::new()));
         for cut in 0..bytes.len() {
             assert!(Index::decode(&bytes[..cut], 100, ("f", 0)).is_err());
         }

@@ -35,6 +35,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{low_u32, to_u64, to_usize},
+    disk::Array,
     engine::lsm::{
         block::{self, EntryRef},
         keys::KeyCursor,
@@ -90,7 +91,7 @@ struct Draft {
     low: Vec<u8>,
     writer: Option<Writer>,
     /// Hash and place of each key.
-    places: Vec<(u64, u64)>,
+    places: Array<(u64, u64)>,
     /// Of the new piece and of each of the base: live entries, and bytes of keys and values.
     live: Vec<(u64, u64)>,
     tombstones: u64,
@@ -99,7 +100,7 @@ struct Draft {
 impl Draft {
     fn new(low: Vec<u8>, pieces: usize) -> Self {
         let live = vec![(0, 0); pieces + 1];
-        Self { low, writer: None, places: Vec::new(), live, tombstones: 0 }
+        Self { low, writer: None, places: Array::new(), live, tombstones: 0 }
     }
 
     /// Notes an entry of a piece (0: the new one); a tombstone has no value.
@@ -292,13 +293,14 @@ impl Inner {
             first + low_u32(place)
         };
         let collisions = self.collisions(&places, base, &mut writer, number)?;
-        let mut numbered: Vec<(u64, u32)> =
-            places.into_iter().map(|(hash, place)| (hash, number(place))).collect();
+        for (_, place) in &mut *places {
+            *place = u64::from(number(*place));
+        }
         let tag_bits = self.settings.tag_bits;
         let options = Options { method: self.settings.hash, ..Options::default() };
-        let index = Index::build(&mut numbered, collisions, tag_bits, &options)?;
-        drop(numbered);
-        let piece = Arc::new(writer.finish(&index.encode())?);
+        let index = Index::build(&places, collisions, tag_bits, &options)?;
+        drop(places);
+        let piece = Arc::new(writer.finish(index.encode())?);
         self.note_written(&piece);
         let mut uses = vec![PieceUse::new(piece, live.first().copied().unwrap_or_default())];
         uses.extend(kept);

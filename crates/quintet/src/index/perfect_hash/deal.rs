@@ -3,10 +3,13 @@
 //! Each part of the input is counted, then copied: the parts follow each other within a segment, so
 //! that the result does not depend on how many threads there were.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::Parallel;
 use crate::{
     codec::{to_u64, to_usize},
-    sync::{AtomicU64, OnceLock, Ordering},
+    pages::Array,
+    sync::OnceLock,
 };
 
 /// Hashes that one task deals.
@@ -19,7 +22,7 @@ pub(super) fn deal(
     segment_of: impl Fn(u64) -> u64 + Sync,
     segments: u64,
     run: Parallel<'_>,
-) -> (Vec<AtomicU64>, Vec<u64>) {
+) -> (Array<AtomicU64>, Vec<u64>) {
     // So many that counting them is worth a count of every segment.
     let keys = DEAL_KEYS.max(to_usize(segments) * 8);
     let parts: Vec<&[u64]> = hashes.chunks(keys).collect();
@@ -41,7 +44,7 @@ pub(super) fn deal(
         }
         bounds[segment + 1] = next;
     }
-    let dealt: Vec<AtomicU64> = hashes.iter().map(|_| AtomicU64::new(0)).collect();
+    let dealt = Array::<AtomicU64>::zeroed(hashes.len());
     run(parts.len(), &|part| {
         let mut next = starts[part].clone();
         for hash in parts[part] {
