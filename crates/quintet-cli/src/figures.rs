@@ -49,6 +49,7 @@ pub fn of_database(database: &Database) -> Figures {
         number("expiry_index_bytes", stats.expiry_index_bytes),
         number("expired_swept_total", stats.expired_swept_total),
         number("write_stalls_total", stats.write_stalls_total),
+        number("write_delays_total", stats.write_delays_total),
         number("persist_rounds_total", stats.persist_rounds_total),
         number("log_start_lsn", stats.log.start.0),
         number("log_end_lsn", stats.log.end.0),

@@ -23,11 +23,17 @@ use super::{
 use crate::{
     Error, Result,
     codec::Lsn,
+    disk::brake::brake,
     engine::{Engine as _, Op, Presence},
     seeded::{self, Bug},
     sync::{Ordering, yield_now},
     wal::{Appended, Ticket},
 };
+
+/// The last of so many parts of the recovery budget is gone over with the brake on, where it has
+/// at least so many bytes: less is soon persisted.
+const BRAKE_SHARE: u64 = 4;
+const BRAKE_BYTES_MIN: u64 = 1 << 20;
 
 /// A table of a batch.
 type BatchTable = Arc<TableState>;
@@ -184,7 +190,16 @@ impl Core {
     /// Makes a writer help where the background has fallen behind, so that recovery stays bounded.
     /// What `frees` space goes on where the help fails: the disk may be full.
     fn bound_recovery(&self, frees: bool) -> Result<()> {
-        if self.arrears(self.log.end()) <= self.recovery_budget {
+        let arrears = self.arrears(self.log.end());
+        let way = self.recovery_budget / BRAKE_SHARE;
+        let past = arrears.saturating_sub(self.recovery_budget - way);
+        if past == 0 {
+            return Ok(());
+        }
+        if arrears <= self.recovery_budget {
+            if way >= BRAKE_BYTES_MIN && !brake(&*self.env, past, way).is_zero() {
+                self.counters.write_delays.fetch_add(1, Ordering::Relaxed);
+            }
             return Ok(());
         }
         self.counters.write_stalls.fetch_add(1, Ordering::Relaxed);

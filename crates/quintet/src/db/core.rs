@@ -262,6 +262,7 @@ pub(super) struct Counters {
     pub(super) commits: AtomicU64,
     pub(super) expired_swept: AtomicU64,
     pub(super) write_stalls: AtomicU64,
+    pub(super) write_delays: AtomicU64,
     pub(super) persist_rounds: AtomicU64,
 }
 

@@ -114,7 +114,9 @@ impl Options {
         self
     }
 
-    /// Bounds the bytes of log that opening replays (256 MiB; at least 64 KiB).
+    /// Bounds the bytes of log that opening replays (256 MiB; at least 64 KiB). Over the last
+    /// quarter, from 4 MiB on, each write waits a little, at most 20 ms; a write that comes to the
+    /// bound waits until what it bounds is persisted.
     #[must_use]
     pub fn recovery_budget(mut self, bytes: u64) -> Self {
         self.recovery_budget = bytes;

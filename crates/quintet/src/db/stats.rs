@@ -67,6 +67,8 @@ pub struct DatabaseStats {
     pub expired_swept_total: u64,
     /// Writes that had to help persisting, because the background had fallen behind.
     pub write_stalls_total: u64,
+    /// Writes that were delayed so that it would not come to that, each by at most 20 ms.
+    pub write_delays_total: u64,
     /// Rounds of persisting.
     pub persist_rounds_total: u64,
     /// The last failure of background work that has not succeeded since.
@@ -122,6 +124,7 @@ impl Core {
             commits_total: count(&self.counters.commits),
             expired_swept_total: count(&self.counters.expired_swept),
             write_stalls_total: count(&self.counters.write_stalls),
+            write_delays_total: count(&self.counters.write_delays),
             persist_rounds_total: count(&self.counters.persist_rounds),
             background_failure: lock(&self.background_failure).clone(),
             tables,

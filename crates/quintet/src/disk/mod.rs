@@ -17,6 +17,7 @@
 //! Thread rules: every trait object may be used from any number of threads.
 
 pub mod array;
+pub mod brake;
 pub mod buffer;
 #[cfg(test)]
 mod contract;

@@ -13,8 +13,8 @@
 //! frozen one never changes. What `admit` drew from the budget is given back by `retract` or
 //! belongs to the memtable.
 //!
-//! Thread rules: any thread; gets take no lock. Lock order: the engine's own locks of flushes and
-//! merges, `writing`, whatever publishes, `viewing`.
+//! Thread rules: any thread; gets take no lock. Lock order: `relieving`, the engine's own locks of
+//! flushes and merges, `writing`, whatever publishes, `viewing`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,20 +22,28 @@ use arc_swap::ArcSwap;
 
 use super::{
     memtable::{Answer, Filter, Memtable, cost},
-    pace::{DELAY_MAX, Measured, Pace, Rest, micros},
+    pace::{Measured, Pace, RATE_MIN, Rest, micros},
     take::Take,
 };
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64},
+    disk::brake::DELAY_MAX,
     engine::{Context, Op},
     sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
 };
 
-/// How often a writer helps before its write is refused.
-const HELPS_MAX: u32 = 3;
-/// How often it then waits for the memory of work that is under way.
-const AWAITS_MAX: u32 = 16;
+/// How often a writer helps, or waits for work, before its write is refused: others may be quicker
+/// to take what that gives.
+const HELPS_MAX: u32 = 16;
+/// So long a writer waits for the memory of work that is under way rather than flush little.
+const AWAIT_MAX: Duration = Duration::from_millis(40);
+/// It looks again after this.
+const AWAIT_STEP: Duration = Duration::from_millis(1);
+/// Lists are never frozen at less than this part of what they may have.
+const LIST_SHARE_MIN: u64 = 16;
+/// A list takes at most this part of the memory that indexes leave.
+const ROOM_SHARE: u64 = 8;
 /// What is frozen waits at most this long for others to be flushed with.
 const FROZEN_MAX: Duration = Duration::from_secs(2);
 
@@ -131,6 +139,10 @@ pub(crate) struct Front<V> {
     viewing: Mutex<()>,
     /// Held shared by whoever inserts in the active memtable.
     writing: RwLock<()>,
+    /// Held by the writer that finds memory for all who wait for it.
+    relieving: Mutex<()>,
+    /// Memory that there is for memtables and work, in bytes.
+    room: AtomicU64,
     /// When something was frozen, or files were exchanged.
     frozen_since: AtomicU64,
     /// Drawn from the budget by `admit` and neither applied nor retracted yet.
@@ -181,6 +193,8 @@ impl<V> Front<V> {
             view: ArcSwap::new(Arc::new(view)),
             viewing: Mutex::new(()),
             writing: RwLock::new(()),
+            relieving: Mutex::new(()),
+            room: AtomicU64::new(u64::MAX),
             frozen_since: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
             write_rate: AtomicU64::new(0),
@@ -198,7 +212,8 @@ impl<V> Front<V> {
             Some(group) if group.members() < self.lists => Some(Arc::clone(group)),
             Some(_) => Some(new_group(self.memtable_bytes, &self.context)?),
         };
-        let fresh = new_memtable(self.list_bytes(), group.as_ref(), &self.context)?;
+        let bytes = self.memtable_bytes / self.lists;
+        let fresh = new_memtable(bytes, group.as_ref(), &self.context)?;
         let _alone = write(&self.writing);
         let _viewing = lock(&self.viewing);
         let view = self.view.load_full();
@@ -246,9 +261,21 @@ impl<V> Front<V> {
             .is_ok()
     }
 
-    /// Bytes of one list.
+    /// Bytes at which a list is frozen: less where indexes leave little memory.
     fn list_bytes(&self) -> u64 {
-        self.memtable_bytes / self.lists
+        let most = self.memtable_bytes / self.lists;
+        let share = self.room() / ROOM_SHARE / self.lists;
+        share.clamp(most / LIST_SHARE_MIN, most)
+    }
+
+    /// How much memory there is for memtables and work, in bytes.
+    pub(crate) fn room(&self) -> u64 {
+        self.room.load(Ordering::Relaxed)
+    }
+
+    /// Notes how much memory there is for memtables and work, in bytes.
+    pub(crate) fn set_room(&self, bytes: u64) {
+        self.room.store(bytes, Ordering::Relaxed);
     }
 
     /// Whether as much waits for a flush as is flushed at once, or something waits for long: scans
@@ -293,50 +320,65 @@ impl<V> Front<V> {
     fn help(&self, back: &impl Backing<V>) -> Result<()> {
         let began = self.context.env.monotonic();
         let outcome = back.flush_backlog();
-        let micros = micros(self.context.env.monotonic().saturating_sub(began));
-        let counters = &self.counters;
-        counters.helps_total.fetch_add(1, Ordering::Relaxed);
-        counters.stall_micros_total.fetch_add(micros, Ordering::Relaxed);
-        counters.stall_micros_max.fetch_max(micros, Ordering::Relaxed);
+        self.counters.helps_total.fetch_add(1, Ordering::Relaxed);
+        self.note_stall(began);
         outcome
+    }
+
+    fn note_stall(&self, began: Duration) {
+        let micros = micros(self.context.env.monotonic().saturating_sub(began));
+        self.counters.stall_micros_total.fetch_add(micros, Ordering::Relaxed);
+        self.counters.stall_micros_max.fetch_max(micros, Ordering::Relaxed);
+    }
+
+    /// Draws what an operation needs, if it is there.
+    fn draw(&self, bytes: u64) -> Result<()> {
+        self.context.budget.take(bytes)?;
+        self.reserved.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Draws what an operation needs, flushing where the budget has no more.
     fn reserve(&self, bytes: u64, back: &impl Backing<V>) -> Result<()> {
-        let taken = || {
-            let taken = self.context.budget.take(bytes).is_ok();
-            if taken {
-                self.reserved.fetch_add(bytes, Ordering::Relaxed);
+        if self.draw(bytes).is_ok() {
+            return Ok(());
+        }
+        let began = self.context.env.monotonic();
+        for _ in 0..HELPS_MAX {
+            self.await_memory(began, bytes);
+            // One at a time: what one of them flushes may be enough for all.
+            let _relieving = lock(&self.relieving);
+            if self.draw(bytes).is_ok() {
+                self.note_stall(began);
+                return Ok(());
             }
-            taken
-        };
-        for round in 1..=AWAITS_MAX {
-            let is_lent = self.context.budget.lent() > 0;
-            for _ in 0..HELPS_MAX {
-                if taken() {
-                    return Ok(());
-                }
-                let view = self.view.load_full();
-                let is_small =
-                    view.frozen.is_empty() && view.active.charged() < self.list_bytes() / 2;
-                let is_empty = view.frozen.is_empty() && view.active.is_empty();
-                // Many small files cost more than waiting for what work under way has.
-                if is_empty || is_small && is_lent && round < AWAITS_MAX {
-                    break;
-                }
-                drop(view);
-                self.help(back)?;
-            }
-            // What a merge takes to work with comes back when it ends; other writers may be
-            // quicker to take it.
-            back.await_work();
-            if !is_lent {
+            if !self.view.load().is_unwritten() {
+                self.counters.helps_total.fetch_add(1, Ordering::Relaxed);
+                back.flush_backlog()?;
+            } else if self.context.budget.lent() > 0 {
+                back.await_work();
+            } else {
                 break;
             }
         }
-        self.context.budget.take(bytes)?;
-        self.reserved.fetch_add(bytes, Ordering::Relaxed);
-        Ok(())
+        self.note_stall(began);
+        self.draw(bytes)
+    }
+
+    /// Waits a little for what work under way gives back, as long as there is little to flush:
+    /// many small files cost more than that. The work itself may take seconds.
+    fn await_memory(&self, began: Duration, bytes: u64) {
+        let is_small = |view: &View<V>| {
+            view.frozen.is_empty() && view.active.charged() < self.list_bytes() / 2
+        };
+        let (env, budget) = (&self.context.env, &self.context.budget);
+        while budget.used().saturating_add(bytes) > budget.limit()
+            && budget.lent() > 0
+            && is_small(&self.view.load())
+            && env.monotonic().saturating_sub(began) < AWAIT_MAX
+        {
+            env.pause(AWAIT_STEP);
+        }
     }
 
     /// Finds room for an operation, and delays or refuses it where there is none.
@@ -433,7 +475,7 @@ impl<V> Front<V> {
     pub(crate) fn note_flush(&self, memtables: &[Arc<Memtable>], began: Duration) {
         let bytes: u64 = memtables.iter().map(|memtable| memtable.charged()).sum();
         // What is tiny says nothing of the disk.
-        if bytes >= self.memtable_bytes / 4 {
+        if bytes >= self.list_bytes() * self.lists / 4 {
             self.flushed.note(bytes, self.context.env.monotonic().saturating_sub(began));
         }
     }
@@ -449,6 +491,14 @@ impl<V> Front<V> {
 
     #[cold]
     fn delay_to(&self, bytes: u64, rate: u64) {
+        let rate = {
+            let view = self.view.load();
+            // The last memtable fills ever more slowly: the flush before it may take longer than
+            // the ones that were measured.
+            let left = self.list_bytes().saturating_sub(view.active.charged());
+            let share = if self.is_backed_up(&view) { left * 100 / self.list_bytes() } else { 100 };
+            (rate / 100 * share).max(RATE_MIN)
+        };
         let waited = self.write_pace.keep_to(&*self.context.env, bytes, rate, DELAY_MAX);
         if !waited.is_zero() {
             let counters = &self.counters;
@@ -465,6 +515,12 @@ impl<V> Front<V> {
     /// Holds writers to a rate.
     pub(crate) fn set_write_rate(&self, rate: u64) {
         self.write_rate.store(rate, Ordering::Relaxed);
+    }
+
+    /// What is drawn for operations that are not applied yet, in bytes.
+    #[cfg(test)]
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
     }
 
     /// Whether nobody has written for a while.

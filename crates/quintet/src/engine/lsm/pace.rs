@@ -12,9 +12,7 @@ use crate::{
     sync::{AtomicU64, Ordering},
 };
 
-/// A write waits no longer than this.
-pub(crate) const DELAY_MAX: Duration = Duration::from_millis(20);
-/// Nor a step of a merge than this.
+/// A step of a merge waits no longer than this.
 pub(crate) const MERGE_DELAY_MAX: Duration = Duration::from_secs(1);
 /// Shorter waits are saved up: the system wakes nobody more exactly.
 const DELAY_MIN: Duration = Duration::from_micros(500);

@@ -44,7 +44,7 @@ use crate::{
     },
     index::perfect_hash::Options,
     seeded::{self, Bug},
-    sync::Ordering,
+    sync::{Ordering, lock},
 };
 
 /// What is merged into: a table, or nothing yet.
@@ -80,6 +80,9 @@ const STEP_BYTES: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 /// least so many bytes.
 const AHEAD_PART: u64 = 64;
 const AHEAD_MIN: u64 = 64 << 10;
+
+/// Merges that take more than this part of the memory that indexes leave go one after the other.
+const WORK_SHARE: u64 = 4;
 
 /// In a place: the piece (0: the new one, else one more than its number in the base) above, the
 /// block below.
@@ -137,6 +140,9 @@ impl Inner {
         let walks = news + base.uses.len();
         let ahead = self.ahead(walks);
         let work_bytes = self.work_bytes(entries) + ahead.most() * to_u64(walks);
+        // Where indexes leave little memory, writers need some of it too.
+        let is_large = work_bytes * WORK_SHARE > self.front.room() && !plan.is_flush;
+        let _turn = is_large.then(|| lock(&self.large_merge));
         let _memory = self.context.budget.charge_anyway(work_bytes);
         self.make_space();
         let start = Start::up(None);

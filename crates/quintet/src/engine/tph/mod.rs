@@ -25,7 +25,8 @@
 //!
 //! Thread rules: gets take no lock. Writers hold `writing` shared. Lock order: `flushing` and
 //! `compacting` (in the flat modes a flush is a merge, and the one goes before the other; else a
-//! merge flushes, and it is the other way round), the front's, `publisher`, `queues`.
+//! merge flushes, and it is the other way round; `large_merge` goes behind `compacting`), the
+//! front's, `publisher`, `queues`.
 //!
 //! Options: `mode` (`sorted`: levels of key ranges; `hash_range`: levels of hash ranges with a
 //! fixed fan-out; `one_level`: memtables go straight into level 1; `single_tier`: likewise, with
@@ -251,6 +252,8 @@ struct Inner {
     front: Front<Version>,
     flushing: Mutex<()>,
     compacting: Mutex<()>,
+    /// Held by a merge that takes much of the memory that there is.
+    large_merge: Mutex<()>,
     publisher: Mutex<Publisher>,
     next_piece: AtomicU64,
     /// Memory that the indexes of the current version draw from the budget.

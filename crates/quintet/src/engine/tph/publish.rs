@@ -145,14 +145,20 @@ impl Inner {
     /// Has readers see a version, without the memtables that it holds.
     fn show(&self, mut version: Version, flushed: &[Arc<Memtable>]) {
         version.count();
+        self.charge_index(&version);
+        self.make_space();
+        self.compaction_wanted.store(self.wants_compaction(&version), Ordering::Relaxed);
+        self.front.show(|_| version, flushed, self);
+    }
+
+    /// Draws what the indexes of a version take, and has memtables fit into the rest.
+    pub(super) fn charge_index(&self, version: &Version) {
         let memory = |table: &Arc<Table>| table.memory_bytes().iter().sum::<u64>();
         let now: u64 = version.tables().map(memory).sum();
         let charged = self.index_charged.swap(now, Ordering::Relaxed);
         self.context.budget.take_anyway(now.saturating_sub(charged));
         self.context.budget.give(charged.saturating_sub(now));
-        self.make_space();
-        self.compaction_wanted.store(self.wants_compaction(&version), Ordering::Relaxed);
-        self.front.show(|_| version, flushed, self);
+        self.front.set_room(self.context.budget.limit().saturating_sub(now));
     }
 
     /// Removes files that nothing needs. What cannot be removed now is tried again.

@@ -82,6 +82,7 @@ impl Inner {
             front,
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
+            large_merge: Mutex::new(()),
             publisher: Mutex::new(publisher),
             next_piece: AtomicU64::new(next_piece),
             index_charged: AtomicU64::new(0),
@@ -94,17 +95,10 @@ impl Inner {
             counters: Counters::default(),
             context,
         };
-        inner.charge_index();
+        let version = Arc::clone(&inner.front.view.load().version);
+        inner.charge_index(&version);
+        inner.compaction_wanted.store(inner.wants_compaction(&version), Ordering::Relaxed);
         Ok((inner, complete))
-    }
-
-    fn charge_index(&self) {
-        let view = self.front.view.load();
-        let memory = |table: &Arc<Table>| table.memory_bytes().iter().sum::<u64>();
-        let bytes = view.version.tables().map(memory).sum();
-        self.context.budget.take_anyway(bytes);
-        self.index_charged.store(bytes, Ordering::Relaxed);
-        self.compaction_wanted.store(self.wants_compaction(&view.version), Ordering::Relaxed);
     }
 }
 
