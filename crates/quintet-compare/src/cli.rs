@@ -131,6 +131,11 @@ struct Run {
     /// nothing left in the page cache.
     #[arg(long)]
     reopen: bool,
+    /// Waits after loading until the process has been at rest for three seconds, and fails where
+    /// that takes more than so many seconds: what is measured then has no merges of the load
+    /// beside it [default: 0, does not wait].
+    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "SECONDS")]
+    settle: u64,
     /// Kills each store after its workload (SIGKILL), opens it again, and compares every record.
     #[arg(long)]
     recovery: bool,
@@ -310,6 +315,7 @@ impl Run {
                 .seconds_min
                 .or(preset.map(|preset| preset.seconds_min))
                 .unwrap_or_default(),
+            settle_seconds: self.settle,
             reopens: self.reopen || preset.is_some_and(|preset| preset.reopens),
             recovers: self.recovery || preset.is_some_and(|preset| preset.recovers),
         }

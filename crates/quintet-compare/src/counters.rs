@@ -27,6 +27,12 @@ pub fn now(dir: &Path) -> Io {
     }
 }
 
+/// Bytes that this process has had read and written so far.
+pub fn process_bytes() -> u64 {
+    let own = fs::read_to_string("/proc/self/io").unwrap_or_default();
+    field(&own, "read_bytes").unwrap_or(0) + field(&own, "write_bytes").unwrap_or(0)
+}
+
 /// What was added since `earlier`.
 pub fn since(now: Io, earlier: Io) -> Io {
     join(now, earlier, u64::saturating_sub)

@@ -203,6 +203,8 @@ pub struct Job {
     /// Operations are run again until they have taken so many seconds together. Why: where a store
     /// does them in a few milliseconds, one interruption decides the figure.
     pub seconds_min: f64,
+    /// Longest wait for the store to come to rest after loading, in seconds; 0: none.
+    pub settle_seconds: u64,
     /// Whether the store is closed and opened again between loading and the steps.
     pub reopens: bool,
     /// Whether the store is killed after its one step, opened again, and compared.
@@ -317,6 +319,7 @@ impl Job {
             value_bytes: self.value_bytes.iter().copied().map(to_u64).collect(),
             batch: to_u64(workload.batch),
             load_batch,
+            is_settled: self.settle_seconds > 0,
             rate: self.rate,
             timed_one_in: self.timed_one_in,
             seconds_min: self.seconds_min,

@@ -21,6 +21,7 @@ pub mod peers;
 pub mod plan;
 pub mod preset;
 pub mod report;
+pub mod rest;
 pub mod result;
 pub mod runner;
 pub mod stores;

@@ -7,7 +7,7 @@ use std::{
     fs,
     io::{self, BufRead as _, Write},
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use quintet_bench::{
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     counters,
     job::{Job, WRITING_ROUNDS_MAX},
-    plan,
+    plan, rest,
     result::{Figures, Io, Latency, Recovery},
     stores::Set,
 };
@@ -118,8 +118,9 @@ fn obey(order: &Order, out: &mut dyn Write) -> Outcome<Option<Answer>> {
     let (mut steps, store) = match order.part {
         Part::Recovery => return Ok(Some(Answer::Reopened(reopen(job, &order.dir)?))),
         Part::Load => {
-            let (store, _, loaded) = load(job, &order.dir)?;
+            let (store, _, mut loaded) = load(job, &order.dir)?;
             store.settle()?;
+            rest_after_loading(job, &order.dir, store.as_ref(), &mut loaded)?;
             store.close()?;
             return Ok(Some(Answer::Loaded(loaded)));
         }
@@ -185,9 +186,23 @@ fn load(job: &Job, dir: &Path) -> Outcome<(Box<dyn Store>, Phase, Loaded)> {
     Ok((store, phase, loaded))
 }
 
+/// Waits for the store to come to rest, if the job wants that; what it does until then is part of
+/// loading.
+fn rest_after_loading(job: &Job, dir: &Path, store: &dyn Store, loaded: &mut Loaded) -> Outcome {
+    if job.settle_seconds == 0 {
+        return Ok(());
+    }
+    let before = counters::now(dir);
+    store.settle()?;
+    rest::wait(Duration::from_secs(job.settle_seconds))?;
+    loaded.io = counters::sum(loaded.io, counters::since(counters::now(dir), before));
+    Ok(())
+}
+
 /// Runs the whole session and leaves the store open.
 fn measure(job: &Job, dir: &Path) -> Outcome<(Vec<Figures>, Box<dyn Store>)> {
     let (mut store, phase, mut loaded) = load(job, dir)?;
+    rest_after_loading(job, dir, store.as_ref(), &mut loaded)?;
     if job.reopens {
         let before = counters::now(dir);
         store.close()?;

@@ -55,6 +55,8 @@ pub struct Common {
     pub rate: Option<f64>,
     /// Operations are run again until they have taken so many seconds.
     pub seconds_min: f64,
+    /// Wait for rest after loading, at most so many seconds; 0: go on at once.
+    pub settle_seconds: u64,
     /// Close and open again after loading.
     pub reopens: bool,
     /// Kill and open again.
@@ -205,6 +207,7 @@ fn job(
         rate: common.rate,
         // Recovery compares with one drawing of the operations.
         seconds_min: if common.recovers { 0.0 } else { common.seconds_min },
+        settle_seconds: common.settle_seconds,
         reopens: common.reopens && set.is_persistent(store),
         recovers: common.recovers,
     };
@@ -345,6 +348,7 @@ mod tests {
             timed_one_in: None,
             rate: None,
             seconds_min: 0.0,
+            settle_seconds: 0,
             reopens: false,
             recovers: false,
         }

@@ -161,6 +161,9 @@ pub struct WorkloadInfo {
     pub batch: u64,
     /// Records that one atomic write loads; 1 for single puts.
     pub load_batch: u64,
+    /// Whether the store had come to rest after loading before anything was measured.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_settled: bool,
     /// Operations a second that were asked for; none: as fast as possible.
     pub rate: Option<f64>,
     /// One operation in so many was timed.

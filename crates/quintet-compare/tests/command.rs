@@ -95,6 +95,23 @@ fn short_workloads_are_run_again_until_they_have_taken_their_time() {
 }
 
 #[test]
+fn a_store_comes_to_rest_before_it_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = |seconds: u64, out: &str| {
+        let size = "--records 2k --operations 4k --dir . --no-limits";
+        format!("run --store tph --workload c --runs 1 --settle {seconds} {size} --out {out}")
+    };
+    let output = compare(dir.path(), &words(60, "rested"));
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(runs(&dir.path().join("rested"))[0].workload.is_settled);
+    // Rest is three seconds.
+    let output = compare(dir.path(), &words(1, "hurried"));
+    assert!(!output.status.success());
+    let error = runs(&dir.path().join("hurried"))[0].error.clone().unwrap();
+    assert!(error.contains("not at rest 1 s after loading"), "{error}");
+}
+
+#[test]
 fn recovery_and_reopening_are_measured() {
     let dir = tempfile::tempdir().unwrap();
     let words = format!("run --store naive --workload a --runs 1 --recovery --reopen {SMALL}");

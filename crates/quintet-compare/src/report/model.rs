@@ -182,6 +182,7 @@ pub(super) fn competes(a: &RunResult, b: &RunResult) -> bool {
         && (of_a.records, of_a.threads, of_a.batch) == (of_b.records, of_b.threads, of_b.batch)
         && (of_a.key_bytes, &of_a.value_bytes) == (of_b.key_bytes, &of_b.value_bytes)
         && (of_a.load_batch, of_a.rate) == (of_b.load_batch, of_b.rate)
+        && of_a.is_settled == of_b.is_settled
 }
 
 impl<'a> Case<'a> {
@@ -214,6 +215,7 @@ impl<'a> Case<'a> {
             format!("values {}", sizes.join(" / ")),
             optional(workload.batch > 1, format!("{} keys a multi_get", workload.batch)),
             optional(workload.load_batch > 1, format!("loaded {} at once", workload.load_batch)),
+            optional(workload.is_settled, "at rest after loading".to_owned()),
             workload
                 .rate
                 .map_or(String::new(), |rate| format!("{} ops/s asked", units::scaled(rate))),

@@ -86,6 +86,7 @@ fn only_differs(a: &Case<'_>, b: &Case<'_>, by: By) -> bool {
         && (&of_a.suite, &of_a.name) == (&of_b.suite, &of_b.name)
         && (of_a.key_bytes, &of_a.value_bytes) == (of_b.key_bytes, &of_b.value_bytes)
         && (of_a.batch, of_a.load_batch, of_a.rate) == (of_b.batch, of_b.load_batch, of_b.rate)
+        && of_a.is_settled == of_b.is_settled
         && a.sample.durability == b.sample.durability
         && (by == By::Threads || of_a.threads == of_b.threads)
         && (by == By::Records || of_a.records == of_b.records)

@@ -45,6 +45,7 @@ fn workload(name: &str, threads: u64) -> WorkloadInfo {
         value_bytes: vec![128],
         batch: 1,
         load_batch: 1,
+        is_settled: false,
         rate: None,
         timed_one_in: 16,
         seconds_min: 0.0,

@@ -28,6 +28,7 @@ fn job() -> Job {
         timed_one_in: 16,
         rate: None,
         seconds_min: 0.0,
+        settle_seconds: 0,
         reopens: false,
         recovers: false,
     }

@@ -38,6 +38,9 @@ use crate::{
 const HELPS_MAX: u32 = 16;
 /// So long a writer waits for the memory of work that is under way rather than flush little.
 const AWAIT_MAX: Duration = Duration::from_millis(40);
+/// So long it waits for a part of that work where there is nothing to flush, before it waits for
+/// all of it.
+const AWAIT_SOME_MAX: Duration = Duration::from_secs(1);
 /// It looks again after this.
 const AWAIT_STEP: Duration = Duration::from_millis(1);
 /// Lists are never frozen at less than this part of what they may have.
@@ -356,7 +359,9 @@ impl<V> Front<V> {
                 self.counters.helps_total.fetch_add(1, Ordering::Relaxed);
                 back.flush_backlog()?;
             } else if self.context.budget.lent() > 0 {
-                back.await_work();
+                if !self.await_some(bytes) {
+                    back.await_work();
+                }
             } else {
                 break;
             }
@@ -379,6 +384,19 @@ impl<V> Front<V> {
         {
             env.pause(AWAIT_STEP);
         }
+    }
+
+    /// Waits until a part of the work under way has given back enough; whether it has.
+    fn await_some(&self, bytes: u64) -> bool {
+        let (env, budget) = (&self.context.env, &self.context.budget);
+        let began = env.monotonic();
+        while budget.used().saturating_add(bytes) > budget.limit() {
+            if budget.lent() == 0 || env.monotonic().saturating_sub(began) > AWAIT_SOME_MAX {
+                return false;
+            }
+            env.pause(AWAIT_STEP);
+        }
+        true
     }
 
     /// Finds room for an operation, and delays or refuses it where there is none.

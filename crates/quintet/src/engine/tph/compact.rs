@@ -3,9 +3,14 @@
 //! | what | when | where to |
 //! |---|---|---|
 //! | all of level 0 | it has `level0_tables` | level 1 |
-//! | a table of a level of key ranges | the level is larger than `level_bytes`, times `fanout` for each level above | the next level |
+//! | a table of a level of key ranges | the level is larger than its share: `level_bytes`, times `fanout` for each level above | the next level |
 //! | a table of hash ranges | it is larger than twice `table_bytes` | its `fanout` children |
-//! | pieces of a table | dead entries are a quarter of it | a new piece |
+//! | pieces of a table | dead entries are a quarter of it, and nothing else is to be done | a new piece |
+//!
+//! What has outgrown its share by most goes first. Were it always level 0, then level 1 would have
+//! all of a long load, and each merge would make the indexes of all of it anew.
+//! The deepest level may have [`DEEPEST_TIMES`] its share before another begins below it: a level
+//! with little in it costs as much to merge into and to ask as one with much.
 //!
 //! Beside that, each merge into a table of `max_pieces` collects garbage: the smaller half of the
 //! pieces, and those that are mostly dead. A table of key ranges that has become too large is
@@ -32,6 +37,8 @@ use crate::{
     sync::{Mutex, lock},
 };
 
+/// The deepest level of key ranges may have so many times its share.
+const DEEPEST_TIMES: u64 = 4;
 /// Dead entries of a table that are worth collecting, in per cent of its bytes.
 const DEAD_PER_CENT: u64 = 25;
 /// A piece that is dead to this part is collected with the others.
@@ -70,33 +77,50 @@ fn without(tables: &[Arc<Table>], gone: &[Arc<Table>]) -> Vec<Arc<Table>> {
 
 impl Inner {
     fn pick(&self, version: &Version) -> Option<Job> {
+        let level0 = to_u64(version.level0.len()) * 100 / to_u64(self.settings.level0_tables);
+        let down = self.outgrown(version).max_by_key(|(excess, ..)| *excess);
+        match down {
+            Some((excess, place, table)) if excess > level0.max(100) => {
+                Some(Job::Down(place, Arc::clone(table)))
+            }
+            _ if level0 >= 100 => Some(Job::Level0),
+            _ => self.wasteful(version),
+        }
+    }
+
+    /// For each level: how much it has of its share, in per cent, its place, and the table that
+    /// would go down.
+    fn outgrown<'a>(
+        &'a self,
+        version: &'a Version,
+    ) -> impl Iterator<Item = (u64, usize, &'a Arc<Table>)> {
         let settings = &self.settings;
-        if version.level0.len() >= settings.level0_tables {
-            return Some(Job::Level0);
-        }
-        let mut most = settings.level_bytes;
-        for (place, level) in version.levels.iter().enumerate() {
-            let has_next = !settings.is_flat() && to_u64(place) + 2 < LEVELS_MAX;
-            let largest = level.iter().max_by_key(|table| table.live_bytes());
-            let too_large = match settings.mode {
-                Mode::Sorted => level.iter().map(|table| table.live_bytes()).sum::<u64>() > most,
-                Mode::HashRange => {
-                    largest.is_some_and(|table| table.live_bytes() > 2 * settings.table_bytes)
-                }
-                Mode::OneLevel | Mode::SingleTier => false,
+        let is_over = settings.is_flat();
+        version.levels.iter().enumerate().filter_map(move |(place, level)| {
+            let has_next = !is_over && to_u64(place) + 2 < LEVELS_MAX;
+            let table = level.iter().max_by_key(|table| table.live_bytes())?;
+            let (bytes, share) = if settings.mode == Mode::HashRange {
+                (table.live_bytes(), 2 * settings.table_bytes)
+            } else {
+                let power = settings.fanout.saturating_pow(u32::try_from(place).unwrap_or(32));
+                let is_deepest = place + 1 == version.levels.len();
+                let times = if is_deepest && place > 0 { DEEPEST_TIMES } else { 1 };
+                let share = settings.level_bytes.saturating_mul(power).saturating_mul(times);
+                (level.iter().map(|table| table.live_bytes()).sum(), share)
             };
-            if let Some(table) = largest.filter(|_| has_next && too_large) {
-                return Some(Job::Down(place, Arc::clone(table)));
-            }
-            let wasteful = |table: &&Arc<Table>| {
-                dead_bytes(table) * 100 > table.payload_bytes() * DEAD_PER_CENT
-            };
-            if let Some(table) = level.iter().find(wasteful) {
-                return Some(Job::Collect(place, Arc::clone(table)));
-            }
-            most = most.saturating_mul(settings.fanout);
-        }
-        None
+            let excess = bytes.saturating_mul(100) / share.max(1);
+            has_next.then_some((excess, place, table))
+        })
+    }
+
+    /// A table with much that is dead.
+    fn wasteful(&self, version: &Version) -> Option<Job> {
+        let is_wasteful =
+            |table: &&Arc<Table>| dead_bytes(table) * 100 > table.payload_bytes() * DEAD_PER_CENT;
+        version.levels.iter().enumerate().find_map(|(place, level)| {
+            let table = level.iter().find(is_wasteful)?;
+            Some(Job::Collect(place, Arc::clone(table)))
+        })
     }
 
     pub(super) fn wants_compaction(&self, version: &Version) -> bool {

@@ -82,7 +82,7 @@ const AHEAD_PART: u64 = 64;
 const AHEAD_MIN: u64 = 64 << 10;
 
 /// Merges that take more than this part of the memory that indexes leave go one after the other.
-const WORK_SHARE: u64 = 4;
+const WORK_SHARE: u64 = 6;
 
 /// In a place: the piece (0: the new one, else one more than its number in the base) above, the
 /// block below.
@@ -135,11 +135,11 @@ impl Inner {
         plan: &Plan,
         fresh: &Fresh<'_>,
     ) -> Result<Vec<Table>> {
-        let entries: u64 = base.uses.iter().map(|one| one.piece.footer.entries).sum();
+        let live: u64 = base.uses.iter().map(|one| one.live).sum();
         let news = delta.len();
         let walks = news + base.uses.len();
         let ahead = self.ahead(walks);
-        let work_bytes = self.work_bytes(entries) + ahead.most() * to_u64(walks);
+        let work_bytes = self.work_bytes(live + live / 8) + ahead.most() * to_u64(walks);
         // Where indexes leave little memory, writers need some of it too.
         let is_large = work_bytes * WORK_SHARE > self.front.room() && !plan.is_flush;
         let _turn = is_large.then(|| lock(&self.large_merge));
@@ -164,7 +164,6 @@ impl Inner {
         let mut tables = Vec::new();
         let mut draft = Draft::new(base.low.clone(), base.uses.len());
         // Not by doubling: that takes three times as much for a moment. The news are few, mostly.
-        let live: u64 = base.uses.iter().map(|one| one.live).sum();
         draft.places.reserve(to_usize(live + live / 8));
         let mut step_bytes = 0;
         while let Some(key) = merge.key() {

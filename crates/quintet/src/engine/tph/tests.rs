@@ -705,6 +705,36 @@ fn writers_are_delayed_before_they_have_to_stop() {
 }
 
 #[test]
+fn a_level_goes_down_although_level_0_is_full() {
+    for mode in ["sorted", "hash_range"] {
+        let (engine, _) = Bench::new(21, mode).open();
+        let inner = &engine.inner;
+        let mut lsn = 0;
+        for _ in 0..60 {
+            // After each merge there is a level 0 to merge again.
+            while inner.front.view.load().version.level0.len() < 2 {
+                for _ in 0..200 {
+                    lsn += 1;
+                    put(&engine, lsn, &(lsn * 7919 % 100_003).to_be_bytes(), &[1; 100]);
+                }
+                engine.persist(Lsn(lsn)).unwrap();
+            }
+            assert!(inner.compact_step().unwrap(), "{mode}");
+        }
+        let view = inner.front.view.load_full();
+        let bytes = |table: &Arc<Table>| table.live_bytes();
+        let levels: Vec<u64> =
+            view.version.levels.iter().map(|level| level.iter().map(bytes).sum()).collect();
+        // Its share is 128 KiB (of two tables of hash ranges, 256), and what came last.
+        assert!(
+            levels.len() > 1 && levels.first().is_some_and(|one| *one < 400 << 10),
+            "{levels:?}"
+        );
+        check(&engine);
+    }
+}
+
+#[test]
 fn a_merge_keeps_to_its_rate_and_flushes_what_waits() {
     let mut bench = Bench::new(19, "sorted");
     bench.options = bench.options.set("merge_rate", "100000");
