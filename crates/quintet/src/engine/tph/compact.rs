@@ -70,6 +70,16 @@ fn is_mostly_dead(one: &PieceUse) -> bool {
     one.live_bytes * 100 < all * (100 - DEAD_PIECE_PER_CENT)
 }
 
+/// A table with much that is dead.
+fn wasteful(version: &Version) -> Option<Job> {
+    let is_wasteful =
+        |table: &&Arc<Table>| dead_bytes(table) * 100 > table.payload_bytes() * DEAD_PER_CENT;
+    version.levels.iter().enumerate().find_map(|(place, level)| {
+        let table = level.iter().find(is_wasteful)?;
+        Some(Job::Collect(place, Arc::clone(table)))
+    })
+}
+
 fn without(tables: &[Arc<Table>], gone: &[Arc<Table>]) -> Vec<Arc<Table>> {
     let stays = |one: &&Arc<Table>| !gone.iter().any(|other| Arc::ptr_eq(one, other));
     tables.iter().filter(stays).cloned().collect()
@@ -84,7 +94,7 @@ impl Inner {
                 Some(Job::Down(place, Arc::clone(table)))
             }
             _ if level0 >= 100 => Some(Job::Level0),
-            _ => self.wasteful(version),
+            _ => wasteful(version),
         }
     }
 
@@ -95,9 +105,8 @@ impl Inner {
         version: &'a Version,
     ) -> impl Iterator<Item = (u64, usize, &'a Arc<Table>)> {
         let settings = &self.settings;
-        let is_over = settings.is_flat();
         version.levels.iter().enumerate().filter_map(move |(place, level)| {
-            let has_next = !is_over && to_u64(place) + 2 < LEVELS_MAX;
+            let has_next = !settings.is_flat() && to_u64(place) + 2 < LEVELS_MAX;
             let table = level.iter().max_by_key(|table| table.live_bytes())?;
             let (bytes, share) = if settings.mode == Mode::HashRange {
                 (table.live_bytes(), 2 * settings.table_bytes)
@@ -110,16 +119,6 @@ impl Inner {
             };
             let excess = bytes.saturating_mul(100) / share.max(1);
             has_next.then_some((excess, place, table))
-        })
-    }
-
-    /// A table with much that is dead.
-    fn wasteful(&self, version: &Version) -> Option<Job> {
-        let is_wasteful =
-            |table: &&Arc<Table>| dead_bytes(table) * 100 > table.payload_bytes() * DEAD_PER_CENT;
-        version.levels.iter().enumerate().find_map(|(place, level)| {
-            let table = level.iter().find(is_wasteful)?;
-            Some(Job::Collect(place, Arc::clone(table)))
         })
     }
 
