@@ -20,7 +20,8 @@ const DELAY_MIN: Duration = Duration::from_micros(100);
 #[cold]
 pub fn brake(env: &dyn Env, past: u64, way: u64) -> Duration {
     // In thousandths.
-    let share = u32::try_from(past.min(way).saturating_mul(1_000) / way.max(1)).unwrap_or(0);
+    let share = (past.saturating_mul(1_000) / way.max(1)).min(1_000);
+    let share = u32::try_from(share).unwrap_or(1_000);
     let delay = DELAY_MAX * share / 1_000 * share / 1_000;
     if delay < DELAY_MIN {
         return Duration::ZERO;

@@ -3,6 +3,7 @@
 //! Each part of the input is counted, then copied: the parts follow each other within a segment, so
 //! that the result does not depend on how many threads there were.
 
+// Not `crate::sync`'s: an `Array` holds what the processor has, and no model looks at this.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Parallel;

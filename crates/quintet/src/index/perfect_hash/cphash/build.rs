@@ -5,6 +5,8 @@
 //! with more slots, [`STARTS_MAX`] times; then it becomes a list. With random hashes one bucket in
 //! many millions runs out of attempts.
 
+use std::sync::atomic::AtomicU64;
+
 use super::{
     Segment, bucket, halves, place,
     search::{self, Lanes},
@@ -14,7 +16,7 @@ use super::{
 use crate::{
     codec::{low_u32, scale, to_u64, to_usize},
     index::perfect_hash::{Equal, Parallel, deal::deal, holes::put_bits},
-    sync::{AtomicU64, OnceLock, Ordering},
+    sync::{OnceLock, Ordering},
 };
 
 /// Segments of the paper.

@@ -8,6 +8,8 @@
 //! A seed is taken only where the slots of a bucket's keys are free and distinct. So equal hashes
 //! are bumped in every layer and meet in the list: that is where they are found, for nothing.
 
+use std::sync::atomic::AtomicU64;
+
 use super::{
     BUMPED, Holes, LAYER_KEYS_MIN, LAYERS_MAX, Layer, MULTIPLIERS, Place, SHIFTS, SPAN, Shift,
     of_layer, offset,
@@ -15,7 +17,7 @@ use super::{
 use crate::{
     codec::{low_u8, to_u64, to_usize},
     index::perfect_hash::{Equal, Parallel, deal::deal},
-    sync::{AtomicU64, OnceLock, Ordering},
+    sync::{OnceLock, Ordering},
 };
 
 /// Keys of a segment. What building it touches then fits into a core's second-level cache.
