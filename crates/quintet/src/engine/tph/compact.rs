@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | all of level 0 | it has `level0_tables` | level 1 |
 //! | a table of a level of key ranges | the level is larger than its share: `level_bytes`, times `fanout` for each level above | the next level |
-//! | a table of hash ranges | it is larger than twice `table_bytes` | its `fanout` children |
+//! | a table of hash ranges | it is larger than two full ones | its `fanout` children |
 //! | pieces of a table | dead entries are a quarter of it, and nothing else is to be done | a new piece |
 //!
 //! What has outgrown its share by most goes first. Were it always level 0, then level 1 would have
@@ -13,8 +13,8 @@
 //! with little in it costs as much to merge into and to ask as one with much.
 //!
 //! Beside that, each merge into a table of `max_pieces` collects garbage: the smaller half of the
-//! pieces, and those that are mostly dead. A table of key ranges that has become too large is
-//! rewritten whole by its next merge, and cut.
+//! pieces, and those that are mostly dead. A table of key ranges that is half as large again
+//! as a full one is rewritten whole by its next merge, and cut.
 //!
 //! Why the smaller half and not the oldest pieces: the oldest is the largest, and rewriting it at
 //! each turn would write the table again and again; it goes when a quarter of it is dead.
@@ -26,7 +26,7 @@ use super::{
     cursor::{Filter, Merge, Source},
     flush::set_level,
     manifest::LEVELS_MAX,
-    merge::{Base, Plan},
+    merge::{Base, Cut, Plan},
     publish::Fresh,
     table::{Part, PieceUse, Route, Table},
 };
@@ -107,9 +107,9 @@ impl Inner {
         let settings = &self.settings;
         version.levels.iter().enumerate().filter_map(move |(place, level)| {
             let has_next = !settings.is_flat() && to_u64(place) + 2 < LEVELS_MAX;
-            let table = level.iter().max_by_key(|table| table.live_bytes())?;
-            let (bytes, share) = if settings.mode == Mode::HashRange {
-                (table.live_bytes(), 2 * settings.table_bytes)
+            let table = level.iter().max_by_key(|table| settings.fullness(table))?;
+            let (size, share) = if settings.mode == Mode::HashRange {
+                (settings.fullness(table), 200)
             } else {
                 let power = settings.fanout.saturating_pow(u32::try_from(place).unwrap_or(32));
                 let is_deepest = place + 1 == version.levels.len();
@@ -117,7 +117,7 @@ impl Inner {
                 let share = settings.level_bytes.saturating_mul(power).saturating_mul(times);
                 (level.iter().map(|table| table.live_bytes()).sum(), share)
             };
-            let excess = bytes.saturating_mul(100) / share.max(1);
+            let excess = size.saturating_mul(100) / share.max(1);
             has_next.then_some((excess, place, table))
         })
     }
@@ -222,11 +222,10 @@ impl Inner {
     ) -> Result<()> {
         let fresh = Fresh::new(self);
         let all = rewrite.iter().all(|one| *one);
-        let cuts = all && matches!(self.route, Route::Key);
         let plan = Plan {
             rewrite: rewrite.to_vec(),
             deeper: has_deeper(version, place),
-            cut_bytes: cuts.then_some(self.settings.table_bytes),
+            cut: if all { self.cut(table) } else { None },
             is_flush: false,
         };
         let base = Base::from(&**table);
@@ -352,8 +351,7 @@ impl Inner {
         let settings = &self.settings;
         let count = table.uses.len();
         let mut rewrite = vec![false; count];
-        let is_large =
-            matches!(self.route, Route::Key) && table.live_bytes() > settings.table_bytes / 2 * 3;
+        let is_large = matches!(self.route, Route::Key) && settings.fullness(table) > 150;
         if is_large {
             rewrite.fill(true);
         } else if count >= settings.max_pieces {
@@ -374,9 +372,13 @@ impl Inner {
                 *slot |= oldest && place + 1 == count;
             }
         }
-        let cut = rewrite.iter().all(|one| *one) && matches!(self.route, Route::Key);
-        let cut_bytes = cut.then_some(settings.table_bytes);
-        Plan { rewrite, deeper, cut_bytes, is_flush: false }
+        let cut = if rewrite.iter().all(|one| *one) { self.cut(table) } else { None };
+        Plan { rewrite, deeper, cut, is_flush: false }
+    }
+
+    /// Where a table of which all is rewritten is cut, if its kind is.
+    fn cut(&self, table: &Table) -> Option<Cut> {
+        matches!(self.route, Route::Key).then(|| Cut::evenly(table, &self.settings))
     }
 }
 

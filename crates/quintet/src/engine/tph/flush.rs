@@ -110,7 +110,7 @@ impl Inner {
         let start = Start::up(None);
         let deeper = self.front.view.load().version.tables().any(|table| !table.uses.is_empty());
         let base = Base::default();
-        let plan = Plan { rewrite: Vec::new(), deeper, cut_bytes: None, is_flush: true };
+        let plan = Plan { rewrite: Vec::new(), deeper, cut: None, is_flush: true };
         let tables = self.merge_table(&base, walks(frozen, &start), &plan, fresh)?;
         Ok(tables.into_iter().find(|table| !table.uses.is_empty()).map(Arc::new))
     }

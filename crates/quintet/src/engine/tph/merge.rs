@@ -26,7 +26,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Inner,
+    Inner, Settings,
     cursor::{Merge, Source},
     index::{Collision, Index},
     publish::Fresh,
@@ -67,10 +67,43 @@ pub(super) struct Plan {
     pub(super) rewrite: Vec<bool>,
     /// A deeper level may have what a tombstone hides.
     pub(super) deeper: bool,
-    /// A new table begins after so many bytes. Only where all pieces are rewritten.
-    pub(super) cut_bytes: Option<u64>,
+    /// Where new tables begin. Only where all pieces are rewritten.
+    pub(super) cut: Option<Cut>,
     /// The news are memtables on their way to level 0: nothing holds them up.
     pub(super) is_flush: bool,
+}
+
+/// Into what a table is cut.
+///
+/// Into halves of a full table, not into full ones: each of those would soon be rewritten again.
+/// Evenly, because a small rest costs a level as much as any other table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    /// Of keys and values, and entries, after which a new table begins.
+    bytes: u64,
+    entries: u64,
+    /// Bytes of the table that is cut, where it has any.
+    whole: Option<u64>,
+}
+
+impl Cut {
+    pub(super) fn evenly(table: &Table, settings: &Settings) -> Self {
+        let bytes = table.live_bytes();
+        let parts = (settings.fullness(table) + 25) / 50;
+        if parts == 0 {
+            let (bytes, entries) = (settings.table_bytes / 2, settings.table_entries / 2);
+            return Self { bytes, entries, whole: None };
+        }
+        Self { bytes: bytes / parts, entries: u64::MAX, whole: Some(bytes) }
+    }
+
+    /// Whether a table with so much is enough, and what is left for the next one.
+    fn is_due(&self, (entries, bytes): (u64, u64), done_bytes: u64) -> bool {
+        let left = self.whole.map_or(self.bytes, |all| all.saturating_sub(done_bytes + bytes));
+        let is_full = bytes >= self.bytes || entries >= self.entries;
+        // What is merged into the table comes on top, and may be more than all of it.
+        is_full && left >= self.bytes / 2 || bytes / 2 >= self.bytes
+    }
 }
 
 /// Bytes of entries after which a merge looks at its rate, and whether a flush is waiting.
@@ -121,8 +154,9 @@ impl Draft {
         self.tombstones += u64::from(value_bytes.is_none());
     }
 
-    fn data_bytes(&self) -> u64 {
-        self.writer.as_ref().map_or(0, Writer::data_bytes)
+    /// Entries of the new piece, and bytes of their keys and values.
+    fn written(&self) -> (u64, u64) {
+        self.live.first().copied().unwrap_or_default()
     }
 }
 
@@ -165,7 +199,7 @@ impl Inner {
         let mut draft = Draft::new(base.low.clone(), base.uses.len());
         // Not by doubling: that takes three times as much for a moment. The news are few, mostly.
         draft.places.reserve(to_usize(live + live / 8));
-        let mut step_bytes = 0;
+        let (mut step_bytes, mut done_bytes) = (0, 0);
         while let Some(key) = merge.key() {
             let hash = self.hash(key);
             step_bytes += key.len() + merge.value().map_or(0, <[u8]>::len);
@@ -173,7 +207,8 @@ impl Inner {
                 self.pace_merge(to_u64(std::mem::take(&mut step_bytes)));
                 self.flush_within();
             }
-            if plan.cut_bytes.is_some_and(|bytes| draft.data_bytes() >= bytes) {
+            if plan.cut.is_some_and(|cut| cut.is_due(draft.written(), done_bytes)) {
+                done_bytes += draft.written().1;
                 let next = Draft::new(key.to_vec(), base.uses.len());
                 let done = std::mem::replace(&mut draft, next);
                 tables.push(self.finish_draft(done, base, plan, fresh)?);

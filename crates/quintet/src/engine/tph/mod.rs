@@ -32,12 +32,13 @@
 //! fixed fan-out; `one_level`: memtables go straight into level 1; `single_tier`: likewise, with
 //! at most two pieces a table), `memtable_bytes` (64 KiB to 4 GiB; 128 MiB, or 1/16 of the memory
 //! budget where that is less; all together at most half of it), `memtables` (2 to 16, 4),
-//! `max_pieces` (1 to 1024, 16; 2 in `single_tier`), `table_bytes` (64 KiB to 64 GiB; 64 MiB, or
-//! a quarter of the memory budget where that is less), `level0_tables` (1 to 64, 4), `level_bytes`
-//! (of level 1, 64 KiB to 2^46; 8 times level 0, at most 4 GiB), `fanout` (2 to 64, 8),
-//! `block_bytes` (512 to 1 MiB, 4096), `compression` (of blocks: `none`, `lz4` or `zstd`, `none`),
-//! `signature_bits` (8 to 16, 11), `perfect_hash` (`shift` or `cphash`, `shift`), `cache_bytes` (0
-//! to 2^46; 3/4 of the memory budget), `merge_rate` (bytes a second, 0 to 2^46; 0: no limit).
+//! `max_pieces` (1 to 1024, 16; 2 in `single_tier`), `table_bytes` (64 KiB to 64 GiB, 64 MiB; a
+//! table is also full where merging it would take 1/24 of the memory budget, at 32 bytes for each
+//! entry), `level0_tables` (1 to 64, 4), `level_bytes` (of level 1, 64 KiB to 2^46; 8 times level
+//! 0, at most 4 GiB), `fanout` (2 to 64, 8), `block_bytes` (512 to 1 MiB, 4096), `compression` (of
+//! blocks: `none`, `lz4` or `zstd`, `none`), `signature_bits` (8 to 16, 11), `perfect_hash`
+//! (`shift` or `cphash`, `shift`), `cache_bytes` (0 to 2^46; 3/4 of the memory budget),
+//! `merge_rate` (bytes a second, 0 to 2^46; 0: no limit).
 //!
 //! How we differ from the paper: `sorted` is the default, because a range over hash ranges has to
 //! ask every table; the slot names a block of entries in key order, which makes the second tier
@@ -108,6 +109,10 @@ const OPTIONS: [&str; 14] = [
 ];
 /// What a cursor begins with; the first key to come follows.
 const CURSOR_TAG: u8 = b'k';
+/// Merging takes so much memory for each entry, and for all of a full table this part of the budget.
+const WORK_BYTES_PER_ENTRY: u64 = 32;
+const WORK_PART: u64 = 24;
+
 /// Tables of at most so many entries are counted exactly for the statistics.
 const COUNTED_ENTRIES: u64 = 4096;
 
@@ -130,6 +135,8 @@ struct Settings {
     merge_rate: u64,
     max_pieces: usize,
     table_bytes: u64,
+    /// Entries of a full table: merging it takes memory for each.
+    table_entries: u64,
     level0_tables: usize,
     level_bytes: u64,
     fanout: u64,
@@ -155,8 +162,6 @@ impl Settings {
         // A table that asks for more gets half of the budget; others leave room for others.
         let asked = options.settings().any(|(name, _)| name == "memtable_bytes");
         let most = if asked { budget / 2 / memtables } else { budget / 16 };
-        // Merging a table takes a part of its size in memory, on each thread.
-        let tables = (64 << 20).min((budget / 4).max(1 << 20));
         let tag_bits = options.number("signature_bits", 11, 8..=16)?;
         let memtable_bytes = memtable_bytes.min(most.max(64 << 10));
         let level0_tables = options.number("level0_tables", 4, 1..=64)?;
@@ -169,7 +174,8 @@ impl Settings {
             merge_rate: options.number("merge_rate", 0, 0..=1 << 46)?,
             cache_bytes: options.number("cache_bytes", budget / 4 * 3, 0..=1 << 46)?,
             max_pieces: to_usize(options.number("max_pieces", pieces, 1..=1024)?),
-            table_bytes: bytes("table_bytes", tables, 64 << 30)?,
+            table_bytes: bytes("table_bytes", 64 << 20, 64 << 30)?,
+            table_entries: (budget / WORK_PART / WORK_BYTES_PER_ENTRY).max(1 << 12),
             level0_tables: to_usize(level0_tables),
             level_bytes: bytes("level_bytes", level, 1 << 46)?,
             fanout: options.number("fanout", 8, 2..=64)?,
@@ -185,6 +191,13 @@ impl Settings {
                 _ => Method::Shift,
             },
         })
+    }
+
+    /// What a table has of a full one, in per cent: by bytes or by entries.
+    fn fullness(&self, table: &Table) -> u64 {
+        let entries: u64 = table.uses.iter().map(|one| one.live).sum();
+        let by_bytes = table.live_bytes().saturating_mul(100) / self.table_bytes;
+        by_bytes.max(entries.saturating_mul(100) / self.table_entries)
     }
 
     /// Whether memtables skip level 0.

@@ -9,7 +9,7 @@
 use std::{io, sync::Arc};
 
 use super::{
-    Inner, Version,
+    Inner, Version, WORK_BYTES_PER_ENTRY,
     manifest::{Contents, Manifest, PieceRecord, TableRecord},
     table::Table,
 };
@@ -199,6 +199,6 @@ impl Inner {
     pub(super) fn work_bytes(&self, entries: u64) -> u64 {
         // What is written lies in two buffers.
         let buffers = 2 * to_u64(self.settings.shape.write_bytes);
-        entries.saturating_mul(32).saturating_add(buffers)
+        entries.saturating_mul(WORK_BYTES_PER_ENTRY).saturating_add(buffers)
     }
 }

@@ -735,6 +735,40 @@ fn a_level_goes_down_although_level_0_is_full() {
 }
 
 #[test]
+fn tables_are_cut_evenly_by_bytes_and_by_entries() {
+    // A full table has 64 KiB; or 6,826 entries, for which merging takes 1/24 of the budget.
+    for (table_bytes, value_bytes, is_full_by) in
+        [(64 << 10, 100, "bytes"), (1 << 30, 1, "entries")]
+    {
+        let mut bench = Bench::new(23, "sorted");
+        bench.budget = 5 << 20;
+        bench.options = bench.options.set("table_bytes", table_bytes.to_string());
+        let (engine, _) = bench.open();
+        let inner = &engine.inner;
+        let mut lsn = 0;
+        while inner.front.view.load().version.levels.iter().flatten().count() < 6 {
+            for _ in 0..1000 {
+                lsn += 1;
+                put(&engine, lsn, &(lsn * 7919 % 1_000_003).to_be_bytes(), &vec![3; value_bytes]);
+            }
+            assert!(lsn < 200_000, "nothing is cut by {is_full_by}");
+            background(&engine, lsn);
+            for level in &inner.front.view.load().version.levels {
+                // A table that has gone down leaves the first place empty.
+                let tables = level.iter().filter(|table| !table.uses.is_empty());
+                let sizes: Vec<u64> = tables.map(|table| inner.settings.fullness(table)).collect();
+                // What one merge brings comes on top of what a table may have.
+                let is_small = sizes.iter().all(|one| *one < 350);
+                // The last one has the rest where a level was empty before.
+                let is_even = sizes.iter().rev().skip(1).all(|one| *one >= 30);
+                assert!(is_small && is_even, "{sizes:?} % by {is_full_by} at {lsn}");
+            }
+        }
+        check(&engine);
+    }
+}
+
+#[test]
 fn a_merge_keeps_to_its_rate_and_flushes_what_waits() {
     let mut bench = Bench::new(19, "sorted");
     bench.options = bench.options.set("merge_rate", "100000");
