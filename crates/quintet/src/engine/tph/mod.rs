@@ -32,13 +32,13 @@
 //! fixed fan-out; `one_level`: memtables go straight into level 1; `single_tier`: likewise, with
 //! at most two pieces a table), `memtable_bytes` (64 KiB to 4 GiB; 128 MiB, or 1/16 of the memory
 //! budget where that is less; all together at most half of it), `memtables` (2 to 16, 4),
-//! `max_pieces` (1 to 1024, 16; 2 in `single_tier`), `table_bytes` (64 KiB to 64 GiB, 64 MiB; a
-//! table is also full where merging it would take 1/24 of the memory budget, at 32 bytes for each
-//! entry), `level0_tables` (1 to 64, 4), `level_bytes` (of level 1, 64 KiB to 2^46; 8 times level
-//! 0, at most 4 GiB), `fanout` (2 to 64, 8), `block_bytes` (512 to 1 MiB, 4096), `compression` (of
-//! blocks: `none`, `lz4` or `zstd`, `none`), `signature_bits` (8 to 16, 11), `perfect_hash`
-//! (`shift` or `cphash`, `shift`), `cache_bytes` (0 to 2^46; 3/4 of the memory budget),
-//! `merge_rate` (bytes a second, 0 to 2^46; 0: no limit).
+//! `max_pieces` (1 to 1024; 6 in `sorted`, 2 in `single_tier`, else 16), `table_bytes` (64 KiB to
+//! 64 GiB, 64 MiB; a table is also full where merging it would take 1/24 of the memory budget, at
+//! 32 bytes for each entry), `level0_tables` (1 to 64, 4), `level_bytes` (of level 1, 64 KiB to
+//! 2^46; 8 times level 0, at most 4 GiB), `fanout` (2 to 64, 8), `block_bytes` (512 to 1 MiB,
+//! 4096), `compression` (of blocks: `none`, `lz4` or `zstd`, `none`), `signature_bits` (8 to 16,
+//! 11), `perfect_hash` (`shift` or `cphash`, `shift`), `cache_bytes` (0 to 2^46; 3/4 of the memory
+//! budget), `merge_rate` (bytes a second, 0 to 2^46; 0: no limit).
 //!
 //! How we differ from the paper: `sorted` is the default, because a range over hash ranges has to
 //! ask every table; the slot names a block of entries in key order, which makes the second tier
@@ -155,7 +155,12 @@ impl Settings {
             "single_tier" => Mode::SingleTier,
             _ => Mode::Sorted,
         };
-        let pieces = if mode == Mode::SingleTier { 2 } else { 16 };
+        // A range asks each piece of a table.
+        let pieces = match mode {
+            Mode::Sorted => 6,
+            Mode::HashRange | Mode::OneLevel => 16,
+            Mode::SingleTier => 2,
+        };
         let bytes = |name, default, most| options.number(name, default, 64 << 10..=most);
         let memtables = options.number("memtables", 4, 2..=16)?;
         let memtable_bytes = bytes("memtable_bytes", 128 << 20, 4 << 30)?;
