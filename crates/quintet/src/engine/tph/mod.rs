@@ -109,7 +109,7 @@ const OPTIONS: [&str; 14] = [
 ];
 /// What a cursor begins with; the first key to come follows.
 const CURSOR_TAG: u8 = b'k';
-/// Merging takes so much memory for each entry, and for all of a full table this part of the budget.
+/// Merging takes so much memory for each entry, and of a full table this part of the budget.
 const WORK_BYTES_PER_ENTRY: u64 = 32;
 const WORK_PART: u64 = 24;
 
