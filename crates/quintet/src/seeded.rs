@@ -260,6 +260,8 @@ bugs! {
     // The tph engine.
     /// Pieces are named by a manifest before they are durable.
     TphSkipsPieceSync = 192, "tph-skips-piece-sync";
+    /// A piece is synced while its last write is still on its way.
+    LsmSyncsUnderWrite = 227, "lsm-syncs-under-write";
     /// A block read from the disk is taken without comparing its checksum.
     TphSkipsBlockChecksum = 193, "tph-skips-block-checksum";
     /// A manifest gets its name before its content is durable.

@@ -43,7 +43,7 @@ pub use array::Array;
 pub use buffer::AlignedBuffer;
 pub use map::Mapping;
 pub use memory::{Region, prefetch, store};
-pub use queue::{Completion, DEPTH as QUEUE_DEPTH, Queue, Queues, Request};
+pub use queue::{Completion, DEPTH as QUEUE_DEPTH, Flow, Pending, Queue, Queues, Request};
 
 /// The smallest unit that a disk writes whole; direct I/O is aligned to [`BLOCK_BYTES`].
 pub const SECTOR_BYTES: u64 = 512;

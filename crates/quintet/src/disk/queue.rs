@@ -1,7 +1,8 @@
 //! Many reads and writes at once.
 //!
 //! What: the trait [`Queue`] and two ways to have it of the system: `io_uring` where the kernel
-//! permits (`uring`), else a few threads (`pool`).
+//! permits (`uring`), else a few threads (`pool`). [`Queues`] lends them; a [`Flow`] is one whose
+//! transfers are waited for one by one.
 //! Why: one thread keeps a modern disk busy only with tens of requests under way.
 //!
 //! Invariants:
@@ -14,6 +15,7 @@
 //!
 //! Thread rules: a queue belongs to one thread at a time (`Send`, methods take `&mut self`).
 
+mod flow;
 mod idle;
 mod pool;
 #[cfg(test)]
@@ -23,6 +25,8 @@ mod uring;
 
 use std::{fmt, io, sync::Arc};
 
+pub use flow::{Flow, Pending};
+use idle::Idle;
 pub use idle::{DEPTH, Queues};
 
 use super::{AlignedBuffer, BLOCK_BYTES, File};

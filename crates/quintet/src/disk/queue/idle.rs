@@ -5,7 +5,9 @@
 //!
 //! Thread rules: any thread borrows; one that was left with requests under way is not kept.
 
-use super::{Completion, Queue, Request};
+use std::sync::Arc;
+
+use super::{Completion, Flow, Queue, Request};
 use crate::{
     Error, Result,
     codec::to_u64,
@@ -19,10 +21,46 @@ pub const DEPTH: usize = 64;
 const IDLE_MAX: usize = 16;
 
 /// Queues that nobody uses now.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Idle(Arc<Mutex<Vec<Box<dyn Queue>>>>);
+
+impl Idle {
+    /// One that nobody uses now, if there is any.
+    pub(super) fn lend(&self) -> Option<Box<dyn Queue>> {
+        lock(&self.0).pop()
+    }
+
+    /// Takes a queue back.
+    pub(super) fn keep(&self, queue: Box<dyn Queue>) {
+        if queue.pending() == 0 {
+            let mut idle = lock(&self.0);
+            if idle.len() < IDLE_MAX {
+                idle.push(queue);
+            }
+        }
+    }
+}
+
+/// Where queues are borrowed.
 #[derive(Debug, Default)]
-pub struct Queues(Mutex<Vec<Box<dyn Queue>>>);
+pub struct Queues(Idle);
 
 impl Queues {
+    fn lend(&self, env: &dyn Env) -> Result<Box<dyn Queue>> {
+        match self.0.lend() {
+            Some(queue) => Ok(queue),
+            None => env.queue(DEPTH).map_err(|error| Error::io("make a queue of requests", error)),
+        }
+    }
+
+    /// Lends a queue for transfers that are waited for one by one.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the system gives none.
+    pub fn flow(&self, env: &dyn Env) -> Result<Flow> {
+        Ok(Flow::new(self.lend(env)?, self.0.clone()))
+    }
+
     /// Lends a queue, a new one where none is idle.
     ///
     /// # Errors
@@ -32,18 +70,9 @@ impl Queues {
         env: &dyn Env,
         work: impl FnOnce(&mut dyn Queue) -> Result<T>,
     ) -> Result<T> {
-        let idle = lock(&self.0).pop();
-        let mut queue = match idle {
-            Some(queue) => queue,
-            None => env.queue(DEPTH).map_err(|error| Error::io("make a queue of reads", error))?,
-        };
+        let mut queue = self.lend(env)?;
         let outcome = work(&mut *queue);
-        if queue.pending() == 0 {
-            let mut idle = lock(&self.0);
-            if idle.len() < IDLE_MAX {
-                idle.push(queue);
-            }
-        }
+        self.0.keep(queue);
         outcome
     }
 

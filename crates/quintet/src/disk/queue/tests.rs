@@ -439,3 +439,54 @@ fn a_ring_that_is_given_up_loses_nothing() {
         assert!(block.iter().all(|byte| usize::from(*byte) == index + 1));
     }
 }
+
+#[test]
+fn transfers_of_a_flow_are_waited_for_one_by_one() {
+    let test = TestDir::new();
+    let dir = test.open();
+    for (kind, queue) in queues(4) {
+        let file = dir.open(kind, Open::CREATE.direct()).unwrap();
+        let idle = Idle::default();
+        let flow = Flow::new(queue, idle.clone());
+        let write = |token: u64| {
+            let mut buffer = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
+            buffer.as_mut_slice().fill(pattern(token, 0));
+            let (file, offset, length) = (Arc::clone(&file), token * BLOCK_BYTES, buffer.len());
+            flow.start(Request::Write { file, offset, buffer, length })
+        };
+        let mut under_way: Vec<Pending> = (0..40).map(write).collect();
+        // Forgotten, the last first; each has ended when it is gone.
+        for token in (20..40).rev() {
+            drop(under_way.pop());
+            let mut byte = [0];
+            let plain = dir.open(kind, Open::READ).unwrap();
+            plain.read_at(&mut byte, token * BLOCK_BYTES).unwrap();
+            assert_eq!(byte[0], pattern(token, 0), "{kind} {token}");
+        }
+        for (token, write) in (0..20_u64).zip(under_way) {
+            let done = write.wait();
+            assert_eq!((done.token, done.result.unwrap()), (token, 4096), "{kind}");
+        }
+        let read_only = dir.open(kind, Open::READ.direct()).unwrap();
+        let read = |at: u64| {
+            let (buffer, length) = (AlignedBuffer::zeroed(4096), 4096);
+            let file = Arc::clone(&read_only);
+            flow.start(Request::Read { file, offset: at * BLOCK_BYTES, buffer, length })
+        };
+        let (buffer, file) = (AlignedBuffer::zeroed(4096), Arc::clone(&read_only));
+        let refused = flow.start(Request::Write { file, offset: 0, buffer, length: 4096 });
+        let reads: Vec<Pending> = (0..40).map(read).collect();
+        refused.wait().result.unwrap_err();
+        for (token, read) in (0..40).zip(reads) {
+            let done = read.wait();
+            assert_eq!(done.result.unwrap(), 4096, "{kind}");
+            assert!(done.buffer.as_slice().iter().all(|byte| *byte == pattern(token, 0)));
+        }
+        let other = flow.clone();
+        drop(flow);
+        assert!(idle.lend().is_none(), "it is in use");
+        drop(other);
+        assert_eq!(idle.lend().map(|queue| queue.pending()), Some(0), "{kind}");
+        assert!(idle.lend().is_none());
+    }
+}

@@ -4,10 +4,13 @@
 //! it lies, a few at first, then twice as many each time, so that one of many sources copies little
 //! more than it gives. What is not there is read from the disk, whole blocks at a time, and shown
 //! where it was read to, if no block of it is packed.
+//!
+//! A walk with a [`Flow`](crate::disk::Flow) passes over much: its first read is under way when it
+//! is made, and from the second on the next one always is.
 
 #![deny(clippy::indexing_slicing)]
 
-use std::{ops::Range, sync::Arc};
+use std::{mem, ops::Range, sync::Arc};
 
 use super::{
     block::{self, EntryRef},
@@ -16,7 +19,12 @@ use super::{
     piece::{Piece, Span},
     walk::{Ahead, Start, Walk, Way},
 };
-use crate::{Error, Result, codec::to_usize, disk::AlignedBuffer, index::skiplist::Node};
+use crate::{
+    Error, Result,
+    codec::to_usize,
+    disk::{AlignedBuffer, Pending, Request},
+    index::skiplist::Node,
+};
 
 /// Entries that are copied out of a block at first, and at most.
 const PART_MIN: usize = 2;
@@ -167,6 +175,9 @@ pub(crate) struct PieceCursor {
     place: Option<usize>,
     /// Something came from the disk.
     has_read: bool,
+    /// Blocks on their way here, and the buffer for the ones after them.
+    ahead: Option<(Range<u32>, Pending)>,
+    spare: AlignedBuffer,
 }
 
 impl PieceCursor {
@@ -189,12 +200,12 @@ impl PieceCursor {
             Some(_) => Goal::Key { start: wanted.start, end: wanted.end },
             None => Goal::Edge,
         };
-        Self {
+        let mut cursor = Self {
             piece,
             start,
             read_bytes,
             read_bytes_most: ahead.most(),
-            pending,
+            pending: pending.clone(),
             goal,
             loaded: 0..0,
             part: None,
@@ -205,7 +216,46 @@ impl PieceCursor {
             entries: Vec::new(),
             place: None,
             has_read: false,
+            ahead: None,
+            spare: AlignedBuffer::zeroed(0),
+        };
+        if let Some(blocks) = pending {
+            cursor.read_ahead(blocks);
         }
+        cursor
+    }
+
+    /// Starts to read blocks that are wanted next, if that is done here.
+    fn read_ahead(&mut self, blocks: Range<u32>) {
+        let Some(flow) = &self.start.flow else { return };
+        let span = self.piece.span(blocks.clone());
+        let mut buffer = mem::replace(&mut self.spare, AlignedBuffer::zeroed(0));
+        buffer.fit(span.whole());
+        let (file, offset, length) = (Arc::clone(self.piece.file()), span.offset, buffer.len());
+        let read = flow.start(Request::Read { file, offset, buffer, length });
+        self.ahead = Some((blocks, read));
+    }
+
+    /// Reads the blocks that are wanted now, or waits for them.
+    fn fetch(&mut self) -> Result<()> {
+        let Some(blocks) = self.pending.clone() else { return Ok(()) };
+        let span = self.piece.span(blocks.clone());
+        let mut is_there = false;
+        if let Some((_, read)) = self.ahead.take().filter(|(ahead, _)| *ahead == blocks) {
+            let done = read.wait();
+            // What failed is read again, and that says what is wrong.
+            is_there = done.result.is_ok_and(|count| count == span.whole());
+            self.spare = mem::replace(&mut self.buffer, done.buffer);
+        }
+        if !is_there {
+            self.piece.read_into(span, &mut self.buffer)?;
+        }
+        let is_going_on = self.has_read;
+        self.take_buffer()?;
+        if is_going_on && self.loaded.end < self.piece.blocks() {
+            self.read_ahead(self.piece.blocks_from(self.loaded.end, self.read_bytes_most));
+        }
+        Ok(())
     }
 
     pub(crate) fn piece(&self) -> &Piece {
@@ -332,7 +382,7 @@ impl PieceCursor {
 
     /// Puts the walk where it goes on, in blocks that were loaded whole.
     fn find_place(&mut self) {
-        let first = match (std::mem::replace(&mut self.goal, Goal::Edge), self.start.key.take()) {
+        let first = match (mem::replace(&mut self.goal, Goal::Edge), self.start.key.take()) {
             (Goal::Key { .. }, Some(key)) => {
                 let data = self.data();
                 let below = |entry: &Listed| data.get(entry.key()).unwrap_or(&[]) < &*key;
@@ -370,9 +420,10 @@ impl PieceCursor {
         }
         let bytes = self.read_bytes;
         self.pending = match way {
-            Way::Up if self.loaded.end < blocks => {
-                Some(self.piece.blocks_from(self.loaded.end, bytes))
-            }
+            Way::Up if self.loaded.end < blocks => match &self.ahead {
+                Some((ahead, _)) => Some(ahead.clone()),
+                None => Some(self.piece.blocks_from(self.loaded.end, bytes)),
+            },
             Way::Down if self.loaded.start > 0 => {
                 Some(self.piece.blocks_before(self.loaded.start, bytes))
             }
@@ -385,10 +436,7 @@ impl PieceCursor {
     fn load_on(&mut self) -> Result<()> {
         loop {
             self.take_cached()?;
-            if let Some(span) = self.request() {
-                self.piece.read_into(span, &mut self.buffer)?;
-                self.take_buffer()?;
-            }
+            self.fetch()?;
             if self.place.is_some() || !self.ask_on() {
                 return Ok(());
             }

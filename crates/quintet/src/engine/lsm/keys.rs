@@ -24,7 +24,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use super::{
     block::{self, Entries, HEAD_BYTES, Packing, UNIT_BYTES},
@@ -33,7 +33,7 @@ use super::{
 use crate::{
     Result,
     codec::{Decoder, put_varint, round_up, to_u64, to_usize},
-    disk::AlignedBuffer,
+    disk::{AlignedBuffer, Flow, Pending, Request},
     seeded::{self, Bug},
 };
 
@@ -113,7 +113,8 @@ impl Gather {
     }
 }
 
-/// A walk over the keys of one piece, upwards.
+/// A walk over the keys of one piece, upwards. The next read is under way while the last one's keys
+/// are passed over.
 #[derive(Debug)]
 pub(crate) struct KeyCursor {
     piece: Arc<Piece>,
@@ -122,10 +123,14 @@ pub(crate) struct KeyCursor {
     /// Where in the file the next chunk begins, and its number.
     next: u64,
     chunk: u32,
-    /// What was read, and the place in the file of its first byte.
-    buffer: AlignedBuffer,
-    buffer_start: u64,
-    /// The rest of the chunk's entries, as a range of the buffer.
+    /// What was read and not yet passed over, and the place in the file of its first byte.
+    bytes: Vec<u8>,
+    bytes_start: u64,
+    /// What is read next, and the buffer for it while nothing is.
+    flow: Flow,
+    ahead: Option<(Span, Pending)>,
+    spare: AlignedBuffer,
+    /// The rest of the chunk's entries, as a range of the bytes.
     at: usize,
     end: usize,
     key: Vec<u8>,
@@ -136,22 +141,51 @@ pub(crate) struct KeyCursor {
 
 impl KeyCursor {
     /// A walk that reads about so many bytes at once; `None` where the piece keeps none.
-    pub(crate) fn new(piece: &Arc<Piece>, read_bytes: u64) -> Option<Self> {
+    pub(crate) fn new(piece: &Arc<Piece>, read_bytes: u64, flow: &Flow) -> Option<Self> {
         let section = piece.footer.keys;
-        (section.bytes > 0).then(|| Self {
+        if section.bytes == 0 {
+            return None;
+        }
+        let mut cursor = Self {
             piece: Arc::clone(piece),
-            read_bytes,
+            read_bytes: read_bytes.max(1),
             next: section.offset,
             chunk: 0,
-            buffer: AlignedBuffer::zeroed(0),
-            buffer_start: 0,
+            bytes: Vec::new(),
+            bytes_start: section.offset,
+            flow: flow.clone(),
+            ahead: None,
+            spare: AlignedBuffer::zeroed(0),
             at: 0,
             end: 0,
             key: Vec::new(),
             block: 0,
             value_bytes: None,
             has_entry: false,
-        })
+        };
+        cursor.read_ahead();
+        Some(cursor)
+    }
+
+    /// Where in the file what was read ends.
+    fn read_end(&self) -> u64 {
+        self.bytes_start + to_u64(self.bytes.len())
+    }
+
+    /// Starts to read what follows.
+    fn read_ahead(&mut self) {
+        let section = self.piece.footer.keys;
+        let start = self.read_end();
+        let end = (start + self.read_bytes).min(section.offset + section.bytes);
+        if start >= end {
+            return;
+        }
+        let span = Span::of(start..end);
+        let mut buffer = mem::replace(&mut self.spare, AlignedBuffer::zeroed(0));
+        buffer.fit(span.whole());
+        let (file, offset, length) = (Arc::clone(self.piece.file()), span.offset, buffer.len());
+        let read = self.flow.start(Request::Read { file, offset, buffer, length });
+        self.ahead = Some((span, read));
     }
 
     /// The key that the walk is at.
@@ -193,7 +227,7 @@ impl KeyCursor {
 
     /// Decodes the entry at `at`.
     fn parse(&mut self) -> Option<()> {
-        let entries = self.buffer.as_slice().get(self.at..self.end)?;
+        let entries = self.bytes.get(self.at..self.end)?;
         let mut decoder = Decoder::new(entries);
         let shared = to_usize(decoder.varint()?);
         let count = to_usize(decoder.varint()?);
@@ -215,15 +249,16 @@ impl KeyCursor {
     fn load(&mut self) -> Result<()> {
         let section = self.piece.footer.keys;
         let rest = section.offset + section.bytes - self.next;
-        let mut start = self.buffered(to_u64(HEAD_BYTES).min(rest), rest)?;
-        let size = self.stored(start).get(4..HEAD_BYTES).and_then(|bytes| bytes.try_into().ok());
+        self.fetch(to_u64(HEAD_BYTES).min(rest))?;
+        let size = self.stored().get(4..HEAD_BYTES).and_then(|bytes| bytes.try_into().ok());
         let size = u64::from(u32::from_le_bytes(size.unwrap_or_default()));
         let bytes = round_up(to_u64(HEAD_BYTES) + size, UNIT_BYTES);
         if bytes > rest {
             return Err(self.damage("a chunk of keys ends after its section"));
         }
-        start = self.buffered(bytes, rest)?;
-        let stored = self.stored(start).get(..to_usize(bytes)).unwrap_or(&[]);
+        self.fetch(bytes)?;
+        let start = to_usize(self.next - self.bytes_start);
+        let stored = self.stored().get(..to_usize(bytes)).unwrap_or(&[]);
         let place = (self.piece.salt() ^ SALT, self.chunk);
         let entries = block::open(stored, place).map_err(|what| self.damage(what))?;
         let Entries::Plain(range) = entries else {
@@ -240,21 +275,30 @@ impl KeyCursor {
         if self.at == self.end { Err(self.damage("a chunk of keys is empty")) } else { Ok(()) }
     }
 
-    /// The buffer from a place on.
-    fn stored(&self, start: usize) -> &[u8] {
-        self.buffer.as_slice().get(start..).unwrap_or(&[])
+    /// What was read, from the next chunk on.
+    fn stored(&self) -> &[u8] {
+        self.bytes.get(to_usize(self.next - self.bytes_start)..).unwrap_or(&[])
     }
 
-    /// Has at least so many bytes from `next` on in the buffer, of `rest` that there are: where.
-    fn buffered(&mut self, bytes: u64, rest: u64) -> Result<usize> {
-        let end = self.buffer_start + to_u64(self.buffer.len());
-        if self.next < self.buffer_start || self.next + bytes > end {
-            let wanted = self.read_bytes.max(bytes).min(rest);
-            let span = Span::of(self.next..self.next + wanted);
-            self.piece.read_into(span, &mut self.buffer)?;
-            self.buffer_start = span.offset;
+    /// Has at least so many bytes of the next chunk: the section has them.
+    fn fetch(&mut self, bytes: u64) -> Result<()> {
+        while self.read_end() < self.next + bytes {
+            self.bytes.drain(..to_usize(self.next - self.bytes_start));
+            self.bytes_start = self.next;
+            let Some((span, read)) = self.ahead.take() else {
+                return Err(self.damage("the keys end before their section"));
+            };
+            let done = read.wait();
+            self.spare = done.buffer;
+            if done.result.ok() != Some(span.whole()) {
+                // It is read again, and that says what is wrong.
+                self.piece.read_into(span, &mut self.spare)?;
+            }
+            let read = self.spare.as_slice().get(span.skip..span.skip + span.bytes);
+            self.bytes.extend_from_slice(read.unwrap_or(&[]));
+            self.read_ahead();
         }
-        Ok(to_usize(self.next - self.buffer_start))
+        Ok(())
     }
 
     fn damage(&self, what: &str) -> crate::Error {
@@ -267,7 +311,7 @@ impl KeyCursor {
 mod tests {
     use super::*;
     use crate::{
-        disk::{Open, sim::SimEnv, write_all_at},
+        disk::{Open, Queues, sim::SimEnv, write_all_at},
         engine::{
             Context,
             desk::Desk,
@@ -288,7 +332,7 @@ mod tests {
         let write_bytes = 1 << 20;
         let packing = Packing::Lz4;
         let shape = Shape { block_bytes: 4096, packing, write_bytes, keys: true };
-        let mut writer = Writer::create(&owner, 1, shape, &cache).unwrap();
+        let mut writer = Writer::create(&owner, 1, shape, (&cache, &flow())).unwrap();
         for (key, value) in rows {
             let value = value.map(|bytes| vec![9; bytes]);
             writer.add(key, value.as_deref()).unwrap();
@@ -296,9 +340,13 @@ mod tests {
         (owner, Arc::new(writer.finish([[]]).unwrap()))
     }
 
+    fn flow() -> Flow {
+        Queues::default().flow(&SimEnv::new(1)).unwrap()
+    }
+
     fn read(piece: &Arc<Piece>, read_bytes: u64) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
-        let Some(mut cursor) = KeyCursor::new(piece, read_bytes) else { return Ok(rows) };
+        let Some(mut cursor) = KeyCursor::new(piece, read_bytes, &flow()) else { return Ok(rows) };
         cursor.settle()?;
         let mut last = 0;
         while let Some(key) = cursor.key() {
@@ -338,7 +386,7 @@ mod tests {
         let short: Vec<Row> = (0..200_u8).map(|number| (vec![number], None)).collect();
         let (_, piece) = write(&context, &short);
         assert_eq!(piece.footer.keys.bytes, 0);
-        assert!(KeyCursor::new(&piece, 0).is_none());
+        assert!(KeyCursor::new(&piece, 0, &flow()).is_none());
     }
 
     #[test]

@@ -42,7 +42,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use std::{io, ops::Range, sync::Arc};
+use std::{io, mem, ops::Range, sync::Arc};
 
 use super::{
     block::{self, Entries, HEAD_BYTES as BLOCK_HEAD_BYTES, Packing, UNIT_BYTES},
@@ -56,7 +56,10 @@ use crate::{
     codec::{
         Decoder, crc32c, crc32c_append, low_u32, put_u32, put_u64, round_up, to_u64, to_usize,
     },
-    disk::{AlignedBuffer, BLOCK_BYTES, Dir, File, Open, read_exact_at, read_up_to, write_all_at},
+    disk::{
+        AlignedBuffer, BLOCK_BYTES, Dir, File, Flow, Open, Pending, Request, read_exact_at,
+        read_up_to, write_all_at,
+    },
     pages::blocks::{Places, Slot},
     seeded::{self, Bug},
     sync::OnceLock,
@@ -519,7 +522,8 @@ impl Shape {
     }
 }
 
-/// Writes a piece: entries in key order, then the index.
+/// Writes a piece: entries in key order, then the index. The disk takes one part while the next one
+/// is filled.
 #[derive(Debug)]
 pub(crate) struct Writer {
     owner: Owner,
@@ -531,7 +535,9 @@ pub(crate) struct Writer {
     /// What is not yet handed to the disk, and where it goes.
     buffer: Vec<u8>,
     written: u64,
-    /// What is handed to the disk.
+    /// What was handed to the disk is on its way, or was last.
+    flow: Flow,
+    under_way: Option<Pending>,
     aligned: AlignedBuffer,
     offsets: Vec<u32>,
     /// Entries of the block that is filled.
@@ -555,7 +561,7 @@ impl Writer {
         owner: &Owner,
         number: u64,
         shape: Shape,
-        cache: &Arc<Cache>,
+        (cache, flow): (&Arc<Cache>, &Flow),
     ) -> Result<Self> {
         let name = owner.kind.name_of(number);
         let label = owner.label(&name);
@@ -573,6 +579,8 @@ impl Writer {
             salt: block::salt_of(&owner.database_id, owner.table_id, number),
             buffer,
             written: 0,
+            flow: flow.clone(),
+            under_way: None,
             aligned: AlignedBuffer::zeroed(0),
             offsets: vec![first],
             entries: Vec::new(),
@@ -649,17 +657,28 @@ impl Writer {
         if self.buffer.len() >= self.shape.write_bytes { self.write_whole() } else { Ok(()) }
     }
 
-    /// Writes all whole disk blocks of the buffer.
+    /// Hands all whole disk blocks of the buffer to the disk, once it has what came before.
     fn write_whole(&mut self) -> Result<()> {
-        let bytes = self.buffer.len() & !(to_usize(BLOCK_BYTES) - 1);
-        self.aligned.fit(bytes);
-        if let Some(source) = self.buffer.get(..bytes) {
-            self.aligned.as_mut_slice().copy_from_slice(source);
+        self.wait()?;
+        let length = self.buffer.len() & !(to_usize(BLOCK_BYTES) - 1);
+        let mut buffer = mem::replace(&mut self.aligned, AlignedBuffer::zeroed(0));
+        buffer.fit(length);
+        if let Some(source) = self.buffer.get(..length) {
+            buffer.as_mut_slice().copy_from_slice(source);
         }
-        write_all_at(&*self.file, self.aligned.as_slice(), self.written)
-            .map_err(|error| Error::io(format!("write {}", self.label), error))?;
-        self.buffer.drain(..bytes);
-        self.written += to_u64(bytes);
+        let (file, offset) = (Arc::clone(&self.file), self.written);
+        self.under_way = Some(self.flow.start(Request::Write { file, offset, buffer, length }));
+        self.buffer.drain(..length);
+        self.written += to_u64(length);
+        Ok(())
+    }
+
+    /// Waits until the disk has what it was handed.
+    fn wait(&mut self) -> Result<()> {
+        let Some(write) = self.under_way.take() else { return Ok(()) };
+        let done = write.wait();
+        self.aligned = done.buffer;
+        done.result.map_err(|error| Error::io(format!("write {}", self.label), error))?;
         Ok(())
     }
 
@@ -691,6 +710,7 @@ impl Writer {
     /// Writes what is buffered, so that the blocks can be read from the file.
     pub(crate) fn reader(&mut self) -> Result<BlockReader<'_>> {
         self.end_blocks()?;
+        self.wait()?;
         let rest = self.buffer.len().next_multiple_of(to_usize(BLOCK_BYTES));
         let mut aligned = AlignedBuffer::zeroed(rest);
         if let Some(target) = aligned.as_mut_slice().get_mut(..self.buffer.len()) {
@@ -724,6 +744,9 @@ impl Writer {
         self.buffer.extend(self.footer.encode(&self.owner, self.number));
         self.buffer.resize(self.buffer.len().next_multiple_of(block), 0);
         self.write_whole()?;
+        if !seeded::active(Bug::LsmSyncsUnderWrite) {
+            self.wait()?;
+        }
         if !seeded::active(Bug::TphSkipsPieceSync) {
             let synced = self.file.sync_data();
             synced.map_err(|error| Error::io(format!("sync {}", self.label), error))?;

@@ -19,7 +19,7 @@ pub(crate) use super::cursor::{MemCursor, PieceCursor};
 use crate::{
     Result,
     codec::to_u64,
-    disk::{AlignedBuffer, Env, Queue, Queues, Request},
+    disk::{AlignedBuffer, Env, Flow, Queue, Queues, Request},
 };
 
 /// What the first reads of a range take together, but for what of a block nobody wants: 30 entries
@@ -40,12 +40,19 @@ pub(crate) struct Start {
     pub(crate) key: Option<Arc<[u8]>>,
     /// Where blocks are looked for first. Of what is read, the first read's blocks go there.
     pub(crate) cache: Option<Arc<Cache>>,
+    /// Upwards, what comes next is read before it is wanted.
+    pub(crate) flow: Option<Flow>,
 }
 
 impl Start {
     /// Up, and round the cache: what passes over a whole table would only fill it.
     pub(crate) fn up(key: Option<Vec<u8>>) -> Self {
-        Self { way: Way::Up, key: key.map(Arc::from), cache: None }
+        Self { way: Way::Up, key: key.map(Arc::from), cache: None, flow: None }
+    }
+
+    /// The same, with reads that go on meanwhile.
+    pub(crate) fn with(self, flow: &Flow) -> Self {
+        Self { flow: Some(flow.clone()), ..self }
     }
 }
 

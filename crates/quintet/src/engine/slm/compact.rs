@@ -18,6 +18,7 @@ use super::{
 use crate::{
     Result,
     codec::to_u64,
+    disk::Flow,
     engine::lsm::{
         pace::MERGE_DELAY_MAX,
         walk::{Ahead, Merge, PieceCursor, Start, Walk as _, Way},
@@ -28,8 +29,8 @@ use crate::{
 
 /// Bytes of entries after which a merge looks at its rate, and whether a flush is waiting.
 const STEP_BYTES: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
-/// What all reads of a merge take in memory at most, and one at least.
-const READ_BYTES: u64 = 16 << 20;
+/// What all reads of a merge take in memory at most, and one at least; as much again is under way.
+const READ_BYTES: u64 = 8 << 20;
 const READ_BYTES_MIN: u64 = 64 << 10;
 
 /// Runs that are merged.
@@ -40,10 +41,10 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    pub(super) fn new(runs: Vec<Arc<Run>>) -> Result<Self> {
+    pub(super) fn new(runs: Vec<Arc<Run>>, flow: &Flow) -> Result<Self> {
         let share = (READ_BYTES / to_u64(runs.len().max(1))).clamp(READ_BYTES_MIN, 1 << 20);
         let ahead = Ahead::bounded(share);
-        let start = Start::up(None);
+        let start = Start::up(None).with(flow);
         let cursor =
             |run: &Arc<Run>| PieceCursor::new(Arc::clone(&run.piece), start.clone(), ahead);
         let mut merge = Merge::new(runs.iter().map(cursor).collect(), Way::Up);
@@ -106,9 +107,9 @@ impl Inner {
         let entries: u64 = runs.iter().map(|run| run.live()).sum();
         let moves =
             Self::moves_bytes(entries, self.settings.run_bytes / (bytes / entries.max(1)).max(1));
-        let _memory = self.context.budget.charge_anyway(READ_BYTES.min(bytes * 2) + moves);
+        let _memory = self.context.budget.charge_anyway(READ_BYTES.min(bytes) * 2 + moves);
         self.make_space();
-        let mut sources = Sources::new(runs)?;
+        let mut sources = Sources::new(runs, &self.queues.flow(&*self.context.env)?)?;
         self.enter_all(&mut || self.next_batch(&mut sources))?;
         let left: u64 = sources.runs.iter().map(|run| run.live()).sum();
         counters.left_behind_total.fetch_add(left, Ordering::Relaxed);

@@ -50,13 +50,10 @@ impl<'a> Draft<'a> {
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<Entered> {
         if self.writer.is_none() {
             self.number = self.inner.ledger.next_number()?;
-            let number = u64::from(self.number);
-            let writer = Writer::create(
-                &self.inner.owner,
-                number,
-                self.inner.settings.shape,
-                &self.inner.cache,
-            )?;
+            let (inner, number) = (self.inner, u64::from(self.number));
+            let flow = inner.queues.flow(&*inner.context.env)?;
+            let shape = inner.settings.shape;
+            let writer = Writer::create(&inner.owner, number, shape, (&inner.cache, &flow))?;
             self.writer = Some(writer);
             self.low = key.to_vec();
         }

@@ -144,7 +144,7 @@ impl Walk {
             Way::Up => Some(self.start.as_slice().into()),
             Way::Down => self.end.as_deref().map(Arc::from),
         };
-        let start = Start { way, key, cache: None };
+        let start = Start { way, key, cache: None, flow: None };
         let walk = |one| MemCursor::new(Arc::clone(one), &start);
         let mut memory = Merge::new(self.view.memtables().map(walk).collect(), way);
         memory.settle()?;

@@ -464,7 +464,8 @@ fn writes_between() {
     }
     let inner = &engine.inner;
     let runs = inner.front.view.load().version.iter().cloned().collect();
-    let mut sources = compact::Sources::new(runs).unwrap();
+    let flow = inner.queues.flow(&*inner.context.env).unwrap();
+    let mut sources = compact::Sources::new(runs, &flow).unwrap();
     let mut came_between = false;
     let mut step = 600;
     inner
@@ -606,6 +607,7 @@ fn what_was_persisted_survives_power_loss_at_any_event() {
 #[test]
 fn cuts_without_their_syncs_are_found() {
     finds(Bug::TphSkipsPieceSync, power_loss);
+    finds(Bug::LsmSyncsUnderWrite, power_loss);
     finds(Bug::SlmSkipsDirSync, power_loss);
     finds(Bug::SlmRemovesRunsEarly, power_loss);
     finds(Bug::SlmCutsWithoutList, power_loss);

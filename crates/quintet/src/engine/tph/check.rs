@@ -44,7 +44,7 @@ impl Inner {
             note(report, one.piece.check_head())?;
             let section = one.piece.footer.index;
             note(report, one.piece.section(section).map(drop))?;
-            let outcome = Self::check_keys(&one.piece, report);
+            let outcome = self.check_keys(&one.piece, report);
             note(report, outcome)?;
             let outcome = check_fences(&one.piece, report);
             note(report, outcome)?;
@@ -54,9 +54,12 @@ impl Inner {
     }
 
     /// The keys that a piece keeps apart are those of its entries.
-    fn check_keys(piece: &Arc<Piece>, report: &mut Report) -> Result<()> {
-        let Some(mut keys) = KeyCursor::new(piece, Ahead::WHOLE.most()) else { return Ok(()) };
-        let mut entries = PieceCursor::new(Arc::clone(piece), Start::up(None), Ahead::WHOLE);
+    fn check_keys(&self, piece: &Arc<Piece>, report: &mut Report) -> Result<()> {
+        let flow = self.queues.flow(&*self.context.env)?;
+        let keys = KeyCursor::new(piece, Ahead::WHOLE.most(), &flow);
+        let Some(mut keys) = keys else { return Ok(()) };
+        let start = Start::up(None).with(&flow);
+        let mut entries = PieceCursor::new(Arc::clone(piece), start, Ahead::WHOLE);
         keys.settle()?;
         entries.settle()?;
         while keys.key().is_some() || entries.key().is_some() {

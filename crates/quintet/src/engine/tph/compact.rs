@@ -333,7 +333,8 @@ impl Inner {
         let high = next.map(|table| table.low.clone()).unwrap_or_default();
         let places = table.low.clone()..high;
         let part = Part { route: self.route, places, is_last: next.is_none() };
-        let start = Start::up(part.first_key());
+        let flow = self.queues.flow(&*self.context.env)?;
+        let start = Start::up(part.first_key()).with(&flow);
         let inner = Merge::new(delta(&start), Way::Up);
         let filter = Source::Filter(Box::new(Filter { inner, part }));
         let mut probe = Merge::new(vec![filter], Way::Up);

@@ -35,7 +35,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{low_u32, to_u64, to_usize},
-    disk::Array,
+    disk::{Array, Flow},
     engine::lsm::{
         block::{self, EntryRef},
         keys::KeyCursor,
@@ -131,12 +131,13 @@ struct Draft {
     /// Of the new piece and of each of the base: live entries, and bytes of keys and values.
     live: Vec<(u64, u64)>,
     tombstones: u64,
+    flow: Flow,
 }
 
 impl Draft {
-    fn new(low: Vec<u8>, pieces: usize) -> Self {
-        let live = vec![(0, 0); pieces + 1];
-        Self { low, writer: None, places: Array::new(), live, tombstones: 0 }
+    fn new(low: Vec<u8>, pieces: usize, flow: &Flow) -> Self {
+        let (live, flow) = (vec![(0, 0); pieces + 1], flow.clone());
+        Self { low, writer: None, places: Array::new(), live, tombstones: 0, flow }
     }
 
     /// Notes an entry of a piece (0: the new one); a tombstone has no value.
@@ -173,17 +174,20 @@ impl Inner {
         let news = delta.len();
         let walks = news + base.uses.len();
         let ahead = self.ahead(walks);
-        let work_bytes = self.work_bytes(live + live / 8) + ahead.most() * to_u64(walks);
+        // Of each walk, one read is passed over while the next one is under way.
+        let work_bytes = self.work_bytes(live + live / 8) + ahead.most() * 2 * to_u64(walks);
         // Where indexes leave little memory, writers need some of it too.
         let is_large = work_bytes * WORK_SHARE > self.front.room() && !plan.is_flush;
         let _turn = is_large.then(|| lock(&self.large_merge));
         let _memory = self.context.budget.charge_anyway(work_bytes);
         self.make_space();
-        let start = Start::up(None);
+        let flow = self.queues.flow(&*self.context.env)?;
+        let start = Start::up(None).with(&flow);
         let mut read = 0;
         let mut old = Vec::new();
         for (one, rewrite) in base.uses.iter().zip(&plan.rewrite) {
-            let keys = if *rewrite { None } else { KeyCursor::new(&one.piece, ahead.most()) };
+            let keys =
+                if *rewrite { None } else { KeyCursor::new(&one.piece, ahead.most(), &flow) };
             if let Some(cursor) = keys {
                 read += one.piece.footer.keys.bytes;
                 old.push(Source::Keys(Box::new(cursor)));
@@ -196,7 +200,7 @@ impl Inner {
         let mut merge = Merge::new(delta.into_iter().chain(old).collect(), Way::Up);
         merge.settle()?;
         let mut tables = Vec::new();
-        let mut draft = Draft::new(base.low.clone(), base.uses.len());
+        let mut draft = Draft::new(base.low.clone(), base.uses.len(), &flow);
         // Not by doubling: that takes three times as much for a moment. The news are few, mostly.
         draft.places.reserve(to_usize(live + live / 8));
         let (mut step_bytes, mut done_bytes) = (0, 0);
@@ -209,7 +213,7 @@ impl Inner {
             }
             if plan.cut.is_some_and(|cut| cut.is_due(draft.written(), done_bytes)) {
                 done_bytes += draft.written().1;
-                let next = Draft::new(key.to_vec(), base.uses.len());
+                let next = Draft::new(key.to_vec(), base.uses.len(), &flow);
                 let done = std::mem::replace(&mut draft, next);
                 tables.push(self.finish_draft(done, base, plan, fresh)?);
             }
@@ -285,7 +289,7 @@ impl Inner {
             let number = fresh.next();
             // A table of level 0 is merged once, and whole.
             let shape = Shape { keys: !plan.is_flush, ..self.settings.shape };
-            let writer = Writer::create(&self.owner, number, shape, &self.cache)?;
+            let writer = Writer::create(&self.owner, number, shape, (&self.cache, &draft.flow))?;
             draft.writer = Some(writer);
         }
         let missing = || Error::Limit { what: "a piece has no writer".to_owned() };
@@ -303,7 +307,7 @@ impl Inner {
             return Ok(Table { low: draft.low, ..Table::default() });
         }
         self.writer_of(&mut draft, plan, fresh)?;
-        let Draft { low, writer, mut places, live, tombstones } = draft;
+        let Draft { low, writer, mut places, live, tombstones, flow: _flow } = draft;
         let missing = || Error::Limit { what: "a piece has no writer".to_owned() };
         let mut writer = writer.ok_or_else(missing)?;
         places.sort_unstable();

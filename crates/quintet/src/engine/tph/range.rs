@@ -109,7 +109,7 @@ impl Walk {
             Way::Up => Some(self.start.as_slice().into()),
             Way::Down => self.end.as_deref().map(Arc::from),
         };
-        let start = Start { way, key, cache: Some(Arc::clone(&inner.cache)) };
+        let start = Start { way, key, cache: Some(Arc::clone(&inner.cache)), flow: None };
         let mut sources = walks(std::slice::from_ref(&self.view.active), &start);
         sources.extend(walks(&self.view.frozen, &start));
         let version = &self.view.version;

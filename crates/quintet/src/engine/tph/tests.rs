@@ -591,6 +591,7 @@ fn what_was_persisted_survives_power_loss_at_any_event() {
 #[test]
 fn publishing_without_its_syncs_is_found() {
     finds(Bug::TphSkipsPieceSync, power_loss);
+    finds(Bug::LsmSyncsUnderWrite, power_loss);
     finds(Bug::TphSkipsManifestSync, power_loss);
     finds(Bug::TphNamesPiecesLate, power_loss);
     finds(Bug::TphSkipsDirSync, power_loss);
