@@ -5,10 +5,10 @@ use std::{path::Path, sync::Arc};
 use super::{Context, Host};
 use crate::{
     Error, Result,
-    budget::Budget,
+    budget::{Budget, Charge},
     codec::{KeyHash, Lsn},
     disk::{Env, sim::SimEnv},
-    sync::{AtomicBool, AtomicU64, Ordering},
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
 
 #[derive(Debug, Default)]
@@ -16,6 +16,8 @@ pub(super) struct Desk {
     pub(super) log_syncs: AtomicU64,
     /// Syncs of the log fail.
     pub(super) refuses: AtomicBool,
+    /// Memory of work under way: it ends when the database is asked to work.
+    pub(super) lent: Mutex<Option<Charge>>,
 }
 
 impl Desk {
@@ -42,7 +44,9 @@ impl Host for Desk {
         if refuses { Err(Error::LogFailed { reason: "as asked".to_owned() }) } else { Ok(()) }
     }
 
-    fn wake(&self) {}
+    fn wake(&self) {
+        drop(lock(&self.lent).take());
+    }
 
     fn is_expired(&self, stored: &[u8]) -> bool {
         stored.starts_with(b"expired")

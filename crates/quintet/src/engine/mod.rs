@@ -38,14 +38,14 @@ pub mod slm;
 pub mod tph;
 pub mod trie;
 
-use std::{fmt, ops::ControlFlow, sync::Arc};
+use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
 pub use options::{EngineKind, TableOptions};
 pub(crate) use value::Answered;
 pub use value::Value;
 
 use crate::{
-    Result,
+    Error, Result,
     budget::Budget,
     codec::{KeyHash, Lsn},
     disk::{Dir, Env},
@@ -53,6 +53,14 @@ use crate::{
     report::Report,
     sync::AtomicU64,
 };
+
+/// How often the memory of a write is looked for again: others may be quicker to take what work
+/// under way gives back.
+const FINDS_MAX: u32 = 16;
+/// So long a writer waits for a part of that work.
+pub(crate) const LENT_MAX: Duration = Duration::from_secs(1);
+/// It looks again after this.
+pub(crate) const LENT_STEP: Duration = Duration::from_millis(1);
 
 /// One mutation of one table. A value is stored as `head` followed by `body`: `head` is the
 /// database's envelope, `body` the user's bytes (replay gives both in `body`).
@@ -259,6 +267,47 @@ pub struct Context {
     /// The catalog's word for how far the files are complete. An engine that finds less removes
     /// nothing: the database refuses the table, and what is missing may come back.
     pub complete: Lsn,
+}
+
+impl Context {
+    fn has_free(&self, bytes: u64) -> bool {
+        self.budget.used().saturating_add(bytes) <= self.budget.limit()
+    }
+
+    /// Waits until work under way has given back so much that `bytes` are free, but not long;
+    /// whether they are. Not for who has memory lent itself.
+    pub(crate) fn await_lent(&self, bytes: u64) -> bool {
+        let began = self.env.monotonic();
+        while !self.has_free(bytes) {
+            let waited = self.env.monotonic().saturating_sub(began);
+            if self.budget.lent() == 0 || waited > LENT_MAX {
+                return false;
+            }
+            self.env.pause(LENT_STEP);
+        }
+        true
+    }
+
+    /// Has `find` look for the memory of a write, and again where it is refused while work under
+    /// way has memory, which that gives back in the end. Not for who has memory lent itself.
+    pub(crate) fn find_memory(
+        &self,
+        bytes: u64,
+        mut find: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        for _ in 0..FINDS_MAX {
+            match find() {
+                Err(Error::OutOfMemory { .. })
+                    if self.budget.lent() > 0 || self.has_free(bytes) =>
+                {
+                    self.host.wake();
+                    self.await_lent(bytes);
+                }
+                outcome => return outcome,
+            }
+        }
+        find()
+    }
 }
 
 /// A table's index structure. See the module head for what every engine keeps.

@@ -335,6 +335,19 @@ fn everything_can_be_deleted_and_the_space_comes_back() {
 }
 
 #[test]
+fn a_writer_waits_for_the_memory_of_work_under_way() {
+    let bench = Bench { budget: 400 << 10, ..Bench::new(16) };
+    let context = bench.context();
+    let budget = Arc::clone(&context.budget);
+    let (table, _) = HashLog::open_with_mask(&bench.options, context, u64::MAX).unwrap();
+    *lock(&bench.host.lent) = Some(budget.charge_anyway(budget.limit()));
+    for lsn in 1..100_u64 {
+        put(&table, lsn, &lsn.to_be_bytes(), &[7; 2_000]);
+    }
+    assert!(lock(&bench.host.lent).is_none(), "nobody asked for it");
+}
+
+#[test]
 fn a_hot_key_is_updated_in_place() {
     let bench = Bench::new(5);
     let (table, _) = bench.open();

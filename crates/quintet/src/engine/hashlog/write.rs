@@ -497,6 +497,13 @@ impl HashLog {
         if budget.used() + needed <= budget.limit() || needed == 0 {
             return Ok(());
         }
+        self.context.find_memory(needed, || self.find_room(needed, fits, large))
+    }
+
+    /// As [`Self::make_room`], for so many bytes of an entry that `fits` into the chunk that takes
+    /// appends, or needs another; `large`, with its value.
+    fn find_room(&self, needed: u64, fits: bool, large: bool) -> Result<()> {
+        let budget = &self.context.budget;
         while budget.used() + needed > budget.limit() {
             if self.evict_one() {
                 continue;

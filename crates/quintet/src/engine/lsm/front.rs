@@ -29,7 +29,7 @@ use crate::{
     Error, Result,
     codec::{Lsn, to_u64},
     disk::brake::DELAY_MAX,
-    engine::{Context, Op},
+    engine::{Context, LENT_STEP, Op},
     sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
 };
 
@@ -38,11 +38,6 @@ use crate::{
 const HELPS_MAX: u32 = 16;
 /// So long a writer waits for the memory of work that is under way rather than flush little.
 const AWAIT_MAX: Duration = Duration::from_millis(40);
-/// So long it waits for a part of that work where there is nothing to flush, before it waits for
-/// all of it.
-const AWAIT_SOME_MAX: Duration = Duration::from_secs(1);
-/// It looks again after this.
-const AWAIT_STEP: Duration = Duration::from_millis(1);
 /// Lists are never frozen at less than this part of what they may have.
 const LIST_SHARE_MIN: u64 = 16;
 /// A list takes at most this part of the memory that indexes leave.
@@ -359,7 +354,8 @@ impl<V> Front<V> {
                 self.counters.helps_total.fetch_add(1, Ordering::Relaxed);
                 back.flush_backlog()?;
             } else if self.context.budget.lent() > 0 {
-                if !self.await_some(bytes) {
+                // A part of that work first, where there is nothing to flush; then all of it.
+                if !self.context.await_lent(bytes) {
                     back.await_work();
                 }
             } else {
@@ -382,21 +378,8 @@ impl<V> Front<V> {
             && is_small(&self.view.load())
             && env.monotonic().saturating_sub(began) < AWAIT_MAX
         {
-            env.pause(AWAIT_STEP);
+            env.pause(LENT_STEP);
         }
-    }
-
-    /// Waits until a part of the work under way has given back enough; whether it has.
-    fn await_some(&self, bytes: u64) -> bool {
-        let (env, budget) = (&self.context.env, &self.context.budget);
-        let began = env.monotonic();
-        while budget.used().saturating_add(bytes) > budget.limit() {
-            if budget.lent() == 0 || env.monotonic().saturating_sub(began) > AWAIT_SOME_MAX {
-                return false;
-            }
-            env.pause(AWAIT_STEP);
-        }
-        true
     }
 
     /// Finds room for an operation, and delays or refuses it where there is none.

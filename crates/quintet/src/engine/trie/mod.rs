@@ -407,7 +407,7 @@ impl Engine for Trie {
         let needed = self.room_for(op);
         if needed > 0 {
             self.pay_debt();
-            self.find_room(op, needed)?;
+            self.context.find_memory(needed, || self.find_room(op, needed))?;
         }
         match op {
             Op::Put { key, .. } | Op::Delete { key } if self.is_cold.load(Ordering::Relaxed) => {

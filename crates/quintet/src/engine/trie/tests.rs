@@ -176,6 +176,20 @@ fn little_memory_is_enough() {
     }
 }
 
+#[test]
+fn a_writer_waits_for_the_memory_of_work_under_way() {
+    let desk = Arc::new(Desk::default());
+    let bench = Bench::new(16);
+    let context = desk.context(&bench.env, 1 << 20);
+    let budget = Arc::clone(&context.budget);
+    let (engine, _) = Trie::open(&bench.options, context).unwrap();
+    *lock(&desk.lent) = Some(budget.charge_anyway(budget.limit()));
+    for step in 1..100_u64 {
+        put(&engine, step, &step.to_be_bytes(), &[7; 2_000]);
+    }
+    assert!(lock(&desk.lent).is_none(), "nobody asked for it");
+}
+
 /// A table whose trie alone is larger than the budget, worked on as the background job would.
 fn a_trie_larger_than_the_budget(bench: Bench) {
     let bench = Bench { budget: 512 << 10, ..bench };
