@@ -282,6 +282,8 @@ bugs! {
     BlockKeepsIdentity = 201, "block-keeps-identity";
     /// A reader of a cached block does not look whether the frame changed under it.
     BlockNotValidated = 202, "block-not-validated";
+    /// A frame is emptied while somebody looks at its bytes in place.
+    PinnedFrameEmptied = 228, "pinned-frame-emptied";
     /// A memtable does not find tombstones by their hash.
     TphFilterForgetsTombstones = 203, "tph-filter-forgets-tombstones";
     /// A piece that has live entries leaves its table in a merge.

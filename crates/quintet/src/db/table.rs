@@ -190,8 +190,10 @@ impl Table {
     }
 
     /// Shows `each` the entries of a range in key order, until it breaks off. As [`Table::range`],
-    /// but nothing is allocated for an entry: keys and values are shown where they were copied to.
-    /// While `each` runs nothing is held, and it may use the table.
+    /// but nothing is allocated for an entry: keys and values are shown where they were copied to,
+    /// and by an `slm` table a value of 512 bytes or more where it lies in the cache.
+    /// While `each` runs no lock is held, and it may use the table; the block of a value that is
+    /// shown where it lies stays in memory until `each` returns.
     pub fn visit(
         &self,
         range: impl KeyBounds,

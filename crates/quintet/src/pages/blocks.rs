@@ -36,21 +36,26 @@
 //! now, and needs no care when its block leaves. It may also name a cell inside a larger frame:
 //! identities and versions are mixed with a secret, so what a block holds is not taken for them,
 //! but by one chance in 2^64; and nothing is written through a place but a count of uses, which
-//! lies apart, unless [`cells`] says that a frame begins there. Memory is drawn from the budget in
-//! chunks, while an eighth of it is free, and given back by [`Blocks::shrink`].
+//! lies apart, unless [`cells`] says that a frame begins there. A frame that is shown in place
+//! ([`pins`]) stays as it is. Memory is drawn from the budget in chunks, while an eighth of it is
+//! free, and given back by [`Blocks::shrink`].
 //!
 //! Thread rules: any thread. Fills and shrinking hold `admin`.
 
 mod cells;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
+mod pins;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 
 use std::{collections::VecDeque, io, mem::take, sync::Arc};
 
-use self::cells::Cells;
+use self::{
+    cells::Cells,
+    pins::{Pinned, Pins},
+};
 use super::{Region, words::WORD_BYTES};
 use crate::{
     budget::{Budget, Spare},
@@ -169,6 +174,7 @@ pub(crate) struct Blocks {
     frames: Region,
     /// A byte for each cell.
     uses: Region,
+    pins: Pins,
     secret: u64,
     /// Words of a cell, and cells of a chunk.
     cell_words: usize,
@@ -250,6 +256,7 @@ impl Blocks {
         Ok(Self {
             frames: Region::reserve(cells_max * cell_bytes)?,
             uses: Region::reserve(cells_max.next_multiple_of(USES_A_WORD))?,
+            pins: Pins::new(),
             secret,
             cell_words: to_usize(cell_bytes) / WORD_BYTES,
             chunk_cells: to_usize(chunk_cells),
@@ -362,12 +369,34 @@ impl Blocks {
             return None;
         }
         // Where another block has the frame by now, its count is one off.
+        self.count_use(cell);
+        Some(found)
+    }
+
+    #[inline]
+    fn count_use(&self, cell: u32) {
         if let Some((word, at)) = self.uses(cell)
             && word.load(Ordering::Relaxed) >> at & 0xff < USES_MAX
         {
             word.fetch_add(1 << at, Ordering::Relaxed);
         }
-        Some(found)
+    }
+
+    /// A block that stays where it is while the caller has it; `None` where it is not here, or
+    /// [`pins`] has no slot.
+    #[inline]
+    pub(crate) fn pin(&self, slot: Slot<'_>) -> Option<Pinned<'_>> {
+        let cell = slot.frame()?;
+        let ([version, owner, size], payload) = self.head(cell)?;
+        let pin = self.pins.take(cell)?;
+        let is_there = version.load(Ordering::Acquire) != 0
+            && owner.load(Ordering::Relaxed) == self.sealed(slot.id);
+        if !is_there {
+            return None;
+        }
+        let words = payload.get(..to_usize(size.load(Ordering::Relaxed)))?;
+        self.count_use(cell);
+        Some(Pinned::new(words, pin))
     }
 
     /// Puts a block into a frame, unless it is there, too large, or there is no memory.
@@ -443,13 +472,22 @@ impl Blocks {
         }
     }
 
-    /// Empties the frame that begins at a cell, if one does; whether.
+    /// Empties the frame that begins at a cell, if one does that nobody has pinned; whether.
     fn empty(&self, admin: &mut Admin, cell: u32) -> bool {
         if admin.cells.order_at(cell).is_none() {
             return false;
         }
-        if let Some(([version, ..], _)) = self.head(cell) {
+        if let Some(([version, owner, _], _)) = self.head(cell) {
+            let before = version.load(Ordering::Relaxed);
             version.store(0, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            if self.pins.has(cell) && !seeded::active(Bug::PinnedFrameEmptied) {
+                version.store(before, Ordering::Release);
+                return false;
+            }
+            // Or the cell would seem to hold its block again where a larger frame ends in the word
+            // of its version.
+            owner.store(0, Ordering::Relaxed);
         }
         admin.cells.give(cell)
     }
@@ -473,6 +511,10 @@ impl Blocks {
         let last = one.frame.max(first + low_u32((1 << order) - 1));
         let emptied = (first..=last).filter(|cell| self.empty(admin, *cell)).count();
         self.evicted_total.fetch_add(to_u64(emptied), Ordering::Relaxed);
+        if self.waits(admin, one) {
+            // It is pinned: this fill gives way.
+            admin.long.push_back(one);
+        }
         admin.cells.cut(order)
     }
 
@@ -547,18 +589,20 @@ impl Blocks {
         }
     }
 
-    /// Gives back at least `bytes` of memory, or all there is; how much.
+    /// Gives back at least `bytes` of memory, or all there is up to what is pinned; how much.
     pub(crate) fn shrink(&self, bytes: u64) -> u64 {
         let chunk = self.chunk_bytes();
         let mut admin = lock(&self.admin);
         let mut given = 0;
         while given < bytes && admin.chunks > 0 {
-            admin.chunks -= 1;
-            for cell in self.cells_of(admin.chunks) {
-                if let Some(([version, ..], _)) = self.head(cell) {
-                    version.store(0, Ordering::SeqCst);
-                }
+            for cell in self.cells_of(admin.chunks - 1) {
+                self.empty(&mut admin, cell);
             }
+            if !admin.cells.are_free(self.cells_of(admin.chunks - 1)) {
+                // Somebody looks at a frame of it in place.
+                break;
+            }
+            admin.chunks -= 1;
             // Whoever reads zeros from here on sees the versions gone as well: taking the pages
             // away waits for every processor.
             fence(Ordering::SeqCst);

@@ -20,7 +20,7 @@ use std::{ops::Range, sync::Arc};
 use super::{
     block::{self, EntryRef},
     memtable::Answer,
-    take::Take,
+    take::{Located, Take},
     walk::Way,
 };
 use crate::{
@@ -112,6 +112,24 @@ impl Cache {
         take: &mut T,
     ) -> Option<Answer<T::Taken>> {
         self.blocks.read(slot?, |words| look(words, (low_u8(hash), key), take))
+    }
+
+    /// Shows `each` the value of a key where it lies, in a block in the cache, which stays there
+    /// meanwhile; `None` where it is not there, or cannot be shown so.
+    pub(crate) fn show<T>(
+        &self,
+        slot: Option<Slot<'_>>,
+        (hash, key): (u64, &[u8]),
+        each: impl FnOnce(&[u8]) -> T,
+    ) -> Option<Answer<T>> {
+        let pinned = self.blocks.pin(slot?)?;
+        match look(pinned.words(), (low_u8(hash), key), &mut Located) {
+            Answer::Value((at, bytes)) => {
+                pinned.bytes(at..at.saturating_add(bytes)).map(|value| Answer::Value(each(value)))
+            }
+            Answer::Deleted => Some(Answer::Deleted),
+            Answer::Nothing => Some(Answer::Nothing),
+        }
     }
 
     /// Starts loading what [`find`] will look at.

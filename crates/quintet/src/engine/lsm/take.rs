@@ -76,3 +76,21 @@ impl Take for Copied<'_> {
         self.0.extend_from_slice(bytes);
     }
 }
+
+/// Where the value lies: its first byte, and how many it has.
+#[derive(Debug)]
+pub(crate) struct Located;
+
+impl Take for Located {
+    type Taken = (usize, usize);
+
+    #[inline]
+    fn of_words(&mut self, _words: &[AtomicU64], place: (usize, usize)) -> (usize, usize) {
+        place
+    }
+
+    #[inline]
+    fn of_bytes(&mut self, bytes: &[u8]) -> (usize, usize) {
+        (0, bytes.len())
+    }
+}

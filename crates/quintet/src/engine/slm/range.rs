@@ -11,7 +11,7 @@ use crate::{
     engine::{
         Entry, KeyRange, Value, Visit,
         lsm::{
-            take::{Copied, Whole},
+            take::Whole,
             walk::{MemCursor, Merge, Start, Way},
         },
     },
@@ -94,9 +94,7 @@ impl Both {
                 self.memory.advance()?;
                 flow
             } else {
-                let found = self.stored.value(inner, &mut Copied(&mut value))?;
-                let key = self.stored.key().filter(|_| found.is_some());
-                let flow = key.map(|key| each(key, &value)).transpose()?;
+                let flow = self.stored.show(inner, &mut value, each)?;
                 self.stored.advance(inner)?;
                 flow
             };

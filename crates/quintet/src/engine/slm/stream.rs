@@ -10,7 +10,11 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ops::{ControlFlow, Range},
+    sync::Arc,
+};
 
 use super::{
     Inner,
@@ -21,7 +25,16 @@ use crate::{
     Result,
     codec::{to_u64, to_usize},
     disk::{AlignedBuffer, Queue, Request},
-    engine::lsm::{block, memtable::Answer, piece::Span, take::Take, walk::Way},
+    engine::{
+        Visit,
+        lsm::{
+            block,
+            memtable::Answer,
+            piece::Span,
+            take::{Copied, Take},
+            walk::Way,
+        },
+    },
     index::bptree::run::{Ascent, Run as IndexRun},
 };
 
@@ -34,6 +47,9 @@ const AHEAD_MAX: isize = 16;
 const STEP_BYTES: usize = 1 << 20;
 /// Blocks of one file are read together up to so many bytes.
 const READ_BYTES: usize = 256 << 10;
+
+/// Values of so many bytes are not copied before they are shown.
+const IN_PLACE_BYTES: usize = 512;
 
 /// A place that was copied out of the index.
 #[derive(Debug)]
@@ -100,6 +116,8 @@ pub(super) struct Stream {
     runs: Arc<Runs>,
     /// What the runs of a range query are watched with.
     sequence: Option<Sequence>,
+    /// Values are shown where they lie: the last one was worth it.
+    are_large: bool,
 }
 
 impl Stream {
@@ -124,7 +142,55 @@ impl Stream {
             blocks: BTreeMap::new(),
             runs: Arc::default(),
             sequence,
+            are_large: false,
         }
+    }
+
+    /// Shows `each` key and value of the entry that the stream is at, the value where it lies if
+    /// it is large, else in `buffer`; what `each` says, or `None` where the entry was removed.
+    pub(super) fn show(
+        &mut self,
+        inner: &Inner,
+        buffer: &mut Vec<u8>,
+        each: Visit<'_>,
+    ) -> Result<Option<ControlFlow<()>>> {
+        if self.are_large
+            && let Some(flow) = self.show_in_place(inner, each)?
+        {
+            return Ok(Some(flow));
+        }
+        let found = self.value(inner, &mut Copied(buffer))?;
+        self.are_large = buffer.len() >= IN_PLACE_BYTES;
+        let key = self.key().filter(|_| found.is_some());
+        key.map(|key| each(key, buffer)).transpose()
+    }
+
+    /// As [`Self::show`], of a value that lies in memory as one piece.
+    fn show_in_place(&mut self, inner: &Inner, each: Visit<'_>) -> Result<Option<ControlFlow<()>>> {
+        if self.next >= self.loaded {
+            self.load(inner)?;
+        }
+        let Some(found) = self.found.get(self.next) else { return Ok(None) };
+        let (place, key) = (found.place, self.keys.get(found.key.clone()).unwrap_or(&[]));
+        let Some(run) = self.runs.find(place.run) else { return Ok(None) };
+        let mut bytes = 0;
+        let shown = |value: &[u8]| {
+            bytes = value.len();
+            each(key, value)
+        };
+        let flow = if let Some(loaded) = self.blocks.get_mut(&place) {
+            loaded.find(key).map(shown)
+        } else {
+            let slot = run.piece.slot(place.block);
+            inner.cache.show(slot, (inner.hash(key), key), shown).and_then(Answer::value)
+        };
+        if flow.is_some() {
+            self.are_large = bytes >= IN_PLACE_BYTES;
+            if let Some(sequence) = &mut self.sequence {
+                sequence.note(place.run);
+            }
+        }
+        flow.transpose()
     }
 
     /// What its runs were watched with.

@@ -1,6 +1,8 @@
 //! The engine alone against a plain map, with memtables and runs so small that every path is
 //! taken.
 
+mod shown;
+
 use std::{collections::BTreeMap, ops};
 
 use super::{select, *};

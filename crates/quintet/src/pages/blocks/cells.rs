@@ -49,6 +49,12 @@ impl Cells {
         u32::from(*self.orders.get(index(cell))?).checked_sub(1)
     }
 
+    /// Whether no frame begins at any of these cells.
+    pub(super) fn are_free(&self, cells: Range<u32>) -> bool {
+        let orders = self.orders.get(index(cells.start)..index(cells.end));
+        orders.is_some_and(|orders| orders.iter().all(|order| *order == 0))
+    }
+
     /// A frame of this order, out of the first free run that is large enough.
     pub(super) fn cut(&mut self, order: u32) -> Option<u32> {
         let mut free = self.free.iter_mut().zip(0..).skip(index(order));

@@ -23,6 +23,7 @@ fn few_cells(order_max: u32) -> Blocks {
     let blocks = Blocks {
         frames: Region::reserve(cells * 40).unwrap(),
         uses: Region::reserve(8).unwrap(),
+        pins: Pins::new(),
         secret: 0x5e_c4e7,
         cell_words: 5,
         chunk_cells: to_usize(cells),
@@ -102,11 +103,40 @@ fn a_reader_beside_a_larger_fill() {
     assert_eq!(shared.0.read(slot(third, 3), both), Some((2, 2)));
 }
 
-/// The models, and the bug that one has to find; in one test: the bug must not be there beside it.
+/// Block 1 is there; a reader pins it while block 2 would take its frame.
+fn a_pinned_frame_beside_a_fill() {
+    let shared = ModelArc::new((few_cells(0), Place::default(), Place::default()));
+    shared.0.fill(slot(&shared.1, 1), &[&payload(1)]);
+    let writer = {
+        let shared = ModelArc::clone(&shared);
+        thread::spawn(move || shared.0.fill(slot(&shared.2, 2), &[&payload(2)]))
+    };
+    let pinned = shared.0.pin(slot(&shared.1, 1));
+    if let Some(pinned) = &pinned {
+        assert_eq!(both(pinned.words()), (1, 1));
+        // Nothing but what it is, however late it is looked at.
+        thread::yield_now();
+        assert_eq!(both(pinned.words()), (1, 1));
+    }
+    let was_pinned = pinned.is_some();
+    drop(pinned);
+    writer.join().unwrap();
+    let found = [(&shared.1, 1), (&shared.2, 2)].map(|(place, id)| {
+        let found = shared.0.read(slot(place, id), both);
+        assert!(found.is_none_or(|found| found == (id, id)));
+        found.is_some()
+    });
+    // One of the two has the frame, unless a fill gave way to the pin.
+    assert!(found == [true, false] || found == [false, true], "{was_pinned} {found:?}");
+}
+
+/// The models, and the bugs that they have to find; in one test: no bug must be there beside it.
 fn models_and_their_bug() {
     explore(a_reader_beside_fills);
     explore(a_reader_beside_a_larger_fill);
+    explore(a_pinned_frame_beside_a_fill);
     seeded::finds(Bug::BlockNotValidated, || explore(a_reader_beside_fills));
+    seeded::finds(Bug::PinnedFrameEmptied, || explore(a_pinned_frame_beside_a_fill));
 }
 
 #[cfg(loom)]

@@ -285,6 +285,59 @@ fn a_block_that_would_fill_a_small_cache_is_not_kept() {
 }
 
 #[test]
+fn what_is_shown_in_place_stays() {
+    let (blocks, budget) = blocks(256 << 10);
+    let places = places(&blocks, 5_000);
+    let frames = 4 * blocks.chunk_cells;
+    let slot = |id: u64| places.get(low_u32(id)).unwrap();
+    // The last of all frames, in the chunk that would go first.
+    for id in 1..=to_u64(frames) {
+        blocks.fill(slot(id), &[&payload(id)]);
+    }
+    let of_file = 300 << 32;
+    let mut written = Places::new(&blocks, of_file);
+    blocks.shrink(1);
+    while blocks.memory_bytes() < 256 << 10 {
+        written.push(Some(&[&payload(of_file)]));
+        assert!(blocks.has(written.get(0).unwrap()));
+    }
+    let pinned = blocks.pin(written.get(0).unwrap()).unwrap();
+    assert!(blocks.pin(slot(4_999)).is_none());
+    // Through words: a bug that is planted changes them.
+    let is_same = || bytes(pinned.words()) == payload(of_file);
+    assert_eq!(pinned.bytes(0..64), Some(&payload(of_file)[..]));
+    assert!(is_same() && pinned.bytes(0..100_000).is_none());
+    let mut filled = 0;
+    for id in 1..4_000 {
+        blocks.fill(slot(id), &[&payload(id)]);
+        assert!(is_same(), "{id}");
+        filled += usize::from(blocks.has(slot(id)));
+    }
+    assert!(filled > 3_900, "{filled}");
+    // Its file goes, and everybody wants memory: nothing of it moves.
+    drop(written);
+    blocks.shrink(u64::MAX);
+    assert!(is_same() && blocks.memory_bytes() > 0);
+    for id in 1..4_000 {
+        blocks.fill(slot(id), &[&payload(id)]);
+        assert!(is_same(), "{id}");
+    }
+    // So many at once, and no more.
+    let pins: Vec<_> = (3_900..3_960).filter_map(|id| blocks.pin(slot(id))).collect();
+    assert_eq!(pins.len(), 31);
+    drop((pins, pinned));
+    assert!(blocks.shrink(u64::MAX) > 0);
+    assert_eq!(blocks.memory_bytes(), 0);
+    drop((places, blocks));
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn emptying_what_is_shown_is_found() {
+    seeded::finds(Bug::PinnedFrameEmptied, what_is_shown_in_place_stays);
+}
+
+#[test]
 fn keeping_an_identity_is_found() {
     seeded::finds(Bug::BlockKeepsIdentity, blocks_come_back_until_others_take_their_frames);
 }
