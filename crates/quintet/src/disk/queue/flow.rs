@@ -44,7 +44,7 @@ impl Flow {
 
     /// Starts a transfer, and does not wait for it (but for a place in the queue).
     pub fn start(&self, request: Request) -> Pending {
-        let mut shared = lock(&self.0);
+        let mut shared = lock(self.0.as_ref());
         let token = shared.next;
         shared.next += 1;
         let Shared { queue, ended, .. } = &mut *shared;
@@ -57,7 +57,7 @@ impl Flow {
     }
 
     fn wait_for(&self, token: u64) -> Completion {
-        let mut shared = lock(&self.0);
+        let mut shared = lock(self.0.as_ref());
         let Shared { queue, ended, .. } = &mut *shared;
         loop {
             if let Some(place) = ended.iter().position(|one| one.token == token) {

@@ -27,13 +27,13 @@ pub(super) struct Idle(Arc<Mutex<Vec<Box<dyn Queue>>>>);
 impl Idle {
     /// One that nobody uses now, if there is any.
     pub(super) fn lend(&self) -> Option<Box<dyn Queue>> {
-        lock(&self.0).pop()
+        lock(self.0.as_ref()).pop()
     }
 
     /// Takes a queue back.
     pub(super) fn keep(&self, queue: Box<dyn Queue>) {
         if queue.pending() == 0 {
-            let mut idle = lock(&self.0);
+            let mut idle = lock(self.0.as_ref());
             if idle.len() < IDLE_MAX {
                 idle.push(queue);
             }

@@ -12,7 +12,8 @@ fn value_of(number: u64) -> Vec<u8> {
 
 /// A cache of a part of the values, so that what is shown is also what gives way.
 fn values_are_shown_as_they_were() {
-    let (engine, _) = Bench::new(41).set("cache_bytes", "1048576").set("block_bytes", "4096").open();
+    let (engine, _) =
+        Bench::new(41).set("cache_bytes", "1048576").set("block_bytes", "4096").open();
     let key = |number: u64| format!("key-{number:05}").into_bytes();
     for number in 0..1_500 {
         put(&engine, number + 1, &key(number), &value_of(number));
