@@ -6,7 +6,7 @@ use super::*;
 use crate::codec::low_u8;
 
 fn value_of(number: u64) -> Vec<u8> {
-    let bytes = if number % 7 == 0 { 40 } else { 600 + 37 * (number % 60) };
+    let bytes = if number.is_multiple_of(7) { 40 } else { 600 + 37 * (number % 60) };
     (0..bytes).map(|at| low_u8(number.wrapping_mul(31) ^ at)).collect()
 }
 
