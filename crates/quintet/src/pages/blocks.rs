@@ -356,8 +356,9 @@ impl Blocks {
     ) -> Option<T> {
         let cell = slot.frame()?;
         let ([version, owner, size], payload) = self.head(cell)?;
-        // What stands at the front of a block goes over its first line.
+        // What stands at the front of a block goes over its first line; uses are counted last.
         payload.get(8).into_iter().for_each(super::prefetch);
+        self.uses(cell).into_iter().for_each(|(word, _)| super::prefetch(word));
         let before = version.load(Ordering::Acquire);
         let is_other = owner.load(Ordering::Relaxed) != self.sealed(slot.id);
         if before == 0 || (is_other && !seeded::active(Bug::BlockKeepsIdentity)) {
