@@ -216,6 +216,8 @@ bugs! {
     CutNotReplayed = 97, "cut-not-replayed";
     /// Of keys in order that are looked up at once, all are looked for in the first one's leaf.
     RunOfKeysLeavesItsLeaf = 220, "run-of-keys-leaves-its-leaf";
+    /// A key is looked for and put in the leaf of the one before, whether it belongs there or not.
+    NearKeyLeavesItsLeaf = 229, "near-key-leaves-its-leaf";
     /// A new node's separator does not get into its parent.
     SplitLosesSeparator = 98, "split-loses-separator";
     /// A delete never merges nodes.

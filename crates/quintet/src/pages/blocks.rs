@@ -337,6 +337,18 @@ impl Blocks {
         }
     }
 
+    /// Starts loading the front of what a place names, and what lies about byte `at` of the block.
+    /// A hint.
+    #[inline]
+    pub(crate) fn prefetch_near(&self, slot: Slot<'_>, at: usize) {
+        let Some(cell) = slot.frame() else { return };
+        let words = self.words(cell);
+        let near = HEAD_WORDS + at / WORD_BYTES;
+        for word in [0, LINE_WORDS, near, near + LINE_WORDS, near + 2 * LINE_WORDS] {
+            words.get(word).into_iter().for_each(super::prefetch);
+        }
+    }
+
     /// Whether a block is here. It may leave at any time.
     pub(crate) fn has(&self, slot: Slot<'_>) -> bool {
         let head = slot.frame().and_then(|cell| self.head(cell));

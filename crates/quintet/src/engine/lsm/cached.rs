@@ -50,6 +50,8 @@ fn payload_bytes(block_bytes: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct Cache {
     pub(crate) blocks: Arc<Blocks>,
+    /// Of an ordinary block.
+    pub(crate) block_bytes: usize,
     hash: KeyHash,
     hash_mask: u64,
 }
@@ -80,7 +82,7 @@ impl Cache {
         let blocks = Arc::new(blocks);
         let spare = Arc::downgrade(&blocks);
         context.budget.add_spare(spare);
-        Ok(Self { blocks, hash: context.hash, hash_mask })
+        Ok(Self { blocks, block_bytes, hash: context.hash, hash_mask })
     }
 
     /// Places for the blocks of a piece.
@@ -137,6 +139,15 @@ impl Cache {
     pub(crate) fn prefetch(&self, slot: Option<Slot<'_>>) {
         if let Some(slot) = slot {
             self.blocks.prefetch(slot);
+        }
+    }
+
+    /// Starts loading what [`Self::find`] will look at, if the entry lies about so many bytes
+    /// behind the block's directory, which is that of so many entries, about.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, slot: Option<Slot<'_>>, (entries, at): (usize, usize)) {
+        if let Some(slot) = slot {
+            self.blocks.prefetch_near(slot, shape(entries).1 + at);
         }
     }
 

@@ -42,22 +42,20 @@ pub(crate) struct MemCursor {
 }
 
 impl MemCursor {
-    pub(crate) fn new(memtable: Arc<Memtable>, start: &Start) -> Self {
-        let key = start.key.as_deref();
-        let node = match start.way {
-            Way::Up => memtable.seek(key.unwrap_or(&[])),
-            Way::Down => memtable.seek_before(key),
+    /// One for each of some memtables.
+    pub(crate) fn all(memtables: Vec<Arc<Memtable>>, start: &Start) -> Vec<Self> {
+        let (way, key) = (start.way, start.key.as_deref());
+        let nodes = match way {
+            Way::Up => Memtable::seek_all(&memtables, key.unwrap_or(&[])),
+            Way::Down => memtables.iter().map(|one| one.seek_before(key)).collect(),
         };
-        let mut cursor = Self {
-            memtable,
-            way: start.way,
-            node,
-            key: Vec::new(),
-            value: Vec::new(),
-            tombstone: false,
+        let at = |(memtable, node)| {
+            let (key, value) = Default::default();
+            let mut cursor = Self { memtable, way, node, key, value, tombstone: false };
+            cursor.load();
+            cursor
         };
-        cursor.load();
-        cursor
+        memtables.into_iter().zip(nodes).map(at).collect()
     }
 
     fn load(&mut self) {

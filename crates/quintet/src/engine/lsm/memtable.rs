@@ -12,7 +12,7 @@ use crate::{
     budget::Budget,
     codec::{to_u64, to_usize},
     engine::{Op, Value},
-    index::skiplist::{Inserted, Node, SkipList},
+    index::skiplist::{Descent, Inserted, Node, SkipList},
     pages::Region,
     seeded::{self, Bug},
     sync::{AtomicU64, Ordering},
@@ -260,9 +260,18 @@ impl Memtable {
         Answer::Value(take.of_words(words, (0, bytes)))
     }
 
-    /// The first key that is not below `key`.
-    pub(crate) fn seek(&self, key: &[u8]) -> Option<Node> {
-        self.list.seek(key)
+    /// The first key that is not below `key` in each of some memtables, looked for side by side.
+    pub(crate) fn seek_all(all: &[Arc<Self>], key: &[u8]) -> Vec<Option<Node>> {
+        let mut descents: Vec<_> = all.iter().map(|one| one.list.descend(key)).collect();
+        loop {
+            let mut arrived = 0;
+            for (one, descent) in all.iter().zip(&mut descents) {
+                arrived += usize::from(one.list.step(descent, key));
+            }
+            if arrived == all.len() {
+                return descents.iter().map(Descent::arrived).collect();
+            }
+        }
     }
 
     /// The last key below `key`, or of all.

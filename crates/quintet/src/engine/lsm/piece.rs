@@ -604,8 +604,9 @@ impl Writer {
         self.position() + to_u64(self.entries.len()) - BLOCKS_START
     }
 
-    /// Adds an entry, `None` for a tombstone; the number of its block.
-    pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<u32> {
+    /// Adds an entry, `None` for a tombstone; the number of its block, and where it begins among
+    /// the block's entries.
+    pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(u32, usize)> {
         let bytes = block::entry_bytes(key.len(), value.map_or(0, <[u8]>::len));
         let most = self.shape.block_bytes - BLOCK_HEAD_BYTES;
         if !self.entries.is_empty() && self.entries.len() + bytes > most {
@@ -615,6 +616,7 @@ impl Writer {
             self.fences.begin_block(&self.last_key, key);
         }
         let number = low_u32(to_u64(self.offsets.len() - 1));
+        let offset = self.entries.len();
         block::put_entry(&mut self.entries, key, value);
         self.footer.entries += 1;
         self.footer.tombstones += u64::from(value.is_none());
@@ -627,7 +629,7 @@ impl Writer {
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
-        Ok(number)
+        Ok((number, offset))
     }
 
     fn end_block(&mut self) -> Result<()> {

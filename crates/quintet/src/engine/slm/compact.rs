@@ -23,6 +23,7 @@ use crate::{
         pace::MERGE_DELAY_MAX,
         walk::{Ahead, Merge, PieceCursor, Start, Walk as _, Way},
     },
+    index::bptree::near::Near,
     seeded::{self, Bug},
     sync::{Ordering, lock},
 };
@@ -37,6 +38,8 @@ const READ_BYTES_MIN: u64 = 64 << 10;
 pub(super) struct Sources {
     runs: Vec<Arc<Run>>,
     merge: Merge<PieceCursor>,
+    /// Where the index was asked last.
+    near: Near,
     step_bytes: usize,
 }
 
@@ -49,7 +52,7 @@ impl Sources {
             |run: &Arc<Run>| PieceCursor::new(Arc::clone(&run.piece), start.clone(), ahead);
         let mut merge = Merge::new(runs.iter().map(cursor).collect(), Way::Up);
         merge.settle()?;
-        Ok(Self { runs, merge, step_bytes: 0 })
+        Ok(Self { runs, merge, near: Near::default(), step_bytes: 0 })
     }
 
     /// The source that has the next key at this place, and the run whose it is.
@@ -122,7 +125,8 @@ impl Inner {
         let mut draft = Draft::new(self);
         while let Some(key) = sources.merge.key().filter(|_| !draft.is_full()) {
             let bytes = key.len() + sources.merge.value().map_or(0, <[u8]>::len);
-            self.take_live(sources, key, &mut draft)?;
+            let place = self.locate_near(&mut sources.near, key)?;
+            self.take_live(sources, key, place, &mut draft)?;
             sources.merge.advance()?;
             sources.step_bytes += bytes;
             if sources.step_bytes >= STEP_BYTES {
@@ -133,8 +137,14 @@ impl Inner {
     }
 
     /// Copies the entry of a key that the index points to, if it is one of these runs'.
-    fn take_live(&self, sources: &Sources, key: &[u8], draft: &mut Draft<'_>) -> Result<()> {
-        let Some(place) = self.locate(key)? else { return Ok(()) };
+    fn take_live(
+        &self,
+        sources: &Sources,
+        key: &[u8],
+        place: Option<Place>,
+        draft: &mut Draft<'_>,
+    ) -> Result<()> {
+        let Some(place) = place else { return Ok(()) };
         let Some((cursor, run)) = sources.source_of(place) else { return Ok(()) };
         let has = cursor.key() == Some(key) && cursor.block() == place.block;
         let value = cursor.value().filter(|_| has);

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     Error, Result,
     engine::paged::CHANGE_PAGES,
+    index::bptree::near::Near,
     seeded::{self, Bug},
     sync::{Mutex, lock},
 };
@@ -109,25 +110,25 @@ impl Inner {
     /// Enters one batch.
     fn enter(&self, batch: &Batch) -> Result<()> {
         let count = batch.moves.len();
-        let mut first = 0;
+        let (mut first, mut near) = (0, Near::default());
         while first < count {
             let last = (first + TURN).min(count);
             let _entering = lock(&self.entering);
             let view = self.front.view.load();
             for index in first..last {
-                self.enter_one(&batch.moves, index, &view.version)?;
+                self.enter_one(&batch.moves, index, &view.version, &mut near)?;
             }
             first = last;
         }
         Ok(())
     }
 
-    fn enter_one(&self, moves: &Moves, index: usize, runs: &Runs) -> Result<()> {
+    fn enter_one(&self, moves: &Moves, index: usize, runs: &Runs, near: &mut Near) -> Result<()> {
         let (key, Some(one)) = (moves.key(index), moves.list.get(index)) else { return Ok(()) };
         let tree = &self.paged.tree;
         self.paged.make_room(CHANGE_PAGES + tree.pages_for(key, size_of::<Place>()))?;
         let pass = self.paged.gate.enter(key);
-        let old = self.locate(key)?;
+        let old = self.locate_near(near, key)?;
         let is_sure = one.from.is_none() || seeded::active(Bug::SlmMovesUnconditionally);
         if !is_sure && old != one.from {
             return Ok(());
@@ -136,7 +137,7 @@ impl Inner {
         let (before, after) =
             (old.map(find).transpose()?, one.to.map(|to| find(to.place)).transpose()?);
         let change = match one.to {
-            Some(to) => tree.put(key, [&to.encode(), &[]], None)?,
+            Some(to) => tree.put_near(near, key, &to.encode())?,
             None if old.is_some() && !seeded::active(Bug::SlmForgetsDeletes) => {
                 tree.delete(key, None)?
             }

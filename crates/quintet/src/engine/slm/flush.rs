@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::{
     Inner,
     enter::{Batch, Moves},
-    runs::{Entered, Place, Run, encode_bounds},
+    runs::{BLOCKS_MAX, Entered, Place, Run, encode_bounds, part_of},
 };
 use crate::{
     Result,
@@ -59,13 +59,14 @@ impl<'a> Draft<'a> {
         }
         self.high.clear();
         self.high.extend_from_slice(key);
-        let block = match &mut self.writer {
+        let (block, offset) = match &mut self.writer {
             Some(writer) => writer.add(key, Some(value))?,
-            None => 0,
+            None => (0, 0),
         };
         let lasts = !self.inner.context.host.expires(value);
         let lasts = lasts || seeded::active(Bug::SlmTakesAllForLasting);
-        Ok(Entered { place: Place { run: self.number, block }, lasts })
+        let part = part_of(offset, self.inner.settings.shape.block_bytes);
+        Ok(Entered { place: Place { run: self.number, block }, lasts, part })
     }
 
     /// Whether a run of it would be large enough.
@@ -189,8 +190,7 @@ impl Inner {
         let _memory = self.context.budget.charge_anyway(Self::moves_bytes(keys, of_run));
         self.make_space();
         let start = Start::up(None);
-        let walk = |one: &Arc<Memtable>| MemCursor::new(Arc::clone(one), &start);
-        let mut merge = Merge::new(frozen.iter().map(walk).collect(), Way::Up);
+        let mut merge = Merge::new(MemCursor::all(frozen.to_vec(), &start), Way::Up);
         merge.settle()?;
         self.enter_all(&mut || {
             let mut draft = Draft::new(self);
@@ -262,3 +262,4 @@ impl Inner {
 }
 
 const _: () = assert!(size_of::<Place>() == 8, "a place is one word");
+const _: () = assert!(MOVES_MAX >> BLOCKS_MAX.trailing_zeros() == 0);

@@ -143,8 +143,8 @@ impl Walk {
             Way::Down => self.end.as_deref().map(Arc::from),
         };
         let start = Start { way, key, cache: None, flow: None };
-        let walk = |one| MemCursor::new(Arc::clone(one), &start);
-        let mut memory = Merge::new(self.view.memtables().map(walk).collect(), way);
+        let memtables = self.view.memtables().cloned().collect();
+        let mut memory = Merge::new(MemCursor::all(memtables, &start), way);
         memory.settle()?;
         let sequence = self.is_query.then(|| Sequence::new(inner)).flatten();
         let mut stored = Stream::new(way, &self.start, self.end.as_deref(), sequence);

@@ -26,6 +26,7 @@ use crate::{
             take::{Take, Whole},
         },
     },
+    index::bptree::near::Near,
     sync::Ordering,
 };
 
@@ -48,10 +49,25 @@ struct Asked<'k> {
 impl Inner {
     /// Where the index says that a key's entry is.
     #[inline]
-    pub(super) fn locate(&self, key: &[u8]) -> Result<Option<Place>> {
-        match self.paged.tree.get(key, Place::take)? {
+    pub(super) fn entered(&self, key: &[u8]) -> Result<Option<Entered>> {
+        match self.paged.tree.get(key, Entered::take)? {
             None => Ok(None),
-            Some(Some(place)) => Ok(Some(place)),
+            Some(Some(entered)) => Ok(Some(entered)),
+            Some(None) => Err(self.no_place(key)),
+        }
+    }
+
+    /// The same, without what else it says.
+    #[inline]
+    pub(super) fn locate(&self, key: &[u8]) -> Result<Option<Place>> {
+        Ok(self.entered(key)?.map(|entered| entered.place))
+    }
+
+    /// As [`Self::locate`], of a key that is likely near the one before.
+    pub(super) fn locate_near(&self, near: &mut Near, key: &[u8]) -> Result<Option<Place>> {
+        match self.paged.tree.get_near(near, key, Entered::take)? {
+            None => Ok(None),
+            Some(Some(entered)) => Ok(Some(entered.place)),
             Some(None) => Err(self.no_place(key)),
         }
     }
@@ -63,12 +79,11 @@ impl Inner {
         if !matches!(view.in_memory(hash, key, &mut Whole), Answer::Nothing) {
             return Ok(Presence::InValue);
         }
-        match self.paged.tree.get(key, Entered::take)? {
-            None => Ok(Presence::Absent),
-            Some(Some(entered)) if entered.lasts => Ok(Presence::Present),
-            Some(Some(_)) => Ok(Presence::InValue),
-            Some(None) => Err(self.no_place(key)),
-        }
+        Ok(match self.entered(key)? {
+            None => Presence::Absent,
+            Some(entered) if entered.lasts => Presence::Present,
+            Some(_) => Presence::InValue,
+        })
     }
 
     #[cold]
@@ -96,9 +111,13 @@ impl Inner {
         (hash, key): (u64, &[u8]),
         take: &mut T,
     ) -> Result<Option<T::Taken>> {
-        let Some(place) = self.locate(key)? else { return Ok(None) };
+        let Some(entered) = self.entered(key)? else { return Ok(None) };
+        let place = entered.place;
         match view.version.find(place.run) {
-            Some(run) => self.read_at((run, place.block), (hash, key), take).map(Some),
+            Some(run) => {
+                run.prefetch(entered, &self.cache);
+                self.read_at((run, place.block), (hash, key), take).map(Some)
+            }
             None => self.read_moved(place, (hash, key), take),
         }
     }
@@ -214,15 +233,15 @@ impl Inner {
         }
         let stored: Vec<&[u8]> = wanted.iter().map(|(key, ..)| *key).collect();
         let mut places = Vec::with_capacity(stored.len());
-        self.paged.tree.multi_get(&stored, Place::take, &mut places)?;
-        for place in places.iter().flatten().flatten() {
-            if let Some(run) = view.version.find(place.run) {
-                self.cache.prefetch(run.piece.slot(place.block));
+        self.paged.tree.multi_get(&stored, Entered::take, &mut places)?;
+        for entered in places.iter().flatten().flatten() {
+            if let Some(run) = view.version.find(entered.place.run) {
+                run.prefetch(*entered, &self.cache);
             }
         }
-        for ((key, hash, slot), place) in wanted.into_iter().zip(places) {
-            let Some(place) = place else { continue };
-            let place = place.ok_or_else(|| self.no_place(key))?;
+        for ((key, hash, slot), entered) in wanted.into_iter().zip(places) {
+            let Some(entered) = entered else { continue };
+            let place = entered.ok_or_else(|| self.no_place(key))?.place;
             let Some(run) = view.version.find(place.run) else {
                 put_in(out, slot, self.read_moved(place, (hash, key), &mut Whole)?);
                 continue;

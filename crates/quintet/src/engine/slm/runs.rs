@@ -8,13 +8,19 @@
 //!
 //! | part | meaning |
 //! |---|---|
-//! | format | 1 byte: 1 |
+//! | format | 1 byte: 2 |
 //! | next run | varint: the number of the next run |
 //! | count | varint |
 //! | runs | by number, each: varints number, file bytes, live entries; 1 byte why it is a candidate for compaction (bits: 1 dead entries, 2 leaves, 4 ranges, 8 it is small) |
 //!
-//! The value of any other key is a [`Place`]: number of the run, number of the block, 4 bytes
-//! each.
+//! The value of any other key is an [`Entered`], 8 bytes:
+//!
+//! | bits | meaning |
+//! |---|---|
+//! | 0 to 31 | number of the run |
+//! | 32 to 54 | number of the block |
+//! | 55 to 62 | where in the block the entry begins, in 256ths of `block_bytes`: a hint |
+//! | 63 | the value does not expire |
 //!
 //! Invariants: live counts change with the index, inside the gate, so the list of a cut agrees
 //! with the places in it. A run whose entries are all dead, and to which nothing more will point,
@@ -26,9 +32,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     Error, Result,
-    codec::{Decoder, low_u32, put_bytes, put_varint, to_u64},
+    codec::{Decoder, low_u8, low_u32, put_bytes, put_varint, to_u64, to_usize},
     engine::{
-        lsm::piece::{Owner, Piece},
+        lsm::{
+            cached::Cache,
+            piece::{Owner, Piece},
+        },
         paged::Beside,
     },
     index::bptree::{Change, Tree},
@@ -36,7 +45,7 @@ use crate::{
     sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering, lock},
 };
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 /// The key of the list.
 pub(super) const LIST_KEY: &[u8] = b"";
 /// The first key that an entry can have.
@@ -65,16 +74,16 @@ impl Place {
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         Entered::decode(bytes).map(|entered| entered.place)
     }
-
-    /// As [`Place::decode`], for lookups in the index.
-    #[inline]
-    pub(super) fn take(length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Option<Self> {
-        Entered::take(length, fill).map(|entered| entered.place)
-    }
 }
 
-/// The bit that says so. Blocks have no such numbers: a run has at most 2^23.
+/// Runs have fewer blocks, and fewer entries.
+pub(super) const BLOCKS_MAX: u32 = 1 << 23;
+/// Bits of a block's number.
+const BLOCK_BITS: u32 = BLOCKS_MAX.trailing_zeros();
+/// The bit that says so.
 const LASTS: u32 = 1 << 31;
+/// Parts of a block that hints tell apart, to the power of two.
+const PART_BITS: u32 = 8;
 
 /// What the index holds of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,24 +92,34 @@ pub(super) struct Entered {
     /// The value has no time at which it expires: that the key is here is enough to know that it
     /// has a value.
     pub(super) lasts: bool,
+    /// The part of the block in which the entry begins. Nothing depends on it but what is asked
+    /// of memory ahead.
+    pub(super) part: u8,
+}
+
+/// The part of a block of `block_bytes` in which byte `offset` of its entries lies.
+pub(super) fn part_of(offset: usize, block_bytes: usize) -> u8 {
+    low_u8(to_u64((offset << PART_BITS) / block_bytes).min(u64::from(u8::MAX)))
 }
 
 impl Entered {
     /// The value in the index.
     pub(super) fn encode(self) -> [u8; 8] {
-        let block = self.place.block | if self.lasts { LASTS } else { 0 };
+        let part = u32::from(self.part) << BLOCK_BITS;
+        let block = self.place.block | part | if self.lasts { LASTS } else { 0 };
         (u64::from(block) << 32 | u64::from(self.place.run)).to_le_bytes()
     }
 
     #[inline]
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let word = u64::from_le_bytes(*bytes.first_chunk::<8>().filter(|_| bytes.len() == 8)?);
         let block = low_u32(word >> 32);
-        let place = Place { run: low_u32(word), block: block & !LASTS };
-        Some(Self { place, lasts: block & LASTS != 0 })
+        let place = Place { run: low_u32(word), block: block % BLOCKS_MAX };
+        let part = low_u8(u64::from(block >> BLOCK_BITS));
+        Some(Self { place, lasts: block & LASTS != 0, part })
     }
 
-    /// As [`Place::take`].
+    /// As [`Entered::decode`], for lookups in the index.
     #[inline]
     pub(super) fn take(length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Option<Self> {
         let mut bytes = [0; 8];
@@ -172,6 +191,8 @@ fn number(decoder: &mut Decoder<'_>) -> Option<u32> {
 pub(super) struct Run {
     pub(super) number: u32,
     pub(super) piece: Arc<Piece>,
+    /// Entries of a block, on average.
+    of_block: usize,
     /// The first key, and the last.
     pub(super) low: Vec<u8>,
     pub(super) high: Vec<u8>,
@@ -185,8 +206,10 @@ pub(super) struct Run {
 impl Run {
     /// A run that nothing points to yet.
     pub(super) fn new(number: u32, piece: Piece, (low, high): (Vec<u8>, Vec<u8>)) -> Self {
+        let blocks = u64::from(piece.blocks()).max(1);
         Self {
             number,
+            of_block: to_usize(piece.footer.entries / blocks),
             piece: Arc::new(piece),
             low,
             high,
@@ -216,6 +239,13 @@ impl Run {
     /// Nothing more will point to it.
     pub(super) fn seal(&self) {
         self.sealed.store(true, Ordering::Relaxed);
+    }
+
+    /// Starts loading an entry of it, if its block is in the cache.
+    #[inline]
+    pub(super) fn prefetch(&self, entered: Entered, cache: &Cache) {
+        let at = (usize::from(entered.part) * cache.block_bytes) >> PART_BITS;
+        cache.prefetch_entry(self.piece.slot(entered.place.block), (self.of_block, at));
     }
 
     /// Entries that the index points to.
@@ -447,7 +477,7 @@ mod tests {
         let one = |number, live| RunRecord { number, file_bytes: 8192, live, reasons: DEAD };
         let list = RunList { next: 9, runs: vec![one(3, 1), one(8, 300)] };
         let bytes = list.encode();
-        assert_eq!(bytes, [1, 9, 2, 3, 128, 64, 1, 1, 8, 128, 64, 172, 2, 1]);
+        assert_eq!(bytes, [2, 9, 2, 3, 128, 64, 1, 1, 8, 128, 64, 172, 2, 1]);
         assert_eq!(RunList::decode(&bytes), Some(list.clone()));
         for cut in 0..bytes.len() {
             assert_eq!(RunList::decode(&bytes[..cut]), None);
@@ -462,14 +492,21 @@ mod tests {
 
     #[test]
     fn places_and_bounds_come_back() {
-        let place = Place { run: 7, block: 0x0102_0304 };
-        let entered = |lasts| Entered { place, lasts };
-        assert_eq!(entered(false).encode(), [7, 0, 0, 0, 4, 3, 2, 1]);
-        assert_eq!(entered(true).encode(), [7, 0, 0, 0, 4, 3, 2, 129]);
-        for entered in [entered(false), entered(true)] {
-            assert_eq!(Entered::decode(&entered.encode()), Some(entered));
-            assert_eq!(Place::decode(&entered.encode()), Some(place));
+        let place = Place { run: 7, block: 0x0002_0304 };
+        let entered = |lasts, part| Entered { place, lasts, part };
+        assert_eq!(entered(false, 0).encode(), [7, 0, 0, 0, 4, 3, 2, 0]);
+        assert_eq!(entered(true, 0).encode(), [7, 0, 0, 0, 4, 3, 2, 128]);
+        assert_eq!(entered(false, 3).encode(), [7, 0, 0, 0, 4, 3, 130, 1]);
+        for part in [0, 1, 128, 255] {
+            for entered in [entered(false, part), entered(true, part)] {
+                assert_eq!(Entered::decode(&entered.encode()), Some(entered));
+                assert_eq!(Place::decode(&entered.encode()), Some(place));
+            }
         }
+        let last = Place { run: u32::MAX, block: BLOCKS_MAX - 1 };
+        let last = Entered { place: last, lasts: true, part: 255 };
+        assert_eq!(Entered::decode(&last.encode()), Some(last));
+        assert_eq!([0, 15, 16, 4087, 1 << 20].map(|at| part_of(at, 4096)), [0, 0, 1, 255, 255]);
         assert_eq!(Place::decode(&[0; 9]), None);
         let bounds = (b"a".to_vec(), b"z".to_vec());
         assert_eq!(decode_bounds(&encode_bounds(b"a", b"z")), Some(bounds));

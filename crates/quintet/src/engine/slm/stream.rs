@@ -18,7 +18,7 @@ use std::{
 
 use super::{
     Inner,
-    runs::{FIRST_KEY, Place, Run, Runs},
+    runs::{Entered, FIRST_KEY, Place, Run, Runs},
     select::Sequence,
 };
 use crate::{
@@ -48,6 +48,8 @@ const STEP_BYTES: usize = 1 << 20;
 /// Blocks of one file are read together up to so many bytes.
 const READ_BYTES: usize = 256 << 10;
 
+/// Entries that are on their way to the processor while as many before them are given out.
+const NEAR: usize = 16;
 /// Values of so many bytes are not copied before they are shown.
 const IN_PLACE_BYTES: usize = 512;
 
@@ -56,13 +58,13 @@ const IN_PLACE_BYTES: usize = 512;
 struct Found {
     /// Where its key is among the keys.
     key: Range<usize>,
-    place: Place,
+    entered: Entered,
 }
 
-fn push(found: &mut Vec<Found>, keys: &mut Vec<u8>, key: &[u8], place: Place) {
+fn push(found: &mut Vec<Found>, keys: &mut Vec<u8>, key: &[u8], entered: Entered) {
     let start = keys.len();
     keys.extend_from_slice(key);
-    found.push(Found { key: start..keys.len(), place });
+    found.push(Found { key: start..keys.len(), entered });
 }
 
 /// The entries of a block, and where the last look ended.
@@ -109,6 +111,8 @@ pub(super) struct Stream {
     found: Vec<Found>,
     keys: Vec<u8>,
     next: usize,
+    /// Entries of places before this one were sent for.
+    near: usize,
     /// Blocks of places before this one were in the cache, or are in `blocks`.
     loaded: usize,
     blocks: BTreeMap<Place, Loaded>,
@@ -138,6 +142,7 @@ impl Stream {
             found: Vec::new(),
             keys: Vec::new(),
             next: 0,
+            near: 0,
             loaded: 0,
             blocks: BTreeMap::new(),
             runs: Arc::default(),
@@ -171,7 +176,7 @@ impl Stream {
             self.load(inner)?;
         }
         let Some(found) = self.found.get(self.next) else { return Ok(None) };
-        let (place, key) = (found.place, self.keys.get(found.key.clone()).unwrap_or(&[]));
+        let (place, key) = (found.entered.place, self.keys.get(found.key.clone()).unwrap_or(&[]));
         let Some(run) = self.runs.find(place.run) else { return Ok(None) };
         let mut bytes = 0;
         let shown = |value: &[u8]| {
@@ -228,7 +233,7 @@ impl Stream {
             self.load(inner)?;
         }
         let Some(found) = self.found.get(self.next) else { return Ok(None) };
-        let (place, key) = (found.place, self.keys.get(found.key.clone()).unwrap_or(&[]));
+        let (place, key) = (found.entered.place, self.keys.get(found.key.clone()).unwrap_or(&[]));
         if let Some(sequence) = &mut self.sequence {
             sequence.note(place.run);
         }
@@ -255,7 +260,7 @@ impl Stream {
         self.found.clear();
         self.keys.clear();
         self.blocks.clear();
-        (self.next, self.loaded) = (0, 0);
+        (self.next, self.near, self.loaded) = (0, 0, 0);
         let step = (self.step, self.ahead);
         self.step = (self.step * 2).min(STEP_MAX);
         self.ahead = (self.ahead * 2 + 1).min(AHEAD_MAX);
@@ -265,17 +270,17 @@ impl Stream {
                 tree.ascend(&mut self.ascent, step, &mut self.run)?;
                 let (run, found, keys) = (&self.run, &mut self.found, &mut self.keys);
                 for (key, value) in (0..run.len()).filter_map(|index| run.entry(index)) {
-                    let place = Place::decode(value).ok_or_else(|| inner.no_place(key))?;
-                    push(found, keys, key, place);
+                    let entered = Entered::decode(value).ok_or_else(|| inner.no_place(key))?;
+                    push(found, keys, key, entered);
                 }
             }
             Way::Down => {
                 let range = (self.ascent.end.as_deref(), Some(&*self.ascent.start));
-                let pair = |key, place| (key, place);
-                let found = tree.scan_down(range, step, Place::take, pair)?;
-                for (key, place) in found.entries {
-                    let place = place.ok_or_else(|| inner.no_place(&key))?;
-                    push(&mut self.found, &mut self.keys, &key, place);
+                let pair = |key, entered| (key, entered);
+                let found = tree.scan_down(range, step, Entered::take, pair)?;
+                for (key, entered) in found.entries {
+                    let entered = entered.ok_or_else(|| inner.no_place(&key))?;
+                    push(&mut self.found, &mut self.keys, &key, entered);
                 }
                 match found.next {
                     Some(next) => self.ascent.end = Some(next),
@@ -286,21 +291,38 @@ impl Stream {
         Ok(())
     }
 
-    /// Brings the blocks of the next places: has those that the cache has come nearer, and reads
-    /// the others.
+    /// Brings the blocks of the next places: has those that the cache has come nearer, a few at a
+    /// time, and reads those that it lacks.
     fn load(&mut self, inner: &Inner) -> Result<()> {
         self.runs = Arc::clone(&inner.front.view.load().version);
         self.blocks.clear();
-        let next = self.found.get(self.next..).unwrap_or(&[]);
-        for found in next {
-            if let Some(run) = self.runs.find(found.place.run) {
-                inner.cache.prefetch(run.piece.slot(found.place.block));
+        let after = self.found.len().min(self.next + 2 * NEAR);
+        for found in self.found.get(self.near.max(self.next)..after).unwrap_or(&[]) {
+            if let Some(run) = self.runs.find(found.entered.place.run) {
+                run.prefetch(found.entered, &inner.cache);
             }
         }
+        self.near = after;
+        let last = self.found.len().min(self.next + NEAR);
+        let is_near = |found: &Found| {
+            let place = found.entered.place;
+            let run = self.runs.find(place.run);
+            run.is_none_or(|run| inner.cache.has(run.piece.slot(place.block)))
+        };
+        if self.found.get(self.next..last).unwrap_or(&[]).iter().all(is_near) {
+            self.loaded = last;
+            return Ok(());
+        }
+        self.load_missing(inner)
+    }
+
+    /// Reads the blocks of the next places that the cache lacks.
+    fn load_missing(&mut self, inner: &Inner) -> Result<()> {
+        let next = self.found.get(self.next..).unwrap_or(&[]);
         let mut wanted: BTreeMap<Place, &Arc<Run>> = BTreeMap::new();
         let (mut bytes, mut last) = (0, self.next);
         for found in next {
-            let place = found.place;
+            let place = found.entered.place;
             let is_missing = |run: &&Arc<Run>| {
                 !inner.cache.has(run.piece.slot(place.block)) && !wanted.contains_key(&place)
             };

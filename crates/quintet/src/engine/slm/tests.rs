@@ -1,6 +1,7 @@
 //! The engine alone against a plain map, with memtables and runs so small that every path is
 //! taken.
 
+mod parts;
 mod shown;
 
 use std::{collections::BTreeMap, ops};
@@ -632,7 +633,7 @@ fn a_cut_may_be_taken_between_any_two_keys() {
     inner.front.rotate_any(&**inner).unwrap();
     let frozen = inner.front.view.load().frozen.clone();
     let start = Start::up(None);
-    let mut cursor = MemCursor::new(Arc::clone(&frozen[0]), &start);
+    let mut cursor = MemCursor::all(vec![Arc::clone(&frozen[0])], &start).remove(0);
     inner
         .enter_all(&mut || {
             let mut draft = flush::Draft::new(inner);

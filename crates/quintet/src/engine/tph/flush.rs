@@ -25,8 +25,8 @@ use crate::{
 
 /// Walks over memtables.
 pub(super) fn walks(memtables: &[Arc<Memtable>], start: &Start) -> Vec<Source> {
-    let walk = |one: &Arc<Memtable>| MemCursor::new(Arc::clone(one), start);
-    memtables.iter().map(|one| Source::Mem(Box::new(walk(one)))).collect()
+    let cursors = MemCursor::all(memtables.to_vec(), start);
+    cursors.into_iter().map(|cursor| Source::Mem(Box::new(cursor))).collect()
 }
 
 impl Inner {

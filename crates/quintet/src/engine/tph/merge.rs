@@ -274,7 +274,7 @@ impl Inner {
             }
         }
         let writer = self.writer_of(draft, plan, fresh)?;
-        let block = writer.add(key, value)?;
+        let (block, _) = writer.add(key, value)?;
         draft.note((hash, key), (0, block), value.map(|value| to_u64(value.len())));
         Ok(())
     }

@@ -17,6 +17,8 @@
 //! Sorted entries behind all others need no writer at all: whole pages are built from them, and a
 //! new root makes them the tree's ([`bulk`]).
 //!
+//! Keys that come in order are looked for in the leaf of the one before first ([`near`]).
+//!
 //! There are no links between leaves. A descent knows the separators that bound its leaf; a scan
 //! goes on with the bound of the leaf that it has read.
 //!
@@ -45,6 +47,7 @@ pub mod extent;
 mod many;
 #[cfg(all(test, shuttle))]
 mod models;
+pub mod near;
 pub mod node;
 pub mod read;
 pub mod run;

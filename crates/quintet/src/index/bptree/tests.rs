@@ -232,6 +232,54 @@ fn many_keys_agree() {
     }
 }
 
+/// Keys that come in order, looked for and put near the one before, while others come, go and
+/// split the leaves between.
+fn keys_near_one_another() {
+    for (seed, frames) in [(0, 100_000), (1, 100_000), (2, 40)] {
+        let (mut random, tree, mut model) = (Random(seed), tree(frames), BTreeMap::new());
+        let (mut figures, mut near) = (Change::default(), near::Near::default());
+        for round in 0..60 {
+            let mut keys: Vec<_> = (0..100).map(|_| some_key(&mut random, 3_000)).collect();
+            if round % 5 != 4 {
+                keys.sort();
+            }
+            for key in keys {
+                assert_eq!(tree.get_near(&mut near, &key, make).unwrap().as_ref(), model.get(&key));
+                let mut value = value(&mut random);
+                if frames == 40 {
+                    // What changed has to leave before the cache is full of it.
+                    write_all(tree.cache());
+                    value.truncate(90);
+                }
+                match random.below(8) {
+                    0 => figures.add(tree.delete(&key, None).unwrap()),
+                    1 => figures.add(tree.put(&key, [&value, &[]], None).unwrap()),
+                    2 => continue,
+                    _ => figures.add(tree.put_near(&mut near, &key, &value).unwrap()),
+                }
+                match get(&tree, &key) {
+                    Some(found) => drop(model.insert(key, found)),
+                    None => drop(model.remove(&key)),
+                }
+                if random.below(20) == 0 {
+                    let other = some_key(&mut random, 3_000);
+                    figures.add(tree.put(&other, [b"between", &[]], None).unwrap());
+                    model.insert(other, b"between".to_vec());
+                }
+            }
+        }
+        let bytes: usize = model.iter().map(|(key, value)| key.len() + value.len()).sum();
+        assert_eq!((figures.keys, figures.bytes), (signed(model.len()), signed(bytes)));
+        assert!(entries(&tree) == model.into_iter().collect::<Vec<_>>(), "seed {seed}");
+    }
+}
+
+#[test]
+fn keys_in_order_are_found_and_put_near_one_another() {
+    keys_near_one_another();
+    seeded::finds(Bug::NearKeyLeavesItsLeaf, keys_near_one_another);
+}
+
 /// Brings what changed into the file, so that it may leave the cache.
 fn write_all(cache: &PageCache) {
     let joined = cache.join_unplaced(usize::MAX, |_| true);
@@ -286,14 +334,14 @@ fn a_few_threads_and_readers_agree() {
         for thread in 1..5_u32 {
             let tree = &tree;
             scope.spawn(move || {
-                let mut random = Random(u64::from(thread));
+                let (mut random, mut near) = (Random(u64::from(thread)), near::Near::default());
                 for _ in 0..20_000 {
                     let number = u32::try_from(random.below(u64::from(keys))).unwrap();
                     let own = number - number % 10 + thread;
                     let key = own.to_be_bytes();
                     if random.below(2) == 0 {
                         let length = usize::try_from(random.below(300)).unwrap();
-                        tree.put(&key, [&vec![key[3]; length], &[]], None).unwrap();
+                        tree.put_near(&mut near, &key, &vec![key[3]; length]).unwrap();
                     } else {
                         tree.delete(&key, None).unwrap();
                     }

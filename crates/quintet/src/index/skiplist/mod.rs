@@ -101,6 +101,26 @@ pub(crate) struct SkipList<A> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Node(u64);
 
+/// A search for a key, from the highest level down.
+#[derive(Debug)]
+pub(crate) struct Descent {
+    prefix: u64,
+    /// It comes before the place.
+    node: u64,
+    level: usize,
+    /// What follows it at this level; 0: nothing.
+    next: u64,
+    /// A node that does not come before the place, if one is known.
+    beyond: u64,
+}
+
+impl Descent {
+    /// What it has arrived at.
+    pub(crate) fn arrived(&self) -> Option<Node> {
+        (self.next != 0).then_some(Node(self.next))
+    }
+}
+
 /// What an insert found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inserted {
@@ -350,13 +370,43 @@ impl<A: Arena> SkipList<A> {
 
     /// The newest version of the first key that is not below `key`.
     pub(crate) fn seek(&self, key: &[u8]) -> Option<Node> {
+        let mut descent = self.descend(key);
+        while !self.step(&mut descent, key) {}
+        descent.arrived()
+    }
+
+    /// Begins a search for the newest version of the first key that is not below `key`.
+    pub(crate) fn descend(&self, key: &[u8]) -> Descent {
         self.put_in_order();
-        let prefix = prefix_of(key);
-        let mut place = (HEAD, 0);
-        for level in (0..HEIGHT_MAX).rev() {
-            place = self.walk(place, level, (key, prefix), u64::MAX);
+        let level = HEIGHT_MAX - 1;
+        let next = self.link(HEAD, level);
+        Descent { prefix: prefix_of(key), node: HEAD, level, next, beyond: 0 }
+    }
+
+    /// Goes on with a search for `key` until it needs another node, which is on its way then;
+    /// whether it has arrived. Who searches several lists takes a step of each in turn, and their
+    /// misses overlap.
+    #[inline]
+    pub(crate) fn step(&self, descent: &mut Descent, key: &[u8]) -> bool {
+        let at = descent;
+        loop {
+            let is_known = at.next == 0 || at.next == at.beyond;
+            if !is_known && self.is_before(at.next, key, at.prefix, u64::MAX) {
+                at.node = at.next;
+            } else {
+                at.beyond = at.next;
+                let Some(below) = at.level.checked_sub(1) else { return true };
+                at.level = below;
+            }
+            at.next = self.link(at.node, at.level);
+            if at.next != 0 && at.next != at.beyond {
+                for line in 0..2 {
+                    let word = self.arena.words().get(to_usize(at.next) + 2 + line * 8);
+                    word.into_iter().for_each(prefetch);
+                }
+                return false;
+            }
         }
-        Self::node(place.1)
     }
 
     /// The newest version of the last key that is below `key`; without one, of the last of all.

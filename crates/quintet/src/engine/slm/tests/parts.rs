@@ -1,0 +1,40 @@
+//! The index says in which part of its block an entry begins.
+
+use super::*;
+use crate::engine::{lsm::block, slm::runs::part_of};
+
+/// The number of entries that begin where the index says, of all that it points to.
+fn true_parts(engine: &Slm) -> u64 {
+    let (view, mut count) = (engine.inner.front.view.load_full(), 0);
+    for run in view.version.iter() {
+        for number in 0..run.piece.blocks() {
+            let span = run.piece.span(number..number + 1);
+            let buffer = run.piece.read(span).unwrap();
+            let open = run.piece.open_block(&buffer, span, (number, number)).unwrap();
+            let mut at = 0;
+            while let Some((entry, next)) = block::entry_at(open.entries(), at) {
+                let key = &open.entries()[entry.key];
+                let entered = engine.inner.entered(key).unwrap().unwrap();
+                if (entered.place.run, entered.place.block) == (run.number, number) {
+                    assert_eq!(entered.part, part_of(at, 1024), "{}", key.escape_ascii());
+                    count += 1;
+                }
+                at = next;
+            }
+        }
+    }
+    count
+}
+
+#[test]
+fn an_entry_begins_where_the_index_says() {
+    let (engine, _) = Bench::new(47).open();
+    for number in 0..3_000_u64 {
+        let bytes = if number % 50 == 0 { 3_000 } else { number % 90 };
+        put(&engine, number + 1, &number.to_be_bytes(), &vec![7; to_usize(bytes)]);
+    }
+    engine.persist(Lsn(3_001)).unwrap();
+    assert_eq!(true_parts(&engine), 3_000);
+    engine.compact().unwrap();
+    assert_eq!(true_parts(&engine), 3_000);
+}
