@@ -50,11 +50,13 @@ impl Inner {
     /// Where the index says that a key's entry is.
     #[inline]
     pub(super) fn entered(&self, key: &[u8]) -> Result<Option<Entered>> {
-        match self.paged.tree.get(key, Entered::take)? {
-            None => Ok(None),
-            Some(Some(entered)) => Ok(Some(entered)),
-            Some(None) => Err(self.no_place(key)),
-        }
+        self.sure(key, self.paged.tree.get(key, Entered::take)?)
+    }
+
+    /// What was found of a key, if it is a place.
+    #[inline]
+    fn sure(&self, key: &[u8], found: Option<Option<Entered>>) -> Result<Option<Entered>> {
+        found.map(|entered| entered.ok_or_else(|| self.no_place(key))).transpose()
     }
 
     /// The same, without what else it says.
@@ -65,11 +67,8 @@ impl Inner {
 
     /// As [`Self::locate`], of a key that is likely near the one before.
     pub(super) fn locate_near(&self, near: &mut Near, key: &[u8]) -> Result<Option<Place>> {
-        match self.paged.tree.get_near(near, key, Entered::take)? {
-            None => Ok(None),
-            Some(Some(entered)) => Ok(Some(entered.place)),
-            Some(None) => Err(self.no_place(key)),
-        }
+        let found = self.sure(key, self.paged.tree.get_near(near, key, Entered::take)?)?;
+        Ok(found.map(|entered| entered.place))
     }
 
     /// Whether a key has a value, as far as that can be said without reading a run.

@@ -87,8 +87,7 @@ fn load_list(paged: &Paged, complete: Lsn) -> Result<RunList> {
         bytes
     };
     match paged.tree.get(LIST_KEY, copy)? {
-        Some(bytes) => RunList::decode(&bytes)
-            .ok_or_else(|| Error::corruption(label, 0, "the list of runs does not parse")),
+        Some(bytes) => RunList::open(&bytes, label),
         None if complete == Lsn(0) => Ok(RunList::default()),
         None => Err(Error::corruption(label, 0, "the index has no list of runs")),
     }

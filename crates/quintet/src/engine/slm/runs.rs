@@ -8,7 +8,7 @@
 //!
 //! | part | meaning |
 //! |---|---|
-//! | format | 1 byte: 2 |
+//! | format | 1 byte: 2; 1 is read too, its places have no hints |
 //! | next run | varint: the number of the next run |
 //! | count | varint |
 //! | runs | by number, each: varints number, file bytes, live entries; 1 byte why it is a candidate for compaction (bits: 1 dead entries, 2 leaves, 4 ranges, 8 it is small) |
@@ -161,8 +161,18 @@ impl RunList {
         out
     }
 
+    /// The list in what the index of this name has.
+    pub(super) fn open(bytes: &[u8], label: &str) -> Result<Self> {
+        if let Some(found) = bytes.first().copied().filter(|found| *found > FORMAT) {
+            let (file, found, supported) = (label.to_owned(), found.into(), FORMAT.into());
+            return Err(Error::NewerFormat { file, found, supported });
+        }
+        let damaged = || Error::corruption(label, 0, "the list of runs does not parse");
+        Self::decode(bytes).ok_or_else(damaged)
+    }
+
     /// `None` for what no writer makes.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+    fn decode(bytes: &[u8]) -> Option<Self> {
         let mut decoder = Decoder::new(bytes);
         let format = decoder.take(1)?;
         let mut list = Self { next: number(&mut decoder)?, runs: Vec::new() };
@@ -178,7 +188,7 @@ impl RunList {
             before = Some(number);
             list.runs.push(RunRecord { number, file_bytes, live, reasons });
         }
-        (format == [FORMAT] && decoder.is_empty()).then_some(list)
+        (matches!(format, [1..=FORMAT]) && decoder.is_empty()).then_some(list)
     }
 }
 
@@ -482,6 +492,12 @@ mod tests {
         for cut in 0..bytes.len() {
             assert_eq!(RunList::decode(&bytes[..cut]), None);
         }
+        // Of builds before hints; of builds to come.
+        let of_format = |format| [&[format], &bytes[1..]].concat();
+        assert_eq!(RunList::open(&of_format(1), "x").unwrap(), list);
+        assert!(matches!(RunList::open(&of_format(0), "x"), Err(Error::Corruption { .. })));
+        let newer = RunList::open(&of_format(3), "x");
+        assert!(matches!(newer, Err(Error::NewerFormat { found: 3, supported: 2, .. })));
         let bad = [
             RunList { next: 8, ..list.clone() },
             RunList { next: 9, runs: vec![one(8, 1), one(3, 1)] },

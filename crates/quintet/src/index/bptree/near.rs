@@ -6,7 +6,7 @@
 //! between them belongs to it. What a caller puts through the same [`Near`] keeps it up to date.
 
 use super::{
-    Change, Garbage, Step, Stop, Tree,
+    Change, Garbage, Step, Tree,
     read::{Bounds, Made, Target},
     write::Stored,
 };
@@ -68,15 +68,9 @@ impl Tree {
         let mut garbage = Garbage::new();
         let done = self.repeat(|tree| {
             let leaf = tree.leaf_by(near, key)?;
-            let (index, found) = tree.look(&leaf, |view, fetch| view.search_inside(key, fetch))?;
-            let leaf = leaf.upgrade().ok_or(Stop::Again)?;
-            let change = if found {
-                tree.replace(&leaf, index, &stored, &mut garbage)?
-            } else {
-                tree.insert(&leaf, index, key, &stored)?
-            };
-            near.leaf = change.is_some().then(|| leaf.seen_after());
-            Ok(change)
+            let put = tree.put_at(&leaf, key, &stored, &mut garbage)?;
+            near.leaf = put.as_ref().map(|(_, after)| *after);
+            Ok(put.map(|(change, _)| change))
         });
         let change = match done {
             Ok(None) => self.put_from_root(key, &stored, &mut garbage),

@@ -157,20 +157,34 @@ impl Tree {
         near: &mut Option<Seen>,
     ) -> Step<Option<Change>> {
         let leaf = self.leaf_near(near, key)?;
-        let (index, found) = self.look(&leaf, |view, fetch| view.search(key, fetch))?;
+        Ok(self.put_at(&leaf, key, stored, garbage)?.map(|(change, _)| change))
+    }
+
+    /// One attempt in the leaf that a key belongs to, and the leaf as it is then; `None`: it has no
+    /// room.
+    pub(super) fn put_at(
+        &self,
+        leaf: &ReadGuard<'_>,
+        key: &[u8],
+        stored: &Stored<'_>,
+        garbage: &mut Garbage,
+    ) -> Step<Option<(Change, Seen)>> {
+        let (index, found) = self.look(leaf, |view, fetch| view.search(key, fetch))?;
         let seen = leaf.seen();
         let leaf = leaf.upgrade().ok_or(Stop::Again)?;
+        let after = leaf.seen_after();
         if found {
-            return self.replace(&leaf, index, stored, garbage);
+            let change = self.replace(&leaf, index, stored, garbage)?;
+            return Ok(change.map(|change| (change, after)));
         }
         let change = self.insert(&leaf, index, key, stored)?;
         if change.is_some() && self.is_appending.load(Ordering::Relaxed) {
             let mut last = lock(&self.last_leaf);
             if *last == Some(seen) {
-                *last = Some(leaf.seen_after());
+                *last = Some(after);
             }
         }
-        Ok(change)
+        Ok(change.map(|change| (change, after)))
     }
 
     /// Puts another value into slot `index` of a latched leaf.
