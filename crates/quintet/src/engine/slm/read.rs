@@ -50,13 +50,14 @@ impl Inner {
     /// Where the index says that a key's entry is.
     #[inline]
     pub(super) fn entered(&self, key: &[u8]) -> Result<Option<Entered>> {
-        self.sure(key, self.paged.tree.get(key, Entered::take)?)
+        let found = self.paged.tree.get(key, Entered::take)?;
+        found.map(|entered| self.sure(key, entered)).transpose()
     }
 
-    /// What was found of a key, if it is a place.
+    /// What was decoded of a key's value in the index, if it says a place.
     #[inline]
-    fn sure(&self, key: &[u8], found: Option<Option<Entered>>) -> Result<Option<Entered>> {
-        found.map(|entered| entered.ok_or_else(|| self.no_place(key))).transpose()
+    fn sure(&self, key: &[u8], entered: Option<Entered>) -> Result<Entered> {
+        entered.ok_or_else(|| self.no_place(key))
     }
 
     /// The same, without what else it says.
@@ -67,8 +68,8 @@ impl Inner {
 
     /// As [`Self::locate`], of a key that is likely near the one before.
     pub(super) fn locate_near(&self, near: &mut Near, key: &[u8]) -> Result<Option<Place>> {
-        let found = self.sure(key, self.paged.tree.get_near(near, key, Entered::take)?)?;
-        Ok(found.map(|entered| entered.place))
+        let found = self.paged.tree.get_near(near, key, Entered::take)?;
+        found.map(|entered| Ok(self.sure(key, entered)?.place)).transpose()
     }
 
     /// Whether a key has a value, as far as that can be said without reading a run.
