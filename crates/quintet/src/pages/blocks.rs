@@ -2,9 +2,9 @@
 //!
 //! What: whoever owns a file keeps [`Places`] for its blocks: a word each that says in which frame
 //! it was put. A read through the place takes no lock and writes no shared memory, but for a count
-//! of uses that stops at three. Frames fill as blocks are read, and give way to others; a block
-//! that has just been written goes into a frame that nobody needs, if there is one. With the
-//! file's places go its blocks: what a merge replaced takes no memory.
+//! of uses that stops at three. Frames fill as blocks are read, and give way to others; what a
+//! block gets that has just been written, its writer says ([`Room`]). With the file's places go
+//! its blocks: what a merge replaced takes no memory.
 //! Why: no table to probe. The place is found by the block's number, so a hit costs one word and
 //! the frame itself; and a block of an immutable file never changes, so nothing is written back.
 //!
@@ -29,7 +29,8 @@
 //! | 2 | words of the frame behind the head |
 //! | 3 .. | what the owner put there |
 //!
-//! A byte for each cell counts the uses of the frame that begins there since it was looked at last.
+//! A byte for each cell counts the uses of the frame that begins there since it was looked at last,
+//! and says whether it waits in the long queue.
 //!
 //! Invariants: a look at a frame counts only if its version was the same before and after, and its
 //! identity is the one that was asked for. So a place may name a frame that has another block by
@@ -83,6 +84,9 @@ const FRAME_SHARE: u64 = 16;
 const USES_A_WORD: u64 = 8;
 /// Uses that are counted.
 const USES_MAX: u64 = 3;
+/// The bits of a count, and the one that says: in the long queue.
+const USES_MASK: u64 = 0x7f;
+const IS_LONG: u64 = 0x80;
 /// The short queue has one cell of so many.
 const SHORT_SHARE: usize = 10;
 /// One byte of so many of the budget is left to others.
@@ -115,6 +119,17 @@ impl Slot<'_> {
     }
 }
 
+/// What a block gets that has just been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Room {
+    /// A frame that nobody needs, if there is one.
+    Spare,
+    /// A frame, as a block that was read: somebody may want it soon.
+    Turn,
+    /// The same, and it counts as used again: it takes the place of a block that was.
+    Kept,
+}
+
 /// Places of the blocks of one file, drawn from the budget. Their frames are free again when this
 /// is dropped.
 #[derive(Debug)]
@@ -143,12 +158,20 @@ impl Places {
         self
     }
 
-    /// One more block, which goes into a frame that is free, if there is one.
-    pub(crate) fn push(&mut self, payload: Option<&[&[u8]]>) {
+    /// One more block, which has just been written.
+    pub(crate) fn push(&mut self, payload: Option<&[&[u8]]>, room: Room) {
         let place = Place::default();
         if let Some(payload) = payload {
             let slot = Slot { place: &place, id: self.first + to_u64(self.all.len()) };
-            self.blocks.put(slot, payload, Blocks::take_free);
+            match room {
+                Room::Spare => self.blocks.put(slot, payload, Blocks::take_free),
+                Room::Turn | Room::Kept => self.blocks.fill(slot, payload),
+            }
+            if room == Room::Kept
+                && let Some(cell) = slot.frame()
+            {
+                self.blocks.count_use(cell);
+            }
         }
         self.all.push(place);
     }
@@ -323,7 +346,7 @@ impl Blocks {
     /// Takes the uses since the last time.
     fn take_uses(&self, cell: u32, keep: impl FnOnce(u64) -> u64) -> u64 {
         let Some((word, at)) = self.uses(cell) else { return 0 };
-        let count = word.load(Ordering::Relaxed) >> at & 0xff;
+        let count = word.load(Ordering::Relaxed) >> at & USES_MASK;
         let kept = keep(count).min(count);
         word.fetch_sub((count - kept) << at, Ordering::Relaxed);
         count
@@ -358,6 +381,13 @@ impl Blocks {
         })
     }
 
+    /// Whether a block is here, and not only because it was put here once.
+    pub(crate) fn is_used(&self, slot: Slot<'_>) -> bool {
+        let uses = slot.frame().and_then(|cell| self.uses(cell));
+        uses.is_some_and(|(word, at)| word.load(Ordering::Relaxed) >> at & 0xff > 0)
+            && self.has(slot)
+    }
+
     /// What `look` makes of a block; `None` where it is not here. What `look` is given may change
     /// under it: then its result is thrown away.
     #[inline]
@@ -389,7 +419,7 @@ impl Blocks {
     #[inline]
     fn count_use(&self, cell: u32) {
         if let Some((word, at)) = self.uses(cell)
-            && word.load(Ordering::Relaxed) >> at & 0xff < USES_MAX
+            && word.load(Ordering::Relaxed) >> at & USES_MASK < USES_MAX
         {
             word.fetch_add(1 << at, Ordering::Relaxed);
         }
@@ -434,11 +464,13 @@ impl Blocks {
         owner.store(self.sealed(slot.id), Ordering::Relaxed);
         size.store(to_u64(self.payload_words(order)), Ordering::Relaxed);
         store_bytes(words.get(..self.payload_words(order)).unwrap_or(&[]), payload);
-        self.take_uses(cell, |_| 0);
+        if let Some((word, at)) = self.uses(cell) {
+            word.fetch_and(!(0xff << at), Ordering::Relaxed);
+        }
         version.store(fill, Ordering::Release);
         let waiting = Waiting { frame: cell, order, version: fill };
         if admin.forget(self.sealed(slot.id)) {
-            admin.long.push_back(waiting);
+            self.wait_long(&mut admin, waiting);
         } else {
             admin.short_cells += waiting.cells();
             admin.short.push_back(waiting);
@@ -446,6 +478,14 @@ impl Blocks {
         self.tidy(&mut admin);
         slot.place.0.store(cell + 1, Ordering::Relaxed);
         self.fills_total.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Has a frame wait in the long queue.
+    fn wait_long(&self, admin: &mut Admin, one: Waiting) {
+        if let Some((word, at)) = self.uses(one.frame) {
+            word.fetch_or(IS_LONG << at, Ordering::Relaxed);
+        }
+        admin.long.push_back(one);
     }
 
     /// Whether the frame at a cell has this block; it stays for those who hold `admin`.
@@ -526,7 +566,7 @@ impl Blocks {
         self.evicted_total.fetch_add(to_u64(emptied), Ordering::Relaxed);
         if self.waits(admin, one) {
             // It is pinned: this fill gives way.
-            admin.long.push_back(one);
+            self.wait_long(admin, one);
         }
         admin.cells.cut(order)
     }
@@ -582,7 +622,7 @@ impl Blocks {
             looks += 1;
             let keep = |count: u64| if is_short { 0 } else { count.saturating_sub(1) };
             if self.take_uses(one.frame, keep) > 0 && looks < LOOKS_MAX {
-                admin.long.push_back(one);
+                self.wait_long(admin, one);
                 continue;
             }
             if is_short && let Some(([_, owner, _], _)) = self.head(one.frame) {

@@ -320,6 +320,7 @@ mod tests {
                 piece::{Kind, Owner, Shape, Writer},
             },
         },
+        pages::blocks::Room,
     };
 
     type Row = (Vec<u8>, Option<usize>);
@@ -335,7 +336,7 @@ mod tests {
         let mut writer = Writer::create(&owner, 1, shape, (&cache, &flow())).unwrap();
         for (key, value) in rows {
             let value = value.map(|bytes| vec![9; bytes]);
-            writer.add(key, value.as_deref()).unwrap();
+            writer.add(key, value.as_deref(), Room::Spare).unwrap();
         }
         (owner, Arc::new(writer.finish([[]]).unwrap()))
     }

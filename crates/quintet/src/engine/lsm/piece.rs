@@ -60,7 +60,7 @@ use crate::{
         AlignedBuffer, BLOCK_BYTES, Dir, File, Flow, Open, Pending, Request, read_exact_at,
         read_up_to, write_all_at,
     },
-    pages::blocks::{Places, Slot},
+    pages::blocks::{Places, Room, Slot},
     seeded::{self, Bug},
     sync::OnceLock,
 };
@@ -462,6 +462,12 @@ impl Piece {
         self.places.get_or_init(made).get(block)
     }
 
+    /// What room a block gets that an entry of this one is copied to: what is used stays.
+    pub(crate) fn room_of_copy(&self, block: u32, cache: &Cache) -> Room {
+        let is_used = self.slot(block).is_some_and(|slot| cache.blocks.is_used(slot));
+        if is_used { Room::Kept } else { Room::Spare }
+    }
+
     /// Bytes of memory that finding entries takes, without the table's index.
     pub(crate) fn memory_bytes(&self) -> u64 {
         to_u64(self.offsets.capacity()) * 4 + self.fences.memory_bytes()
@@ -550,9 +556,10 @@ pub(crate) struct Writer {
     /// Entries of the piece before the block that is filled.
     entries_before: u64,
     footer: Footer,
-    /// Blocks that were written are in the cache while it has room.
+    /// Where blocks go that were written, and what room the one gets that is filled.
     cache: Arc<Cache>,
     places: Places,
+    room: Room,
 }
 
 impl Writer {
@@ -591,6 +598,7 @@ impl Writer {
             footer: Footer::default(),
             places: cache.places(number),
             cache: Arc::clone(cache),
+            room: Room::Spare,
         })
     }
 
@@ -605,8 +613,13 @@ impl Writer {
     }
 
     /// Adds an entry, `None` for a tombstone; the number of its block, and where it begins among
-    /// the block's entries.
-    pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(u32, usize)> {
+    /// the block's entries. The block gets the most room in the cache that an entry of it wants.
+    pub(crate) fn add(
+        &mut self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        room: Room,
+    ) -> Result<(u32, usize)> {
         let bytes = block::entry_bytes(key.len(), value.map_or(0, <[u8]>::len));
         let most = self.shape.block_bytes - BLOCK_HEAD_BYTES;
         if !self.entries.is_empty() && self.entries.len() + bytes > most {
@@ -615,6 +628,7 @@ impl Writer {
         if self.entries.is_empty() && self.owner.kind.has_fences {
             self.fences.begin_block(&self.last_key, key);
         }
+        self.room = self.room.max(room);
         let number = low_u32(to_u64(self.offsets.len() - 1));
         let offset = self.entries.len();
         block::put_entry(&mut self.entries, key, value);
@@ -642,7 +656,8 @@ impl Writer {
         block::put_block(&mut self.buffer, &self.entries, place, self.shape.packing);
         let directory = self.cache.directory(&self.entries);
         let payload = directory.as_deref().map(|directory| [directory, &*self.entries]);
-        self.places.push(payload.as_ref().map(|payload| &payload[..]));
+        let room = mem::replace(&mut self.room, Room::Spare);
+        self.places.push(payload.as_ref().map(|payload| &payload[..]), room);
         self.entries.clear();
         let waste = self.position().next_multiple_of(BLOCK_BYTES) - self.position();
         // Where packed bytes end, only the next block's place tells.

@@ -102,11 +102,18 @@ impl Settings {
             page_bytes: to_usize(page_bytes),
             frames_min: FRAMES_MIN,
             frames_max,
+            goes_first: false,
             replacement,
             lasting_kind: INNER,
             salt,
         };
         Ok(Self { granularity, cache })
+    }
+
+    /// With a cache that takes what it needs from caches of blocks.
+    pub(crate) fn before_blocks(mut self) -> Self {
+        self.cache.goes_first = true;
+        self
     }
 }
 
@@ -146,11 +153,7 @@ impl Paged {
 
     /// Frames that the cache has or may have.
     fn frames(&self) -> u64 {
-        let cache = self.tree.cache();
-        let budget = &self.context.budget;
-        let room = (budget.limit() / 8 * 7).saturating_sub(budget.used());
-        let more = room / to_u64(cache.page_bytes());
-        (cache.frames() + more).min(cache.capacity().max(cache.frames()))
+        self.tree.cache().frames_reachable()
     }
 
     /// Pages that may not leave the cache that it may hold while writers go on. Where the cache

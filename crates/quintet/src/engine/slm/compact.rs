@@ -158,7 +158,8 @@ impl Inner {
         } else {
             value
         };
-        let to = draft.add(key, value)?;
+        let room = run.piece.room_of_copy(place.block, &self.cache);
+        let to = draft.add(key, value, room)?;
         draft.moves.push(key, Some(to), Some(place));
         Ok(())
     }

@@ -23,6 +23,7 @@ use crate::{
         piece::Writer,
         walk::{MemCursor, Merge, Start, Way},
     },
+    pages::blocks::Room,
     seeded::{self, Bug},
     sync::{Ordering, lock},
 };
@@ -46,8 +47,8 @@ impl<'a> Draft<'a> {
         Self { inner, number: 0, writer: None, low, high, moves }
     }
 
-    /// Adds an entry and says where it is.
-    pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<Entered> {
+    /// Adds an entry and says where it is. Its block gets this room in the cache at least.
+    pub(super) fn add(&mut self, key: &[u8], value: &[u8], room: Room) -> Result<Entered> {
         if self.writer.is_none() {
             self.number = self.inner.ledger.next_number()?;
             let (inner, number) = (self.inner, u64::from(self.number));
@@ -60,7 +61,7 @@ impl<'a> Draft<'a> {
         self.high.clear();
         self.high.extend_from_slice(key);
         let (block, offset) = match &mut self.writer {
-            Some(writer) => writer.add(key, Some(value))?,
+            Some(writer) => writer.add(key, Some(value), room)?,
             None => (0, 0),
         };
         let lasts = !self.inner.context.host.expires(value);
@@ -196,7 +197,7 @@ impl Inner {
             let mut draft = Draft::new(self);
             while let Some(key) = merge.key().filter(|_| !draft.is_full()) {
                 let value = merge.value().filter(|value| !self.context.host.is_expired(value));
-                let to = value.map(|value| draft.add(key, value)).transpose()?;
+                let to = value.map(|value| draft.add(key, value, Room::Turn)).transpose()?;
                 draft.moves.push(key, to, None);
                 merge.advance()?;
             }

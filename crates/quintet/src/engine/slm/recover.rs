@@ -31,6 +31,8 @@ impl Inner {
         let budget = context.budget.limit();
         let settings = Settings::parse(options, budget)?;
         let index = paged::Settings::new(options, &context, ("index_cache_bytes", budget / 2))?;
+        // A page of it leads to hundreds of entries, a block has a few.
+        let index = index.before_blocks();
         let owner = Owner {
             kind: Kind::RUN,
             dir: Arc::clone(&context.dir),

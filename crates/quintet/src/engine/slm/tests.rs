@@ -1,6 +1,7 @@
 //! The engine alone against a plain map, with memtables and runs so small that every path is
 //! taken.
 
+mod kept;
 mod parts;
 mod shown;
 
@@ -14,6 +15,7 @@ use crate::{
         desk::Desk,
         lsm::walk::{MemCursor, Start, Walk as _},
     },
+    pages::blocks::Room,
     seeded::{Bug, finds},
 };
 
@@ -639,7 +641,7 @@ fn a_cut_may_be_taken_between_any_two_keys() {
             let mut draft = flush::Draft::new(inner);
             while let Some(key) = cursor.key().filter(|_| draft.moves.len() < 97) {
                 let key = key.to_vec();
-                let place = draft.add(&key, cursor.value().unwrap())?;
+                let place = draft.add(&key, cursor.value().unwrap(), Room::Spare)?;
                 draft.moves.push(&key, Some(place), None);
                 cursor.advance()?;
             }

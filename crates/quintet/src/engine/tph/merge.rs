@@ -43,6 +43,7 @@ use crate::{
         walk::{Ahead, PieceCursor, Start, Way},
     },
     index::perfect_hash::Options,
+    pages::blocks::Room,
     seeded::{self, Bug},
     sync::{Ordering, lock},
 };
@@ -274,7 +275,7 @@ impl Inner {
             }
         }
         let writer = self.writer_of(draft, plan, fresh)?;
-        let (block, _) = writer.add(key, value)?;
+        let (block, _) = writer.add(key, value, Room::Spare)?;
         draft.note((hash, key), (0, block), value.map(|value| to_u64(value.len())));
         Ok(())
     }

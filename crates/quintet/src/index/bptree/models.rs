@@ -38,6 +38,7 @@ fn tree(numbers: &[u8]) -> Arc<Tree> {
         page_bytes: 4096,
         frames_min: FRAMES,
         frames_max: FRAMES,
+        goes_first: false,
         replacement: Replacement::Clock,
         lasting_kind: INNER,
         salt: 7,

@@ -40,6 +40,7 @@ fn tree(frames: u64) -> Tree {
         page_bytes: 4096,
         frames_min: frames,
         frames_max: frames,
+        goes_first: false,
         replacement: Replacement::Clock,
         lasting_kind: INNER,
         salt: 7,

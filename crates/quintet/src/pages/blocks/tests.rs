@@ -138,7 +138,7 @@ fn blocks_of_a_file_that_is_gone_leave_their_frames() {
         let mut written = Places::new(&blocks, file << 32);
         for block in 0..20 {
             let payload = payload(file << 32 | block);
-            written.push((block % 5 != 4).then_some(&[&payload[..]]));
+            written.push((block % 5 != 4).then_some(&[&payload[..]]), Room::Spare);
         }
         let written = written.with_count(20);
         for block in 0..20_u64 {
@@ -156,11 +156,21 @@ fn blocks_of_a_file_that_is_gone_leave_their_frames() {
     // What is full takes no more, and loses nothing.
     let mut written = Places::new(&blocks, 300 << 32);
     for block in 0..to_u64(frames) {
-        written.push(Some(&[&payload(300 << 32 | block)]));
+        written.push(Some(&[&payload(300 << 32 | block)]), Room::Spare);
     }
     assert_eq!(blocks.totals(), (to_u64(199 * 16 + frames), 0));
     assert_eq!(count(&blocks, &stays, 1..10), 9);
-    drop((written, stays, blocks));
+    // Unless it is to: what is kept outlives what only waits for its turn.
+    let mut wanted = Places::new(&blocks, 301 << 32);
+    for block in 0..to_u64(2 * frames) {
+        let room = if block % 32 == 0 { Room::Kept } else { Room::Turn };
+        wanted.push(Some(&[&payload(301 << 32 | block)]), room);
+        assert!(blocks.has(wanted.get(low_u32(block)).unwrap()));
+    }
+    let kept = (0..low_u32(to_u64(2 * frames))).step_by(32);
+    assert!(kept.clone().all(|block| blocks.has(wanted.get(block).unwrap())));
+    assert_eq!(count(&blocks, &stays, 1..10), 9);
+    drop((written, wanted, stays, blocks));
     assert_eq!(budget.used(), 0);
 }
 
@@ -298,7 +308,7 @@ fn what_is_shown_in_place_stays() {
     let mut written = Places::new(&blocks, of_file);
     blocks.shrink(1);
     while blocks.memory_bytes() < 256 << 10 {
-        written.push(Some(&[&payload(of_file)]));
+        written.push(Some(&[&payload(of_file)]), Room::Spare);
         assert!(blocks.has(written.get(0).unwrap()));
     }
     let pinned = blocks.pin(written.get(0).unwrap()).unwrap();

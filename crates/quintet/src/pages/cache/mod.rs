@@ -136,6 +136,8 @@ pub struct CacheOptions {
     pub frames_min: u64,
     /// Frames that it grows to while the budget has memory.
     pub frames_max: u64,
+    /// It grows to that where somebody else has to give memory back for it, too.
+    pub goes_first: bool,
     /// How the victim is chosen.
     pub replacement: Replacement,
     /// Pages of this kind (byte 8) leave only where no other can: the way to all others.
@@ -297,8 +299,8 @@ impl PageCache {
 
     /// Frames that it has, or can have now without putting a page out.
     pub fn frames_reachable(&self) -> u64 {
-        let limit = self.budget.limit();
-        let room = (limit - limit / 8).saturating_sub(self.budget.used()) / self.frame_cost();
+        let limit = self.budget.limit() - self.left_to_others();
+        let room = limit.saturating_sub(self.budget.used()) / self.frame_cost();
         (self.frames() + room).min(self.options.frames_max.max(self.frames()))
     }
 
@@ -728,13 +730,7 @@ impl PageCache {
             count
         } else {
             let count = count.min(self.options.frames_max.saturating_sub(made));
-            // The last eighth is for the other tables.
-            let cost = count * self.frame_cost();
-            let kept = self.budget.limit() / 8;
-            if count == 0
-                || self.budget.used() + cost + kept > self.budget.limit()
-                || self.budget.take_free(cost).is_err()
-            {
+            if count == 0 || !self.draw(count * self.frame_cost()) {
                 return false;
             }
             count
@@ -749,6 +745,20 @@ impl PageCache {
         }
         self.made.store(made + count, Ordering::Release);
         true
+    }
+
+    /// Draws memory for frames; whether there is some.
+    fn draw(&self, cost: u64) -> bool {
+        if self.options.goes_first {
+            return self.budget.take(cost).is_ok();
+        }
+        self.budget.used() + cost + self.left_to_others() <= self.budget.limit()
+            && self.budget.take_free(cost).is_ok()
+    }
+
+    /// Bytes of the budget that are for other tables.
+    fn left_to_others(&self) -> u64 {
+        if self.options.goes_first { 0 } else { self.budget.limit() / 8 }
     }
 
     /// The latched frame of a page that was put out.

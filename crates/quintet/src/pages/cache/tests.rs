@@ -2,21 +2,28 @@
 //! readers without a latch see whole states.
 
 use super::*;
-use crate::disk::{Env as _, Open, sim::SimEnv};
+use crate::{
+    disk::{Env as _, Open, sim::SimEnv},
+    pages::blocks::{Blocks, Places},
+};
 
 fn cache(frames: u64, replacement: Replacement) -> PageCache {
-    let env = SimEnv::new(1);
-    let dir = env.open_dir("cache".as_ref(), true).unwrap();
     let options = CacheOptions {
         page_bytes: 4096,
         frames_min: frames,
         frames_max: frames,
+        goes_first: false,
         replacement,
         lasting_kind: 2,
         salt: 1,
     };
-    let cache =
-        PageCache::new("pages".to_owned(), options, Arc::new(Budget::new(1 << 30))).unwrap();
+    cache_of(options, &Arc::new(Budget::new(1 << 30)))
+}
+
+fn cache_of(options: CacheOptions, budget: &Arc<Budget>) -> PageCache {
+    let env = SimEnv::new(1);
+    let dir = env.open_dir("cache".as_ref(), true).unwrap();
+    let cache = PageCache::new("pages".to_owned(), options, Arc::clone(budget)).unwrap();
     cache.set_file(dir.open("pages", Open::CREATE.direct()).unwrap());
     cache
 }
@@ -96,6 +103,31 @@ fn a_cache_full_of_dirty_pages_grows() {
     assert_eq!(stats.dirty, 200);
     assert!(stats.overflows_total >= 168, "{stats:?}");
     assert!((0..200).all(|page| number_in(&cache, page) == page));
+}
+
+#[test]
+fn a_cache_that_goes_first_has_blocks_give_way() {
+    for goes_first in [true, false] {
+        let budget = Arc::new(Budget::new(4 << 20));
+        let blocks = Arc::new(Blocks::new((4 << 20, 1000), 7, &budget).unwrap());
+        budget.add_spare(Arc::downgrade(&blocks) as _);
+        let options = cache(32, Replacement::Clock).options.clone();
+        let cache = cache_of(CacheOptions { frames_max: 600, goes_first, ..options }, &budget);
+        let places = Places::new(&blocks, 0).with_count(4_000);
+        for block in 0..4_000 {
+            blocks.fill(places.get(block).unwrap(), &[&[7; 1000]]);
+        }
+        assert!(blocks.memory_bytes() > 3 << 20);
+        for page in 0..600 {
+            cache.create(PageId(page)).unwrap().edit().put_u32(100, page);
+            if cache.dirty_count() == 16 {
+                store(&cache);
+            }
+        }
+        let stats = cache.stats();
+        assert!(budget.used() <= budget.limit(), "{} of {}", budget.used(), budget.limit());
+        assert_eq!(stats.frames >= 600, goes_first, "{stats:?}");
+    }
 }
 
 #[test]
