@@ -241,7 +241,7 @@ impl Inner {
         }
         for ((key, hash, slot), entered) in wanted.into_iter().zip(places) {
             let Some(entered) = entered else { continue };
-            let place = entered.ok_or_else(|| self.no_place(key))?.place;
+            let place = self.sure(key, entered)?.place;
             let Some(run) = view.version.find(place.run) else {
                 put_in(out, slot, self.read_moved(place, (hash, key), &mut Whole)?);
                 continue;
