@@ -220,6 +220,8 @@ bugs! {
     NearKeyLeavesItsLeaf = 229, "near-key-leaves-its-leaf";
     /// A new node's separator does not get into its parent.
     SplitLosesSeparator = 98, "split-loses-separator";
+    /// Leaves that share with a neighbour keep the separator that they had.
+    SpreadKeepsSeparator = 240, "spread-keeps-separator";
     /// A delete never merges nodes.
     DeleteNeverMerges = 99, "delete-never-merges";
     /// A scan goes on behind the key where it stopped, not at it.

@@ -208,7 +208,7 @@ impl OpenLeaf {
             let slot = Slot::encode(key, skip, entry.long.is_some(), heap).to_le_bytes();
             page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot);
         }
-        let front = header(count, self.key(0).get(..prefix)?, heap, skip)?;
+        let front = header(count, self.key(0).get(..prefix)?, heap, (skip, 0))?;
         page.get_mut(8..8 + front.len())?.copy_from_slice(&front);
         let step = hint_step(count);
         for hint in 0..if step == 0 { 0 } else { HINTS } {
@@ -350,10 +350,8 @@ impl Tree {
                     let entry = |index| {
                         let slot = view.slot(index)?;
                         let long = if slot.long { Some(view.long_key(&slot)?) } else { None };
-                        let own = 4 + slot.inline + if slot.long { REFERENCE_BYTES } else { 0 };
-                        let rest = view.entry_bytes(&slot)?.checked_sub(own)?;
-                        let rest = view.words().copy(slot.offset + own, rest)?;
-                        let word = view.entry_word(&slot)?;
+                        let (word, rest) = view.payload(&slot)?;
+                        let rest = view.words().copy(rest.start, rest.len())?;
                         let key = view.full_key(&slot, &mut *fetch)?;
                         Some(Taken { key, word, long, rest })
                     };
