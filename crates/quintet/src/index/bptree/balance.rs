@@ -6,8 +6,10 @@
 //! its content moves to a new child; when it has one child left, that child's content moves up.
 
 use super::{
-    Change, Garbage, ROOT, Step, Stop, Tree, fill_used,
-    node::{Cell, Held, NodeBuilder, Payload, SLOT_BYTES, shared_len},
+    Change, Garbage, ROOT, Step, Stop, Tree,
+    build::{Cell, NodeBuilder, Payload},
+    fill_used,
+    node::{Held, SLOT_BYTES, shared_len},
     read::Bounds,
     split::Entries,
     write::{Stored, added},

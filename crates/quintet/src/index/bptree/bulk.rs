@@ -25,10 +25,11 @@
 
 use super::{
     Change, DEPTH_MAX, Garbage, ROOT, Shape, Step, Stop, Tree,
+    build::{Cell, NodeBuilder, Payload},
     extent::PART_HEAD_BYTES,
     node::{
-        Cell, EXTENT, Far, HEAD_BYTES, HINTS, LongKey, NodeBuilder, Payload, REFERENCE_BYTES,
-        SLOT_BYTES, Slot, hint_step, shared_len, skip_of,
+        EXTENT, Far, HEAD_BYTES, HINTS, LongKey, REFERENCE_BYTES, SLOT_BYTES, Slot, hint_step,
+        shared_len, skip_of,
     },
     signed,
     split::header,

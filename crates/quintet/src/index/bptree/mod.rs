@@ -1,6 +1,6 @@
 //! A concurrent B+-tree of byte strings over a page cache.
 //!
-//! What: slotted pages with key heads and shared prefixes ([`node`]), optimistic descents
+//! What: slotted pages with key heads and shared prefixes ([`node`], [`build`]), optimistic descents
 //! ([`read`]), changes of one leaf under its latch and of several from the root down ([`write`],
 //! [`balance`], [`split`]), scans both ways by re-descent ([`run`], [`scan`]),
 //! extents for what does not fit in a page ([`extent`]), and the map of free pages ([`space`]).
@@ -44,6 +44,7 @@
 //! tells their neighbours apart.
 
 pub mod balance;
+pub mod build;
 pub mod bulk;
 pub mod check;
 pub mod extent;
@@ -299,7 +300,7 @@ impl Tree {
 
     /// Makes the root of a new tree: an empty leaf.
     pub fn format(&self) -> crate::Result<()> {
-        let empty = node::NodeBuilder { level: 0, prefix: &[], first_child: 0, cells: &[] };
+        let empty = build::NodeBuilder { level: 0, prefix: &[], first_child: 0, cells: &[] };
         let page = empty.build(self.shape).unwrap_or_default();
         let guard = self.cache.create(ROOT)?;
         self.fill(&guard, page);

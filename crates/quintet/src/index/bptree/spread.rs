@@ -15,8 +15,9 @@
 use super::{
     ROOT, Step, Stop, Tree,
     balance::{Full, NewEntry, divide},
+    build::{Cell, Payload},
     fill_used,
-    node::{Cell, Payload, Slot},
+    node::Slot,
     read::Bounds,
     split::Entries,
 };

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{
+    build::*,
     node::*,
     run::{Ascent, Run},
     space::Bits,

@@ -6,9 +6,10 @@
 
 use super::{
     Change, Garbage, Shape, Step, Stop, Tree,
+    build::{Cell, NodeBuilder, Payload},
     node::{
-        Cell, HEAD_BYTES, HINT_WORD, HINTS, Held, LongKey, NodeBuilder, NodeView, Payload,
-        SLOT_BYTES, SLOT_KEY_BYTES, Slot, hint_step, skip_of,
+        HEAD_BYTES, HINT_WORD, HINTS, Held, LongKey, NodeView, SLOT_BYTES, SLOT_KEY_BYTES, Slot,
+        hint_step, skip_of,
     },
     read::Target,
     signed,
