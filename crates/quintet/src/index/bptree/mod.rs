@@ -1,8 +1,8 @@
 //! A concurrent B+-tree of byte strings over a page cache.
 //!
-//! What: slotted pages with key heads and shared prefixes ([`node`], [`build`]), optimistic descents
-//! ([`read`]), changes of one leaf under its latch and of several from the root down ([`write`],
-//! [`balance`], [`split`]), scans both ways by re-descent ([`run`], [`scan`]),
+//! What: slotted pages with key heads and shared prefixes ([`node`], [`build`]), optimistic
+//! descents ([`read`]), changes of one leaf under its latch and of several from the root down
+//! ([`write`], [`balance`], [`split`]), scans both ways by re-descent ([`run`], [`scan`]),
 //! extents for what does not fit in a page ([`extent`]), and the map of free pages ([`space`]).
 //! Why: keys in order, one leaf a lookup, and no lock for readers.
 //!

@@ -29,8 +29,8 @@ use crate::{
 
 /// Sharing between two leaves leaves each at most this full, in sixteenths. By simulation (200
 /// entries a leaf, random keys) leaves are 70, 79, 80 and 82 % full without sharing, with 14
-/// sixteenths, 15, and 15.5; an insert copies 2.5, 3.2, 4 and 5.2 entries on average. Looking at both
-/// neighbours makes 83 % of 15 sixteenths and copies 6.5.
+/// sixteenths, 15, and 15.5; an insert copies 2.5, 3.2, 4 and 5.2 entries on average. Looking at
+/// both neighbours makes 83 % of 15 sixteenths and copies 6.5.
 const FULL_SIXTEENTHS: usize = 15;
 
 /// A slot of a parent, and the size of its entry.
