@@ -94,6 +94,8 @@ bugs! {
     LogStepsOverHolesAfterReboot = 17, "log-steps-over-holes-after-reboot";
     /// Recovery stops at a hole after the death of the process: acknowledged writes go.
     LogStopsAtHoleAfterKill = 18, "log-stops-at-hole-after-kill";
+    /// A segment's head says that records reach less far than they do.
+    LogNotesTooShortReach = 230, "log-notes-too-short-reach";
     /// Replay stops one record early.
     LogReplaysOneTooFew = 19, "log-replays-one-too-few";
     /// Replay starts one record late.

@@ -170,6 +170,9 @@ impl Core {
             self.shared.jobs.wake(JobKind::LogPrepare);
         }
         if self.arrears(appended.end) > self.recovery_budget / 2 {
+            if !self.shared.round_due.load(Ordering::Relaxed) {
+                self.shared.round_due.store(true, Ordering::Relaxed);
+            }
             self.shared.jobs.wake(JobKind::Persist);
         }
         if durability == Durability::Sync {

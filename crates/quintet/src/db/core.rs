@@ -182,6 +182,8 @@ pub(super) struct Shared {
     /// Set when the log is open: not yet while it is replayed.
     pub(super) log: OnceLock<Arc<Log>>,
     pub(super) jobs: Jobs,
+    /// A writer has seen that a round of persisting is due; whoever runs one takes it back.
+    pub(super) round_due: AtomicBool,
 }
 
 impl Host for Shared {
@@ -194,6 +196,10 @@ impl Host for Shared {
 
     fn wake(&self) {
         self.jobs.wake(JobKind::Persist);
+    }
+
+    fn is_round_due(&self) -> bool {
+        self.round_due.load(Ordering::Relaxed)
     }
 
     fn is_expired(&self, stored: &[u8]) -> bool {

@@ -9,6 +9,8 @@
 //! - The log is durable to `up_to` before the catalog says that it starts there.
 //! - Where nothing is left to be persisted, the log rests: it moves to a small segment, and its
 //!   start moves on with a second edit of the catalog.
+//! - A round waits for no merge: an engine pauses one where [`Host::is_round_due`](
+//!   crate::engine::Host::is_round_due) says so.
 //! - The catalog records an engine's LSN only after the engine's files are durable to it, and
 //!   names the log's new start before segments go.
 
@@ -66,6 +68,7 @@ impl Core {
         let up_to = self.log.applied();
         self.persist_round(&self.all_tables())?;
         self.round_end.fetch_max(up_to.0, Ordering::Relaxed);
+        self.shared.round_due.store(false, Ordering::Relaxed);
         Ok(())
     }
 
@@ -75,6 +78,8 @@ impl Core {
         let mut tables = self.all_tables();
         tables.retain(|table| table.is_live());
         let mut outcome = Ok(());
+        // Who saw that before the last round ended may have said so after it.
+        self.shared.round_due.store(false, Ordering::Relaxed);
         for table in &tables {
             if table.engine.due() == Due::Compact {
                 outcome = outcome.and(self.compact_alone(table));

@@ -141,6 +141,7 @@ fn assemble(
         clock: Clock::new(Arc::clone(env)),
         log: OnceLock::new(),
         jobs: super::core::Jobs::default(),
+        round_due: AtomicBool::new(false),
     });
     let log_dir = open_dir(dir, LOG_NAME, false)?;
     let tables_dir = open_dir(dir, TABLES_NAME, false)?;

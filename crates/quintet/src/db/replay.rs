@@ -50,9 +50,9 @@ const BATCHES: usize = 8;
 const LANES: usize = 8;
 /// Operations on longer keys go alone: what the expiry index says of very long ones is shared.
 const LANE_KEY_BYTES_MAX: usize = 4 << 10;
-/// Operations of a lane that engines are told of before the first of them is applied: enough to
-/// hide a miss in memory behind others.
-const AHEAD_OPS: usize = 32;
+/// Operations of a lane that engines are given at once: enough to hide a miss in memory behind
+/// others.
+const TOGETHER_OPS: usize = 32;
 /// The value of an operation that deletes.
 const NO_VALUE: u32 = u32::MAX;
 
@@ -229,31 +229,23 @@ impl<'a> Replay<'a> {
         true
     }
 
-    /// Applies a lane's operations, and notes of each table in turn how far it got.
+    /// Applies a lane's operations, some of one table at once.
     fn apply(&self, bytes: &[u8], lane: &[Logged<'_>]) -> Result<()> {
-        let mut noted: Option<(&TableState, Lsn)> = None;
-        for some in lane.chunks(AHEAD_OPS) {
-            for logged in some {
-                if let Op::Put { key, .. } | Op::Delete { key } = logged.op(bytes) {
-                    logged.table.engine.expect(key);
-                }
+        let mut ops = Vec::with_capacity(TOGETHER_OPS);
+        let mut last: Option<&TableState> = None;
+        for logged in lane {
+            if let Some(table) = last
+                && (table.id != logged.table.id || ops.len() >= TOGETHER_OPS)
+            {
+                apply_together(table, &mut ops)?;
             }
-            for logged in some {
-                if !apply_op(self.into, logged.table, logged.lsn, &logged.op(bytes))? {
-                    continue;
-                }
-                if let Some((before, end)) = noted
-                    && before.id != logged.table.id
-                {
-                    before.note_applied(end);
-                }
-                noted = Some((logged.table, Lsn(logged.lsn.0 + 1)));
+            last = Some(logged.table);
+            let op = logged.op(bytes);
+            if is_lacking(self.into, logged.table, logged.lsn, &op)? {
+                ops.push((logged.lsn, op));
             }
         }
-        if let Some((table, end)) = noted {
-            table.note_applied(end);
-        }
-        Ok(())
+        last.map_or(Ok(()), |table| apply_together(table, &mut ops))
     }
 
     /// An error that kept an operation from being applied.
@@ -395,8 +387,36 @@ fn find<'a>(into: &Replayed<'a>, lsn: Lsn, id: u64) -> Result<Option<&'a TableSt
     Ok(into.tables.get(&id).map(|table| &**table))
 }
 
+/// Applies operations that the table's files lack, and notes how far that got.
+fn apply_together(table: &TableState, ops: &mut Vec<(Lsn, Op<'_>)>) -> Result<()> {
+    let Some((lsn, _)) = ops.last() else { return Ok(()) };
+    let end = Lsn(lsn.0 + 1);
+    if seeded::active(Bug::ReplayForgetsExpiry) {
+        ops.iter().try_for_each(|(lsn, op)| apply_without_expiry(table, *lsn, op))?;
+    } else {
+        table.engine.replay(ops)?;
+    }
+    table.note_applied(end);
+    ops.clear();
+    Ok(())
+}
+
 /// Applies an operation, if the table's files lack it; whether they do.
 fn apply_op(into: &Replayed<'_>, table: &TableState, lsn: Lsn, op: &Op<'_>) -> Result<bool> {
+    if !is_lacking(into, table, lsn, op)? {
+        return Ok(false);
+    }
+    if seeded::active(Bug::ReplayForgetsExpiry) {
+        apply_without_expiry(table, lsn, op)?;
+    } else {
+        table.engine.apply(lsn, op)?;
+    }
+    Ok(true)
+}
+
+/// Whether the table's files lack an operation. What expires is listed, if the index's files lack
+/// that.
+fn is_lacking(into: &Replayed<'_>, table: &TableState, lsn: Lsn, op: &Op<'_>) -> Result<bool> {
     let Replayed { tables, index, .. } = *into;
     if seeded::active(Bug::ReplaySkipsDeletes) && matches!(op, Op::Delete { .. }) {
         return Ok(false);
@@ -412,15 +432,7 @@ fn apply_op(into: &Replayed<'_>, table: &TableState, lsn: Lsn, op: &Op<'_>) -> R
     {
         expiry::replay(index, &listing, lsn)?;
     }
-    if lsn < complete {
-        return Ok(false);
-    }
-    if seeded::active(Bug::ReplayForgetsExpiry) {
-        apply_without_expiry(table, lsn, op)?;
-    } else {
-        table.engine.apply(lsn, op)?;
-    }
-    Ok(true)
+    Ok(lsn >= complete)
 }
 
 /// Of a seeded bug.

@@ -16,6 +16,8 @@ pub(super) struct Desk {
     pub(super) log_syncs: AtomicU64,
     /// Syncs of the log fail.
     pub(super) refuses: AtomicBool,
+    /// A round of persisting is always due.
+    pub(super) hurries: AtomicBool,
     /// Memory of work under way: it ends when the database is asked to work.
     pub(super) lent: Mutex<Option<Charge>>,
 }
@@ -46,6 +48,10 @@ impl Host for Desk {
 
     fn wake(&self) {
         drop(lock(&self.lent).take());
+    }
+
+    fn is_round_due(&self) -> bool {
+        self.hurries.load(Ordering::Relaxed)
     }
 
     fn is_expired(&self, stored: &[u8]) -> bool {

@@ -231,6 +231,7 @@ impl Log {
             boot_id: self.env.boot_id(),
             nonce: segment::nonce(&*self.env),
             in_use: false,
+            reach: capacity,
             failed: false,
             catalog: 0,
         };

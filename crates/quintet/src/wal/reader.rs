@@ -166,9 +166,14 @@ impl SegmentReader {
 
     /// The first valid record at or after `offset`.
     pub fn next_valid(&mut self, offset: u64) -> Result<Option<Found>> {
+        self.next_valid_before(self.head.capacity, offset)
+    }
+
+    /// The first valid record at or after `offset` that begins before `end`, or about there.
+    pub(super) fn next_valid_before(&mut self, end: u64, offset: u64) -> Result<Option<Found>> {
         let mut offset = offset.next_multiple_of(record::ALIGNMENT);
-        while self.has_room(offset) {
-            match self.first_candidate(offset)? {
+        while self.has_room(offset) && offset < end {
+            match self.first_candidate(offset, end)? {
                 None => break,
                 Some(candidate) => {
                     if let Some(found) = self.record_at(candidate)? {
@@ -181,20 +186,21 @@ impl SegmentReader {
         Ok(None)
     }
 
-    /// The highest `durable lsn` of any valid record at or after `offset`; 0 where there is none.
-    pub(super) fn highest_durable(&mut self, offset: u64) -> Result<Lsn> {
+    /// The highest `durable lsn` of any valid record at or after `offset` that begins before `end`;
+    /// 0 where there is none.
+    pub(super) fn highest_durable(&mut self, offset: u64, end: u64) -> Result<Lsn> {
         let (mut highest, mut offset) = (Lsn(0), offset);
-        while let Some(found) = self.next_valid(offset)? {
+        while let Some(found) = self.next_valid_before(end, offset)? {
             highest = highest.max(found.durable);
             offset = found.offset + found.size;
         }
         Ok(highest)
     }
 
-    /// The first offset from `offset` on with a valid head.
-    fn first_candidate(&mut self, mut offset: u64) -> Result<Option<u64>> {
+    /// The first offset from `offset` on with a valid head that lies before `end`, or about there.
+    fn first_candidate(&mut self, mut offset: u64, end: u64) -> Result<Option<u64>> {
         let (base, capacity, salt) = (self.head.base.0, self.head.capacity, self.salt);
-        while offset + record::RECORD_BYTES_MIN <= capacity {
+        while offset + record::RECORD_BYTES_MIN <= capacity && offset < end {
             let count = (capacity - offset).min(WINDOW_BYTES);
             let bytes = self.bytes(offset, count)?;
             // Places whose first 24 bytes are in the window.

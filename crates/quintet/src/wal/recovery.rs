@@ -287,6 +287,18 @@ impl Scan<'_> {
         self.whole == Some(head.boot_id)
     }
 
+    /// Offset at and behind which no record begins in a segment. A recycled one is full of old
+    /// records, and to find that none of them counts takes as long as replaying new ones.
+    fn reach(&self, head: &segment::Head) -> u64 {
+        if !self.has_whole_cache(head) {
+            head.capacity
+        } else if head.was_never_used() && head.base >= self.anchor.durable {
+            0
+        } else {
+            head.reach
+        }
+    }
+
     /// Replays one segment. Returns the offset at which the log ends, or `None` where it goes on
     /// in the next.
     fn segment(
@@ -342,14 +354,16 @@ impl Scan<'_> {
         if whole_cache && !head.in_use && lsn >= self.anchor.durable {
             return Ok(None); // Closed cleanly, or never used: nothing follows.
         }
-        let next = reader.next_valid(offset + record::ALIGNMENT)?;
+        let reach = self.reach(&head);
+        let next = reader.next_valid_before(reach, offset + record::ALIGNMENT)?;
         let mut watermark = self.anchor.durable;
         if let Some(next) = &next {
-            watermark = watermark.max(reader.highest_durable(next.offset)?);
+            watermark = watermark.max(reader.highest_durable(next.offset, reach)?);
         }
         let mut follows = false;
         for later in later {
-            let durable = later.highest_durable(SegmentReader::first_offset())?;
+            let reach = self.reach(later.head());
+            let durable = later.highest_durable(SegmentReader::first_offset(), reach)?;
             follows |=
                 later.record_at(SegmentReader::first_offset())?.is_some() || durable > Lsn(0);
             watermark = watermark.max(durable);

@@ -24,7 +24,8 @@
 //! | 80 | 3984 | | zeros |
 //! | 4064 | 8 | catalog | number of the newest catalog edit when this was noted; 0: none |
 //! | 4072 | 8 | catalog crc | CRC32C of the records' salt and the number; else the number counts as 0 |
-//! | 4080 | 8 | in use | not zero while a process appends; zeroed by a clean close |
+//! | 4080 | 4 | in use check | of a reach, CRC32C of the records' salt and the four bytes of the reach |
+//! | 4084 | 4 | in use | not zero while a process appends; zeroed by a clean close. Bit 31 is set; below it the reach: no record begins at or behind so many blocks of 4096 bytes. Unless its check is right, they may begin anywhere |
 //! | 4088 | 8 | failed | not zero after a failed sync: cached pages may not be on disk |
 //! | 4096 | | records | see [`super::record`] |
 
@@ -49,6 +50,9 @@ const FIELDS_BYTES: usize = 80;
 const CATALOG_OFFSET: u64 = HEAD_BYTES - 32;
 const CATALOG_CRC_OFFSET: u64 = HEAD_BYTES - 24;
 const IN_USE_OFFSET: u64 = HEAD_BYTES - 16;
+/// In the half of the word that has the reach: two bits are set at least, so that one flipped bit
+/// does not undo the mark.
+const IN_USE_BIT: u32 = 1 << 31;
 const FAILED_OFFSET: u64 = HEAD_BYTES - 8;
 
 /// What a segment's head says.
@@ -68,6 +72,9 @@ pub struct Head {
     pub nonce: u64,
     /// Whether a process appended to the segment and has not closed it.
     pub in_use: bool,
+    /// Offset at and behind which no record begins, as long as the kernel runs that the segment
+    /// was made under; the capacity where that is not known.
+    pub reach: u64,
     /// Whether a sync failed while the segment was in use.
     pub failed: bool,
     /// Number of the newest catalog edit when it was noted here last, 0 for none: a catalog that
@@ -128,6 +135,7 @@ impl Head {
                 boot_id: decoder.id()?,
                 nonce: decoder.u64()?,
                 in_use,
+                reach: u64::MAX,
                 failed,
                 catalog: 0,
             })
@@ -136,6 +144,8 @@ impl Head {
         if head.capacity < HEAD_BYTES || head.base.0.checked_add(head.capacity).is_none() {
             return Err(HeadFault::Damaged(format!("impossible capacity {}", head.capacity)));
         }
+        let word = block.get(to_usize(IN_USE_OFFSET)..).and_then(|word| Decoder::new(word).u64());
+        head.reach = head.reach_of(word.unwrap_or(0)).unwrap_or(head.capacity).min(head.capacity);
         let noted = block.get(to_usize(CATALOG_OFFSET)..).map(Decoder::new);
         if let Some((number, crc)) = noted.and_then(|mut words| Some((words.u64()?, words.u64()?)))
             && crc == head.catalog_crc(number)
@@ -148,6 +158,22 @@ impl Head {
     /// What the records' checksums start from.
     pub(super) fn salt(&self) -> u32 {
         record::salt(self.database_id, self.number, self.nonce)
+    }
+
+    /// The word that says that the segment is in use, and that no record begins behind the block
+    /// that `end` is in. All bits are set where its number does not fit: then they may begin
+    /// anywhere.
+    fn in_use_word(&self, end: u64) -> u64 {
+        let blocks = u32::try_from(end.div_ceil(BLOCK_BYTES)).ok();
+        let Some(blocks) = blocks.filter(|blocks| *blocks < IN_USE_BIT) else { return u64::MAX };
+        let half = IN_USE_BIT | blocks.max(1);
+        u64::from(half) << 32 | u64::from(crc32c_append(self.salt(), &half.to_le_bytes()))
+    }
+
+    /// What a word of [`Self::in_use_word`] was made of, in whole blocks.
+    fn reach_of(&self, word: u64) -> Option<u64> {
+        let reach = (word >> 32 & u64::from(!IN_USE_BIT)) * BLOCK_BYTES;
+        (word != u64::MAX && word == self.in_use_word(reach)).then_some(reach)
     }
 
     fn catalog_crc(&self, number: u64) -> u64 {
@@ -209,7 +235,7 @@ pub(super) struct Segment {
     pub(super) mapping: Arc<Mapping>,
     /// Offset of the next reservation. Grows past the capacity by reservations that found no room.
     tail: AtomicU64,
-    /// Pages below this offset have been made writable. A hint.
+    /// Pages below this offset have been made writable, and the head's reach is no less.
     prepared: AtomicU64,
     /// Recovery may have written anywhere in the file: the next sync is of all of it.
     is_fresh: AtomicBool,
@@ -294,13 +320,18 @@ impl Segment {
 
     /// How many bytes past the last reservation are ready for stores.
     pub(super) fn prepared_ahead(&self) -> u64 {
-        self.prepared.load(Ordering::Relaxed).saturating_sub(self.used())
+        self.prepared.load(Ordering::Acquire).saturating_sub(self.used())
     }
 
-    /// Makes the pages up to offset `to` ready for stores, where they are not.
+    /// Makes the pages up to offset `to` ready for stores, where they are not. Every record lies in
+    /// pages that somebody has asked for here, so the head says first how far they reach: opening
+    /// after a kill searches for records behind an unfinished one, and not beyond.
     pub(super) fn prepare_pages(&self, to: u64) {
         let to = to.min(self.head.capacity);
-        let from = self.prepared.fetch_max(to, Ordering::Relaxed);
+        if to > self.prepared.load(Ordering::Acquire) {
+            self.note_reach(to);
+        }
+        let from = self.prepared.fetch_max(to, Ordering::AcqRel);
         if from < to {
             self.mapping.prepare_writes(from..to);
         }
@@ -327,17 +358,28 @@ impl Segment {
     /// Notes in the head that a process appends, or has closed the log cleanly. Lives in the page
     /// cache: it only counts while the kernel stays up.
     pub(super) fn mark_in_use(&self, in_use: bool) {
-        self.mark(IN_USE_OFFSET, in_use);
+        let reach = self.prepared.load(Ordering::Acquire);
+        self.store(IN_USE_OFFSET, if in_use { self.head.in_use_word(reach) } else { 0 });
+    }
+
+    /// Notes in the head that records may begin before offset `end`, if it says less. Only counts
+    /// in the page cache: nothing has to become durable.
+    fn note_reach(&self, end: u64) {
+        let Some(word) = self.mapping.words().get(to_usize(IN_USE_OFFSET / 8)) else { return };
+        let noted = self.head.in_use_word(end);
+        let raised = |now: u64| {
+            let now = u64::from_le(now);
+            (now != 0 && now < noted).then_some(noted.to_le())
+        };
+        if !seeded::active(Bug::LogNotesTooShortReach) {
+            let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, raised);
+        }
     }
 
     /// Notes in the head that a sync failed. Reaches the page cache, perhaps the disk.
     pub(super) fn mark_failed(&self) {
-        self.mark(FAILED_OFFSET, true);
-    }
-
-    /// All bits of the word, so that one flipped bit does not undo the mark.
-    fn mark(&self, offset: u64, value: bool) {
-        self.store(offset, if value { u64::MAX } else { 0 });
+        // All bits of the word, so that one flipped bit does not undo the mark.
+        self.store(FAILED_OFFSET, u64::MAX);
     }
 
     /// Notes in the head the newest edit of the catalog, which is durable. Reaches the disk with a
@@ -382,6 +424,7 @@ mod tests {
             boot_id: *b"bootbootbootboot",
             nonce: 0x0102_0304_0506_0708,
             in_use: false,
+            reach: 65536,
             failed: false,
             catalog: 0,
         }
@@ -423,6 +466,27 @@ mod tests {
             damaged[4064 + bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Head::parse(&damaged).unwrap(), head(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn golden_bytes_of_a_reach_and_a_damaged_one_counts_as_none() {
+        let mut block = head().to_block();
+        block[4080..4088].copy_from_slice(&head().in_use_word(4097).to_le_bytes());
+        assert_eq!(block[4084..4088], [2, 0, 0, 0x80]);
+        let check = crc32c_append(head().salt(), &[2, 0, 0, 0x80]);
+        assert_eq!(block[4080..4084], check.to_le_bytes());
+        let in_use = Head { in_use: true, reach: 8192, ..head() };
+        assert_eq!(Head::parse(&block).unwrap(), in_use);
+        for bit in 0..64 {
+            let mut damaged = block.clone();
+            damaged[4080 + bit / 8] ^= 1 << (bit % 8);
+            let unknown = Head { reach: head().capacity, ..in_use };
+            assert_eq!(Head::parse(&damaged).unwrap(), unknown, "bit {bit}");
+        }
+        // What releases before this note wrote.
+        block[4080..4088].fill(0xff);
+        assert_eq!(Head::parse(&block).unwrap(), Head { in_use: true, ..head() });
+        assert_eq!(head().in_use_word(u64::MAX), u64::MAX);
     }
 
     #[test]

@@ -11,6 +11,7 @@ const SEGMENT_BYTES: u64 = 16 << 10;
 struct Rig {
     env: SimEnv,
     anchor: Anchor,
+    segment_bytes: u64,
 }
 
 /// What an open brought back.
@@ -19,12 +20,13 @@ type Opened = Result<(Log, Vec<Vec<u8>>)>;
 impl Rig {
     fn new() -> Self {
         let anchor = Anchor { database_id: [9; 16], created: true, ..Anchor::default() };
-        Self { env: SimEnv::new(1), anchor }
+        Self { env: SimEnv::new(1), anchor, segment_bytes: SEGMENT_BYTES }
     }
 
     /// The same log after a crash.
     fn on(&self, env: SimEnv) -> Self {
-        Self { env, anchor: Anchor { created: false, ..self.anchor } }
+        let anchor = Anchor { created: false, ..self.anchor };
+        Self { env, anchor, segment_bytes: self.segment_bytes }
     }
 
     fn dir(&self) -> (Arc<dyn Env>, Arc<dyn Dir>) {
@@ -35,7 +37,7 @@ impl Rig {
 
     fn try_open(&mut self, read_only: bool) -> Opened {
         let (env, dir) = self.dir();
-        let options = LogOptions { segment_bytes: SEGMENT_BYTES, read_only };
+        let options = LogOptions { segment_bytes: self.segment_bytes, read_only };
         let mut bodies = Vec::new();
         let log = Log::open(&env, &dir, &options, &self.anchor, &mut |_, body| {
             bodies.push(body.to_vec());
@@ -187,6 +189,34 @@ fn a_hole_that_a_killed_writer_left_costs_no_acknowledged_record() {
     // A power loss with the hole still open cuts there.
     let mut lost = rig.on(rig.env.crash(Policy::AllKept));
     assert_eq!(numbers(&lost.open().1), [0, 1, 2]);
+}
+
+#[test]
+fn a_hole_hides_nothing_however_much_follows() {
+    let mut rig = Rig::new();
+    rig.segment_bytes = 2 << 20;
+    let (log, _) = rig.open();
+    append(&log, &body(0, 50)).unwrap();
+    log.current().unwrap().load().reserve(record::size_of(3 << 10));
+    // Over what is prepared at once, and once over what a job has prepared.
+    for number in 1..1200 {
+        append(&log, &body(number, 1000)).unwrap();
+        if number == 600 {
+            log.prepare().unwrap();
+        }
+    }
+    let reached = log.end().0;
+    mem::forget(log);
+    let mut killed = rig.on(rig.env.kill());
+    let (log, bodies) = killed.open();
+    assert_eq!(bodies.len(), 1200);
+    assert!(log.end().0 >= reached);
+    // What is appended now is found behind a hole as well.
+    log.current().unwrap().load().reserve(record::size_of(50));
+    append(&log, &body(1200, 50)).unwrap();
+    mem::forget(log);
+    let mut again = killed.on(killed.env.kill());
+    assert_eq!(again.open().1.len(), 1201);
 }
 
 /// A cleanly closed log of three segments.
@@ -537,6 +567,8 @@ mod seeded_bugs {
             after_power_loss_anywhere_a_prefix_with_all_synced_records_is_left;
         log_stops_at_hole_after_kill: LogStopsAtHoleAfterKill by
             a_hole_that_a_killed_writer_left_costs_no_acknowledged_record;
+        log_notes_too_short_reach: LogNotesTooShortReach by
+            a_hole_hides_nothing_however_much_follows;
         log_replays_one_too_few: LogReplaysOneTooFew by
             records_come_back_in_order_and_the_log_goes_on_in_its_segment;
         log_replays_one_too_late: LogReplaysOneTooLate by replay_begins_at_the_anchors_start;

@@ -77,6 +77,11 @@ impl Arenas {
         arenas
     }
 
+    /// Bytes at which a memtable is to be frozen, about.
+    pub(crate) const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     /// Bytes of the buckets of a memtable.
     pub(crate) const fn buckets_bytes(&self) -> u64 {
         self.buckets_bytes

@@ -213,11 +213,17 @@ impl<V> Front<V> {
     /// Freezes the active memtable, unless another has its place already.
     pub(crate) fn rotate(&self, active: &Arc<Memtable>, back: &impl Backing<V>) -> Result<()> {
         let group = match active.group() {
-            None => None,
             Some(group) if group.members() < self.lists => Some(Arc::clone(group)),
-            Some(_) => Some(new_group(self.memtable_bytes, &self.context)?),
+            _ if self.lists > 1 => Some(new_group(self.memtable_bytes, &self.context)?),
+            _ => None,
         };
         let fresh = new_memtable(&self.arenas, group.as_ref(), &self.context)?;
+        self.put_before(fresh, active, back);
+        Ok(())
+    }
+
+    /// Freezes the active memtable and goes on in `fresh`, unless another has its place already.
+    fn put_before(&self, fresh: Arc<Memtable>, active: &Arc<Memtable>, back: &impl Backing<V>) {
         let _alone = write(&self.writing);
         let _viewing = lock(&self.viewing);
         let view = self.view.load_full();
@@ -231,7 +237,6 @@ impl<V> Front<V> {
             back.set_rate(&view);
             self.view.store(Arc::new(view));
         }
-        Ok(())
     }
 
     /// Freezes the active memtable if it has anything.
@@ -451,6 +456,39 @@ impl<V> Front<V> {
                 return Err(Error::OutOfMemory { budget: self.context.budget.limit(), needed });
             }
             self.rotate(&active, back)?;
+        }
+    }
+
+    /// Inserts operations that are replayed, each on one key. They wait
+    /// in memtables of what is flushed at once: nobody needs lists that fit in the processor's
+    /// caches, and each would be one more to look into.
+    pub(crate) fn insert_replayed(
+        &self,
+        ops: &[(Lsn, Op<'_>)],
+        back: &impl Backing<V>,
+    ) -> Result<()> {
+        let bytes = ops.iter().map(|(_, op)| cost(op)).sum();
+        self.context.budget.take_anyway(bytes);
+        loop {
+            let (active, has_taken) = {
+                let _writing = read(&self.writing);
+                let view = self.view.load();
+                let has_taken = view.active.insert_many(ops, bytes, &self.context.hash);
+                if has_taken && !view.active.is_full() {
+                    return Ok(());
+                }
+                (Arc::clone(&view.active), has_taken)
+            };
+            if active.is_empty() {
+                let limit = self.context.budget.limit();
+                return Err(Error::OutOfMemory { budget: limit, needed: bytes });
+            }
+            let arenas = Arenas::new(self.memtable_bytes, 0, &self.context.budget);
+            let fresh = new_memtable(&arenas, None, &self.context)?;
+            self.put_before(fresh, &active, back);
+            if has_taken {
+                return Ok(());
+            }
         }
     }
 

@@ -13,9 +13,9 @@ use super::{
 };
 use crate::{
     budget::Budget,
-    codec::{to_u64, to_usize},
+    codec::{KeyHash, Lsn, to_u64, to_usize},
     engine::{Op, Value},
-    index::skiplist::{Descent, Inserted, Node, SkipList},
+    index::skiplist::{Descent, Inserted, Node, SkipList, Version},
     pages::Region,
     seeded::{self, Bug},
     sync::{AtomicU64, Ordering},
@@ -176,33 +176,64 @@ impl Memtable {
     /// Adds an operation on one key (and its hash), for which `cost` was drawn from the budget;
     /// `false` where it has no room.
     pub(crate) fn insert(&self, lsn: u64, op: &Op<'_>, hash: u64) -> bool {
-        let is_put = matches!(op, Op::Put { .. });
-        let is_forgotten = !is_put && seeded::active(Bug::TphFilterForgetsTombstones);
+        let Some(version) = self.version_of(lsn, op, hash) else { return true };
+        let inserted = self.list.insert(&version);
+        if inserted == Inserted::Full {
+            return false;
+        }
+        self.note(std::slice::from_ref(&version), cost(op), u64::from(inserted == Inserted::New));
+        true
+    }
+
+    /// Adds operations, each on one key, in their order, for which `bytes` were drawn from the
+    /// budget; `false` where it has no room for all: then it has none.
+    pub(crate) fn insert_many(&self, ops: &[(Lsn, Op<'_>)], bytes: u64, hash: &KeyHash) -> bool {
+        let mut versions = Vec::with_capacity(ops.len());
+        for (lsn, op) in ops {
+            if let Op::Put { key, .. } | Op::Delete { key } = op {
+                versions.extend(self.version_of(lsn.0, op, hash.hash(key)));
+            }
+        }
+        let Some(keys) = self.list.insert_many(&versions) else { return false };
+        self.note(&versions, bytes, keys);
+        true
+    }
+
+    /// Counts what was added.
+    #[inline]
+    fn note(&self, versions: &[Version<'_>], bytes: u64, keys: u64) {
+        let payload = |one: &Version<'_>| one.key.len() + one.pieces[0].len() + one.pieces[1].len();
+        self.charged.fetch_add(bytes, Ordering::Relaxed);
+        self.entries.fetch_add(to_u64(versions.len()), Ordering::Relaxed);
+        self.keys.fetch_add(keys, Ordering::Relaxed);
+        let payload = versions.iter().map(payload).sum();
+        self.payload_bytes.fetch_add(to_u64(payload), Ordering::Relaxed);
+    }
+
+    /// What is inserted of an operation on one key, after its bits are in the group's filter.
+    #[inline]
+    fn version_of<'a>(&self, lsn: u64, op: &Op<'a>, hash: u64) -> Option<Version<'a>> {
+        let (key, kind, pieces) = match *op {
+            Op::Put { key, head, body } => (key, PUT, [head, body]),
+            Op::Delete { key } => (key, TOMBSTONE, [&[][..]; 2]),
+            Op::DeleteRange { .. } => return None,
+        };
+        let is_forgotten = kind != PUT && seeded::active(Bug::TphFilterForgetsTombstones);
         if let Some(group) = self.group.as_ref().filter(|_| !is_forgotten) {
             group.add(hash);
         }
         // Of the seeded bug: in the bucket of another hash, where no get comes by.
         let hash = if is_forgotten { !hash } else { hash };
-        let (inserted, payload) = match op {
-            Op::Put { key, head, body } => {
-                let inserted = self.list.insert((key, hash), lsn, PUT, &[head, body]);
-                (inserted, key.len() + head.len() + body.len())
-            }
-            Op::Delete { key } => (self.list.insert((key, hash), lsn, TOMBSTONE, &[]), key.len()),
-            Op::DeleteRange { .. } => return true,
-        };
-        if inserted == Inserted::Full {
-            return false;
-        }
-        self.charged.fetch_add(cost(op), Ordering::Relaxed);
-        self.entries.fetch_add(1, Ordering::Relaxed);
-        self.keys.fetch_add(u64::from(inserted == Inserted::New), Ordering::Relaxed);
-        self.payload_bytes.fetch_add(to_u64(payload), Ordering::Relaxed);
-        true
+        Some(Version { key, hash, number: lsn, kind, pieces })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// Whether it has as much as its buckets were made for.
+    pub(crate) fn is_full(&self) -> bool {
+        self.charged() >= self.arenas.capacity()
     }
 
     /// What it draws from the budget, in bytes.

@@ -5,6 +5,11 @@
 //! copy of ([`super::enter`]). Then nothing points to the runs that were merged, a cut of the
 //! index leaves them out, and their files go.
 //!
+//! A merge pauses between two of the runs that it makes where a round of persisting is due: it
+//! takes seconds, in which the log grows that opening replays, up to where writers wait. What it
+//! has copied by then is entered, so a merge that never goes on has lost nothing, and who needs its
+//! memory has it ended.
+//!
 //! Thread rules: one merge at a time (`compacting`). It flushes what waits meanwhile.
 
 use std::sync::Arc;
@@ -17,6 +22,7 @@ use super::{
 };
 use crate::{
     Result,
+    budget::Charge,
     codec::to_u64,
     disk::Flow,
     engine::lsm::{
@@ -35,12 +41,20 @@ const READ_BYTES: u64 = 8 << 20;
 const READ_BYTES_MIN: u64 = 64 << 10;
 
 /// Runs that are merged.
+#[derive(Debug)]
 pub(super) struct Sources {
     runs: Vec<Arc<Run>>,
     merge: Merge<PieceCursor>,
     /// Where the index was asked last.
     near: Near,
     step_bytes: usize,
+}
+
+/// A merge that has begun.
+#[derive(Debug)]
+pub(super) struct Merging {
+    sources: Sources,
+    _memory: Charge,
 }
 
 impl Sources {
@@ -68,12 +82,17 @@ impl Inner {
         if self.front.is_flush_due(&self.front.view.load()) {
             return self.flush_some();
         }
-        let _compacting = lock(&self.compacting);
-        self.scan_leaves()?;
-        // Whoever becomes a candidate from here on asks anew.
-        self.compaction_wanted.store(false, Ordering::Relaxed);
-        let Some(runs) = self.pick() else { return Ok(()) };
-        self.merge_runs(runs)?;
+        let mut compacting = lock(&self.compacting);
+        let merging = if let Some(paused) = compacting.take() {
+            paused
+        } else {
+            self.scan_leaves()?;
+            // Whoever becomes a candidate from here on asks anew.
+            self.compaction_wanted.store(false, Ordering::Relaxed);
+            let Some(runs) = self.pick() else { return Ok(()) };
+            self.begin_merge(runs)?
+        };
+        *compacting = self.merge(merging, true)?;
         self.is_changed();
         self.context.host.wake();
         Ok(())
@@ -83,21 +102,24 @@ impl Inner {
     pub(super) fn compact_all(&self) -> Result<()> {
         self.flush_all()?;
         {
-            let _compacting = lock(&self.compacting);
+            let mut compacting = lock(&self.compacting);
+            *compacting = None;
             let view = self.front.view.load_full();
-            let runs = view.version.iter().filter(|run| run.live() > 0).cloned().collect();
+            let runs: Vec<_> = view.version.iter().filter(|run| run.live() > 0).cloned().collect();
             drop(view);
-            self.merge_runs(runs)?;
+            if runs.is_empty() {
+                self.cut(None)?;
+            } else {
+                let merging = self.begin_merge(runs)?;
+                self.merge(merging, false)?;
+            }
         }
         let mut keeper = lock(&self.paged.keeper);
         self.paged.give_back_space(&mut keeper)
     }
 
-    /// Merges runs. The caller holds `compacting`.
-    fn merge_runs(&self, runs: Vec<Arc<Run>>) -> Result<()> {
-        if runs.is_empty() {
-            return self.cut(None).map(drop);
-        }
+    /// Begins a merge of runs. The caller holds `compacting`.
+    fn begin_merge(&self, runs: Vec<Arc<Run>>) -> Result<Merging> {
         let bytes: u64 = runs.iter().map(|run| run.piece.data_bytes()).sum();
         let counters = &self.counters;
         counters.merges_total.fetch_add(1, Ordering::Relaxed);
@@ -110,14 +132,31 @@ impl Inner {
         let entries: u64 = runs.iter().map(|run| run.live()).sum();
         let moves =
             Self::moves_bytes(entries, self.settings.run_bytes / (bytes / entries.max(1)).max(1));
-        let _memory = self.context.budget.charge_anyway(READ_BYTES.min(bytes) * 2 + moves);
+        let memory = self.context.budget.charge_anyway(READ_BYTES.min(bytes) * 2 + moves);
         self.make_space();
-        let mut sources = Sources::new(runs, &self.queues.flow(&*self.context.env)?)?;
-        self.enter_all(&mut || self.next_batch(&mut sources))?;
+        let sources = Sources::new(runs, &self.queues.flow(&*self.context.env)?)?;
+        Ok(Merging { sources, _memory: memory })
+    }
+
+    /// Merges to the end, or until a round of persisting is due: what is left then. The caller
+    /// holds `compacting`.
+    fn merge(&self, mut merging: Merging, may_pause: bool) -> Result<Option<Merging>> {
+        let sources = &mut merging.sources;
+        let mut has_begun = false;
+        self.enter_all(&mut || {
+            if may_pause && has_begun && self.context.host.is_round_due() {
+                return Ok(None);
+            }
+            has_begun = true;
+            self.next_batch(sources)
+        })?;
+        if sources.merge.key().is_some() {
+            return Ok(Some(merging));
+        }
         let left: u64 = sources.runs.iter().map(|run| run.live()).sum();
-        counters.left_behind_total.fetch_add(left, Ordering::Relaxed);
+        self.counters.left_behind_total.fetch_add(left, Ordering::Relaxed);
         sources.runs.iter().for_each(|run| run.dismiss());
-        self.cut(None).map(drop)
+        self.cut(None).map(|_| None)
     }
 
     /// The next run of a merge; `None` at its end.

@@ -221,7 +221,8 @@ struct Inner {
     ledger: Arc<Ledger>,
     front: Front<Runs>,
     flushing: Mutex<()>,
-    compacting: Mutex<()>,
+    /// Holds the merge that has paused, if one has.
+    compacting: Mutex<Option<compact::Merging>>,
     /// Held by whoever changes the index.
     entering: Mutex<()>,
     /// Runs whose files could not be removed.
@@ -312,7 +313,8 @@ impl Backing<Runs> for Inner {
     }
 
     fn await_work(&self) {
-        drop(lock(&self.compacting));
+        // What has paused goes on anew another time.
+        *lock(&self.compacting) = None;
     }
 
     fn set_rate(&self, view: &View) {
@@ -359,6 +361,10 @@ impl Engine for Slm {
         if steps == 0 {
             self.inner.front.approach(hash);
         }
+    }
+
+    fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
+        self.inner.front.insert_replayed(ops, &*self.inner)
     }
 
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {

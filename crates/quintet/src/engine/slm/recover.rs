@@ -61,7 +61,7 @@ impl Inner {
             ledger,
             front,
             flushing: Mutex::new(()),
-            compacting: Mutex::new(()),
+            compacting: Mutex::default(),
             entering: Mutex::new(()),
             obsolete: Mutex::default(),
             scan_from: Mutex::default(),

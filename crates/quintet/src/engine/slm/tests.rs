@@ -3,6 +3,7 @@
 
 mod kept;
 mod parts;
+mod paused;
 mod shown;
 
 use std::{collections::BTreeMap, ops};

@@ -398,6 +398,10 @@ impl Engine for Tph {
         }
     }
 
+    fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
+        self.inner.front.insert_replayed(ops, &*self.inner)
+    }
+
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
         match op {
             Op::Put { .. } | Op::Delete { .. } => self.inner.insert(lsn, op),

@@ -121,6 +121,28 @@ impl Descent {
     }
 }
 
+/// A version of a key that is to be inserted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Version<'a> {
+    /// At most 65,535 bytes.
+    pub(crate) key: &'a [u8],
+    pub(crate) hash: u64,
+    /// The higher, the newer.
+    pub(crate) number: u64,
+    /// Of the owner's choice.
+    pub(crate) kind: u8,
+    /// The value: one after the other, fewer than 2^32 bytes.
+    pub(crate) pieces: [&'a [u8]; 2],
+}
+
+impl Version<'_> {
+    /// Words of a node of this height.
+    fn words(&self, height: usize) -> usize {
+        let value_bytes = self.pieces.iter().map(|piece| piece.len()).sum();
+        NODE_HEAD_WORDS + height + words_of(self.key.len()) + words_of(value_bytes)
+    }
+}
+
 /// What an insert found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inserted {
@@ -278,29 +300,53 @@ impl<A: Arena> SkipList<A> {
         }
     }
 
-    /// Adds a version of a key of this hash: its value is `pieces` one after the other. Keys have
-    /// at most 65,535 bytes, values fewer than 2^32.
-    pub(crate) fn insert(
-        &self,
-        (key, hash): (&[u8], u64),
-        version: u64,
-        kind: u8,
-        pieces: &[&[u8]],
-    ) -> Inserted {
-        let Some(node) = self.allocate(key, version, kind, pieces) else {
+    /// Adds a version of a key.
+    pub(crate) fn insert(&self, version: &Version<'_>) -> Inserted {
+        let Some(node) = self.reserve(std::slice::from_ref(version)) else {
             return Inserted::Full;
         };
-        let inserted = self.chain(node, (key, hash), version);
+        self.write(node, version);
+        let inserted = self.chain(node, (version.key, version.hash), version.number);
+        self.push(node, node);
+        inserted
+    }
+
+    /// Adds versions, in their order, with as few stores to what threads share as one takes; how
+    /// many keys of them had none. `None`: there is no room for all, and none was added.
+    pub(crate) fn insert_many(&self, versions: &[Version<'_>]) -> Option<u64> {
+        let first = self.reserve(versions)?;
+        for version in versions {
+            self.prefetch(version.hash);
+        }
+        let (mut node, mut before, mut count) = (first, 0, 0);
+        for version in versions {
+            let end = node + to_u64(self.write(node, version));
+            let inserted = self.chain(node, (version.key, version.hash), version.number);
+            count += u64::from(inserted == Inserted::New);
+            if let Some(link) = self.link_word(node, 0).filter(|_| before != 0) {
+                link.store(before, Ordering::Relaxed);
+            }
+            before = node;
+            node = end;
+        }
+        if before != 0 {
+            self.push(first, before);
+        }
+        Some(count)
+    }
+
+    /// Puts nodes that name one another, from the last to the first, on top of those that were
+    /// inserted.
+    fn push(&self, first: u64, last: u64) {
         let mut newest = self.newest.load(Ordering::Relaxed);
-        while let Some(link) = self.link_word(node, 0) {
+        while let Some(link) = self.link_word(first, 0) {
             link.store(newest, Ordering::Relaxed);
             let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
-            match self.newest.compare_exchange_weak(newest, node, success, failure) {
+            match self.newest.compare_exchange_weak(newest, last, success, failure) {
                 Ok(_) => break,
                 Err(now) => newest = now,
             }
         }
-        inserted
     }
 
     /// Puts a complete node in front of its bucket's chain, unless a newer version is there.
@@ -341,35 +387,43 @@ impl<A: Arena> SkipList<A> {
         None
     }
 
-    /// Writes a node that nothing links to yet; its number.
-    fn allocate(&self, key: &[u8], version: u64, kind: u8, pieces: &[&[u8]]) -> Option<u64> {
-        let value_bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let (key_words, value_words) = (words_of(key.len()), words_of(value_bytes));
-        let words = self.arena.words();
+    /// Takes words for nodes that follow one another; the first one's number.
+    fn reserve(&self, versions: &[Version<'_>]) -> Option<u64> {
+        let most = to_u64(self.arena.words().len()).min(WORDS_MAX);
+        let after = |end: u64| {
+            let add = |end: u64, version: &Version<'_>| {
+                end.checked_add(to_u64(version.words(height_of(end)))).filter(|end| *end <= most)
+            };
+            versions.iter().try_fold(end, add)
+        };
+        self.end.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).ok()
+    }
+
+    /// Writes a node that nothing links to yet into its words; how many these are.
+    fn write(&self, node: u64, version: &Version<'_>) -> usize {
         // The height follows from the place: as good as random to whoever chooses keys, because
         // concurrent inserts, sizes and heights before it decide where it is.
-        let height = height_of(self.end.load(Ordering::Relaxed));
-        let total = NODE_HEAD_WORDS + height + key_words + value_words;
-        let node = self
-            .end
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |end| {
-                let after = end.checked_add(to_u64(total))?;
-                (after <= to_u64(words.len()).min(WORDS_MAX)).then_some(after)
-            })
-            .ok()?;
-        let space = words.get(to_usize(node)..to_usize(node) + total)?;
-        let (head, rest) = space.split_at_checked(NODE_HEAD_WORDS)?;
-        let shape = to_u64(key.len()) | to_u64(height) << 16 | u64::from(kind) << 24;
+        let height = height_of(node);
+        let total = version.words(height);
+        let words = self.arena.words().get(to_usize(node)..to_usize(node) + total);
+        let Some((head, rest)) = words.and_then(|space| space.split_at_checked(NODE_HEAD_WORDS))
+        else {
+            return total;
+        };
+        let Version { key, kind, pieces, .. } = version;
+        let value_bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let shape = to_u64(key.len()) | to_u64(height) << 16 | u64::from(*kind) << 24;
         let shape = shape | to_u64(value_bytes) << 32;
-        for (word, value) in head.iter().zip([shape, version, prefix_of(key), 0]) {
+        for (word, value) in head.iter().zip([shape, version.number, prefix_of(key), 0]) {
             word.store(value, Ordering::Relaxed);
         }
-        let (links, rest) = rest.split_at_checked(height)?;
+        let (links, rest) = rest.split_at_checked(height).unwrap_or_default();
         links.iter().for_each(|link| link.store(0, Ordering::Relaxed));
-        let (key_space, value_space) = rest.split_at_checked(key_words)?;
+        let (key_space, value_space) =
+            rest.split_at_checked(words_of(key.len())).unwrap_or_default();
         store_bytes(key_space, &[key]);
         store_bytes(value_space, pieces);
-        Some(node)
+        total
     }
 
     fn node(number: u64) -> Option<Node> {

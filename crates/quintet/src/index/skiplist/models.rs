@@ -3,7 +3,7 @@
 //!
 //! Run with `just loom` or `just shuttle`.
 
-use super::{Inserted, SkipList};
+use super::{Inserted, SkipList, Version};
 use crate::{
     pages::Region,
     sync::{Arc, thread},
@@ -24,6 +24,10 @@ fn list() -> Arc<SkipList<Region>> {
     Arc::new(SkipList::new(Region::reserve(512).unwrap(), Region::reserve(8).unwrap()))
 }
 
+fn version<'a>(key: &'a [u8], version: u64, value: &'a [u8]) -> Version<'a> {
+    Version { key, hash: 1, number: version, kind: 0, pieces: [value, &[]] }
+}
+
 fn keys(list: &SkipList<Region>) -> Vec<(Vec<u8>, u64)> {
     let (mut found, mut node) = (Vec::new(), list.seek(b""));
     while let Some(one) = node {
@@ -41,7 +45,7 @@ fn inserts_meet() {
         .into_iter()
         .map(|key| {
             let list = Arc::clone(&list);
-            thread::spawn(move || assert_eq!(list.insert((key, 1), 1, 0, &[b"v"]), Inserted::New))
+            thread::spawn(move || assert_eq!(list.insert(&version(key, 1, b"v")), Inserted::New))
         })
         .collect();
     // Beside them: whoever is seen is whole, and in order.
@@ -53,12 +57,30 @@ fn inserts_meet() {
     assert_eq!(keys(&list), [(b"a".to_vec(), 1), (b"b".to_vec(), 1)]);
 }
 
+fn many_meet_one() {
+    let list = list();
+    let many = {
+        let list = Arc::clone(&list);
+        thread::spawn(move || {
+            let two = [version(b"a", 1, b"v"), version(b"c", 1, b"v")];
+            assert_eq!(list.insert_many(&two), Some(2));
+        })
+    };
+    assert_eq!(list.insert(&version(b"b", 1, b"v")), Inserted::New);
+    // Beside them: whoever is seen is whole, and in order.
+    let seen = keys(&list);
+    assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    many.join().unwrap();
+    let all = [b"a", b"b", b"c"].map(|key| (key.to_vec(), 1));
+    assert_eq!(keys(&list), all);
+}
+
 fn a_version_beside_a_reader() {
     let list = list();
-    list.insert((b"k", 1), 1, 0, &[b"1"]);
+    list.insert(&version(b"k", 1, b"1"));
     let writer = {
         let list = Arc::clone(&list);
-        thread::spawn(move || assert_eq!(list.insert((b"k", 1), 2, 0, &[b"2"]), Inserted::Again))
+        thread::spawn(move || assert_eq!(list.insert(&version(b"k", 2, b"2")), Inserted::Again))
     };
     let node = list.get(b"k", 1).unwrap();
     let mut value = [0];
@@ -76,6 +98,12 @@ fn loom_inserts_meet() {
 
 #[cfg(loom)]
 #[test]
+fn loom_many_meet_one() {
+    explore(many_meet_one);
+}
+
+#[cfg(loom)]
+#[test]
 fn loom_a_version_beside_a_reader() {
     explore(a_version_beside_a_reader);
 }
@@ -84,6 +112,12 @@ fn loom_a_version_beside_a_reader() {
 #[test]
 fn shuttle_inserts_meet() {
     explore(inserts_meet);
+}
+
+#[cfg(shuttle)]
+#[test]
+fn shuttle_many_meet_one() {
+    explore(many_meet_one);
 }
 
 #[cfg(shuttle)]

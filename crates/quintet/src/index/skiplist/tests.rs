@@ -13,6 +13,11 @@ fn hash_of(key: &[u8]) -> u64 {
     (sum % 701).wrapping_mul(0x0123_4567_89ab_cdef)
 }
 
+fn version_of<'a>(key: &'a [u8], version: u64, kind: u8, value: &[&'a [u8]]) -> Version<'a> {
+    let piece = |index| value.get(index).copied().unwrap_or_default();
+    Version { key, hash: hash_of(key), number: version, kind, pieces: [piece(0), piece(1)] }
+}
+
 fn insert(
     list: &SkipList<Region>,
     key: &[u8],
@@ -20,7 +25,7 @@ fn insert(
     kind: u8,
     value: &[&[u8]],
 ) -> Inserted {
-    list.insert((key, hash_of(key)), version, kind, value)
+    list.insert(&version_of(key, version, kind, value))
 }
 
 fn get(list: &SkipList<Region>, key: &[u8]) -> Option<Node> {
@@ -97,6 +102,39 @@ fn agrees_with_a_map_both_ways() {
         assert_eq!(list.seek_before(Some(&key)).map(|node| key_of(&list, node)), below);
         assert_eq!(get(&list, &key).is_some(), model.contains_key(&key));
     }
+}
+
+#[test]
+fn many_at_once_are_as_one_by_one() {
+    let (list, other) = (list(8 << 20), list(8 << 20));
+    let mut random = Random(0x5eed2);
+    let mut version = 0;
+    for _ in 0..200 {
+        let keys: Vec<_> = (0..random.below(40)).map(|_| key(&mut random)).collect();
+        let versions: Vec<_> = keys
+            .iter()
+            .map(|key| {
+                version += 1;
+                version_of(key, version, 2, &[b"v", key])
+            })
+            .collect();
+        let one_by_one = versions.iter().filter(|one| list.insert(one) == Inserted::New).count();
+        assert_eq!(other.insert_many(&versions), Some(to_u64(one_by_one)));
+        let (mut node, mut twin) = (list.seek(b""), other.seek(b""));
+        while let (Some(one), Some(two)) = (node, twin) {
+            assert_eq!(list.version(one), other.version(two));
+            assert_eq!(value_of(&list, one), value_of(&other, two));
+            assert!(get(&other, &key_of(&other, two)).is_some());
+            (node, twin) = (list.next(one), other.next(two));
+        }
+        assert_eq!((node, twin), (None, None));
+    }
+    let large = vec![7; 1 << 20];
+    let versions: Vec<_> = (0..9).map(|number| version_of(b"k", number, 0, &[&large])).collect();
+    let before = other.used_words();
+    assert_eq!(other.insert_many(&versions), None);
+    assert_eq!(other.used_words(), before);
+    assert!(get(&other, b"k").is_none());
 }
 
 #[test]

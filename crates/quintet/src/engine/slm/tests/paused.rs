@@ -1,0 +1,116 @@
+//! Merges that pause for rounds of persisting, and what is replayed at once.
+
+use super::*;
+
+fn key(number: u64) -> [u8; 8] {
+    (number * 7919 % 4_000).to_be_bytes()
+}
+
+/// A table whose host always asks for a round, with several runs of the same keys.
+fn hurried(bench: &Bench) -> (Slm, BTreeMap<[u8; 8], Vec<u8>>) {
+    let desk = Desk::default();
+    desk.hurries.store(true, Ordering::Relaxed);
+    let context = Arc::new(desk).context(&bench.env, bench.budget);
+    let (engine, _) = Slm::open(&bench.options, context).unwrap();
+    let mut model = BTreeMap::new();
+    for number in 0..6_000_u64 {
+        let value = number.to_le_bytes().repeat(10);
+        put(&engine, number + 1, &key(number), &value);
+        model.insert(key(number), value);
+        if number % 1_000 == 999 {
+            engine.persist(Lsn(number + 2)).unwrap();
+        }
+    }
+    (engine, model)
+}
+
+fn assert_holds(engine: &Slm, model: &BTreeMap<[u8; 8], Vec<u8>>) {
+    for (key, value) in model {
+        assert_eq!(engine.get(key).unwrap().as_deref(), Some(&**value));
+    }
+    assert_eq!(engine.range(KeyRange::default()).unwrap().unwrap().count(), model.len());
+}
+
+fn is_paused(engine: &Slm) -> bool {
+    lock(&engine.inner.compacting).is_some()
+}
+
+#[test]
+fn a_merge_pauses_where_a_round_is_due_and_goes_on() {
+    let bench = Bench::new(50);
+    let (engine, mut model) = hurried(&bench);
+    let (mut pauses, mut lsn) = (0, 6_001);
+    for _ in 0..200 {
+        if engine.due() != Due::Compact {
+            break;
+        }
+        engine.compact().unwrap();
+        pauses += u64::from(is_paused(&engine));
+        // Writers and a round come between.
+        let number = lsn - 1;
+        put(&engine, lsn, &key(number), b"later");
+        model.insert(key(number), b"later".to_vec());
+        lsn += 1;
+        engine.persist(Lsn(lsn)).unwrap();
+        // A crash at a pause leaves all of it.
+        let mut crashed = bench.on(bench.env.crash(Policy::AllLost));
+        crashed.complete = lsn;
+        assert_holds(&crashed.open().0, &model);
+    }
+    assert!(pauses > 3, "{pauses}");
+    assert!(!is_paused(&engine));
+    assert_holds(&engine, &model);
+    check(&engine);
+}
+
+#[test]
+fn a_paused_merge_is_given_up_for_memory_and_for_a_whole_one() {
+    let (engine, model) = hurried(&Bench::new(51));
+    let pause = || {
+        assert_eq!(engine.due(), Due::Compact);
+        engine.compact().unwrap();
+        assert!(is_paused(&engine));
+    };
+    pause();
+    let lent = engine.inner.context.budget.lent();
+    engine.inner.await_work();
+    assert!(!is_paused(&engine) && engine.inner.context.budget.lent() < lent);
+    assert_holds(&engine, &model);
+    pause();
+    engine.inner.compact_all().unwrap();
+    assert!(!is_paused(&engine));
+    assert_holds(&engine, &model);
+    check(&engine);
+}
+
+#[test]
+fn operations_that_are_replayed_at_once_are_as_one_by_one() {
+    let bench = Bench::new(52);
+    let (engine, _) = bench.open();
+    let mut model = BTreeMap::new();
+    let values: Vec<Vec<u8>> = (0..6_000_u64).map(|n| n.to_le_bytes().repeat(10)).collect();
+    let keys: Vec<[u8; 8]> = (0..6_000).map(key).collect();
+    let mut ops = Vec::new();
+    for (number, (key, value)) in keys.iter().zip(&values).enumerate() {
+        let lsn = Lsn(to_u64(number) + 1);
+        if number % 10 == 9 {
+            ops.push((lsn, Op::Delete { key }));
+            model.remove(key);
+        } else {
+            ops.push((lsn, Op::Put { key, head: b"", body: value }));
+            model.insert(*key, value.clone());
+        }
+    }
+    for some in ops.chunks(37) {
+        engine.replay(some).unwrap();
+    }
+    // Many more than one memtable has room for.
+    assert!(detail(&engine, "memtables") > 3);
+    assert_holds(&engine, &model);
+    engine.persist(Lsn(6_001)).unwrap();
+    assert_holds(&engine, &model);
+    check(&engine);
+    let mut crashed = bench.on(bench.env.crash(Policy::AllLost));
+    crashed.complete = 6_001;
+    assert_holds(&crashed.open().0, &model);
+}
