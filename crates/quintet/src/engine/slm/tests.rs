@@ -3,6 +3,7 @@
 
 mod kept;
 mod parts;
+mod reads;
 mod shown;
 
 use std::{collections::BTreeMap, ops};
