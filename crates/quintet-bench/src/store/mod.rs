@@ -11,7 +11,7 @@ mod hashbrown;
 mod null;
 mod quintet;
 
-use std::{fmt, path::PathBuf};
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use ::quintet::EngineKind;
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ pub struct StoreOptions {
 }
 
 /// Figures of a store. Zero where it has no such thing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreStats {
     /// Live keys; `None` where the store cannot tell.
     pub keys: Option<u64>,
@@ -67,6 +67,8 @@ pub struct StoreStats {
     pub memory_bytes: Option<u64>,
     /// Of these, what finds keys rather than holds them.
     pub index_bytes: Option<u64>,
+    /// What else the store counts, by its own names.
+    pub details: BTreeMap<String, u64>,
 }
 
 /// Called for each entry with its key and value.
