@@ -246,7 +246,7 @@ mod tests {
                 let expected = (n < 100).then(|| vec![n; usize::from(n)]);
                 assert_eq!(found, Some(expected), "{name}, key {n}");
             }
-            let mut seen = std::collections::BTreeMap::new();
+            let mut seen = BTreeMap::new();
             store.scan(&mut |key, value| drop(seen.insert(key.to_vec(), value.to_vec()))).unwrap();
             assert_eq!(seen.len(), 102, "{name}");
             assert_eq!(seen[b"a".as_slice()], b"again");

@@ -16,10 +16,10 @@
 //! waits for: a frame that was emptied and filled again meanwhile waits in its new place alone.
 //!
 //! Blocks are of many sizes. Memory is in *cells* of a few lines of the processor's cache; a frame
-//! is as many cells side by side as its block needs ([`cells`]). Queues hold frames of all sizes, so
-//! memory goes to whatever size is used. Where a large block takes the place of smaller ones, the
-//! next few whose turn it is leave; if none of them leaves a hole that is large enough, what lies
-//! beside the last one leaves too.
+//! is as many cells side by side as its block needs ([`cells`]). Queues hold frames of all sizes,
+//! so memory goes to whatever size is used. Where a large block takes the place of smaller ones,
+//! the next few whose turn it is leave; if none of them leaves a hole that is large enough, what
+//! lies beside the last one leaves too.
 //!
 //! A frame, in words:
 //!
