@@ -220,6 +220,10 @@ bugs! {
     NearKeyLeavesItsLeaf = 229, "near-key-leaves-its-leaf";
     /// A new node's separator does not get into its parent.
     SplitLosesSeparator = 98, "split-loses-separator";
+    /// Leaves that share with a neighbour keep the separator that they had.
+    SpreadKeepsSeparator = 240, "spread-keeps-separator";
+    /// The buckets of a memtable that has gone serve the next one as they are.
+    ArenaKeepsBuckets = 241, "arena-keeps-buckets";
     /// A delete never merges nodes.
     DeleteNeverMerges = 99, "delete-never-merges";
     /// A scan goes on behind the key where it stopped, not at it.

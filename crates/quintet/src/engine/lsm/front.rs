@@ -21,12 +21,14 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 
 use super::{
+    arenas::Arenas,
     memtable::{Answer, Filter, Memtable, cost},
     pace::{Measured, Pace, RATE_MIN, Rest, micros},
     take::Take,
 };
 use crate::{
     Error, Result,
+    budget::Spare as _,
     codec::{Lsn, to_u64},
     disk::brake::DELAY_MAX,
     engine::{Context, LENT_STEP, Op},
@@ -132,6 +134,8 @@ pub(crate) struct Front<V> {
     memtables: u64,
     /// So many lists are flushed at once; each is frozen at its part.
     lists: u64,
+    /// The memory of memtables.
+    arenas: Arc<Arenas>,
     pub(crate) view: ArcSwap<View<V>>,
     /// Held while the view is exchanged.
     viewing: Mutex<()>,
@@ -159,11 +163,11 @@ fn no_space(error: std::io::Error) -> Error {
 }
 
 fn new_memtable(
-    bytes: u64,
+    arenas: &Arc<Arenas>,
     group: Option<&Arc<Filter>>,
     context: &Context,
 ) -> Result<Arc<Memtable>> {
-    Memtable::new(bytes, group, &context.budget).map(Arc::new).map_err(no_space)
+    Memtable::new(arenas, group, &context.budget).map(Arc::new).map_err(no_space)
 }
 
 fn new_group(bytes: u64, context: &Context) -> Result<Arc<Filter>> {
@@ -181,13 +185,16 @@ impl<V> Front<V> {
     ) -> Result<Self> {
         let lists = memtable_bytes.div_ceil(list_bytes_max).max(1);
         let group = (lists > 1).then(|| new_group(memtable_bytes, context)).transpose()?;
-        let active = new_memtable(memtable_bytes / lists, group.as_ref(), context)?;
+        // While so many are flushed, writers fill as many.
+        let arenas = Arenas::new(memtable_bytes / lists, 2 * lists, &context.budget);
+        let active = new_memtable(&arenas, group.as_ref(), context)?;
         let view = View { active, frozen: Vec::new(), version: Arc::new(version) };
         Ok(Self {
             context: context.clone(),
             memtable_bytes,
             memtables,
             lists,
+            arenas,
             view: ArcSwap::new(Arc::new(view)),
             viewing: Mutex::new(()),
             writing: RwLock::new(()),
@@ -210,8 +217,7 @@ impl<V> Front<V> {
             Some(group) if group.members() < self.lists => Some(Arc::clone(group)),
             Some(_) => Some(new_group(self.memtable_bytes, &self.context)?),
         };
-        let bytes = self.memtable_bytes / self.lists;
-        let fresh = new_memtable(bytes, group.as_ref(), &self.context)?;
+        let fresh = new_memtable(&self.arenas, group.as_ref(), &self.context)?;
         let _alone = write(&self.writing);
         let _viewing = lock(&self.viewing);
         let view = self.view.load_full();
@@ -522,6 +528,15 @@ impl<V> Front<V> {
     #[cfg(test)]
     pub(crate) fn reserved(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Whether the memtables have nothing; then their memory goes back.
+    pub(crate) fn is_unwritten(&self, view: &View<V>) -> bool {
+        let is_unwritten = view.is_unwritten();
+        if is_unwritten {
+            self.arenas.give_back(u64::MAX);
+        }
+        is_unwritten
     }
 
     /// Whether nobody has written for a while.

@@ -7,7 +7,10 @@
 
 use std::{io, sync::Arc};
 
-use super::take::Take;
+use super::{
+    arenas::{Arenas, Words},
+    take::Take,
+};
 use crate::{
     budget::Budget,
     codec::{to_u64, to_usize},
@@ -20,14 +23,8 @@ use crate::{
 
 const PUT: u8 = 0;
 const TOMBSTONE: u8 = 1;
-/// More than the longest key and the largest value with its envelope.
-const ENTRY_BYTES_MAX: u64 = 600 << 20;
 /// Words of a node beside key and value: head and, on average, links.
 const NODE_BYTES: u64 = 6 * 8;
-/// Bytes of a memtable for each byte of its buckets: at 150 bytes an entry, 1.7 entries a bucket.
-const BUCKETS_SHARE: u64 = 32;
-/// From here on, nodes lie in huge pages: a descent takes half the misses.
-const HUGE_FROM_BYTES: u64 = 2 << 20;
 
 /// What a memtable, or a block, says of a key.
 #[derive(Debug)]
@@ -125,8 +122,9 @@ impl Drop for Filter {
 /// See the module head.
 #[derive(Debug)]
 pub(crate) struct Memtable {
-    list: SkipList<Region>,
-    bucket_bytes: u64,
+    list: SkipList<Words>,
+    /// Where its memory comes from and goes.
+    arenas: Arc<Arenas>,
     /// One for all memtables of a group: it answers for those that are not asked then. None where
     /// a memtable is alone.
     group: Option<Arc<Filter>>,
@@ -152,27 +150,20 @@ pub(crate) fn cost(op: &Op<'_>) -> u64 {
 }
 
 impl Memtable {
-    /// An empty one, that is to be frozen at about `capacity` bytes.
+    /// An empty one.
     pub(crate) fn new(
-        capacity: u64,
+        arenas: &Arc<Arenas>,
         group: Option<&Arc<Filter>>,
         budget: &Arc<Budget>,
     ) -> io::Result<Self> {
-        let region = Region::reserve(capacity * 2 + ENTRY_BYTES_MAX)?;
-        // What is nearly empty stays small.
-        if capacity > HUGE_FROM_BYTES {
-            region.advise_huge(HUGE_FROM_BYTES..capacity);
-        }
-        let bucket_bytes = (capacity / BUCKETS_SHARE).next_power_of_two().max(64);
-        let buckets = Region::reserve(bucket_bytes)?;
-        buckets.advise_huge(0..bucket_bytes);
-        budget.take_anyway(bucket_bytes);
+        let (nodes, buckets) = arenas.take()?;
+        budget.take_anyway(arenas.buckets_bytes());
         if let Some(group) = group {
             group.members.fetch_add(1, Ordering::Relaxed);
         }
         Ok(Self {
-            list: SkipList::new(region, buckets),
-            bucket_bytes,
+            list: SkipList::new(nodes, buckets),
+            arenas: Arc::clone(arenas),
             group: group.cloned(),
             budget: Arc::clone(budget),
             charged: AtomicU64::new(0),
@@ -295,12 +286,15 @@ impl Memtable {
 
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.list.used_words() * 8 + self.bucket_bytes
+        self.list.used_words() * 8 + self.arenas.buckets_bytes()
     }
 }
 
 impl Drop for Memtable {
     fn drop(&mut self) {
-        self.budget.give(self.charged() + self.bucket_bytes);
+        self.budget.give(self.charged() + self.arenas.buckets_bytes());
+        let used_bytes = self.list.used_words() * 8;
+        let [nodes, buckets] = self.list.arenas_mut();
+        self.arenas.put(nodes, buckets, used_bytes);
     }
 }

@@ -5,7 +5,7 @@
 //! | 0 | 8 | | the cache's ([`crate::pages::cache`]) |
 //! | 8 | 1 | kind | 4 |
 //! | 16 | 8 | magic | `QBPTREE\0` |
-//! | 24 | 4 | format | 1 |
+//! | 24 | 4 | format | 1, or 2 where leaves may be packed |
 //! | 28 | 4 | page size | in bytes |
 //! | 32 | 16 | database id | |
 //! | 48 | 8 | table id | |
@@ -27,11 +27,15 @@ use crate::{
 };
 
 const MAGIC: &[u8; 8] = b"QBPTREE\0";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// Of files without packed leaves.
+const FORMAT_PLAIN: u32 = 1;
 
 /// What the meta page says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
+    /// Whether leaves may be packed.
+    pub(crate) packs: bool,
     pub(crate) page_bytes: usize,
     pub(crate) database_id: [u8; 16],
     pub(crate) table_id: u64,
@@ -51,7 +55,7 @@ impl Meta {
         let mut page = vec![0; 8];
         page.extend_from_slice(&[META, 0, 0, 0, 0, 0, 0, 0]);
         page.extend_from_slice(MAGIC);
-        put_u32(&mut page, FORMAT);
+        put_u32(&mut page, if self.packs { FORMAT } else { FORMAT_PLAIN });
         put_u32(&mut page, low_u32(to_u64(self.page_bytes)));
         page.extend_from_slice(&self.database_id);
         let words = [self.table_id, self.lsn.0, self.granularity, self.end, self.keys, self.bytes];
@@ -71,6 +75,7 @@ impl Meta {
             let (magic, format) = (rest.take(8)?, rest.u32()?);
             let page_bytes = usize::try_from(rest.u32()?).ok()?;
             let meta = Self {
+                packs: format == FORMAT,
                 page_bytes,
                 database_id: rest.id()?,
                 table_id: rest.u64()?,
@@ -86,7 +91,7 @@ impl Meta {
             Some((magic == MAGIC, format, meta))
         };
         match read() {
-            Some((true, FORMAT, meta)) => Ok(meta),
+            Some((true, FORMAT_PLAIN | FORMAT, meta)) => Ok(meta),
             Some((true, found, _)) if found > FORMAT => {
                 Err(Error::NewerFormat { file: label.to_owned(), found, supported: FORMAT })
             }
@@ -102,6 +107,7 @@ mod tests {
     #[test]
     fn layout_is_pinned_and_round_trips() {
         let meta = Meta {
+            packs: false,
             page_bytes: 4096,
             database_id: [9; 16],
             table_id: 1,
@@ -122,8 +128,13 @@ mod tests {
         assert_eq!(page[..120], [expected.concat(), vec![9; 16], words].concat());
         assert_eq!(Meta::decode(&page, "x").unwrap(), meta);
         let mut newer = page.clone();
-        newer[24] = 2;
-        assert!(matches!(Meta::decode(&newer, "x"), Err(Error::NewerFormat { found: 2, .. })));
+        newer[24] = 3;
+        assert!(matches!(Meta::decode(&newer, "x"), Err(Error::NewerFormat { found: 3, .. })));
+        let packing = Meta { packs: true, ..meta };
+        let page_of_packing = packing.encode();
+        assert_eq!(page_of_packing[24], 2);
+        assert_eq!(page_of_packing[25..], page[25..]);
+        assert_eq!(Meta::decode(&page_of_packing, "x").unwrap(), packing);
         assert!(Meta::decode(&page[..110], "x").unwrap_err().is_corruption());
         assert!(Meta::decode(&[0; 4096], "x").unwrap_err().is_corruption());
     }

@@ -66,6 +66,7 @@ pub(crate) trait Beside: Send + Sync + fmt::Debug {
 pub(crate) struct Settings {
     granularity: u64,
     cache: CacheOptions,
+    value_bytes: usize,
 }
 
 impl Settings {
@@ -107,12 +108,18 @@ impl Settings {
             lasting_kind: INNER,
             salt,
         };
-        Ok(Self { granularity, cache })
+        Ok(Self { granularity, cache, value_bytes: 0 })
     }
 
     /// With a cache that takes what it needs from caches of blocks.
     pub(crate) fn before_blocks(mut self) -> Self {
         self.cache.goes_first = true;
+        self
+    }
+
+    /// With a tree of many small entries whose values mostly have this many bytes.
+    pub(crate) const fn of_values(mut self, value_bytes: usize) -> Self {
+        self.value_bytes = value_bytes;
         self
     }
 }

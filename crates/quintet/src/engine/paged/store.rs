@@ -128,7 +128,8 @@ pub(super) fn open(
         None => (Bits::new(), settings.granularity),
         Some(meta) => (load_maps(&cache, meta)?, meta.granularity),
     };
-    let tree = Tree::new(cache, Space::new(granularity, used), !context.read_only);
+    let space = Space::new(granularity, used);
+    let tree = Tree::new(cache, space, !context.read_only, settings.value_bytes);
     match &meta {
         None => {
             sync_name(&context, &tree, &label)?;
@@ -441,6 +442,7 @@ impl Paged {
     fn meta(&self, lsn: Lsn, placed: u64) -> Meta {
         let (keys, bytes) = self.gate.figures();
         Meta {
+            packs: self.tree.shape().value_bytes > 0,
             page_bytes: self.tree.cache().page_bytes(),
             database_id: self.context.database_id,
             table_id: self.context.table_id,

@@ -428,7 +428,7 @@ impl Engine for Slm {
             Due::Compact
         } else if inner.paged.is_cut_due() || inner.paged.is_overlay_in_the_way() {
             Due::Persist
-        } else if view.is_unwritten() && inner.paged.tree.cache().dirty_count() == 0 {
+        } else if inner.front.is_unwritten(&view) && inner.paged.tree.cache().dirty_count() == 0 {
             Due::Nothing
         } else if inner.front.is_at_rest(&view.active) {
             // Gets need not descend through it any more, and the log can go.

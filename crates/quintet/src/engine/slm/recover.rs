@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, io, sync::Arc};
 
 use super::{
     Counters, Inner, Settings,
-    runs::{LIST_KEY, Ledger, Run, RunList, Runs},
+    runs::{LIST_KEY, Ledger, Place, Run, RunList, Runs},
 };
 use crate::{
     Error, Result,
@@ -32,7 +32,7 @@ impl Inner {
         let settings = Settings::parse(options, budget)?;
         let index = paged::Settings::new(options, &context, ("index_cache_bytes", budget / 2))?;
         // A page of it leads to hundreds of entries, a block has a few.
-        let index = index.before_blocks();
+        let index = index.before_blocks().of_values(size_of::<Place>());
         let owner = Owner {
             kind: Kind::RUN,
             dir: Arc::clone(&context.dir),

@@ -464,7 +464,7 @@ impl Engine for Tph {
         } else if inner.compaction_wanted.load(Ordering::Relaxed) {
             inner.step_wanted.store(true, Ordering::Relaxed);
             Due::Compact
-        } else if view.is_unwritten() {
+        } else if inner.front.is_unwritten(&view) {
             Due::Nothing
         } else if inner.front.is_at_rest(&view.active) {
             // Gets need not descend through it any more.

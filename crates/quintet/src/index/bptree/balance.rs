@@ -6,10 +6,12 @@
 //! its content moves to a new child; when it has one child left, that child's content moves up.
 
 use super::{
-    Change, Garbage, ROOT, Step, Stop, Tree, fill_used,
-    node::{Cell, Held, NodeBuilder, Payload, SLOT_BYTES, shared_len},
+    Change, Garbage, ROOT, Step, Stop, Tree,
+    build::{Cell, NodeBuilder, Payload},
+    fill_used,
+    node::{Held, SLOT_BYTES, shared_len},
     read::Bounds,
-    split::Halves,
+    split::Entries,
     write::{Stored, added},
 };
 use crate::{
@@ -66,7 +68,7 @@ impl Tree {
                 if let Some(change) = self.put_if_room(&place.guard, key, stored, garbage)? {
                     return Ok(change);
                 }
-                return self.split_leaf(&parent, place, key, stored, garbage);
+                return self.split_leaf((&parent, &bounds), place, key, stored, garbage);
             }
             if self.has_room_for_separator(&place.guard)? {
                 parent = place.guard;
@@ -97,7 +99,7 @@ impl Tree {
         self.insert(node, index, key, stored)
     }
 
-    fn is_leaf(&self, node: &WriteGuard<'_>) -> Step<bool> {
+    pub(super) fn is_leaf(&self, node: &WriteGuard<'_>) -> Step<bool> {
         self.look(node, |view, _| Some(view.is_leaf()))
     }
 
@@ -131,7 +133,12 @@ impl Tree {
     }
 
     /// The bounds of child number `index` of a latched node.
-    fn child_bounds(&self, parent: &WriteGuard<'_>, index: usize, bounds: &Bounds) -> Step<Bounds> {
+    pub(super) fn child_bounds(
+        &self,
+        parent: &WriteGuard<'_>,
+        index: usize,
+        bounds: &Bounds,
+    ) -> Step<Bounds> {
         self.look(parent, |view, fetch| {
             let lower = match index.checked_sub(1) {
                 Some(below) => Some(view.full_key(&view.slot(below)?, fetch)?),
@@ -200,10 +207,11 @@ impl Tree {
         Ok(())
     }
 
-    /// Splits a leaf around a new entry (or a new value) that it has no room for.
+    /// Splits a leaf around a new entry (or a new value) that it has no room for, or shares with
+    /// its neighbour. `parent` is latched, and has these bounds.
     fn split_leaf(
         &self,
-        parent: &WriteGuard<'_>,
+        (parent, parent_bounds): (&WriteGuard<'_>, &Bounds),
         place: Place<'_>,
         key: &[u8],
         stored: &Stored<'_>,
@@ -214,16 +222,15 @@ impl Tree {
         if !self.shape.is_long(key)
             && let Stored::Here(value) = stored
         {
-            let appends = bounds.upper.is_none();
-            let halves = self.look(&left, |view, _| {
-                Some(Halves::new(view, (at, found), key, *value, appends))
+            let new = NewEntry { at, found, key, value: *value };
+            let before = self.look(&left, |view, _| {
+                let slot = if found { Some(view.slot(at)?) } else { None };
+                slot.map_or(Some(None), |slot| view.held(&slot).map(Some))
             })?;
-            if let Some(halves) = halves {
-                let before = self.look(&left, |view, _| {
-                    let slot = if found { Some(view.slot(at)?) } else { None };
-                    slot.map_or(Some(None), |slot| view.held(&slot).map(Some))
-                })?;
-                self.split_as_bytes(parent, index, &left, bounds, &halves)?;
+            let full = Full { index, leaf: &left, bounds: &bounds };
+            if self.spread(parent, parent_bounds, &full, &new)?
+                || self.split_as_bytes(parent, &full, &new)?
+            {
                 let Some(before) = before else { return Ok(added(key, stored)) };
                 if let Held::Far(far) = &before {
                     garbage.push(self.pages_of(far));
@@ -257,29 +264,44 @@ impl Tree {
         Ok(change)
     }
 
+    /// Splits a leaf without taking its entries apart; `false`: it has a long key.
     fn split_as_bytes(
         &self,
         parent: &WriteGuard<'_>,
-        index: usize,
-        left: &WriteGuard<'_>,
-        bounds: Bounds,
-        halves: &Halves<'_>,
-    ) -> Step<()> {
+        full: &Full<'_>,
+        new: &NewEntry<'_>,
+    ) -> Step<bool> {
+        let (left, bounds) = (full.leaf, full.bounds);
+        let entries = self.look(left, |view, _| {
+            let mut entries = Entries::new(view.prefix()?);
+            let taken = entries.take_with(view, (new.at, new.found), new.key, new.value);
+            Some(taken.map(|()| (entries, view.count())))
+        })?;
+        let Some((entries, old_count)) = entries.filter(|(entries, _)| entries.count() > 1) else {
+            return Ok(false);
+        };
+        // Ascending loads fill leaves to the end: the new one begins with the new key.
+        let appends = bounds.upper.is_none() && !new.found && new.at == old_count;
+        let middle = if appends { new.at } else { entries.part(0, 2) };
         let senseless = || self.damage(left.page(), "it cannot be split");
-        let separator = halves.separator().ok_or_else(senseless)?;
-        let (low, high) = divide(bounds, &separator);
-        let prefixes = [&low, &high].map(|bounds| bounds.prefix(self.shape.prefix_max()));
-        let [left_page, right_page] = halves.build(self.shape, prefixes).ok_or_else(senseless)?;
+        let separator = entries.separator(middle).ok_or_else(senseless)?;
+        let (low, high) = divide(bounds.clone(), &separator);
+        let page = |range, bounds: &Bounds| {
+            let page = entries.page(self.shape, range, bounds.prefix(self.shape.prefix_max()));
+            page.ok_or_else(senseless)
+        };
+        let (left_page, right_page) =
+            (page(0..middle, &low)?, page(middle..entries.count(), &high)?);
         let right = self.cache.create_to_fill(self.space.take())?;
         self.fill(&right, right_page);
         fill_used(left, &left_page).ok_or_else(senseless)?;
-        self.note_leaf_size(halves.count());
-        if halves.is_append() {
+        self.note_leaf_size(entries.count());
+        if appends {
             self.note_last_leaf(right.seen_after());
         }
-        self.add_separator(parent, index, &separator, right.page())?;
+        self.add_separator(parent, full.index, &separator, right.page())?;
         self.count_node(0, true);
-        Ok(())
+        Ok(true)
     }
 
     fn payload_length(&self, payload: &Payload, garbage: &mut Garbage) -> usize {
@@ -561,8 +583,24 @@ struct Pair<'t> {
     high: Bounds,
 }
 
+/// A leaf without room for an entry.
+pub(super) struct Full<'f> {
+    /// Its number among its parent's children.
+    pub(super) index: usize,
+    pub(super) leaf: &'f WriteGuard<'f>,
+    pub(super) bounds: &'f Bounds,
+}
+
+/// The entry: before slot `at`, or in place of it if it is `found`.
+pub(super) struct NewEntry<'e> {
+    pub(super) at: usize,
+    pub(super) found: bool,
+    pub(super) key: &'e [u8],
+    pub(super) value: [&'e [u8]; 2],
+}
+
 /// The bounds on both sides of a separator.
-fn divide(bounds: Bounds, separator: &[u8]) -> (Bounds, Bounds) {
+pub(super) fn divide(bounds: Bounds, separator: &[u8]) -> (Bounds, Bounds) {
     let low = Bounds { lower: bounds.lower, upper: Some(separator.to_vec()) };
     (low, Bounds { lower: Some(separator.to_vec()), upper: bounds.upper })
 }

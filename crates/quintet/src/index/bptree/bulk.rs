@@ -25,10 +25,11 @@
 
 use super::{
     Change, DEPTH_MAX, Garbage, ROOT, Shape, Step, Stop, Tree,
+    build::{Cell, NodeBuilder, Payload},
     extent::PART_HEAD_BYTES,
     node::{
-        Cell, EXTENT, Far, HEAD_BYTES, HINTS, LongKey, NodeBuilder, Payload, REFERENCE_BYTES,
-        SLOT_BYTES, Slot, hint_step, shared_len, skip_of,
+        EXTENT, Far, HEAD_BYTES, HINTS, LongKey, REFERENCE_BYTES, SLOT_BYTES, Slot, hint_step,
+        shared_len, skip_of,
     },
     signed,
     split::header,
@@ -208,7 +209,7 @@ impl OpenLeaf {
             let slot = Slot::encode(key, skip, entry.long.is_some(), heap).to_le_bytes();
             page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot);
         }
-        let front = header(count, self.key(0).get(..prefix)?, heap, skip)?;
+        let front = header(count, self.key(0).get(..prefix)?, heap, (skip, 0))?;
         page.get_mut(8..8 + front.len())?.copy_from_slice(&front);
         let step = hint_step(count);
         for hint in 0..if step == 0 { 0 } else { HINTS } {
@@ -350,10 +351,8 @@ impl Tree {
                     let entry = |index| {
                         let slot = view.slot(index)?;
                         let long = if slot.long { Some(view.long_key(&slot)?) } else { None };
-                        let own = 4 + slot.inline + if slot.long { REFERENCE_BYTES } else { 0 };
-                        let rest = view.entry_bytes(&slot)?.checked_sub(own)?;
-                        let rest = view.words().copy(slot.offset + own, rest)?;
-                        let word = view.entry_word(&slot)?;
+                        let (word, rest) = view.payload(&slot)?;
+                        let rest = view.words().copy(rest.start, rest.len())?;
                         let key = view.full_key(&slot, &mut *fetch)?;
                         Some(Taken { key, word, long, rest })
                     };

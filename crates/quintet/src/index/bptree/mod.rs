@@ -1,8 +1,8 @@
 //! A concurrent B+-tree of byte strings over a page cache.
 //!
-//! What: slotted pages with key heads and shared prefixes ([`node`]), optimistic descents
-//! ([`read`]), changes of one leaf under its latch and of several from the root down ([`write`],
-//! [`balance`], [`split`]), scans both ways by re-descent ([`run`], [`scan`]),
+//! What: slotted pages with key heads and shared prefixes ([`node`], [`build`]), optimistic
+//! descents ([`read`]), changes of one leaf under its latch and of several from the root down
+//! ([`write`], [`balance`], [`split`]), scans both ways by re-descent ([`run`], [`scan`]),
 //! extents for what does not fit in a page ([`extent`]), and the map of free pages ([`space`]).
 //! Why: keys in order, one leaf a lookup, and no lock for readers.
 //!
@@ -13,6 +13,9 @@
 //! A writer upgrades the leaf that its descent found. Where the leaf has no room (or gets too
 //! empty), it goes again from the root, latching parent and child: a child that could not take one
 //! more separator is split before it is entered, so a split never has to go back up.
+//!
+//! Leaves of trees of many small entries are packed, and share with a neighbour before they split
+//! ([`spread`]).
 //!
 //! Sorted entries behind all others need no writer at all: whole pages are built from them, and a
 //! new root makes them the tree's ([`bulk`]).
@@ -41,6 +44,7 @@
 //! tells their neighbours apart.
 
 pub mod balance;
+pub mod build;
 pub mod bulk;
 pub mod check;
 pub mod extent;
@@ -54,6 +58,7 @@ pub mod run;
 pub mod scan;
 pub mod space;
 mod split;
+mod spread;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
@@ -86,9 +91,17 @@ const LEAF_LINES_MAX: usize = 16;
 pub struct Shape {
     /// A power of two from 4096 to 65,536.
     pub page_bytes: usize,
+    /// Leaves whose values all have this many bytes are packed, and share with a neighbour before
+    /// they split: for trees of many small entries. 0: none are.
+    pub value_bytes: usize,
 }
 
 impl Shape {
+    /// Whether a leaf with so many entries is packed, if they all are as they have to be.
+    pub const fn packs(self, count: usize) -> bool {
+        self.value_bytes > 0 && count > 0
+    }
+
     /// Keys of at most this many bytes are in their node; of longer ones, this much is.
     pub const fn key_inline_max(self) -> usize {
         self.page_bytes / 16
@@ -219,9 +232,15 @@ type Garbage = Vec<(PageId, u64)>;
 
 impl Tree {
     /// The tree in these pages. For a new one, [`Tree::format`] makes the root.
-    /// `writes_directly`: large values may be written to the file at once.
-    pub fn new(cache: Arc<PageCache>, space: Space, writes_directly: bool) -> Self {
-        let shape = Shape { page_bytes: cache.page_bytes() };
+    /// `writes_directly`: large values may be written to the file at once. `value_bytes`: see
+    /// [`Shape`].
+    pub fn new(
+        cache: Arc<PageCache>,
+        space: Space,
+        writes_directly: bool,
+        value_bytes: usize,
+    ) -> Self {
+        let shape = Shape { page_bytes: cache.page_bytes(), value_bytes };
         let node_counts = [AtomicU64::new(0), AtomicU64::new(0)];
         let leaf_lines = AtomicU64::new(0);
         Self {
@@ -281,7 +300,7 @@ impl Tree {
 
     /// Makes the root of a new tree: an empty leaf.
     pub fn format(&self) -> crate::Result<()> {
-        let empty = node::NodeBuilder { level: 0, prefix: &[], first_child: 0, cells: &[] };
+        let empty = build::NodeBuilder { level: 0, prefix: &[], first_child: 0, cells: &[] };
         let page = empty.build(self.shape).unwrap_or_default();
         let guard = self.cache.create(ROOT)?;
         self.fill(&guard, page);

@@ -46,7 +46,7 @@ fn tree(numbers: &[u8]) -> Arc<Tree> {
     let cache = PageCache::new("pages".to_owned(), options, Arc::new(Budget::new(1 << 30)));
     let cache = cache.unwrap();
     cache.set_file(dir.open("pages", Open::CREATE.direct()).unwrap());
-    let tree = Tree::new(Arc::new(cache), Space::new(64, Bits::new()), true);
+    let tree = Tree::new(Arc::new(cache), Space::new(64, Bits::new()), true, 0);
     tree.format().unwrap();
     puts(&tree, numbers);
     Arc::new(tree)

@@ -1,4 +1,4 @@
-//! Nodes of the tree: a view of a page's bytes, and a builder of whole pages.
+//! Nodes of the tree: a view of a page's bytes.
 //!
 //! A node is a slotted page. Behind the header come hints, then the key prefix that all its keys
 //! share, then the slots in key order; entries grow down from the page's end.
@@ -6,11 +6,11 @@
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | | the cache's ([`crate::pages::cache`]) |
-//! | 8 | 1 | kind | 1 leaf, 2 inner, 3 part of an extent, 4 meta, 5 map |
+//! | 8 | 1 | kind | 1 leaf, 2 inner, 3 part of an extent, 4 meta, 5 map, 6 packed leaf |
 //! | 9 | 1 | level | 0 for leaves |
 //! | 10 | 2 | count | slots |
 //! | 12 | 2 | prefix length | bytes of prefix, at 96; the slots begin at the next multiple of 8 |
-//! | 14 | 2 | | zero |
+//! | 14 | 2 | value length | packed leaf: bytes of each value; else zero |
 //! | 16 | 4 | heap start | offset of the lowest entry |
 //! | 20 | 4 | dead | bytes of entries above the heap's start that no slot names |
 //! | 24 | 4 | first child | inner: the child with the keys below the first slot's |
@@ -39,15 +39,29 @@
 //! | 8 | long | of a long key: length of the whole key, first page of its extent |
 //! | length, or 8 | value | leaf: the value; in an extent: first page, CRC32C |
 //!
+//! In a packed leaf all values are here and have one length, no key is long, and nothing is
+//! skipped. So its entries do not repeat what header and slots say:
+//!
+//! | size | name | meaning |
+//! |---|---|---|
+//! | inline less 4, or 0 | rest | the key's bytes behind the prefix and the slot's head |
+//! | value length | value | |
+//!
+//! Only trees whose values mostly have one known length ([`Shape::value_bytes`]) have such leaves:
+//! there they take 8 bytes an entry less. What does not fit the form makes a leaf plain again.
+//!
 //! Invariants: slots ascend; keys of up to [`Shape::key_inline_max`] bytes are never long, longer
 //! ones always; a page's prefix is shared by every key that can ever come to it, because it is
 //! shared by the keys between which its range lies.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, ops::Range};
 
-use super::Shape;
+use super::{
+    Shape,
+    build::{Cell, Payload},
+};
 use crate::{
-    codec::{low_u32, put_u32, to_u64, to_usize},
+    codec::{low_u8, low_u32, to_u64, to_usize},
     pages::cache::words::{PageWords, head_of},
     sync::{AtomicU64, Ordering::Relaxed},
 };
@@ -68,6 +82,8 @@ pub const EXTENT: u8 = 3;
 pub const META: u8 = 4;
 /// Kind of a map page.
 pub const MAP: u8 = 5;
+/// Kind of a leaf whose values have one length.
+pub const PACKED: u8 = 6;
 
 /// Bytes before the prefix.
 pub const HEAD_BYTES: usize = 96;
@@ -77,12 +93,14 @@ pub const HINTS: usize = 16;
 pub const HINT_WORD: usize = 4;
 /// Bytes of a slot.
 pub const SLOT_BYTES: usize = 8;
+/// Bytes of a key that its slot has.
+pub const SLOT_KEY_BYTES: usize = 4;
 /// Slots in a line of the processor's caches.
 const SLOTS_OF_LINE: usize = 64 / SLOT_BYTES;
 /// Bytes of a reference to an extent.
 pub const REFERENCE_BYTES: usize = 8;
 /// Most that heads leave out: four bytes less than the smallest page holds of a long key.
-const SKIP_MAX: usize = Shape { page_bytes: 4096 }.key_inline_max() - 4;
+const SKIP_MAX: usize = Shape { page_bytes: 4096, value_bytes: 0 }.key_inline_max() - 4;
 const LONG_FLAG: u64 = 1 << 15;
 /// In an entry's word: the value is in an extent.
 const EXTENT_FLAG: u32 = 1 << 31;
@@ -184,6 +202,8 @@ pub struct NodeView<'a> {
     words: PageWords<'a>,
     count: usize,
     prefix: usize,
+    /// Of a packed leaf, the length of each value.
+    packed: Option<usize>,
 }
 
 /// What heads leave out in a node whose first and last keys are these, behind the prefix: nothing,
@@ -208,20 +228,27 @@ impl<'a> NodeView<'a> {
     #[inline]
     pub fn new(words: PageWords<'a>) -> Option<Self> {
         let head = words.word(1)?;
+        let kind = low_u8(head);
         let view = Self {
             words,
             count: to_usize(head >> 16 & 0xffff),
             prefix: to_usize(head >> 32 & 0xffff),
+            packed: (kind == PACKED).then_some(to_usize(head >> 48)),
         };
-        let kind = to_usize(head & 0xff);
-        let sound = matches!(kind, 1 | 2) && view.slots_end() <= words.len();
+        let sound = matches!(kind, LEAF | INNER | PACKED) && view.slots_end() <= words.len();
         sound.then_some(view)
     }
 
     /// Whether it is a leaf.
     #[inline]
     pub fn is_leaf(&self) -> bool {
-        self.words.u8(8) == Some(LEAF)
+        matches!(self.words.u8(8), Some(LEAF | PACKED))
+    }
+
+    /// Of a packed leaf, the length of each value.
+    #[inline]
+    pub const fn packed(&self) -> Option<usize> {
+        self.packed
     }
 
     /// 0 for leaves.
@@ -326,16 +353,35 @@ impl<'a> NodeView<'a> {
         Some(LongKey { length: self.words.u32(at)?, page: self.words.u32(at + 4)? })
     }
 
-    /// Bytes of key and reference behind an entry's word.
-    const fn key_bytes(slot: &Slot) -> usize {
-        slot.inline + if slot.long { REFERENCE_BYTES } else { 0 }
+    /// Bytes of an entry before its value.
+    const fn front_bytes(&self, slot: &Slot) -> usize {
+        match self.packed {
+            Some(_) => slot.inline.saturating_sub(SLOT_KEY_BYTES),
+            None => 4 + slot.inline + if slot.long { REFERENCE_BYTES } else { 0 },
+        }
+    }
+
+    /// The first word of a leaf's entry, as a plain leaf has it, and where what follows the key
+    /// lies: the value, or the reference to it.
+    pub fn payload(&self, slot: &Slot) -> Option<(u32, Range<usize>)> {
+        let at = slot.offset + self.front_bytes(slot);
+        let (word, length) = match self.packed {
+            Some(length) => (low_u32(to_u64(length)), length),
+            None => {
+                (self.entry_word(slot)?, self.entry_bytes(slot)?.checked_sub(at - slot.offset)?)
+            }
+        };
+        Some((word, at..at + length))
     }
 
     /// The value of a leaf's entry.
     #[inline]
     pub fn held(&self, slot: &Slot) -> Option<Held> {
+        let at = slot.offset + self.front_bytes(slot);
+        if let Some(length) = self.packed {
+            return (at + length <= self.words.len()).then_some(Held::Here(at, length));
+        }
         let word = self.entry_word(slot)?;
-        let at = slot.offset + 4 + Self::key_bytes(slot);
         let length = word & !(EXTENT_FLAG | DIRECT_FLAG);
         if word & EXTENT_FLAG == 0 {
             let length = to_usize(u64::from(length));
@@ -348,7 +394,7 @@ impl<'a> NodeView<'a> {
 
     /// Bytes of an entry.
     pub fn entry_bytes(&self, slot: &Slot) -> Option<usize> {
-        let own = 4 + Self::key_bytes(slot);
+        let own = self.front_bytes(slot);
         if !self.is_leaf() {
             return Some(own);
         }
@@ -360,15 +406,36 @@ impl<'a> NodeView<'a> {
 
     /// As many bytes of a key as the page holds, prefix included: all of a key that is not long.
     pub fn known_key(&self, slot: &Slot) -> Option<Vec<u8>> {
-        let end = slot.offset + 4 + slot.inline;
-        if end > self.words.len() {
+        let mut key = self.prefix()?;
+        self.push_suffix(slot, &mut key)?;
+        Some(key)
+    }
+
+    /// Appends the bytes of a key behind the prefix that its slot has and its entry has not; says
+    /// how many.
+    #[inline]
+    pub fn push_apart(&self, slot: &Slot, out: &mut Vec<u8>) -> Option<usize> {
+        if self.packed.is_none() {
+            return Some(0);
+        }
+        let apart = slot.inline.min(SLOT_KEY_BYTES);
+        out.extend_from_slice(slot.head.to_be_bytes().get(..apart)?);
+        Some(apart)
+    }
+
+    /// Appends as many bytes of a key behind the prefix as the page holds.
+    #[inline]
+    pub fn push_suffix(&self, slot: &Slot, out: &mut Vec<u8>) -> Option<()> {
+        let apart = self.push_apart(slot, out)?;
+        let length = slot.inline - apart;
+        let at = slot.offset + if self.packed.is_some() { 0 } else { 4 };
+        // A length from a page that has changed may be any.
+        if at + length > self.words.len() {
             return None;
         }
-        let mut key = vec![0; self.prefix + slot.inline];
-        let (front, back) = key.split_at_mut_checked(self.prefix)?;
-        self.words.copy_to(HEAD_BYTES, front)?;
-        self.words.copy_to(slot.offset + 4, back)?;
-        Some(key)
+        let start = out.len();
+        out.resize(start + length, 0);
+        self.words.copy_to(at, out.get_mut(start..)?)
     }
 
     /// A key, whole.
@@ -383,6 +450,9 @@ impl<'a> NodeView<'a> {
         if slot.long {
             return self.compare_long(slot, suffix, fetch);
         }
+        if self.packed.is_some() {
+            return self.compare_packed(slot, suffix);
+        }
         let skip = self.skip();
         let (at, inline) = (slot.offset + 4 + skip, slot.inline.checked_sub(skip)?);
         // The head is known to be the same, as far as both keys go.
@@ -390,6 +460,19 @@ impl<'a> NodeView<'a> {
             return self.words.compare(at + 4, inline - 4, suffix.get(4..)?);
         }
         self.words.compare(at, inline, suffix)
+    }
+
+    /// As [`NodeView::compare_same_head`], in a packed leaf.
+    #[inline]
+    fn compare_packed(&self, slot: &Slot, suffix: &[u8]) -> Option<Ordering> {
+        if let Some(rest) = suffix.get(SLOT_KEY_BYTES..)
+            && let Some(length) = slot.inline.checked_sub(SLOT_KEY_BYTES)
+        {
+            return self.words.compare(slot.offset, length, rest);
+        }
+        // One of the two ends within the head.
+        let head = slot.head.to_be_bytes();
+        Some(head.get(..slot.inline.min(SLOT_KEY_BYTES))?.cmp(suffix))
     }
 
     #[cold]
@@ -559,6 +642,15 @@ impl<'a> NodeView<'a> {
     /// Whether all heads are those of their keys.
     pub fn heads_match(&self) -> bool {
         let skip = self.skip();
+        if self.packed.is_some() {
+            // They are a part of their keys: but for what is behind a short one.
+            let is_padded = |slot: Slot| {
+                let unused = SLOT_KEY_BYTES.saturating_sub(slot.inline);
+                slot.head & low_u32((1 << (8 * unused)) - 1) == 0 && !slot.long
+            };
+            return skip == 0
+                && (0..self.count).all(|index| self.slot(index).is_some_and(is_padded));
+        }
         let skipped = self.slot(0).and_then(|slot| self.words.copy(slot.offset + 4, skip));
         (0..self.count).all(|index| {
             let Some(slot) = self.slot(index) else { return false };
@@ -637,140 +729,10 @@ impl<'a> NodeView<'a> {
     }
 }
 
-/// What an entry holds beside its key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Payload {
-    /// A value.
-    Here(Vec<u8>),
-    /// A value in an extent.
-    Far(Far),
-    /// A page.
-    Child(u32),
-}
-
-/// An entry outside a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cell {
-    /// The key; of a long one at least what the page is to hold.
-    pub key: Vec<u8>,
-    /// Where the whole key is.
-    pub long: Option<LongKey>,
-    /// The rest.
-    pub payload: Payload,
-}
-
-impl Cell {
-    /// The bytes of the key that a page with this prefix holds.
-    pub fn suffix(&self, shape: Shape, prefix: usize) -> &[u8] {
-        let suffix = self.key.get(prefix..).unwrap_or(&[]);
-        match self.long {
-            None => suffix,
-            Some(_) => suffix.get(..shape.key_inline_max()).unwrap_or(suffix),
-        }
-    }
-
-    /// The bytes of an entry in a page with this prefix.
-    pub fn entry_bytes(&self, shape: Shape, prefix: usize) -> usize {
-        let payload = match &self.payload {
-            Payload::Here(value) => value.len(),
-            Payload::Far(_) => REFERENCE_BYTES,
-            Payload::Child(_) => 0,
-        };
-        let long = if self.long.is_some() { REFERENCE_BYTES } else { 0 };
-        4 + self.suffix(shape, prefix).len() + long + payload
-    }
-
-    /// Appends the entry as it is in a page with this prefix.
-    pub fn encode(&self, shape: Shape, prefix: usize, out: &mut Vec<u8>) {
-        let word = match &self.payload {
-            Payload::Here(value) => low_u32(to_u64(value.len())),
-            Payload::Far(far) => far.word(),
-            Payload::Child(page) => *page,
-        };
-        put_u32(out, word);
-        out.extend_from_slice(self.suffix(shape, prefix));
-        if let Some(long) = self.long {
-            put_u32(out, long.length);
-            put_u32(out, long.page);
-        }
-        match &self.payload {
-            Payload::Here(value) => out.extend_from_slice(value),
-            Payload::Far(far) => {
-                put_u32(out, far.page);
-                put_u32(out, far.checksum);
-            }
-            Payload::Child(_) => {}
-        }
-    }
-}
-
-/// A whole node to be built.
-#[derive(Debug)]
-pub struct NodeBuilder<'c> {
-    /// 0 for a leaf.
-    pub level: u8,
-    /// Shared by every key that may come to the page.
-    pub prefix: &'c [u8],
-    /// Of an inner node.
-    pub first_child: u32,
-    /// In order.
-    pub cells: &'c [Cell],
-}
-
-impl NodeBuilder<'_> {
-    /// The bytes that the node takes of a page.
-    pub fn size(&self, shape: Shape) -> usize {
-        let entry = |cell: &Cell| SLOT_BYTES + cell.entry_bytes(shape, self.prefix.len());
-        let cells: usize = self.cells.iter().map(entry).sum();
-        (HEAD_BYTES + self.prefix.len()).next_multiple_of(8) + cells
-    }
-
-    /// The page's bytes from the kind on (the first eight are left zero); `None` where it is too
-    /// much for a page.
-    pub fn build(&self, shape: Shape) -> Option<Vec<u8>> {
-        let page_bytes = shape.page_bytes;
-        if self.size(shape) > page_bytes {
-            return None;
-        }
-        let mut page = vec![0; page_bytes];
-        let mut start = page_bytes;
-        let slots = (HEAD_BYTES + self.prefix.len()).next_multiple_of(8);
-        let mut entry = Vec::new();
-        let suffix = |cell: Option<&Cell>| {
-            cell.map_or_else(Vec::new, |cell| cell.suffix(shape, self.prefix.len()).to_vec())
-        };
-        let skip = skip_of(&suffix(self.cells.first()), &suffix(self.cells.last()));
-        for (index, cell) in self.cells.iter().enumerate() {
-            entry.clear();
-            cell.encode(shape, self.prefix.len(), &mut entry);
-            start -= entry.len();
-            page.get_mut(start..start + entry.len())?.copy_from_slice(&entry);
-            let suffix = cell.suffix(shape, self.prefix.len());
-            let slot = Slot::encode(suffix, skip, cell.long.is_some(), start);
-            let at = slots + index * SLOT_BYTES;
-            page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot.to_le_bytes());
-        }
-        let kind = if self.level == 0 { LEAF } else { INNER };
-        let count = u16::try_from(self.cells.len()).ok()?.to_le_bytes();
-        let prefix_len = u16::try_from(self.prefix.len()).ok()?.to_le_bytes();
-        let mut head = vec![kind, self.level];
-        head.extend_from_slice(&count);
-        head.extend_from_slice(&prefix_len);
-        head.extend_from_slice(&[0; 2]);
-        put_u32(&mut head, low_u32(to_u64(start)));
-        put_u32(&mut head, 0);
-        put_u32(&mut head, self.first_child);
-        put_u32(&mut head, low_u32(to_u64(skip)));
-        let step = hint_step(self.cells.len());
-        for hint in 1..=HINTS {
-            let cell = if step == 0 { None } else { self.cells.get(hint * step) };
-            let suffix = suffix(cell);
-            put_u32(&mut head, low_u32(head_of(suffix.get(skip..).unwrap_or(&[])) >> 32));
-        }
-        head.extend_from_slice(self.prefix);
-        page.get_mut(8..8 + head.len())?.copy_from_slice(&head);
-        Some(page)
-    }
+/// Whether a leaf that could be packed is better plain: where heads would tell nothing, and it has
+/// room for more than they tell.
+pub const fn is_plain_better(skip: usize, plain_bytes: usize, shape: Shape) -> bool {
+    skip > 0 && plain_bytes <= shape.page_bytes
 }
 
 /// The length of what two byte strings share at their start.

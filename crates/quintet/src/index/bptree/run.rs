@@ -75,10 +75,11 @@ impl Run {
             let Held::Here(at, length) = view.held(&slot)? else { return Some(index) };
             self.bytes.extend_from_slice(&prefix);
             let start = self.bytes.len();
+            let apart = view.push_apart(&slot, &mut self.bytes)?;
             // The value follows the key.
             self.bytes.resize(start + slot.inline + length, 0);
-            let rest = self.bytes.get_mut(start..)?;
-            view.words().copy_to(at - slot.inline, rest)?;
+            let rest = self.bytes.get_mut(start + apart..)?;
+            view.words().copy_to((at + apart).checked_sub(slot.inline)?, rest)?;
             self.ends.push((start + slot.inline, start + slot.inline + length));
         }
         Some(last)

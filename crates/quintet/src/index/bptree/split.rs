@@ -1,185 +1,217 @@
-//! Splits of leaves as bytes: entries go from the old page to the two new ones as they are.
+//! Leaves divided as bytes: entries go from old pages to new ones as they are.
 //!
-//! What: [`Halves`] is a leaf with one entry more, or another entry in place of one, and where it
-//! is divided; it builds both pages from a copy of the old one. Why: taken apart into keys and
-//! values, a leaf of a hundred entries costs two hundred allocations.
+//! What: [`Entries`] are those of a leaf, or of two neighbours, with one entry more or another one
+//! in place of one; they say where to divide them, and build the pages. Why: taken apart into keys
+//! and values, a leaf of a hundred entries costs two hundred allocations.
 //!
-//! Invariants: no key of the leaf is long (those go by [`super::balance`]); both pages have a
-//! prefix that begins with the old page's.
+//! Invariants: no key of them is long (those go by [`super::balance`]); a page that is built has a
+//! prefix that begins with what all keys here are known to share.
+
+use std::ops::Range;
 
 use super::{
     Shape,
-    node::{HEAD_BYTES, HINTS, LEAF, NodeView, SLOT_BYTES, Slot, hint_step, shared_len, skip_of},
+    node::{
+        HEAD_BYTES, HINTS, LEAF, NodeView, PACKED, SLOT_BYTES, SLOT_KEY_BYTES, Slot, hint_step,
+        is_plain_better, shared_len, skip_of,
+    },
 };
-use crate::codec::{low_u32, put_u32, to_u64};
+use crate::codec::{low_u32, put_u32, to_u64, to_usize};
 
-/// Where an entry of the new leaf comes from.
+/// An entry; it begins where the one before it ends.
 #[derive(Clone, Copy, Debug)]
-enum Source {
-    /// The old page: offset of the entry, bytes of its key, bytes of all.
-    Old(usize, usize, usize),
-    New,
+struct Entry {
+    /// As a plain leaf has it.
+    word: u32,
+    key_end: usize,
+    payload_end: usize,
 }
 
-/// A leaf to be split. See the module head.
+/// Entries in key order. See the module head.
 #[derive(Debug)]
-pub(super) struct Halves<'e> {
-    image: Vec<u8>,
-    /// The old page's.
-    prefix: Vec<u8>,
-    sources: Vec<Source>,
-    /// The new entry's key behind the old prefix, and value.
-    suffix: &'e [u8],
-    value: [&'e [u8]; 2],
-    /// Entries of the left half.
-    left: usize,
-    /// The right half is a new last leaf, of the new entry alone.
-    is_append: bool,
+pub(super) struct Entries {
+    /// What all keys share, and `keys` leave out.
+    base: Vec<u8>,
+    keys: Vec<u8>,
+    /// Values, and references to values.
+    payloads: Vec<u8>,
+    list: Vec<Entry>,
 }
 
-impl<'e> Halves<'e> {
-    /// The leaf with the entry put before slot `at`, or in place of it if it is `found`; `None`
-    /// where the page makes no sense or has a long key. With `appends` an entry behind all others
-    /// begins the right half alone.
-    pub(super) fn new(
-        view: &NodeView<'_>,
-        (at, found): (usize, bool),
-        key: &'e [u8],
-        value: [&'e [u8]; 2],
-        appends: bool,
-    ) -> Option<Self> {
-        let image = view.words().copy(0, view.words().len())?;
-        let suffix = key.get(view.prefix_len()..)?;
-        let mut sources = Vec::with_capacity(view.count() + 1);
-        for index in 0..view.count() {
+impl Entries {
+    /// None yet; all will begin with `base`.
+    pub(super) fn new(base: Vec<u8>) -> Self {
+        Self { base, keys: Vec::new(), payloads: Vec::new(), list: Vec::new() }
+    }
+
+    /// Adds entry number `range` of a leaf; `None` where it makes no sense or has a long key.
+    pub(super) fn take(&mut self, view: &NodeView<'_>, range: Range<usize>) -> Option<()> {
+        let prefix = view.prefix()?;
+        let prefix = prefix.get(self.base.len()..)?;
+        self.list.reserve(range.len() + 1);
+        for index in range {
             let slot = view.slot(index)?;
             if slot.long {
                 return None;
             }
-            if index == at {
-                sources.push(Source::New);
+            self.keys.extend_from_slice(prefix);
+            view.push_suffix(&slot, &mut self.keys)?;
+            let (word, payload) = view.payload(&slot)?;
+            let start = self.payloads.len();
+            if payload.end > view.words().len() {
+                return None;
             }
-            if index != at || !found {
-                sources.push(Source::Old(slot.offset, slot.inline, view.entry_bytes(&slot)?));
-            }
+            self.payloads.resize(start + payload.len(), 0);
+            view.words().copy_to(payload.start, self.payloads.get_mut(start..)?)?;
+            self.end(word);
         }
-        if at == view.count() {
-            sources.push(Source::New);
-        }
-        let appends = appends && !found && at == view.count();
-        let mut halves = Self {
-            image,
-            prefix: view.prefix()?,
-            sources,
-            suffix,
-            value,
-            left: 0,
-            is_append: appends,
-        };
-        halves.left = if appends { at } else { halves.middle() };
-        let several = halves.left > 0 && halves.left < halves.sources.len();
-        several.then_some(halves)
+        Some(())
     }
 
-    /// Whether the right half is a new last leaf, of the new entry alone.
-    pub(super) const fn is_append(&self) -> bool {
-        self.is_append
+    /// Adds an entry of this key and value.
+    pub(super) fn push(&mut self, key: &[u8], value: [&[u8]; 2]) -> Option<()> {
+        self.keys.extend_from_slice(key.get(self.base.len()..)?);
+        value.iter().for_each(|piece| self.payloads.extend_from_slice(piece));
+        self.end(low_u32(to_u64(value[0].len() + value[1].len())));
+        Some(())
     }
 
-    /// Entries of both halves.
+    fn end(&mut self, word: u32) {
+        let (key_end, payload_end) = (self.keys.len(), self.payloads.len());
+        self.list.push(Entry { word, key_end, payload_end });
+    }
+
+    /// Adds those of a leaf, and one put before slot `at`, or in place of it if it is `found`.
+    pub(super) fn take_with(
+        &mut self,
+        view: &NodeView<'_>,
+        (at, found): (usize, bool),
+        key: &[u8],
+        value: [&[u8]; 2],
+    ) -> Option<()> {
+        self.take(view, 0..at)?;
+        self.push(key, value)?;
+        self.take(view, at + usize::from(found)..view.count())
+    }
+
+    /// How many there are.
     pub(super) const fn count(&self) -> usize {
-        self.sources.len()
+        self.list.len()
     }
 
-    fn size(&self, source: Source) -> usize {
-        match source {
-            Source::Old(_, _, bytes) => bytes,
-            Source::New => 4 + self.suffix.len() + self.value[0].len() + self.value[1].len(),
-        }
+    /// Where entry number `index` begins: of the keys, and of the payloads.
+    fn start(&self, index: usize) -> (usize, usize) {
+        let before = index.checked_sub(1).and_then(|before| self.list.get(before));
+        before.map_or((0, 0), |entry| (entry.key_end, entry.payload_end))
     }
 
-    /// Entries of the left half, by bytes.
-    fn middle(&self) -> usize {
-        let size = |source: &Source| SLOT_BYTES + self.size(*source);
-        let total: usize = self.sources.iter().map(size).sum();
-        let mut sum = 0;
-        let half = self.sources.iter().position(|source| {
-            sum += size(source);
-            sum * 2 >= total
-        });
-        (half.unwrap_or(0) + 1).clamp(1, self.sources.len().saturating_sub(1).max(1))
+    /// Bytes of so many first entries in a plain leaf, slots included, with no prefix.
+    fn bytes_before(&self, count: usize) -> usize {
+        let (keys, payloads) = self.start(count);
+        keys + payloads + count * (SLOT_BYTES + 4)
     }
 
-    fn suffix_of(&self, source: Source) -> Option<&[u8]> {
-        match source {
-            Source::Old(offset, length, _) => self.image.get(offset + 4..offset + 4 + length),
-            Source::New => Some(self.suffix),
-        }
+    /// Bytes of all in leaves, slots included, with no prefix.
+    pub(super) fn bytes(&self, shape: Shape) -> usize {
+        let all = 0..self.count();
+        let saved = if self.are_even(&all, shape) { self.saved(&all) } else { 0 };
+        self.bytes_before(self.count()) - saved
     }
 
-    /// The shortest key above the left half's that is not above the right half's.
-    pub(super) fn separator(&self) -> Option<Vec<u8>> {
-        let below = self.suffix_of(*self.sources.get(self.left.checked_sub(1)?)?)?;
-        let above = self.suffix_of(*self.sources.get(self.left)?)?;
+    /// Entries of the first page, by bytes, if there are to be `parts` of about one size from
+    /// entry number `first` on. No page is left empty where there are as many entries as pages.
+    pub(super) fn part(&self, first: usize, parts: usize) -> usize {
+        let (before, total) = (self.bytes_before(first), self.bytes_before(self.count()));
+        let rest = self.count().saturating_sub(first);
+        let reaches =
+            |count: &usize| (self.bytes_before(first + count) - before) * parts >= total - before;
+        let half = (1..rest).find(reaches).unwrap_or(rest);
+        half.clamp(1, rest.saturating_sub(parts - 1).max(1))
+    }
+
+    fn key(&self, index: usize) -> Option<&[u8]> {
+        self.keys.get(self.start(index).0..self.list.get(index)?.key_end)
+    }
+
+    fn payload(&self, index: usize) -> Option<&[u8]> {
+        self.payloads.get(self.start(index).1..self.list.get(index)?.payload_end)
+    }
+
+    /// The shortest key above entry `at - 1` that is not above entry `at`.
+    pub(super) fn separator(&self, at: usize) -> Option<Vec<u8>> {
+        let (below, above) = (self.key(at.checked_sub(1)?)?, self.key(at)?);
         let shared = shared_len(below, above);
-        Some([&*self.prefix, above.get(..=shared).unwrap_or(above)].concat())
+        Some([&*self.base, above.get(..=shared).unwrap_or(above)].concat())
     }
 
-    /// The left page and the right one, with these prefixes.
-    pub(super) fn build(&self, shape: Shape, prefixes: [&[u8]; 2]) -> Option<[Vec<u8>; 2]> {
-        let (left, right) = self.sources.split_at_checked(self.left)?;
-        Some([self.page(shape, left, prefixes[0])?, self.page(shape, right, prefixes[1])?])
+    /// Whether all of these have values of the length that leaves are packed for.
+    fn are_even(&self, range: &Range<usize>, shape: Shape) -> bool {
+        let is_even = |entry: &Entry| to_usize(u64::from(entry.word)) == shape.value_bytes;
+        let entries = self.list.get(range.clone()).unwrap_or(&[]);
+        shape.packs(entries.len()) && entries.iter().all(is_even)
     }
 
-    fn page(&self, shape: Shape, sources: &[Source], prefix: &[u8]) -> Option<Vec<u8>> {
-        let skip = prefix.len().checked_sub(self.prefix.len())?;
-        let mut page = vec![0; shape.page_bytes];
+    /// What packing saves of these, with no prefix.
+    fn saved(&self, range: &Range<usize>) -> usize {
+        let one = |index| 4 + self.key(index).map_or(0, |key: &[u8]| key.len().min(SLOT_KEY_BYTES));
+        range.clone().map(one).sum()
+    }
+
+    /// A page of these with this prefix; `None` where they do not fit.
+    pub(super) fn page(&self, shape: Shape, range: Range<usize>, prefix: &[u8]) -> Option<Vec<u8>> {
+        let cut = prefix.len().checked_sub(self.base.len())?;
+        let suffix = |index| self.key(index)?.get(cut..);
+        let last = range.end.checked_sub(1)?;
+        let skip = skip_of(suffix(range.start)?, suffix(last)?);
         let slots = (HEAD_BYTES + prefix.len()).next_multiple_of(8);
+        let plain = self.bytes_before(range.end) - self.bytes_before(range.start);
+        let plain = slots + plain - cut * range.len();
+        let is_packed = self.are_even(&range, shape) && !is_plain_better(skip, plain, shape);
+        let skip = if is_packed { 0 } else { skip };
+        let mut page = vec![0; shape.page_bytes];
         let mut heap = shape.page_bytes;
-        let suffix = |source: Option<&Source>| self.suffix_of(*source?)?.get(skip..);
-        let headless = skip_of(suffix(sources.first())?, suffix(sources.last())?);
-        for (index, source) in sources.iter().enumerate() {
-            let suffix = self.suffix_of(*source)?.get(skip..)?;
-            heap = heap.checked_sub(self.size(*source) - skip)?;
-            let entry = page.get_mut(heap..heap + self.size(*source) - skip)?;
-            let (word, rest) = entry.split_at_mut_checked(4)?;
-            match *source {
-                Source::Old(offset, _, bytes) => {
-                    word.copy_from_slice(self.image.get(offset..offset + 4)?);
-                    rest.copy_from_slice(self.image.get(offset + 4 + skip..offset + bytes)?);
-                }
-                Source::New => {
-                    let length = self.value[0].len() + self.value[1].len();
-                    word.copy_from_slice(&low_u32(to_u64(length)).to_le_bytes());
-                    let (key, rest) = rest.split_at_mut_checked(suffix.len())?;
-                    let (front, back) = rest.split_at_mut_checked(self.value[0].len())?;
-                    key.copy_from_slice(suffix);
-                    front.copy_from_slice(self.value[0]);
-                    back.copy_from_slice(self.value[1]);
-                }
+        for (number, index) in range.clone().enumerate() {
+            let (suffix, payload) = (suffix(index)?, self.payload(index)?);
+            let word = self.list.get(index)?.word.to_le_bytes();
+            let (word, rest) = match is_packed {
+                true => (&[][..], suffix.get(SLOT_KEY_BYTES..).unwrap_or(&[])),
+                false => (&word[..], suffix),
+            };
+            heap = heap.checked_sub(word.len() + rest.len() + payload.len())?;
+            let mut at = heap;
+            for piece in [word, rest, payload] {
+                page.get_mut(at..at + piece.len())?.copy_from_slice(piece);
+                at += piece.len();
             }
-            let at = slots + index * SLOT_BYTES;
-            let slot = Slot::encode(suffix, headless, false, heap).to_le_bytes();
+            let slot = Slot::encode(suffix, skip, false, heap).to_le_bytes();
+            let at = slots + number * SLOT_BYTES;
             page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot);
         }
-        let header = header(sources.len(), prefix, heap, headless)?;
+        let value_bytes = if is_packed { shape.value_bytes } else { 0 };
+        let header = header(range.len(), prefix, heap, (skip, value_bytes))?;
         page.get_mut(8..8 + header.len())?.copy_from_slice(&header);
-        let step = hint_step(sources.len());
+        let step = hint_step(range.len());
         for hint in 0..if step == 0 { 0 } else { HINTS } {
             let at = slots + (hint + 1) * step * SLOT_BYTES + 4;
             page.copy_within(at..at + 4, 32 + hint * 4);
         }
-        (slots + sources.len() * SLOT_BYTES <= heap).then_some(page)
+        (slots + range.len() * SLOT_BYTES <= heap).then_some(page)
     }
 }
 
-/// The header of a leaf from its kind on, and its prefix; the hints are zero.
-pub(super) fn header(count: usize, prefix: &[u8], lowest: usize, skip: usize) -> Option<Vec<u8>> {
+/// The header of a leaf from its kind on, and its prefix; the hints are zero. With a length of
+/// values other than 0 it is packed.
+pub(super) fn header(
+    count: usize,
+    prefix: &[u8],
+    lowest: usize,
+    (skip, value_bytes): (usize, usize),
+) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(HEAD_BYTES + prefix.len());
-    bytes.extend_from_slice(&[LEAF, 0]);
+    bytes.extend_from_slice(&[if value_bytes == 0 { LEAF } else { PACKED }, 0]);
     bytes.extend_from_slice(&u16::try_from(count).ok()?.to_le_bytes());
     bytes.extend_from_slice(&u16::try_from(prefix.len()).ok()?.to_le_bytes());
-    bytes.extend_from_slice(&[0; 2]);
+    bytes.extend_from_slice(&u16::try_from(value_bytes).ok()?.to_le_bytes());
     put_u32(&mut bytes, low_u32(to_u64(lowest)));
     bytes.extend_from_slice(&[0; 8]);
     put_u32(&mut bytes, low_u32(to_u64(skip)));

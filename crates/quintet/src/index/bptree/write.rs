@@ -6,9 +6,10 @@
 
 use super::{
     Change, Garbage, Shape, Step, Stop, Tree,
+    build::{Cell, NodeBuilder, Payload},
     node::{
-        Cell, HEAD_BYTES, HINT_WORD, HINTS, Held, LongKey, NodeBuilder, NodeView, Payload,
-        SLOT_BYTES, Slot, hint_step, skip_of,
+        HEAD_BYTES, HINT_WORD, HINTS, Held, LongKey, NodeView, SLOT_BYTES, SLOT_KEY_BYTES, Slot,
+        hint_step, skip_of,
     },
     read::Target,
     signed,
@@ -39,6 +40,11 @@ impl Stored<'_> {
             Self::Here([head, body]) => head.len() + body.len(),
             Self::Far(far) => Held::Far(*far).length(),
         }
+    }
+
+    /// Whether it is in its leaf and has this length.
+    fn is_here(&self, length: usize) -> bool {
+        matches!(self, Self::Here(_)) && self.length() == length
     }
 
     pub(super) fn payload(&self) -> Payload {
@@ -195,10 +201,17 @@ impl Tree {
         stored: &Stored<'_>,
         garbage: &mut Garbage,
     ) -> Step<Option<Change>> {
-        let (slot, held, old_bytes) = self.look(leaf, |view, _| {
+        let (slot, held, old_bytes, packed) = self.look(leaf, |view, _| {
             let slot = view.slot(index)?;
-            Some((slot, view.held(&slot)?, view.entry_bytes(&slot)?))
+            Some((slot, view.held(&slot)?, view.entry_bytes(&slot)?, view.packed()))
         })?;
+        if packed.is_some_and(|length| !stored.is_here(length)) {
+            return if self.unpack(leaf)? {
+                self.replace(leaf, index, stored, garbage)
+            } else {
+                Ok(None)
+            };
+        }
         let bytes = signed(stored.length()) - signed(held.length());
         let change = Change { keys: 0, bytes };
         if let (Held::Here(at, length), Stored::Here(pieces)) = (&held, stored)
@@ -228,18 +241,28 @@ impl Tree {
         key: &[u8],
         stored: &Stored<'_>,
     ) -> Step<Option<Change>> {
-        let (free, prefix) = self.look(leaf, |view, _| Some((view.free(), view.prefix_len())))?;
+        let (free, prefix, packed) =
+            self.look(leaf, |view, _| Some((view.free(), view.prefix_len(), view.packed())))?;
+        let long = self.shape.is_long(key);
+        if packed.is_some_and(|length| long || !stored.is_here(length)) {
+            return if self.unpack(leaf)? {
+                self.insert(leaf, index, key, stored)
+            } else {
+                Ok(None)
+            };
+        }
         let change = added(key, stored);
-        if !self.shape.is_long(key)
-            && let Stored::Here([head, body]) = stored
-        {
+        if !long && let Stored::Here([head, body]) = stored {
             let suffix = key.get(prefix..).ok_or(Stop::Again)?;
             let length = low_u32(to_u64(head.len() + body.len())).to_le_bytes();
-            let entry = RawEntry { suffix, long: false, pieces: [&length, suffix, head, body] };
+            let (word, rest) = match packed {
+                Some(_) => (&[][..], suffix.get(SLOT_KEY_BYTES..).unwrap_or(&[])),
+                None => (&length[..], suffix),
+            };
+            let entry = RawEntry { suffix, long: false, pieces: [word, rest, head, body] };
             return Ok(self.put_entry(leaf, index, &entry, None)?.then_some(change));
         }
         let mut cell = Cell { key: key.to_vec(), long: None, payload: stored.payload() };
-        let long = self.shape.is_long(key);
         // Room for a long key's reference too: its extent is made once it is sure to be used.
         let wanted = SLOT_BYTES + cell.entry_bytes(self.shape, prefix).min(self.shape.page_bytes);
         let wanted = if long { self.shape.entry_max() } else { wanted };
@@ -322,6 +345,9 @@ impl Tree {
     /// where they tell nothing, later. A root has no prefix, and is never built anew.
     fn keep_skip(&self, node: &WriteGuard<'_>, suffix: &[u8]) -> Step<usize> {
         let (before, tells_nothing) = self.look(node, |view, _| {
+            if view.packed().is_some() {
+                return Some((0, false));
+            }
             let last = view.slot(view.count().saturating_sub(1));
             let same = view.slot(0).zip(last).is_some_and(|(one, two)| one.head == two.head);
             Some((view.skip(), same && view.count() > HINTS))
@@ -383,16 +409,27 @@ impl Tree {
         Ok(())
     }
 
+    /// Makes a packed leaf, latched, a plain one; `false`: its entries do not fit, and nothing has
+    /// changed.
+    fn unpack(&self, node: &WriteGuard<'_>) -> Step<bool> {
+        self.rewrite(node, Shape { value_bytes: 0, ..self.shape }, |_| {})
+    }
+
     /// Rewrites a latched node with other entries; `false`: they do not fit, and nothing has
     /// changed.
-    fn rewrite(&self, node: &WriteGuard<'_>, change: impl FnOnce(&mut Vec<Cell>)) -> Step<bool> {
+    fn rewrite(
+        &self,
+        node: &WriteGuard<'_>,
+        shape: Shape,
+        change: impl FnOnce(&mut Vec<Cell>),
+    ) -> Step<bool> {
         let (mut cells, prefix, level, first_child) = self.look(node, |view, _| {
             let first_child = view.words().u32(24)?;
             Some((view.cells()?, view.prefix()?, view.level(), first_child))
         })?;
         change(&mut cells);
         let builder = NodeBuilder { level, prefix: &prefix, first_child, cells: &cells };
-        let Some(page) = builder.build(self.shape) else { return Ok(false) };
+        let Some(page) = builder.build(shape) else { return Ok(false) };
         self.fill(node, page);
         Ok(true)
     }
@@ -530,7 +567,7 @@ impl Tree {
             gone.push(index);
         }
         if !gone.is_empty() {
-            self.rewrite(&leaf, |cells| {
+            self.rewrite(&leaf, self.shape, |cells| {
                 let mut index = 0;
                 cells.retain(|_| {
                     index += 1;

@@ -69,7 +69,7 @@ const NODE_MASK: u64 = WORDS_MAX - 1;
 /// What the head of the list is called among nodes.
 const HEAD: u64 = 0;
 
-/// Words that nodes are put into: zero before their first use, and at one place for ever.
+/// Words that nodes are put into, at one place while a list is in them.
 pub(crate) trait Arena {
     /// All of them.
     fn words(&self) -> &[AtomicU64];
@@ -152,9 +152,11 @@ fn prefix_of(key: &[u8]) -> u64 {
 }
 
 impl<A: Arena> SkipList<A> {
-    /// An empty list in fresh words, with as many buckets as the largest power of two of the words
-    /// that there are for them.
+    /// An empty list, with as many buckets as the largest power of two of the words that there are
+    /// for them, which are zero.
     pub(crate) fn new(arena: A, buckets: A) -> Self {
+        let head = arena.words().iter().take(1 + HEIGHT_MAX);
+        head.for_each(|word| word.store(0, Ordering::Relaxed));
         Self {
             arena,
             buckets,
@@ -163,6 +165,11 @@ impl<A: Arena> SkipList<A> {
             ordered: AtomicU64::new(0),
             ordering: Mutex::new(()),
         }
+    }
+
+    /// What it is in: nodes, and buckets.
+    pub(crate) const fn arenas_mut(&mut self) -> [&mut A; 2] {
+        [&mut self.arena, &mut self.buckets]
     }
 
     /// Words in use.
@@ -357,7 +364,8 @@ impl<A: Arena> SkipList<A> {
         for (word, value) in head.iter().zip([shape, version, prefix_of(key), 0]) {
             word.store(value, Ordering::Relaxed);
         }
-        let (_, rest) = rest.split_at_checked(height)?;
+        let (links, rest) = rest.split_at_checked(height)?;
+        links.iter().for_each(|link| link.store(0, Ordering::Relaxed));
         let (key_space, value_space) = rest.split_at_checked(key_words)?;
         store_bytes(key_space, &[key]);
         store_bytes(value_space, pieces);
