@@ -195,6 +195,7 @@ pub fn measure(
         harness_bytes: phase.harness_bytes,
         memory_bytes,
         memory_utilisation: ratio(live_bytes, memory_bytes),
+        details: stats.details,
         index_bytes_per_key: ratio(stats.index_bytes.unwrap_or(0), keys),
         user_bytes_written: user_bytes,
         process_bytes_written: written.process,

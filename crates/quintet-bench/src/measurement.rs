@@ -1,5 +1,7 @@
 //! What a run found: one record, printed as one JSON object.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -105,6 +107,9 @@ pub struct Measurement {
     pub memory_utilisation: f64,
     /// Memory that finds keys rather than holds them; 0 where the store does not tell.
     pub index_bytes_per_key: f64,
+    /// What else the store counts at the end, by its own names.
+    #[serde(default)]
+    pub details: BTreeMap<String, u64>,
     /// Keys and values handed to the store, loading included.
     pub user_bytes_written: u64,
     /// Written by the process, as `/proc/self/io` counts (more than reaches the disk where maps

@@ -98,6 +98,7 @@ impl Store for Hashbrown {
             live_bytes: Some(live),
             memory_bytes: Some(live + index),
             index_bytes: Some(index),
+            ..StoreStats::default()
         }
     }
 

@@ -11,7 +11,7 @@ mod hashbrown;
 mod null;
 mod quintet;
 
-use std::{fmt, path::PathBuf};
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use ::quintet::EngineKind;
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ pub struct StoreOptions {
 }
 
 /// Figures of a store. Zero where it has no such thing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreStats {
     /// Live keys; `None` where the store cannot tell.
     pub keys: Option<u64>,
@@ -67,6 +67,8 @@ pub struct StoreStats {
     pub memory_bytes: Option<u64>,
     /// Of these, what finds keys rather than holds them.
     pub index_bytes: Option<u64>,
+    /// What else the store counts, by its own names.
+    pub details: BTreeMap<String, u64>,
 }
 
 /// Called for each entry with its key and value.
@@ -244,7 +246,7 @@ mod tests {
                 let expected = (n < 100).then(|| vec![n; usize::from(n)]);
                 assert_eq!(found, Some(expected), "{name}, key {n}");
             }
-            let mut seen = std::collections::BTreeMap::new();
+            let mut seen = BTreeMap::new();
             store.scan(&mut |key, value| drop(seen.insert(key.to_vec(), value.to_vec()))).unwrap();
             assert_eq!(seen.len(), 102, "{name}");
             assert_eq!(seen[b"a".as_slice()], b"again");

@@ -147,6 +147,11 @@ impl Store for Engine {
                 live_bytes: Some(stats.live_bytes),
                 memory_bytes: Some(stats.memory_bytes),
                 index_bytes: Some(stats.index_bytes),
+                details: stats
+                    .details
+                    .iter()
+                    .map(|(name, count)| ((*name).to_owned(), *count))
+                    .collect(),
             },
         )
     }

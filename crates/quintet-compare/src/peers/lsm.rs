@@ -568,7 +568,7 @@ impl Store for Lsm {
             .zip(memtables)
             .zip(cache)
             .map(|((tables, memtables), cache)| tables + memtables + cache);
-        StoreStats { keys: None, live_bytes: None, memory_bytes, index_bytes: tables }
+        StoreStats { memory_bytes, index_bytes: tables, ..StoreStats::default() }
     }
 
     fn close(self: Box<Self>) -> Outcome {

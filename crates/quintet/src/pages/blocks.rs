@@ -15,10 +15,11 @@
 //! by a scan, passes through a tenth of the memory. A queue says with each frame which fill it
 //! waits for: a frame that was emptied and filled again meanwhile waits in its new place alone.
 //!
-//! Blocks are of many sizes. Memory is in *cells*, each large enough for an ordinary block; a frame
-//! is 1, 2, 4 ... cells that begin at a multiple of their number ([`cells`]). Queues hold frames of
-//! all sizes, so memory goes to whatever size is used. Where a large block takes the place of a
-//! smaller one, what lies beside that leaves too.
+//! Blocks are of many sizes. Memory is in *cells* of a few lines of the processor's cache; a frame
+//! is as many cells side by side as its block needs ([`cells`]). Queues hold frames of all sizes,
+//! so memory goes to whatever size is used. Where a large block takes the place of smaller ones,
+//! the next few whose turn it is leave; if none of them leaves a hole that is large enough, what
+//! lies beside the last one leaves too.
 //!
 //! A frame, in words:
 //!
@@ -47,24 +48,25 @@ mod cells;
 #[cfg(all(test, any(loom, shuttle)))]
 mod models;
 mod pins;
+mod places;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 
-use std::{collections::VecDeque, io, mem::take, sync::Arc};
+use std::{collections::VecDeque, io, mem, ops::Range, sync::Arc};
 
+pub(crate) use self::places::{Place, Places, Room, Slot};
 use self::{
-    cells::Cells,
+    cells::{CHUNK_CELLS_MAX, Cells},
     pins::{Pinned, Pins},
 };
 use super::{Region, words::WORD_BYTES};
 use crate::{
     budget::{Budget, Spare},
     codec::{low_u32, round_up, to_u64, to_usize},
-    disk::BLOCK_BYTES,
     pages::words::store_bytes,
     seeded::{self, Bug},
-    sync::{AtomicU32, AtomicU64, Mutex, Ordering, fence, lock},
+    sync::{AtomicU64, Mutex, Ordering, fence, lock},
 };
 
 /// Memory comes and goes in chunks of this size, or a multiple of it.
@@ -72,14 +74,19 @@ const CHUNK_BYTES: u64 = if cfg!(any(test, loom, shuttle)) { 64 << 10 } else { 2
 const HEAD_WORDS: usize = 3;
 /// Words of a line. Cells begin at lines.
 const LINE_WORDS: usize = 8;
-/// A frame has at most two to this power of cells, and so many bytes if it has more than one cell.
-const ORDER_MAX: u32 = 6;
+/// A cell has two lines, or a part of so many of an ordinary block where that is more.
+const CELL_LINES_MIN: u64 = 2;
+const CELL_SHARE: u64 = 64;
+/// A frame has at most so many bytes, if that is more than an ordinary block.
 const FRAME_BYTES_MAX: u64 = 512 << 10;
-/// Cells of a chunk at least; and what its cells are a multiple of, so that it ends with a page.
-const CHUNK_CELLS_MIN: u64 = 8;
+/// Ordinary blocks of a chunk at least; and what its cells are a multiple of, so that it ends with
+/// a page.
+const CHUNK_BLOCKS_MIN: u64 = 8;
 const CHUNK_CELLS_ALIGN: u64 = 64;
 /// One frame has at most one byte of so many that there may be.
 const FRAME_SHARE: u64 = 16;
+/// Blocks that leave, at most, before those beside the last one do.
+const TURNS_MAX: usize = 4;
 /// Counts of uses in a word.
 const USES_A_WORD: u64 = 8;
 /// Uses that are counted.
@@ -91,105 +98,14 @@ const IS_LONG: u64 = 0x80;
 const SHORT_SHARE: usize = 10;
 /// One byte of so many of the budget is left to others.
 const SPARE_SHARE: u64 = 8;
+/// Numbers of blocks that are remembered, at least.
+const GHOSTS_MIN: usize = 64;
+/// Queues of so many are not tidied.
+const QUEUES_MIN: usize = 64;
+/// Files lock so many of their places at once when they go.
+const RELEASE_TURN: usize = 256;
 /// Frames that are looked at, at most, for one that can be used.
 const LOOKS_MAX: usize = 128;
-
-/// Where a block was put, if it was.
-#[derive(Debug)]
-pub(crate) struct Place(AtomicU32);
-
-impl Default for Place {
-    fn default() -> Self {
-        Self(AtomicU32::new(0))
-    }
-}
-
-/// A block's place, and the identity that its frame has to have.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot<'a> {
-    place: &'a Place,
-    id: u64,
-}
-
-impl Slot<'_> {
-    /// The frame that the place names.
-    #[inline]
-    fn frame(&self) -> Option<u32> {
-        self.place.0.load(Ordering::Relaxed).checked_sub(1)
-    }
-}
-
-/// What a block gets that has just been written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Room {
-    /// A frame that nobody needs, if there is one.
-    Spare,
-    /// A frame, as a block that was read: somebody may want it soon.
-    Turn,
-    /// The same, and it counts as used again: it takes the place of a block that was.
-    Kept,
-}
-
-/// Places of the blocks of one file, drawn from the budget. Their frames are free again when this
-/// is dropped.
-#[derive(Debug)]
-pub(crate) struct Places {
-    all: Vec<Place>,
-    /// The identity of block 0; the others follow.
-    first: u64,
-    /// Bytes that were drawn.
-    charged: u64,
-    blocks: Arc<Blocks>,
-}
-
-impl Places {
-    /// Places of no blocks yet.
-    pub(crate) fn new(blocks: &Arc<Blocks>, first: u64) -> Self {
-        Self { all: Vec::new(), first, charged: 0, blocks: Arc::clone(blocks) }
-    }
-
-    /// Places for this many blocks.
-    pub(crate) fn with_count(mut self, count: u32) -> Self {
-        self.all.resize_with(to_usize(u64::from(count)), Place::default);
-        self.all.shrink_to_fit();
-        let bytes = to_u64(self.all.len() * size_of::<Place>());
-        self.blocks.budget.take_anyway(bytes.saturating_sub(self.charged));
-        self.charged = self.charged.max(bytes);
-        self
-    }
-
-    /// One more block, which has just been written.
-    pub(crate) fn push(&mut self, payload: Option<&[&[u8]]>, room: Room) {
-        let place = Place::default();
-        if let Some(payload) = payload {
-            let slot = Slot { place: &place, id: self.first + to_u64(self.all.len()) };
-            match room {
-                Room::Spare => self.blocks.put(slot, payload, Blocks::take_free),
-                Room::Turn | Room::Kept => self.blocks.fill(slot, payload),
-            }
-            if room == Room::Kept
-                && let Some(cell) = slot.frame()
-            {
-                self.blocks.count_use(cell);
-            }
-        }
-        self.all.push(place);
-    }
-
-    /// The place of a block.
-    #[inline]
-    pub(crate) fn get(&self, block: u32) -> Option<Slot<'_>> {
-        let place = self.all.get(to_usize(u64::from(block)))?;
-        Some(Slot { place, id: self.first + u64::from(block) })
-    }
-}
-
-impl Drop for Places {
-    fn drop(&mut self) {
-        self.blocks.release(&self.all, self.first);
-        self.blocks.budget.give(self.charged);
-    }
-}
 
 /// The frames. See the module head.
 #[derive(Debug)]
@@ -205,8 +121,8 @@ pub(crate) struct Blocks {
     /// Chunks at most, and at most for now.
     chunks_max: usize,
     chunks_now: AtomicU64,
-    /// The largest frame has two to this power of cells.
-    order_max: u32,
+    /// Cells of the largest frame.
+    frame_cells_max: u32,
     budget: Arc<Budget>,
     admin: Mutex<Admin>,
     fills_total: AtomicU64,
@@ -232,18 +148,12 @@ struct Admin {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     frame: u32,
-    order: u32,
+    cells: u32,
     /// Of the fill that it waits for.
     version: u64,
 }
 
-impl Waiting {
-    fn cells(self) -> usize {
-        1 << self.order
-    }
-}
-
-/// Finds the cells for a frame of an order.
+/// Finds room for a frame of so many cells.
 type TakeFrame = fn(&Blocks, &mut Admin, u32) -> Option<u32>;
 
 /// Spreads the bits of an identity.
@@ -261,18 +171,15 @@ impl Blocks {
         budget: &Arc<Budget>,
     ) -> io::Result<Self> {
         let line_bytes = to_u64(LINE_WORDS * WORD_BYTES);
-        let head_bytes = to_u64(HEAD_WORDS * WORD_BYTES);
-        let mut cell_bytes = round_up(to_u64(payload_bytes) + head_bytes, line_bytes);
-        let mut align = CHUNK_CELLS_ALIGN;
-        if cell_bytes >= CHUNK_CELLS_ALIGN * BLOCK_BYTES / 4 {
-            (cell_bytes, align) = (round_up(cell_bytes, BLOCK_BYTES), 1);
-        }
-        let most = FRAME_BYTES_MAX.min(bytes / FRAME_SHARE);
-        let fits = |order: &u32| cell_bytes << order <= most;
-        let order_max = (1..=ORDER_MAX).rev().find(fits).unwrap_or(0);
-        let chunk_cells = (CHUNK_BYTES / cell_bytes).max(CHUNK_CELLS_MIN);
-        let chunk_cells = round_up(chunk_cells, align.max(1 << order_max));
+        let of_block = to_u64(payload_bytes + HEAD_WORDS * WORD_BYTES);
+        let cell_bytes =
+            round_up((of_block / CELL_SHARE).max(CELL_LINES_MIN * line_bytes), line_bytes);
+        let chunk_bytes = CHUNK_BYTES.max(of_block * CHUNK_BLOCKS_MIN);
+        let chunk_cells = round_up(chunk_bytes.div_ceil(cell_bytes), CHUNK_CELLS_ALIGN);
+        let chunk_cells = chunk_cells.min(CHUNK_CELLS_MAX);
         let chunk_bytes = chunk_cells * cell_bytes;
+        let most = FRAME_BYTES_MAX.min(bytes / FRAME_SHARE).min(chunk_bytes);
+        let frame_cells_max = (most / cell_bytes).max(of_block.div_ceil(cell_bytes));
         // Cells have numbers of 32 bits.
         let chunks_max = (bytes / chunk_bytes).min(u64::from(u32::MAX - 1) / chunk_cells);
         let cells_max = chunks_max * chunk_cells;
@@ -285,9 +192,9 @@ impl Blocks {
             chunk_cells: to_usize(chunk_cells),
             chunks_max: to_usize(chunks_max),
             chunks_now: AtomicU64::new(chunks_max),
-            order_max,
+            frame_cells_max: low_u32(frame_cells_max),
             budget: Arc::clone(budget),
-            admin: Mutex::new(Admin::new(order_max)),
+            admin: Mutex::new(Admin::new(low_u32(chunk_cells))),
             fills_total: AtomicU64::new(0),
             evicted_total: AtomicU64::new(0),
         })
@@ -298,22 +205,21 @@ impl Blocks {
         self.chunks_max > 0
     }
 
-    /// Bytes of the smallest frame that so many fit; `None` where none is large enough.
-    pub(crate) fn frame_bytes(&self, bytes: usize) -> Option<usize> {
-        let order = self.order_of(bytes).filter(|_| self.is_on())?;
-        Some(self.payload_words(order) * WORD_BYTES)
+    /// Bytes of the largest block that is cached; `None` where none is.
+    pub(crate) fn payload_bytes_max(&self) -> Option<usize> {
+        self.is_on().then(|| self.payload_words(self.frame_cells_max) * WORD_BYTES)
     }
 
     /// Words of a frame behind its head.
-    fn payload_words(&self, order: u32) -> usize {
-        (self.cell_words << order) - HEAD_WORDS
+    fn payload_words(&self, cells: u32) -> usize {
+        self.cell_words * to_usize(u64::from(cells)) - HEAD_WORDS
     }
 
-    /// The order of the smallest frame that so many bytes fit.
-    fn order_of(&self, bytes: usize) -> Option<u32> {
+    /// Cells of the smallest frame that so many bytes fit.
+    fn cells_for(&self, bytes: usize) -> Option<u32> {
         let words = HEAD_WORDS + bytes.div_ceil(WORD_BYTES);
-        let order = words.div_ceil(self.cell_words).next_power_of_two().trailing_zeros();
-        (order <= self.order_max).then_some(order)
+        let cells = u32::try_from(words.div_ceil(self.cell_words)).ok();
+        cells.filter(|cells| *cells <= self.frame_cells_max)
     }
 
     /// What a frame's head says of a block or a fill: nothing that a block holds by chance.
@@ -416,6 +322,31 @@ impl Blocks {
         Some(found)
     }
 
+    /// The first word of a block, which does not count as a use.
+    pub(crate) fn first_word(&self, slot: Slot<'_>) -> Option<u64> {
+        let ([version, owner, _], payload) = self.head(slot.frame()?)?;
+        let before = version.load(Ordering::Acquire);
+        let is_here = before != 0 && owner.load(Ordering::Relaxed) == self.sealed(slot.id);
+        let word = payload.first()?.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        (is_here && version.load(Ordering::Relaxed) == before).then_some(word)
+    }
+
+    /// Counts a use of a block, if it is here.
+    pub(crate) fn touch(&self, slot: Slot<'_>) {
+        if let Some(cell) = slot.frame().filter(|_| self.has(slot)) {
+            self.count_use(cell);
+        }
+    }
+
+    /// A block that nobody will ask for any more leaves, unless it is pinned.
+    pub(crate) fn leave(&self, slot: Slot<'_>) {
+        let mut admin = lock(&self.admin);
+        if let Some(cell) = slot.frame().filter(|cell| self.holds(&admin, *cell, slot.id)) {
+            self.empty(&mut admin, cell);
+        }
+    }
+
     #[inline]
     fn count_use(&self, cell: u32) {
         if let Some((word, at)) = self.uses(cell)
@@ -449,12 +380,12 @@ impl Blocks {
 
     fn put(&self, slot: Slot<'_>, payload: &[&[u8]], find: TakeFrame) {
         let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
-        let Some(order) = self.order_of(bytes).filter(|_| self.is_on()) else { return };
+        let Some(cells) = self.cells_for(bytes).filter(|_| self.is_on()) else { return };
         let mut admin = lock(&self.admin);
         if slot.frame().is_some_and(|cell| self.holds(&admin, cell, slot.id)) {
             return;
         }
-        let Some(cell) = find(self, &mut admin, order) else { return };
+        let Some(cell) = find(self, &mut admin, cells) else { return };
         let Some(([version, owner, size], words)) = self.head(cell) else { return };
         admin.fills += 1;
         let fill = self.sealed(admin.fills);
@@ -462,17 +393,17 @@ impl Blocks {
         // Also after the versions of whatever was in these cells before.
         fence(Ordering::Release);
         owner.store(self.sealed(slot.id), Ordering::Relaxed);
-        size.store(to_u64(self.payload_words(order)), Ordering::Relaxed);
-        store_bytes(words.get(..self.payload_words(order)).unwrap_or(&[]), payload);
+        size.store(to_u64(self.payload_words(cells)), Ordering::Relaxed);
+        store_bytes(words.get(..self.payload_words(cells)).unwrap_or(&[]), payload);
         if let Some((word, at)) = self.uses(cell) {
             word.fetch_and(!(0xff << at), Ordering::Relaxed);
         }
         version.store(fill, Ordering::Release);
-        let waiting = Waiting { frame: cell, order, version: fill };
+        let waiting = Waiting { frame: cell, cells, version: fill };
         if admin.forget(self.sealed(slot.id)) {
             self.wait_long(&mut admin, waiting);
         } else {
-            admin.short_cells += waiting.cells();
+            admin.short_cells += to_usize(u64::from(cells));
             admin.short.push_back(waiting);
         }
         self.tidy(&mut admin);
@@ -490,7 +421,7 @@ impl Blocks {
 
     /// Whether the frame at a cell has this block; it stays for those who hold `admin`.
     fn holds(&self, admin: &Admin, cell: u32, id: u64) -> bool {
-        let begins = admin.cells.order_at(cell).is_some();
+        let begins = admin.cells.begins_at(cell);
         let owner = self.head(cell).map(|([_, owner, _], _)| owner.load(Ordering::Relaxed));
         begins && owner == Some(self.sealed(id))
     }
@@ -498,15 +429,14 @@ impl Blocks {
     /// Whether a frame is still that of the fill it waits for.
     fn waits(&self, admin: &Admin, one: Waiting) -> bool {
         let version = self.head(one.frame).map(|([version, ..], _)| version);
-        admin.cells.order_at(one.frame) == Some(one.order)
+        admin.cells.begins_at(one.frame)
             && version.is_some_and(|version| version.load(Ordering::Relaxed) == one.version)
     }
 
     /// Takes those that wait for nothing out of the queues, once they are as many as the others.
     fn tidy(&self, admin: &mut Admin) {
-        let cells = admin.chunks * self.chunk_cells;
-        if admin.short.len() + admin.long.len() > 2 * cells {
-            let (mut short, mut long) = (take(&mut admin.short), take(&mut admin.long));
+        if admin.short.len() + admin.long.len() > 2 * admin.cells.frames() + QUEUES_MIN {
+            let (mut short, mut long) = (mem::take(&mut admin.short), mem::take(&mut admin.long));
             short.retain(|one| self.waits(admin, *one));
             long.retain(|one| self.waits(admin, *one));
             (admin.short, admin.long) = (short, long);
@@ -516,19 +446,24 @@ impl Blocks {
 
     /// Empties the frames of blocks whose file is gone.
     fn release(&self, places: &[Place], first: u64) {
-        let mut admin = lock(&self.admin);
-        for (place, id) in places.iter().zip(first..) {
-            let cell = (Slot { place, id }).frame();
-            if let Some(cell) = cell.filter(|cell| self.holds(&admin, *cell, id)) {
-                self.empty(&mut admin, cell);
+        let mut id = first;
+        for turn in places.chunks(RELEASE_TURN) {
+            let mut admin = lock(&self.admin);
+            for place in turn {
+                let cell = (Slot { place, id }).frame();
+                if let Some(cell) = cell.filter(|cell| self.holds(&admin, *cell, id)) {
+                    self.empty(&mut admin, cell);
+                }
+                id += 1;
             }
         }
     }
 
-    /// Empties the frame that begins at a cell, if one does that nobody has pinned; whether.
-    fn empty(&self, admin: &mut Admin, cell: u32) -> bool {
-        if admin.cells.order_at(cell).is_none() {
-            return false;
+    /// Empties the frame that begins at a cell, if one does that nobody has pinned: the free cells
+    /// that it is among then.
+    fn empty(&self, admin: &mut Admin, cell: u32) -> Option<Range<u32>> {
+        if !admin.cells.begins_at(cell) {
+            return None;
         }
         if let Some(([version, owner, _], _)) = self.head(cell) {
             let before = version.load(Ordering::Relaxed);
@@ -536,7 +471,7 @@ impl Blocks {
             fence(Ordering::SeqCst);
             if self.pins.has(cell) && !seeded::active(Bug::PinnedFrameEmptied) {
                 version.store(before, Ordering::Release);
-                return false;
+                return None;
             }
             // Or the cell would seem to hold its block again where a larger frame ends in the word
             // of its version.
@@ -546,33 +481,56 @@ impl Blocks {
     }
 
     /// A frame that holds nothing.
-    fn take_free(&self, admin: &mut Admin, order: u32) -> Option<u32> {
-        admin.cells.cut(order).or_else(|| {
+    fn take_free(&self, admin: &mut Admin, cells: u32) -> Option<u32> {
+        admin.cells.cut(cells).or_else(|| {
             self.grow(admin);
-            admin.cells.cut(order)
+            admin.cells.cut(cells)
         })
     }
 
-    /// A frame that holds nothing, or whose turn it is to leave, with as many others beside it as
-    /// are needed.
-    fn take_frame(&self, admin: &mut Admin, order: u32) -> Option<u32> {
-        if let Some(cell) = self.take_free(admin, order) {
-            return Some(cell);
+    /// A frame that holds nothing, or whose turn it is to leave, with as many others as are needed.
+    fn take_frame(&self, admin: &mut Admin, cells: u32) -> Option<u32> {
+        let mut found = self.take_free(admin, cells);
+        let mut last = None;
+        for _ in 0..TURNS_MAX {
+            if found.is_some() {
+                return found;
+            }
+            let one = self.evict(admin)?;
+            match self.empty(admin, one.frame) {
+                Some(free) => {
+                    self.evicted_total.fetch_add(1, Ordering::Relaxed);
+                    last = Some(free);
+                }
+                // It is pinned.
+                None => self.wait_long(admin, one),
+            }
+            found = admin.cells.cut(cells);
         }
-        let one = self.evict(admin)?;
-        let first = one.frame & !low_u32((1 << order) - 1);
-        let last = one.frame.max(first + low_u32((1 << order) - 1));
-        let emptied = (first..=last).filter(|cell| self.empty(admin, *cell)).count();
-        self.evicted_total.fetch_add(to_u64(emptied), Ordering::Relaxed);
-        if self.waits(admin, one) {
-            // It is pinned: this fill gives way.
-            self.wait_long(admin, one);
+        found.or_else(|| {
+            self.widen(admin, last?, cells);
+            admin.cells.cut(cells)
+        })
+    }
+
+    /// Empties frames beside free cells, those that are used least first, until they are so many:
+    /// or none of them, if all are pinned.
+    fn widen(&self, admin: &mut Admin, mut free: Range<u32>, cells: u32) {
+        let count = |cell: &u32| {
+            self.uses(*cell).map_or(0, |(word, at)| word.load(Ordering::Relaxed) >> at & 0xff)
+        };
+        while free.end - free.start < cells {
+            let mut beside: Vec<u32> = admin.cells.beside(&free).into_iter().flatten().collect();
+            beside.sort_by_key(count);
+            let emptied = beside.iter().find_map(|cell| self.empty(admin, *cell));
+            let Some(wider) = emptied else { return };
+            self.evicted_total.fetch_add(1, Ordering::Relaxed);
+            free = wider;
         }
-        admin.cells.cut(order)
     }
 
     /// The cells of a chunk.
-    fn cells_of(&self, chunk: usize) -> std::ops::Range<u32> {
+    fn cells_of(&self, chunk: usize) -> Range<u32> {
         let first = low_u32(to_u64(chunk * self.chunk_cells));
         first..first + low_u32(to_u64(self.chunk_cells))
     }
@@ -597,10 +555,6 @@ impl Blocks {
         }
         admin.chunks += 1;
         admin.cells.extend(cells);
-        let ghosts = (admin.chunks * self.chunk_cells).next_power_of_two();
-        if ghosts > admin.ghosts.len() {
-            admin.ghosts = vec![0; ghosts];
-        }
     }
 
     /// The frame whose turn it is to leave.
@@ -611,7 +565,7 @@ impl Blocks {
             let is_short = admin.short_cells * SHORT_SHARE > cells || admin.long.is_empty();
             let one = if is_short {
                 let one = admin.short.pop_front()?;
-                admin.short_cells -= one.cells();
+                admin.short_cells -= to_usize(u64::from(one.cells));
                 one
             } else {
                 admin.long.pop_front()?
@@ -651,7 +605,7 @@ impl Blocks {
             for cell in self.cells_of(admin.chunks - 1) {
                 self.empty(&mut admin, cell);
             }
-            if !admin.cells.are_free(self.cells_of(admin.chunks - 1)) {
+            if !admin.cells.are_free(&self.cells_of(admin.chunks - 1)) {
                 // Somebody looks at a frame of it in place.
                 break;
             }
@@ -701,10 +655,10 @@ impl Spare for Blocks {
 }
 
 impl Admin {
-    fn new(order_max: u32) -> Self {
+    fn new(chunk_cells: u32) -> Self {
         Self {
             chunks: 0,
-            cells: Cells::new(order_max),
+            cells: Cells::new(chunk_cells),
             short: VecDeque::new(),
             long: VecDeque::new(),
             short_cells: 0,
@@ -714,7 +668,7 @@ impl Admin {
     }
 
     fn count_short(&mut self) {
-        self.short_cells = self.short.iter().map(|one| one.cells()).sum();
+        self.short_cells = self.short.iter().map(|one| to_usize(u64::from(one.cells))).sum();
     }
 
     fn ghost(&mut self, id: u64) -> Option<&mut u64> {
@@ -722,7 +676,16 @@ impl Admin {
         self.ghosts.get_mut(to_usize(mix(id) & mask))
     }
 
+    /// As many as there are frames, and up to twice that, are remembered.
     fn remember(&mut self, id: u64) {
+        if self.cells.frames() >= self.ghosts.len() {
+            let more = (self.cells.frames() + 1).next_power_of_two().max(GHOSTS_MIN);
+            for id in mem::replace(&mut self.ghosts, vec![0; more]) {
+                if let Some(slot) = self.ghost(id) {
+                    *slot = id;
+                }
+            }
+        }
         if let Some(slot) = self.ghost(id) {
             *slot = id;
         }

@@ -204,6 +204,7 @@ impl Store for Floor {
             live_bytes: Some(self.live_bytes.load(Ordering::Relaxed)),
             memory_bytes: Some(index + self.arena.record_bytes()),
             index_bytes: Some(index),
+            ..StoreStats::default()
         }
     }
 

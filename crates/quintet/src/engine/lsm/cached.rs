@@ -9,9 +9,9 @@
 //! | | the entries, as in [`super::block`] |
 //!
 //! Invariants: what a look sees may change under it, and then any lengths may stand there: every
-//! read is bounded, and the cache throws the outcome away. Blocks that are larger than
-//! `block_bytes` (one large entry) take several cells of the cache: up to 64, or half a MiB, or a
-//! sixteenth of it, whichever is least. Larger ones are not cached.
+//! read is bounded, and the cache throws the outcome away. A block takes as many cells of the cache
+//! as it needs, directory included. One that is larger than `block_bytes` (one large entry) is
+//! cached up to half a MiB, or a sixteenth of the cache if that is less.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -100,8 +100,7 @@ impl Cache {
 
     /// What stands before a block's entries in a frame; `None` where they are not cached.
     pub(crate) fn directory(&self, entries: &[u8]) -> Option<Vec<u8>> {
-        // A directory is not worth a larger frame.
-        let most = self.blocks.frame_bytes(HEAD_BYTES + entries.len())?;
+        let most = self.blocks.payload_bytes_max()?;
         directory_of(entries, most, |key| low_u8(self.hash.hash(key) & self.hash_mask))
     }
 
@@ -154,6 +153,20 @@ impl Cache {
     /// Whether a block is in the cache.
     pub(crate) fn has(&self, slot: Option<Slot<'_>>) -> bool {
         slot.is_some_and(|slot| self.blocks.has(slot))
+    }
+
+    /// An entry of the first block is dead: the second one has a newer one of its key, if there
+    /// is any. A block of that entry alone leaves, instead of going round until its turn comes, and
+    /// the new one counts as used if it was. What is used of several entries, nobody knows.
+    pub(crate) fn replace(&self, old: Option<Slot<'_>>, new: Option<Slot<'_>>) {
+        let is_alone = |old: &Slot<'_>| {
+            self.blocks.first_word(*old).is_some_and(|word| word & 0xffff_ffff == 1)
+        };
+        let Some(old) = old.filter(is_alone) else { return };
+        if let Some(new) = new.filter(|_| self.blocks.is_used(old)) {
+            self.blocks.touch(new);
+        }
+        self.blocks.leave(old);
     }
 
     /// Copies some entries of a block that is in the cache: from where `look` says on, walking up,

@@ -49,6 +49,7 @@ use super::{
     cached::Cache,
     fences::{self, Fences},
     keys::Gather,
+    walk::Way,
 };
 use crate::{
     Error, Result,
@@ -425,6 +426,32 @@ impl Piece {
     /// Where a run of blocks is in the file.
     pub(crate) fn span(&self, blocks: Range<u32>) -> Span {
         Span::of(self.offset(blocks.start)..self.offset(blocks.end))
+    }
+
+    /// Bytes between two blocks.
+    pub(crate) fn gap_bytes(&self, blocks: Range<u32>) -> u64 {
+        self.offset(blocks.end).saturating_sub(self.offset(blocks.start.saturating_add(1)))
+    }
+
+    /// Some blocks, and those that follow them on a way and come whole with what is read of the
+    /// disk for them.
+    pub(crate) fn whole_blocks(&self, blocks: Range<u32>, way: Way) -> Range<u32> {
+        let span = self.span(blocks.clone());
+        let end = span.offset + to_u64(span.whole());
+        let Range { start: mut first, end: mut last } = blocks;
+        match way {
+            Way::Up => {
+                while last < self.blocks() && self.offset(last + 1) <= end {
+                    last += 1;
+                }
+            }
+            Way::Down => {
+                while first > 0 && self.offset(first - 1) >= span.offset {
+                    first -= 1;
+                }
+            }
+        }
+        first..last
     }
 
     /// Verifies one block of a span that was read from block `first` on.

@@ -145,6 +145,11 @@ impl Inner {
         };
         after.inspect(|run| run.gain());
         before.inspect(|run| run.lose());
+        if let (Some(run), Some(place)) = (before, old) {
+            let new = after.zip(one.to);
+            let new = new.and_then(|(run, to)| run.piece.slot(to.place.block));
+            self.cache.replace(run.piece.slot(place.block), new);
+        }
         pass.note(change);
         Ok(())
     }

@@ -45,8 +45,9 @@ const STEP_MAX: usize = 1024;
 const AHEAD_MAX: isize = 16;
 /// Bytes of blocks that one step has in memory, about.
 const STEP_BYTES: usize = 1 << 20;
-/// Blocks of one file are read together up to so many bytes.
+/// Blocks of one file are read together up to so many bytes, and across so many between them.
 const READ_BYTES: usize = 256 << 10;
+const GAP_BYTES: u64 = 4 << 10;
 
 /// Entries that are on their way to the processor while as many before them are given out.
 const NEAR: usize = 16;
@@ -344,12 +345,8 @@ impl Stream {
         let mut missing: Vec<Read> = Vec::new();
         for (place, run) in wanted {
             match missing.last_mut() {
-                Some(read) if read.takes(place) => read.last = place.block,
-                _ => missing.push(Read {
-                    run: Arc::clone(run),
-                    first: place.block,
-                    last: place.block,
-                }),
+                Some(read) if read.takes(place) => read.blocks.push(place.block),
+                _ => missing.push(Read { run: Arc::clone(run), blocks: vec![place.block] }),
             }
         }
         match missing.as_slice() {
@@ -395,10 +392,22 @@ impl Stream {
     /// Takes the blocks of a read.
     fn take(&mut self, inner: &Inner, read: &Read, buffer: &AlignedBuffer) -> Result<()> {
         inner.note_read(read.span());
-        for block in read.first..=read.last {
-            let open = read.run.piece.open_block(buffer, read.span(), (read.first, block))?;
+        let piece = &read.run.piece;
+        // What came along, on the way that the stream goes, is likely what the next step asks for.
+        let whole = piece.whole_blocks(read.first()..read.last() + 1, self.way);
+        let span = piece.span(whole.clone());
+        let came_along =
+            whole.clone().filter(|block| !(read.first()..=read.last()).contains(block));
+        for block in came_along {
+            // Nobody asked for it: who does is told if it is damaged.
+            if let Ok(open) = piece.open_block(buffer, span, (whole.start, block)) {
+                inner.cache.fill(piece.slot_to_fill(block, &inner.cache), open.entries());
+            }
+        }
+        for block in read.blocks.iter().copied() {
+            let open = piece.open_block(buffer, span, (whole.start, block))?;
             let entries = open.entries();
-            inner.cache.fill(read.run.piece.slot_to_fill(block, &inner.cache), entries);
+            inner.cache.fill(piece.slot_to_fill(block, &inner.cache), entries);
             let place = Place { run: read.run.number, block };
             self.blocks.insert(place, Loaded { entries: entries.to_vec(), at: 0 });
         }
@@ -406,23 +415,31 @@ impl Stream {
     }
 }
 
-/// Blocks of one run that lie together.
+/// Blocks of one run that lie together, in order, with few bytes between them.
 #[derive(Debug)]
 struct Read {
     run: Arc<Run>,
-    first: u32,
-    last: u32,
+    blocks: Vec<u32>,
 }
 
 impl Read {
-    fn span(&self) -> Span {
-        self.run.piece.span(self.first..self.last + 1)
+    fn first(&self) -> u32 {
+        self.blocks.first().copied().unwrap_or(0)
     }
 
-    /// Whether a block follows, and there is room for it.
+    fn last(&self) -> u32 {
+        self.blocks.last().copied().unwrap_or(0)
+    }
+
+    fn span(&self) -> Span {
+        self.run.piece.span(self.first()..self.last() + 1)
+    }
+
+    /// Whether a block follows, and there is room for it. Those between it and the last one are in
+    /// the cache, or nobody asked for them: to read a page of them costs less than another read.
     fn takes(&self, place: Place) -> bool {
         place.run == self.run.number
-            && place.block == self.last + 1
+            && self.run.piece.gap_bytes(self.last()..place.block) <= GAP_BYTES
             && self.span().bytes < READ_BYTES
     }
 }

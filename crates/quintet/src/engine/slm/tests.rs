@@ -4,6 +4,7 @@
 mod kept;
 mod parts;
 mod paused;
+mod reads;
 mod shown;
 
 use std::{collections::BTreeMap, ops};

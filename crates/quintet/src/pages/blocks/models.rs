@@ -18,20 +18,20 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
 }
 
 /// Cells of five words, which may be one frame.
-fn few_cells(order_max: u32) -> Blocks {
-    let cells = 1_u64 << order_max;
+fn few_cells(cells: u32) -> Blocks {
+    let count = u64::from(cells);
     let blocks = Blocks {
-        frames: Region::reserve(cells * 40).unwrap(),
+        frames: Region::reserve(count * 40).unwrap(),
         uses: Region::reserve(8).unwrap(),
         pins: Pins::new(),
         secret: 0x5e_c4e7,
         cell_words: 5,
-        chunk_cells: to_usize(cells),
+        chunk_cells: to_usize(count),
         chunks_max: 1,
         chunks_now: AtomicU64::new(1),
-        order_max,
+        frame_cells_max: cells,
         budget: Arc::new(Budget::new(1 << 20)),
-        admin: Mutex::new(Admin::new(order_max)),
+        admin: Mutex::new(Admin::new(cells)),
         fills_total: AtomicU64::new(0),
         evicted_total: AtomicU64::new(0),
     };
@@ -57,7 +57,7 @@ fn slot(place: &Place, id: u64) -> Slot<'_> {
 
 /// Block 1 is there; a reader asks for it while block 2 takes its frame, and block 1 takes it back.
 fn a_reader_beside_fills() {
-    let shared = ModelArc::new((few_cells(0), Place::default(), Place::default()));
+    let shared = ModelArc::new((few_cells(1), Place::default(), Place::default()));
     shared.0.fill(slot(&shared.1, 1), &[&payload(1)]);
     let writer = {
         let shared = ModelArc::clone(&shared);
@@ -75,12 +75,12 @@ fn a_reader_beside_fills() {
     writer.join().unwrap();
     assert_eq!(shared.0.read(slot(&shared.1, 1), both), Some((1, 1)));
     assert_eq!(shared.0.read(slot(&shared.2, 2), both), None);
-    assert_eq!(shared.0.frame_bytes(9), Some(16));
+    assert_eq!(shared.0.payload_bytes_max(), Some(16));
 }
 
 /// Blocks 1 and 2 have a cell each; a reader asks for the second while block 3 takes both.
 fn a_reader_beside_a_larger_fill() {
-    let shared = ModelArc::new((few_cells(1), [0; 3].map(|_| Place::default())));
+    let shared = ModelArc::new((few_cells(2), [0; 3].map(|_| Place::default())));
     for id in [1, 2] {
         shared.0.fill(slot(&shared.1[id - 1], to_u64(id)), &[&payload(to_u64(id))]);
     }
@@ -105,7 +105,7 @@ fn a_reader_beside_a_larger_fill() {
 
 /// Block 1 is there; a reader pins it while block 2 would take its frame.
 fn a_pinned_frame_beside_a_fill() {
-    let shared = ModelArc::new((few_cells(0), Place::default(), Place::default()));
+    let shared = ModelArc::new((few_cells(1), Place::default(), Place::default()));
     shared.0.fill(slot(&shared.1, 1), &[&payload(1)]);
     let writer = {
         let shared = ModelArc::clone(&shared);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::codec::low_u8;
+use crate::{codec::low_u8, disk::BLOCK_BYTES};
 
 fn bytes(words: &[AtomicU64]) -> Vec<u8> {
     let mut out = vec![0; 64];
@@ -98,7 +98,7 @@ fn what_is_used_again_outlives_a_scan() {
         count(&blocks, &places, id..=id);
     }
     // Many times the cache, each once.
-    for id in 1_000..1_000 + 20 * frames {
+    for id in frames..21 * frames {
         blocks.fill(place(id), &[&payload(id)]);
         if id % 64 == 0 {
             count(&blocks, &places, hot.clone());
@@ -176,7 +176,7 @@ fn blocks_of_a_file_that_is_gone_leave_their_frames() {
 
 #[test]
 fn random_fills_and_shrinks_agree_with_a_map() {
-    let (blocks, _) = blocks(256 << 10);
+    let (blocks, _) = blocks(64 << 10);
     let places = places(&blocks, 600);
     let mut random = 7_u64;
     let mut known = BTreeMap::new();
@@ -208,13 +208,55 @@ fn sized(id: u64) -> Vec<u8> {
 fn has_sized(blocks: &Blocks, places: &Places, id: u64) -> bool {
     let expected = sized(id);
     let found = blocks.read(places.get(low_u32(id)).unwrap(), |words| {
-        assert!(words.len() * WORD_BYTES < 2 * expected.len().max(1024), "the smallest frame");
+        assert!(words.len() * WORD_BYTES < expected.len() + 128, "the smallest frame");
         let mut out = vec![0; expected.len()];
         crate::pages::words::copy_out(words, 0, &mut out);
         out
     });
     assert!(found.as_ref().is_none_or(|found| *found == expected), "{id}");
     found.is_some()
+}
+
+#[test]
+fn a_block_takes_what_it_needs() {
+    for bytes in [60, 600, 1_100, 3_200, 9_000] {
+        let (blocks, _) = blocks(256 << 10);
+        let places = places(&blocks, 3_000);
+        // Each twice, so that they wait in the long queue, and round and round.
+        for id in (1..3_000).chain(1..3_000) {
+            blocks.fill(places.get(id).unwrap(), &[&vec![1; bytes]]);
+        }
+        let kept = (1..3_000).filter(|id| blocks.has(places.get(*id).unwrap())).count();
+        let chunk = (64 << 10) / (bytes + 24).next_multiple_of(128);
+        assert_eq!(kept, 4 * chunk, "of {bytes} bytes");
+    }
+}
+
+#[test]
+fn what_leaves_makes_room_and_what_is_touched_stays() {
+    let (blocks, _) = blocks(256 << 10);
+    let places = places(&blocks, 5_000);
+    let slot = |id: u32| places.get(id).unwrap();
+    let frames = low_u32(to_u64(4 * blocks.chunk_cells));
+    let first = |id: u32| payload(id.into()).first_chunk().map(|word| u64::from_le_bytes(*word));
+    for id in 1..=frames {
+        blocks.fill(slot(id), &[&payload(id.into())]);
+        blocks.touch(slot(id / 2));
+    }
+    assert_eq!((blocks.first_word(slot(7)), blocks.first_word(slot(4_000))), (first(7), None));
+    // One that is pinned stays; then it goes.
+    let pinned = blocks.pin(slot(9)).unwrap();
+    blocks.leave(slot(9));
+    assert!(blocks.has(slot(9)));
+    drop(pinned);
+    for id in (9..=frames).step_by(10) {
+        blocks.leave(slot(id));
+        blocks.leave(slot(id));
+        assert!(!blocks.has(slot(id)) && blocks.first_word(slot(id)).is_none());
+        blocks.fill(slot(id + 2_500), &[&payload(u64::from(id) + 2_500)]);
+    }
+    assert_eq!(blocks.totals().1, 0, "nothing had to give way");
+    assert!(blocks.is_used(slot(7)) && !blocks.is_used(slot(frames - 1)));
 }
 
 #[test]
@@ -261,8 +303,8 @@ fn blocks_of_all_sizes_share_the_memory() {
     let cells = lock(&blocks.admin).chunks * blocks.chunk_cells;
     assert!(free_cells(&blocks).0 < cells / 2);
     drop(places);
-    // All is one again.
-    assert_eq!(free_cells(&blocks), (cells, cells));
+    // All of a chunk is one again.
+    assert_eq!(free_cells(&blocks), (cells, blocks.chunk_cells));
     drop(blocks);
     assert_eq!(budget.used(), 0);
 }
@@ -271,11 +313,10 @@ fn blocks_of_all_sizes_share_the_memory() {
 fn a_block_that_would_fill_a_small_cache_is_not_kept() {
     let (blocks, _) = blocks(256 << 10);
     let most = (16 << 10) - 24;
-    assert_eq!(blocks.frame_bytes(most), Some(most));
-    assert_eq!(blocks.frame_bytes(most + 1), None);
+    assert_eq!(blocks.payload_bytes_max(), Some(most));
     assert_eq!(
-        [1, 1000, 1001].map(|bytes| blocks.frame_bytes(bytes)),
-        [1000, 1000, 2024].map(Some)
+        [1, 104, 105, 1_000, 1_001, most, most + 1].map(|bytes| blocks.cells_for(bytes)),
+        [1, 1, 2, 8, 9, 128, 0].map(|cells| Some(cells).filter(|cells| *cells > 0))
     );
     let places = places(&blocks, 10);
     blocks.fill(places.get(1).unwrap(), &[&vec![7; most]]);
@@ -288,8 +329,8 @@ fn a_block_that_would_fill_a_small_cache_is_not_kept() {
         let blocks = Blocks::new((1 << 30, block_bytes * 9 / 8), 7, &budget).unwrap();
         let cells = blocks.chunk_bytes();
         assert!(cells.is_multiple_of(BLOCK_BYTES));
-        assert!(blocks.chunk_cells.is_multiple_of(1 << blocks.order_max));
-        assert!(blocks.frame_bytes(block_bytes).is_some() && blocks.frame_bytes(2 << 20).is_none());
+        let most = blocks.payload_bytes_max().unwrap();
+        assert!(most >= block_bytes && most < 2 << 20, "{most}");
         assert!(cells <= 16 << 20, "{cells}");
     }
 }

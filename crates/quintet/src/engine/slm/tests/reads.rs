@@ -1,0 +1,77 @@
+//! How often the disk is read, where each entry has a block of its own.
+
+use super::*;
+
+const KEYS: u64 = 100;
+
+fn key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+fn table(cache_bytes: &str) -> Slm {
+    let (engine, _) = Bench::new(52).set("cache_bytes", cache_bytes).open();
+    for number in 0..KEYS {
+        put(&engine, number + 1, &key(number), &[7; 1000]);
+    }
+    engine.persist(Lsn(KEYS + 1)).unwrap();
+    engine
+}
+
+#[test]
+fn a_range_reads_across_what_is_dead() {
+    let engine = table("0");
+    for number in (0..KEYS).filter(|number| number % 2 == 0) {
+        delete(&engine, KEYS + 2 + number, &key(number));
+    }
+    engine.persist(Lsn(3 * KEYS)).unwrap();
+    let before = detail(&engine, "reads_total");
+    let found = engine.range(KeyRange::default()).unwrap().unwrap();
+    let found = found.map(|entry| entry.unwrap()).map(|entry| (entry.key, entry.value.to_vec()));
+    let live = (0..KEYS).filter(|number| number % 2 == 1);
+    assert!(found.eq(live.map(|number| (key(number).to_vec(), vec![7; 1000]))));
+    // Two runs, and steps of 16, 32 and 64 entries.
+    let reads = detail(&engine, "reads_total") - before;
+    assert!(reads <= 6, "{reads} reads for {} entries", KEYS / 2);
+}
+
+#[test]
+fn what_an_update_replaces_leaves_the_cache() {
+    let engine = table("262144");
+    let reads = |number: u64| {
+        let before = detail(&engine, "reads_total");
+        assert!(engine.get(&key(number)).unwrap().is_some());
+        detail(&engine, "reads_total") - before
+    };
+    let all = |wanted: u64| (0..KEYS).map(reads).sum::<u64>() == wanted;
+    assert!((0..KEYS).map(reads).sum::<u64>() <= KEYS && all(0), "all of it is in memory");
+    // Twice as much as the cache takes, unless the old ones leave it.
+    for round in 1..=20 {
+        for number in 0..KEYS {
+            put(&engine, round * 1_000 + number, &key(number), &[8; 1000]);
+        }
+        engine.persist(Lsn(round * 1_000 + KEYS)).unwrap();
+        assert!(all(0), "round {round}");
+    }
+    assert_eq!(detail(&engine, "cache_evicted_total"), 0);
+    check(&engine);
+}
+
+#[test]
+fn blocks_of_another_size_are_read() {
+    let bench = Bench::new(53).set("block_bytes", "4096");
+    let (engine, _) = bench.open();
+    for number in 0..KEYS {
+        put(&engine, number + 1, &key(number), &[7; 400]);
+    }
+    engine.persist(Lsn(KEYS + 1)).unwrap();
+    drop(engine);
+    let (engine, complete) = bench.set("block_bytes", "1024").open();
+    assert_eq!(complete, Lsn(KEYS + 1));
+    for number in KEYS..2 * KEYS {
+        put(&engine, number + 1, &key(number), &[7; 400]);
+    }
+    engine.persist(Lsn(2 * KEYS + 1)).unwrap();
+    compare(&engine, &(0..2 * KEYS).map(|number| (key(number).to_vec(), vec![7; 400])).collect());
+    engine.compact().unwrap();
+    check(&engine);
+}
