@@ -323,6 +323,11 @@ bugs! {
     SlmRangeShowsBoth = 135, "slm-range-shows-both";
     /// The index says of every entry that it does not expire.
     SlmTakesAllForLasting = 213, "slm-takes-all-for-lasting";
+    /// A cut carries the list of runs without the code of the index's keys.
+    SlmForgetsKeyCode = 240, "slm-forgets-key-code";
+    // Codes of keys.
+    /// The lowest byte has the code of what follows a key's end.
+    KeyCodeLacksEnd = 241, "key-code-lacks-end";
     // Persistent memory.
     /// A slab is given out from before its directory word is persistent.
     PmemForgetsSlab = 136, "pmem-forgets-slab";

@@ -13,21 +13,25 @@ use std::sync::Arc;
 use super::{
     Inner,
     enter::{Batch, Moves},
+    keys::IndexKey,
     runs::{BLOCKS_MAX, Entered, Place, Run, encode_bounds, part_of},
 };
 use crate::{
-    Result,
+    Error, Result,
     codec::{Lsn, to_u64},
     engine::lsm::{
         memtable::Memtable,
         piece::Writer,
         walk::{MemCursor, Merge, Start, Way},
     },
+    index::key_code::Buffer,
     pages::blocks::Room,
     seeded::{self, Bug},
     sync::{Ordering, lock},
 };
 
+/// Longest key that the tree of the index gives back whole.
+const INDEX_KEY_BYTES_MAX: usize = 1 << 16;
 /// What a move takes in memory, with a key of 24 bytes.
 const MOVE_BYTES: u64 = 64;
 
@@ -185,6 +189,9 @@ impl Inner {
 
     fn flush_these(&self, frozen: &[Arc<Memtable>]) -> Result<()> {
         self.counters.flushes_total.fetch_add(1, Ordering::Relaxed);
+        if !self.keys.is_decided() {
+            self.keys.decide(frozen, self.settings.has_key_code)?;
+        }
         let keys: u64 = frozen.iter().map(|one| one.keys()).sum();
         let bytes: u64 = frozen.iter().map(|one| one.payload_bytes()).sum();
         let of_run = self.settings.run_bytes / (bytes / keys.max(1)).max(1);
@@ -198,7 +205,11 @@ impl Inner {
             while let Some(key) = merge.key().filter(|_| !draft.is_full()) {
                 let value = merge.value().filter(|value| !self.context.host.is_expired(value));
                 let to = value.map(|value| draft.add(key, value, Room::Turn)).transpose()?;
-                draft.moves.push(key, to, None);
+                let mut buffer = Buffer::default();
+                if let Some(coded) = self.keys.index_key(key, &mut buffer) {
+                    fits(key, coded)?;
+                    draft.moves.push(coded, to, None);
+                }
                 merge.advance()?;
             }
             if draft.moves.is_empty() { Ok(None) } else { draft.finish().map(Some) }
@@ -260,6 +271,16 @@ impl Inner {
         self.runs_charged.fetch_sub(bytes, Ordering::Relaxed);
         self.context.budget.give(bytes);
     }
+}
+
+/// Refuses a key that is too long for the index as it has it.
+fn fits(key: &[u8], IndexKey(coded): IndexKey<'_>) -> Result<()> {
+    if coded.len() <= INDEX_KEY_BYTES_MAX {
+        return Ok(());
+    }
+    let (bytes, index) = (key.len(), coded.len());
+    let what = format!("a key of {bytes} bytes takes {index} in the table's index");
+    Err(Error::Limit { what })
 }
 
 const _: () = assert!(size_of::<Place>() == 8, "a place is one word");
