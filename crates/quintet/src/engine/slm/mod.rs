@@ -59,9 +59,10 @@
 //!
 //! How we differ from the paper: memtables are in memory and the shared log protects them, which
 //! may itself be in persistent memory (`Options::emulate_persistent_memory` says more); the index
-//! is in pages of a file, through a cache, and its keys are whole byte strings, coded ([`keys`]); a place is 8 bytes
-//! in the leaf, not an object of its own; deletes leave nothing behind; the manifest is a part of
-//! the index, so the compaction log is needless; a run's live count is exact after a crash.
+//! is in pages of a file, through a cache, and its keys are whole byte strings, coded ([`keys`]); a
+//! place is 8 bytes in the leaf, not an object of its own; deletes leave nothing behind; the
+//! manifest is a part of the index, so the compaction log is needless; a run's live count is exact
+//! after a crash.
 
 mod check;
 mod compact;

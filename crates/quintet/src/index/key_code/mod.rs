@@ -18,8 +18,8 @@
 //!   the only one whose code is empty.
 //! - Decoding accepts what encoding makes, and nothing else, and never panics.
 //!
-//! Layout: a code is stored as the lengths of its symbols' codes, from which they follow, since each
-//! begins where the one before ends (canonical order is the order of the symbols):
+//! Layout: a code is stored as the lengths of its symbols' codes, from which they follow, since
+//! each begins where the one before ends (canonical order is the order of the symbols):
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
