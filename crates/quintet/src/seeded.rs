@@ -223,9 +223,9 @@ bugs! {
     /// A new node's separator does not get into its parent.
     SplitLosesSeparator = 98, "split-loses-separator";
     /// Leaves that share with a neighbour keep the separator that they had.
-    SpreadKeepsSeparator = 240, "spread-keeps-separator";
+    SpreadKeepsSeparator = 250, "spread-keeps-separator";
     /// The buckets of a memtable that has gone serve the next one as they are.
-    ArenaKeepsBuckets = 241, "arena-keeps-buckets";
+    ArenaKeepsBuckets = 251, "arena-keeps-buckets";
     /// A delete never merges nodes.
     DeleteNeverMerges = 99, "delete-never-merges";
     /// A scan goes on behind the key where it stopped, not at it.
@@ -329,6 +329,11 @@ bugs! {
     SlmRangeShowsBoth = 135, "slm-range-shows-both";
     /// The index says of every entry that it does not expire.
     SlmTakesAllForLasting = 213, "slm-takes-all-for-lasting";
+    /// A cut carries the list of runs without the code of the index's keys.
+    SlmForgetsKeyCode = 240, "slm-forgets-key-code";
+    // Codes of keys.
+    /// The lowest byte has the code of what follows a key's end.
+    KeyCodeLacksEnd = 241, "key-code-lacks-end";
     // Persistent memory.
     /// A slab is given out from before its directory word is persistent.
     PmemForgetsSlab = 136, "pmem-forgets-slab";

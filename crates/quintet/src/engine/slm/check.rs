@@ -2,6 +2,7 @@
 
 use super::{
     Inner,
+    keys::IndexKey,
     runs::{FIRST_KEY, Place, Run, Runs},
 };
 use crate::{
@@ -80,15 +81,20 @@ impl Inner {
     /// Walks over the index: how many keys it has.
     fn check_places(&self, runs: &Runs, report: &mut Report) -> Result<u64> {
         let (mut ascent, mut step) = (Ascent::new(FIRST_KEY.to_vec(), None), IndexRun::default());
-        let mut count = 0;
+        let (mut count, mut restored) = (0, Vec::new());
         while !ascent.is_over {
             self.paged.tree.ascend(&mut ascent, (STEP, 8), &mut step)?;
             count += to_u64(step.len());
             for (key, value) in (0..step.len()).filter_map(|index| step.entry(index)) {
+                let key = IndexKey(key);
                 let place = Place::decode(value).ok_or_else(|| self.no_place(key))?;
                 let run = runs.find(place.run);
                 if run.is_none_or(|run| place.block >= run.piece.blocks()) {
-                    note(report, Err(self.no_run(key, place)))?;
+                    note(report, Err(self.no_run(self.keys.shown(key), place)))?;
+                }
+                restored.clear();
+                if self.keys.restore(key, &mut restored).is_none() {
+                    note(report, Err(self.no_key(key)))?;
                 }
             }
         }

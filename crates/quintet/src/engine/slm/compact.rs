@@ -18,6 +18,7 @@ use super::{
     Inner,
     enter::Batch,
     flush::Draft,
+    keys::IndexKey,
     runs::{Place, Run},
 };
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
         pace::MERGE_DELAY_MAX,
         walk::{Ahead, Merge, PieceCursor, Start, Walk as _, Way},
     },
-    index::bptree::near::Near,
+    index::{bptree::near::Near, key_code::Buffer},
     seeded::{self, Bug},
     sync::{Ordering, lock},
 };
@@ -164,8 +165,11 @@ impl Inner {
         let mut draft = Draft::new(self);
         while let Some(key) = sources.merge.key().filter(|_| !draft.is_full()) {
             let bytes = key.len() + sources.merge.value().map_or(0, <[u8]>::len);
-            let place = self.locate_near(&mut sources.near, key)?;
-            self.take_live(sources, key, place, &mut draft)?;
+            let mut buffer = Buffer::default();
+            if let Some(in_index) = self.keys.index_key(key, &mut buffer) {
+                let place = self.locate_near(&mut sources.near, in_index)?;
+                self.take_live(sources, (key, in_index), place, &mut draft)?;
+            }
             sources.merge.advance()?;
             sources.step_bytes += bytes;
             if sources.step_bytes >= STEP_BYTES {
@@ -179,7 +183,7 @@ impl Inner {
     fn take_live(
         &self,
         sources: &Sources,
-        key: &[u8],
+        (key, in_index): (&[u8], IndexKey<'_>),
         place: Option<Place>,
         draft: &mut Draft<'_>,
     ) -> Result<()> {
@@ -189,7 +193,7 @@ impl Inner {
         let value = cursor.value().filter(|_| has);
         let value = value.ok_or_else(|| super::read::not_there(run, place.block, key))?;
         if self.context.host.is_expired(value) {
-            draft.moves.push(key, None, Some(place));
+            draft.moves.push(in_index, None, Some(place));
             return Ok(());
         }
         let value = if seeded::active(Bug::SlmCopiesAnyEntry) {
@@ -199,7 +203,7 @@ impl Inner {
         };
         let room = run.piece.room_of_copy(place.block, &self.cache);
         let to = draft.add(key, value, room)?;
-        draft.moves.push(key, Some(to), Some(place));
+        draft.moves.push(in_index, Some(to), Some(place));
         Ok(())
     }
 

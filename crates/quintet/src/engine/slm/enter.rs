@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::{
     Inner,
+    keys::IndexKey,
     runs::{Entered, Place, Run, Runs},
 };
 use crate::{
@@ -40,13 +41,14 @@ struct Move {
 /// Moves of keys, in key order.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
+    /// As the index has them.
     keys: Vec<u8>,
     list: Vec<Move>,
 }
 
 impl Moves {
-    pub(super) fn push(&mut self, key: &[u8], to: Option<Entered>, from: Option<Place>) {
-        self.keys.extend_from_slice(key);
+    pub(super) fn push(&mut self, key: IndexKey<'_>, to: Option<Entered>, from: Option<Place>) {
+        self.keys.extend_from_slice(key.0);
         self.list.push(Move { key_end: self.keys.len(), to, from });
     }
 
@@ -58,10 +60,10 @@ impl Moves {
         self.list.len()
     }
 
-    fn key(&self, index: usize) -> &[u8] {
+    fn key(&self, index: usize) -> IndexKey<'_> {
         let end = self.list.get(index).map_or(0, |one| one.key_end);
         let before = index.checked_sub(1).and_then(|before| self.list.get(before));
-        self.keys.get(before.map_or(0, |one| one.key_end)..end).unwrap_or(&[])
+        IndexKey(self.keys.get(before.map_or(0, |one| one.key_end)..end).unwrap_or(&[]))
     }
 }
 
@@ -126,20 +128,22 @@ impl Inner {
     fn enter_one(&self, moves: &Moves, index: usize, runs: &Runs, near: &mut Near) -> Result<()> {
         let (key, Some(one)) = (moves.key(index), moves.list.get(index)) else { return Ok(()) };
         let tree = &self.paged.tree;
-        self.paged.make_room(CHANGE_PAGES + tree.pages_for(key, size_of::<Place>()))?;
-        let pass = self.paged.gate.enter(key);
+        self.paged.make_room(CHANGE_PAGES + tree.pages_for(key.0, size_of::<Place>()))?;
+        let pass = self.paged.gate.enter(key.0);
         let old = self.locate_near(near, key)?;
         let is_sure = one.from.is_none() || seeded::active(Bug::SlmMovesUnconditionally);
         if !is_sure && old != one.from {
             return Ok(());
         }
-        let find = |place: Place| runs.find(place.run).ok_or_else(|| self.no_run(key, place));
+        let find = |place: Place| {
+            runs.find(place.run).ok_or_else(|| self.no_run(self.keys.shown(key), place))
+        };
         let (before, after) =
             (old.map(find).transpose()?, one.to.map(|to| find(to.place)).transpose()?);
         let change = match one.to {
-            Some(to) => tree.put_near(near, key, &to.encode())?,
+            Some(to) => tree.put_near(near, key.0, &to.encode())?,
             None if old.is_some() && !seeded::active(Bug::SlmForgetsDeletes) => {
-                tree.delete(key, None)?
+                tree.delete(key.0, None)?
             }
             None => return Ok(()),
         };
@@ -155,8 +159,8 @@ impl Inner {
     }
 
     /// The index points where there is nothing.
-    pub(super) fn no_run(&self, key: &[u8], place: Place) -> Error {
-        let what = format!("key {} is said to be in run {:08x}", key.escape_ascii(), place.run);
+    pub(super) fn no_run(&self, key: impl std::fmt::Display, place: Place) -> Error {
+        let what = format!("key {key} is said to be in run {:08x}", place.run);
         Error::corruption(self.paged.tree.cache().label(), 0, what)
     }
 }

@@ -23,6 +23,7 @@ use crate::{
         piece::Writer,
         walk::{MemCursor, Merge, Start, Way},
     },
+    index::key_code::Buffer,
     pages::blocks::Room,
     seeded::{self, Bug},
     sync::{Ordering, lock},
@@ -185,6 +186,9 @@ impl Inner {
 
     fn flush_these(&self, frozen: &[Arc<Memtable>]) -> Result<()> {
         self.counters.flushes_total.fetch_add(1, Ordering::Relaxed);
+        if !self.keys.is_decided() {
+            self.keys.decide(frozen, self.settings.has_key_code)?;
+        }
         let keys: u64 = frozen.iter().map(|one| one.keys()).sum();
         let bytes: u64 = frozen.iter().map(|one| one.payload_bytes()).sum();
         let of_run = self.settings.run_bytes / (bytes / keys.max(1)).max(1);
@@ -198,7 +202,10 @@ impl Inner {
             while let Some(key) = merge.key().filter(|_| !draft.is_full()) {
                 let value = merge.value().filter(|value| !self.context.host.is_expired(value));
                 let to = value.map(|value| draft.add(key, value, Room::Turn)).transpose()?;
-                draft.moves.push(key, to, None);
+                let mut buffer = Buffer::default();
+                if let Some(coded) = self.keys.index_key(key, &mut buffer) {
+                    draft.moves.push(coded, to, None);
+                }
                 merge.advance()?;
             }
             if draft.moves.is_empty() { Ok(None) } else { draft.finish().map(Some) }

@@ -54,19 +54,22 @@
 //! 2: a window of the index has the keys of so many runs), `range_threshold` (0 to 2^20, 8),
 //! `range_keys` (1 to 2^20, 30), `compaction_runs` (candidates that start a merge, 1 to 1024, 4),
 //! `merge_runs` (at most so many at once, 2 to 256, 15), `merge_rate` (bytes a second, 0 to 2^46;
-//! 0: no limit).
+//! 0: no limit), `key_code` (of the index's keys: `auto`, the default, or `none`; it counts until
+//! the first flush).
 //!
 //! How we differ from the paper: memtables are in memory and the shared log protects them, which
 //! may itself be in persistent memory (`Options::emulate_persistent_memory` says more); the index
-//! is in pages of a file, through a cache, and its keys are whole byte strings; a place is 8 bytes
-//! in the leaf, not an object of its own; deletes leave nothing behind; the manifest is a part of
-//! the index, so the compaction log is needless; a run's live count is exact after a crash.
+//! is in pages of a file, through a cache, and its keys are whole byte strings, coded ([`keys`]); a
+//! place is 8 bytes in the leaf, not an object of its own; deletes leave nothing behind; the
+//! manifest is a part of the index, so the compaction log is needless; a run's live count is exact
+//! after a crash.
 
 mod check;
 mod compact;
 mod enter;
 mod flush;
 pub mod inspect;
+mod keys;
 mod range;
 mod read;
 mod recover;
@@ -80,6 +83,7 @@ mod tests;
 use std::sync::Arc;
 
 use self::{
+    keys::Keys,
     range::{Range, Walk},
     runs::{Ledger, Runs},
 };
@@ -104,7 +108,7 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
 
-const OPTIONS: [&str; 16] = [
+const OPTIONS: [&str; 17] = [
     "memtable_bytes",
     "memtables",
     "run_bytes",
@@ -121,7 +125,10 @@ const OPTIONS: [&str; 16] = [
     "compaction_runs",
     "merge_runs",
     "merge_rate",
+    "key_code",
 ];
+/// What `key_code` may be, the default first.
+const KEY_CODES: [&str; 2] = ["auto", "none"];
 /// What a cursor begins with; the first key to come follows.
 const CURSOR_TAG: u8 = b'k';
 /// Tables of at most so many entries are counted exactly for the statistics.
@@ -145,6 +152,8 @@ struct Settings {
     compaction_runs: usize,
     merge_runs: usize,
     merge_rate: u64,
+    /// The index of a new table may have its keys in a code.
+    has_key_code: bool,
 }
 
 impl Settings {
@@ -181,6 +190,7 @@ impl Settings {
             compaction_runs: to_usize(options.number("compaction_runs", 4, 1..=1024)?),
             merge_runs: to_usize(options.number("merge_runs", 15, 2..=256)?),
             merge_rate: options.number("merge_rate", 0, 0..=1 << 46)?,
+            has_key_code: options.word("key_code", &KEY_CODES)? == KEY_CODES[0],
         })
     }
 }
@@ -216,8 +226,9 @@ struct Inner {
     context: Context,
     settings: Settings,
     owner: Owner,
-    /// The index.
+    /// The index, and how it writes keys.
     paged: Paged,
+    keys: Arc<Keys>,
     ledger: Arc<Ledger>,
     front: Front<Runs>,
     flushing: Mutex<()>,

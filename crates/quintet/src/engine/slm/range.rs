@@ -147,7 +147,8 @@ impl Walk {
         let mut memory = Merge::new(MemCursor::all(memtables, &start), way);
         memory.settle()?;
         let sequence = self.is_query.then(|| Sequence::new(inner)).flatten();
-        let mut stored = Stream::new(way, &self.start, self.end.as_deref(), sequence);
+        let bounds = (self.start.as_slice(), self.end.as_deref());
+        let mut stored = Stream::new(&inner.keys, way, bounds, sequence);
         stored.settle(inner)?;
         Ok(Both { memory, stored })
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::{
     Inner, View,
+    keys::IndexKey,
     runs::{Entered, Place, Run},
 };
 use crate::{
@@ -26,7 +27,7 @@ use crate::{
             take::{Take, Whole},
         },
     },
-    index::bptree::near::Near,
+    index::{bptree::near::Near, key_code::Buffer},
     sync::Ordering,
 };
 
@@ -50,13 +51,15 @@ impl Inner {
     /// Where the index says that a key's entry is.
     #[inline]
     pub(super) fn entered(&self, key: &[u8]) -> Result<Option<Entered>> {
-        let found = self.paged.tree.get(key, Entered::take)?;
+        let mut buffer = Buffer::default();
+        let Some(key) = self.keys.index_key(key, &mut buffer) else { return Ok(None) };
+        let found = self.paged.tree.get(key.0, Entered::take)?;
         found.map(|entered| self.sure(key, entered)).transpose()
     }
 
     /// What was decoded of a key's value in the index, if it says a place.
     #[inline]
-    fn sure(&self, key: &[u8], entered: Option<Entered>) -> Result<Entered> {
+    fn sure(&self, key: IndexKey<'_>, entered: Option<Entered>) -> Result<Entered> {
         entered.ok_or_else(|| self.no_place(key))
     }
 
@@ -67,8 +70,8 @@ impl Inner {
     }
 
     /// As [`Self::locate`], of a key that is likely near the one before.
-    pub(super) fn locate_near(&self, near: &mut Near, key: &[u8]) -> Result<Option<Place>> {
-        let found = self.paged.tree.get_near(near, key, Entered::take)?;
+    pub(super) fn locate_near(&self, near: &mut Near, key: IndexKey<'_>) -> Result<Option<Place>> {
+        let found = self.paged.tree.get_near(near, key.0, Entered::take)?;
         found.map(|entered| Ok(self.sure(key, entered)?.place)).transpose()
     }
 
@@ -87,8 +90,14 @@ impl Inner {
     }
 
     #[cold]
-    pub(super) fn no_place(&self, key: &[u8]) -> Error {
-        let what = format!("what the index has of key {} is no place", key.escape_ascii());
+    pub(super) fn no_place(&self, key: IndexKey<'_>) -> Error {
+        let what = format!("what the index has of key {} is no place", self.keys.shown(key));
+        Error::corruption(self.paged.tree.cache().label(), 0, what)
+    }
+
+    #[cold]
+    pub(super) fn no_key(&self, key: IndexKey<'_>) -> Error {
+        let what = format!("no key is written as {}, which the index has", key.0.escape_ascii());
         Error::corruption(self.paged.tree.cache().label(), 0, what)
     }
 
@@ -137,7 +146,7 @@ impl Inner {
             }
             match self.locate(key)? {
                 None => return Ok(None),
-                Some(now) if now == place => return Err(self.no_run(key, place)),
+                Some(now) if now == place => return Err(self.no_run(key.escape_ascii(), place)),
                 Some(now) => place = now,
             }
         }
@@ -231,7 +240,17 @@ impl Inner {
                 answer => out.push(answer.value()),
             }
         }
-        let stored: Vec<&[u8]> = wanted.iter().map(|(key, ..)| *key).collect();
+        if !self.keys.is_decided() {
+            return Ok(());
+        }
+        let (mut coded, mut ends) = (Vec::new(), Vec::with_capacity(wanted.len()));
+        for (key, ..) in &wanted {
+            self.keys.push(key, &mut coded);
+            ends.push(coded.len());
+        }
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let bounds = starts.zip(ends.iter().copied());
+        let stored: Vec<&[u8]> = bounds.map(|(from, to)| &coded[from..to]).collect();
         let mut places = Vec::with_capacity(stored.len());
         self.paged.tree.multi_get(&stored, Entered::take, &mut places)?;
         for entered in places.iter().flatten().flatten() {
@@ -239,9 +258,10 @@ impl Inner {
                 run.prefetch(*entered, &self.cache);
             }
         }
-        for ((key, hash, slot), entered) in wanted.into_iter().zip(places) {
+        let wanted = wanted.into_iter().zip(&stored);
+        for (((key, hash, slot), coded), entered) in wanted.zip(places) {
             let Some(entered) = entered else { continue };
-            let place = self.sure(key, entered)?.place;
+            let place = self.sure(IndexKey(coded), entered)?.place;
             let Some(run) = view.version.find(place.run) else {
                 put_in(out, slot, self.read_moved(place, (hash, key), &mut Whole)?);
                 continue;

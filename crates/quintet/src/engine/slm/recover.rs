@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, io, sync::Arc};
 
 use super::{
     Counters, Inner, Settings,
+    keys::Keys,
     runs::{LIST_KEY, Ledger, Place, Run, RunList, Runs},
 };
 use crate::{
@@ -43,8 +44,9 @@ impl Inner {
         let beside = Arc::clone(&ledger) as Arc<dyn paged::Beside>;
         let (paged, complete) = Paged::open(&index, context.clone(), Some(beside))?;
         let list = load_list(&paged, complete)?;
+        let keys = Arc::new(Keys::new(list.coding.clone()));
         let runs = load_runs(&context, &owner, &list)?;
-        ledger.load(list.next, &runs);
+        ledger.load(list.next, &runs, &keys);
         if !context.read_only && complete >= context.complete {
             remove_strays(&owner, &list)?;
         }
@@ -58,6 +60,7 @@ impl Inner {
             settings,
             owner,
             paged,
+            keys,
             ledger,
             front,
             flushing: Mutex::new(()),

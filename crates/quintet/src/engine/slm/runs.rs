@@ -8,10 +8,11 @@
 //!
 //! | part | meaning |
 //! |---|---|
-//! | format | 1 byte: 2; 1 is read too, its places have no hints |
+//! | format | 1 byte: 3; 1 and 2 are read too: they end with the runs, keys are as they are, and places of 1 have no hints |
 //! | next run | varint: the number of the next run |
 //! | count | varint |
 //! | runs | by number, each: varints number, file bytes, live entries; 1 byte why it is a candidate for compaction (bits: 1 dead entries, 2 leaves, 4 ranges, 8 it is small) |
+//! | keys | 1 byte how the index writes keys: 0 it has none yet, 1 as they are, 2 in the code that follows: [`KeyCode::lengths`] |
 //!
 //! The value of any other key is an [`Entered`], 8 bytes:
 //!
@@ -30,6 +31,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::keys::{Coding, Keys};
 use crate::{
     Error, Result,
     codec::{Decoder, low_u8, low_u32, put_bytes, put_varint, to_u64, to_usize},
@@ -40,12 +42,17 @@ use crate::{
         },
         paged::Beside,
     },
-    index::bptree::{Change, Tree},
+    index::{
+        bptree::{Change, Tree},
+        key_code::{KeyCode, SYMBOLS},
+    },
     seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, Ordering, lock},
+    sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, lock},
 };
 
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
+/// Formats that are read, and say nothing of keys.
+const PLAIN_FORMATS: std::ops::RangeInclusive<u8> = 1..=2;
 /// The key of the list.
 pub(super) const LIST_KEY: &[u8] = b"";
 /// The first key that an entry can have.
@@ -145,6 +152,7 @@ pub(super) struct RunRecord {
 pub(super) struct RunList {
     pub(super) next: u32,
     pub(super) runs: Vec<RunRecord>,
+    pub(super) coding: Coding,
 }
 
 impl RunList {
@@ -157,6 +165,14 @@ impl RunList {
             put_varint(&mut out, run.file_bytes);
             put_varint(&mut out, run.live);
             out.push(run.reasons);
+        }
+        match &self.coding {
+            Coding::Open => out.push(0),
+            Coding::Plain => out.push(1),
+            Coding::Code(code) => {
+                out.push(2);
+                out.extend_from_slice(code.lengths());
+            }
         }
         out
     }
@@ -174,8 +190,8 @@ impl RunList {
     /// `None` for what no writer makes.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut decoder = Decoder::new(bytes);
-        let format = decoder.take(1)?;
-        let mut list = Self { next: number(&mut decoder)?, runs: Vec::new() };
+        let format = decoder.u8()?;
+        let mut list = Self { next: number(&mut decoder)?, ..Self::default() };
         let mut before = None;
         for _ in 0..decoder.varint()? {
             let number = number(&mut decoder)?;
@@ -188,7 +204,24 @@ impl RunList {
             before = Some(number);
             list.runs.push(RunRecord { number, file_bytes, live, reasons });
         }
-        (matches!(format, [1..=FORMAT]) && decoder.is_empty()).then_some(list)
+        list.coding = match format {
+            FORMAT => coding(&mut decoder)?,
+            _ if !PLAIN_FORMATS.contains(&format) => return None,
+            // The index is empty where no run has anything.
+            _ if list.runs.is_empty() => Coding::Open,
+            _ => Coding::Plain,
+        };
+        let is_decided = list.coding != Coding::Open || list.runs.is_empty();
+        (is_decided && decoder.is_empty()).then_some(list)
+    }
+}
+
+fn coding(decoder: &mut Decoder<'_>) -> Option<Coding> {
+    match decoder.u8()? {
+        0 => Some(Coding::Open),
+        1 => Some(Coding::Plain),
+        2 => KeyCode::from_lengths(decoder.take(SYMBOLS)?).map(Arc::new).map(Coding::Code),
+        _ => None,
     }
 }
 
@@ -384,15 +417,19 @@ pub(super) struct Ledger {
     entries: Mutex<Entries>,
     /// The number of the next run.
     next: AtomicU64,
+    /// How the index writes keys; without it, it has none.
+    keys: OnceLock<Arc<Keys>>,
 }
 
 impl Ledger {
     pub(super) fn new(owner: Owner) -> Self {
-        Self { owner, entries: Mutex::default(), next: AtomicU64::new(1) }
+        let (entries, keys) = Default::default();
+        Self { owner, entries, next: AtomicU64::new(1), keys }
     }
 
     /// Takes over what was found at opening.
-    pub(super) fn load(&self, next: u32, runs: &Runs) {
+    pub(super) fn load(&self, next: u32, runs: &Runs, keys: &Arc<Keys>) {
+        let _ = self.keys.set(Arc::clone(keys));
         self.next.store(u64::from(next).max(1), Ordering::Relaxed);
         lock(&self.entries).runs = runs.iter().map(|run| (run.number, Arc::clone(run))).collect();
     }
@@ -441,7 +478,10 @@ impl Beside for Ledger {
             }
         }
         let next = u32::try_from(self.next.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
-        let list = RunList { next, runs }.encode();
+        let coding = self.keys.get().map_or(Coding::Open, |keys| keys.coding());
+        let is_forgotten = coding != Coding::Open && seeded::active(Bug::SlmForgetsKeyCode);
+        let coding = if is_forgotten { Coding::Plain } else { coding };
+        let list = RunList { next, runs, coding }.encode();
         if seeded::active(Bug::SlmRemovesRunsEarly) {
             for number in &left_out {
                 let _ = self.owner.dir.remove(&self.owner.kind.name_of(u64::from(*number)));
@@ -485,25 +525,57 @@ mod tests {
     #[test]
     fn the_list_is_pinned_and_comes_back() {
         let one = |number, live| RunRecord { number, file_bytes: 8192, live, reasons: DEAD };
-        let list = RunList { next: 9, runs: vec![one(3, 1), one(8, 300)] };
+        let runs = vec![one(3, 1), one(8, 300)];
+        let list = RunList { next: 9, runs, coding: Coding::Plain };
         let bytes = list.encode();
-        assert_eq!(bytes, [2, 9, 2, 3, 128, 64, 1, 1, 8, 128, 64, 172, 2, 1]);
+        assert_eq!(bytes, [3, 9, 2, 3, 128, 64, 1, 1, 8, 128, 64, 172, 2, 1, 1]);
         assert_eq!(RunList::decode(&bytes), Some(list.clone()));
         for cut in 0..bytes.len() {
             assert_eq!(RunList::decode(&bytes[..cut]), None);
         }
-        // Of builds before hints; of builds to come.
+        // Of builds before hints, and before codes; of builds to come.
         let of_format = |format| [&[format], &bytes[1..]].concat();
-        assert_eq!(RunList::open(&of_format(1), "x").unwrap(), list);
+        for format in [1, 2] {
+            let mut old = of_format(format);
+            assert!(RunList::open(&old, "x").is_err());
+            old.pop();
+            assert_eq!(RunList::open(&old, "x").unwrap(), list);
+            let empty = RunList::open(&[format, 9, 0], "x").unwrap();
+            assert_eq!(empty, RunList { next: 9, ..RunList::default() });
+        }
         assert!(matches!(RunList::open(&of_format(0), "x"), Err(Error::Corruption { .. })));
-        let newer = RunList::open(&of_format(3), "x");
-        assert!(matches!(newer, Err(Error::NewerFormat { found: 3, supported: 2, .. })));
+        let newer = RunList::open(&of_format(4), "x");
+        assert!(matches!(newer, Err(Error::NewerFormat { found: 4, supported: 3, .. })));
         let bad = [
             RunList { next: 8, ..list.clone() },
-            RunList { next: 9, runs: vec![one(8, 1), one(3, 1)] },
-            RunList { next: 9, runs: vec![one(3, 0)] },
+            RunList { runs: vec![one(8, 1), one(3, 1)], ..list.clone() },
+            RunList { runs: vec![one(3, 0)], ..list.clone() },
+            // Keys, and no word of how they are written.
+            RunList { coding: Coding::Open, ..list },
         ];
         assert!(bad.iter().all(|list| RunList::decode(&list.encode()).is_none()));
+    }
+
+    #[test]
+    fn the_code_of_keys_comes_back_with_the_list() {
+        let mut lengths = [8; SYMBOLS];
+        lengths[..2].copy_from_slice(&[9, 9]);
+        let code = Arc::new(KeyCode::from_lengths(&lengths).unwrap());
+        let list = RunList { next: 1, runs: Vec::new(), coding: Coding::Code(code) };
+        let bytes = list.encode();
+        assert_eq!(bytes[..7], [3, 1, 0, 2, 9, 9, 8]);
+        assert_eq!(RunList::decode(&bytes), Some(list));
+        for cut in 0..bytes.len() {
+            assert_eq!(RunList::decode(&bytes[..cut]), None);
+        }
+        for (at, bad) in [(3, 3), (3, 1), (3, 0), (4, 8), (9, 0), (9, 7), (9, 255)] {
+            let mut bytes = bytes.clone();
+            bytes[at] = bad;
+            assert_eq!(RunList::decode(&bytes), None, "{bad} at {at}");
+        }
+        let open = RunList { next: 1, ..RunList::default() };
+        assert_eq!(open.encode(), [3, 1, 0, 0]);
+        assert_eq!(RunList::decode(&[3, 1, 0, 0]), Some(open));
     }
 
     #[test]

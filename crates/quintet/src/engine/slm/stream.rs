@@ -18,6 +18,7 @@ use std::{
 
 use super::{
     Inner,
+    keys::{IndexKey, Keys},
     runs::{Entered, FIRST_KEY, Place, Run, Runs},
     select::Sequence,
 };
@@ -60,12 +61,6 @@ struct Found {
     /// Where its key is among the keys.
     key: Range<usize>,
     entered: Entered,
-}
-
-fn push(found: &mut Vec<Found>, keys: &mut Vec<u8>, key: &[u8], entered: Entered) {
-    let start = keys.len();
-    keys.extend_from_slice(key);
-    found.push(Found { key: start..keys.len(), entered });
 }
 
 /// The entries of a block, and where the last look ended.
@@ -128,15 +123,23 @@ pub(super) struct Stream {
 impl Stream {
     /// Over the keys from `start` (included) to `end` (excluded).
     pub(super) fn new(
+        keys: &Keys,
         way: Way,
-        start: &[u8],
-        end: Option<&[u8]>,
+        (start, end): (&[u8], Option<&[u8]>),
         sequence: Option<Sequence>,
     ) -> Self {
-        let start = start.max(FIRST_KEY).to_vec();
+        let bound = |key: &[u8]| {
+            let mut bound = Vec::new();
+            keys.push(key, &mut bound).then_some(bound)
+        };
+        let start = bound(start).map(|start| start.max(FIRST_KEY.to_vec()));
+        let is_empty = start.is_none();
+        let mut ascent = Ascent::new(start.unwrap_or_default(), end.and_then(bound));
+        // What comes later is none of its business: see `Keys`.
+        ascent.is_over |= is_empty;
         Self {
             way,
-            ascent: Ascent::new(start, end.map(<[u8]>::to_vec)),
+            ascent,
             run: IndexRun::default(),
             step: FIRST_STEP,
             ahead: 0,
@@ -271,8 +274,10 @@ impl Stream {
                 tree.ascend(&mut self.ascent, step, &mut self.run)?;
                 let (run, found, keys) = (&self.run, &mut self.found, &mut self.keys);
                 for (key, value) in (0..run.len()).filter_map(|index| run.entry(index)) {
+                    let (key, start) = (IndexKey(key), keys.len());
                     let entered = Entered::decode(value).ok_or_else(|| inner.no_place(key))?;
-                    push(found, keys, key, entered);
+                    inner.keys.restore(key, keys).ok_or_else(|| inner.no_key(key))?;
+                    found.push(Found { key: start..keys.len(), entered });
                 }
             }
             Way::Down => {
@@ -280,8 +285,10 @@ impl Stream {
                 let pair = |key, entered| (key, entered);
                 let found = tree.scan_down(range, step, Entered::take, pair)?;
                 for (key, entered) in found.entries {
-                    let entered = entered.ok_or_else(|| inner.no_place(&key))?;
-                    push(&mut self.found, &mut self.keys, &key, entered);
+                    let (key, start) = (IndexKey(&key), self.keys.len());
+                    let entered = entered.ok_or_else(|| inner.no_place(key))?;
+                    inner.keys.restore(key, &mut self.keys).ok_or_else(|| inner.no_key(key))?;
+                    self.found.push(Found { key: start..self.keys.len(), entered });
                 }
                 match found.next {
                     Some(next) => self.ascent.end = Some(next),

@@ -1,6 +1,7 @@
 //! The engine alone against a plain map, with memtables and runs so small that every path is
 //! taken.
 
+mod coded;
 mod kept;
 mod parts;
 mod paused;
@@ -17,6 +18,7 @@ use crate::{
         desk::Desk,
         lsm::walk::{MemCursor, Start, Walk as _},
     },
+    index::key_code::Buffer,
     pages::blocks::Room,
     seeded::{Bug, finds},
 };
@@ -644,7 +646,9 @@ fn a_cut_may_be_taken_between_any_two_keys() {
             while let Some(key) = cursor.key().filter(|_| draft.moves.len() < 97) {
                 let key = key.to_vec();
                 let place = draft.add(&key, cursor.value().unwrap(), Room::Spare)?;
-                draft.moves.push(&key, Some(place), None);
+                let mut buffer = Buffer::default();
+                let key = inner.keys.index_key(&key, &mut buffer).unwrap();
+                draft.moves.push(key, Some(place), None);
                 cursor.advance()?;
             }
             inner.cut(None)?;

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::{
-    DEPTH_MAX, ROOT, Tree,
+    DEPTH_MAX, KEY_BYTES_MAX, ROOT, Tree,
     node::{EXTENT, Held, LongKey, MAP, NodeView, SLOT_BYTES},
     read::Bounds,
     space::{MAP_HEAD_BYTES, is_set},
@@ -232,7 +232,7 @@ impl Walk<'_, '_> {
 
     fn long_key(&mut self, page: PageId, long: LongKey) -> Result<Option<Vec<u8>>> {
         let length = to_usize(u64::from(long.length));
-        if length > 1 << 16 {
+        if length > KEY_BYTES_MAX {
             self.add(page, "a long key is longer than keys can be");
             return Ok(None);
         }

@@ -17,7 +17,7 @@
 use std::ops::Range;
 
 use super::{
-    Looked, Step, Stop, Tree,
+    KEY_BYTES_MAX, Looked, Step, Stop, Tree,
     node::{EXTENT, Far, LongKey},
 };
 use crate::{
@@ -167,7 +167,7 @@ impl Tree {
         if !guard.is_sound() {
             return Err(Stop::Again);
         }
-        let mut key = vec![0; to_usize(u64::from(long.length)).min(1 << 16)];
+        let mut key = vec![0; to_usize(u64::from(long.length)).min(KEY_BYTES_MAX)];
         self.read_cached(guard, long.page, &mut key)?;
         Ok(key)
     }

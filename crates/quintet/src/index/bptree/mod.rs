@@ -83,6 +83,8 @@ pub const ROOT: PageId = PageId(2);
 /// are numbers.
 pub const DEPTH_MAX: u8 = 32;
 
+/// Longest key, in bytes: twice what users' may have, because an index may code theirs.
+pub const KEY_BYTES_MAX: usize = 1 << 17;
 /// Most lines of slots that are fetched before it is known which of them are needed.
 const LEAF_LINES_MAX: usize = 16;
 

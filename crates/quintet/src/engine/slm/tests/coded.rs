@@ -1,0 +1,272 @@
+//! Keys of the index in a code of the table's own.
+
+use super::{keys::Coding, *};
+
+type Shape = fn(u64) -> Vec<u8>;
+
+/// Well spread, the same each time.
+fn spread(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+const SHAPES: [(&str, Shape); 6] = [
+    ("decimal", |number| format!("user{:019}", spread(number) >> 1).into_bytes()),
+    ("hex", |number| format!("{:x}", spread(number)).into_bytes()),
+    ("binary", |number| spread(number).to_be_bytes().to_vec()),
+    ("lengths", |number| {
+        let length = to_usize(1 + spread(number) % 40);
+        spread(number / 3).to_string().bytes().cycle().take(length).collect()
+    }),
+    ("prefixes of one another", |number| {
+        let length = to_usize(1 + number % 90);
+        vec![if number / 90 % 2 == 0 { 0 } else { b'7' }; length]
+    }),
+    ("runs of bytes", |number| {
+        let byte = [0, 255, b'a'][to_usize(number % 3)];
+        let mut key = vec![byte; to_usize(spread(number) % 30)];
+        key.extend_from_slice(&number.to_le_bytes());
+        key
+    }),
+];
+
+/// A table whose index may have a code.
+fn coded(seed: u64) -> Bench {
+    Bench::new(seed).set("key_code", "auto")
+}
+
+fn is_coded(engine: &Slm) -> bool {
+    matches!(engine.inner.keys.coding(), Coding::Code(_))
+}
+
+/// Ranges between keys, and bounds that are none, from both ends.
+fn compare_ranges(engine: &Slm, rows: &Rows, random: &mut Random) {
+    let keys: Vec<&Vec<u8>> = rows.keys().collect();
+    for round in 0..40 {
+        let mut bound = |longer: bool| {
+            let mut bound = keys[to_usize(random.below(to_u64(keys.len())))].clone();
+            if longer {
+                bound.push(0);
+            } else if round % 3 == 0 {
+                bound.pop();
+            }
+            bound
+        };
+        let (start, end) = (bound(round % 2 == 0), bound(round % 5 == 0));
+        let inside = |key: &&Vec<u8>| **key >= start && **key < end;
+        let expected: Vec<Vec<u8>> = rows.keys().filter(inside).cloned().collect();
+        let range = || KeyRange { start: Some(start.clone()), end: Some(end.clone()) };
+        let open = || engine.range(range()).unwrap().unwrap().map(|entry| entry.unwrap().key);
+        assert_eq!(open().collect::<Vec<_>>(), expected, "from {start:?} to {end:?}");
+        let mut down: Vec<Vec<u8>> = open().rev().collect();
+        down.reverse();
+        assert_eq!(down, expected, "down to {start:?} from {end:?}");
+    }
+}
+
+/// What the index says is there, and what it says is not.
+fn compare_presence(engine: &Slm, rows: &Rows) {
+    for key in rows.keys() {
+        let longer = [key, &[0][..]].concat();
+        let shorter = &key[..key.len() - 1];
+        for key in [&longer, &key[..], shorter].into_iter().filter(|key| !key.is_empty()) {
+            let expected =
+                if rows.contains_key(key) { Presence::Present } else { Presence::Absent };
+            assert_eq!(engine.presence(key).unwrap(), expected, "{}", key.escape_ascii());
+        }
+    }
+}
+
+/// A table whose code comes from keys of the first shape has keys of all.
+fn agrees(first: usize, seed: u64) {
+    let (name, shape) = SHAPES[first];
+    let bench = coded(seed);
+    let (engine, _) = bench.open();
+    let (mut rows, mut lsn, mut random) = (Rows::new(), 0, Random(seed));
+    let mut write = |engine: &Slm, rows: &mut Rows, shape: Shape, numbers: ops::Range<u64>| {
+        for number in numbers {
+            lsn += 1;
+            let key = shape(number);
+            if number % 7 == 3 && rows.remove(&key).is_some() {
+                delete(engine, lsn, &key);
+            } else {
+                put(engine, lsn, &key, &number.to_le_bytes());
+                rows.insert(key, number.to_le_bytes().to_vec());
+            }
+        }
+        lsn
+    };
+    write(&engine, &mut rows, shape, 0..300);
+    // Nothing is decided yet, and the index is asked all the same.
+    compare(&engine, &rows);
+    assert_eq!(engine.inner.keys.coding(), Coding::Open);
+    compare_ranges(&engine, &rows, &mut random);
+    engine.persist(Lsn(300)).unwrap();
+    assert_eq!(is_coded(&engine), name != "binary", "{name}");
+    let mut last = 0;
+    for (_, other) in SHAPES {
+        last = write(&engine, &mut rows, other, 0..400);
+        background(&engine, last);
+    }
+    engine.persist(Lsn(last)).unwrap();
+    compare(&engine, &rows);
+    compare_ranges(&engine, &rows, &mut random);
+    compare_presence(&engine, &rows);
+    engine.compact().unwrap();
+    compare(&engine, &rows);
+    let coding = engine.inner.keys.coding();
+    drop(engine);
+    let (engine, complete) = bench.open();
+    assert_eq!((complete, engine.inner.keys.coding()), (Lsn(last), coding));
+    for (_, other) in SHAPES {
+        write(&engine, &mut rows, other, 350..600);
+    }
+    let end = write(&engine, &mut rows, shape, 0..0);
+    compare(&engine, &rows);
+    engine.persist(Lsn(end)).unwrap();
+    compare(&engine, &rows);
+    compare_ranges(&engine, &rows, &mut random);
+    compare_presence(&engine, &rows);
+}
+
+#[test]
+fn keys_of_every_shape_agree_with_a_map() {
+    for (first, (name, _)) in SHAPES.iter().enumerate() {
+        println!("the first keys are {name}");
+        agrees(first, 60 + to_u64(first));
+    }
+}
+
+#[test]
+fn a_list_without_the_code_is_found() {
+    finds(Bug::SlmForgetsKeyCode, || agrees(0, 60));
+}
+
+/// Of a table whose keys get a code while ranges over it are open.
+#[test]
+fn a_range_goes_on_across_the_first_flush() {
+    let shape = SHAPES[0].1;
+    for begun in [false, true] {
+        let (engine, _) = coded(70).open();
+        let mut keys: Vec<Vec<u8>> = (0..500).map(shape).collect();
+        for (key, lsn) in keys.iter().zip(1..) {
+            put(&engine, lsn, key, b"v");
+        }
+        keys.sort_unstable();
+        let (start, end) = (keys[100].clone(), keys[400].clone());
+        let range = KeyRange { start: Some(start.clone()), end: Some(end.clone()) };
+        let mut found = engine.range(range).unwrap().unwrap();
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        let mut next = |count: usize| {
+            for _ in 0..count {
+                up.extend(found.next().map(|entry| entry.unwrap().key));
+                down.extend(found.next_back().map(|entry| entry.unwrap().key));
+            }
+        };
+        if begun {
+            next(20);
+        }
+        engine.persist(Lsn(501)).unwrap();
+        assert!(is_coded(&engine));
+        next(20);
+        // Keys of later, and old ones that go, in the index too.
+        for (number, lsn) in (500..700).zip(502..) {
+            put(&engine, lsn, &shape(number), b"later");
+        }
+        delete(&engine, 702, &keys[250]);
+        engine.persist(Lsn(703)).unwrap();
+        next(300);
+        down.reverse();
+        up.extend(down);
+        assert!(up.is_sorted(), "begun: {begun}");
+        let there = keys[100..400].iter().filter(|key| up.contains(key)).count();
+        assert!(there >= 299, "{there} of 300 keys; begun: {begun}");
+        assert!(up.iter().all(|key| *key >= start && *key < end), "begun: {begun}");
+    }
+}
+
+/// A view from before the first flush, and gets that go on with it.
+#[test]
+fn a_get_goes_on_across_the_first_flush() {
+    let (engine, _) = coded(71).open();
+    let (inner, key) = (&engine.inner, SHAPES[0].1(1));
+    let view = inner.front.view.load_full();
+    assert_eq!(inner.entered(&key).unwrap(), None);
+    put(&engine, 1, &key, b"v");
+    let hash = inner.hash(&key);
+    let stored = || inner.read_stored(&view, (hash, &key), &mut Whole);
+    assert!(stored().unwrap().is_none());
+    engine.persist(Lsn(2)).unwrap();
+    assert_eq!(stored().unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn a_table_stays_as_it_was_decided() {
+    for (first, second) in [("auto", "none"), ("none", "auto")] {
+        let mut bench = Bench::new(72).set("key_code", first);
+        let (engine, _) = bench.open();
+        // An empty table is saved undecided.
+        engine.persist(Lsn(1)).unwrap();
+        drop(engine);
+        let (engine, _) = bench.open();
+        let mut rows = Rows::new();
+        for number in 0..2_000 {
+            let key = SHAPES[0].1(number);
+            put(&engine, number + 1, &key, b"v");
+            rows.insert(key, b"v".to_vec());
+        }
+        engine.persist(Lsn(2_001)).unwrap();
+        assert_eq!(is_coded(&engine), first == "auto");
+        bench = bench.set("key_code", second);
+        drop(engine);
+        let (engine, _) = bench.open();
+        assert_eq!(is_coded(&engine), first == "auto");
+        compare(&engine, &rows);
+        // Nor does an emptied table begin anew.
+        for (key, lsn) in rows.keys().zip(2_002..) {
+            delete(&engine, lsn, key);
+        }
+        engine.persist(Lsn(9_000)).unwrap();
+        drop(engine);
+        let (engine, _) = bench.open();
+        assert_eq!(engine.stats().keys, 0);
+        assert_eq!(is_coded(&engine), first == "auto");
+    }
+}
+
+#[test]
+fn coded_keys_take_fewer_pages() {
+    let pages = |code: &str| {
+        let (engine, _) = Bench::new(73).set("key_code", code).open();
+        for number in 0..6_000 {
+            put(&engine, number + 1, &SHAPES[0].1(number), b"v");
+        }
+        engine.persist(Lsn(6_001)).unwrap();
+        detail(&engine, "index_pages")
+    };
+    let (plain, coded) = (pages("none"), pages("auto"));
+    assert!(coded * 10 < plain * 9, "{coded} pages, {plain} without a code");
+}
+
+/// Keys that take twice as much in the index as they are long.
+#[test]
+fn long_keys_of_rare_bytes_come_back() {
+    let (engine, _) = coded(74).open();
+    let mut rows = Rows::new();
+    for number in 0..300 {
+        rows.insert(SHAPES[0].1(number), b"v".to_vec());
+    }
+    for (key, lsn) in rows.keys().zip(1..) {
+        put(&engine, lsn, key, b"v");
+    }
+    engine.persist(Lsn(1_000)).unwrap();
+    for (length, lsn) in [200, 255, 256, 257, 300, 4_096, 30_000, 65_535].into_iter().zip(1_001..) {
+        let key: Vec<u8> =
+            (0..length).map(|at| if at % 100 == 99 { low(lsn) } else { 200 }).collect();
+        put(&engine, lsn, &key, b"v");
+        rows.insert(key, b"v".to_vec());
+    }
+    engine.persist(Lsn(2_000)).unwrap();
+    compare(&engine, &rows);
+    engine.compact().unwrap();
+    compare(&engine, &rows);
+}
