@@ -113,7 +113,9 @@ impl Arenas {
             return;
         }
         if !seeded::active(Bug::ArenaKeepsBuckets) {
-            buckets.words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
+            for word in buckets.words() {
+                word.store(0, Ordering::Relaxed);
+            }
         }
         if self.budget.take_free(bytes).is_err() {
             return;

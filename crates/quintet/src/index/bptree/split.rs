@@ -71,7 +71,9 @@ impl Entries {
     /// Adds an entry of this key and value.
     pub(super) fn push(&mut self, key: &[u8], value: [&[u8]; 2]) -> Option<()> {
         self.keys.extend_from_slice(key.get(self.base.len()..)?);
-        value.iter().for_each(|piece| self.payloads.extend_from_slice(piece));
+        for piece in value {
+            self.payloads.extend_from_slice(piece);
+        }
         self.end(low_u32(to_u64(value[0].len() + value[1].len())));
         Some(())
     }
@@ -173,9 +175,10 @@ impl Entries {
         for (number, index) in range.clone().enumerate() {
             let (suffix, payload) = (suffix(index)?, self.payload(index)?);
             let word = self.list.get(index)?.word.to_le_bytes();
-            let (word, rest) = match is_packed {
-                true => (&[][..], suffix.get(SLOT_KEY_BYTES..).unwrap_or(&[])),
-                false => (&word[..], suffix),
+            let (word, rest) = if is_packed {
+                (&[][..], suffix.get(SLOT_KEY_BYTES..).unwrap_or(&[]))
+            } else {
+                (&word[..], suffix)
             };
             heap = heap.checked_sub(word.len() + rest.len() + payload.len())?;
             let mut at = heap;

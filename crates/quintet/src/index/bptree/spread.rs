@@ -81,7 +81,7 @@ impl Tree {
             return Ok(false);
         }
         let Some(built) = self.build_parts(&entries, parts, whole) else { return Ok(false) };
-        self.store_parts((parent, full.index, separator), (full.leaf, &right), built)?;
+        self.store_parts((parent, full.index, separator), (full.leaf, &right), &built)?;
         self.note_leaf_size(entries.count() / 2);
         Ok(true)
     }
@@ -146,7 +146,7 @@ impl Tree {
         &self,
         (parent, index, old): (&WriteGuard<'_>, usize, Separator),
         (left, right): (&WriteGuard<'_>, &WriteGuard<'_>),
-        built: Built,
+        built: &Built,
     ) -> Step<()> {
         let old = Some((old.slot, old.bytes));
         let (first, last) = match (built.pages.as_slice(), built.separators.as_slice()) {

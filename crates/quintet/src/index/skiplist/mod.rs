@@ -177,8 +177,9 @@ impl<A: Arena> SkipList<A> {
     /// An empty list, with as many buckets as the largest power of two of the words that there are
     /// for them, which are zero.
     pub(crate) fn new(arena: A, buckets: A) -> Self {
-        let head = arena.words().iter().take(1 + HEIGHT_MAX);
-        head.for_each(|word| word.store(0, Ordering::Relaxed));
+        for word in arena.words().iter().take(1 + HEIGHT_MAX) {
+            word.store(0, Ordering::Relaxed);
+        }
         Self {
             arena,
             buckets,
@@ -418,7 +419,9 @@ impl<A: Arena> SkipList<A> {
             word.store(value, Ordering::Relaxed);
         }
         let (links, rest) = rest.split_at_checked(height).unwrap_or_default();
-        links.iter().for_each(|link| link.store(0, Ordering::Relaxed));
+        for link in links {
+            link.store(0, Ordering::Relaxed);
+        }
         let (key_space, value_space) =
             rest.split_at_checked(words_of(key.len())).unwrap_or_default();
         store_bytes(key_space, &[key]);
