@@ -25,7 +25,7 @@ use crate::{
     },
     index::{
         bptree::KEY_BYTES_MAX,
-        key_code::{Buffer, GROWTH_MAX, KeyCode, Trainer},
+        key_code::{Buffer, GROWTH_MAX, KeyCode, Series, Trainer},
     },
     sync::OnceLock,
 };
@@ -115,6 +115,21 @@ impl Keys {
     pub(super) fn restore(&self, IndexKey(key): IndexKey<'_>, out: &mut Vec<u8>) -> Option<()> {
         match self.code.get() {
             Some(Some(code)) => return code.decode(key, out),
+            _ => out.extend_from_slice(key),
+        }
+        Some(())
+    }
+
+    /// As [`Keys::restore`], of a key that follows the one before in the index.
+    #[inline]
+    pub(super) fn restore_next(
+        &self,
+        IndexKey(key): IndexKey<'_>,
+        series: &mut Series,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        match self.code.get() {
+            Some(Some(code)) => out.extend_from_slice(code.decode_next(key, series)?),
             _ => out.extend_from_slice(key),
         }
         Some(())

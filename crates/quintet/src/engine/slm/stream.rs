@@ -36,7 +36,10 @@ use crate::{
             walk::Way,
         },
     },
-    index::bptree::run::{Ascent, Run as IndexRun},
+    index::{
+        bptree::run::{Ascent, Run as IndexRun},
+        key_code::Series,
+    },
 };
 
 /// Places of the first step; each further step takes twice as many.
@@ -58,9 +61,17 @@ const IN_PLACE_BYTES: usize = 512;
 /// A place that was copied out of the index.
 #[derive(Debug)]
 struct Found {
-    /// Where its key is among the keys.
+    /// Where its key is among the keys, as the index has it.
+    coded: Range<usize>,
+    /// And as it was written, once it was restored.
     key: Range<usize>,
     entered: Entered,
+}
+
+fn push(found: &mut Vec<Found>, coded: &mut Vec<u8>, key: &[u8], entered: Entered) {
+    let start = coded.len();
+    coded.extend_from_slice(key);
+    found.push(Found { coded: start..coded.len(), key: 0..0, entered });
 }
 
 /// The entries of a block, and where the last look ended.
@@ -105,7 +116,13 @@ pub(super) struct Stream {
     ahead: isize,
     /// Copied out, in the order of the stream; those before `next` were given out.
     found: Vec<Found>,
+    /// Their keys, as the index has them.
+    coded: Vec<u8>,
+    /// Keys of places before this one, from `next` on or less, were restored: these, and what
+    /// helped to decode them.
+    restored: usize,
     keys: Vec<u8>,
+    series: Series,
     next: usize,
     /// Entries of places before this one were sent for.
     near: usize,
@@ -144,7 +161,10 @@ impl Stream {
             step: FIRST_STEP,
             ahead: 0,
             found: Vec::new(),
+            coded: Vec::new(),
+            restored: 0,
             keys: Vec::new(),
+            series: Series::default(),
             next: 0,
             near: 0,
             loaded: 0,
@@ -217,6 +237,25 @@ impl Stream {
         while self.next >= self.found.len() && !self.ascent.is_over {
             self.copy_more(inner)?;
         }
+        self.restore(inner)
+    }
+
+    /// Restores the keys of the next places: some at a time, because of what a step copies much may
+    /// never be asked for.
+    fn restore(&mut self, inner: &Inner) -> Result<()> {
+        if self.next < self.restored {
+            return Ok(());
+        }
+        self.keys.clear();
+        let last = self.found.len().min(self.next + NEAR);
+        for found in self.found.get_mut(self.next..last).unwrap_or(&mut []) {
+            let coded = IndexKey(self.coded.get(found.coded.clone()).unwrap_or(&[]));
+            let start = self.keys.len();
+            let restored = inner.keys.restore_next(coded, &mut self.series, &mut self.keys);
+            restored.ok_or_else(|| inner.no_key(coded))?;
+            found.key = start..self.keys.len();
+        }
+        self.restored = last;
         Ok(())
     }
 
@@ -262,9 +301,9 @@ impl Stream {
     /// Copies places out of the index.
     fn copy_more(&mut self, inner: &Inner) -> Result<()> {
         self.found.clear();
-        self.keys.clear();
+        self.coded.clear();
         self.blocks.clear();
-        (self.next, self.near, self.loaded) = (0, 0, 0);
+        (self.next, self.near, self.loaded, self.restored) = (0, 0, 0, 0);
         let step = (self.step, self.ahead);
         self.step = (self.step * 2).min(STEP_MAX);
         self.ahead = (self.ahead * 2 + 1).min(AHEAD_MAX);
@@ -272,12 +311,11 @@ impl Stream {
         match self.way {
             Way::Up => {
                 tree.ascend(&mut self.ascent, step, &mut self.run)?;
-                let (run, found, keys) = (&self.run, &mut self.found, &mut self.keys);
+                let (run, found, coded) = (&self.run, &mut self.found, &mut self.coded);
                 for (key, value) in (0..run.len()).filter_map(|index| run.entry(index)) {
-                    let (key, start) = (IndexKey(key), keys.len());
-                    let entered = Entered::decode(value).ok_or_else(|| inner.no_place(key))?;
-                    inner.keys.restore(key, keys).ok_or_else(|| inner.no_key(key))?;
-                    found.push(Found { key: start..keys.len(), entered });
+                    let entered = Entered::decode(value);
+                    let entered = entered.ok_or_else(|| inner.no_place(IndexKey(key)))?;
+                    push(found, coded, key, entered);
                 }
             }
             Way::Down => {
@@ -285,10 +323,8 @@ impl Stream {
                 let pair = |key, entered| (key, entered);
                 let found = tree.scan_down(range, step, Entered::take, pair)?;
                 for (key, entered) in found.entries {
-                    let (key, start) = (IndexKey(&key), self.keys.len());
-                    let entered = entered.ok_or_else(|| inner.no_place(key))?;
-                    inner.keys.restore(key, &mut self.keys).ok_or_else(|| inner.no_key(key))?;
-                    self.found.push(Found { key: start..self.keys.len(), entered });
+                    let entered = entered.ok_or_else(|| inner.no_place(IndexKey(&key)))?;
+                    push(&mut self.found, &mut self.coded, &key, entered);
                 }
                 match found.next {
                     Some(next) => self.ascent.end = Some(next),
@@ -336,8 +372,11 @@ impl Stream {
             };
             if let Some(run) = self.runs.find(place.run).filter(is_missing) {
                 if place.block >= run.piece.blocks() {
-                    let key = self.keys.get(found.key.clone()).unwrap_or(&[]);
-                    return Err(super::read::not_there(run, place.block, key));
+                    let coded = self.coded.get(found.coded.clone()).unwrap_or(&[]);
+                    let mut key = Vec::new();
+                    let restored = inner.keys.restore(IndexKey(coded), &mut key);
+                    restored.ok_or_else(|| inner.no_key(IndexKey(coded)))?;
+                    return Err(super::read::not_there(run, place.block, &key));
                 }
                 let size = run.piece.span(place.block..place.block + 1).bytes;
                 if bytes > 0 && bytes + size > STEP_BYTES {

@@ -55,6 +55,8 @@ use crate::{
 pub const SYMBOLS: usize = 257;
 /// Longest code: a window of a word holds several, and the code of a byte is a half-word.
 pub const BITS_MAX: u32 = 16;
+/// What one word may give at most in decoding, and the word that is written whole.
+const SLACK: usize = 64;
 /// Bytes of a coded key for each of the key's, at most.
 pub const GROWTH_MAX: usize = 2;
 /// Bits that decoding looks up at once: three digits, in a table of 16 KiB.
@@ -249,15 +251,38 @@ impl KeyCode {
     /// Adds the key of a coded one; `None`, and nothing, where no key is coded so.
     pub fn decode(&self, coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let start = out.len();
-        let end = self.read(coded, out);
+        let end = self.read(coded, Step { bits: 0, at: start }, out, &mut |_| {});
         out.truncate(end.unwrap_or(start));
         end.map(|_| ())
     }
 
-    /// Writes the key behind `out`; says where it ends.
-    fn read(&self, coded: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-        // What one word may give at most, and the word that is written whole.
-        const SLACK: usize = 64;
+    /// The key of a coded one, which is likely to share its start with the one before; `None` where
+    /// no key is coded so.
+    pub fn decode_next<'s>(&self, coded: &[u8], series: &'s mut Series) -> Option<&'s [u8]> {
+        let Series { coded: before, steps, key } = series;
+        let shared = shared_bits(before, coded);
+        while steps.pop_if(|step| step.bits > shared).is_some() {}
+        let from = steps.last().copied().unwrap_or_default();
+        before.clear();
+        let end = self.read(coded, from, key, &mut |step| steps.push(step));
+        if end.is_none() {
+            steps.clear();
+        } else {
+            before.extend_from_slice(coded);
+        }
+        key.get(..end?)
+    }
+
+    /// Writes the key into `out`, from a step on up to which it is there; says where it ends, and
+    /// each step that it takes.
+    #[inline]
+    fn read(
+        &self,
+        coded: &[u8],
+        from: Step,
+        out: &mut Vec<u8>,
+        note: &mut impl FnMut(Step),
+    ) -> Option<usize> {
         // The end of the key is not before the last bit that is set.
         let last = to_u64(coded.len()) * 8
             - match coded.last() {
@@ -265,8 +290,7 @@ impl KeyCode {
                 Some(0) => return None,
                 Some(byte) => u64::from(byte.trailing_zeros()),
             };
-        let (mut at, mut done) = (out.len(), 0_u64);
-        out.resize(at + coded.len() * 4 + SLACK, 0);
+        let Step { bits: mut done, mut at } = from;
         loop {
             if out.len() < at + SLACK {
                 out.resize((at + SLACK) * 2, 0);
@@ -294,10 +318,45 @@ impl KeyCode {
                 };
                 word <<= bits;
                 used += bits;
+                note(Step { bits: done + u64::from(used), at });
             }
             done += u64::from(used);
         }
     }
+}
+
+/// How far decoding has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Step {
+    /// Bits that were read.
+    bits: u64,
+    /// Where the next byte of the key goes.
+    at: usize,
+}
+
+/// Keys that are decoded in their order: each from where it is another than the one before.
+#[derive(Debug, Default)]
+pub struct Series {
+    /// The last one, coded, if it is the code of a key.
+    coded: Vec<u8>,
+    /// That were taken in decoding it.
+    steps: Vec<Step>,
+    /// It, and what serves as room behind it.
+    key: Vec<u8>,
+}
+
+/// The bits that two byte strings share at their start, with zeros behind the last byte of each.
+fn shared_bits(one: &[u8], other: &[u8]) -> u64 {
+    let words = one.len().max(other.len()).div_ceil(8);
+    let differs = (0..words).map(|word| word_at(one, word * 8) ^ word_at(other, word * 8));
+    let mut bits = 0;
+    for difference in differs {
+        bits += u64::from(difference.leading_zeros());
+        if difference != 0 {
+            break;
+        }
+    }
+    bits
 }
 
 /// The eight bytes from `at` on, the first one highest, zeros behind the last.

@@ -198,6 +198,21 @@ proptest! {
         }
     }
 
+    /// In order, in any order, and with what is no code among them.
+    #[test]
+    fn keys_decode_one_after_the_other(code in codes(), mut keys in vec(bytes(), 0..40), sorts: bool) {
+        if sorts {
+            keys.sort_unstable();
+        }
+        let mut series = Series::default();
+        for key in &keys {
+            let coded = encoded(&code, key);
+            prop_assert_eq!(code.decode_next(&coded, &mut series), Some(&key[..]));
+            let as_garbage = code.decode_next(key, &mut series).map(<[u8]>::to_vec);
+            prop_assert_eq!(as_garbage, decoded(&code, key));
+        }
+    }
+
     #[test]
     fn lengths_come_back(code in codes()) {
         prop_assert_eq!(KeyCode::from_lengths(code.lengths()), Some(code));
