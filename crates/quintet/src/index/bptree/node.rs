@@ -202,8 +202,9 @@ pub struct NodeView<'a> {
     words: PageWords<'a>,
     count: usize,
     prefix: usize,
-    /// Of a packed leaf, the length of each value.
-    packed: Option<usize>,
+    kind: u8,
+    /// Of a packed leaf, the length of each value; else 0.
+    value_bytes: usize,
 }
 
 /// What heads leave out in a node whose first and last keys are these, behind the prefix: nothing,
@@ -230,10 +231,11 @@ impl<'a> NodeView<'a> {
         let head = words.word(1)?;
         let kind = low_u8(head);
         let view = Self {
+            kind,
             words,
             count: to_usize(head >> 16 & 0xffff),
             prefix: to_usize(head >> 32 & 0xffff),
-            packed: (kind == PACKED).then_some(to_usize(head >> 48)),
+            value_bytes: to_usize(head >> 48),
         };
         let sound = matches!(kind, LEAF | INNER | PACKED) && view.slots_end() <= words.len();
         sound.then_some(view)
@@ -241,14 +243,19 @@ impl<'a> NodeView<'a> {
 
     /// Whether it is a leaf.
     #[inline]
-    pub fn is_leaf(&self) -> bool {
-        matches!(self.words.u8(8), Some(LEAF | PACKED))
+    pub const fn is_leaf(&self) -> bool {
+        self.kind != INNER
     }
 
     /// Of a packed leaf, the length of each value.
     #[inline]
     pub const fn packed(&self) -> Option<usize> {
-        self.packed
+        if self.is_packed() { Some(self.value_bytes) } else { None }
+    }
+
+    #[inline]
+    const fn is_packed(&self) -> bool {
+        self.kind == PACKED
     }
 
     /// 0 for leaves.
@@ -355,17 +362,17 @@ impl<'a> NodeView<'a> {
 
     /// Bytes of an entry before its value.
     const fn front_bytes(&self, slot: &Slot) -> usize {
-        match self.packed {
-            Some(_) => slot.inline.saturating_sub(SLOT_KEY_BYTES),
-            None => 4 + slot.inline + if slot.long { REFERENCE_BYTES } else { 0 },
+        if self.is_packed() {
+            return slot.inline.saturating_sub(SLOT_KEY_BYTES);
         }
+        4 + slot.inline + if slot.long { REFERENCE_BYTES } else { 0 }
     }
 
     /// The first word of a leaf's entry, as a plain leaf has it, and where what follows the key
     /// lies: the value, or the reference to it.
     pub fn payload(&self, slot: &Slot) -> Option<(u32, Range<usize>)> {
         let at = slot.offset + self.front_bytes(slot);
-        let (word, length) = match self.packed {
+        let (word, length) = match self.packed() {
             Some(length) => (low_u32(to_u64(length)), length),
             None => {
                 (self.entry_word(slot)?, self.entry_bytes(slot)?.checked_sub(at - slot.offset)?)
@@ -378,7 +385,7 @@ impl<'a> NodeView<'a> {
     #[inline]
     pub fn held(&self, slot: &Slot) -> Option<Held> {
         let at = slot.offset + self.front_bytes(slot);
-        if let Some(length) = self.packed {
+        if let Some(length) = self.packed() {
             return (at + length <= self.words.len()).then_some(Held::Here(at, length));
         }
         let word = self.entry_word(slot)?;
@@ -415,7 +422,7 @@ impl<'a> NodeView<'a> {
     /// how many.
     #[inline]
     pub fn push_apart(&self, slot: &Slot, out: &mut Vec<u8>) -> Option<usize> {
-        if self.packed.is_none() {
+        if !self.is_packed() {
             return Some(0);
         }
         let apart = slot.inline.min(SLOT_KEY_BYTES);
@@ -428,7 +435,7 @@ impl<'a> NodeView<'a> {
     pub fn push_suffix(&self, slot: &Slot, out: &mut Vec<u8>) -> Option<()> {
         let apart = self.push_apart(slot, out)?;
         let length = slot.inline - apart;
-        let at = slot.offset + if self.packed.is_some() { 0 } else { 4 };
+        let at = slot.offset + if self.is_packed() { 0 } else { 4 };
         // A length from a page that has changed may be any.
         if at + length > self.words.len() {
             return None;
@@ -450,7 +457,7 @@ impl<'a> NodeView<'a> {
         if slot.long {
             return self.compare_long(slot, suffix, fetch);
         }
-        if self.packed.is_some() {
+        if self.is_packed() {
             return self.compare_packed(slot, suffix);
         }
         let skip = self.skip();
@@ -642,7 +649,7 @@ impl<'a> NodeView<'a> {
     /// Whether all heads are those of their keys.
     pub fn heads_match(&self) -> bool {
         let skip = self.skip();
-        if self.packed.is_some() {
+        if self.is_packed() {
             // They are a part of their keys: but for what is behind a short one.
             let is_padded = |slot: Slot| {
                 let unused = SLOT_KEY_BYTES.saturating_sub(slot.inline);

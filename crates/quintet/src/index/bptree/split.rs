@@ -18,72 +18,80 @@ use super::{
 };
 use crate::codec::{low_u32, put_u32, to_u64, to_usize};
 
-/// An entry; it begins where the one before it ends.
-#[derive(Clone, Copy, Debug)]
+/// An entry.
+#[derive(Clone, Debug)]
 struct Entry {
     /// As a plain leaf has it.
     word: u32,
-    key_end: usize,
-    payload_end: usize,
+    /// Of the bytes: the key behind the base, and the value or the reference to it.
+    key: Range<usize>,
+    payload: Range<usize>,
+    /// Bytes of this entry and those before it in a plain leaf, slots included, with no prefix.
+    size_end: usize,
 }
 
 /// Entries in key order. See the module head.
 #[derive(Debug)]
 pub(super) struct Entries {
-    /// What all keys share, and `keys` leave out.
+    /// What all keys share, and `bytes` leave out.
     base: Vec<u8>,
-    keys: Vec<u8>,
-    /// Values, and references to values.
-    payloads: Vec<u8>,
+    /// Images of pages, and what of keys and values is in none as one piece.
+    bytes: Vec<u8>,
     list: Vec<Entry>,
 }
 
 impl Entries {
     /// None yet; all will begin with `base`.
-    pub(super) fn new(base: Vec<u8>) -> Self {
-        Self { base, keys: Vec::new(), payloads: Vec::new(), list: Vec::new() }
+    pub(super) const fn new(base: Vec<u8>) -> Self {
+        Self { base, bytes: Vec::new(), list: Vec::new() }
     }
 
-    /// Adds entry number `range` of a leaf; `None` where it makes no sense or has a long key.
-    pub(super) fn take(&mut self, view: &NodeView<'_>, range: Range<usize>) -> Option<()> {
+    /// Adds the entries of a leaf, whose image begins at `image` of the bytes; `None` where it
+    /// makes no sense or has a long key.
+    fn take_some(&mut self, view: &NodeView<'_>, image: usize, range: Range<usize>) -> Option<()> {
         let prefix = view.prefix()?;
         let prefix = prefix.get(self.base.len()..)?;
-        self.list.reserve(range.len() + 1);
+        let is_whole = prefix.is_empty() && view.packed().is_none();
         for index in range {
             let slot = view.slot(index)?;
             if slot.long {
                 return None;
             }
-            self.keys.extend_from_slice(prefix);
-            view.push_suffix(&slot, &mut self.keys)?;
             let (word, payload) = view.payload(&slot)?;
-            let start = self.payloads.len();
             if payload.end > view.words().len() {
                 return None;
             }
-            self.payloads.resize(start + payload.len(), 0);
-            view.words().copy_to(payload.start, self.payloads.get_mut(start..)?)?;
-            self.end(word);
+            let payload = image + payload.start..image + payload.end;
+            let key = if is_whole {
+                payload.start.checked_sub(slot.inline)?..payload.start
+            } else {
+                let start = self.bytes.len();
+                self.bytes.extend_from_slice(prefix);
+                let apart = view.push_apart(&slot, &mut self.bytes)?;
+                let rest = payload.start.checked_sub(slot.inline - apart)?..payload.start;
+                self.bytes.extend_from_within(rest);
+                start..self.bytes.len()
+            };
+            self.add(word, key, payload);
         }
         Some(())
     }
 
-    /// Adds an entry of this key and value.
-    pub(super) fn push(&mut self, key: &[u8], value: [&[u8]; 2]) -> Option<()> {
-        self.keys.extend_from_slice(key.get(self.base.len()..)?);
-        for piece in value {
-            self.payloads.extend_from_slice(piece);
-        }
-        self.end(low_u32(to_u64(value[0].len() + value[1].len())));
-        Some(())
+    /// Adds the image of a leaf; where it begins.
+    fn take_image(&mut self, view: &NodeView<'_>) -> Option<usize> {
+        let image = self.bytes.len();
+        self.bytes.extend_from_slice(&view.words().copy(0, view.words().len())?);
+        self.list.reserve(view.count() + 1);
+        Some(image)
     }
 
-    fn end(&mut self, word: u32) {
-        let (key_end, payload_end) = (self.keys.len(), self.payloads.len());
-        self.list.push(Entry { word, key_end, payload_end });
+    /// Adds all entries of a leaf; `None` where it makes no sense or has a long key.
+    pub(super) fn take(&mut self, view: &NodeView<'_>) -> Option<()> {
+        let image = self.take_image(view)?;
+        self.take_some(view, image, 0..view.count())
     }
 
-    /// Adds those of a leaf, and one put before slot `at`, or in place of it if it is `found`.
+    /// The same, and one put before slot `at`, or in place of it if it is `found`.
     pub(super) fn take_with(
         &mut self,
         view: &NodeView<'_>,
@@ -91,9 +99,23 @@ impl Entries {
         key: &[u8],
         value: [&[u8]; 2],
     ) -> Option<()> {
-        self.take(view, 0..at)?;
-        self.push(key, value)?;
-        self.take(view, at + usize::from(found)..view.count())
+        let image = self.take_image(view)?;
+        self.take_some(view, image, 0..at)?;
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key.get(self.base.len()..)?);
+        let middle = self.bytes.len();
+        for piece in value {
+            self.bytes.extend_from_slice(piece);
+        }
+        let end = self.bytes.len();
+        self.add(low_u32(to_u64(end - middle)), start..middle, middle..end);
+        self.take_some(view, image, at + usize::from(found)..view.count())
+    }
+
+    fn add(&mut self, word: u32, key: Range<usize>, payload: Range<usize>) {
+        let size_end = self.size_before(self.list.len());
+        let size_end = size_end + key.len() + payload.len() + SLOT_BYTES + 4;
+        self.list.push(Entry { word, key, payload, size_end });
     }
 
     /// How many there are.
@@ -101,42 +123,31 @@ impl Entries {
         self.list.len()
     }
 
-    /// Where entry number `index` begins: of the keys, and of the payloads.
-    fn start(&self, index: usize) -> (usize, usize) {
-        let before = index.checked_sub(1).and_then(|before| self.list.get(before));
-        before.map_or((0, 0), |entry| (entry.key_end, entry.payload_end))
-    }
-
     /// Bytes of so many first entries in a plain leaf, slots included, with no prefix.
-    fn bytes_before(&self, count: usize) -> usize {
-        let (keys, payloads) = self.start(count);
-        keys + payloads + count * (SLOT_BYTES + 4)
+    fn size_before(&self, count: usize) -> usize {
+        let last = count.checked_sub(1).and_then(|last| self.list.get(last));
+        last.map_or(0, |last| last.size_end)
     }
 
     /// Bytes of all in leaves, slots included, with no prefix.
-    pub(super) fn bytes(&self, shape: Shape) -> usize {
+    pub(super) fn size(&self, shape: Shape) -> usize {
         let all = 0..self.count();
         let saved = if self.are_even(&all, shape) { self.saved(&all) } else { 0 };
-        self.bytes_before(self.count()) - saved
+        self.size_before(self.count()) - saved
     }
 
     /// Entries of the first page, by bytes, if there are to be `parts` of about one size from
     /// entry number `first` on. No page is left empty where there are as many entries as pages.
     pub(super) fn part(&self, first: usize, parts: usize) -> usize {
-        let (before, total) = (self.bytes_before(first), self.bytes_before(self.count()));
-        let rest = self.count().saturating_sub(first);
-        let reaches =
-            |count: &usize| (self.bytes_before(first + count) - before) * parts >= total - before;
-        let half = (1..rest).find(reaches).unwrap_or(rest);
+        let (before, total) = (self.size_before(first), self.size_before(self.count()));
+        let rest = self.list.get(first..).unwrap_or(&[]);
+        let is_below = |entry: &Entry| (entry.size_end - before) * parts < total - before;
+        let (half, rest) = (rest.partition_point(is_below) + 1, rest.len());
         half.clamp(1, rest.saturating_sub(parts - 1).max(1))
     }
 
     fn key(&self, index: usize) -> Option<&[u8]> {
-        self.keys.get(self.start(index).0..self.list.get(index)?.key_end)
-    }
-
-    fn payload(&self, index: usize) -> Option<&[u8]> {
-        self.payloads.get(self.start(index).1..self.list.get(index)?.payload_end)
+        self.bytes.get(self.list.get(index)?.key.clone())
     }
 
     /// The shortest key above entry `at - 1` that is not above entry `at`.
@@ -166,15 +177,16 @@ impl Entries {
         let last = range.end.checked_sub(1)?;
         let skip = skip_of(suffix(range.start)?, suffix(last)?);
         let slots = (HEAD_BYTES + prefix.len()).next_multiple_of(8);
-        let plain = self.bytes_before(range.end) - self.bytes_before(range.start);
+        let plain = self.size_before(range.end) - self.size_before(range.start);
         let plain = slots + plain - cut * range.len();
         let is_packed = self.are_even(&range, shape) && !is_plain_better(skip, plain, shape);
         let skip = if is_packed { 0 } else { skip };
         let mut page = vec![0; shape.page_bytes];
         let mut heap = shape.page_bytes;
-        for (number, index) in range.clone().enumerate() {
-            let (suffix, payload) = (suffix(index)?, self.payload(index)?);
-            let word = self.list.get(index)?.word.to_le_bytes();
+        for (number, entry) in self.list.get(range.clone())?.iter().enumerate() {
+            let suffix = self.bytes.get(entry.key.clone())?.get(cut..)?;
+            let payload = self.bytes.get(entry.payload.clone())?;
+            let word = entry.word.to_le_bytes();
             let (word, rest) = if is_packed {
                 (&[][..], suffix.get(SLOT_KEY_BYTES..).unwrap_or(&[]))
             } else {

@@ -69,14 +69,13 @@ impl Tree {
         let Some(mut entries) = entries else { return Ok(false) };
         let right_taken = self.look(&right, |view, _| {
             let fits = view.prefix().is_some_and(|prefix| begins(&prefix));
-            Some(fits && entries.take(view, 0..view.count()).is_some())
+            Some(fits && entries.take(view).is_some())
         })?;
         if !right_taken {
             return Ok(false);
         }
         let room = self.shape.page_bytes - super::node::HEAD_BYTES - base.len();
-        let parts =
-            if entries.bytes(self.shape) * 16 <= 2 * room * FULL_SIXTEENTHS { 2 } else { 3 };
+        let parts = if entries.size(self.shape) * 16 <= 2 * room * FULL_SIXTEENTHS { 2 } else { 3 };
         if entries.count() < parts {
             return Ok(false);
         }

@@ -200,7 +200,11 @@ proptest! {
 
     /// In order, in any order, and with what is no code among them.
     #[test]
-    fn keys_decode_one_after_the_other(code in codes(), mut keys in vec(bytes(), 0..40), sorts: bool) {
+    fn keys_decode_one_after_the_other(
+        code in codes(),
+        mut keys in vec(bytes(), 0..40),
+        sorts: bool,
+    ) {
         if sorts {
             keys.sort_unstable();
         }
