@@ -287,8 +287,7 @@ impl Tree {
         let separator = entries.separator(middle).ok_or_else(senseless)?;
         let (low, high) = divide(bounds.clone(), &separator);
         let page = |range, bounds: &Bounds| {
-            let page = entries.page(self.shape, range, bounds.prefix(self.shape.prefix_max()));
-            page.ok_or_else(senseless)
+            entries.page_within(self.shape, range, bounds).ok_or_else(senseless)
         };
         let (left_page, right_page) =
             (page(0..middle, &low)?, page(middle..entries.count(), &high)?);

@@ -15,6 +15,7 @@ use super::{
         HEAD_BYTES, HINTS, LEAF, NodeView, PACKED, SLOT_BYTES, SLOT_KEY_BYTES, Slot, hint_step,
         is_plain_better, shared_len, skip_of,
     },
+    read::Bounds,
 };
 use crate::codec::{low_u32, put_u32, to_u64, to_usize};
 
@@ -170,8 +171,21 @@ impl Entries {
         range.clone().map(one).sum()
     }
 
+    /// A page of these, between bounds. With what the bounds share as its prefix, or, where that
+    /// takes more room than it saves (keys that are in their slots whole are no shorter by it),
+    /// with what all keys are known to share.
+    pub(super) fn page_within(
+        &self,
+        shape: Shape,
+        range: Range<usize>,
+        bounds: &Bounds,
+    ) -> Option<Vec<u8>> {
+        let page = self.page(shape, range.clone(), bounds.prefix(shape.prefix_max()));
+        page.or_else(|| self.page(shape, range, &self.base))
+    }
+
     /// A page of these with this prefix; `None` where they do not fit.
-    pub(super) fn page(&self, shape: Shape, range: Range<usize>, prefix: &[u8]) -> Option<Vec<u8>> {
+    fn page(&self, shape: Shape, range: Range<usize>, prefix: &[u8]) -> Option<Vec<u8>> {
         let cut = prefix.len().checked_sub(self.base.len())?;
         let suffix = |index| self.key(index)?.get(cut..);
         let last = range.end.checked_sub(1)?;

@@ -6,6 +6,8 @@
 //! index that has to be in memory that is a seventh less. Only trees of many small entries
 //! ([`super::Shape::value_bytes`]) do it: it changes a page more, and copies two leaves.
 //!
+//! A plain leaf that is full is packed first, where that makes room.
+//!
 //! Invariants: a leaf shares with a child of the same parent only, so one latched parent has all
 //! that separates them; nothing is changed before all pages are built and the parent is known to
 //! have room.
@@ -52,6 +54,9 @@ impl Tree {
         if self.shape.value_bytes == 0 {
             return Ok(false);
         }
+        if self.pack(full, new)? {
+            return Ok(true);
+        }
         let Some((right, separator)) = self.neighbour(parent, full)? else { return Ok(false) };
         let high = self.child_bounds(parent, full.index + 1, parent_bounds)?;
         let whole = Bounds { lower: full.bounds.lower.clone(), upper: high.upper };
@@ -82,6 +87,28 @@ impl Tree {
         let Some(built) = self.build_parts(&entries, parts, whole) else { return Ok(false) };
         self.store_parts((parent, full.index, separator), (full.leaf, &right), &built)?;
         self.note_leaf_size(entries.count() / 2);
+        Ok(true)
+    }
+
+    /// Puts an entry that a plain leaf has no room for by packing the leaf; `false`: that cannot
+    /// be, and nothing has changed. Leaves behind all others begin plain, because their keys share much
+    /// that is no prefix yet.
+    fn pack(&self, full: &Full<'_>, new: &NewEntry<'_>) -> Step<bool> {
+        let taken = self.look(full.leaf, |view, _| {
+            if view.packed().is_some() {
+                return Some(None);
+            }
+            let mut entries = Entries::new(view.prefix()?);
+            let taken = entries.take_with(view, (new.at, new.found), new.key, new.value);
+            Some(taken.map(|()| (entries, view.count())))
+        })?;
+        let Some((entries, old_count)) = taken else { return Ok(false) };
+        let page = entries.page_within(self.shape, 0..entries.count(), full.bounds);
+        let Some(page) = page else { return Ok(false) };
+        fill_used(full.leaf, &page).ok_or(Stop::Again)?;
+        if full.bounds.upper.is_none() && !new.found && new.at == old_count {
+            self.note_last_leaf(full.leaf.seen_after());
+        }
         Ok(true)
     }
 
@@ -133,8 +160,7 @@ impl Tree {
                 (bounds, rest) = divide(rest, &separator);
                 separators.push(separator);
             }
-            let prefix = bounds.prefix(self.shape.prefix_max());
-            pages.push(entries.page(self.shape, first..last, prefix)?);
+            pages.push(entries.page_within(self.shape, first..last, &bounds)?);
             first = last;
         }
         Some(Built { pages, separators })

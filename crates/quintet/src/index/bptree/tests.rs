@@ -249,6 +249,14 @@ fn ascending_keys_fill_their_leaves() {
     let full = 20_000 * (8 + 4 + 4 + 40) / 4096;
     assert!(tree.leaf_pages() < full * 110 / 100, "{} leaves, {full} full", tree.leaf_pages());
     assert_eq!(entries(&tree).len(), 20_000);
+    // Packed, their keys are in their slots: a prefix makes a full leaf larger, not smaller.
+    let packed = tree_of(100_000, 8);
+    for number in 0..20_000_u32 {
+        packed.put(&number.to_be_bytes(), [&[1; 4], &[2; 4]], None).unwrap();
+    }
+    let full = 20_000 * 16 / 4096;
+    assert!(packed.leaf_pages() < full * 110 / 100, "{} leaves, {full} full", packed.leaf_pages());
+    assert_eq!(entries(&packed).len(), 20_000);
     let estimate = tree
         .estimate(Some(&5_000_u32.to_be_bytes()), Some(&10_000_u32.to_be_bytes()), 20_000)
         .unwrap();
