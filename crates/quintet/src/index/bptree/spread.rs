@@ -91,8 +91,8 @@ impl Tree {
     }
 
     /// Puts an entry that a plain leaf has no room for by packing the leaf; `false`: that cannot
-    /// be, and nothing has changed. Leaves behind all others begin plain, because their keys share much
-    /// that is no prefix yet.
+    /// be, and nothing has changed. Leaves behind all others begin plain, because their keys share
+    /// much that is no prefix yet.
     fn pack(&self, full: &Full<'_>, new: &NewEntry<'_>) -> Step<bool> {
         let taken = self.look(full.leaf, |view, _| {
             if view.packed().is_some() {
