@@ -600,9 +600,9 @@ impl Store for Mapped {
         let page = u64::from(stat.page_bytes);
         StoreStats {
             keys: Some(stat.entries),
-            live_bytes: None,
             memory_bytes: Some(page * (stat.branch_pages + stat.leaf_pages + stat.overflow_pages)),
             index_bytes: Some(page * stat.branch_pages),
+            ..StoreStats::default()
         }
     }
 
