@@ -19,7 +19,7 @@ use super::{
     enter::Batch,
     flush::Draft,
     keys::IndexKey,
-    runs::{Place, Run},
+    runs::{DEAD, Place, Run},
 };
 use crate::{
     Result,
@@ -41,6 +41,10 @@ const STEP_BYTES: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 const READ_BYTES: u64 = 8 << 20;
 const READ_BYTES_MIN: u64 = 64 << 10;
 
+/// Bytes a second that a merge for order alone passes over while gets or ranges read the disk: with
+/// reads and writes a twentieth of what a disk does, and 1 GB a minute.
+const YIELD_RATE: u64 = 16 << 20;
+
 /// Runs that are merged.
 #[derive(Debug)]
 pub(super) struct Sources {
@@ -49,6 +53,10 @@ pub(super) struct Sources {
     /// Where the index was asked last.
     near: Near,
     step_bytes: usize,
+    /// The merge is for order alone: it makes way for who reads the disk.
+    yields: bool,
+    /// Reads of the disk for gets and ranges when that was looked at last.
+    reads_before: u64,
 }
 
 /// A merge that has begun.
@@ -67,7 +75,14 @@ impl Sources {
             |run: &Arc<Run>| PieceCursor::new(Arc::clone(&run.piece), start.clone(), ahead);
         let mut merge = Merge::new(runs.iter().map(cursor).collect(), Way::Up);
         merge.settle()?;
-        Ok(Self { runs, merge, near: Near::default(), step_bytes: 0 })
+        Ok(Self {
+            runs,
+            merge,
+            near: Near::default(),
+            step_bytes: 0,
+            yields: false,
+            reads_before: 0,
+        })
     }
 
     /// The source that has the next key at this place, and the run whose it is.
@@ -91,7 +106,10 @@ impl Inner {
             // Whoever becomes a candidate from here on asks anew.
             self.compaction_wanted.store(false, Ordering::Relaxed);
             let Some(runs) = self.pick() else { return Ok(()) };
-            self.begin_merge(runs)?
+            let yields = runs.iter().all(|run| run.reasons() & DEAD == 0);
+            let mut merging = self.begin_merge(runs)?;
+            merging.sources.yields = yields;
+            merging
         };
         *compacting = self.merge(merging, true)?;
         self.is_changed();
@@ -173,7 +191,7 @@ impl Inner {
             sources.merge.advance()?;
             sources.step_bytes += bytes;
             if sources.step_bytes >= STEP_BYTES {
-                self.rest(to_u64(std::mem::take(&mut sources.step_bytes)));
+                self.rest(sources);
             }
         }
         if draft.moves.is_empty() { Ok(None) } else { draft.finish().map(Some) }
@@ -207,10 +225,19 @@ impl Inner {
         Ok(())
     }
 
-    /// Keeps to the rate of merges, and flushes what waits for it: a merge takes long, and
-    /// memtables fill meanwhile.
-    fn rest(&self, bytes: u64) {
-        let rate = self.settings.merge_rate;
+    /// Keeps to the rate of merges, which is low while one that is for order alone would keep those
+    /// waiting who read the disk, and flushes what waits for it: a merge takes long, and memtables
+    /// fill meanwhile.
+    fn rest(&self, sources: &mut Sources) {
+        let bytes = to_u64(std::mem::take(&mut sources.step_bytes));
+        let reads = self.counters.reads_total.load(Ordering::Relaxed);
+        let is_read = std::mem::replace(&mut sources.reads_before, reads) != reads;
+        let yields = sources.yields && is_read && !self.context.host.is_round_due();
+        let rate = match self.settings.merge_rate {
+            0 if yields => YIELD_RATE,
+            rate if yields => rate.min(YIELD_RATE),
+            rate => rate,
+        };
         if rate > 0 {
             self.merge_pace.keep_to(&*self.context.env, bytes, rate, MERGE_DELAY_MAX);
         }
