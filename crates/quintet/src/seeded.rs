@@ -96,6 +96,8 @@ bugs! {
     LogStopsAtHoleAfterKill = 18, "log-stops-at-hole-after-kill";
     /// A segment's head says that records reach less far than they do.
     LogNotesTooShortReach = 230, "log-notes-too-short-reach";
+    /// A sync leaves out the line of memory that the last record ends in.
+    LogSyncsTooFewLines = 252, "log-syncs-too-few-lines";
     /// Replay stops one record early.
     LogReplaysOneTooFew = 19, "log-replays-one-too-few";
     /// Replay starts one record late.

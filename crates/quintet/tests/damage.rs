@@ -91,7 +91,8 @@ fn newborn(seed: u64) -> BTreeMap<String, Vec<u8>> {
 }
 
 fn build(seed: u64) -> Place {
-    let (env, mut trace) = base(seed).unwrap();
+    let env = SimEnv::new(seed);
+    let mut trace = base(&env).unwrap();
     let mut stages = vec![newborn(seed), files(&env)];
     for stage in STAGES {
         let ops = stage.parse::<Workload>().unwrap().ops;

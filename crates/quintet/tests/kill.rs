@@ -1,6 +1,7 @@
 //! Real processes on real files: a child with several writing threads is killed with SIGKILL at a
 //! random moment, again and again over one directory. Every commit that it had acknowledged is
-//! found, batches are whole, names are as acknowledged, and the check is sound.
+//! found, batches are whole, names are as acknowledged, and the check is sound. Every other child
+//! has its log in emulated persistent memory.
 //!
 //! `QUINTET_KILLS` sets how many times (20), `QUINTET_KILL_SEED` when.
 
@@ -24,6 +25,8 @@ use crate::lanes::{Lanes, change_names, found_names, options};
 /// names.
 const LANES: u64 = 4;
 const CHILD: &str = "QUINTET_KILL_CHILD";
+/// Its log is in emulated persistent memory.
+const MEMORY: &str = "QUINTET_KILL_MEMORY";
 /// A child starts over here, so that checking stays quick.
 const COMMITS_MAX: u64 = 15_000;
 const LIFE_MS_MAX: u64 = 150;
@@ -35,7 +38,11 @@ fn child_that_writes() {
     let mut words = path.split('|');
     let path = words.next().unwrap();
     let starts: Vec<u64> = words.map(|word| word.parse().unwrap()).collect();
-    let db = options().open(path).unwrap();
+    let options = match std::env::var(MEMORY) {
+        Ok(_) => options().emulate_persistent_memory(Duration::ZERO, 0),
+        Err(_) => options(),
+    };
+    let db = options.open(path).unwrap();
     let lanes = Lanes::new(&db).unwrap();
     let acknowledge = |lane: u64, number: u64| {
         // One write for one line: lines of threads do not mix.
@@ -62,9 +69,10 @@ fn child_that_writes() {
     });
 }
 
-fn spawn(path: &Path, starts: &[u64]) -> Child {
+fn spawn(path: &Path, starts: &[u64], is_in_memory: bool) -> Child {
     let starts: Vec<String> = starts.iter().map(|start| format!("|{start}")).collect();
     Command::new(std::env::current_exe().unwrap())
+        .envs(is_in_memory.then_some((MEMORY, "1")))
         .args(["child_that_writes", "--exact", "--nocapture", "--test-threads=1"])
         .env(CHILD, format!("{}{}", path.display(), starts.concat()))
         .stdin(Stdio::null())
@@ -75,8 +83,8 @@ fn spawn(path: &Path, starts: &[u64]) -> Child {
 }
 
 /// Lets a child live for so long; raises `counts` to what it acknowledged.
-fn live(path: &Path, counts: &mut [u64], life: Duration) {
-    let mut child = spawn(path, counts);
+fn live(path: &Path, counts: &mut [u64], life: Duration, is_in_memory: bool) {
+    let mut child = spawn(path, counts, is_in_memory);
     let output = BufReader::new(child.stdout.take().unwrap());
     let reader = std::thread::spawn(move || {
         let mut seen = Vec::new();
@@ -144,7 +152,7 @@ fn every_acknowledged_commit_survives_a_killed_process() {
         std::fs::create_dir_all(&root).unwrap();
         let before: u64 = counts.iter().sum();
         let life = Duration::from_micros(next(&mut state) % (LIFE_MS_MAX * 1000));
-        live(&path, &mut counts, life);
+        live(&path, &mut counts, life, kill % 2 == 1);
         if let Err(what) = verify(&path, &mut counts) {
             panic!("kill {kill} after {life:?}, seed {seed}, left in {}: {what}", path.display());
         }

@@ -37,7 +37,7 @@ use super::record;
 use crate::{
     Error, Result,
     codec::{Decoder, Lsn, crc32c, crc32c_append, to_usize},
-    disk::{self, BLOCK_BYTES, Dir, Env, File, Mapping, Open},
+    disk::{self, BLOCK_BYTES, Dir, Env, File, Mapping, Open, persistence::LINE_BYTES},
     seeded::{self, Bug},
     sync::{AtomicBool, AtomicU64, Ordering},
 };
@@ -347,7 +347,11 @@ impl Segment {
         let offset = |lsn: Lsn| lsn.0.saturating_sub(self.head.base.0).min(self.head.capacity);
         // What lies between head and records is clean, and costs nothing.
         let from = if marked { 0 } else { offset(durable) };
-        self.file.sync_range(&self.mapping, from..offset(end))
+        let mut to = offset(end);
+        if seeded::active(Bug::LogSyncsTooFewLines) {
+            to -= to % LINE_BYTES;
+        }
+        self.file.sync_range(&self.mapping, from..to)
     }
 
     /// LSN past the last reservation.

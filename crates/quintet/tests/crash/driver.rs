@@ -206,10 +206,11 @@ pub fn repeat(case: &Case) -> Result<(), String> {
 
 /// Where a workload starts.
 fn ground(seed: u64, workload: &Workload) -> Result<(SimEnv, Trace, Bounds), String> {
+    let env = workload.disk(seed);
     let (env, trace) = if workload.from_nothing {
-        (SimEnv::new(seed), Trace::default())
+        (env, Trace::default())
     } else {
-        let (env, trace) = base(seed)?;
+        let trace = base(&env)?;
         // Closed and synced: a copy of the disk, and nothing pending.
         (env.crash(Policy::AllKept), trace)
     };
@@ -276,6 +277,7 @@ impl Shared {
                 Some(workload) => workload.clone(),
                 None => random(self.plan.seed ^ u64::try_from(index).unwrap()),
             };
+            let workload = workload.placed(index);
             let case = Case { seed: self.plan.seed, workload, points: Vec::new() };
             self.explore(&case, self.quota());
         }

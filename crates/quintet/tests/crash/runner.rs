@@ -401,12 +401,11 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// A database with two tables and a few durable entries in each, closed.
-pub fn base(seed: u64) -> Result<(SimEnv, Trace), String> {
-    let env = SimEnv::new(seed);
-    let mut runner = Runner::new(&env, None, Trace::default());
+/// Makes a database with two tables and a few durable entries in each, and closes it.
+pub fn base(env: &SimEnv) -> Result<Trace, String> {
+    let mut runner = Runner::new(env, None, Trace::default());
     let mut make = || -> Result<()> {
-        let db = open(&env)?;
+        let db = open(env)?;
         runner.db = Some(db.clone());
         for (table, name) in (0..).zip(["first", "second"]) {
             runner.create_named(&db, name, table)?;
@@ -421,5 +420,5 @@ pub fn base(seed: u64) -> Result<(SimEnv, Trace), String> {
     let mut trace = runner.trace;
     trace.names.iter_mut().for_each(|change| change.times = Times::BEFORE);
     trace.commits.iter_mut().for_each(|(_, times)| *times = Times::BEFORE);
-    Ok((env, trace))
+    Ok(trace)
 }

@@ -20,6 +20,7 @@ const FOUND_BY_CRASHES: &[Bug] = &[
     Bug::LogRefusesTornTail,
     Bug::LogLeavesFillersUnsynced,
     Bug::LogStepsOverHolesAfterReboot,
+    Bug::LogSyncsTooFewLines,
     Bug::LogReplaysOneTooFew,
     Bug::LogReplaysOneTooLate,
     Bug::LogPrunesTooMuch,

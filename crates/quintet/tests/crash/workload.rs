@@ -3,6 +3,13 @@
 
 use std::{fmt, str::FromStr};
 
+use quintet::testing::disk::sim::SimEnv;
+
+/// What a workload with the log in persistent memory begins with.
+const MEMORY: &str = "memory";
+/// One workload in so many is such.
+const IN_MEMORY_ONE_IN: usize = 3;
+
 /// One step. Keys and values follow from its place in the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
@@ -94,10 +101,32 @@ impl fmt::Display for Op {
 /// entries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Workload {
+    /// Whether mapped files, those of the log, are in persistent memory.
+    pub is_in_memory: bool,
     /// Whether the creation of the database is part of it.
     pub from_nothing: bool,
     /// The steps.
     pub ops: Vec<Op>,
+}
+
+impl Workload {
+    /// The same with the log in persistent memory, if it is of those that are: one in
+    /// [`IN_MEMORY_ONE_IN`], or what `QUINTET_CRASH_MEMORY` says, `persistent` or `pages`.
+    #[must_use]
+    pub fn placed(self, index: usize) -> Self {
+        let is_in_memory = match std::env::var("QUINTET_CRASH_MEMORY").as_deref() {
+            Ok("persistent") => true,
+            Ok("pages") => false,
+            Ok(other) => panic!("QUINTET_CRASH_MEMORY is persistent or pages, not {other:?}"),
+            Err(_) => self.is_in_memory || index.is_multiple_of(IN_MEMORY_ONE_IN),
+        };
+        Self { is_in_memory, ..self }
+    }
+
+    /// An empty disk for it.
+    pub fn disk(&self, seed: u64) -> SimEnv {
+        if self.is_in_memory { SimEnv::with_persistent_memory(seed) } else { SimEnv::new(seed) }
+    }
 }
 
 impl fmt::Display for Workload {
@@ -105,6 +134,9 @@ impl fmt::Display for Workload {
         let mut words: Vec<String> = self.ops.iter().map(Op::to_string).collect();
         if self.from_nothing {
             words.insert(0, "init".to_owned());
+        }
+        if self.is_in_memory {
+            words.insert(0, MEMORY.to_owned());
         }
         f.write_str(&words.join(","))
     }
@@ -114,15 +146,16 @@ impl FromStr for Workload {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let rest = text.strip_prefix("init");
-        let words = rest.unwrap_or(text).split(',').filter(|word| !word.is_empty());
+        let mut words = text.split(',').filter(|word| !word.is_empty()).peekable();
+        let is_in_memory = words.next_if_eq(&MEMORY).is_some();
+        let from_nothing = words.next_if_eq(&"init").is_some();
         let ops = words
             .map(|word| {
                 let found = ALL.iter().find(|(_, name)| *name == word);
                 found.map(|(op, _)| *op).ok_or_else(|| format!("no operation named {word:?}"))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { from_nothing: rest.is_some(), ops })
+        Ok(Self { is_in_memory, from_nothing, ops })
     }
 }
 
@@ -137,7 +170,10 @@ pub fn short_sequences() -> Vec<Workload> {
             .collect();
         found.extend(last.iter().cloned());
     }
-    found.into_iter().map(|ops| Workload { from_nothing: false, ops }).collect()
+    found
+        .into_iter()
+        .map(|ops| Workload { is_in_memory: false, from_nothing: false, ops })
+        .collect()
 }
 
 /// Longer ones that aim at something.
@@ -206,6 +242,7 @@ pub fn random(seed: u64) -> Workload {
     };
     let length = 8 + next() % 40;
     Workload {
+        is_in_memory: false,
         from_nothing: next() % 16 == 0,
         ops: (0..length).map(|_| ALL[next() % ALL.len()].0).collect(),
     }

@@ -157,15 +157,18 @@ fn workloads(seed: u64) -> Vec<Workload> {
     let hand_made = HAND_MADE.iter().map(|text| text.parse().unwrap());
     let skip = usize::try_from(mix(seed) % 97).unwrap();
     let short = short_sequences().into_iter().skip(skip).step_by(SHORT_ONE_IN);
-    hand_made.chain(short).chain((0..RANDOM_WORKLOADS).map(|index| random(seed ^ index))).collect()
+    let random = (0..RANDOM_WORKLOADS).map(|index| random(seed ^ index));
+    let all = hand_made.chain(short).chain(random).enumerate();
+    all.map(|(index, workload)| workload.placed(index)).collect()
 }
 
 /// Where a workload starts.
 fn start(seed: u64, workload: &Workload) -> Ground {
+    let env = workload.disk(seed);
     let (env, trace) = if workload.from_nothing {
-        (SimEnv::new(seed), Trace::default())
+        (env, Trace::default())
     } else {
-        let (env, trace) = base(seed).unwrap();
+        let trace = base(&env).unwrap();
         (env.crash(Policy::AllKept), trace)
     };
     let bounds = Bounds::all(&trace);

@@ -14,13 +14,11 @@ use std::{
 use super::random::mix;
 use crate::{
     codec::{to_u64, to_usize},
-    disk::{BLOCK_BYTES, Mapping, SECTOR_BYTES},
+    disk::{BLOCK_BYTES, Mapping},
     sync::Ordering,
 };
 
 const PAGE: usize = to_usize(BLOCK_BYTES);
-const SECTOR: usize = to_usize(SECTOR_BYTES);
-const SECTORS_PER_PAGE: usize = PAGE / SECTOR;
 static ZEROS: [u8; PAGE] = [0; PAGE];
 /// What `allocate` puts into holes: space that is taken and reads as zeros.
 static ZERO_PAGE: LazyLock<Arc<Page>> = LazyLock::new(|| Arc::new(Page::zeroed()));
@@ -181,19 +179,21 @@ impl Content {
         })
     }
 
-    fn sector(&self, index: usize) -> &[u8] {
-        let start = index % SECTORS_PER_PAGE * SECTOR;
+    /// Some bytes within one page.
+    fn piece(&self, position: usize, bytes: usize) -> &[u8] {
+        let start = position % PAGE;
         self.pages
-            .get(index / SECTORS_PER_PAGE)
+            .get(position / PAGE)
             .and_then(Option::as_ref)
-            .map_or(&ZEROS[..SECTOR], |page| &page.bytes[start..start + SECTOR])
+            .map_or(&ZEROS[..bytes], |page| &page.bytes[start..start + bytes])
     }
 
-    /// The sectors in which a mapping of this file differs from it: offset and new bytes.
-    pub(super) fn differences(&self, mapping: &Mapping) -> Vec<(u64, Arc<[u8]>)> {
+    /// The units in which a mapping of this file differs from it: offset and new bytes.
+    pub(super) fn differences(&self, mapping: &Mapping, unit: u64) -> Vec<(u64, Arc<[u8]>)> {
         let mut found = Vec::new();
-        for (index, words) in mapping.words().chunks(SECTOR / 8).enumerate() {
-            let (old, _) = self.sector(index).as_chunks::<8>();
+        let unit = to_usize(unit);
+        for (index, words) in mapping.words().chunks(unit / 8).enumerate() {
+            let (old, _) = self.piece(index * unit, unit).as_chunks::<8>();
             let same = words
                 .iter()
                 .zip(old)
@@ -203,7 +203,7 @@ impl Content {
                     .iter()
                     .flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
                     .collect();
-                found.push((to_u64(index) * SECTOR_BYTES, Arc::from(bytes)));
+                found.push((to_u64(index * unit), Arc::from(bytes)));
             }
         }
         found
@@ -212,8 +212,8 @@ impl Content {
     /// A mapping of the first `bytes` that holds what is here.
     pub(super) fn to_mapping(&self, bytes: u64) -> Mapping {
         let mapping = Mapping::heap(bytes);
-        for (index, words) in mapping.words().chunks(SECTOR / 8).enumerate() {
-            let (source, _) = self.sector(index).as_chunks::<8>();
+        for (index, words) in mapping.words().chunks(PAGE / 8).enumerate() {
+            let (source, _) = self.piece(index * PAGE, PAGE).as_chunks::<8>();
             for (word, bytes) in words.iter().zip(source) {
                 word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
             }

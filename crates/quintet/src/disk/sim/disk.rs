@@ -14,7 +14,7 @@ use super::{
     fault::Plan,
     jobs::{Clock, Scheduler},
     random::Random,
-    state::{Change, InodeId, ROOT, State},
+    state::{Change, InodeId, Origin, ROOT, State},
 };
 use crate::disk::Mapping;
 
@@ -120,12 +120,13 @@ impl Disk {
             // Asked before the comparison: once nobody else holds it, nobody can store.
             let held = Arc::strong_count(&live.mapping) > 1;
             let Ok(file) = self.state.file(live.inode) else { continue };
-            let differences = file.visible.differences(&live.mapping);
+            let origin = Origin::Mapping(self.state.mapped);
+            let differences = file.visible.differences(&live.mapping, self.state.mapped.unit());
             if !differences.is_empty() {
                 self.event += 1;
                 if let Ok(file) = self.state.file_mut(live.inode) {
                     for (offset, bytes) in differences {
-                        file.change(self.event, Change::Data { offset, bytes, mapped: true });
+                        file.change(self.event, Change::Data { offset, bytes, origin });
                     }
                 }
                 self.snap(EventKind::Store, &live.path);

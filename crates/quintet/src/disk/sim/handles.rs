@@ -2,6 +2,7 @@
 
 use std::{
     fmt, io,
+    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -343,13 +344,14 @@ impl SimFile {
         Ok(Some((target, stored)))
     }
 
-    fn sync(&self, all: bool) -> io::Result<()> {
+    /// A sync, in which `work` says what becomes durable.
+    fn sync(&self, work: impl FnOnce(&mut FileNode)) -> io::Result<()> {
         let mut disk = self.disk();
         match self.shared.rule(&mut disk, Call::Sync, &self.label) {
             Ruling::Proceed(Some(Effect::Phantom)) => Ok(()),
             Ruling::Proceed(_) => {
                 disk.begin(self.inode);
-                disk.state.file_mut(self.inode)?.sync(all);
+                work(disk.state.file_mut(self.inode)?);
                 disk.end(Call::Sync, &self.label);
                 Ok(())
             }
@@ -477,11 +479,16 @@ impl File for SimFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.sync(false)
+        self.sync(|file| file.sync(false))
+    }
+
+    fn sync_range(&self, _: &Mapping, range: Range<u64>) -> io::Result<()> {
+        let range = self.disk().state.mapped.to_sync(&range);
+        self.sync(|file| file.sync_range(&range))
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.sync(true)
+        self.sync(|file| file.sync(true))
     }
 
     fn map(&self, size: u64) -> io::Result<Arc<Mapping>> {

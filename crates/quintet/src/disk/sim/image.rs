@@ -1,7 +1,8 @@
 //! Crash images: which of the changes that no sync had covered are on the disk after a crash.
 //!
 //! A *unit* is one pending change: a write (with the growth of the file that it caused), one
-//! 512-byte sector of a mapping, a change of size, a change of names. Units are numbered in the
+//! 512-byte sector of a mapping (of persistent memory: one line of 64 bytes), a change of size, a
+//! change of names. Units are numbered in the
 //! order of their events over the whole disk. A [`Policy`] picks the survivors.
 
 use std::{collections::BTreeMap, fmt, ops::Range, str::FromStr, sync::Arc};
@@ -9,12 +10,14 @@ use std::{collections::BTreeMap, fmt, ops::Range, str::FromStr, sync::Arc};
 use super::{
     content::Content,
     random::{Random, mix},
-    state::{Change, DirNode, FileNode, Inode, InodeId, Naming, Pending, State},
+    state::{Change, DirNode, FileNode, Inode, InodeId, Mapped, Naming, Origin, Pending, State},
 };
 use crate::{
     codec::{to_u64, to_usize},
     disk::SECTOR_BYTES,
 };
+
+const MEMORY: Origin = Origin::Mapping(Mapped::Memory);
 
 /// What is on the disk after a crash. `Display` and `FromStr` are each other's inverse, so that
 /// one line reproduces a failure.
@@ -32,16 +35,16 @@ pub enum Policy {
     DropOne(usize),
     /// Power loss: one unit alone survives.
     KeepOne(usize),
-    /// Power loss: each sector of each write, each size and each name survives or not by a seeded
-    /// coin.
+    /// Power loss: each sector of each write, each word of each line of persistent memory, each
+    /// size and each name survives or not by a seeded coin.
     Random {
         /// Seed of the coin, of its bias and of the garbage.
         seed: u64,
     },
-    /// Power loss: everything before the last write survives, and of that its sectors before a
-    /// cut.
+    /// Power loss: everything before the last write survives, and of that its sectors (of a line
+    /// of persistent memory: its words) before a cut.
     Torn {
-        /// How many of its sectors are whole.
+        /// How many of its sectors, or words, are whole.
         sectors: u64,
         /// What follows them.
         tail: Tail,
@@ -196,13 +199,15 @@ pub(super) fn policies(state: &State, event: u64, limits: PolicyLimits) -> Vec<P
     found.extend(dropped.into_iter().map(Policy::DropOne));
     found.extend(sample(count, limits.each, mix(event + 1)).into_iter().map(Policy::KeepOne));
     found.extend((0..limits.random).map(|seed| Policy::Random { seed }));
-    if let Some((last, range)) = last_data(state, &slots) {
-        let sectors = to_u64(sector_pieces(range).count());
+    if let Some((last, range, origin)) = last_data(state, &slots) {
+        let sectors = to_u64(pieces(range, origin).count());
         let grew = slots.iter().any(|slot| slot.unit == last && slot.kind == Kind::Size);
         for cut in sample(to_usize(sectors), to_usize(limits.torn), event) {
             let cut = to_u64(cut);
-            let tails = [Tail::Garbage, Tail::Zeros, Tail::Short];
-            let tails = tails.into_iter().take(if grew { 3 } else { 2 });
+            let tails = [Tail::Zeros, Tail::Garbage, Tail::Short];
+            // Memory has no word half written.
+            let count = if grew { 3 } else { 2 - usize::from(origin == MEMORY) };
+            let tails = tails.into_iter().take(count);
             found.extend(tails.map(|tail| Policy::Torn { sectors: cut, tail }));
         }
     }
@@ -217,22 +222,22 @@ fn data<'a>(state: &'a State, slot: &Slot) -> Option<&'a Change> {
     file.pending.get(slot.index).map(|pending| &pending.change)
 }
 
-/// The unit of the last write, and its bytes' place in the file.
-fn last_data(state: &State, slots: &[Slot]) -> Option<(usize, Range<u64>)> {
+/// The unit of the last write, its bytes' place in the file, and where they come from.
+fn last_data(state: &State, slots: &[Slot]) -> Option<(usize, Range<u64>, Origin)> {
     let slot = slots.iter().rfind(|slot| slot.kind == Kind::Data)?;
     match data(state, slot) {
-        Some(Change::Data { offset, bytes, .. }) => {
-            Some((slot.unit, *offset..*offset + to_u64(bytes.len())))
+        Some(Change::Data { offset, bytes, origin }) => {
+            Some((slot.unit, *offset..*offset + to_u64(bytes.len()), *origin))
         }
         _ => None,
     }
 }
 
-/// A range of a file cut at sector boundaries.
-fn sector_pieces(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let mut position = range.start;
+/// A range of a file cut where a power loss may cut it: at sectors, or words of memory.
+fn pieces(range: Range<u64>, origin: Origin) -> impl Iterator<Item = Range<u64>> {
+    let (mut position, grain) = (range.start, origin.grain());
     std::iter::from_fn(move || {
-        let stop = range.end.min((position / SECTOR_BYTES + 1) * SECTOR_BYTES);
+        let stop = range.end.min((position / grain + 1) * grain);
         let piece = position..stop;
         position = stop;
         (!piece.is_empty()).then_some(piece)
@@ -244,9 +249,9 @@ fn sector_pieces(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
 enum Fate {
     Drop,
     Keep,
-    /// Each sector with this probability in percent.
-    Sectors(u64),
-    /// The sectors before the cut.
+    /// Each sector, or word of memory, with this probability in percent.
+    Pieces(u64),
+    /// Those before the cut.
     Cut(u64, Tail),
 }
 
@@ -307,7 +312,7 @@ impl Crash<'_> {
         let slots = slots(self.state);
         let count = units(&slots);
         let torn = match self.policy {
-            Policy::Torn { .. } => last_data(self.state, &slots).map(|(unit, _)| unit),
+            Policy::Torn { .. } => last_data(self.state, &slots).map(|(unit, ..)| unit),
             _ => None,
         };
         let mut fates: BTreeMap<InodeId, Vec<Fate>> = BTreeMap::new();
@@ -326,7 +331,7 @@ impl Crash<'_> {
             Policy::OnlyLast => keep_if(slot.unit + 1 == count),
             Policy::DropOne(unit) => keep_if(slot.unit != unit),
             Policy::KeepOne(unit) => keep_if(slot.unit == unit),
-            Policy::Random { .. } if slot.kind == Kind::Data => Fate::Sectors(self.bias),
+            Policy::Random { .. } if slot.kind == Kind::Data => Fate::Pieces(self.bias),
             Policy::Random { .. } => keep_if(self.random.below(100) < self.bias),
             Policy::SizesOnly { .. } => keep_if(slot.kind != Kind::Data),
             Policy::Torn { sectors, tail } if torn == Some(slot.unit) => match slot.kind {
@@ -346,15 +351,16 @@ impl Crash<'_> {
         for (Pending { change, .. }, fate) in file.pending.iter().zip(fates) {
             match (change, *fate) {
                 (_, Fate::Drop) => {}
-                (Change::Data { offset, bytes, .. }, Fate::Sectors(percent)) => {
-                    for piece in sector_pieces(*offset..*offset + to_u64(bytes.len())) {
+                (Change::Data { offset, bytes, origin }, Fate::Pieces(percent)) => {
+                    for piece in pieces(*offset..*offset + to_u64(bytes.len()), *origin) {
                         if self.random.below(100) < percent {
                             write_within(&mut content, *offset, bytes, piece);
                         }
                     }
                 }
-                (Change::Data { offset, bytes, .. }, Fate::Cut(sectors, tail)) => {
-                    self.cut(&mut content, *offset, bytes, sectors, tail);
+                (Change::Data { offset, bytes, origin }, Fate::Cut(sectors, tail)) => {
+                    let pieces = pieces(*offset..*offset + to_u64(bytes.len()), *origin);
+                    self.cut(&mut content, (*offset, bytes), pieces, (sectors, tail));
                 }
                 (Change::Data { offset, bytes, .. }, Fate::Keep) => {
                     write_within(&mut content, *offset, bytes, 0..u64::MAX);
@@ -372,9 +378,14 @@ impl Crash<'_> {
         FileNode::durable(content)
     }
 
-    /// The first `sectors` of a write, and what `tail` asks for behind them.
-    fn cut(&mut self, content: &mut Content, offset: u64, bytes: &[u8], sectors: u64, tail: Tail) {
-        let pieces = sector_pieces(offset..offset + to_u64(bytes.len()));
+    /// The first so many pieces of a write, and what `tail` asks for behind them.
+    fn cut(
+        &mut self,
+        content: &mut Content,
+        (offset, bytes): (u64, &[u8]),
+        pieces: impl Iterator<Item = Range<u64>>,
+        (sectors, tail): (u64, Tail),
+    ) {
         for (index, piece) in (0..).zip(pieces) {
             if index < sectors {
                 if tail == Tail::Short {
@@ -443,7 +454,8 @@ pub(super) fn killed_copying(state: &State, before: &State, event: u64, seed: u6
     let mut image = state.clone();
     for (id, inode) in image.iter_mut() {
         let stored = |pending: &Pending<Change>| {
-            pending.event == event && matches!(pending.change, Change::Data { mapped: true, .. })
+            let Change::Data { origin, .. } = &pending.change else { return false };
+            pending.event == event && *origin != Origin::Write
         };
         let Inode::File(file) = &**inode else { continue };
         let Ok(old) = before.file(id) else { continue };

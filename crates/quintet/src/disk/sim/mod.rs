@@ -17,6 +17,7 @@
 //! |---|---|
 //! | process kill | [`Policy::Killed`], [`Policy::KilledCopying`] |
 //! | power loss, any subset of un-synced writes, reordered | all other policies |
+//! | any of the words stored to persistent memory | [`SimEnv::with_persistent_memory`] |
 //! | torn at 512 bytes and so at 4 KiB, garbage in a sector | [`Policy::Torn`] |
 //! | size grown, bytes not | [`Policy::SizesOnly`], [`Policy::Random`], [`Tail`] |
 //! | create, rename, unlink undone; rename without content | [`Policy::DropOne`], `Random` |
@@ -65,7 +66,7 @@ use self::{
     fault::{Plan, Ruling},
     jobs::{Clock, Scheduler},
     random::{Random, mix},
-    state::{FileNode, Inode, ROOT, State},
+    state::{FileNode, Inode, Mapped, ROOT, State},
 };
 pub use self::{
     damage::Damage,
@@ -103,8 +104,19 @@ struct Shared {
 impl SimEnv {
     /// An empty disk. Everything that is left to chance follows from `seed`.
     pub fn new(seed: u64) -> Self {
+        Self::empty(seed, Mapped::Pages)
+    }
+
+    /// The same, with mapped files in persistent memory: a power loss keeps any of the words that
+    /// were stored and whose lines no sync has covered, and a sync of a range covers its lines
+    /// alone.
+    pub fn with_persistent_memory(seed: u64) -> Self {
+        Self::empty(seed, Mapped::Memory)
+    }
+
+    fn empty(seed: u64, mapped: Mapped) -> Self {
         let clock = Clock { now: CLOCK_START, wall_base: WALL_START_MS };
-        Self::boot(seed, 0, State::new(), 0, clock)
+        Self::boot(seed, 0, State::new(mapped), 0, clock)
     }
 
     fn boot(seed: u64, boots: u64, state: State, event: u64, clock: Clock) -> Self {

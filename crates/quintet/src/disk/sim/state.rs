@@ -12,23 +12,80 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
+    ops::Range,
     sync::Arc,
 };
 
 use rustix::io::Errno;
 
 use super::{content::Content, random::mix};
-use crate::codec::to_u64;
+use crate::{
+    codec::to_u64,
+    disk::{BLOCK_BYTES, SECTOR_BYTES, persistence::LINE_BYTES},
+};
+
+/// What persistent memory takes in one piece.
+const WORD_BYTES: u64 = 8;
 
 pub(super) type InodeId = u64;
 /// The root directory.
 pub(super) const ROOT: InodeId = 1;
 
+/// What mapped files are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mapped {
+    /// Pages of the page cache: they reach the disk sector by sector, and are synced by blocks.
+    Pages,
+    /// Persistent memory: words reach it one by one, and are written back by lines.
+    Memory,
+}
+
+impl Mapped {
+    /// Bytes that are one pending change.
+    pub(super) const fn unit(self) -> u64 {
+        match self {
+            Self::Pages => SECTOR_BYTES,
+            Self::Memory => LINE_BYTES,
+        }
+    }
+
+    /// Bytes that a sync of one byte makes durable.
+    const fn synced(self) -> u64 {
+        match self {
+            Self::Pages => BLOCK_BYTES,
+            Self::Memory => LINE_BYTES,
+        }
+    }
+
+    /// The bytes that a sync of a range makes durable.
+    pub(super) fn to_sync(self, range: &Range<u64>) -> Range<u64> {
+        let unit = self.synced();
+        range.start / unit * unit..range.end.next_multiple_of(unit)
+    }
+}
+
+/// Where the bytes of a change come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Write,
+    Mapping(Mapped),
+}
+
+impl Origin {
+    /// Bytes that survive a power loss together, or not.
+    pub(super) const fn grain(self) -> u64 {
+        match self {
+            Self::Write | Self::Mapping(Mapped::Pages) => SECTOR_BYTES,
+            Self::Mapping(Mapped::Memory) => WORD_BYTES,
+        }
+    }
+}
+
 /// A change of one file that no sync has covered yet.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// Bytes: a write, or one sector of a mapping.
-    Data { offset: u64, bytes: Arc<[u8]>, mapped: bool },
+    /// Bytes: a write, or one unit of a mapping.
+    Data { offset: u64, bytes: Arc<[u8]>, origin: Origin },
     /// The size went up; `written` by the write that follows, else by `set_len`.
     Grow { size: u64, written: bool },
     /// The size went down.
@@ -80,7 +137,7 @@ impl FileNode {
         if end > self.visible.size() {
             self.change(event, Change::Grow { size: end, written: true });
         }
-        self.change(event, Change::Data { offset, bytes: bytes.into(), mapped: false });
+        self.change(event, Change::Data { offset, bytes: bytes.into(), origin: Origin::Write });
     }
 
     /// A process sees `bytes`; the disk gets `stored` (somewhere else, something else, or
@@ -98,7 +155,7 @@ impl FileNode {
             let size = offset + to_u64(bytes.len());
             let grow = Change::Grow { size, written: true };
             self.pending.push(Pending { event, change: grow });
-            let data = Change::Data { offset, bytes: bytes.into(), mapped: false };
+            let data = Change::Data { offset, bytes: bytes.into(), origin: Origin::Write };
             self.pending.push(Pending { event, change: data });
         }
     }
@@ -131,6 +188,23 @@ impl FileNode {
             for pending in self.pending.drain(..count) {
                 pending.change.apply(&mut self.durable);
             }
+        }
+    }
+
+    /// Makes durable what overlaps a range; everything where a size is pending too.
+    pub(super) fn sync_range(&mut self, range: &Range<u64>) {
+        let is_data = |pending: &Pending<Change>| matches!(pending.change, Change::Data { .. });
+        let is_in_range = |pending: &Pending<Change>| match &pending.change {
+            Change::Data { offset, bytes, .. } => {
+                *offset < range.end && range.start < offset + to_u64(bytes.len())
+            }
+            _ => true,
+        };
+        if self.pending.iter().all(is_in_range) || !self.pending.iter().all(is_data) {
+            return self.sync(false);
+        }
+        for pending in self.pending.extract_if(.., |pending| is_in_range(pending)) {
+            pending.change.apply(&mut self.durable);
         }
     }
 
@@ -209,12 +283,13 @@ pub(super) enum Inode {
 pub(super) struct State {
     inodes: BTreeMap<InodeId, Arc<Inode>>,
     next: InodeId,
+    pub(super) mapped: Mapped,
 }
 
 impl State {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(mapped: Mapped) -> Self {
         let root = Arc::new(Inode::Dir(DirNode::default()));
-        Self { inodes: BTreeMap::from([(ROOT, root)]), next: ROOT + 1 }
+        Self { inodes: BTreeMap::from([(ROOT, root)]), next: ROOT + 1, mapped }
     }
 
     pub(super) fn add(&mut self, inode: Inode) -> InodeId {

@@ -267,6 +267,53 @@ fn stores_into_a_mapping_may_or_may_not_survive_sector_by_sector() {
 }
 
 #[test]
+fn words_of_persistent_memory_may_or_may_not_survive_until_their_line_is_synced() {
+    let env = SimEnv::with_persistent_memory(1);
+    env.record_history();
+    let dir = root(&env);
+    let file = durable(&*dir, "a", 0, 2);
+    let mapping = file.map(8192).unwrap();
+    let store = |word: usize, value| mapping.words()[word].store(value, Ordering::Relaxed);
+    // Two words of one line, one of the next, one of another page.
+    for word in [0, 1, 8, 600] {
+        store(word, 1);
+    }
+    let stored = env.mark();
+    assert_eq!(env.pending_units(stored), 3, "lines");
+    let words = |env: &SimEnv| {
+        let bytes = env.contents("db/a").unwrap();
+        [0, 1, 8, 600].map(|word| bytes[8 * word])
+    };
+    let mut found = BTreeSet::new();
+    for policy in env.policies(stored, PolicyLimits { random: 200, ..PolicyLimits::default() }) {
+        found.insert(words(&env.image_at(stored, policy)));
+    }
+    assert_eq!(found.len(), 16, "any of the words, and nothing else: {found:?}");
+    file.sync_range(&mapping, 8..9).unwrap();
+    assert_eq!(words(&env.crash(Policy::AllLost)), [1, 1, 0, 0], "one line");
+    store(0, 2);
+    file.sync_range(&mapping, 64..65).unwrap();
+    assert_eq!(words(&env.crash(Policy::AllLost)), [1, 1, 1, 0], "its neighbour's stores wait");
+    file.sync_data().unwrap();
+    assert_eq!(words(&env.crash(Policy::AllLost)), [2, 1, 1, 1]);
+}
+
+#[test]
+fn a_sync_of_a_range_covers_its_blocks_alone() {
+    let env = SimEnv::new(1);
+    let file = durable(&*root(&env), "a", 0, 2);
+    let mapping = file.map(8192).unwrap();
+    for word in [0, 511, 512] {
+        mapping.words()[word].store(1, Ordering::Relaxed);
+    }
+    file.sync_range(&mapping, 8..16).unwrap();
+    let bytes = env.crash(Policy::AllLost).contents("db/a").unwrap();
+    assert_eq!([0, 511, 512].map(|word| bytes[8 * word]), [1, 1, 0]);
+    let bytes = env.crash(Policy::AllKept).contents("db/a").unwrap();
+    assert_eq!(bytes[4096], 1, "what is left is pending");
+}
+
+#[test]
 fn a_dropped_mapping_leaves_its_stores() {
     let env = SimEnv::new(1);
     let file = durable(&*root(&env), "a", 0, 1);
