@@ -65,9 +65,9 @@ impl Region {
     }
 }
 
-/// Starts loading the cache line of a word. A hint.
+/// Starts loading the cache line that a value begins in, mostly a word. A hint.
 #[inline]
-pub fn prefetch(word: &AtomicU64) {
+pub fn prefetch<T>(word: &T) {
     backing::prefetch(word);
 }
 
@@ -194,7 +194,7 @@ mod backing {
     }
 
     #[inline]
-    pub(super) fn prefetch(word: &AtomicU64) {
+    pub(super) fn prefetch<T>(word: &T) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a prefetch reads nothing and faults on nothing; SSE is part of x86-64.
         unsafe {
@@ -257,7 +257,7 @@ mod backing {
         word.store(value, Ordering::Relaxed);
     }
 
-    pub(super) fn prefetch(_word: &AtomicU64) {}
+    pub(super) fn prefetch<T>(_word: &T) {}
 }
 
 #[cfg(test)]

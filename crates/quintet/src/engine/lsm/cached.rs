@@ -133,6 +133,41 @@ impl Cache {
         }
     }
 
+    /// What `take` makes of the value of the entry that begins in these bytes of a block's
+    /// entries, and its key in place of what is in `key`; `None` where the block is not in the
+    /// cache, or that is no entry alone, or it has no value.
+    #[inline]
+    pub(crate) fn find_at<T: Take>(
+        &self,
+        slot: Option<Slot<'_>>,
+        at: Range<usize>,
+        key: &mut Vec<u8>,
+        take: &mut T,
+    ) -> Option<T::Taken> {
+        let found = self.blocks.read(slot?, |words| {
+            let entry = entry_at(words, at)?;
+            key.resize(entry.key.len(), 0);
+            copy_out(words, entry.key.start, key);
+            Some(take.of_words(words, (entry.value.start, entry.value.len())))
+        });
+        found.flatten()
+    }
+
+    /// As [`Self::show`], of the entry that [`Self::find_at`] finds.
+    pub(crate) fn show_at<T>(
+        &self,
+        slot: Option<Slot<'_>>,
+        at: Range<usize>,
+        each: impl FnOnce(&[u8], &[u8]) -> T,
+    ) -> Option<T> {
+        let pinned = self.blocks.pin(slot?)?;
+        let entry = entry_at(pinned.words(), at)?;
+        let (start, middle) = (entry.key.start, entry.value.start);
+        let bytes = pinned.bytes(start..entry.value.end)?;
+        let (key, value) = bytes.split_at_checked(middle - start)?;
+        Some(each(key, value))
+    }
+
     /// Starts loading what [`find`] will look at.
     #[inline]
     pub(crate) fn prefetch(&self, slot: Option<Slot<'_>>) {
@@ -309,6 +344,45 @@ fn look<T: Take>(words: &[AtomicU64], (print, key): (u8, &[u8]), take: &mut T) -
         }
     }
     Answer::Nothing
+}
+
+/// Where a live entry's key and value are among words.
+struct Lying {
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+/// The entry that alone begins in these bytes of a block's entries, if there is one.
+#[inline]
+fn entry_at(words: &[AtomicU64], wanted: Range<usize>) -> Option<Lying> {
+    let head = load_at(words, 0);
+    let room = words.len() * WORD_BYTES;
+    let count = to_usize(head & 0xffff_ffff).min(room);
+    let (offsets, first) = shape(count);
+    let offset = |entry: usize| to_usize(load_at(words, offsets + entry * 2) & 0xffff);
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if offset(middle) < wanted.start {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    // Without a directory, the first one is where it has to be.
+    let at = if low < count { offset(low) } else { 0 };
+    if !wanted.contains(&at) {
+        return None;
+    }
+    for line in 1..=2 {
+        words.get((first + at) / WORD_BYTES + line * LINE_WORDS).into_iter().for_each(prefetch);
+    }
+    let (start, key_bytes, value) = lengths(words, first + at);
+    let middle = start.checked_add(key_bytes)?;
+    let end = middle.checked_add(to_usize(value >> 1))?;
+    let is_alone = end - first >= wanted.end || (low + 1 < count && offset(low + 1) >= wanted.end);
+    let is_live = value & 1 == 0 && is_alone && end <= room;
+    is_live.then_some(Lying { key: start..middle, value: middle..end })
 }
 
 /// The lengths of the entry at a place: where its key begins, the key's length, the value word.

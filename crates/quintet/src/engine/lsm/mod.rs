@@ -17,6 +17,7 @@ pub(crate) mod fences;
 pub(crate) mod front;
 pub(crate) mod keys;
 pub(crate) mod memtable;
+pub(crate) mod offsets;
 pub(crate) mod pace;
 pub(crate) mod piece;
 pub(crate) mod take;

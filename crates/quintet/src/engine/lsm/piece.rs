@@ -30,7 +30,8 @@
 //! | 72 | 8 | payload bytes | of keys and values |
 //! | 80 | 72 | sections | of index, offsets, fences: offset, size, CRC32C (8 bytes each) |
 //! | 152 | 24 | keys | their section |
-//! | 176 | 16 | reserved | 0 |
+//! | 176 | 8 | block bytes | that blocks were made of (`block_bytes`); 0 in files of builds that did not say |
+//! | 184 | 8 | reserved | 0 |
 //!
 //! Invariants: a piece is complete and durable before the manifest names it, and is never changed.
 //! The footer is found by the length that the manifest says.
@@ -49,6 +50,7 @@ use super::{
     cached::Cache,
     fences::{self, Fences},
     keys::Gather,
+    offsets::Offsets,
     walk::Way,
 };
 use crate::{
@@ -172,6 +174,8 @@ pub(crate) struct Footer {
     pub(crate) offsets: Section,
     pub(crate) fences: Section,
     pub(crate) keys: Section,
+    /// What blocks were to have at most; 0: unknown.
+    pub(crate) block_bytes: u64,
 }
 
 impl Footer {
@@ -185,6 +189,7 @@ impl Footer {
             put_u64(&mut out, section.bytes);
             put_u64(&mut out, section.crc);
         }
+        put_u64(&mut out, self.block_bytes);
         out.resize(FOOT_BYTES, 0);
         sign(&mut out);
         out
@@ -225,6 +230,7 @@ impl Footer {
                     return None;
                 }
             }
+            footer.block_bytes = decoder.u64()?;
             // No packing makes 256 bytes of one.
             let most = length.checked_mul(256)?;
             if footer.entries.max(footer.payload_bytes) > most || footer.tombstones > footer.entries
@@ -247,7 +253,7 @@ pub(crate) struct Piece {
     salt: u32,
     pub(crate) file_bytes: u64,
     pub(crate) footer: Footer,
-    offsets: Vec<u32>,
+    offsets: Offsets,
     fences: Fences,
     head: Vec<u8>,
     /// Where its blocks are in the cache; made when the first one is put there.
@@ -301,7 +307,7 @@ impl Piece {
             salt,
             file_bytes,
             footer: Footer::default(),
-            offsets: Vec::new(),
+            offsets: Offsets::default(),
             fences: Fences::default(),
             head,
             places: OnceLock::new(),
@@ -319,14 +325,12 @@ impl Piece {
             .map_err(|what| self.damage(at, what))?;
         let offsets = self.section(self.footer.offsets)?;
         let (offsets, _) = offsets.as_chunks::<4>();
-        self.offsets = offsets.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
-        let first = self.offsets.first().map(|offset| u64::from(*offset) * UNIT_BYTES);
-        let last = self.offsets.last().map_or(0, |offset| u64::from(*offset) * UNIT_BYTES);
-        let sound = self.offsets.is_sorted() && last <= self.footer.index.offset;
-        if !sound || first != Some(BLOCKS_START) {
-            let at = self.footer.offsets.offset;
-            return Err(self.damage(at, "the offsets of blocks are impossible"));
-        }
+        let offsets: Vec<u32> = offsets.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        let first = offsets.first().map(|offset| u64::from(*offset) * UNIT_BYTES);
+        let last = offsets.last().map_or(0, |offset| u64::from(*offset) * UNIT_BYTES);
+        let are_sound = first == Some(BLOCKS_START) && last <= self.footer.index.offset;
+        self.offsets =
+            Offsets::new(&offsets).filter(|_| are_sound).ok_or_else(|| self.offsets_damage())?;
         let fences = self.section(self.footer.fences)?;
         let blocks = u32::try_from(self.footer.blocks).unwrap_or(u32::MAX);
         self.fences = Fences::decode(&fences, blocks)
@@ -336,6 +340,10 @@ impl Piece {
 
     pub(crate) fn damage(&self, offset: u64, what: impl Into<String>) -> Error {
         Error::corruption(&*self.label, offset, what)
+    }
+
+    fn offsets_damage(&self) -> Error {
+        self.damage(self.footer.offsets.offset, "the offsets of blocks are impossible")
     }
 
     /// What became of a read.
@@ -391,30 +399,29 @@ impl Piece {
 
     /// Bytes of the blocks.
     pub(crate) fn data_bytes(&self) -> u64 {
-        let at = |offset: Option<&u32>| offset.map_or(0, |offset| u64::from(*offset) * UNIT_BYTES);
-        at(self.offsets.last()) - at(self.offsets.first())
+        let end = self.offsets.last().map_or(0, |offset| u64::from(offset) * UNIT_BYTES);
+        end.saturating_sub(BLOCKS_START)
     }
 
     fn offset(&self, block: u32) -> u64 {
         let offset = self.offsets.get(to_usize(u64::from(block)));
-        offset.map_or(0, |offset| u64::from(*offset) * UNIT_BYTES)
+        offset.map_or(0, |offset| u64::from(offset) * UNIT_BYTES)
     }
 
     /// A run of blocks from `start` on: at least one, while those before it have fewer than so many
     /// bytes.
     pub(crate) fn blocks_from(&self, start: u32, bytes: u64) -> Range<u32> {
         let limit = self.offset(start).saturating_add(bytes) / UNIT_BYTES;
-        let ends = self.offsets.get(to_usize(u64::from(start)) + 1..).unwrap_or(&[]);
-        let fewer = ends.partition_point(|end| u64::from(*end) < limit);
-        start..start.saturating_add(low_u32(to_u64(fewer + 1))).min(self.blocks())
+        let ends = to_usize(u64::from(start)) + 1..self.offsets.len();
+        let end = self.offsets.first_from(ends, limit);
+        start..low_u32(to_u64(end)).min(self.blocks())
     }
 
     /// A run of blocks before `end`, of about so many bytes.
     pub(crate) fn blocks_before(&self, end: u32, bytes: u64) -> Range<u32> {
         let limit = self.offset(end).saturating_sub(bytes) / UNIT_BYTES;
-        let starts = self.offsets.get(..to_usize(u64::from(end))).unwrap_or(&[]);
-        let before = starts.partition_point(|start| u64::from(*start) < limit);
-        low_u32(to_u64(before)).min(end.saturating_sub(1))..end
+        let start = self.offsets.first_from(0..to_usize(u64::from(end)), limit);
+        low_u32(to_u64(start)).min(end.saturating_sub(1))..end
     }
 
     /// The blocks that may hold a key: see [`Fences::seek`]. All of them, where there are no
@@ -497,7 +504,7 @@ impl Piece {
 
     /// Bytes of memory that finding entries takes, without the table's index.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        to_u64(self.offsets.capacity()) * 4 + self.fences.memory_bytes()
+        self.offsets.memory_bytes() + self.fences.memory_bytes()
     }
 
     /// What is wrong with the head.
@@ -622,7 +629,7 @@ impl Writer {
             keys: shape.keys.then(|| (Gather::default(), cache.charge(0))),
             fences: fences::Builder::default(),
             entries_before: 0,
-            footer: Footer::default(),
+            footer: Footer { block_bytes: to_u64(shape.block_bytes), ..Footer::default() },
             places: cache.places(number),
             cache: Arc::clone(cache),
             room: Room::Spare,
@@ -795,19 +802,18 @@ impl Writer {
             let synced = self.file.sync_data();
             synced.map_err(|error| Error::io(format!("sync {}", self.label), error))?;
         }
-        let damage = || Error::corruption(&*self.label, 0, "the fences do not parse");
+        let damage = |what: &str| Error::corruption(&*self.label, 0, what);
+        let fences = Fences::decode(&fences, blocks);
         Ok(Piece {
             number: self.number,
             salt: self.salt,
             file_bytes: self.written,
             footer: self.footer,
-            fences: Fences::decode(&fences, blocks).ok_or_else(damage)?,
+            fences: fences.ok_or_else(|| damage("the fences do not parse"))?,
             head: head(&self.owner, self.number),
             places: OnceLock::from(self.places.with_count(blocks)),
-            offsets: {
-                self.offsets.shrink_to_fit();
-                self.offsets
-            },
+            offsets: Offsets::new(&self.offsets)
+                .ok_or_else(|| damage("the offsets of blocks are impossible"))?,
             label: self.label,
             file: self.file,
         })

@@ -8,7 +8,10 @@ use super::{
 use crate::{
     Error, Result,
     codec::to_u64,
-    engine::lsm::walk::{Ahead, PieceCursor, Start, Walk as _},
+    engine::lsm::{
+        block,
+        walk::{Ahead, PieceCursor, Start, Walk as _},
+    },
     index::bptree::run::{Ascent, Run as IndexRun},
     report::Report,
     sync::lock,
@@ -52,6 +55,8 @@ impl Inner {
         let mut cursor = PieceCursor::new(Arc::clone(&run.piece), Start::up(None), Ahead::WHOLE);
         cursor.settle()?;
         let (mut entries, mut live, mut last) = (0, 0, None::<Vec<u8>>);
+        // The block that the cursor is in, and where its next entry begins.
+        let (mut block, mut offset) = (cursor.block(), 0);
         while let Some(key) = cursor.key() {
             if last.as_deref().is_some_and(|last| last >= key) {
                 report.add(label, 0, format!("key {} is out of order", key.escape_ascii()));
@@ -59,8 +64,18 @@ impl Inner {
             if last.is_none() && key != run.low {
                 report.add(label, 0, "the first key is not the one that the run says");
             }
-            let place = Place { run: run.number, block: cursor.block() };
-            live += u64::from(self.locate(key)? == Some(place));
+            if cursor.block() != block {
+                (block, offset) = (cursor.block(), 0);
+            }
+            let place = Place { run: run.number, block };
+            if let Some(entered) = self.entered(key)?.filter(|entered| entered.place == place) {
+                live += 1;
+                if run.beginning(entered).is_some_and(|bytes| !bytes.contains(&offset)) {
+                    let key = key.escape_ascii();
+                    report.add(label, 0, format!("the index says that {key} begins elsewhere"));
+                }
+            }
+            offset += block::entry_bytes(key.len(), cursor.value().map_or(0, <[u8]>::len));
             entries += 1;
             report.checked_entries += 1;
             last = Some(key.to_vec());

@@ -67,7 +67,10 @@ impl<'a> Draft<'a> {
         };
         let lasts = !self.inner.context.host.expires(value);
         let lasts = lasts || seeded::active(Bug::SlmTakesAllForLasting);
-        let part = part_of(offset, self.inner.settings.shape.block_bytes);
+        let mut part = part_of(offset, self.inner.settings.shape.block_bytes);
+        if seeded::active(Bug::SlmMarksNextPart) {
+            part = part.saturating_add(1);
+        }
         Ok(Entered { place: Place { run: self.number, block }, lasts, part })
     }
 

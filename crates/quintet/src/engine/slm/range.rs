@@ -3,7 +3,7 @@
 //! Invariants: what the front has given lies below what the back may still give, and the other way
 //! round. A range sees the memtables that there were when it began, and the index as it comes by.
 
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
 use super::{Inner, View, select::Sequence, stream::Stream};
 use crate::{
@@ -60,10 +60,37 @@ struct Both {
     stored: Stream,
 }
 
+/// Which of the two has the next entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Memory,
+    /// Memory, and what is stored under the same key is older.
+    Both,
+    Stored,
+}
+
 impl Both {
+    /// Who has the next entry in key order. `coded` is for the key in memory as the index would
+    /// have it; it is made where it is empty.
+    fn next(&self, coded: &mut Vec<u8>, inner: &Inner) -> Option<Next> {
+        let (Some(memory), Some(stored)) = (self.memory.key(), self.stored.coded()) else {
+            let memory = self.memory.key().map(|_| Next::Memory);
+            return memory.or(self.stored.coded().map(|_| Next::Stored));
+        };
+        if coded.is_empty() {
+            inner.keys.push(memory, coded);
+        }
+        Some(match stored.0.cmp(coded) {
+            Ordering::Less => Next::Stored,
+            Ordering::Equal => Next::Both,
+            Ordering::Greater => Next::Memory,
+        })
+    }
+
     /// The next key, and whether memory has it.
-    fn key(&self, way: Way) -> Option<(&[u8], bool)> {
-        match (self.memory.key(), self.stored.key()) {
+    fn restored(&mut self, way: Way, inner: &Inner) -> Result<Option<(&[u8], bool)>> {
+        self.stored.restore(inner)?;
+        Ok(match (self.memory.key(), self.stored.key()) {
             (Some(memory), Some(stored)) => {
                 let is_memory = match way {
                     Way::Up => memory <= stored,
@@ -74,34 +101,37 @@ impl Both {
             (Some(memory), None) => Some((memory, true)),
             (None, Some(stored)) => Some((stored, false)),
             (None, None) => None,
-        }
+        })
     }
 
     /// Shows `each` the entries below `end`, until it breaks off.
     fn visit(&mut self, end: Option<&[u8]>, inner: &Inner, each: Visit<'_>) -> Result<()> {
-        let mut value = Vec::new();
-        loop {
-            let Some((key, is_memory)) = self.key(Way::Up) else { return Ok(()) };
-            if end.is_some_and(|end| key >= end) {
+        let (mut value, mut coded) = (Vec::new(), Vec::new());
+        while let Some(next) = self.next(&mut coded, inner) {
+            // What is stored ends there by itself.
+            let is_over = |key: &[u8]| end.is_some_and(|end| key >= end);
+            if next != Next::Stored && self.memory.key().is_some_and(is_over) {
                 return Ok(());
             }
-            let flow = if is_memory {
-                let shadows = self.stored.key() == Some(key);
-                let flow = self.memory.value().map(|value| each(key, value)).transpose()?;
-                if shadows && !seeded::active(Bug::SlmRangeShowsBoth) {
+            let flow = if next == Next::Stored {
+                let flow = self.stored.show(inner, &mut value, each)?;
+                self.stored.advance(inner)?;
+                flow
+            } else {
+                let shown = self.memory.key().zip(self.memory.value());
+                let flow = shown.map(|(key, value)| each(key, value)).transpose()?;
+                if next == Next::Both && !seeded::active(Bug::SlmRangeShowsBoth) {
                     self.stored.advance(inner)?;
                 }
                 self.memory.advance()?;
-                flow
-            } else {
-                let flow = self.stored.show(inner, &mut value, each)?;
-                self.stored.advance(inner)?;
+                coded.clear();
                 flow
             };
             if flow.is_some_and(|flow| flow.is_break()) {
                 return Ok(());
             }
         }
+        Ok(())
     }
 
     /// The value of the next key, where it has one, and goes past it.
@@ -142,14 +172,16 @@ impl Walk {
             Way::Up => Some(self.start.as_slice().into()),
             Way::Down => self.end.as_deref().map(Arc::from),
         };
-        let start = Start { way, key, cache: None, flow: None };
-        let memtables = self.view.memtables().cloned().collect();
-        let mut memory = Merge::new(MemCursor::all(memtables, &start), way);
-        memory.settle()?;
         let sequence = self.is_query.then(|| Sequence::new(inner)).flatten();
         let bounds = (self.start.as_slice(), self.end.as_deref());
         let mut stored = Stream::new(&inner.keys, way, bounds, sequence);
         stored.settle(inner)?;
+        // The first entries come nearer while memory is searched.
+        stored.send(inner);
+        let start = Start { way, key, cache: None, flow: None };
+        let memtables = self.view.memtables().cloned().collect();
+        let mut memory = Merge::new(MemCursor::all(memtables, &start), way);
+        memory.settle()?;
         Ok(Both { memory, stored })
     }
 
@@ -184,7 +216,7 @@ impl Walk {
             Some(both) => both,
             None => self.open(way, inner)?,
         };
-        while let Some((key, is_memory)) = both.key(way) {
+        while let Some((key, is_memory)) = both.restored(way, inner)? {
             let inside = match way {
                 Way::Up => self.end.as_deref().is_none_or(|end| key < end),
                 Way::Down => key >= self.start.as_slice(),
@@ -222,7 +254,7 @@ impl Walk {
             Some(both) => both,
             None => self.open(Way::Up, inner)?,
         };
-        while let Some((key, is_memory)) = both.key(Way::Up) {
+        while let Some((key, is_memory)) = both.restored(Way::Up, inner)? {
             if self.end.as_deref().is_some_and(|end| key >= end) {
                 return Ok(None);
             }

@@ -29,7 +29,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use super::keys::{Coding, Keys};
 use crate::{
@@ -99,14 +99,20 @@ pub(super) struct Entered {
     /// The value has no time at which it expires: that the key is here is enough to know that it
     /// has a value.
     pub(super) lasts: bool,
-    /// The part of the block in which the entry begins. Nothing depends on it but what is asked
-    /// of memory ahead.
+    /// The part of the block in which the entry begins.
     pub(super) part: u8,
 }
 
 /// The part of a block of `block_bytes` in which byte `offset` of its entries lies.
 pub(super) fn part_of(offset: usize, block_bytes: usize) -> u8 {
     low_u8(to_u64((offset << PART_BITS) / block_bytes).min(u64::from(u8::MAX)))
+}
+
+/// The bytes of a block's entries that are its part of this number.
+pub(super) fn bytes_of(part: u8, block_bytes: usize) -> Range<usize> {
+    let first = |part: usize| (part * block_bytes).div_ceil(1 << PART_BITS);
+    let part = usize::from(part);
+    first(part)..if part < usize::from(u8::MAX) { first(part + 1) } else { usize::MAX }
 }
 
 impl Entered {
@@ -284,10 +290,25 @@ impl Run {
         self.sealed.store(true, Ordering::Relaxed);
     }
 
+    /// The bytes of a block's entries among which an entry begins, where the run can tell.
+    #[inline]
+    pub(super) fn beginning(&self, entered: Entered) -> Option<Range<usize>> {
+        let block_bytes = to_usize(self.piece.footer.block_bytes);
+        (block_bytes > 0).then(|| bytes_of(entered.part, block_bytes))
+    }
+
+    /// Starts loading what says where a block is in the cache.
+    #[inline]
+    pub(super) fn prefetch_place(&self, place: Place) {
+        if let Some(slot) = self.piece.slot(place.block) {
+            slot.prefetch();
+        }
+    }
+
     /// Starts loading an entry of it, if its block is in the cache.
     #[inline]
     pub(super) fn prefetch(&self, entered: Entered, cache: &Cache) {
-        let at = (usize::from(entered.part) * cache.block_bytes) >> PART_BITS;
+        let at = bytes_of(entered.part, cache.block_bytes).start;
         cache.prefetch_entry(self.piece.slot(entered.place.block), (self.of_block, at));
     }
 
@@ -377,8 +398,18 @@ impl Runs {
     /// The run of a number.
     #[inline]
     pub(super) fn find(&self, number: u32) -> Option<&Arc<Run>> {
-        let place = self.numbers.binary_search(&number).ok()?;
-        self.all.get(place)
+        self.at(self.index_of(number)?)
+    }
+
+    /// Which run has a number, for [`Self::at`].
+    #[inline]
+    pub(super) fn index_of(&self, number: u32) -> Option<u32> {
+        self.numbers.binary_search(&number).ok().and_then(|index| u32::try_from(index).ok())
+    }
+
+    #[inline]
+    pub(super) fn at(&self, index: u32) -> Option<&Arc<Run>> {
+        self.all.get(to_usize(u64::from(index)))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Run>> {
@@ -595,6 +626,12 @@ mod tests {
         let last = Entered { place: last, lasts: true, part: 255 };
         assert_eq!(Entered::decode(&last.encode()), Some(last));
         assert_eq!([0, 15, 16, 4087, 1 << 20].map(|at| part_of(at, 4096)), [0, 0, 1, 255, 255]);
+        for block_bytes in [512, 1000, 4096, 5000, 1 << 20] {
+            for at in (0..2 * block_bytes).step_by(block_bytes / 500) {
+                let bytes = bytes_of(part_of(at, block_bytes), block_bytes);
+                assert!(bytes.contains(&at), "{at} of {block_bytes}: {bytes:?}");
+            }
+        }
         assert_eq!(Place::decode(&[0; 9]), None);
         let bounds = (b"a".to_vec(), b"z".to_vec());
         assert_eq!(decode_bounds(&encode_bounds(b"a", b"z")), Some(bounds));

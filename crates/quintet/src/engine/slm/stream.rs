@@ -3,7 +3,11 @@
 //! What: some places at a time are copied out of the index; of the blocks that they name, those
 //! that the cache has are on their way to the processor, and those that it lacks are read, all at
 //! once, neighbours of one file together; then the entries are given out one by one, each from
-//! where it lies. Each step takes more than the one before, because who reads much goes on reading.
+//! where it lies. Steps grow, because who reads much goes on reading.
+//!
+//! A key is taken from its entry, not from the index, where its block is in the cache and its place
+//! says where it begins: so nothing is decoded, hashed or looked for. Who needs to know a key
+//! before its entry is shown asks for it ([`Stream::key`]), and it is decoded.
 //!
 //! Invariants: a stream holds the files that it reads from; a file that went before it got hold of
 //! it makes it ask the index again, for that key alone. So does a block that left the cache since.
@@ -42,9 +46,10 @@ use crate::{
     },
 };
 
-/// Places of the first step; each further step takes twice as many.
+/// Places of the first step, and of the second; each two further steps take twice as many as the
+/// two before. Half as many in all as with each step twice the one before: ranges are short.
 const FIRST_STEP: usize = 16;
-const STEP_MAX: usize = 1024;
+const DOUBLINGS: u32 = 6;
 /// Leaves of the index that are read from the disk at once.
 const AHEAD_MAX: isize = 16;
 /// Bytes of blocks that one step has in memory, about.
@@ -58,20 +63,27 @@ const NEAR: usize = 16;
 /// Values of so many bytes are not copied before they are shown.
 const IN_PLACE_BYTES: usize = 512;
 
-/// A place that was copied out of the index.
-#[derive(Debug)]
+/// What was copied out of the index.
+#[derive(Clone, Copy, Debug)]
 struct Found {
-    /// Where its key is among the keys, as the index has it.
-    coded: Range<usize>,
-    /// And as it was written, once it was restored.
-    key: Range<usize>,
     entered: Entered,
+    /// Its run among those that there were; none, if it went before.
+    run: Option<u32>,
 }
 
-fn push(found: &mut Vec<Found>, coded: &mut Vec<u8>, key: &[u8], entered: Entered) {
-    let start = coded.len();
-    coded.extend_from_slice(key);
-    found.push(Found { coded: start..coded.len(), key: 0..0, entered });
+impl Found {
+    fn run_in(self, runs: &Runs) -> Option<&Arc<Run>> {
+        runs.at(self.run?)
+    }
+}
+
+/// Of keys that lie one behind the other, with where each ends, the one that so many are left from.
+#[inline]
+fn key_at<'k>((keys, ends): (&'k [u8], &[usize]), left: usize) -> Option<&'k [u8]> {
+    let index = ends.len().checked_sub(left)?;
+    let end = *ends.get(index)?;
+    let start = index.checked_sub(1).and_then(|before| ends.get(before)).copied();
+    keys.get(start.unwrap_or(0)..end)
 }
 
 /// The entries of a block, and where the last look ended.
@@ -111,25 +123,27 @@ pub(super) struct Stream {
     way: Way,
     /// Where the index goes on: from `ascent.start` up, or from `ascent.end` down.
     ascent: Ascent,
+    /// Steps that were taken.
+    steps: u32,
+    /// Copied out, in the order of the stream: keys as the index has them, and what it says.
     run: IndexRun,
-    step: usize,
-    ahead: isize,
-    /// Copied out, in the order of the stream; those before `next` were given out.
     found: Vec<Found>,
-    /// Their keys, as the index has them.
-    coded: Vec<u8>,
-    /// Keys of places before this one, from `next` on or less, were restored: these, and what
-    /// helped to decode them.
-    restored: usize,
-    keys: Vec<u8>,
-    series: Series,
+    /// Those before this one were given out.
     next: usize,
+    /// Keys as they were written, of some places up to `restored`, and where each ends: these, and
+    /// what helped to decode them.
+    keys: Vec<u8>,
+    key_ends: Vec<usize>,
+    restored: usize,
+    series: Series,
+    /// The key that was shown last.
+    shown: Vec<u8>,
     /// Entries of places before this one were sent for.
     near: usize,
     /// Blocks of places before this one were in the cache, or are in `blocks`.
     loaded: usize,
     blocks: BTreeMap<Place, Loaded>,
-    /// The runs that there were when blocks were looked for last.
+    /// The runs that there were once that was copied.
     runs: Arc<Runs>,
     /// What the runs of a range query are watched with.
     sequence: Option<Sequence>,
@@ -157,15 +171,15 @@ impl Stream {
         Self {
             way,
             ascent,
+            steps: 0,
             run: IndexRun::default(),
-            step: FIRST_STEP,
-            ahead: 0,
             found: Vec::new(),
-            coded: Vec::new(),
-            restored: 0,
-            keys: Vec::new(),
-            series: Series::default(),
             next: 0,
+            keys: Vec::new(),
+            key_ends: Vec::new(),
+            restored: 0,
+            series: Series::default(),
+            shown: Vec::new(),
             near: 0,
             loaded: 0,
             blocks: BTreeMap::new(),
@@ -183,6 +197,13 @@ impl Stream {
         buffer: &mut Vec<u8>,
         each: Visit<'_>,
     ) -> Result<Option<ControlFlow<()>>> {
+        if self.next >= self.loaded {
+            self.load(inner)?;
+        }
+        if let Some(flow) = self.show_lying(inner, buffer, each)? {
+            return Ok(Some(flow));
+        }
+        self.restore(inner)?;
         if self.are_large
             && let Some(flow) = self.show_in_place(inner, each)?
         {
@@ -194,14 +215,58 @@ impl Stream {
         key.map(|key| each(key, buffer)).transpose()
     }
 
+    /// As [`Self::show`], of an entry that lies in the cache where its place says; `None` where
+    /// that is not known.
+    fn show_lying(
+        &mut self,
+        inner: &Inner,
+        buffer: &mut Vec<u8>,
+        each: Visit<'_>,
+    ) -> Result<Option<ControlFlow<()>>> {
+        let Some(found) = self.found() else { return Ok(None) };
+        let place = found.entered.place;
+        if !self.blocks.is_empty() && self.blocks.contains_key(&place) {
+            return Ok(None);
+        }
+        let Some(run) = found.run_in(&self.runs) else { return Ok(None) };
+        let Some(at) = run.beginning(found.entered) else { return Ok(None) };
+        let slot = run.piece.slot(place.block);
+        let flow = if self.are_large {
+            let mut bytes = 0;
+            let flow = inner.cache.show_at(slot, at, |key, value| {
+                debug_assert!(self.is_at(inner, key), "{place:?} is not that of its key");
+                bytes = value.len();
+                each(key, value)
+            });
+            if flow.is_some() {
+                self.are_large = bytes >= IN_PLACE_BYTES;
+            }
+            flow
+        } else {
+            let found = inner.cache.find_at(slot, at, &mut self.shown, &mut Copied(buffer));
+            self.are_large = buffer.len() >= IN_PLACE_BYTES;
+            debug_assert!(
+                found.is_none() || self.is_at(inner, &self.shown),
+                "{place:?} is not that of its key"
+            );
+            found.map(|()| each(&self.shown, buffer))
+        };
+        if flow.is_some()
+            && let Some(sequence) = &mut self.sequence
+        {
+            sequence.note(place.run);
+        }
+        flow.transpose()
+    }
+
     /// As [`Self::show`], of a value that lies in memory as one piece.
     fn show_in_place(&mut self, inner: &Inner, each: Visit<'_>) -> Result<Option<ControlFlow<()>>> {
-        if self.next >= self.loaded {
-            self.load(inner)?;
-        }
-        let Some(found) = self.found.get(self.next) else { return Ok(None) };
-        let (place, key) = (found.entered.place, self.keys.get(found.key.clone()).unwrap_or(&[]));
-        let Some(run) = self.runs.find(place.run) else { return Ok(None) };
+        let Some(found) = self.found() else { return Ok(None) };
+        let Some(run) = found.run_in(&self.runs) else { return Ok(None) };
+        let place = found.entered.place;
+        let Some(key) = key_at((&self.keys, &self.key_ends), self.restored - self.next) else {
+            return Ok(None);
+        };
         let mut bytes = 0;
         let shown = |value: &[u8]| {
             bytes = value.len();
@@ -227,9 +292,25 @@ impl Stream {
         self.sequence
     }
 
-    /// The key that the stream is at, once it was settled.
+    /// What the stream is at.
+    fn found(&self) -> Option<Found> {
+        self.found.get(self.next).copied()
+    }
+
+    /// Whether the stream is at this key.
+    fn is_at(&self, inner: &Inner, key: &[u8]) -> bool {
+        let mut coded = Vec::new();
+        inner.keys.push(key, &mut coded) && self.coded().is_some_and(|at| at.0 == coded)
+    }
+
+    /// The key that the stream is at, as the index has it.
+    pub(super) fn coded(&self) -> Option<IndexKey<'_>> {
+        self.run.entry(self.next).map(|(key, _)| IndexKey(key))
+    }
+
+    /// The key that the stream is at, once it was restored.
     pub(super) fn key(&self) -> Option<&[u8]> {
-        self.keys.get(self.found.get(self.next)?.key.clone())
+        key_at((&self.keys, &self.key_ends), self.restored.checked_sub(self.next)?)
     }
 
     /// Copies on where nothing is left.
@@ -237,23 +318,23 @@ impl Stream {
         while self.next >= self.found.len() && !self.ascent.is_over {
             self.copy_more(inner)?;
         }
-        self.restore(inner)
+        Ok(())
     }
 
-    /// Restores the keys of the next places: some at a time, because of what a step copies much may
-    /// never be asked for.
-    fn restore(&mut self, inner: &Inner) -> Result<()> {
-        if self.next < self.restored {
+    /// Restores the key that the stream is at, if it is at one, with some of those that follow: of
+    /// what a step copies much may never be asked for.
+    pub(super) fn restore(&mut self, inner: &Inner) -> Result<()> {
+        if self.next < self.restored || self.next >= self.found.len() {
             return Ok(());
         }
         self.keys.clear();
+        self.key_ends.clear();
         let last = self.found.len().min(self.next + NEAR);
-        for found in self.found.get_mut(self.next..last).unwrap_or(&mut []) {
-            let coded = IndexKey(self.coded.get(found.coded.clone()).unwrap_or(&[]));
-            let start = self.keys.len();
+        for index in self.next..last {
+            let coded = IndexKey(self.run.entry(index).map_or(&[][..], |(key, _)| key));
             let restored = inner.keys.restore_next(coded, &mut self.series, &mut self.keys);
             restored.ok_or_else(|| inner.no_key(coded))?;
-            found.key = start..self.keys.len();
+            self.key_ends.push(self.keys.len());
         }
         self.restored = last;
         Ok(())
@@ -265,8 +346,8 @@ impl Stream {
         self.settle(inner)
     }
 
-    /// What `take` makes of the value of the key that the stream is at; `None` where it was removed
-    /// meanwhile.
+    /// What `take` makes of the value of the key that the stream is at, which was restored; `None`
+    /// where it was removed meanwhile.
     pub(super) fn value<T: Take>(
         &mut self,
         inner: &Inner,
@@ -275,14 +356,18 @@ impl Stream {
         if self.next >= self.loaded {
             self.load(inner)?;
         }
-        let Some(found) = self.found.get(self.next) else { return Ok(None) };
-        let (place, key) = (found.entered.place, self.keys.get(found.key.clone()).unwrap_or(&[]));
+        let Some(found) = self.found() else { return Ok(None) };
+        let place = found.entered.place;
+        let key = self.restored.checked_sub(self.next);
+        let Some(key) = key.and_then(|left| key_at((&self.keys, &self.key_ends), left)) else {
+            return Ok(None);
+        };
         if let Some(sequence) = &mut self.sequence {
             sequence.note(place.run);
         }
         let hash = inner.hash(key);
         // Without its run, it went before this stream got hold of it.
-        if let Some(run) = self.runs.find(place.run) {
+        if let Some(run) = found.run_in(&self.runs) {
             let answer = if let Some(loaded) = self.blocks.get_mut(&place) {
                 Some(loaded.find(key).map(|value| take.of_bytes(value)))
             } else {
@@ -301,30 +386,22 @@ impl Stream {
     /// Copies places out of the index.
     fn copy_more(&mut self, inner: &Inner) -> Result<()> {
         self.found.clear();
-        self.coded.clear();
         self.blocks.clear();
         (self.next, self.near, self.loaded, self.restored) = (0, 0, 0, 0);
-        let step = (self.step, self.ahead);
-        self.step = (self.step * 2).min(STEP_MAX);
-        self.ahead = (self.ahead * 2 + 1).min(AHEAD_MAX);
+        let step = FIRST_STEP << (self.steps / 2).min(DOUBLINGS);
+        let ahead = AHEAD_MAX.min((1 << self.steps.min(DOUBLINGS)) - 1);
+        self.steps += 1;
         let tree = &inner.paged.tree;
         match self.way {
-            Way::Up => {
-                tree.ascend(&mut self.ascent, step, &mut self.run)?;
-                let (run, found, coded) = (&self.run, &mut self.found, &mut self.coded);
-                for (key, value) in (0..run.len()).filter_map(|index| run.entry(index)) {
-                    let entered = Entered::decode(value);
-                    let entered = entered.ok_or_else(|| inner.no_place(IndexKey(key)))?;
-                    push(found, coded, key, entered);
-                }
-            }
+            Way::Up => tree.ascend(&mut self.ascent, (step, ahead), &mut self.run)?,
             Way::Down => {
+                self.run.clear();
                 let range = (self.ascent.end.as_deref(), Some(&*self.ascent.start));
                 let pair = |key, entered| (key, entered);
-                let found = tree.scan_down(range, step, Entered::take, pair)?;
+                let found = tree.scan_down(range, (step, ahead), Entered::take, pair)?;
                 for (key, entered) in found.entries {
                     let entered = entered.ok_or_else(|| inner.no_place(IndexKey(&key)))?;
-                    push(&mut self.found, &mut self.coded, &key, entered);
+                    self.run.push(&key, &entered.encode());
                 }
                 match found.next {
                     Some(next) => self.ascent.end = Some(next),
@@ -332,26 +409,41 @@ impl Stream {
                 }
             }
         }
+        // Later than the index: a run that went since then is the only one that may be missing.
+        self.runs = Arc::clone(&inner.front.view.load().version);
+        for (key, value) in (0..self.run.len()).filter_map(|index| self.run.entry(index)) {
+            let entered = Entered::decode(value);
+            let entered = entered.ok_or_else(|| inner.no_place(IndexKey(key)))?;
+            let run = self.runs.index_of(entered.place.run);
+            if let Some(run) = run.and_then(|run| self.runs.at(run)) {
+                run.prefetch_place(entered.place);
+            }
+            self.found.push(Found { entered, run });
+        }
         Ok(())
+    }
+
+    /// Sends for the next entries whose blocks are in the cache.
+    pub(super) fn send(&mut self, inner: &Inner) {
+        let after = self.found.len().min(self.next + 2 * NEAR);
+        for found in self.found.get(self.near.max(self.next)..after).unwrap_or(&[]) {
+            if let Some(run) = found.run_in(&self.runs) {
+                run.prefetch(found.entered, &inner.cache);
+            }
+        }
+        self.near = after;
     }
 
     /// Brings the blocks of the next places: has those that the cache has come nearer, a few at a
     /// time, and reads those that it lacks.
     fn load(&mut self, inner: &Inner) -> Result<()> {
-        self.runs = Arc::clone(&inner.front.view.load().version);
         self.blocks.clear();
-        let after = self.found.len().min(self.next + 2 * NEAR);
-        for found in self.found.get(self.near.max(self.next)..after).unwrap_or(&[]) {
-            if let Some(run) = self.runs.find(found.entered.place.run) {
-                run.prefetch(found.entered, &inner.cache);
-            }
-        }
-        self.near = after;
+        self.send(inner);
         let last = self.found.len().min(self.next + NEAR);
         let is_near = |found: &Found| {
-            let place = found.entered.place;
-            let run = self.runs.find(place.run);
-            run.is_none_or(|run| inner.cache.has(run.piece.slot(place.block)))
+            let is_here =
+                |run: &Arc<Run>| inner.cache.has(run.piece.slot(found.entered.place.block));
+            found.run_in(&self.runs).is_none_or(is_here)
         };
         if self.found.get(self.next..last).unwrap_or(&[]).iter().all(is_near) {
             self.loaded = last;
@@ -365,17 +457,17 @@ impl Stream {
         let next = self.found.get(self.next..).unwrap_or(&[]);
         let mut wanted: BTreeMap<Place, &Arc<Run>> = BTreeMap::new();
         let (mut bytes, mut last) = (0, self.next);
-        for found in next {
+        for (index, found) in (self.next..).zip(next) {
             let place = found.entered.place;
             let is_missing = |run: &&Arc<Run>| {
                 !inner.cache.has(run.piece.slot(place.block)) && !wanted.contains_key(&place)
             };
-            if let Some(run) = self.runs.find(place.run).filter(is_missing) {
+            if let Some(run) = found.run_in(&self.runs).filter(is_missing) {
                 if place.block >= run.piece.blocks() {
-                    let coded = self.coded.get(found.coded.clone()).unwrap_or(&[]);
+                    let coded = IndexKey(self.run.entry(index).map_or(&[][..], |(key, _)| key));
                     let mut key = Vec::new();
-                    let restored = inner.keys.restore(IndexKey(coded), &mut key);
-                    restored.ok_or_else(|| inner.no_key(IndexKey(coded)))?;
+                    let restored = inner.keys.restore(coded, &mut key);
+                    restored.ok_or_else(|| inner.no_key(coded))?;
                     return Err(super::read::not_there(run, place.block, &key));
                 }
                 let size = run.piece.span(place.block..place.block + 1).bytes;

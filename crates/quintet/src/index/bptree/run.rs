@@ -43,9 +43,17 @@ impl Run {
         Some((self.bytes.get(start..middle)?, self.bytes.get(middle..end)?))
     }
 
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+    }
+
+    /// Adds an entry.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let middle = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.ends.push((middle, self.bytes.len()));
     }
 
     /// The first key that may follow.

@@ -29,6 +29,12 @@ pub(crate) struct Slot<'a> {
 }
 
 impl Slot<'_> {
+    /// Starts loading the place.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        crate::pages::prefetch(&self.place.0);
+    }
+
     /// The frame that the place names.
     #[inline]
     pub(super) fn frame(&self) -> Option<u32> {

@@ -26,6 +26,24 @@ fn true_parts(engine: &Slm) -> u64 {
     count
 }
 
+/// A table whose check finds nothing.
+fn is_sound() {
+    let (engine, _) = Bench::new(48).open();
+    for number in 0..200_u64 {
+        put(&engine, number + 1, &number.to_be_bytes(), &[7; 40]);
+    }
+    engine.persist(Lsn(201)).unwrap();
+    let mut report = Report::default();
+    engine.check(&mut report).unwrap();
+    assert!(report.is_sound(), "{report:?}");
+}
+
+#[test]
+fn a_check_finds_an_entry_that_begins_elsewhere() {
+    is_sound();
+    finds(Bug::SlmMarksNextPart, is_sound);
+}
+
 #[test]
 fn an_entry_begins_where_the_index_says() {
     let (engine, _) = Bench::new(47).open();
