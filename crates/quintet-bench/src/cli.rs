@@ -32,7 +32,8 @@ enum Suite {
     /// One kind of operation at a time.
     Micro {
         /// Workloads, by comma: read-uniform, read-zipfian, read-absent, read-dependent, insert,
-        /// update, delete, multi-get-16, multi-get-32, multi-get-256.
+        /// update, delete, multi-get-16, multi-get-32, multi-get-256, range-5,
+        /// range-10, range-50, range-100.
         #[arg(
             long,
             value_delimiter = ',',

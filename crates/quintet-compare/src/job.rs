@@ -141,7 +141,8 @@ impl Spec {
                     body: Body::Mix { shares: mix.shares(), choice },
                     batch: 1,
                     sorted: false,
-                    background_writer: false,
+                    range_entries: None,
+            background_writer: false,
                 })
             }
         }

@@ -9,7 +9,7 @@ use crate::{
 /// YCSB's workloads, with the proportions of its `workloads/` directory.
 pub const YCSB: [&str; 7] = ["load", "a", "b", "c", "d", "e", "f"];
 /// One kind of operation each.
-pub const MICRO: [&str; 10] = [
+pub const MICRO: [&str; 14] = [
     "read-uniform",
     "read-zipfian",
     "read-absent",
@@ -20,6 +20,10 @@ pub const MICRO: [&str; 10] = [
     "multi-get-16",
     "multi-get-32",
     "multi-get-256",
+    "range-5",
+    "range-10",
+    "range-50",
+    "range-100",
 ];
 /// The names of `db_bench`, and a load as sorted runs.
 pub const DB_BENCH: [&str; 10] = [
@@ -70,6 +74,7 @@ pub fn find(suite: Suite, name: &str) -> Outcome<Workload> {
         order,
         body,
         batch,
+        range_entries: name.strip_prefix("range-").and_then(|count| count.parse().ok()),
         sorted: name == "fillsorted",
         background_writer: name == "readwhilewriting",
     })
@@ -120,6 +125,10 @@ fn micro(name: &str) -> Option<Description> {
         "multi-get-16" => ("reads, uniform, 16 at once", one(Kind::Read, Choice::Uniform)),
         "multi-get-32" => ("reads, uniform, 32 at once", one(Kind::Read, Choice::Uniform)),
         "multi-get-256" => ("reads, uniform, 256 at once", one(Kind::Read, Choice::Uniform)),
+        "range-5" => ("ranges of 5, uniform", one(Kind::Range, Choice::Uniform)),
+        "range-10" => ("ranges of 10, uniform", one(Kind::Range, Choice::Uniform)),
+        "range-50" => ("ranges of 50, uniform", one(Kind::Range, Choice::Uniform)),
+        "range-100" => ("ranges of 100, uniform", one(Kind::Range, Choice::Uniform)),
         _ => return None,
     };
     Some((about, KeyOrder::Hashed, body))

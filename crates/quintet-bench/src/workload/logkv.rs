@@ -70,6 +70,7 @@ impl Point {
             },
             batch: 1,
             sorted: false,
+            range_entries: None,
             background_writer: false,
         })
     }

@@ -24,7 +24,7 @@ use crate::{
 
 /// The version of a record that was loaded or inserted.
 pub const VERSION_FIRST: u64 = 1;
-/// The most entries of a range, in YCSB.
+/// The most entries of a range, in YCSB and where a workload does not say how many.
 const SCAN_ENTRIES_MAX: u64 = 100;
 const KIND_BITS: u32 = 60;
 const LENGTH_BITS: u32 = 52;
@@ -191,6 +191,8 @@ pub struct Workload {
     pub body: Body,
     /// Keys of one `multi_get`; 1 for single gets. Only mixes of reads have more.
     pub batch: usize,
+    /// Entries of each range; none: 1 to 100, all alike.
+    pub range_entries: Option<u64>,
     /// Records are loaded as sorted runs, each in one piece.
     pub sorted: bool,
     /// One more thread updates records meanwhile, unmeasured.
@@ -281,6 +283,7 @@ pub struct Stream {
     choice: Choice,
     distribution: Distribution,
     random: Random,
+    range_entries: Option<u64>,
     amount: Amount,
     thread: u64,
     /// Operations drawn so far.
@@ -310,7 +313,20 @@ impl Stream {
             }
         };
         let random = Random::new(amount.seed, thread);
-        Self { shares, choice, distribution, random, amount, thread, drawn: 0, inserts: 0, total }
+        let range_entries = workload.range_entries;
+        let (drawn, inserts) = (0, 0);
+        Self {
+            shares,
+            choice,
+            distribution,
+            random,
+            range_entries,
+            amount,
+            thread,
+            drawn,
+            inserts,
+            total,
+        }
     }
 
     /// Draws up to `count` operations over `out`; none at the end.
@@ -351,7 +367,8 @@ impl Stream {
             _ if known == 0 => Op::new(Kind::ReadAbsent, 0),
             Kind::Range => {
                 let number = self.number(known);
-                Op::range(number, 1 + self.random.below(SCAN_ENTRIES_MAX))
+                let drawn = || 1 + self.random.below(SCAN_ENTRIES_MAX);
+                Op::range(number, self.range_entries.unwrap_or_else(drawn))
             }
             _ => Op::new(kind, self.number(known)),
         }

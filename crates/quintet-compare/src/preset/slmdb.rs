@@ -255,6 +255,10 @@ pub(super) const PRESETS: &[Preset] = &[
                 640_000,
                 &[128],
             ),
+            ranges("5 of 1 KiB", "range-5"),
+            ranges("10 of 1 KiB", "range-10"),
+            ranges("50 of 1 KiB", "range-50"),
+            ranges("100 of 1 KiB", "range-100"),
         ],
         figures: &[
             ratio("write 128 B", "SLM-DB", OURS, Metric::OpsPerSecond, 0.638, "500 ns"),
@@ -289,6 +293,10 @@ pub(super) const PRESETS: &[Preset] = &[
         ..SLMDB
     },
 ];
+
+const fn ranges(name: &'static str, workload: &'static str) -> Point {
+    bench(name, What::Named(Suite::Micro, workload), RECORDS_1K, RECORDS_1K / 50, &[1024])
+}
 
 const fn delayed(
     name: &'static str,
