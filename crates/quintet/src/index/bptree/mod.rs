@@ -61,7 +61,7 @@ mod split;
 mod spread;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
-mod tests;
+pub(crate) mod tests;
 pub mod write;
 
 use std::sync::Arc;

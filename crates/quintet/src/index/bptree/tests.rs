@@ -39,7 +39,7 @@ fn tree(frames: u64) -> Tree {
 }
 
 /// A tree whose leaves are packed where all values have this many bytes.
-fn tree_of(frames: u64, value_bytes: usize) -> Tree {
+pub(crate) fn tree_of(frames: u64, value_bytes: usize) -> Tree {
     let env = SimEnv::new(1);
     let dir = env.open_dir(std::path::Path::new("tree"), true).unwrap();
     let options = CacheOptions {

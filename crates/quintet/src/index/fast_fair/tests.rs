@@ -1,15 +1,19 @@
 //! The tree: beside a map, beside a writer, and through every power loss that the simulator makes;
 //! and what a flush does with a list and the tree together.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{read::Found, *};
 use crate::{
     codec::to_u64,
+    disk::{Env as _, os::OsEnv, persistence::Slowness},
     index::skiplist::persistent::PersistentList,
-    pages::pmem::{
-        SLAB_BYTES,
-        simulator::{Event, Recorder, Walk, images_wanted, waste},
+    pages::{
+        pmem::{
+            Mode, SLAB_BYTES, Sizes,
+            simulator::{Event, Recorder, Walk, images_wanted, waste},
+        },
+        redo::Owner,
     },
     seeded::{Bug, finds},
 };
@@ -481,4 +485,68 @@ fn pmem_crash_tree_and_flush() {
         seed += 1;
     }
     println!("pmem flush: {images} images of {} runs", seed - 100);
+}
+
+/// What the index of `slm` would cost in a pool: bytes a key and time of a put and a get, beside
+/// the tree of pages that it is in. Keys of 20 bytes in random order, as a load enters them.
+#[test]
+#[ignore = "prints figures: run it in a release build, alone"]
+fn beside_the_tree_of_pages() {
+    const KEYS: u64 = 1_000_000;
+    let key = |number: u64| {
+        let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        format!("user{:016}", (mixed ^ mixed >> 29) % 10_000_000_000_000_000).into_bytes()
+    };
+    let tell = |what: &str, put: &mut dyn FnMut(u64), get: &mut dyn FnMut(u64)| {
+        let time = |work: &mut dyn FnMut(u64)| {
+            let start = std::time::Instant::now();
+            (0..KEYS).for_each(work);
+            start.elapsed().as_nanos() / u128::from(KEYS)
+        };
+        println!("{what}: {} ns a put, {} ns a get", time(put), time(get));
+    };
+    let tree = crate::index::bptree::tests::tree_of(16_384, 8);
+    let place = |number: u64| number.to_le_bytes();
+    tell(
+        "pages",
+        &mut |number| {
+            tree.put(&key(number), [&place(number), &[]], None).unwrap();
+        },
+        &mut |number| {
+            let found = tree.get(&key(number), |length, _| length).unwrap();
+            assert_eq!(found, Some(8));
+        },
+    );
+    let pages = tree.leaf_pages() + tree.inner_pages();
+    println!("pages: {:.1} bytes a key", percent(pages * 4096 * 100, KEYS));
+    for nanos in [0, 300, 500] {
+        let slowness = Slowness { line: Duration::from_nanos(nanos), bytes_per_second: 0 };
+        let path = std::env::temp_dir().join(format!("quintet-fair-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        let dir = OsEnv::new().open_dir(&path, false).unwrap();
+        let owner = Owner { dir, database_id: [7; 16], table_id: 3 };
+        let sizes = Sizes { first: 256 << 20, most: 256 << 20 };
+        let mode = Mode::Emulated(slowness);
+        let pool = Arc::new(Pool::create(&owner, "pool", sizes, mode, [1; 16]).unwrap());
+        let fair = made(&pool);
+        tell(
+            &format!("pool, {nanos} ns a line"),
+            &mut |number| {
+                fair.put(&key(number), number).unwrap();
+            },
+            &mut |number| assert_eq!(fair.get(&key(number)).unwrap(), Some(number)),
+        );
+        let (_, nodes) = fair.size().unwrap();
+        println!(
+            "pool: {:.1} bytes a key, {:.1} of them nodes of {NODE_BYTES}",
+            percent(pool.used_bytes() * 100, KEYS),
+            percent(nodes * NODE_BYTES * 100, KEYS)
+        );
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}
+
+/// Hundredths of a quotient, as a number.
+fn percent(hundreds: u64, of: u64) -> f64 {
+    f64::from(u32::try_from(hundreds / of).unwrap()) / 100.0
 }

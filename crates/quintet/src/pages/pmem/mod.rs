@@ -89,6 +89,8 @@ pub(crate) const fn is_link(word: u64) -> bool {
     link(target(word)) == word
 }
 
+#[cfg(test)]
+pub(crate) use self::pool::{Mode, Sizes};
 pub(crate) use self::{
     medium::Counts,
     pool::Pool,
