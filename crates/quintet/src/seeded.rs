@@ -333,6 +333,8 @@ bugs! {
     SlmTakesAllForLasting = 213, "slm-takes-all-for-lasting";
     /// A cut carries the list of runs without the code of the index's keys.
     SlmForgetsKeyCode = 240, "slm-forgets-key-code";
+    /// The journal is taken to be in place at rest, and was not brought there.
+    JournalEndsUnplaced = 254, "journal-ends-unplaced";
     /// The index says of an entry that it begins a little further in its block.
     SlmMarksNextPart = 253, "slm-marks-next-part";
     // Codes of keys.

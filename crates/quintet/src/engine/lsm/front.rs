@@ -579,7 +579,7 @@ impl<V> Front<V> {
 
     /// Whether nobody has written for a while.
     pub(crate) fn is_at_rest(&self, active: &Memtable) -> bool {
-        self.rest.has_come(&*self.context.env, active)
+        self.rest.has_come(&*self.context.env, active.charged())
     }
 }
 

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use super::memtable::Memtable;
 use crate::{
     codec::low_u64,
     disk::Env,
@@ -80,19 +79,26 @@ impl Measured {
     }
 }
 
-/// Whether nobody writes.
-#[derive(Debug, Default)]
+/// Whether nothing happens.
+#[derive(Debug)]
 pub(crate) struct Rest {
-    /// What the active memtable had when it was looked at last, and since when.
-    bytes: AtomicU64,
+    /// What a number was that changes with whatever happens, at the last look, and since when.
+    mark: AtomicU64,
     since_micros: AtomicU64,
 }
 
+impl Default for Rest {
+    /// Nobody has looked yet.
+    fn default() -> Self {
+        Self { mark: AtomicU64::new(u64::MAX), since_micros: AtomicU64::new(0) }
+    }
+}
+
 impl Rest {
-    /// Whether nobody has written to the active memtable for a while.
-    pub(crate) fn has_come(&self, env: &dyn Env, active: &Memtable) -> bool {
-        let (bytes, now) = (active.charged(), env.monotonic());
-        if self.bytes.swap(bytes, Ordering::Relaxed) != bytes {
+    /// Whether the number has been the same for a while.
+    pub(crate) fn has_come(&self, env: &dyn Env, mark: u64) -> bool {
+        let now = env.monotonic();
+        if self.mark.swap(mark, Ordering::Relaxed) != mark {
             self.since_micros.store(micros(now), Ordering::Relaxed);
             return false;
         }

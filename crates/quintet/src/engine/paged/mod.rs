@@ -32,6 +32,7 @@ use crate::{
     codec::{Lsn, crc32c, crc32c_append, to_u64, to_usize},
     index::bptree::{Change, Tree, node::INNER},
     pages::cache::{CacheOptions, Replacement},
+    seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
 
@@ -124,6 +125,10 @@ impl Settings {
     }
 }
 
+/// A journal of one part in so many of the memory budget is worth bringing its pages in place, at
+/// rest.
+const JOURNAL_AT_REST: u64 = 1024;
+
 /// What the checksums of a table's pages are salted with.
 pub(crate) fn salt_of(database_id: &[u8; 16], table_id: u64) -> u32 {
     crc32c_append(crc32c(database_id), &table_id.to_le_bytes())
@@ -139,6 +144,8 @@ pub(crate) struct Paged {
     /// Held while the table's file is made.
     making: Mutex<()>,
     beside: Option<Arc<dyn Beside>>,
+    /// Bytes of the journal since its pages were last all brought in place at rest.
+    unsettled_bytes: AtomicU64,
     pub(crate) cuts_total: AtomicU64,
     pub(crate) helps_total: AtomicU64,
     pub(crate) written_bytes_total: AtomicU64,
@@ -191,6 +198,28 @@ impl Paged {
     pub(crate) fn is_crowded(&self) -> bool {
         let (frames, kept) = (self.frames(), self.tree.cache().kept_count());
         kept > frames / 8 * 3 && self.tree.space().used() > frames / 4 * 3
+    }
+
+    /// Whether the journal holds so much that its pages should be brought in place where nobody
+    /// writes.
+    pub(crate) fn is_journal_long(&self) -> bool {
+        let least = self.context.budget.limit() / JOURNAL_AT_REST;
+        !self.context.read_only && self.unsettled_bytes.load(Ordering::Relaxed) > least
+    }
+
+    /// Brings everything in place that is in the journal, whose files go.
+    pub(crate) fn settle(&self, keeper: &mut Keeper) -> Result<()> {
+        let complete = keeper.complete();
+        if seeded::active(Bug::JournalEndsUnplaced) {
+            keeper.forget_unplaced();
+        } else {
+            self.place_everything(keeper, complete)?;
+        }
+        // A group that says that those before it are not needed, in a file of its own.
+        keeper.end_file();
+        self.store_one(keeper, complete, 0)?;
+        self.unsettled_bytes.store(0, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Whether so much has changed that it should be made durable.

@@ -90,6 +90,16 @@ impl Keeper {
         self.redo.file_bytes()
     }
 
+    /// For a seeded bug: takes everything to be in place.
+    pub(super) fn forget_unplaced(&mut self) {
+        self.placed = self.redo.newest();
+    }
+
+    /// Has the journal's next group begin a file.
+    pub(super) fn end_file(&mut self) {
+        self.redo.end_file();
+    }
+
     /// Bytes of groups in the journal, and whether its next group begins a file.
     pub(crate) fn journal_state(&self) -> (u64, bool) {
         (self.redo.live_bytes(), self.redo.is_full())
@@ -143,6 +153,7 @@ pub(super) fn open(
     let in_doubt = context.read_only;
     let all_in_place = meta.as_ref().is_some_and(|meta| meta.placed >= redo.newest());
     let placed = if all_in_place { redo.newest() } else { redo.needed() - 1 };
+    let unsettled = redo.live_bytes();
     let paged = Paged {
         context,
         tree,
@@ -150,6 +161,7 @@ pub(super) fn open(
         keeper: Mutex::new(Keeper { redo, complete: lsn, placed, in_doubt }),
         making: Mutex::new(()),
         beside,
+        unsettled_bytes: AtomicU64::new(unsettled),
         cuts_total: AtomicU64::new(0),
         helps_total: AtomicU64::new(0),
         written_bytes_total: AtomicU64::new(0),
@@ -401,6 +413,7 @@ impl Paged {
         match stored {
             Ok(()) => {
                 keeper.in_doubt = false;
+                self.unsettled_bytes.store(keeper.redo.live_bytes(), Ordering::Relaxed);
                 cache.finish(cut);
                 self.cuts_total.fetch_add(1, Ordering::Relaxed);
                 Ok(())

@@ -94,7 +94,7 @@ use super::{
         block::Packing,
         cached::Cache,
         front::{Backing, Front},
-        pace::Pace,
+        pace::{Pace, Rest},
         piece::{Owner, Shape},
         take::{Split, Whole},
     },
@@ -246,6 +246,9 @@ struct Inner {
     compaction_wanted: AtomicBool,
     /// The background was told so: the next `compact` is its, and takes one step.
     step_wanted: AtomicBool,
+    /// Nobody writes: the next `persist` has the journal's pages brought in place.
+    settling_wanted: AtomicBool,
+    rest: Rest,
     queues: Queues,
     merge_pace: Pace,
     /// Hot blocks of the runs.
@@ -414,7 +417,11 @@ impl Engine for Slm {
 
     fn persist(&self, up_to: Lsn) -> Result<Lsn> {
         self.inner.check_usable()?;
-        self.inner.flush_to(up_to)
+        let complete = self.inner.flush_to(up_to)?;
+        if self.inner.settling_wanted.swap(false, Ordering::Relaxed) {
+            self.inner.paged.settle(&mut lock(&self.inner.paged.keeper))?;
+        }
+        Ok(complete)
     }
 
     fn compact(&self) -> Result<()> {
@@ -446,7 +453,14 @@ impl Engine for Slm {
         } else if inner.paged.is_cut_due() || inner.paged.is_overlay_in_the_way() {
             Due::Persist
         } else if inner.front.is_unwritten(&view) && inner.paged.tree.cache().dirty_count() == 0 {
-            Due::Nothing
+            if !inner.paged.is_journal_long() {
+                Due::Nothing
+            } else if inner.is_calm() {
+                inner.settling_wanted.store(true, Ordering::Relaxed);
+                Due::Persist
+            } else {
+                Due::Later
+            }
         } else if inner.front.is_at_rest(&view.active) {
             // Gets need not descend through it any more, and the log can go.
             Due::Persist
@@ -457,6 +471,12 @@ impl Engine for Slm {
 }
 
 impl Inner {
+    /// Whether no cut was taken for a while.
+    fn is_calm(&self) -> bool {
+        let cuts = self.paged.cuts_total.load(Ordering::Relaxed);
+        self.rest.has_come(&*self.context.env, cuts)
+    }
+
     fn stats(&self) -> EngineStats {
         let view = self.front.view.load_full();
         let (counters, front) = (&self.counters, &self.front.counters);

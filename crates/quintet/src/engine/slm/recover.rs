@@ -16,7 +16,7 @@ use crate::{
         lsm::{
             cached::Cache,
             front::Front,
-            pace::Pace,
+            pace::{Pace, Rest},
             piece::{Kind, Owner},
         },
         paged::{self, Paged},
@@ -72,6 +72,8 @@ impl Inner {
             // There may have been more to do.
             compaction_wanted: AtomicBool::new(!list.runs.is_empty()),
             step_wanted: AtomicBool::new(false),
+            settling_wanted: AtomicBool::new(false),
+            rest: Rest::default(),
             queues: Queues::default(),
             merge_pace: Pace::default(),
             cache,

@@ -6,6 +6,7 @@ mod kept;
 mod parts;
 mod paused;
 mod reads;
+mod settled;
 mod shown;
 
 use std::{collections::BTreeMap, ops};

@@ -567,6 +567,13 @@ impl Redo {
         self.turns.iter().map(|turn| turn.end).sum()
     }
 
+    /// Has the next group begin a file.
+    pub(crate) fn end_file(&mut self) {
+        if let Some(turn) = self.turns.last_mut() {
+            turn.closed = true;
+        }
+    }
+
     /// Whether it is time to put in place what the journal holds and to retire its groups.
     pub(crate) fn is_full(&self) -> bool {
         self.live_bytes() > self.half_bytes
