@@ -69,6 +69,8 @@ use crate::{
 };
 
 const FORMAT: u32 = 2;
+/// The most that `block_bytes` may be.
+pub(crate) const BLOCK_BYTES_MOST: u64 = 1 << 20;
 const HEAD_BYTES: usize = 64;
 const FOOT_BYTES: usize = 192;
 /// Data is handed to the disk in pieces of at least and at most this size.
@@ -230,7 +232,7 @@ impl Footer {
                     return None;
                 }
             }
-            footer.block_bytes = decoder.u64()?;
+            footer.block_bytes = decoder.u64().filter(|bytes| *bytes <= BLOCK_BYTES_MOST)?;
             // No packing makes 256 bytes of one.
             let most = length.checked_mul(256)?;
             if footer.entries.max(footer.payload_bytes) > most || footer.tombstones > footer.entries

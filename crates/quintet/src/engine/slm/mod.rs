@@ -95,7 +95,7 @@ use super::{
         cached::Cache,
         front::{Backing, Front},
         pace::{Pace, Rest},
-        piece::{Owner, Shape},
+        piece::{BLOCK_BYTES_MOST, Owner, Shape},
         take::{Split, Whole},
     },
     paged::Paged,
@@ -175,7 +175,11 @@ impl Settings {
             memtables,
             run_bytes: bytes("run_bytes", run_bytes, 4 << 30)?,
             shape: Shape {
-                block_bytes: to_usize(options.number("block_bytes", 4096, 512..=1 << 20)?),
+                block_bytes: to_usize(options.number(
+                    "block_bytes",
+                    4096,
+                    512..=BLOCK_BYTES_MOST,
+                )?),
                 packing: Packing::named(options.word("compression", &Packing::NAMES)?),
                 write_bytes: Shape::write_bytes(budget),
                 keys: false,

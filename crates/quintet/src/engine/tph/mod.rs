@@ -78,7 +78,7 @@ use super::{
         block::Packing,
         cached::Cache,
         front::{Backing, Front},
-        piece::{Owner, Shape},
+        piece::{BLOCK_BYTES_MOST, Owner, Shape},
         take::{Split, Whole},
     },
 };
@@ -185,7 +185,11 @@ impl Settings {
             level_bytes: bytes("level_bytes", level, 1 << 46)?,
             fanout: options.number("fanout", 8, 2..=64)?,
             shape: Shape {
-                block_bytes: to_usize(options.number("block_bytes", 4096, 512..=1 << 20)?),
+                block_bytes: to_usize(options.number(
+                    "block_bytes",
+                    4096,
+                    512..=BLOCK_BYTES_MOST,
+                )?),
                 packing: Packing::named(options.word("compression", &Packing::NAMES)?),
                 write_bytes: Shape::write_bytes(budget),
                 keys: true,
