@@ -142,7 +142,7 @@ impl Spec {
                     batch: 1,
                     sorted: false,
                     range_entries: None,
-            background_writer: false,
+                    background_writer: false,
                 })
             }
         }
