@@ -2,8 +2,8 @@
 //!
 //! A *unit* is one pending change: a write (with the growth of the file that it caused), one
 //! 512-byte sector of a mapping (of persistent memory: one line of 64 bytes), a change of size, a
-//! change of names. Units are numbered in the
-//! order of their events over the whole disk. A [`Policy`] picks the survivors.
+//! change of names. Units are numbered in the order of their events over the whole disk. A
+//! [`Policy`] picks the survivors.
 
 use std::{collections::BTreeMap, fmt, ops::Range, str::FromStr, sync::Arc};
 

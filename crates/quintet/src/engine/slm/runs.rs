@@ -99,7 +99,8 @@ pub(super) struct Entered {
     /// The value has no time at which it expires: that the key is here is enough to know that it
     /// has a value.
     pub(super) lasts: bool,
-    /// The part of the block in which the entry begins.
+    /// The part of the block in which the entry begins: gets ask memory for it ahead, ranges take
+    /// the entry there, where the run says what the parts are of.
     pub(super) part: u8,
 }
 
