@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of a block of `st_blocks` and of a sector in the block device's counters.
 const SECTOR_BYTES: u64 = 512;
+/// What Linux reads ahead unless it is told otherwise (`VM_READAHEAD_PAGES`).
+pub const READ_AHEAD_DEFAULT_BYTES: u64 = 128 << 10;
 /// Syncs of the measurement of their latency.
 const SYNCS: usize = 33;
 
@@ -31,6 +33,10 @@ pub struct Machine {
     pub kernel: Option<String>,
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub huge_pages: Option<String>,
+    /// Bytes that the kernel reads ahead in files of the benchmark's directory. Around a fault in
+    /// a mapped file it reads as much: a store that maps its files reads that for each block.
+    #[serde(default)]
+    pub read_ahead_bytes: Option<u64>,
     /// Median time of an `fdatasync` after an overwrite of 4 KiB, in the benchmark's directory.
     pub fsync_p50_ns: Option<u64>,
     /// What reading the clock costs.
@@ -38,6 +44,11 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Whether the disk reads so much ahead that stores which map their files suffer by it.
+    pub fn reads_far_ahead(&self) -> bool {
+        self.read_ahead_bytes.is_some_and(|bytes| bytes > READ_AHEAD_DEFAULT_BYTES)
+    }
+
     /// Looks at this machine, and at the disk below `dir`.
     pub fn look(dir: &Path) -> Self {
         let cpus = std::thread::available_parallelism();
@@ -50,6 +61,7 @@ impl Machine {
                 let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
                 chosen.map_or(text.clone(), |(chosen, _)| chosen.to_owned())
             }),
+            read_ahead_bytes: read_ahead_bytes(dir),
             fsync_p50_ns: fsync_p50(dir).ok(),
             timer_ns: crate::latency::timer_ns(),
         }
@@ -79,6 +91,24 @@ fn kibibytes(text: &str) -> Option<u64> {
 /// The load average of the last minute.
 pub fn load_average() -> Option<f64> {
     read("/proc/loadavg")?.split_whitespace().next()?.parse().ok()
+}
+
+/// A partition and a file system of several devices have none of their own: theirs is found by
+/// the number that its files have.
+fn read_ahead_bytes(dir: &Path) -> Option<u64> {
+    let (major, minor) = device(dir)?;
+    let kibibytes = [
+        format!("/sys/dev/block/{major}:{minor}/queue/read_ahead_kb"),
+        format!("/sys/dev/block/{major}:{minor}/../queue/read_ahead_kb"),
+        format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"),
+    ];
+    kibibytes.iter().find_map(|path| read(path))?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Major and minor number of the device below `dir`.
+fn device(dir: &Path) -> Option<(u32, u32)> {
+    let device = fs::metadata(dir).ok()?.dev();
+    Some((rustix::fs::major(device), rustix::fs::minor(device)))
 }
 
 fn fsync_p50(dir: &Path) -> io::Result<u64> {
@@ -145,8 +175,7 @@ pub fn written(dir: &Path) -> Written {
 }
 
 fn device_written(dir: &Path) -> Option<u64> {
-    let device = fs::metadata(dir).ok()?.dev();
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let (major, minor) = device(dir)?;
     let text = read(&format!("/sys/dev/block/{major}:{minor}/stat"))?;
     // The seventh figure is sectors written (Documentation/block/stat.rst).
     text.split_whitespace().nth(6)?.parse::<u64>().ok()?.checked_mul(SECTOR_BYTES)

@@ -153,13 +153,14 @@ fn machine(result: &Measurement, results: &[Measurement]) -> String {
     let loads = results.iter().filter_map(|result| result.load_average);
     let load = loads.fold(None, |most: Option<f64>, load| Some(most.map_or(load, |m| m.max(load))));
     format!(
-        "machine: {}, {} processors, {} memory, Linux {}, huge pages {}, fsync p50 {}, \
-         clock {} ns, load average up to {}\n",
+        "machine: {}, {} processors, {} memory, Linux {}, huge pages {}, read-ahead {}, \
+         fsync p50 {}, clock {} ns, load average up to {}\n",
         text(&machine.cpu),
         machine.cpus.unwrap_or(0),
         bytes(machine.memory_bytes.unwrap_or(0)),
         text(&machine.kernel),
         text(&machine.huge_pages),
+        machine.read_ahead_bytes.map_or(DASH.to_owned(), bytes),
         machine.fsync_p50_ns.map_or(DASH.to_owned(), nanoseconds),
         machine.timer_ns,
         load.map_or(DASH.to_owned(), |load| format!("{load:.2}")),
@@ -198,8 +199,10 @@ fn bytes(count: u64) -> String {
     let value = to_f64(count);
     if count >= 1 << 30 {
         format!("{} GiB", digits(value / to_f64(1 << 30)))
-    } else {
+    } else if count >= 1 << 20 {
         format!("{} MiB", digits(value / to_f64(1 << 20)))
+    } else {
+        format!("{} KiB", digits(value / to_f64(1 << 10)))
     }
 }
 
@@ -216,7 +219,8 @@ mod tests {
         assert_eq!(nanoseconds(1_500), "1.50 us");
         assert_eq!(nanoseconds(2_500_000), "2.50 ms");
         assert_eq!(bytes(3 << 30), "3.00 GiB");
-        assert_eq!(bytes(1 << 19), "0.50 MiB");
+        assert_eq!(bytes(1 << 21), "2.00 MiB");
+        assert_eq!(bytes(1 << 19), "512 KiB");
     }
 
     #[test]

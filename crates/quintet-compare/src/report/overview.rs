@@ -98,6 +98,15 @@ pub(super) fn add_machine(input: &Input, to: &mut Document) {
     for (machine, runs) in &known {
         to.table(machine_table(machine, runs));
     }
+    let far = input.runs.iter().filter(|run| run.machine.reads_far_ahead()).count();
+    if far > 0 {
+        to.text(format!(
+            "In {far} of {} runs the disk read more than the usual 128 KiB ahead: stores that map \
+             their files read as much around each page they miss, and look slow where memory is \
+             short.",
+            input.runs.len()
+        ));
+    }
     let slow =
         |run: &&RunResult| run.conditions.fsync_p50_ns.is_some_and(|time| time > FSYNC_SLOW_NS);
     let slow = input.runs.iter().filter(slow).count();
@@ -145,6 +154,10 @@ fn machine_table(machine: &Machine, runs: &[&RunResult]) -> Table {
         ),
         ("kernel", text(&machine.kernel)),
         ("transparent huge pages", text(&machine.huge_pages)),
+        (
+            "read-ahead of the disk",
+            machine.read_ahead_bytes.map_or(units::NONE.to_owned(), units::size),
+        ),
         ("built", built.join("; ")),
         (
             "runs",

@@ -85,6 +85,7 @@ fn run(store: StoreInfo, workload: WorkloadInfo, repetition: u64, rate: f64) -> 
             memory_bytes: Some(24 << 30),
             kernel: Some("6.18.5".to_owned()),
             huge_pages: Some("madvise".to_owned()),
+            read_ahead_bytes: Some(128 << 10),
             fsync_p50_ns: Some(120_000),
             timer_ns: 40,
         },
@@ -296,6 +297,20 @@ fn losing_and_failing_are_shown() {
     assert!(text.contains("## Repeatability"), "{text}");
     assert!(text.contains("ratios are within 15 %."), "{text}");
     assert!(text.contains("In 15 of 35 runs a bare fdatasync took more than 1 ms"), "{text}");
+}
+
+#[test]
+fn a_disk_that_reads_far_ahead_is_named() {
+    let mut far = run(store("lmdb", Family::Peer), workload("c", 1), 0, 1e5);
+    far.machine.read_ahead_bytes = Some(8 << 20);
+    let text = text_of(&[Line::Run(Box::new(far))]);
+    let report = |text: &str| markdown::write(&document("Example", &input_of(text), &known));
+    assert!(report(&text).contains("| read-ahead of the disk | 8 MiB |"));
+    assert!(report(&text).contains("In 1 of 1 runs the disk read more than the usual 128 KiB"));
+    // Lines of before it was recorded say nothing.
+    let older = text.replace("\"read_ahead_bytes\":8388608,", "");
+    assert_ne!(older, text);
+    assert!(report(&older).contains("| read-ahead of the disk | - |"), "{}", report(&older));
 }
 
 #[test]

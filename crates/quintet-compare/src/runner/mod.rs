@@ -137,6 +137,13 @@ impl<'a> Runner<'a> {
             let record = limits::Record::measure(run_id, &self.dir, limits::Extent::SHORT);
             self.file.append_text(&record.text()?)?;
         }
+        if self.machine.reads_far_ahead() {
+            self.progress.note(
+                "this disk reads more than the usual 128 KiB ahead: stores that map their files \
+                 read as much around each page they miss, so they look slow where memory is short \
+                 (see read_ahead_kb in /sys/class/bdi)",
+            );
+        }
         for group in &plan.groups {
             for repetition in 0..plan.runs {
                 for job in group {

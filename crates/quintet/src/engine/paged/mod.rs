@@ -128,6 +128,8 @@ impl Settings {
 /// A journal of one part in so many of the memory budget is worth bringing its pages in place, at
 /// rest.
 const JOURNAL_AT_REST: u64 = 1024;
+/// Pages that are brought in place at once at rest: a write may wait for so many.
+const SETTLED_AT_ONCE: u64 = 1024;
 
 /// What the checksums of a table's pages are salted with.
 pub(crate) fn salt_of(database_id: &[u8; 16], table_id: u64) -> u32 {
@@ -207,8 +209,19 @@ impl Paged {
         !self.context.read_only && self.unsettled_bytes.load(Ordering::Relaxed) > least
     }
 
-    /// Brings everything in place that is in the journal, whose files go.
-    pub(crate) fn settle(&self, keeper: &mut Keeper) -> Result<()> {
+    /// Brings everything in place that is in the journal, whose files go. In parts, so that a
+    /// write that comes and needs room does not wait for the whole.
+    pub(crate) fn settle(&self) -> Result<()> {
+        let cache = self.tree.cache();
+        // What changes beside this is not waited for.
+        let mut left = cache.unplaced_count();
+        while left > SETTLED_AT_ONCE && !cache.is_overlaid() {
+            let keeper = &mut lock(&self.keeper);
+            let complete = keeper.complete();
+            self.store_one(keeper, complete, to_usize(SETTLED_AT_ONCE))?;
+            left -= SETTLED_AT_ONCE;
+        }
+        let keeper = &mut lock(&self.keeper);
         let complete = keeper.complete();
         if seeded::active(Bug::JournalEndsUnplaced) {
             keeper.forget_unplaced();

@@ -19,7 +19,7 @@ use super::{
     enter::Batch,
     flush::Draft,
     keys::IndexKey,
-    runs::{DEAD, Place, Run},
+    runs::{DEAD, Place, RANGES, Run},
 };
 use crate::{
     Result,
@@ -32,7 +32,7 @@ use crate::{
     },
     index::{bptree::near::Near, key_code::Buffer},
     seeded::{self, Bug},
-    sync::{Ordering, lock},
+    sync::{AtomicU64, Ordering, lock},
 };
 
 /// Bytes of entries after which a merge looks at its rate, and whether a flush is waiting.
@@ -44,6 +44,9 @@ const READ_BYTES_MIN: u64 = 64 << 10;
 /// Bytes a second that a merge for order alone passes over while gets or ranges read the disk: with
 /// reads and writes a twentieth of what a disk does, and 1 GB a minute.
 const YIELD_RATE: u64 = 16 << 20;
+/// The same while most of these reads are those of ranges that go through too many runs: they are
+/// who the merge is for, and each of its bytes spares them reads.
+const RANGES_RATE: u64 = 256 << 20;
 
 /// Runs that are merged.
 #[derive(Debug)]
@@ -55,8 +58,10 @@ pub(super) struct Sources {
     step_bytes: usize,
     /// The merge is for order alone: it makes way for who reads the disk.
     yields: bool,
-    /// Reads of the disk for gets and ranges when that was looked at last.
-    reads_before: u64,
+    /// Ranges went through too many of these runs.
+    for_ranges: bool,
+    /// Reads of the disk for gets and ranges when that was looked at last, and those of ranges.
+    reads_before: (u64, u64),
 }
 
 /// A merge that has begun.
@@ -81,7 +86,8 @@ impl Sources {
             near: Near::default(),
             step_bytes: 0,
             yields: false,
-            reads_before: 0,
+            for_ranges: false,
+            reads_before: (0, 0),
         })
     }
 
@@ -107,8 +113,9 @@ impl Inner {
             self.compaction_wanted.store(false, Ordering::Relaxed);
             let Some(runs) = self.pick() else { return Ok(()) };
             let yields = runs.iter().all(|run| run.reasons() & DEAD == 0);
+            let for_ranges = runs.iter().any(|run| run.reasons() & RANGES != 0);
             let mut merging = self.begin_merge(runs)?;
-            merging.sources.yields = yields;
+            (merging.sources.yields, merging.sources.for_ranges) = (yields, for_ranges);
             merging
         };
         *compacting = self.merge(merging, true)?;
@@ -230,12 +237,18 @@ impl Inner {
     /// fill meanwhile.
     fn rest(&self, sources: &mut Sources) {
         let bytes = to_u64(std::mem::take(&mut sources.step_bytes));
-        let reads = self.counters.reads_total.load(Ordering::Relaxed);
-        let is_read = std::mem::replace(&mut sources.reads_before, reads) != reads;
-        let yields = sources.yields && is_read && !self.context.host.is_round_due();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (reads, of_ranges) =
+            (count(&self.counters.reads_total), count(&self.counters.range_reads_total));
+        let before = std::mem::replace(&mut sources.reads_before, (reads, of_ranges));
+        let since = (reads - before.0, of_ranges - before.1);
+        let yields = sources.yields && since.0 > 0 && !self.context.host.is_round_due();
+        // Ranges that go through many runs are who it is for.
+        let gently =
+            if sources.for_ranges && since.1 * 2 > since.0 { RANGES_RATE } else { YIELD_RATE };
         let rate = match self.settings.merge_rate {
-            0 if yields => YIELD_RATE,
-            rate if yields => rate.min(YIELD_RATE),
+            0 if yields => gently,
+            rate if yields => rate.min(gently),
             rate => rate,
         };
         if rate > 0 {

@@ -206,6 +206,8 @@ type View = super::lsm::front::View<Runs>;
 struct Counters {
     reads_total: AtomicU64,
     read_bytes_total: AtomicU64,
+    /// Those of `reads_total` that ranges made.
+    range_reads_total: AtomicU64,
     written_bytes_total: AtomicU64,
     flushes_total: AtomicU64,
     merges_total: AtomicU64,
@@ -253,6 +255,8 @@ struct Inner {
     /// Nobody writes: the next `persist` has the journal's pages brought in place.
     settling_wanted: AtomicBool,
     rest: Rest,
+    /// Tells ranges how much to read at once.
+    together: stream::Together,
     queues: Queues,
     merge_pace: Pace,
     /// Hot blocks of the runs.
@@ -423,7 +427,7 @@ impl Engine for Slm {
         self.inner.check_usable()?;
         let complete = self.inner.flush_to(up_to)?;
         if self.inner.settling_wanted.swap(false, Ordering::Relaxed) {
-            self.inner.paged.settle(&mut lock(&self.inner.paged.keeper))?;
+            self.inner.paged.settle()?;
         }
         Ok(complete)
     }

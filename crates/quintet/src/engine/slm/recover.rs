@@ -6,6 +6,7 @@ use super::{
     Counters, Inner, Settings,
     keys::Keys,
     runs::{LIST_KEY, Ledger, Place, Run, RunList, Runs},
+    stream::Together,
 };
 use crate::{
     Error, Result,
@@ -74,6 +75,7 @@ impl Inner {
             step_wanted: AtomicBool::new(false),
             settling_wanted: AtomicBool::new(false),
             rest: Rest::default(),
+            together: Together::default(),
             queues: Queues::default(),
             merge_pace: Pace::default(),
             cache,

@@ -44,6 +44,7 @@ use crate::{
         bptree::run::{Ascent, Run as IndexRun},
         key_code::Series,
     },
+    sync::{AtomicU32, Ordering},
 };
 
 /// Places of the first step, and of the second; each two further steps take twice as many as the
@@ -54,6 +55,11 @@ const DOUBLINGS: u32 = 6;
 const AHEAD_MAX: isize = 16;
 /// Bytes of blocks that one step has in memory, about.
 const STEP_BYTES: usize = 1 << 20;
+/// Places of a step for one read of the disk at least, where neighbours in key order lie together.
+const TOGETHER: usize = 4;
+/// So many steps are left out by ranges that lately found it so: who waits for the disk does better
+/// to read some of it in vain than to wait again.
+const STEPS_TOGETHER: u32 = 4;
 /// Blocks of one file are read together up to so many bytes, and across so many between them.
 const READ_BYTES: usize = 256 << 10;
 const GAP_BYTES: u64 = 4 << 10;
@@ -115,6 +121,38 @@ fn find_from(entries: &[u8], mut at: usize, key: &[u8]) -> Option<(Range<usize>,
         at = next;
     }
     None
+}
+
+/// Whether ranges that read the disk lately found together what they asked for.
+#[derive(Debug, Default)]
+pub(super) struct Together {
+    /// Up for steps of which that was so, down for others; down a little for those that read
+    /// nothing, so that it is forgotten where memory has everything.
+    score: AtomicU32,
+}
+
+impl Together {
+    const MOST: u32 = 64;
+    const READ: u32 = 8;
+
+    fn is_usual(&self) -> bool {
+        self.score.load(Ordering::Relaxed) > Self::MOST / 2
+    }
+
+    /// Notes a step of so many places that made so many reads.
+    fn note(&self, places: usize, reads: usize) {
+        let before = self.score.load(Ordering::Relaxed);
+        let after = match reads {
+            0 => before.saturating_sub(1),
+            reads if reads * TOGETHER <= places => (before + Self::READ).min(Self::MOST),
+            _ => before.saturating_sub(Self::READ),
+        };
+        // Where nothing changes, no line of memory goes from processor to processor. Two at once
+        // may count as one: nothing but speed depends on it.
+        if after != before {
+            self.score.store(after, Ordering::Relaxed);
+        }
+    }
 }
 
 /// See the module head.
@@ -388,6 +426,9 @@ impl Stream {
         self.found.clear();
         self.blocks.clear();
         (self.next, self.near, self.loaded, self.restored) = (0, 0, 0, 0);
+        if self.steps == 0 && inner.together.is_usual() {
+            self.steps = STEPS_TOGETHER;
+        }
         let step = FIRST_STEP << (self.steps / 2).min(DOUBLINGS);
         let ahead = AHEAD_MAX.min((1 << self.steps.min(DOUBLINGS)) - 1);
         self.steps += 1;
@@ -446,6 +487,7 @@ impl Stream {
             found.run_in(&self.runs).is_none_or(is_here)
         };
         if self.found.get(self.next..last).unwrap_or(&[]).iter().all(is_near) {
+            inner.together.note(last - self.next, 0);
             self.loaded = last;
             return Ok(());
         }
@@ -487,6 +529,7 @@ impl Stream {
                 _ => missing.push(Read { run: Arc::clone(run), blocks: vec![place.block] }),
             }
         }
+        inner.together.note(last - self.next, missing.len());
         match missing.as_slice() {
             [] => Ok(()),
             [read] => {
@@ -530,6 +573,7 @@ impl Stream {
     /// Takes the blocks of a read.
     fn take(&mut self, inner: &Inner, read: &Read, buffer: &AlignedBuffer) -> Result<()> {
         inner.note_read(read.span());
+        inner.counters.range_reads_total.fetch_add(1, Ordering::Relaxed);
         let piece = &read.run.piece;
         // What came along, on the way that the stream goes, is likely what the next step asks for.
         let whole = piece.whole_blocks(read.first()..read.last() + 1, self.way);
