@@ -75,3 +75,31 @@ fn blocks_of_another_size_are_read() {
     engine.compact().unwrap();
     check(&engine);
 }
+
+#[test]
+fn ranges_that_find_neighbours_together_read_more_at_once() {
+    let engine = table("0");
+    let reads = |entries: u64| {
+        let before = detail(&engine, "reads_total");
+        let range = engine.range(KeyRange::default()).unwrap().unwrap();
+        assert_eq!(to_u64(range.take(to_usize(entries)).count()), entries);
+        detail(&engine, "reads_total") - before
+    };
+    // Steps of 16, 16 and 32 entries, and later one of 64; a run's end may be among them.
+    let first = reads(60);
+    assert!(first >= 3, "{first}");
+    let after = |times: usize, entries: u64| {
+        std::iter::repeat_with(|| reads(entries)).take(times).fold(0, |_, reads| reads)
+    };
+    let later = after(10, 60);
+    assert!(later < first && later <= 2, "{later} reads, {first} at first");
+    // Nothing is together: each entry in the run of its own, between those of another.
+    for round in 0..8 {
+        for number in (0..KEYS).filter(|number| number % 8 == round) {
+            put(&engine, 1_000 * (round + 1) + number, &key(number), &[8; 1000]);
+        }
+        engine.persist(Lsn(1_000 * (round + 2))).unwrap();
+    }
+    let few = after(20, 10);
+    assert!(few <= 16, "{few} reads for a range of 10: one step of 16");
+}
