@@ -4,12 +4,13 @@
 //! time; with the next read and the last write under way meanwhile, it waits for what is slower.
 //!
 //! Invariants: what was started has ended before its [`Pending`] is gone, so nobody removes, syncs
-//! or reads a file under a write that its owner has forgotten.
+//! or reads a file under a write that its owner has forgotten; but reads may be left to themselves
+//! ([`Pending::abandon`]).
 //!
 //! Thread rules: a [`Flow`] is shared by what one thread works on (the walks of a merge and its
 //! writer). It may be used from several, but whoever waits holds the others up.
 
-use std::{io, sync::Arc};
+use std::{io, ops::Range, sync::Arc};
 
 use super::{AlignedBuffer, Completion, Idle, Queue, Request};
 use crate::sync::{Mutex, lock};
@@ -44,16 +45,32 @@ impl Flow {
 
     /// Starts a transfer, and does not wait for it (but for a place in the queue).
     pub fn start(&self, request: Request) -> Pending {
+        let token = self.submit([request]).start;
+        Pending { flow: self.clone(), token, is_taken: false }
+    }
+
+    /// Starts transfers, with one call of the system where they are few.
+    pub fn start_all(&self, requests: impl IntoIterator<Item = Request>) -> Vec<Pending> {
+        let started = self.submit(requests);
+        started.map(|token| Pending { flow: self.clone(), token, is_taken: false }).collect()
+    }
+
+    /// The numbers that they have now.
+    fn submit(&self, requests: impl IntoIterator<Item = Request>) -> Range<u64> {
         let mut shared = lock(self.0.as_ref());
-        let token = shared.next;
-        shared.next += 1;
-        let Shared { queue, ended, .. } = &mut *shared;
+        let Shared { queue, ended, next, .. } = &mut *shared;
+        let first = *next;
+        for request in requests {
+            if let Some(queue) = queue {
+                queue.submit(*next, request);
+            }
+            *next += 1;
+        }
         if let Some(queue) = queue {
-            queue.submit(token, request);
             // At once to the system.
             queue.wait(0, ended);
         }
-        Pending { flow: self.clone(), token, is_taken: false }
+        first..*next
     }
 
     fn wait_for(&self, token: u64) -> Completion {
@@ -78,6 +95,12 @@ impl Pending {
     pub fn wait(mut self) -> Completion {
         self.is_taken = true;
         self.flow.wait_for(self.token)
+    }
+
+    /// Leaves a read to itself. Its file and its buffer are held until it ends, and then until the
+    /// queue is lent again.
+    pub fn abandon(mut self) {
+        self.is_taken = true;
     }
 }
 

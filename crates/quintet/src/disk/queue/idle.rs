@@ -3,7 +3,8 @@
 //! Why: making a queue costs system calls (and threads, where the kernel has no `io_uring`); a
 //! batch of reads needs one for microseconds.
 //!
-//! Thread rules: any thread borrows; one that was left with requests under way is not kept.
+//! Thread rules: any thread borrows. Reads that were left under way end before their queue is lent
+//! again; until then it holds their files and buffers.
 
 use std::sync::Arc;
 
@@ -27,16 +28,19 @@ pub(super) struct Idle(Arc<Mutex<Vec<Box<dyn Queue>>>>);
 impl Idle {
     /// One that nobody uses now, if there is any.
     pub(super) fn lend(&self) -> Option<Box<dyn Queue>> {
-        lock(self.0.as_ref()).pop()
+        let mut queue = lock(self.0.as_ref()).pop()?;
+        // Nobody waits for what is still under way.
+        while queue.pending() > 0 {
+            queue.wait(queue.pending(), &mut Vec::new());
+        }
+        Some(queue)
     }
 
     /// Takes a queue back.
     pub(super) fn keep(&self, queue: Box<dyn Queue>) {
-        if queue.pending() == 0 {
-            let mut idle = lock(self.0.as_ref());
-            if idle.len() < IDLE_MAX {
-                idle.push(queue);
-            }
+        let mut idle = lock(self.0.as_ref());
+        if idle.len() < IDLE_MAX {
+            idle.push(queue);
         }
     }
 }

@@ -64,6 +64,7 @@
 //! manifest is a part of the index, so the compaction log is needless; a run's live count is exact
 //! after a crash.
 
+mod ahead;
 mod check;
 mod compact;
 mod enter;
@@ -103,7 +104,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64, to_usize},
-    disk::Queues,
+    disk::{Buffers, Queues},
     report::Report,
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
@@ -258,6 +259,8 @@ struct Inner {
     /// Tells ranges how much to read at once.
     together: stream::Together,
     queues: Queues,
+    /// What gets and ranges read into.
+    buffers: Buffers,
     merge_pace: Pace,
     /// Hot blocks of the runs.
     cache: Arc<Cache>,

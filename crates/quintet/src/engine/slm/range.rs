@@ -201,9 +201,7 @@ impl Walk {
     /// Lets go of everything, and says what the runs of the query were like.
     fn end(&mut self, inner: &Inner) {
         for both in [self.front.take(), self.back.take()].into_iter().flatten() {
-            if let Some(sequence) = both.stored.into_sequence() {
-                sequence.end(inner);
-            }
+            both.stored.end(inner);
         }
     }
 

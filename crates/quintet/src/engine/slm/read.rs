@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{to_u64, to_usize},
-    disk::{AlignedBuffer, Queue, Request},
+    disk::{AlignedBuffer, Completion, Queue, Request},
     engine::{
         Presence, Value,
         lsm::{
@@ -181,8 +181,11 @@ impl Inner {
         }
         let span = run.piece.span(number..number + 1);
         self.note_read(span);
-        let buffer = run.piece.read(span)?;
-        self.take_block((run, number), (span, &buffer), key, take)
+        let mut buffer = self.buffers.lend(span.whole());
+        run.piece.read_into(span, &mut buffer)?;
+        let taken = self.take_block((run, number), (span, &buffer), key, take);
+        self.buffers.keep([buffer]);
+        taken
     }
 
     pub(super) fn note_read(&self, span: Span) {
@@ -288,27 +291,29 @@ impl Inner {
     ) -> Result<()> {
         for (token, one) in asked.iter().enumerate() {
             self.note_read(one.span);
-            let buffer = AlignedBuffer::zeroed(one.span.whole());
+            let buffer = self.buffers.lend(one.span.whole());
             let length = buffer.len();
             let (file, offset) = (Arc::clone(one.run.piece.file()), one.span.offset);
             queue.submit(to_u64(token), Request::Read { file, offset, buffer, length });
         }
-        let mut done = Vec::new();
-        queue.wait(queue.pending(), &mut done);
-        let mut outcome = Ok(());
-        for completion in done {
-            let Some(one) = asked.get(to_usize(completion.token)) else { continue };
-            let value = match completion.result {
-                Ok(count) if count == completion.buffer.len() => {
-                    let read = (one.span, &completion.buffer);
-                    self.take_block((&one.run, one.block), read, one.key, &mut Whole)
+        let (mut done, mut outcome) = (Vec::new(), Ok(()));
+        while queue.pending() > 0 {
+            queue.wait(1, &mut done);
+            for Completion { token, buffer, result } in done.drain(..) {
+                let Some(one) = asked.get(to_usize(token)) else { continue };
+                let value = match result {
+                    Ok(count) if count == buffer.len() => {
+                        let read = (one.span, &buffer);
+                        self.take_block((&one.run, one.block), read, one.key, &mut Whole)
+                    }
+                    // Once more, alone: it says what is wrong.
+                    _ => self.read_at((&one.run, one.block), (one.hash, one.key), &mut Whole),
+                };
+                match value {
+                    Ok(value) => put_in(out, one.slot, Some(value)),
+                    Err(error) => outcome = outcome.and(Err(error)),
                 }
-                // Once more, alone: it says what is wrong.
-                _ => self.read_at((&one.run, one.block), (one.hash, one.key), &mut Whole),
-            };
-            match value {
-                Ok(value) => put_in(out, one.slot, Some(value)),
-                Err(error) => outcome = outcome.and(Err(error)),
+                self.buffers.keep([buffer]);
             }
         }
         outcome

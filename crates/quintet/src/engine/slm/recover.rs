@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::Lsn,
-    disk::Queues,
+    disk::{Buffers, Queues},
     engine::{
         Context, TableOptions,
         lsm::{
@@ -77,6 +77,7 @@ impl Inner {
             rest: Rest::default(),
             together: Together::default(),
             queues: Queues::default(),
+            buffers: Buffers::default(),
             merge_pace: Pace::default(),
             cache,
             counters: Counters::default(),

@@ -361,6 +361,11 @@ impl Run {
         crate::codec::low_u64(all / u128::from(self.entries().max(1)))
     }
 
+    /// Bytes of key and value of an entry, on average.
+    pub(super) fn entry_bytes(&self) -> u64 {
+        self.piece.footer.payload_bytes / self.entries().max(1)
+    }
+
     /// Bytes of memory that finding entries takes.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.piece.memory_bytes() + to_u64(self.low.len() + self.high.len())

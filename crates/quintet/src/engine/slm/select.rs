@@ -38,6 +38,10 @@ const SCAN_STEP: usize = 1024;
 const WINDOW_KEYS_MAX: u64 = 1 << 20;
 /// A run is small below this part of what runs have.
 const SMALL_SHARE: u64 = 4;
+/// Runs of entries that are larger on average are not merged for order: reading each of these alone
+/// keeps a disk as busy as reading them together, and the merge copies as much as some hundred
+/// ranges read.
+const ORDERED_BYTES_MAX: u64 = 32 << 10;
 /// Candidates that are compared with one another.
 const COMPARED_MAX: usize = 128;
 
@@ -118,11 +122,12 @@ fn bounds(run: &Run) -> (&[u8], &[u8]) {
 }
 
 impl Inner {
-    /// Makes runs candidates.
+    /// Makes runs candidates for the sake of order.
     pub(super) fn nominate(&self, numbers: &[u32], reason: u8) {
         let view = self.front.view.load();
         let runs = numbers.iter().filter_map(|number| view.version.find(*number));
-        let fresh = runs.filter(|run| run.nominate(reason)).count();
+        let is_worth_it = |run: &&Arc<Run>| run.entry_bytes() <= ORDERED_BYTES_MAX;
+        let fresh = runs.filter(is_worth_it).filter(|run| run.nominate(reason)).count();
         if fresh > 0 {
             self.is_changed();
         }

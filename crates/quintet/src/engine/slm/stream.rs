@@ -15,28 +15,21 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use std::{
-    collections::BTreeMap,
-    ops::{ControlFlow, Range},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
 use super::{
     Inner,
+    ahead::{Ahead, Wanted},
     keys::{IndexKey, Keys},
     runs::{Entered, FIRST_KEY, Place, Run, Runs},
     select::Sequence,
 };
 use crate::{
     Result,
-    codec::{to_u64, to_usize},
-    disk::{AlignedBuffer, Queue, Request},
     engine::{
         Visit,
         lsm::{
-            block,
             memtable::Answer,
-            piece::Span,
             take::{Copied, Take},
             walk::Way,
         },
@@ -54,17 +47,11 @@ const FIRST_STEP: usize = 16;
 const DOUBLINGS: u32 = 6;
 /// Leaves of the index that are read from the disk at once.
 const AHEAD_MAX: isize = 16;
-/// Bytes of blocks that one step has in memory, about.
-const STEP_BYTES: usize = 1 << 20;
 /// Places of a step for one read of the disk at least, where neighbours in key order lie together.
 const TOGETHER: usize = 4;
 /// So many steps are left out by ranges that lately found it so: who waits for the disk does better
 /// to read some of it in vain than to wait again.
 const STEPS_TOGETHER: u32 = 4;
-/// Blocks of one file are read together up to so many bytes, and across so many between them.
-const READ_BYTES: usize = 256 << 10;
-const GAP_BYTES: u64 = 4 << 10;
-
 /// Entries that are on their way to the processor while as many before them are given out.
 const NEAR: usize = 16;
 /// Values of so many bytes are not copied before they are shown.
@@ -91,37 +78,6 @@ fn key_at<'k>((keys, ends): (&'k [u8], &[usize]), left: usize) -> Option<&'k [u8
     let end = *ends.get(index)?;
     let start = index.checked_sub(1).and_then(|before| ends.get(before)).copied();
     keys.get(start.unwrap_or(0)..end)
-}
-
-/// The entries of a block, and where the last look ended.
-#[derive(Debug)]
-struct Loaded {
-    entries: Vec<u8>,
-    at: usize,
-}
-
-impl Loaded {
-    /// The value of a key. Looks on from where the last look ended, and then from the start.
-    fn find(&mut self, key: &[u8]) -> Option<&[u8]> {
-        let from_here = find_from(&self.entries, self.at, key);
-        let (value, next) = from_here.or_else(|| find_from(&self.entries, 0, key))?;
-        self.at = next;
-        self.entries.get(value)
-    }
-}
-
-fn find_from(entries: &[u8], mut at: usize, key: &[u8]) -> Option<(Range<usize>, usize)> {
-    while let Some((entry, next)) = block::entry_at(entries, at) {
-        let found = entries.get(entry.key)?;
-        if found == key && !entry.tombstone {
-            return Some((entry.value, next));
-        }
-        if found > key {
-            return None;
-        }
-        at = next;
-    }
-    None
 }
 
 /// Whether ranges that read the disk lately found together what they asked for.
@@ -179,9 +135,11 @@ pub(super) struct Stream {
     shown: Vec<u8>,
     /// Entries of places before this one were sent for.
     near: usize,
-    /// Blocks of places before this one were in the cache, or are in `blocks`.
+    /// Blocks of places before this one were in the cache, or have come.
     loaded: usize,
-    blocks: BTreeMap<Place, Loaded>,
+    /// Those of places before this one were in the cache, or were asked for.
+    asked: usize,
+    ahead: Ahead,
     /// The runs that there were once that was copied.
     runs: Arc<Runs>,
     /// What the runs of a range query are watched with.
@@ -221,7 +179,8 @@ impl Stream {
             shown: Vec::new(),
             near: 0,
             loaded: 0,
-            blocks: BTreeMap::new(),
+            asked: 0,
+            ahead: Ahead::default(),
             runs: Arc::default(),
             sequence,
             are_large: false,
@@ -237,7 +196,7 @@ impl Stream {
         each: Visit<'_>,
     ) -> Result<Option<ControlFlow<()>>> {
         if self.next >= self.loaded {
-            self.load(inner)?;
+            self.load(inner);
         }
         if let Some(flow) = self.show_lying(inner, buffer, each)? {
             return Ok(Some(flow));
@@ -264,7 +223,7 @@ impl Stream {
     ) -> Result<Option<ControlFlow<()>>> {
         let Some(found) = self.found() else { return Ok(None) };
         let place = found.entered.place;
-        if !self.blocks.is_empty() && self.blocks.contains_key(&place) {
+        if !self.ahead.is_empty() && self.ahead.has(place, self.next) {
             return Ok(None);
         }
         let Some(run) = found.run_in(&self.runs) else { return Ok(None) };
@@ -311,8 +270,8 @@ impl Stream {
             bytes = value.len();
             each(key, value)
         };
-        let flow = if let Some(loaded) = self.blocks.get_mut(&place) {
-            loaded.find(key).map(shown)
+        let flow = if let Some(found) = self.ahead.find(place, key) {
+            found.map(shown)
         } else {
             let slot = run.piece.slot(place.block);
             inner.cache.show(slot, (inner.hash(key), key), shown).and_then(Answer::value)
@@ -326,9 +285,12 @@ impl Stream {
         flow.transpose()
     }
 
-    /// What its runs were watched with.
-    pub(super) fn into_sequence(self) -> Option<Sequence> {
-        self.sequence
+    /// Gives back what it read into, and says what the runs of the query were like.
+    pub(super) fn end(mut self, inner: &Inner) {
+        self.ahead.clear(inner);
+        if let Some(sequence) = self.sequence {
+            sequence.end(inner);
+        }
     }
 
     /// What the stream is at.
@@ -393,7 +355,7 @@ impl Stream {
         take: &mut T,
     ) -> Result<Option<T::Taken>> {
         if self.next >= self.loaded {
-            self.load(inner)?;
+            self.load(inner);
         }
         let Some(found) = self.found() else { return Ok(None) };
         let place = found.entered.place;
@@ -407,8 +369,8 @@ impl Stream {
         let hash = inner.hash(key);
         // Without its run, it went before this stream got hold of it.
         if let Some(run) = found.run_in(&self.runs) {
-            let answer = if let Some(loaded) = self.blocks.get_mut(&place) {
-                Some(loaded.find(key).map(|value| take.of_bytes(value)))
+            let answer = if let Some(found) = self.ahead.find(place, key) {
+                Some(found.map(|value| take.of_bytes(value)))
             } else {
                 let slot = run.piece.slot(place.block);
                 inner.cache.find(slot, (hash, key), take).map(Answer::value)
@@ -425,8 +387,8 @@ impl Stream {
     /// Copies places out of the index.
     fn copy_more(&mut self, inner: &Inner) -> Result<()> {
         self.found.clear();
-        self.blocks.clear();
-        (self.next, self.near, self.loaded, self.restored) = (0, 0, 0, 0);
+        self.ahead.clear(inner);
+        (self.next, self.near, self.loaded, self.asked, self.restored) = (0, 0, 0, 0, 0);
         if self.steps == 0 && inner.together.is_usual() {
             self.steps = STEPS_TOGETHER;
         }
@@ -477,152 +439,61 @@ impl Stream {
     }
 
     /// Brings the blocks of the next places: has those that the cache has come nearer, a few at a
-    /// time, and reads those that it lacks.
-    fn load(&mut self, inner: &Inner) -> Result<()> {
-        self.blocks.clear();
+    /// time, and asks the disk for those that it lacks.
+    fn load(&mut self, inner: &Inner) {
         self.send(inner);
-        let last = self.found.len().min(self.next + NEAR);
-        let is_near = |found: &Found| {
-            let is_here =
-                |run: &Arc<Run>| inner.cache.has(run.piece.slot(found.entered.place.block));
-            found.run_in(&self.runs).is_none_or(is_here)
-        };
-        if self.found.get(self.next..last).unwrap_or(&[]).iter().all(is_near) {
-            inner.together.note(last - self.next, 0);
-            self.loaded = last;
-            return Ok(());
+        if self.asked <= self.next {
+            let last = self.found.len().min(self.next + NEAR);
+            let is_near = |found: &Found| {
+                let is_here =
+                    |run: &Arc<Run>| inner.cache.has(run.piece.slot(found.entered.place.block));
+                found.run_in(&self.runs).is_none_or(is_here)
+            };
+            if self.found.get(self.next..last).unwrap_or(&[]).iter().all(is_near) {
+                inner.together.note(last - self.next, 0);
+                (self.loaded, self.asked) = (last, last);
+                return;
+            }
         }
-        self.load_missing(inner)
+        self.ask(inner);
+        if let Some(found) = self.found() {
+            self.ahead.wait_for(found.entered.place, self.way, inner);
+        }
+        let rest = self.found.get(self.next..self.asked).unwrap_or(&[]);
+        let here = rest.iter().take_while(|one| !self.ahead.is_under_way(one.entered.place));
+        self.loaded = self.next + here.count().max(1);
     }
 
-    /// Reads the blocks of the next places that the cache lacks.
-    fn load_missing(&mut self, inner: &Inner) -> Result<()> {
-        let next = self.found.get(self.next..).unwrap_or(&[]);
-        let mut wanted: BTreeMap<Place, &Arc<Run>> = BTreeMap::new();
-        let (mut bytes, mut last) = (0, self.next);
-        for (index, found) in (self.next..).zip(next) {
+    /// Asks for the blocks of the next places that the cache lacks, if few are on their way.
+    fn ask(&mut self, inner: &Inner) {
+        self.ahead.pass(self.next, inner);
+        let (first, mut bytes) = (self.asked.max(self.next), 0);
+        let (mut wanted, mut room) = (BTreeMap::<Place, Wanted<'_>>::new(), None);
+        self.asked = first;
+        for (index, found) in (first..).zip(self.found.get(first..).unwrap_or(&[])) {
             let place = found.entered.place;
             let is_missing = |run: &&Arc<Run>| {
-                !inner.cache.has(run.piece.slot(place.block)) && !wanted.contains_key(&place)
+                place.block < run.piece.blocks()
+                    && !self.ahead.has(place, index)
+                    && !inner.cache.has(run.piece.slot(place.block))
             };
-            if let Some(run) = found.run_in(&self.runs).filter(is_missing) {
-                if place.block >= run.piece.blocks() {
-                    let coded = IndexKey(self.run.entry(index).map_or(&[][..], |(key, _)| key));
-                    let mut key = Vec::new();
-                    let restored = inner.keys.restore(coded, &mut key);
-                    restored.ok_or_else(|| inner.no_key(coded))?;
-                    return Err(super::read::not_there(run, place.block, &key));
-                }
+            if let Some(one) = wanted.get_mut(&place) {
+                one.last = index;
+            } else if let Some(run) = found.run_in(&self.runs).filter(is_missing) {
                 let size = run.piece.span(place.block..place.block + 1).bytes;
-                if bytes > 0 && bytes + size > STEP_BYTES {
+                let most = *room.get_or_insert_with(|| self.ahead.room(size));
+                if most == 0 || (bytes > 0 && bytes + size > most) {
                     break;
                 }
                 bytes += size;
-                wanted.insert(place, run);
+                wanted.insert(place, Wanted { run, first: index, last: index });
             }
-            last += 1;
+            self.asked = index + 1;
         }
-        self.loaded = last;
-        let mut missing: Vec<Read> = Vec::new();
-        for (place, run) in wanted {
-            match missing.last_mut() {
-                Some(read) if read.takes(place) => read.blocks.push(place.block),
-                _ => missing.push(Read { run: Arc::clone(run), blocks: vec![place.block] }),
-            }
+        let places = self.asked - first;
+        let reads = self.ahead.ask(wanted, self.way, inner);
+        if places > 0 {
+            inner.together.note(places, reads);
         }
-        inner.together.note(last - self.next, missing.len());
-        match missing.as_slice() {
-            [] => Ok(()),
-            [read] => {
-                let buffer = read.run.piece.read(read.span())?;
-                self.take(inner, read, &buffer)
-            }
-            _ => inner
-                .queues
-                .with(&*inner.context.env, |queue| self.read_all(inner, &missing, queue)),
-        }
-    }
-
-    fn read_all(&mut self, inner: &Inner, reads: &[Read], queue: &mut dyn Queue) -> Result<()> {
-        for (token, read) in reads.iter().enumerate() {
-            let (file, span) = (Arc::clone(read.run.piece.file()), read.span());
-            let buffer = AlignedBuffer::zeroed(span.whole());
-            let (offset, length) = (span.offset, buffer.len());
-            queue.submit(to_u64(token), Request::Read { file, offset, buffer, length });
-        }
-        let mut done = Vec::new();
-        queue.wait(queue.pending(), &mut done);
-        let mut outcome = Ok(());
-        for completion in done {
-            let Some(read) = reads.get(to_usize(completion.token)) else { continue };
-            let taken = match completion.result {
-                Ok(count) if count == completion.buffer.len() => {
-                    self.take(inner, read, &completion.buffer)
-                }
-                // Once more, alone: it says what is wrong.
-                _ => read
-                    .run
-                    .piece
-                    .read(read.span())
-                    .and_then(|buffer| self.take(inner, read, &buffer)),
-            };
-            outcome = outcome.and(taken);
-        }
-        outcome
-    }
-
-    /// Takes the blocks of a read.
-    fn take(&mut self, inner: &Inner, read: &Read, buffer: &AlignedBuffer) -> Result<()> {
-        inner.note_read(read.span());
-        inner.counters.range_reads_total.fetch_add(1, Ordering::Relaxed);
-        let piece = &read.run.piece;
-        // What came along, on the way that the stream goes, is likely what the next step asks for.
-        let whole = piece.whole_blocks(read.first()..read.last() + 1, self.way);
-        let span = piece.span(whole.clone());
-        let came_along =
-            whole.clone().filter(|block| !(read.first()..=read.last()).contains(block));
-        for block in came_along {
-            // Nobody asked for it: who does is told if it is damaged.
-            if let Ok(open) = piece.open_block(buffer, span, (whole.start, block)) {
-                inner.cache.fill(piece.slot_to_fill(block, &inner.cache), open.entries());
-            }
-        }
-        for block in read.blocks.iter().copied() {
-            let open = piece.open_block(buffer, span, (whole.start, block))?;
-            let entries = open.entries();
-            inner.cache.fill(piece.slot_to_fill(block, &inner.cache), entries);
-            let place = Place { run: read.run.number, block };
-            self.blocks.insert(place, Loaded { entries: entries.to_vec(), at: 0 });
-        }
-        Ok(())
-    }
-}
-
-/// Blocks of one run that lie together, in order, with few bytes between them.
-#[derive(Debug)]
-struct Read {
-    run: Arc<Run>,
-    blocks: Vec<u32>,
-}
-
-impl Read {
-    fn first(&self) -> u32 {
-        self.blocks.first().copied().unwrap_or(0)
-    }
-
-    fn last(&self) -> u32 {
-        self.blocks.last().copied().unwrap_or(0)
-    }
-
-    fn span(&self) -> Span {
-        self.run.piece.span(self.first()..self.last() + 1)
-    }
-
-    /// Whether a block follows, and there is room for it. Those between it and the last one are in
-    /// the cache, or nobody asked for them: to read a page of them costs less than another read.
-    fn takes(&self, place: Place) -> bool {
-        place.run == self.run.number
-            && self.run.piece.gap_bytes(self.last()..place.block) <= GAP_BYTES
-            && self.span().bytes < READ_BYTES
     }
 }
