@@ -4,8 +4,8 @@
 //! are under way while what has come is shown. The stream asks for more whenever less than half of
 //! a window is left of what it asked for, so the disk is never idle, and what a range asks for in
 //! vain is a window at most. The window grows with what the stream has read.
-//! Why: a disk gives 64 KiB in 90 us and a MiB in 800: who waits for each before asking for the next
-//! gets half of what the disk can do, and who asks for much at once reads it in vain.
+//! Why: a disk gives 64 KiB in 90 us and a MiB in 800: who waits for each before asking for the
+//! next gets half of what the disk can do, and who asks for much at once reads it in vain.
 //!
 //! Invariants: an error is not the stream's until it comes to the block: what could not be read
 //! ahead is not here, and is read alone when it is its turn. What is under way is left to itself
@@ -113,8 +113,8 @@ impl Ahead {
         }
     }
 
-    /// Bytes of blocks that may be asked for now, if the next one is of `block_bytes`: none, or half
-    /// a window and more.
+    /// Bytes of blocks that may be asked for now, if the next one is of `block_bytes`: none, or
+    /// half a window and more.
     pub(super) fn room(&mut self, block_bytes: usize) -> usize {
         let least = (block_bytes * WINDOW_BLOCKS).min(WINDOW_BLOCKS_BYTES_MAX);
         let least = least.max(WINDOW_BYTES_MIN);
@@ -221,6 +221,9 @@ impl Ahead {
 
     /// Waits for a block that is on its way.
     pub(super) fn wait_for(&mut self, place: Place, way: Way, inner: &Inner) {
+        if !self.is_under_way(place) {
+            return;
+        }
         let Some(token) = self.blocks.get(&place).map(|block| block.read) else { return };
         let Some(read) = self.reads.get_mut(token) else { return };
         let State::UnderWay(pending) = std::mem::replace(&mut read.state, State::Gone) else {
