@@ -25,6 +25,7 @@ use crate::{
     disk::{AlignedBuffer, Flow, Pending, Request},
     engine::lsm::{
         block,
+        memtable::Answer,
         piece::{OpenBlock, Span},
         walk::Way,
     },
@@ -270,9 +271,8 @@ impl Ahead {
         read.state = buffer.map_or(State::Gone, State::Here);
     }
 
-    /// The value of a key in a block that was asked for; `None` where it was not, and inside where
-    /// it lacks the key.
-    pub(super) fn find(&mut self, place: Place, key: &[u8]) -> Option<Option<&[u8]>> {
+    /// The value of a key in a block that was asked for; `None` where it was not.
+    pub(super) fn find(&mut self, place: Place, key: &[u8]) -> Option<Answer<&[u8]>> {
         let Block { read, entries, at } = self.blocks.get_mut(&place)?;
         let entries = match (entries, self.reads.get(*read).map(|read| &read.state)) {
             (Entries::Lying(range), Some(State::Here(buffer))) => {
@@ -282,10 +282,11 @@ impl Ahead {
             _ => return None,
         };
         let found = find_from(entries, *at, key).or_else(|| find_from(entries, 0, key));
-        Some(found.and_then(|(value, next)| {
+        let value = found.and_then(|(value, next)| {
             *at = next;
             entries.get(value)
-        }))
+        });
+        Some(value.map_or(Answer::Nothing, Answer::Value))
     }
 
     /// Forgets everything: the stream numbers its places anew.

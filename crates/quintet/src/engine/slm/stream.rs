@@ -271,7 +271,7 @@ impl Stream {
             each(key, value)
         };
         let flow = if let Some(found) = self.ahead.find(place, key) {
-            found.map(shown)
+            found.value().map(shown)
         } else {
             let slot = run.piece.slot(place.block);
             inner.cache.show(slot, (inner.hash(key), key), shown).and_then(Answer::value)
@@ -370,7 +370,7 @@ impl Stream {
         // Without its run, it went before this stream got hold of it.
         if let Some(run) = found.run_in(&self.runs) {
             let answer = if let Some(found) = self.ahead.find(place, key) {
-                Some(found.map(|value| take.of_bytes(value)))
+                Some(found.value().map(|value| take.of_bytes(value)))
             } else {
                 let slot = run.piece.slot(place.block);
                 inner.cache.find(slot, (hash, key), take).map(Answer::value)
