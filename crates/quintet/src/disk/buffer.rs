@@ -103,6 +103,12 @@ impl Buffers {
         buffer
     }
 
+    /// Bytes that are kept.
+    #[cfg(test)]
+    pub(crate) fn kept_bytes(&self) -> usize {
+        lock(&self.0).bytes
+    }
+
     /// Takes buffers back.
     pub(crate) fn keep(&self, buffers: impl IntoIterator<Item = AlignedBuffer>) {
         let mut kept = lock(&self.0);

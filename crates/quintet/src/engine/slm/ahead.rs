@@ -22,6 +22,7 @@ use super::{
     runs::{Place, Run},
 };
 use crate::{
+    codec::to_u64,
     disk::{AlignedBuffer, Flow, Pending, Request},
     engine::lsm::{
         block,
@@ -172,7 +173,11 @@ impl Ahead {
             }
         }
         fresh.sort_unstable_by_key(|read| read.first);
+        for read in &fresh {
+            inner.note_read(read.span());
+        }
         let count = fresh.len();
+        inner.counters.range_reads_total.fetch_add(to_u64(count), Ordering::Relaxed);
         let first = self.reads.len();
         for (token, read) in (first..).zip(&fresh) {
             for block in &read.blocks {
@@ -243,8 +248,6 @@ impl Ahead {
     /// Takes the blocks of a read, if it went well.
     fn take(&mut self, token: usize, buffer: Option<AlignedBuffer>, way: Way, inner: &Inner) {
         let Some(read) = self.reads.get_mut(token) else { return };
-        inner.note_read(read.span());
-        inner.counters.range_reads_total.fetch_add(1, Ordering::Relaxed);
         let piece = &read.run.piece;
         // What came along, on the way that the stream goes, is likely what it asks for next.
         let whole = piece.whole_blocks(read.first()..read.last() + 1, way);

@@ -1,9 +1,9 @@
 //! Entries of the index in key order, either way, with their values.
 //!
 //! What: some places at a time are copied out of the index; of the blocks that they name, those
-//! that the cache has are on their way to the processor, and those that it lacks are read, all at
-//! once, neighbours of one file together; then the entries are given out one by one, each from
-//! where it lies. Steps grow, because who reads much goes on reading; they begin larger where the
+//! that the cache has are on their way to the processor, and those that it lacks are asked for
+//! ahead ([`super::ahead`]); the entries are given out one by one, each from where it lies. Steps
+//! grow, because who reads much goes on reading; they begin larger where the
 //! ranges before this one found neighbours together on the disk.
 //!
 //! A key is taken from its entry, not from the index, where its block is in the cache and its place

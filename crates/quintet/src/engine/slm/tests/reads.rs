@@ -103,3 +103,53 @@ fn ranges_that_find_neighbours_together_read_more_at_once() {
     let few = after(20, 10);
     assert!(few <= 16, "{few} reads for a range of 10: one step of 16");
 }
+
+/// Values of 64 KiB, none of them in memory.
+fn large(bench: &Bench, keys: u64) -> Slm {
+    let (engine, _) = bench.open();
+    for number in 0..keys {
+        put(&engine, number + 1, &key(number), &[7; 64 << 10]);
+    }
+    engine.persist(Lsn(keys + 1)).unwrap();
+    engine
+}
+
+#[test]
+fn a_range_of_large_values_reads_little_in_vain() {
+    let engine = large(&Bench::new(54).set("cache_bytes", "0"), 60);
+    for entries in [1, 2, 7, 20, 60] {
+        let before = detail(&engine, "read_bytes_total");
+        let range = engine.range(KeyRange::default()).unwrap().unwrap();
+        assert_eq!(range.take(entries).count(), entries);
+        let bytes = detail(&engine, "read_bytes_total") - before;
+        let asked = to_u64(entries) * (68 << 10);
+        assert!(bytes >= to_u64(entries.min(59)) * (64 << 10), "{bytes} bytes for {entries}");
+        assert!(bytes <= asked + (384 << 10), "{bytes} bytes for {entries} entries");
+    }
+    assert!(engine.inner.buffers.kept_bytes() <= 2 << 20);
+}
+
+#[test]
+fn what_could_not_be_read_ahead_is_read_alone_and_an_error_is_that_of_its_entry() {
+    let bench = Bench::new(55).set("cache_bytes", "0");
+    let engine = large(&bench, 40);
+    let shown = || {
+        let range = engine.range(KeyRange::default()).unwrap().unwrap();
+        let whole = |entry: &crate::Result<Entry>| {
+            entry.as_ref().is_ok_and(|entry| entry.value.to_vec() == vec![7; 64 << 10])
+        };
+        range.take_while(whole).count()
+    };
+    for number in 1..=6 {
+        bench.env.inject(Fault::new(&[Call::Read], When::Nth(number), Effect::Io));
+        assert_eq!(shown(), 40, "read {number} fails once");
+        bench.env.clear_faults();
+    }
+    for number in [5, 9] {
+        bench.env.inject(Fault::new(&[Call::Read], When::From(number), Effect::Io));
+        let count = shown();
+        bench.env.clear_faults();
+        assert!(count > 0 && count < 40, "{count} entries before reads fail from {number} on");
+    }
+    assert_eq!(shown(), 40);
+}
