@@ -108,7 +108,7 @@ fn ranges_that_find_neighbours_together_read_more_at_once() {
 fn large(bench: &Bench, keys: u64) -> Slm {
     let (engine, _) = bench.open();
     for number in 0..keys {
-        put(&engine, number + 1, &key(number), &[7; 64 << 10]);
+        put(&engine, number + 1, &key(number), &vec![7; 64 << 10]);
     }
     engine.persist(Lsn(keys + 1)).unwrap();
     engine
@@ -135,7 +135,7 @@ fn what_could_not_be_read_ahead_is_read_alone_and_an_error_is_that_of_its_entry(
     let engine = large(&bench, 40);
     let shown = || {
         let range = engine.range(KeyRange::default()).unwrap().unwrap();
-        let whole = |entry: &crate::Result<Entry>| {
+        let whole = |entry: &Result<Entry>| {
             entry.as_ref().is_ok_and(|entry| entry.value.to_vec() == vec![7; 64 << 10])
         };
         range.take_while(whole).count()
