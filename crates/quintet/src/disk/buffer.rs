@@ -9,13 +9,7 @@
 //! are free as well, so buffers between longer-lived allocations took ever new memory.
 
 use super::{Array, BLOCK_BYTES};
-use crate::{
-    codec::{round_up, to_u64, to_usize},
-    sync::{Mutex, lock},
-};
-
-/// Bytes that are kept for the next use, all buffers together.
-const KEPT_BYTES: usize = 2 << 20;
+use crate::codec::{round_up, to_u64, to_usize};
 
 /// A zeroed, block-aligned buffer of a fixed length.
 pub struct AlignedBuffer {
@@ -49,7 +43,7 @@ impl AlignedBuffer {
     }
 
     /// Bytes of memory that it has.
-    fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.bytes.len()
     }
 
@@ -78,50 +72,6 @@ impl AlignedBuffer {
     }
 }
 
-/// Buffers between their uses: one of 128 KiB and more has a mapping of its own, which costs a
-/// fault for each of its pages, and all are zeroed when they are made.
-///
-/// Thread rules: any thread.
-#[derive(Debug, Default)]
-pub(crate) struct Buffers(Mutex<Kept>);
-
-#[derive(Debug, Default)]
-struct Kept {
-    buffers: Vec<AlignedBuffer>,
-    bytes: usize,
-}
-
-impl Buffers {
-    /// A buffer of at least `bytes`, rounded up to whole blocks. The bytes are anything.
-    pub(crate) fn lend(&self, bytes: usize) -> AlignedBuffer {
-        let mut kept = lock(&self.0);
-        let idle = kept.buffers.pop();
-        kept.bytes -= idle.as_ref().map_or(0, AlignedBuffer::room);
-        drop(kept);
-        let mut buffer = idle.unwrap_or_else(|| AlignedBuffer::zeroed(0));
-        buffer.fit(bytes);
-        buffer
-    }
-
-    /// Bytes that are kept.
-    #[cfg(test)]
-    pub(crate) fn kept_bytes(&self) -> usize {
-        lock(&self.0).bytes
-    }
-
-    /// Takes buffers back.
-    pub(crate) fn keep(&self, buffers: impl IntoIterator<Item = AlignedBuffer>) {
-        let mut kept = lock(&self.0);
-        for buffer in buffers {
-            let room = buffer.room();
-            if kept.bytes + room <= KEPT_BYTES {
-                kept.bytes += room;
-                kept.buffers.push(buffer);
-            }
-        }
-    }
-}
-
 impl Clone for AlignedBuffer {
     fn clone(&self) -> Self {
         let mut copy = Self::zeroed(self.length);
@@ -139,24 +89,6 @@ impl std::fmt::Debug for AlignedBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn buffers_are_used_again_and_few_are_kept() {
-        let buffers = Buffers::default();
-        let one = buffers.lend(5000);
-        let address = one.as_slice().as_ptr();
-        buffers.keep([one]);
-        let again = buffers.lend(8192);
-        assert_eq!((again.as_slice().as_ptr(), again.len()), (address, 8192));
-        buffers.keep([again]);
-        let large = buffers.lend(1 << 20);
-        assert_eq!(large.len(), 1 << 20);
-        buffers.keep([large, AlignedBuffer::zeroed(1 << 20), AlignedBuffer::zeroed(4096)]);
-        let kept = lock(&buffers.0);
-        assert_eq!(kept.buffers.len(), 2, "the second of 1 MiB is more than is kept");
-        assert_eq!(kept.bytes, kept.buffers.iter().map(AlignedBuffer::room).sum::<usize>());
-        assert!(kept.bytes <= KEPT_BYTES);
-    }
 
     #[test]
     fn address_and_length_are_whole_blocks() {

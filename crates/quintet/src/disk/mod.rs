@@ -41,7 +41,6 @@ use std::{
 
 pub use array::Array;
 pub use buffer::AlignedBuffer;
-pub(crate) use buffer::Buffers;
 pub use map::Mapping;
 pub use memory::{Region, prefetch, store};
 pub use queue::{Completion, DEPTH as QUEUE_DEPTH, Flow, Pending, Queue, Queues, Request};

@@ -4,12 +4,13 @@
 //! writers insert into ([`front`]) and that slows them down in time ([`pace`]); files of entries in
 //! key order ([`piece`]) made of blocks ([`block`]), their keys apart from the values for merges
 //! ([`keys`]), hot blocks in memory ([`cached`]), walks over all of them ([`cursor`], [`walk`]),
-//! values given out in one copy ([`take`]).
+//! values given out in one copy ([`take`]), buffers of reads that serve again ([`buffers`]).
 //! Why: `tph` groups such files into tables of levels, `slm` has one level of them under an index;
 //! neither knows the other.
 
 pub(crate) mod arenas;
 pub(crate) mod block;
+pub(crate) mod buffers;
 pub(crate) mod cached;
 pub(crate) mod cursor;
 pub(crate) mod describe;

@@ -63,9 +63,9 @@ pub(super) struct Ahead {
 struct Read {
     run: Arc<Run>,
     blocks: Vec<u32>,
-    /// Of the places that the stream is at, the first and the last that want one of them.
-    first: usize,
-    last: usize,
+    /// The first and the last of the stream's places that want one of them.
+    first_place: usize,
+    last_place: usize,
     bytes: usize,
     state: State,
 }
@@ -94,7 +94,7 @@ enum Entries {
     Unpacked(Vec<u8>),
 }
 
-/// A block that is to be asked for, and the first and the last place that want it.
+/// A block that is to be asked for, and the first and the last of the stream's places that want it.
 #[derive(Debug)]
 pub(super) struct Wanted<'r> {
     pub(super) run: &'r Arc<Run>,
@@ -105,12 +105,18 @@ pub(super) struct Wanted<'r> {
 impl Ahead {
     /// Lets go of what lies before place `next`, where the stream is.
     pub(super) fn pass(&mut self, next: usize, inner: &Inner) {
-        while let Some(read) = self.reads.get_mut(self.oldest).filter(|read| read.last < next) {
+        while let Some(read) = self.reads.get_mut(self.oldest).filter(|read| read.last_place < next)
+        {
             let state = std::mem::replace(&mut read.state, State::Gone);
             for block in &read.blocks {
                 self.blocks.remove(&Place { run: read.run.number, block: *block });
             }
-            put_away(state, inner);
+            match state {
+                State::Here(buffer) => inner.buffers.keep(buffer),
+                // The stream went past it: what it would bring must not pile up.
+                State::UnderWay(pending) => inner.buffers.keep(pending.wait().buffer),
+                State::Gone => {}
+            }
             self.oldest += 1;
         }
     }
@@ -129,7 +135,7 @@ impl Ahead {
     pub(super) fn has(&mut self, place: Place, index: usize) -> bool {
         let Some(block) = self.blocks.get(&place) else { return false };
         if let Some(read) = self.reads.get_mut(block.read) {
-            read.last = read.last.max(index);
+            read.last_place = read.last_place.max(index);
         }
         true
     }
@@ -158,21 +164,22 @@ impl Ahead {
             self.bytes += bytes;
             match fresh.last_mut().filter(|read| read.takes(run, block, most)) {
                 Some(read) => {
-                    (read.first, read.last) = (read.first.min(first), read.last.max(last));
+                    read.first_place = read.first_place.min(first);
+                    read.last_place = read.last_place.max(last);
                     read.blocks.push(block);
                     read.bytes += bytes;
                 }
                 None => fresh.push(Read {
                     run: Arc::clone(run),
                     blocks: vec![block],
-                    first,
-                    last,
+                    first_place: first,
+                    last_place: last,
                     bytes,
                     state: State::Gone,
                 }),
             }
         }
-        fresh.sort_unstable_by_key(|read| read.first);
+        fresh.sort_unstable_by_key(|read| read.first_place);
         for read in &fresh {
             inner.note_read(read.span());
         }
@@ -250,12 +257,12 @@ impl Ahead {
         let Some(read) = self.reads.get_mut(token) else { return };
         let piece = &read.run.piece;
         // What came along, on the way that the stream goes, is likely what it asks for next.
-        let whole = piece.whole_blocks(read.first()..read.last() + 1, way);
+        let whole = piece.whole_blocks(read.first_block()..read.last_block() + 1, way);
         let span = piece.span(whole.clone());
         for number in whole.clone() {
             let place = Place { run: read.run.number, block: number };
             let wanted = self.blocks.get_mut(&place).filter(|block| block.read == token);
-            let within = (read.first()..=read.last()).contains(&number);
+            let within = (read.first_block()..=read.last_block()).contains(&number);
             let open = buffer.as_ref().filter(|_| wanted.is_some() || !within);
             let open =
                 open.and_then(|buffer| piece.open_block(buffer, span, (whole.start, number)).ok());
@@ -294,11 +301,21 @@ impl Ahead {
 
     /// Forgets everything: the stream numbers its places anew.
     pub(super) fn clear(&mut self, inner: &Inner) {
-        for read in self.reads.drain(..) {
-            put_away(read.state, inner);
-        }
+        self.pass(usize::MAX, inner);
+        self.reads.clear();
         self.blocks.clear();
         self.oldest = 0;
+    }
+
+    /// The stream ends here: what is under way is left to itself.
+    pub(super) fn end(self, inner: &Inner) {
+        for read in self.reads {
+            match read.state {
+                State::Here(buffer) => inner.buffers.keep(buffer),
+                State::UnderWay(pending) => pending.abandon(),
+                State::Gone => {}
+            }
+        }
     }
 }
 
@@ -310,32 +327,24 @@ impl Entries {
 }
 
 impl Read {
-    fn first(&self) -> u32 {
+    fn first_block(&self) -> u32 {
         self.blocks.first().copied().unwrap_or(0)
     }
 
-    fn last(&self) -> u32 {
+    fn last_block(&self) -> u32 {
         self.blocks.last().copied().unwrap_or(0)
     }
 
     fn span(&self) -> Span {
-        self.run.piece.span(self.first()..self.last() + 1)
+        self.run.piece.span(self.first_block()..self.last_block() + 1)
     }
 
     /// Whether a block follows, and there is room for it. Those between it and the last one are in
     /// the cache, or nobody asked for them: to read a page of them costs less than another read.
     fn takes(&self, run: &Run, block: u32, most: usize) -> bool {
         run.number == self.run.number
-            && self.run.piece.gap_bytes(self.last()..block) <= GAP_BYTES
+            && self.run.piece.gap_bytes(self.last_block()..block) <= GAP_BYTES
             && self.span().bytes < most
-    }
-}
-
-fn put_away(state: State, inner: &Inner) {
-    match state {
-        State::Here(buffer) => inner.buffers.keep([buffer]),
-        State::UnderWay(pending) => pending.abandon(),
-        State::Gone => {}
     }
 }
 

@@ -93,6 +93,7 @@ use super::{
     TableOptions, Value, Visit,
     lsm::{
         block::Packing,
+        buffers::Buffers,
         cached::Cache,
         front::{Backing, Front},
         pace::{Pace, Rest},
@@ -104,7 +105,7 @@ use super::{
 use crate::{
     Error, Result,
     codec::{Lsn, to_u64, to_usize},
-    disk::{Buffers, Queues},
+    disk::Queues,
     report::Report,
     sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
@@ -260,7 +261,7 @@ struct Inner {
     together: stream::Together,
     queues: Queues,
     /// What gets and ranges read into.
-    buffers: Buffers,
+    buffers: Arc<Buffers>,
     merge_pace: Pace,
     /// Hot blocks of the runs.
     cache: Arc<Cache>,

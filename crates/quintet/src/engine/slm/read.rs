@@ -184,7 +184,7 @@ impl Inner {
         let mut buffer = self.buffers.lend(span.whole());
         run.piece.read_into(span, &mut buffer)?;
         let taken = self.take_block((run, number), (span, &buffer), key, take);
-        self.buffers.keep([buffer]);
+        self.buffers.keep(buffer);
         taken
     }
 
@@ -313,7 +313,7 @@ impl Inner {
                     Ok(value) => put_in(out, one.slot, Some(value)),
                     Err(error) => outcome = outcome.and(Err(error)),
                 }
-                self.buffers.keep([buffer]);
+                self.buffers.keep(buffer);
             }
         }
         outcome

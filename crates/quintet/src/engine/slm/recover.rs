@@ -11,10 +11,11 @@ use super::{
 use crate::{
     Error, Result,
     codec::Lsn,
-    disk::{Buffers, Queues},
+    disk::Queues,
     engine::{
         Context, TableOptions,
         lsm::{
+            buffers::Buffers,
             cached::Cache,
             front::Front,
             pace::{Pace, Rest},
@@ -57,6 +58,7 @@ impl Inner {
         context.budget.take_anyway(charged);
         let memory = (settings.memtable_bytes, settings.memtables);
         let front = Front::new(&context, memory, LIST_BYTES_MAX, runs)?;
+        let buffers = Buffers::new(&context.budget);
         let inner = Self {
             settings,
             owner,
@@ -77,7 +79,7 @@ impl Inner {
             rest: Rest::default(),
             together: Together::default(),
             queues: Queues::default(),
-            buffers: Buffers::default(),
+            buffers,
             merge_pace: Pace::default(),
             cache,
             counters: Counters::default(),

@@ -16,7 +16,8 @@
 //! back or makes runs fewer; so compaction ends where nobody writes.
 //!
 //! How we differ from the paper: small runs are a selection of their own, because a table that is
-//! persisted often would have ever more files; seeks are not counted as `LevelDB` does, since none
+//! persisted often would have ever more files; runs of large entries are not selected for leaves or
+//! ranges; seeks are not counted as `LevelDB` does, since none
 //! looks into a run in vain.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -39,8 +40,7 @@ const WINDOW_KEYS_MAX: u64 = 1 << 20;
 /// A run is small below this part of what runs have.
 const SMALL_SHARE: u64 = 4;
 /// Runs of entries that are larger on average are not merged for order: reading each of these alone
-/// keeps a disk as busy as reading them together, and the merge copies as much as some hundred
-/// ranges read.
+/// keeps a disk about as busy as reading them together.
 const ORDERED_BYTES_MAX: u64 = 32 << 10;
 /// Candidates that are compared with one another.
 const COMPARED_MAX: usize = 128;

@@ -286,8 +286,8 @@ impl Stream {
     }
 
     /// Gives back what it read into, and says what the runs of the query were like.
-    pub(super) fn end(mut self, inner: &Inner) {
-        self.ahead.clear(inner);
+    pub(super) fn end(self, inner: &Inner) {
+        self.ahead.end(inner);
         if let Some(sequence) = self.sequence {
             sequence.end(inner);
         }

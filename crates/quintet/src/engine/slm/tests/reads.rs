@@ -1,6 +1,7 @@
 //! How often the disk is read, where each entry has a block of its own.
 
 use super::*;
+use crate::budget::Spare as _;
 
 const KEYS: u64 = 100;
 
@@ -126,7 +127,7 @@ fn a_range_of_large_values_reads_little_in_vain() {
         assert!(bytes >= to_u64(entries.min(59)) * (64 << 10), "{bytes} bytes for {entries}");
         assert!(bytes <= asked + (384 << 10), "{bytes} bytes for {entries} entries");
     }
-    assert!(engine.inner.buffers.kept_bytes() <= 2 << 20);
+    assert!(engine.inner.buffers.held() <= 2 << 20);
 }
 
 #[test]
@@ -152,4 +153,18 @@ fn what_could_not_be_read_ahead_is_read_alone_and_an_error_is_that_of_its_entry(
         assert!(count > 0 && count < 40, "{count} entries before reads fail from {number} on");
     }
     assert_eq!(shown(), 40);
+}
+
+#[test]
+fn a_range_goes_past_what_is_newer_in_memory_while_it_is_read() {
+    let engine =
+        large(&Bench::new(56).set("cache_bytes", "0").set("memtable_bytes", "16777216"), 60);
+    let mut rows: Rows = (0..60).map(|number| (key(number).to_vec(), vec![7; 64 << 10])).collect();
+    for number in (5..45).filter(|number| number % 10 > 0) {
+        put(&engine, 100 + number, &key(number), b"newer");
+        rows.insert(key(number).to_vec(), b"newer".to_vec());
+    }
+    compare(&engine, &rows);
+    let found = engine.range(KeyRange::default()).unwrap().unwrap().rev();
+    assert!(found.map(|entry| entry.unwrap().value.to_vec()).eq(rows.into_values().rev()));
 }
