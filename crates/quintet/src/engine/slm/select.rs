@@ -41,7 +41,7 @@ const WINDOW_KEYS_MAX: u64 = 1 << 20;
 const SMALL_SHARE: u64 = 4;
 /// Runs of entries that are larger on average are not merged for order: reading each of these alone
 /// keeps a disk about as busy as reading them together.
-const ORDERED_BYTES_MAX: u64 = 32 << 10;
+const ORDERED_BYTES_MAX: u64 = 8 << 10;
 /// Candidates that are compared with one another.
 const COMPARED_MAX: usize = 128;
 
