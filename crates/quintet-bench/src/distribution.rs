@@ -4,7 +4,8 @@
 //! Synthetic Databases", SIGMOD 1994): the rank `r`, counted from 1, is drawn with probability
 //! proportional to `1 / r^theta`. As in YCSB:
 //! - the scrambled form draws a rank out of ten thousand million and hashes it onto the records,
-//!   so that the popular records are spread over the key space;
+//!   so that the popular records are spread over the key space: over as many as the caller says,
+//!   who must not change that from draw to draw, or others become popular;
 //! - the item count may grow, and its normalising sum is then extended rather than computed again.
 
 use crate::{

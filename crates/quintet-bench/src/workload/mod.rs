@@ -19,6 +19,7 @@ use crate::{
     data::KeyOrder,
     distribution::Distribution,
     failure::{Failure, Outcome},
+    numbers::{to_f64, truncate},
     random::Random,
 };
 
@@ -26,6 +27,8 @@ use crate::{
 pub const VERSION_FIRST: u64 = 1;
 /// The most entries of a range, in YCSB and where a workload does not say how many.
 const SCAN_ENTRIES_MAX: u64 = 100;
+/// Draws of one popular record, until it is one that is there.
+const DRAWS_MAX: u64 = 100;
 const KIND_BITS: u32 = 60;
 const LENGTH_BITS: u32 = 52;
 
@@ -282,6 +285,8 @@ pub struct Stream {
     shares: Vec<(Kind, f64)>,
     choice: Choice,
     distribution: Distribution,
+    /// Records that popular ones are chosen among, once and for all.
+    spread: u64,
     random: Random,
     range_entries: Option<u64>,
     amount: Amount,
@@ -312,6 +317,9 @@ impl Stream {
                 Distribution::HotCold { hot_fraction, hot_rate }
             }
         };
+        // As YCSB: those that there are, and twice as many as will be inserted.
+        let inserts = to_f64(amount.operations) * workload.share(Kind::Insert);
+        let spread = amount.records.saturating_add(truncate(2.0 * inserts));
         let random = Random::new(amount.seed, thread);
         let range_entries = workload.range_entries;
         let (drawn, inserts) = (0, 0);
@@ -319,6 +327,7 @@ impl Stream {
             shares,
             choice,
             distribution,
+            spread,
             random,
             range_entries,
             amount,
@@ -381,10 +390,17 @@ impl Stream {
 
     fn number(&mut self, known: u64) -> u64 {
         if self.choice == Choice::InTurn {
-            (self.amount.part(self.amount.operations, self.thread).0 + self.drawn) % known
-        } else {
-            self.distribution.draw(&mut self.random, known)
+            return (self.amount.part(self.amount.operations, self.thread).0 + self.drawn) % known;
         }
+        if self.choice == Choice::Zipfian {
+            // Which records are popular must not change with every insert. Those that are not
+            // there yet are drawn again.
+            let among = |_| self.distribution.draw(&mut self.random, self.spread);
+            if let Some(number) = (0..DRAWS_MAX).map(among).find(|number| *number < known) {
+                return number;
+            }
+        }
+        self.distribution.draw(&mut self.random, known)
     }
 }
 

@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::numbers::to_f64;
 
 fn amount(threads: u64) -> Amount {
     Amount { records: 1000, operations: 40_000, threads, seed: 9 }
@@ -39,6 +38,24 @@ fn the_same_seed_gives_the_same_operations() {
         }
         assert_eq!(pieces, Stream::new(&workload, amount(2), 1).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn popular_records_stay_popular_while_others_are_inserted() {
+    let workload = find(Suite::Ycsb, "e").unwrap();
+    let amount = Amount { records: 100_000, ..amount(1) };
+    let mut seen = BTreeMap::new();
+    let ranges = Stream::new(&workload, amount, 0).filter(|op| op.kind() == Kind::Range);
+    let numbers: Vec<u64> = ranges.map(|op| op.number()).collect();
+    for number in &numbers {
+        *seen.entry(*number).or_insert(0_u64) += 1;
+    }
+    // The hottest rank has 1 / 26.47 of the draws.
+    let hottest = to_f64(seen.values().copied().max().unwrap()) / to_f64(numbers.len() as u64);
+    assert!((0.035..0.045).contains(&hottest), "{hottest}");
+    // Where nearly all records are yet to come, there is one to draw all the same.
+    let few = Stream::new(&workload, Amount { records: 1, ..amount }, 0);
+    assert_eq!(few.count(), 40_000);
 }
 
 #[test]
