@@ -39,7 +39,7 @@
 //! identities and versions are mixed with a secret, so what a block holds is not taken for them,
 //! but by one chance in 2^64; and nothing is written through a place but a count of uses, which
 //! lies apart, unless [`cells`] says that a frame begins there. A frame that is shown in place
-//! ([`pins`]) stays as it is. Memory is drawn from the budget in chunks, while an eighth of it is
+//! ([`pins`]) stays as it is. Memory is drawn from the budget in chunks, while a sixteenth of it is
 //! free, and given back by [`Blocks::shrink`].
 //!
 //! Thread rules: any thread. Fills and shrinking hold `admin`.
@@ -97,7 +97,7 @@ const IS_LONG: u64 = 0x80;
 /// The short queue has one cell of so many.
 const SHORT_SHARE: usize = 10;
 /// One byte of so many of the budget is left to others.
-const SPARE_SHARE: u64 = 8;
+const SPARE_SHARE: u64 = 16;
 /// Numbers of blocks that are remembered, at least.
 const GHOSTS_MIN: usize = 64;
 /// Queues of so many are not tidied.

@@ -48,7 +48,7 @@
 //! `memtables` (so many times that, at most; 2 to 16, 4), `run_bytes` (64 KiB to 4 GiB; 32 MiB, or
 //! an eighth of the memory budget where that is less), `block_bytes` (512 to 1 MiB, 4096),
 //! `compression` (of blocks: `none`, `lz4` or `zstd`, `none`), `cache_bytes` (of blocks, 0 to
-//! 2^46; 3/4 of the memory budget less what the index takes, 3/8 at least), `index_cache_bytes` (0,
+//! 2^46; 7/8 of the memory budget less what the index takes, 3/8 at least), `index_cache_bytes` (0,
 //! the default: half of it), `page_bytes` (of the index, a power of two, 4096 to 65,536, 16,384),
 //! `live_ratio` (per cent, 0 to 100, 70), `leaf_threshold` (0 to 2^20, 10), `leaf_runs` (1 to 64,
 //! 2: a window of the index has the keys of so many runs), `range_threshold` (0 to 2^20, 8),
@@ -169,7 +169,7 @@ impl Settings {
         // A table that asks for more gets half of the budget; others leave room for others.
         let asked = options.settings().any(|(name, _)| name == "memtable_bytes");
         let most = if asked { budget / 2 / memtables } else { budget / 16 };
-        let cache_bytes = options.number("cache_bytes", budget / 4 * 3, 0..=1 << 46)?;
+        let cache_bytes = options.number("cache_bytes", budget / 8 * 7, 0..=1 << 46)?;
         let is_sized = options.settings().any(|(name, _)| name == "cache_bytes");
         let run_bytes = (32 << 20).min((budget / 8).max(64 << 10));
         Ok(Self {
