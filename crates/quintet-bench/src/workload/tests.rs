@@ -46,7 +46,7 @@ fn popular_records_stay_popular_while_others_are_inserted() {
     let amount = Amount { records: 100_000, ..amount(1) };
     let mut seen = BTreeMap::new();
     let ranges = Stream::new(&workload, amount, 0).filter(|op| op.kind() == Kind::Range);
-    let numbers: Vec<u64> = ranges.map(|op| op.number()).collect();
+    let numbers: Vec<u64> = ranges.map(Op::number).collect();
     for number in &numbers {
         *seen.entry(*number).or_insert(0_u64) += 1;
     }
