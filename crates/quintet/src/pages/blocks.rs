@@ -40,7 +40,7 @@
 //! but by one chance in 2^64; and nothing is written through a place but a count of uses, which
 //! lies apart, unless [`cells`] says that a frame begins there. A frame that is shown in place
 //! ([`pins`]) stays as it is. Memory is drawn from the budget in chunks, while a sixteenth of it is
-//! free, and given back by [`Blocks::shrink`].
+//! free (an eighth of a small one), and given back by [`Blocks::shrink`].
 //!
 //! Thread rules: any thread. Fills and shrinking hold `admin`.
 
@@ -96,8 +96,10 @@ const USES_MASK: u64 = 0x7f;
 const IS_LONG: u64 = 0x80;
 /// The short queue has one cell of so many.
 const SHORT_SHARE: usize = 10;
-/// One byte of so many of the budget is left to others.
+/// One byte of so many of the budget is left to others; of a small budget twice as much, up to so
+/// many chunks, because memory comes back in chunks.
 const SPARE_SHARE: u64 = 16;
+const SPARE_CHUNKS: u64 = 4;
 /// Numbers of blocks that are remembered, at least.
 const GHOSTS_MIN: usize = 64;
 /// Queues of so many are not tidied.
@@ -542,7 +544,8 @@ impl Blocks {
     /// One more chunk, where there is memory that nobody else will need soon.
     fn grow(&self, admin: &mut Admin) {
         let bytes = self.chunk_bytes();
-        let spare = self.budget.limit() / SPARE_SHARE;
+        let least = self.budget.limit() / SPARE_SHARE;
+        let spare = least.max((least * 2).min(SPARE_CHUNKS * bytes));
         let is_free = self.budget.used().saturating_add(bytes + spare) <= self.budget.limit();
         let most = self.chunks_now.load(Ordering::Relaxed);
         if to_u64(admin.chunks) >= most || !is_free || self.budget.take_free(bytes).is_err() {

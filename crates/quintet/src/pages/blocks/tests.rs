@@ -118,9 +118,8 @@ fn memory_is_left_to_others() {
     for id in 1..4_000 {
         blocks.fill(places.get(low_u32(id)).unwrap(), &[&payload(id)]);
     }
-    let most = (512 << 10) - (512 << 10) / SPARE_SHARE;
-    assert!(budget.used() <= most);
-    assert!(budget.used() > most - (64 << 10) - used);
+    assert!(budget.used() <= (512 << 10) / 8 * 7);
+    assert!(budget.used() > (512 << 10) / 8 * 7 - (64 << 10) - used);
     let none = Blocks::new((1000, 1000), 7, &budget).unwrap();
     assert!(!none.is_on());
     none.fill(places.get(1).unwrap(), &[b"x"]);
