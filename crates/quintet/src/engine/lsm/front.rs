@@ -44,6 +44,8 @@ const AWAIT_MAX: Duration = Duration::from_millis(40);
 const LIST_SHARE_MIN: u64 = 16;
 /// A list takes at most this part of the memory that indexes leave.
 const ROOM_SHARE: u64 = 8;
+/// A memtable of what is replayed takes at most so much: opening fills memory that it has to get.
+const REPLAYED_BYTES_MAX: u64 = 64 << 20;
 /// What is frozen waits at most this long for others to be flushed with.
 const FROZEN_MAX: Duration = Duration::from_secs(2);
 
@@ -459,9 +461,9 @@ impl<V> Front<V> {
         }
     }
 
-    /// Inserts operations that are replayed, each on one key. They wait
-    /// in memtables of what is flushed at once: nobody needs lists that fit in the processor's
-    /// caches, and each would be one more to look into.
+    /// Inserts operations that are replayed, each on one key. They wait in memtables that are larger
+    /// than lists: nobody needs those to fit in the processor's caches, and each would be one more
+    /// to look into.
     pub(crate) fn insert_replayed(
         &self,
         ops: &[(Lsn, Op<'_>)],
@@ -483,7 +485,8 @@ impl<V> Front<V> {
                 let limit = self.context.budget.limit();
                 return Err(Error::OutOfMemory { budget: limit, needed: bytes });
             }
-            let arenas = Arenas::new(self.memtable_bytes, 0, &self.context.budget);
+            let bytes = self.memtable_bytes.min(REPLAYED_BYTES_MAX);
+            let arenas = Arenas::new(bytes, 0, &self.context.budget);
             let fresh = new_memtable(&arenas, None, &self.context)?;
             self.put_before(fresh, &active, back);
             if has_taken {

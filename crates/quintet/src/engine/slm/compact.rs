@@ -46,7 +46,7 @@ const READ_BYTES_MIN: u64 = 64 << 10;
 const YIELD_RATE: u64 = 16 << 20;
 /// The same while most of these reads are those of ranges that go through too many runs: they are
 /// who the merge is for, and each of its bytes spares them reads.
-const RANGES_RATE: u64 = 256 << 20;
+const RANGES_RATE: u64 = 512 << 20;
 
 /// Runs that are merged.
 #[derive(Debug)]
@@ -58,8 +58,6 @@ pub(super) struct Sources {
     step_bytes: usize,
     /// The merge is for order alone: it makes way for who reads the disk.
     yields: bool,
-    /// Ranges went through too many of these runs.
-    for_ranges: bool,
     /// Reads of the disk for gets and ranges when that was looked at last, and those of ranges.
     reads_before: (u64, u64),
 }
@@ -86,9 +84,22 @@ impl Sources {
             near: Near::default(),
             step_bytes: 0,
             yields: false,
-            for_ranges: false,
             reads_before: (0, 0),
         })
+    }
+
+    /// Bytes a second that the merge may pass over after so many reads of the disk, those of ranges
+    /// among them, and at most `most`; 0: no limit.
+    fn rate(&self, most: u64, (reads, of_ranges): (u64, u64)) -> u64 {
+        if !self.yields || reads == 0 {
+            return most;
+        }
+        // Ranges that go through too many runs are who it is for: they may have begun to since it
+        // has.
+        let waits = |run: &Arc<Run>| run.reasons() & RANGES != 0;
+        let is_theirs = of_ranges * 2 > reads && self.runs.iter().any(waits);
+        let gently = if is_theirs { RANGES_RATE } else { YIELD_RATE };
+        if most == 0 { gently } else { most.min(gently) }
     }
 
     /// The source that has the next key at this place, and the run whose it is.
@@ -113,9 +124,8 @@ impl Inner {
             self.compaction_wanted.store(false, Ordering::Relaxed);
             let Some(runs) = self.pick() else { return Ok(()) };
             let yields = runs.iter().all(|run| run.reasons() & DEAD == 0);
-            let for_ranges = runs.iter().any(|run| run.reasons() & RANGES != 0);
             let mut merging = self.begin_merge(runs)?;
-            (merging.sources.yields, merging.sources.for_ranges) = (yields, for_ranges);
+            merging.sources.yields = yields;
             merging
         };
         *compacting = self.merge(merging, true)?;
@@ -242,14 +252,10 @@ impl Inner {
             (count(&self.counters.reads_total), count(&self.counters.range_reads_total));
         let before = std::mem::replace(&mut sources.reads_before, (reads, of_ranges));
         let since = (reads - before.0, of_ranges - before.1);
-        let yields = sources.yields && since.0 > 0 && !self.context.host.is_round_due();
-        // Ranges that go through many runs are who it is for.
-        let gently =
-            if sources.for_ranges && since.1 * 2 > since.0 { RANGES_RATE } else { YIELD_RATE };
-        let rate = match self.settings.merge_rate {
-            0 if yields => gently,
-            rate if yields => rate.min(gently),
-            rate => rate,
+        let rate = if self.context.host.is_round_due() {
+            self.settings.merge_rate
+        } else {
+            sources.rate(self.settings.merge_rate, since)
         };
         if rate > 0 {
             self.merge_pace.keep_to(&*self.context.env, bytes, rate, MERGE_DELAY_MAX);
@@ -258,5 +264,28 @@ impl Inner {
             // Should it fail, so will the next step of the background, which says so.
             let _ = self.flush_some();
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_that_ranges_come_to_wait_for_hurries() {
+        let engine = crate::engine::slm::tests::of_runs(4);
+        let inner = &engine.inner;
+        let runs: Vec<_> = inner.front.view.load().version.iter().cloned().collect();
+        let flow = inner.queues.flow(&*inner.context.env).unwrap();
+        let mut sources = Sources::new(runs.clone(), &flow).unwrap();
+        assert_eq!((sources.rate(0, (9, 9)), sources.rate(5, (9, 9))), (0, 5));
+        sources.yields = true;
+        assert_eq!((sources.rate(0, (0, 0)), sources.rate(5, (0, 0))), (0, 5));
+        assert_eq!((sources.rate(0, (9, 9)), sources.rate(5, (9, 9))), (YIELD_RATE, 5));
+        runs.last().unwrap().nominate(RANGES);
+        assert_eq!((sources.rate(0, (9, 9)), sources.rate(5, (9, 9))), (RANGES_RATE, 5));
+        // Most of those who read the disk are gets.
+        assert_eq!(sources.rate(0, (9, 4)), YIELD_RATE);
     }
 }

@@ -44,7 +44,7 @@
 //! those of the index, the ledger's, `obsolete`.
 //!
 //! Options: `memtable_bytes` (flushed at once, in memory as lists of at most 16 MiB; 64 KiB to 4
-//! GiB; 64 MiB, or 1/16 of the memory budget where that is less; all together at most half of it),
+//! GiB; 256 MiB, or 1/16 of the memory budget where that is less; all together at most half of it),
 //! `memtables` (so many times that, at most; 2 to 16, 4), `run_bytes` (64 KiB to 4 GiB; 32 MiB, or
 //! an eighth of the memory budget where that is less), `block_bytes` (512 to 1 MiB, 4096),
 //! `compression` (of blocks: `none`, `lz4` or `zstd`, `none`), `cache_bytes` (of blocks, 0 to
@@ -53,7 +53,7 @@
 //! `live_ratio` (per cent, 0 to 100, 70), `leaf_threshold` (0 to 2^20, 10), `leaf_runs` (1 to 64,
 //! 2: a window of the index has the keys of so many runs), `range_threshold` (0 to 2^20, 8),
 //! `range_keys` (1 to 2^20, 30), `compaction_runs` (candidates that start a merge, 1 to 1024, 4),
-//! `merge_runs` (at most so many at once, 2 to 256, 15), `merge_rate` (bytes a second, 0 to 2^46;
+//! `merge_runs` (at most so many at once, 2 to 256, 64), `merge_rate` (bytes a second, 0 to 2^46;
 //! 0: no limit), `key_code` (of the index's keys: `auto`, the default, or `none`; it counts until
 //! the first flush).
 //!
@@ -165,7 +165,7 @@ impl Settings {
         let count =
             |name, default, least| options.number(name, default, least..=1 << 20).map(to_usize);
         let memtables = options.number("memtables", 4, 2..=16)?;
-        let memtable_bytes = bytes("memtable_bytes", 64 << 20, 4 << 30)?;
+        let memtable_bytes = bytes("memtable_bytes", 256 << 20, 4 << 30)?;
         // A table that asks for more gets half of the budget; others leave room for others.
         let asked = options.settings().any(|(name, _)| name == "memtable_bytes");
         let most = if asked { budget / 2 / memtables } else { budget / 16 };
@@ -194,7 +194,7 @@ impl Settings {
             range_threshold: count("range_threshold", 8, 0)?,
             range_keys: count("range_keys", 30, 1)?,
             compaction_runs: to_usize(options.number("compaction_runs", 4, 1..=1024)?),
-            merge_runs: to_usize(options.number("merge_runs", 15, 2..=256)?),
+            merge_runs: to_usize(options.number("merge_runs", 64, 2..=256)?),
             merge_rate: options.number("merge_rate", 0, 0..=1 << 46)?,
             has_key_code: options.word("key_code", &KEY_CODES)? == KEY_CODES[0],
         })

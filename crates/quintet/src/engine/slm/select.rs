@@ -39,6 +39,8 @@ const SCAN_STEP: usize = 1024;
 const WINDOW_KEYS_MAX: u64 = 1 << 20;
 /// A run is small below this part of what runs have.
 const SMALL_SHARE: u64 = 4;
+/// So many small runs are left alone.
+const SMALL_RUNS_MAX: usize = 30;
 /// Runs of entries that are larger on average are not merged for order: reading each of these alone
 /// keeps a disk about as busy as reading them together.
 const ORDERED_BYTES_MAX: u64 = 8 << 10;
@@ -177,7 +179,7 @@ impl Inner {
             run.nominate(DEAD);
         }
         let is_small = |run: &&Arc<Run>| run.piece.data_bytes() < settings.run_bytes / SMALL_SHARE;
-        if runs.iter().filter(is_small).count() > settings.merge_runs * 2 {
+        if runs.iter().filter(is_small).count() > SMALL_RUNS_MAX.min(settings.merge_runs * 2) {
             for run in runs.iter().filter(is_small) {
                 run.nominate(SMALL);
             }

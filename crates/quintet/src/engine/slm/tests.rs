@@ -306,6 +306,18 @@ fn load(bench: &Bench, keys: u64, updates: u64) -> (Slm, Rows) {
     (engine, rows)
 }
 
+/// A table of so many runs that all have the same keys.
+pub(super) fn of_runs(count: u64) -> Slm {
+    let (engine, _) = Bench::new(60).open();
+    for lsn in 1..=count * 10 {
+        put(&engine, lsn, &[low(lsn % 10)], &[low(lsn); 90]);
+        if lsn % 10 == 0 {
+            engine.persist(Lsn(lsn)).unwrap();
+        }
+    }
+    engine
+}
+
 #[test]
 fn each_selection_works_alone() {
     let only = |name: &str| {
