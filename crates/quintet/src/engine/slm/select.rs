@@ -3,7 +3,7 @@
 //! | selection | what becomes a candidate | option that is 0 to switch it off |
 //! |---|---|---|
 //! | live keys | a run of whose entries fewer than `live_ratio` per cent are live | `live_ratio` |
-//! | leaves | the runs of a window of the index, if they are more than `leaf_threshold`; one window, in turn, whenever the background compacts | `leaf_threshold` |
+//! | leaves | the runs of a window of the index, if they are more than `leaf_threshold`, or three where nobody writes; one window, in turn, whenever the background compacts | `leaf_threshold` |
 //! | ranges | the runs of `range_keys` entries of a range query, if they are more than `range_threshold`; of each query the worst | `range_threshold` |
 //! | small | the smallest runs, where there are too many | - |
 //!
@@ -20,7 +20,7 @@
 //! ranges; seeks are not counted as `LevelDB` does, since none
 //! looks into a run in vain.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Inner,
@@ -37,6 +37,11 @@ use crate::{
 const SCAN_STEP: usize = 1024;
 /// Keys of a window at most, so that a step of the background stays short.
 const WINDOW_KEYS_MAX: u64 = 1 << 20;
+/// Runs of a window that are left as they are where nobody writes.
+const AT_REST: usize = 3;
+/// A run that has less than this part of the average of a window's runs does not count in it: a few
+/// entries are no reason to write again what all others have.
+const FEW_SHARE: u64 = 4;
 /// A run is small below this part of what runs have.
 const SMALL_SHARE: u64 = 4;
 /// So many small runs are left alone.
@@ -46,6 +51,13 @@ const SMALL_RUNS_MAX: usize = 30;
 const ORDERED_BYTES_MAX: u64 = 8 << 10;
 /// Candidates that are compared with one another.
 const COMPARED_MAX: usize = 128;
+
+/// Counts entries that are in one run.
+fn note(seen: &mut BTreeMap<u32, u64>, entries: Option<(u32, u64)>) {
+    if let Some((number, count)) = entries {
+        *seen.entry(number).or_insert(0) += count;
+    }
+}
 
 /// Runs that a range query goes through.
 #[derive(Debug)]
@@ -135,40 +147,59 @@ impl Inner {
         }
     }
 
-    /// Looks at the next window of the index.
+    /// Looks at the next window of the index; where nobody writes, at all of them from there on, up
+    /// to one whose runs are not in order.
     pub(super) fn scan_leaves(&self) -> Result<()> {
         let settings = &self.settings;
         let view = self.front.view.load_full();
         let count = to_u64(view.version.len());
-        if settings.leaf_threshold == 0 || count <= to_u64(settings.leaf_threshold) {
+        let rests = view.is_unwritten();
+        let threshold = settings.leaf_threshold.min(if rests { AT_REST } else { usize::MAX });
+        if threshold == 0 || count <= to_u64(threshold) {
             return Ok(());
         }
         let entries: u64 = view.version.iter().map(|run| run.entries()).sum();
         let window = (entries / count * settings.leaf_runs).clamp(1, WINDOW_KEYS_MAX);
+        let windows = if rests { entries / window + 1 } else { 1 };
+        for _ in 0..windows {
+            let seen = self.scan_window(window)?;
+            if seen.len() > threshold {
+                self.nominate(&seen, LEAVES);
+                break;
+            }
+            if !self.front.view.load().is_unwritten() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The runs that have the next so many keys, but for those that have few of them.
+    fn scan_window(&self, window: u64) -> Result<Vec<u32>> {
         let mut from = lock(&self.scan_from);
         let start = std::mem::take(&mut *from);
         let mut ascent = Ascent::new(start.as_slice().max(FIRST_KEY).to_vec(), None);
-        let (mut run, mut seen, mut keys) = (IndexRun::default(), BTreeSet::new(), 0);
-        let mut last = None;
+        let (mut run, mut seen, mut keys) = (IndexRun::default(), BTreeMap::new(), 0);
+        // The run that the entry before is in, and how many in turn are.
+        let mut last: Option<(u32, u64)> = None;
         while keys < window && !ascent.is_over {
             let step = to_usize(window - keys).min(SCAN_STEP);
             self.paged.tree.ascend(&mut ascent, (step, 1), &mut run)?;
             keys += to_u64(run.len());
             for (_, value) in (0..run.len()).filter_map(|index| run.entry(index)) {
-                let number = Place::decode(value).map(|place| place.run);
-                if number != last {
-                    seen.extend(number);
-                    last = number;
+                let Some(number) = Place::decode(value).map(|place| place.run) else { continue };
+                match &mut last {
+                    Some((same, count)) if *same == number => *count += 1,
+                    _ => note(&mut seen, last.replace((number, 1))),
                 }
             }
         }
+        note(&mut seen, last);
         if !ascent.is_over {
             from.clone_from(&ascent.start);
         }
-        if seen.len() > settings.leaf_threshold {
-            self.nominate(&seen.into_iter().collect::<Vec<_>>(), LEAVES);
-        }
-        Ok(())
+        let few = keys / to_u64(seen.len().max(1)) / FEW_SHARE;
+        Ok(seen.into_iter().filter(|(_, keys)| *keys >= few).map(|(number, _)| number).collect())
     }
 
     /// Nominates what can be seen without the index.

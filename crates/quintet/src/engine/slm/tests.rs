@@ -3,6 +3,7 @@
 
 mod coded;
 mod kept;
+mod ordered;
 mod parts;
 mod paused;
 mod reads;
