@@ -461,9 +461,9 @@ impl<V> Front<V> {
         }
     }
 
-    /// Inserts operations that are replayed, each on one key. They wait in memtables that are larger
-    /// than lists: nobody needs those to fit in the processor's caches, and each would be one more
-    /// to look into.
+    /// Inserts operations that are replayed, each on one key. They wait in memtables that are
+    /// larger than lists: nobody needs those to fit in the processor's caches, and each would be
+    /// one more to look into.
     pub(crate) fn insert_replayed(
         &self,
         ops: &[(Lsn, Op<'_>)],
