@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_merge_that_ranges_come_to_wait_for_hurries() {
-        let engine = crate::engine::slm::tests::of_runs(4);
+        let engine = crate::engine::slm::tests::of_runs(60, &[10; 4]);
         let inner = &engine.inner;
         let runs: Vec<_> = inner.front.view.load().version.iter().cloned().collect();
         let flow = inner.queues.flow(&*inner.context.env).unwrap();

@@ -3,8 +3,9 @@
 //! | selection | what becomes a candidate | option that is 0 to switch it off |
 //! |---|---|---|
 //! | live keys | a run of whose entries fewer than `live_ratio` per cent are live | `live_ratio` |
-//! | leaves | the runs of a window of the index, if they are more than `leaf_threshold`, or three where nobody writes; one window, in turn, whenever the background compacts | `leaf_threshold` |
+//! | leaves | the runs of a window of the index, if they are more than `leaf_threshold`; one window, in turn, whenever the background compacts | `leaf_threshold` |
 //! | ranges | the runs of `range_keys` entries of a range query, if they are more than `range_threshold`; of each query the worst | `range_threshold` |
+//! | at rest | where nobody writes, runs that three others lie over, each by a good part | `leaf_threshold` |
 //! | small | the smallest runs, where there are too many | - |
 //!
 //! From `compaction_runs` candidates on, the one that overlaps the others most is merged with
@@ -17,10 +18,11 @@
 //!
 //! How we differ from the paper: small runs are a selection of their own, because a table that is
 //! persisted often would have ever more files; runs of large entries are not selected for leaves or
-//! ranges; seeks are not counted as `LevelDB` does, since none
-//! looks into a run in vain.
+//! ranges; where nobody writes, fewer runs are left over one another than the paper's thresholds
+//! would leave, because order costs no writer then; seeks are not counted as `LevelDB` does, since
+//! none looks into a run in vain.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::Cell, collections::BTreeSet, sync::Arc};
 
 use super::{
     Inner,
@@ -37,11 +39,11 @@ use crate::{
 const SCAN_STEP: usize = 1024;
 /// Keys of a window at most, so that a step of the background stays short.
 const WINDOW_KEYS_MAX: u64 = 1 << 20;
-/// Runs of a window that are left as they are where nobody writes.
-const AT_REST: usize = 3;
-/// A run that has less than this part of the average of a window's runs does not count in it: a few
-/// entries are no reason to write again what all others have.
-const FEW_SHARE: u64 = 4;
+/// Where nobody writes, a run that so many others lie over is merged with them.
+const OTHERS_AT_REST: usize = 3;
+/// Runs lie over one another if they overlap by so many millionths: a few entries from all over the
+/// table are no reason to write again what lies between them.
+const OVERLAP_MIN: u64 = 250_000;
 /// A run is small below this part of what runs have.
 const SMALL_SHARE: u64 = 4;
 /// So many small runs are left alone.
@@ -51,13 +53,6 @@ const SMALL_RUNS_MAX: usize = 30;
 const ORDERED_BYTES_MAX: u64 = 8 << 10;
 /// Candidates that are compared with one another.
 const COMPARED_MAX: usize = 128;
-
-/// Counts entries that are in one run.
-fn note(seen: &mut BTreeMap<u32, u64>, entries: Option<(u32, u64)>) {
-    if let Some((number, count)) = entries {
-        *seen.entry(number).or_insert(0) += count;
-    }
-}
 
 /// Runs that a range query goes through.
 #[derive(Debug)]
@@ -135,71 +130,76 @@ fn bounds(run: &Run) -> (&[u8], &[u8]) {
     (&run.low, &run.high)
 }
 
+/// Whether it is worth merging for order alone.
+fn is_to_be_ordered(run: &Run) -> bool {
+    run.entry_bytes() <= ORDERED_BYTES_MAX
+}
+
+/// The run that most others lie over, with these, if they are so many at least.
+fn crowd(runs: &[Arc<Run>], others: usize) -> Option<Vec<Arc<Run>>> {
+    let mut counts: Vec<_> = runs.iter().map(|run| (run, Cell::new(0))).collect();
+    counts.sort_by(|(one, _), (other, _)| one.low.cmp(&other.low));
+    for (place, (one, count)) in counts.iter().enumerate() {
+        let later = counts.iter().skip(place + 1).take_while(|(other, _)| other.low <= one.high);
+        for (_, theirs) in later.filter(|(other, _)| lies_over(one, other)) {
+            count.update(|count| count + 1);
+            theirs.update(|count| count + 1);
+        }
+    }
+    let (most, count) = counts.iter().max_by_key(|(_, count)| count.get())?;
+    let is_of_it = |run: &&Arc<Run>| run.number == most.number || lies_over(most, run);
+    (count.get() >= others).then(|| runs.iter().filter(is_of_it).cloned().collect())
+}
+
+fn lies_over(one: &Run, other: &Run) -> bool {
+    overlap(bounds(one), bounds(other)) >= OVERLAP_MIN
+}
+
 impl Inner {
     /// Makes runs candidates for the sake of order.
     pub(super) fn nominate(&self, numbers: &[u32], reason: u8) {
         let view = self.front.view.load();
         let runs = numbers.iter().filter_map(|number| view.version.find(*number));
-        let is_worth_it = |run: &&Arc<Run>| run.entry_bytes() <= ORDERED_BYTES_MAX;
-        let fresh = runs.filter(is_worth_it).filter(|run| run.nominate(reason)).count();
+        let fresh = runs.filter(|run| is_to_be_ordered(run) && run.nominate(reason)).count();
         if fresh > 0 {
             self.is_changed();
         }
     }
 
-    /// Looks at the next window of the index; where nobody writes, at all of them from there on, up
-    /// to one whose runs are not in order.
+    /// Looks at the next window of the index.
     pub(super) fn scan_leaves(&self) -> Result<()> {
         let settings = &self.settings;
         let view = self.front.view.load_full();
         let count = to_u64(view.version.len());
-        let rests = view.is_unwritten();
-        let threshold = settings.leaf_threshold.min(if rests { AT_REST } else { usize::MAX });
-        if threshold == 0 || count <= to_u64(threshold) {
+        if settings.leaf_threshold == 0 || count <= to_u64(settings.leaf_threshold) {
             return Ok(());
         }
         let entries: u64 = view.version.iter().map(|run| run.entries()).sum();
         let window = (entries / count * settings.leaf_runs).clamp(1, WINDOW_KEYS_MAX);
-        let windows = if rests { entries / window + 1 } else { 1 };
-        for _ in 0..windows {
-            let seen = self.scan_window(window)?;
-            if seen.len() > threshold {
-                self.nominate(&seen, LEAVES);
-                break;
-            }
-            if !self.front.view.load().is_unwritten() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// The runs that have the next so many keys, but for those that have few of them.
-    fn scan_window(&self, window: u64) -> Result<Vec<u32>> {
         let mut from = lock(&self.scan_from);
         let start = std::mem::take(&mut *from);
         let mut ascent = Ascent::new(start.as_slice().max(FIRST_KEY).to_vec(), None);
-        let (mut run, mut seen, mut keys) = (IndexRun::default(), BTreeMap::new(), 0);
-        // The run that the entry before is in, and how many in turn are.
-        let mut last: Option<(u32, u64)> = None;
+        let (mut run, mut seen, mut keys) = (IndexRun::default(), BTreeSet::new(), 0);
+        let mut last = None;
         while keys < window && !ascent.is_over {
             let step = to_usize(window - keys).min(SCAN_STEP);
             self.paged.tree.ascend(&mut ascent, (step, 1), &mut run)?;
             keys += to_u64(run.len());
             for (_, value) in (0..run.len()).filter_map(|index| run.entry(index)) {
-                let Some(number) = Place::decode(value).map(|place| place.run) else { continue };
-                match &mut last {
-                    Some((same, count)) if *same == number => *count += 1,
-                    _ => note(&mut seen, last.replace((number, 1))),
+                let number = Place::decode(value).map(|place| place.run);
+                if number != last {
+                    seen.extend(number);
+                    last = number;
                 }
             }
         }
-        note(&mut seen, last);
         if !ascent.is_over {
             from.clone_from(&ascent.start);
         }
-        let few = keys / to_u64(seen.len().max(1)) / FEW_SHARE;
-        Ok(seen.into_iter().filter(|(_, keys)| *keys >= few).map(|(number, _)| number).collect())
+        if seen.len() > settings.leaf_threshold {
+            self.nominate(&seen.into_iter().collect::<Vec<_>>(), LEAVES);
+        }
+        Ok(())
     }
 
     /// Nominates what can be seen without the index.
@@ -222,7 +222,31 @@ impl Inner {
         let view = self.front.view.load_full();
         let runs: Vec<_> = view.version.iter().filter(|run| run.live() > 0).cloned().collect();
         self.look_at_runs(&runs);
-        let mut candidates: Vec<_> = runs.into_iter().filter(|run| run.reasons() != 0).collect();
+        let picked = self.pick_candidates(&runs);
+        if picked.is_some() || !view.is_unwritten() { picked } else { self.pick_at_rest(runs) }
+    }
+
+    /// Runs that are over one another, though these are too few to become candidates.
+    fn pick_at_rest(&self, mut runs: Vec<Arc<Run>>) -> Option<Vec<Arc<Run>>> {
+        if self.settings.leaf_threshold == 0 {
+            return None;
+        }
+        runs.retain(|run| is_to_be_ordered(run));
+        let mut picked = crowd(&runs, OTHERS_AT_REST)?;
+        picked.truncate(self.settings.merge_runs);
+        if picked.len() < self.settings.compaction_runs {
+            return None;
+        }
+        for run in &picked {
+            run.nominate(LEAVES);
+        }
+        Some(picked)
+    }
+
+    /// Of the runs that are candidates, those that are to be merged.
+    fn pick_candidates(&self, runs: &[Arc<Run>]) -> Option<Vec<Arc<Run>>> {
+        let candidates = runs.iter().filter(|run| run.reasons() != 0);
+        let mut candidates: Vec<_> = candidates.cloned().collect();
         if candidates.len() < self.settings.compaction_runs {
             return None;
         }

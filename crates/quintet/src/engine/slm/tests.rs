@@ -307,16 +307,28 @@ fn load(bench: &Bench, keys: u64, updates: u64) -> (Slm, Rows) {
     (engine, rows)
 }
 
-/// A table of so many runs that all have the same keys.
-pub(super) fn of_runs(count: u64) -> Slm {
-    let (engine, _) = Bench::new(60).open();
-    for lsn in 1..=count * 10 {
-        put(&engine, lsn, &[low(lsn % 10)], &[low(lsn); 90]);
-        if lsn % 10 == 0 {
-            engine.persist(Lsn(lsn)).unwrap();
-        }
-    }
+/// A table of runs that have so many keys each, from all over the same range, so few that neither
+/// leaves nor small runs make candidates.
+pub(super) fn of_runs(seed: u64, counts: &[u64]) -> Slm {
+    let bench = Bench::new(seed).set("leaf_threshold", "10").set("merge_runs", "64");
+    let (engine, _) = bench.open();
+    add_runs(&engine, counts, 0..1_000_000);
     engine
+}
+
+/// Adds runs of so many keys each, from all over a range.
+fn add_runs(engine: &Slm, counts: &[u64], keys: ops::Range<u64>) {
+    for count in counts {
+        let version = Arc::clone(&engine.inner.front.view.load().version);
+        let (first, number): (u64, usize) =
+            (version.iter().map(|run| run.entries()).sum(), version.len());
+        for place in 0..*count {
+            let key = keys.start + (keys.end - keys.start) * place / count;
+            let key = (key * 100 + to_u64(number)).to_be_bytes();
+            put(engine, first + place + 1, &key, b"value");
+        }
+        engine.persist(Lsn(first + count)).unwrap();
+    }
 }
 
 #[test]
