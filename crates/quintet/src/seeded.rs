@@ -355,6 +355,8 @@ bugs! {
     PersistentListSkipsValue = 141, "persistent-list-skips-value";
     /// An older version takes the place of a newer one.
     PersistentListTakesOlder = 142, "persistent-list-takes-older";
+    /// A search of the persistent skip list takes whatever comes after its last node by then.
+    PersistentListLooksAgain = 151, "persistent-list-looks-again";
     /// A shift to the right leaves a line that is not persistent.
     FairSkipsShift = 143, "fair-skips-shift";
     /// A shift to the left leaves a line that is not persistent.
@@ -389,6 +391,8 @@ bugs! {
     ReadForgetsRecycling = 127, "read-forgets-recycling";
     /// A scan reads what is at an address now, whatever life its chunk is in.
     ScanForgetsReuse = 214, "scan-forgets-reuse";
+    /// A lookup takes what is at an address that has left its slot meanwhile.
+    FindForgetsItsSlot = 255, "find-forgets-its-slot";
 }
 
 #[cfg(feature = "testing")]

@@ -41,6 +41,8 @@
 //! upper levels are not in the pool at all; keys and values carry checksums, looked at when the
 //! list is opened.
 
+#[cfg(all(test, shuttle))]
+mod models;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
@@ -325,8 +327,9 @@ impl PersistentList {
         theirs.cmp(&prefix).then_with(full)
     }
 
-    /// The last tower of each level whose key is below `key`, and the last node.
-    fn find(&self, key: &[u8]) -> ([u64; LEVELS], u64) {
+    /// The last tower of each level whose key is below `key`, the last node, and the one that came
+    /// after it: a node that is linked between the two meanwhile may be below `key`.
+    fn find(&self, key: &[u8]) -> ([u64; LEVELS], u64, u64) {
         let prefix = prefix_of(key);
         let (mut towers, mut tower) = ([HEAD; LEVELS], HEAD);
         for (level, slot) in towers.iter_mut().enumerate().rev() {
@@ -345,7 +348,7 @@ impl PersistentList {
             let next = self.after(node);
             let theirs = self.pool.load(next + PREFIX);
             if next == 0 || self.compare(next, theirs, key, prefix).is_ge() {
-                return (towers, node);
+                return (towers, node, next);
             }
             node = next;
         }
@@ -420,8 +423,7 @@ impl PersistentList {
             return Err(Error::Limit { what });
         }
         let mut room = lock(&self.room);
-        let (mut towers, before) = self.find(key);
-        let after = self.after(before);
+        let (mut towers, before, after) = self.find(key);
         let (pool, value_bytes) = (&*self.pool, VALUE_HEAD_BYTES + words(length));
         if after != 0
             && compare_at(pool.words(after + KEY), (0, self.key_bytes(after)), key).is_eq()
@@ -462,8 +464,11 @@ impl PersistentList {
 
     /// The first entry whose key is not below `key`.
     pub(crate) fn seek(&self, key: &[u8]) -> Option<Entry> {
-        let (_, before) = self.find(key);
-        Self::entry(self.after(before))
+        let (_, before, after) = self.find(key);
+        if seeded::active(Bug::PersistentListLooksAgain) {
+            return Self::entry(self.after(before));
+        }
+        Self::entry(after)
     }
 
     /// The last entry whose key is below `key`; without one, the last of all.

@@ -49,6 +49,7 @@ use self::{
 use crate::{
     codec::{to_u64, to_usize},
     pages::Region,
+    seeded::{self, Bug},
     sync::{AtomicU64, Mutex, Ordering, fence, lock, spin_loop, yield_now},
 };
 
@@ -129,6 +130,13 @@ struct FreeNodes {
     next: u64,
 }
 
+/// Whether a slot has the word that it had before what was looked at since.
+#[inline]
+fn is_still(slot: &AtomicU64, word: u64) -> bool {
+    fence(Ordering::Acquire);
+    slot.load(Ordering::Relaxed) == word || seeded::active(Bug::FindForgetsItsSlot)
+}
+
 impl SlotTable {
     /// An empty table that can grow to about `keys_max` keys (beyond, chains get longer).
     pub fn new(keys_max: u64) -> io::Result<Self> {
@@ -202,7 +210,9 @@ impl SlotTable {
         self.nodes.words().get(first..first + to_usize(NODE_SLOTS)).unwrap_or(&[])
     }
 
-    /// Shows `look` the addresses whose tag is that of `hash` until it finds the one.
+    /// Shows `look` the addresses whose tag is that of `hash` until it finds the one. What it finds
+    /// counts if the address is still there afterwards: one that has left meanwhile may have been
+    /// somebody else's when it was looked at.
     #[inline]
     pub fn find<T>(&self, hash: u64, mut look: impl FnMut(u64) -> Verdict<T>) -> Option<T> {
         let mut attempts = 0;
@@ -237,9 +247,11 @@ impl SlotTable {
                 word = slot.load(Ordering::Acquire);
                 if tag.matches(word) && word != 0 && !is_link(word) {
                     match look(word & ADDRESS_MASK) {
-                        Verdict::Found(found) => return ControlFlow::Break(Some(found)),
+                        Verdict::Found(found) if is_still(slot, word) => {
+                            return ControlFlow::Break(Some(found));
+                        }
                         Verdict::Other => {}
-                        Verdict::Changed => return ControlFlow::Break(None),
+                        Verdict::Found(_) | Verdict::Changed => return ControlFlow::Break(None),
                     }
                 }
             }

@@ -326,6 +326,28 @@ fn readers_never_miss_what_stays_while_the_table_breathes() {
     });
 }
 
+/// A key moves, and its old address is somebody else's, while a reader looks at that.
+fn moves_under_a_look() {
+    let table = SlotTable::new(1 << 10).unwrap();
+    insert(&table, 7, 100);
+    let mut looked_at = Vec::new();
+    let found = table.find(7, |address| {
+        if looked_at.is_empty() {
+            assert!(table.lock(7).replace(100, 200));
+        }
+        looked_at.push(address);
+        Verdict::Found(address)
+    });
+    assert_eq!((found, looked_at), (Some(200), vec![100, 200]));
+}
+
+#[test]
+fn what_left_its_slot_while_it_was_looked_at_is_not_found() {
+    use crate::seeded::{Bug, finds};
+    moves_under_a_look();
+    finds(Bug::FindForgetsItsSlot, moves_under_a_look);
+}
+
 #[test]
 fn a_lost_overflow_node_is_found() {
     use crate::seeded::{Bug, finds};
