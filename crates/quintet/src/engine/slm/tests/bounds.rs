@@ -1,0 +1,163 @@
+//! Options, memory, and what is written.
+
+use super::*;
+
+#[test]
+fn options_are_checked_and_memory_is_given_back() {
+    let bench = Bench::new(20);
+    for (name, value) in
+        [("live_ratio", "101"), ("merge_runs", "1"), ("page_bytes", "5"), ("x", "1")]
+    {
+        let options = bench.options.clone().set(name, value);
+        let outcome = Slm::open(&options, bench.context());
+        assert!(matches!(outcome, Err(Error::InvalidOption { .. })), "{name}");
+    }
+    let context = bench.context();
+    let budget = Arc::clone(&context.budget);
+    let (engine, _) = Slm::open(&bench.options, context).unwrap();
+    let mut random = Random(4);
+    for step in 1..3_000 {
+        put(&engine, step, &random.below(5_000).to_be_bytes(), &[7; 200]);
+    }
+    let refused = Op::Put { key: b"never", head: b"", body: &[1; 100] };
+    engine.admit(&refused).unwrap();
+    engine.retract(&refused);
+    assert!(budget.used() > 0);
+    drop(engine);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn what_the_journal_has_of_an_index_larger_than_its_cache_is_placed_and_then_there_is_rest() {
+    let bench = Bench::new(31);
+    let (engine, _) = bench.open();
+    let key = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).to_be_bytes();
+    for round in 0..2 {
+        for number in 0..20_000 {
+            put(&engine, round * 20_000 + number + 1, &key(number), &round.to_be_bytes());
+        }
+        engine.persist(Lsn(round * 20_000 + 20_001)).unwrap();
+    }
+    drop(engine);
+    let bench = bench.set("index_cache_bytes", "65536");
+    let (engine, lsn) = bench.open();
+    assert!(engine.inner.paged.is_overlay_in_the_way());
+    background(&engine, lsn.0);
+    assert!(!engine.inner.paged.tree.cache().is_overlaid());
+    for number in 0..20_000 {
+        assert_eq!(engine.get(&key(number)).unwrap().unwrap(), 1_u64.to_be_bytes());
+    }
+}
+
+#[test]
+fn a_budget_that_is_too_small_flushes_and_never_overflows() {
+    let mut bench = Bench::new(21).set("cache_bytes", "1048576");
+    bench.budget = 6 << 20;
+    let context = bench.context();
+    let budget = Arc::clone(&context.budget);
+    let (engine, _) = Slm::open(&bench.options, context).unwrap();
+    for step in 1..20_000_u64 {
+        put(&engine, step, &(step * 7919 % 10_007).to_be_bytes(), &[7; 500]);
+        if step % 3 == 0 {
+            // The cache takes what is free, and gives it back.
+            drop(engine.get(&(step * 104_729 % 10_007).to_be_bytes()).unwrap());
+        }
+    }
+    assert!(detail(&engine, "cache_fills_total") > 0);
+    assert!(detail(&engine, "writer_helps_total") > 0);
+    assert!(budget.used() <= 6 << 20, "{}", budget.used());
+    let large = Op::Put { key: b"k", head: b"", body: &vec![0; 7 << 20] };
+    assert!(matches!(engine.admit(&large), Err(Error::OutOfMemory { .. })));
+    check(&engine);
+}
+
+#[test]
+fn blocks_take_the_memory_that_the_index_leaves_and_give_it_back() {
+    let env = SimEnv::new(23);
+    let context = Arc::new(Desk::default()).context(&env, 8 << 20);
+    let budget = Arc::clone(&context.budget);
+    let options = TableOptions::new(EngineKind::Slm).set("page_bytes", "4096");
+    let (engine, _) = Slm::open(&options, context).unwrap();
+    let mut step = 0;
+    let mut fill = |keys: ops::Range<u64>, key_bytes: usize, value_bytes: usize| {
+        let key = |number: u64| format!("{number:0key_bytes$}").into_bytes();
+        for number in keys.clone() {
+            step += 1;
+            put(&engine, step, &key(number), &vec![low(number); value_bytes]);
+        }
+        engine.persist(Lsn(step)).unwrap();
+        for number in keys {
+            assert_eq!(engine.get(&key(number)).unwrap().unwrap(), vec![low(number); value_bytes]);
+        }
+        assert!(budget.used() <= 8 << 20, "{}", budget.used());
+        detail(&engine, "cache_bytes")
+    };
+    let alone = fill(0..12_000, 10, 500);
+    assert!(alone > 4 << 20, "more than three eighths of memory: {alone}");
+    let beside = fill(1_000_000..1_060_000, 60, 10);
+    assert!(beside <= 3 << 20, "three eighths: {beside}");
+    check(&engine);
+}
+
+#[test]
+fn a_merge_ends_and_its_runs_follow_one_another() {
+    let (engine, rows) = load(&Bench::new(22), 1 << 40, 6_000);
+    engine.compact().unwrap();
+    let view = engine.inner.front.view.load_full();
+    let mut runs: Vec<_> = view.version.iter().collect();
+    runs.sort_by(|one, other| one.low.cmp(&other.low));
+    assert!(runs.len() > 5);
+    assert!(runs.windows(2).all(|pair| pair[0].high < pair[1].low));
+    let bounds = |run: &runs::Run| (run.low.clone(), run.high.clone());
+    let (one, other) = (bounds(runs[0]), bounds(runs[1]));
+    assert_eq!(select::overlap((&one.0, &one.1), (&other.0, &other.1)), 0);
+    compare(&engine, &rows);
+}
+
+/// Bytes written for each byte that a user writes, by what they are for.
+#[test]
+#[ignore = "prints figures: run it with --nocapture"]
+fn bytes_written_for_each_user_byte() {
+    for (name, keys, value, memtable) in
+        [("100 bytes", 400_000, 100, 4 << 20), ("1000 bytes", 100_000, 1000, 8 << 20)]
+    {
+        let memtable: u64 = memtable;
+        let env = SimEnv::new(1);
+        let options = TableOptions::new(EngineKind::Slm)
+            .set("memtable_bytes", memtable.to_string())
+            .set("run_bytes", (memtable / 2).to_string());
+        let context = Arc::new(Desk::default()).context(&env, 256 << 20);
+        let (engine, _) = Slm::open(&options, context).unwrap();
+        let (mut random, mut user, mut since, count) = (Random(7), 0, 0, keys * 2);
+        for step in 1..=count {
+            let key = format!("{:020}", random.below(keys));
+            put(&engine, step, key.as_bytes(), &vec![low(step); value]);
+            user += to_u64(key.len() + value);
+            since += to_u64(key.len() + value);
+            if since > 2 * memtable {
+                // As the database does for its recovery budget.
+                since = 0;
+                engine.persist(Lsn(step)).unwrap();
+            }
+            if engine.due() == Due::Compact {
+                background(&engine, step);
+            }
+        }
+        engine.persist(Lsn(count)).unwrap();
+        background(&engine, count);
+        let stats = engine.stats();
+        let share = |bytes: u64| bytes * 100 / user;
+        let index = detail(&engine, "index_written_bytes_total");
+        println!(
+            "{name}: written {} % of what users wrote, index {} %; runs {}, merges {}, cuts {}, \
+             dead {} %; index {} bytes a key in pages",
+            share(stats.written_bytes_total),
+            share(index),
+            detail(&engine, "runs"),
+            detail(&engine, "merges_total"),
+            detail(&engine, "cuts_total"),
+            stats.dead_bytes * 100 / (stats.live_bytes + stats.dead_bytes),
+            stats.index_bytes / stats.keys.max(1),
+        );
+    }
+}

@@ -1,0 +1,306 @@
+//! What must not be lost: beside merges, under damage, at power loss, after a failure.
+
+use super::*;
+
+/// Loads and updates, and compares everything.
+fn loads() {
+    drop(load(&Bench::new(11), 1_500, 9_000));
+}
+
+/// Everything is deleted again, and stays so.
+fn deletes() {
+    let (engine, rows) = load(&Bench::new(12), 1_000, 3_000);
+    engine.persist(Lsn(10_000)).unwrap();
+    for (lsn, key) in (10_001..).zip(rows.keys()) {
+        delete(&engine, lsn, key);
+    }
+    engine.persist(Lsn(20_000)).unwrap();
+    compare(&engine, &Rows::new());
+}
+
+/// Keys are overwritten and deleted between the copying of a merge and the entering of its copies.
+fn writes_between() {
+    let bench = Bench::new(13);
+    let (engine, _) = bench.open();
+    let mut rows = Rows::new();
+    for step in 1..=600_u64 {
+        let key = format!("{:04}", step * 7 % 300).into_bytes();
+        put(&engine, step, &key, &[low(step); 90]);
+        rows.insert(key, vec![low(step); 90]);
+        if step % 200 == 0 {
+            engine.persist(Lsn(step)).unwrap();
+        }
+    }
+    let inner = &engine.inner;
+    let runs = inner.front.view.load().version.iter().cloned().collect();
+    let flow = inner.queues.flow(&*inner.context.env).unwrap();
+    let mut sources = compact::Sources::new(runs, &flow).unwrap();
+    let mut came_between = false;
+    let mut step = 600;
+    inner
+        .enter_all(&mut || {
+            let batch = inner.next_batch(&mut sources)?;
+            if !std::mem::replace(&mut came_between, true) {
+                for number in 0..300_u64 {
+                    step += 1;
+                    let key = format!("{number:04}").into_bytes();
+                    if number % 5 == 0 {
+                        delete(&engine, step, &key);
+                        rows.remove(&key);
+                    } else if number % 2 == 0 {
+                        put(&engine, step, &key, b"newer");
+                        rows.insert(key, b"newer".to_vec());
+                    }
+                }
+                inner.flush_all()?;
+            }
+            Ok(batch)
+        })
+        .unwrap();
+    inner.cut(None).unwrap();
+    compare(&engine, &rows);
+}
+
+#[test]
+fn what_is_written_while_a_merge_copies_wins() {
+    writes_between();
+}
+
+#[test]
+fn merges_that_lose_or_mix_up_entries_are_found() {
+    finds(Bug::SlmMovesUnconditionally, writes_between);
+    finds(Bug::SlmCopiesAnyEntry, loads);
+    finds(Bug::SlmMiscountsLive, loads);
+    finds(Bug::SlmForgetsDeletes, deletes);
+    finds(Bug::SlmRangeShowsBoth, loads);
+}
+
+/// A flipped bit anywhere in any file: an error or what was put.
+fn flipped_bytes() {
+    let bench = Bench::new(14);
+    let (engine, _) = bench.open();
+    let value = |number: u64| vec![low(number); 100];
+    for number in 0..600 {
+        put(&engine, number + 1, format!("{number:05}").as_bytes(), &value(number));
+    }
+    engine.persist(Lsn(1000)).unwrap();
+    // Brings the pages of the index in place.
+    check(&engine);
+    drop(engine);
+    let (mut refused, mut random) = (0, Random(17));
+    let files: Vec<_> = bench.env.files().into_iter().map(|(path, _)| path).collect();
+    for path in &files {
+        let size = to_u64(bench.env.contents(path).unwrap().len());
+        for _ in 0..size.min(150) {
+            let env = bench.env.kill();
+            let offset = random.below(size);
+            env.damage(path, &Damage::FlipBit { offset, bit: 3 }).unwrap();
+            let other = Bench { complete: 1000, ..bench.on(env) };
+            let outcome = other.try_open().and_then(|(engine, complete)| {
+                if complete < Lsn(1000) {
+                    // The catalog knows better: the database refuses the table.
+                    return Err(Error::corruption(path.clone(), offset, "it is not complete"));
+                }
+                for number in 0..600 {
+                    let found = engine.get(format!("{number:05}").as_bytes())?;
+                    assert_eq!(found.as_deref(), Some(&value(number)[..]), "{path} {offset}");
+                }
+                let all = engine.range(KeyRange::default())?.unwrap();
+                for (number, entry) in (0..).zip(all) {
+                    assert_eq!(*entry?.value, value(number)[..]);
+                }
+                Ok(())
+            });
+            match outcome {
+                Ok(()) => {}
+                Err(Error::Corruption { .. }) => refused += 1,
+                Err(error) => panic!("{path} {offset}: {error}"),
+            }
+        }
+    }
+    assert!(refused > 100, "{refused}");
+}
+
+#[test]
+fn damage_is_an_error() {
+    flipped_bytes();
+}
+
+#[test]
+fn skipping_block_checksums_is_found() {
+    finds(Bug::TphSkipsBlockChecksum, flipped_bytes);
+}
+
+/// Power loss at every event of a run: what was persisted is there.
+fn power_loss() {
+    let bench = Bench::new(15);
+    bench.env.record_history();
+    let (engine, _) = bench.open();
+    let mut marks = Vec::new();
+    let mut lsn = 0;
+    for round in 0..6_u64 {
+        for number in 0..40_u64 {
+            lsn += 1;
+            put(&engine, lsn, format!("{number:03}").as_bytes(), &[low(round); 50]);
+        }
+        engine.persist(Lsn(lsn)).unwrap();
+        marks.push((bench.env.history().len(), round));
+        background(&engine, lsn);
+    }
+    drop(engine);
+    let history = bench.env.history();
+    for (place, event) in history.iter().enumerate() {
+        let least = marks.iter().rev().find(|(mark, _)| *mark <= place).map(|(_, round)| *round);
+        let policies =
+            [Policy::Killed, Policy::AllLost, Policy::AllKept, Policy::Random { seed: 3 }];
+        for policy in policies {
+            let other = bench.on(bench.env.image_at(event.number, policy));
+            let (engine, complete) = other.open();
+            let found = engine.get(b"007").unwrap();
+            let round = found.as_deref().map(|value| u64::from(value[0]));
+            assert!(round >= least, "{event:?} {policy}: {round:?}, persisted {least:?}");
+            assert!(complete.0 >= least.map_or(0, |round| (round + 1) * 40));
+            let all = engine.range(KeyRange::default()).unwrap().unwrap();
+            let all: Vec<_> = all.map(Result::unwrap).collect();
+            assert_eq!(all.len(), if round.is_some() { 40 } else { 0 });
+            check(&engine);
+        }
+    }
+}
+
+#[test]
+fn what_was_persisted_survives_power_loss_at_any_event() {
+    power_loss();
+}
+
+#[test]
+fn cuts_without_their_syncs_are_found() {
+    finds(Bug::TphSkipsPieceSync, power_loss);
+    finds(Bug::LsmSyncsUnderWrite, power_loss);
+    finds(Bug::SlmSkipsDirSync, power_loss);
+    finds(Bug::SlmRemovesRunsEarly, power_loss);
+    finds(Bug::SlmCutsWithoutList, power_loss);
+    finds(Bug::RedoSkipsSync, power_loss);
+}
+
+/// A cut in the middle of a flush: half of the places, and the runs that they lead to.
+#[test]
+fn a_cut_may_be_taken_between_any_two_keys() {
+    let bench = Bench::new(16);
+    let (engine, _) = bench.open();
+    for number in 0..400_u64 {
+        put(&engine, number + 1, format!("{number:05}").as_bytes(), b"old");
+    }
+    engine.persist(Lsn(400)).unwrap();
+    for number in 0..400_u64 {
+        put(&engine, number + 401, format!("{number:05}").as_bytes(), b"new");
+    }
+    let inner = &engine.inner;
+    inner.front.rotate_any(&**inner).unwrap();
+    let frozen = inner.front.view.load().frozen.clone();
+    let start = Start::up(None);
+    let mut cursor = MemCursor::all(vec![Arc::clone(&frozen[0])], &start).remove(0);
+    inner
+        .enter_all(&mut || {
+            let mut draft = flush::Draft::new(inner);
+            while let Some(key) = cursor.key().filter(|_| draft.moves.len() < 97) {
+                let key = key.to_vec();
+                let place = draft.add(&key, cursor.value().unwrap(), Room::Spare)?;
+                let mut buffer = Buffer::default();
+                let key = inner.keys.index_key(&key, &mut buffer).unwrap();
+                draft.moves.push(key, Some(place), None);
+                cursor.advance()?;
+            }
+            inner.cut(None)?;
+            if draft.moves.is_empty() { Ok(None) } else { draft.finish().map(Some) }
+        })
+        .unwrap();
+    let env = bench.env.crash(Policy::AllLost);
+    let (crashed, complete) = bench.on(env).open();
+    assert_eq!(complete, Lsn(400));
+    check(&crashed);
+    let all = crashed.range(KeyRange::default()).unwrap().unwrap();
+    let values: Vec<Vec<u8>> = all.map(|entry| entry.unwrap().value.to_vec()).collect();
+    assert_eq!(values.len(), 400);
+    let fresh = values.iter().filter(|value| *value == b"new").count();
+    assert!(fresh > 0, "{fresh} of 400 places are newer");
+}
+
+#[test]
+fn a_flush_that_fails_changes_nothing_and_the_next_one_goes_through() {
+    for call in [Call::Create, Call::Write, Call::Sync, Call::SyncDir, Call::Read] {
+        for number in 1..5 {
+            let bench = Bench::new(17);
+            let (engine, _) = bench.open();
+            let mut rows = Rows::new();
+            for step in 1..200 {
+                let key = format!("{:03}", step % 70).into_bytes();
+                put(&engine, step, &key, &[low(step); 30]);
+                rows.insert(key, vec![low(step); 30]);
+                if step == 100 {
+                    engine.persist(Lsn(100)).unwrap();
+                }
+            }
+            bench.env.inject(Fault::new(&[call], When::Nth(number), Effect::Io));
+            let outcome = engine.persist(Lsn(200));
+            bench.env.clear_faults();
+            compare(&engine, &rows);
+            if outcome.is_err() {
+                let (engine, complete) = bench.on(bench.env.crash(Policy::AllKept)).open();
+                assert!(complete >= Lsn(100), "{call:?} {number}");
+                check(&engine);
+            }
+            assert_eq!(engine.persist(Lsn(200)).unwrap(), Lsn(200));
+            // What was promised does not hang on what a failed sync left in the cache.
+            let (lost, complete) = bench.on(bench.env.crash(Policy::AllLost)).open();
+            assert_eq!(complete, Lsn(200), "{call:?} {number}");
+            compare(&lost, &rows);
+            drop(engine);
+            let (engine, complete) = bench.open();
+            assert_eq!(complete, Lsn(200));
+            compare(&engine, &rows);
+        }
+    }
+}
+
+#[test]
+fn writers_are_delayed_before_they_have_to_stop() {
+    let bench = Bench::new(18);
+    let (engine, _) = bench.open();
+    let mut step = 0;
+    let mut fill = |engine: &Slm, bytes: u64| {
+        for _ in 0..bytes / 500 {
+            step += 1;
+            put(engine, step, &step.to_be_bytes(), &[1; 450]);
+        }
+        step
+    };
+    fill(&engine, 80 << 10);
+    assert_eq!(detail(&engine, "write_rate"), 0);
+    // Nobody flushes: the last memtable but one fills.
+    fill(&engine, 100 << 10);
+    assert!(detail(&engine, "write_rate") > 0);
+    let lsn = fill(&engine, 60 << 10);
+    assert!(detail(&engine, "write_delay_micros_total") > 0);
+    background(&engine, lsn);
+    assert_eq!(detail(&engine, "write_rate"), 0);
+}
+
+/// Nothing is published that the log can still lose.
+fn the_log_comes_first() {
+    let bench = Bench::new(19);
+    let (context, host) = (bench.context(), Arc::new(Desk::default()));
+    let context = Context { host: Arc::clone(&host) as Arc<dyn Host>, ..context };
+    let (engine, _) = Slm::open(&bench.options, context).unwrap();
+    for round in 1..4 {
+        put(&engine, round, b"key", b"value");
+        engine.persist(Lsn(round)).unwrap();
+        assert_eq!(host.log_syncs.load(Ordering::Relaxed), round);
+    }
+}
+
+#[test]
+fn a_cut_syncs_the_log_first() {
+    the_log_comes_first();
+    finds(Bug::CutSkipsLogSync, the_log_comes_first);
+}
