@@ -380,7 +380,10 @@ fn entry_at(words: &[AtomicU64], wanted: Range<usize>) -> Option<Lying> {
     let (start, key_bytes, value) = lengths(words, first + at);
     let middle = start.checked_add(key_bytes)?;
     let end = middle.checked_add(to_usize(value >> 1))?;
-    let is_alone = end - first >= wanted.end || (low + 1 < count && offset(low + 1) >= wanted.end);
+    // The last one of a directory is, wherever the range ends.
+    let is_alone = end - first >= wanted.end
+        || low + 1 == count
+        || (low + 1 < count && offset(low + 1) >= wanted.end);
     let is_live = value & 1 == 0 && is_alone && end <= room;
     is_live.then_some(Lying { key: start..middle, value: middle..end })
 }
@@ -455,6 +458,27 @@ fn look_through<T: Take>(
 mod tests {
     use super::*;
     use crate::pages::words::store_bytes;
+
+    #[test]
+    fn an_entry_is_found_where_it_begins_alone() {
+        let (mut entries, mut starts) = (Vec::new(), Vec::new());
+        for number in 0..30_u8 {
+            starts.push(entries.len());
+            block::put_entry(&mut entries, &[b'k', number], Some(&vec![number; number.into()]));
+        }
+        let head = directory_of(&entries, 4096, |_| 0).unwrap();
+        let words: Vec<AtomicU64> = (0..512).map(|_| AtomicU64::new(0)).collect();
+        store_bytes(&words, &[&head, &entries]);
+        for from in 0..=entries.len() {
+            for to in [from + 1, from + 7, from + 40, usize::MAX] {
+                let begin: Vec<usize> =
+                    (0..30).filter(|entry| (from..to).contains(&starts[*entry])).collect();
+                let found = entry_at(&words, from..to).map(|entry| entry.value.len());
+                let expected = <[usize; 1]>::try_from(begin).ok().map(|[entry]| entry);
+                assert_eq!(found, expected, "{from}..{to}");
+            }
+        }
+    }
 
     #[test]
     fn parts_are_what_was_asked_for() {

@@ -311,38 +311,19 @@ impl KeyCursor {
 mod tests {
     use super::*;
     use crate::{
-        disk::{Open, Queues, sim::SimEnv, write_all_at},
+        disk::{Open, sim::SimEnv, write_all_at},
         engine::{
             Context,
             desk::Desk,
-            lsm::{
-                cached::Cache,
-                piece::{Kind, Owner, Shape, Writer},
+            lsm::piece::{
+                Kind, Owner,
+                tests::{Row, flow},
             },
         },
-        pages::blocks::Room,
     };
 
-    type Row = (Vec<u8>, Option<usize>);
-
     fn write(context: &Context, rows: &[Row]) -> (Owner, Arc<Piece>) {
-        let Context { database_id, table_id, .. } = *context;
-        let dir = Arc::clone(&context.dir);
-        let owner = Owner { kind: Kind::PIECE, dir, database_id, table_id };
-        let cache = Arc::new(Cache::new((0, 4096), context, u64::MAX).unwrap());
-        let write_bytes = 1 << 20;
-        let packing = Packing::Lz4;
-        let shape = Shape { block_bytes: 4096, packing, write_bytes, keys: true };
-        let mut writer = Writer::create(&owner, 1, shape, (&cache, &flow())).unwrap();
-        for (key, value) in rows {
-            let value = value.map(|bytes| vec![9; bytes]);
-            writer.add(key, value.as_deref(), Room::Spare).unwrap();
-        }
-        (owner, Arc::new(writer.finish([[]]).unwrap()))
-    }
-
-    fn flow() -> Flow {
-        Queues::default().flow(&SimEnv::new(1)).unwrap()
+        crate::engine::lsm::piece::tests::write(context, rows, Packing::Lz4)
     }
 
     fn read(piece: &Arc<Piece>, read_bytes: u64) -> Result<Vec<Row>> {

@@ -5,7 +5,7 @@
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `QTPHPIEC`, or `QSLMRUN\0` of a run |
-//! | 8 | 4 | format | 2 |
+//! | 8 | 4 | format | 3; files of format 2, whose blocks have whole entries, are read too |
 //! | 12 | 4 | crc | CRC32C of bytes 0 to 63 with this field zero |
 //! | 16 | 16 | database id | |
 //! | 32 | 8 | table id | |
@@ -21,7 +21,7 @@
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `QTPHFOOT`, or `QSLMFOOT` |
-//! | 8 | 4 | format | 2 |
+//! | 8 | 4 | format | the same |
 //! | 12 | 4 | crc | CRC32C of bytes 0 to 191 with this field zero |
 //! | 16 | 32 | identity | database id, table id, number |
 //! | 48 | 8 | blocks | how many |
@@ -43,44 +43,39 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use std::{io, mem, ops::Range, sync::Arc};
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) mod tests;
+mod writer;
 
+use std::{io, ops::Range, sync::Arc};
+
+pub(crate) use self::writer::{Shape, Writer};
 use super::{
-    block::{self, Entries, HEAD_BYTES as BLOCK_HEAD_BYTES, Packing, UNIT_BYTES},
+    block::{self, Entries, HEAD_BYTES as BLOCK_HEAD_BYTES, UNIT_BYTES},
     cached::Cache,
-    fences::{self, Fences},
-    keys::Gather,
+    fences::Fences,
     offsets::Offsets,
     walk::Way,
 };
 use crate::{
     Error, Result,
-    budget::Charge,
-    codec::{
-        Decoder, crc32c, crc32c_append, low_u32, put_u32, put_u64, round_up, to_u64, to_usize,
-    },
-    disk::{
-        AlignedBuffer, BLOCK_BYTES, Dir, File, Flow, Open, Pending, Request, read_exact_at,
-        read_up_to, write_all_at,
-    },
+    codec::{Decoder, crc32c, low_u32, put_u32, put_u64, round_up, to_u64, to_usize},
+    disk::{AlignedBuffer, BLOCK_BYTES, Dir, File, Open, read_exact_at, read_up_to},
     pages::blocks::{Places, Room, Slot},
     seeded::{self, Bug},
     sync::OnceLock,
 };
 
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
+/// The oldest format that is read.
+const FORMAT_OLDEST: u32 = 2;
 /// The most that `block_bytes` may be.
 pub(crate) const BLOCK_BYTES_MOST: u64 = 1 << 20;
 const HEAD_BYTES: usize = 64;
 const FOOT_BYTES: usize = 192;
-/// Data is handed to the disk in pieces of at least and at most this size.
-const WRITE_BYTES_MIN: u64 = 128 << 10;
-const WRITE_BYTES_MAX: u64 = 1 << 20;
 /// Where blocks begin.
 const BLOCKS_START: u64 = BLOCK_BYTES;
-/// A block begins at a disk block of its own where at most this part of the one before is wasted:
-/// then a get reads one.
-const WASTE_SHARE: u64 = 16;
 
 /// What the files are called, and what they begin with.
 #[derive(Clone, Copy, Debug)]
@@ -142,16 +137,16 @@ fn sign(bytes: &mut [u8]) {
     }
 }
 
-fn begin(magic: [u8; 8], owner: &Owner, number: u64) -> Vec<u8> {
+fn begin(magic: [u8; 8], format: u32, owner: &Owner, number: u64) -> Vec<u8> {
     let mut out = magic.to_vec();
-    put_u32(&mut out, FORMAT);
+    put_u32(&mut out, format);
     put_u32(&mut out, 0);
     owner.identity(&mut out, number);
     out
 }
 
-fn head(owner: &Owner, number: u64) -> Vec<u8> {
-    let mut out = begin(owner.kind.magic, owner, number);
+fn head(format: u32, owner: &Owner, number: u64) -> Vec<u8> {
+    let mut out = begin(owner.kind.magic, format, owner, number);
     out.resize(HEAD_BYTES, 0);
     sign(&mut out);
     out
@@ -178,11 +173,25 @@ pub(crate) struct Footer {
     pub(crate) keys: Section,
     /// What blocks were to have at most; 0: unknown.
     pub(crate) block_bytes: u64,
+    format: u32,
+}
+
+/// Why a footer is refused.
+enum Refused {
+    Damaged(String),
+    /// It is of this format, which a later release has.
+    Newer(u32),
+}
+
+impl From<&str> for Refused {
+    fn from(what: &str) -> Self {
+        Self::Damaged(what.to_owned())
+    }
 }
 
 impl Footer {
     fn encode(&self, owner: &Owner, number: u64) -> Vec<u8> {
-        let mut out = begin(owner.kind.foot_magic, owner, number);
+        let mut out = begin(owner.kind.foot_magic, FORMAT, owner, number);
         for word in [self.blocks, self.entries, self.tombstones, self.payload_bytes] {
             put_u64(&mut out, word);
         }
@@ -197,8 +206,8 @@ impl Footer {
         out
     }
 
-    /// Decodes the footer of a file of this length; says what is wrong with a damaged one.
-    fn decode(bytes: &[u8], kind: Kind, identity: &[u8], length: u64) -> Result<Self, String> {
+    /// Decodes the footer of a file of this length.
+    fn decode(bytes: &[u8], kind: Kind, identity: &[u8], length: u64) -> Result<Self, Refused> {
         let bytes = bytes.get(..FOOT_BYTES).ok_or("the footer is cut off")?;
         let mut copy = bytes.to_vec();
         let mut decoder = Decoder::new(bytes);
@@ -208,13 +217,17 @@ impl Footer {
             field.fill(0);
         }
         if magic != kind.foot_magic || crc32c(&copy) != crc {
-            return Err("no footer, or its checksum does not match".to_owned());
+            return Err("no footer, or its checksum does not match".into());
         }
-        if format != FORMAT {
-            return Err(format!("format {format}, this release reads {FORMAT}"));
+        if format > FORMAT {
+            return Err(Refused::Newer(format));
+        }
+        if format < FORMAT_OLDEST {
+            let what = format!("format {format}, this release reads {FORMAT_OLDEST} to {FORMAT}");
+            return Err(Refused::Damaged(what));
         }
         if decoder.take(32) != Some(identity) {
-            return Err("the footer is that of another piece".to_owned());
+            return Err("the footer is that of another piece".into());
         }
         let mut words = || {
             let mut footer = Self {
@@ -222,6 +235,7 @@ impl Footer {
                 entries: decoder.u64()?,
                 tombstones: decoder.u64()?,
                 payload_bytes: decoder.u64()?,
+                format,
                 ..Self::default()
             };
             let Self { index, offsets, fences, keys, .. } = &mut footer;
@@ -242,7 +256,7 @@ impl Footer {
             let counts = footer.blocks.checked_add(1)?.checked_mul(4)?;
             (counts == footer.offsets.bytes).then_some(footer)
         };
-        words().ok_or_else(|| "the footer names what the file cannot hold".to_owned())
+        words().ok_or_else(|| "the footer names what the file cannot hold".into())
     }
 }
 
@@ -301,7 +315,6 @@ impl Piece {
             return Err(Error::corruption(label, length, what));
         }
         let salt = block::salt_of(&owner.database_id, owner.table_id, number);
-        let head = head(owner, number);
         let mut piece = Self {
             number,
             file,
@@ -311,7 +324,7 @@ impl Piece {
             footer: Footer::default(),
             offsets: Offsets::default(),
             fences: Fences::default(),
-            head,
+            head: Vec::new(),
             places: OnceLock::new(),
         };
         piece.load(owner)?;
@@ -324,7 +337,8 @@ impl Piece {
         let mut identity = Vec::new();
         owner.identity(&mut identity, self.number);
         self.footer = Footer::decode(foot.as_slice(), owner.kind, &identity, self.file_bytes)
-            .map_err(|what| self.damage(at, what))?;
+            .map_err(|refused| self.refused(at, refused))?;
+        self.head = head(self.footer.format, owner, self.number);
         let offsets = self.section(self.footer.offsets)?;
         let (offsets, _) = offsets.as_chunks::<4>();
         let offsets: Vec<u32> = offsets.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
@@ -342,6 +356,16 @@ impl Piece {
 
     pub(crate) fn damage(&self, offset: u64, what: impl Into<String>) -> Error {
         Error::corruption(&*self.label, offset, what)
+    }
+
+    fn refused(&self, at: u64, refused: Refused) -> Error {
+        match refused {
+            Refused::Damaged(what) => self.damage(at, what),
+            Refused::Newer(found) => {
+                let file = self.label.clone();
+                Error::NewerFormat { file, found, supported: FORMAT }
+            }
+        }
     }
 
     fn offsets_damage(&self) -> Error {
@@ -537,313 +561,19 @@ impl OpenBlock<'_> {
         }
     }
 
+    /// Its entries, copied where they are in place.
+    pub(crate) fn into_entries(self) -> Vec<u8> {
+        match self.entries {
+            Entries::Plain(range) => self.stored.get(range).unwrap_or(&[]).to_vec(),
+            Entries::Unpacked(bytes) => bytes,
+        }
+    }
+
     /// Its entries.
     pub(crate) fn entries(&self) -> &[u8] {
         match &self.entries {
             Entries::Plain(range) => self.stored.get(range.clone()).unwrap_or(&[]),
             Entries::Unpacked(bytes) => bytes,
-        }
-    }
-}
-
-/// How pieces are written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
-    pub(crate) block_bytes: usize,
-    pub(crate) packing: Packing,
-    /// Data is handed to the disk when there is so much.
-    pub(crate) write_bytes: usize,
-    /// Keys are kept apart from their values too, where that pays.
-    pub(crate) keys: bool,
-}
-
-impl Shape {
-    /// How much is handed to the disk at once with a memory budget of so many bytes.
-    pub(crate) fn write_bytes(budget: u64) -> usize {
-        to_usize((budget / 128).clamp(WRITE_BYTES_MIN, WRITE_BYTES_MAX))
-    }
-}
-
-/// Writes a piece: entries in key order, then the index. The disk takes one part while the next one
-/// is filled.
-#[derive(Debug)]
-pub(crate) struct Writer {
-    owner: Owner,
-    number: u64,
-    label: String,
-    file: Arc<dyn File>,
-    shape: Shape,
-    salt: u32,
-    /// What is not yet handed to the disk, and where it goes.
-    buffer: Vec<u8>,
-    written: u64,
-    /// What was handed to the disk is on its way, or was last.
-    flow: Flow,
-    under_way: Option<Pending>,
-    aligned: AlignedBuffer,
-    offsets: Vec<u32>,
-    /// Entries of the block that is filled.
-    entries: Vec<u8>,
-    /// The last key.
-    last_key: Vec<u8>,
-    /// Keys apart, and the memory that they take until the piece is finished.
-    keys: Option<(Gather, Charge)>,
-    fences: fences::Builder,
-    /// Entries of the piece before the block that is filled.
-    entries_before: u64,
-    footer: Footer,
-    /// Where blocks go that were written, and what room the one gets that is filled.
-    cache: Arc<Cache>,
-    places: Places,
-    room: Room,
-}
-
-impl Writer {
-    /// Makes the file. Its name is durable after the directory's next sync.
-    pub(crate) fn create(
-        owner: &Owner,
-        number: u64,
-        shape: Shape,
-        (cache, flow): (&Arc<Cache>, &Flow),
-    ) -> Result<Self> {
-        let name = owner.kind.name_of(number);
-        let label = owner.label(&name);
-        let file = owner.dir.open(&name, Open::CREATE.direct());
-        let file = file.map_err(|error| Error::io(format!("create {label}"), error))?;
-        let mut buffer = head(owner, number);
-        buffer.resize(to_usize(BLOCKS_START), 0);
-        let first = low_u32(BLOCKS_START / UNIT_BYTES);
-        Ok(Self {
-            owner: owner.clone(),
-            number,
-            label,
-            file,
-            shape,
-            salt: block::salt_of(&owner.database_id, owner.table_id, number),
-            buffer,
-            written: 0,
-            flow: flow.clone(),
-            under_way: None,
-            aligned: AlignedBuffer::zeroed(0),
-            offsets: vec![first],
-            entries: Vec::new(),
-            last_key: Vec::new(),
-            keys: shape.keys.then(|| (Gather::default(), cache.charge(0))),
-            fences: fences::Builder::default(),
-            entries_before: 0,
-            footer: Footer { block_bytes: to_u64(shape.block_bytes), ..Footer::default() },
-            places: cache.places(number),
-            cache: Arc::clone(cache),
-            room: Room::Spare,
-        })
-    }
-
-    /// Where the next byte goes.
-    fn position(&self) -> u64 {
-        self.written + to_u64(self.buffer.len())
-    }
-
-    /// Bytes of blocks so far.
-    pub(crate) fn data_bytes(&self) -> u64 {
-        self.position() + to_u64(self.entries.len()) - BLOCKS_START
-    }
-
-    /// Adds an entry, `None` for a tombstone; the number of its block, and where it begins among
-    /// the block's entries. The block gets the most room in the cache that an entry of it wants.
-    pub(crate) fn add(
-        &mut self,
-        key: &[u8],
-        value: Option<&[u8]>,
-        room: Room,
-    ) -> Result<(u32, usize)> {
-        let bytes = block::entry_bytes(key.len(), value.map_or(0, <[u8]>::len));
-        let most = self.shape.block_bytes - BLOCK_HEAD_BYTES;
-        if !self.entries.is_empty() && self.entries.len() + bytes > most {
-            self.end_block()?;
-        }
-        if self.entries.is_empty() && self.owner.kind.has_fences {
-            self.fences.begin_block(&self.last_key, key);
-        }
-        self.room = self.room.max(room);
-        let number = low_u32(to_u64(self.offsets.len() - 1));
-        let offset = self.entries.len();
-        block::put_entry(&mut self.entries, key, value);
-        self.footer.entries += 1;
-        self.footer.tombstones += u64::from(value.is_none());
-        self.footer.payload_bytes += to_u64(key.len() + value.map_or(0, <[u8]>::len));
-        if let Some((keys, charge)) = &mut self.keys
-            && keys.add((&self.last_key, key), number, value.map(<[u8]>::len), self.salt)
-        {
-            *charge = self.cache.charge(keys.bytes());
-            self.keys = self.keys.take().filter(|(keys, _)| keys.pays(self.footer.payload_bytes));
-        }
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
-        Ok((number, offset))
-    }
-
-    fn end_block(&mut self) -> Result<()> {
-        if self.entries.is_empty() {
-            return Ok(());
-        }
-        let number = low_u32(to_u64(self.offsets.len() - 1));
-        let place = (self.salt, number);
-        let start = self.position();
-        block::put_block(&mut self.buffer, &self.entries, place, self.shape.packing);
-        let directory = self.cache.directory(&self.entries);
-        let payload = directory.as_deref().map(|directory| [directory, &*self.entries]);
-        let room = mem::replace(&mut self.room, Room::Spare);
-        self.places.push(payload.as_ref().map(|payload| &payload[..]), room);
-        self.entries.clear();
-        let waste = self.position().next_multiple_of(BLOCK_BYTES) - self.position();
-        // Where packed bytes end, only the next block's place tells.
-        let is_plain = self.shape.packing == Packing::None;
-        if is_plain && waste <= (self.position() - start) / WASTE_SHARE {
-            self.buffer.resize(self.buffer.len() + to_usize(waste), 0);
-        }
-        let end = self.position();
-        let too_large = |_| Error::Limit { what: format!("{} exceeds 32 GiB", self.label) };
-        self.offsets.push(u32::try_from(end / UNIT_BYTES).map_err(too_large)?);
-        let entries = self.footer.entries - self.entries_before;
-        self.fences.end_block(end - start, entries, &self.last_key);
-        self.entries_before = self.footer.entries;
-        if self.buffer.len() >= self.shape.write_bytes { self.write_whole() } else { Ok(()) }
-    }
-
-    /// Hands all whole disk blocks of the buffer to the disk, once it has what came before.
-    fn write_whole(&mut self) -> Result<()> {
-        self.wait()?;
-        let length = self.buffer.len() & !(to_usize(BLOCK_BYTES) - 1);
-        let mut buffer = mem::replace(&mut self.aligned, AlignedBuffer::zeroed(0));
-        buffer.fit(length);
-        if let Some(source) = self.buffer.get(..length) {
-            buffer.as_mut_slice().copy_from_slice(source);
-        }
-        let (file, offset) = (Arc::clone(&self.file), self.written);
-        self.under_way = Some(self.flow.start(Request::Write { file, offset, buffer, length }));
-        self.buffer.drain(..length);
-        self.written += to_u64(length);
-        Ok(())
-    }
-
-    /// Waits until the disk has what it was handed.
-    fn wait(&mut self) -> Result<()> {
-        let Some(write) = self.under_way.take() else { return Ok(()) };
-        let done = write.wait();
-        self.aligned = done.buffer;
-        done.result.map_err(|error| Error::io(format!("write {}", self.label), error))?;
-        Ok(())
-    }
-
-    /// Writes a section that comes in parts.
-    fn put_section(
-        &mut self,
-        parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
-    ) -> Result<Section> {
-        let offset = self.position();
-        let mut crc = 0;
-        for part in parts {
-            crc = crc32c_append(crc, part.as_ref());
-            for piece in part.as_ref().chunks(self.shape.write_bytes) {
-                self.buffer.extend_from_slice(piece);
-                if self.buffer.len() >= self.shape.write_bytes {
-                    self.write_whole()?;
-                }
-            }
-        }
-        Ok(Section { offset, bytes: self.position() - offset, crc: u64::from(crc) })
-    }
-
-    /// Ends the blocks: how many there are.
-    pub(crate) fn end_blocks(&mut self) -> Result<u32> {
-        self.end_block()?;
-        Ok(low_u32(to_u64(self.offsets.len() - 1)))
-    }
-
-    /// Writes what is buffered, so that the blocks can be read from the file.
-    pub(crate) fn reader(&mut self) -> Result<BlockReader<'_>> {
-        self.end_blocks()?;
-        self.wait()?;
-        let rest = self.buffer.len().next_multiple_of(to_usize(BLOCK_BYTES));
-        let mut aligned = AlignedBuffer::zeroed(rest);
-        if let Some(target) = aligned.as_mut_slice().get_mut(..self.buffer.len()) {
-            target.copy_from_slice(&self.buffer);
-        }
-        write_all_at(&*self.file, aligned.as_slice(), self.written)
-            .map_err(|error| Error::io(format!("write {}", self.label), error))?;
-        Ok(BlockReader(self))
-    }
-
-    /// Ends the file with the table's index, which comes in parts, and makes it durable. Its name
-    /// is not, yet.
-    pub(crate) fn finish(
-        mut self,
-        index: impl IntoIterator<Item = impl AsRef<[u8]>>,
-    ) -> Result<Piece> {
-        let blocks = self.end_blocks()?;
-        self.footer.blocks = u64::from(blocks);
-        self.footer.index = self.put_section(index)?;
-        let offsets: Vec<u8> =
-            self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
-        self.footer.offsets = self.put_section([offsets])?;
-        let fences = self.fences.finish(&self.last_key);
-        self.footer.fences = self.put_section([&fences])?;
-        let keys = self.keys.take().filter(|(keys, _)| keys.pays(self.footer.payload_bytes));
-        if let Some((keys, _charge)) = keys {
-            self.footer.keys = self.put_section([keys.finish(self.salt)])?;
-        }
-        let block = to_usize(BLOCK_BYTES);
-        self.buffer.resize(self.buffer.len().next_multiple_of(block), 0);
-        self.buffer.extend(self.footer.encode(&self.owner, self.number));
-        self.buffer.resize(self.buffer.len().next_multiple_of(block), 0);
-        self.write_whole()?;
-        if !seeded::active(Bug::LsmSyncsUnderWrite) {
-            self.wait()?;
-        }
-        if !seeded::active(Bug::TphSkipsPieceSync) {
-            let synced = self.file.sync_data();
-            synced.map_err(|error| Error::io(format!("sync {}", self.label), error))?;
-        }
-        let damage = |what: &str| Error::corruption(&*self.label, 0, what);
-        let fences = Fences::decode(&fences, blocks);
-        Ok(Piece {
-            number: self.number,
-            salt: self.salt,
-            file_bytes: self.written,
-            footer: self.footer,
-            fences: fences.ok_or_else(|| damage("the fences do not parse"))?,
-            head: head(&self.owner, self.number),
-            places: OnceLock::from(self.places.with_count(blocks)),
-            offsets: Offsets::new(&self.offsets)
-                .ok_or_else(|| damage("the offsets of blocks are impossible"))?,
-            label: self.label,
-            file: self.file,
-        })
-    }
-}
-
-/// Reads blocks of a piece that is being written.
-#[derive(Debug)]
-pub(crate) struct BlockReader<'a>(&'a Writer);
-
-impl BlockReader<'_> {
-    /// The entries of a block.
-    pub(crate) fn entries(&self, number: u32) -> Result<Vec<u8>> {
-        let writer = self.0;
-        let at = |block: u32| {
-            let offset = writer.offsets.get(to_usize(u64::from(block)));
-            offset.map_or(0, |offset| u64::from(*offset) * UNIT_BYTES)
-        };
-        let span = Span::of(at(number)..at(number + 1));
-        let mut buffer = AlignedBuffer::zeroed(span.whole());
-        read_exact_at(&*writer.file, buffer.as_mut_slice(), span.offset)
-            .map_err(|error| Error::io(format!("read {}", writer.label), error))?;
-        let stored = buffer.as_slice().get(span.skip..span.skip + span.bytes).unwrap_or(&[]);
-        let entries = block::open(stored, (writer.salt, number));
-        let damage = |what: &str| Error::corruption(&*writer.label, at(number), what);
-        match entries.map_err(damage)? {
-            Entries::Plain(range) => Ok(stored.get(range).unwrap_or(&[]).to_vec()),
-            Entries::Unpacked(bytes) => Ok(bytes),
         }
     }
 }

@@ -270,7 +270,7 @@ impl Ahead {
                 (Some(open), wanted) => {
                     inner.cache.fill(piece.slot_to_fill(number, &inner.cache), open.entries());
                     if let Some(block) = wanted {
-                        block.entries = Entries::of(&open);
+                        block.entries = Entries::of(open);
                     }
                 }
                 // Who comes to it reads it alone, and is told what is wrong.
@@ -320,9 +320,9 @@ impl Ahead {
 }
 
 impl Entries {
-    fn of(open: &OpenBlock<'_>) -> Self {
+    fn of(open: OpenBlock<'_>) -> Self {
         let lying = open.in_place().map(Self::Lying);
-        lying.unwrap_or_else(|| Self::Unpacked(open.entries().to_vec()))
+        lying.unwrap_or_else(|| Self::Unpacked(open.into_entries()))
     }
 }
 
