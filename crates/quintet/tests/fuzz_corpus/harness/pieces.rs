@@ -1,7 +1,7 @@
 //! What the two engines of pieces share: footers, sections and blocks that may hold anything.
 
 use quintet::testing::{
-    codec::{Lsn, crc32c},
+    codec::{Lsn, crc32c, crc32c_append},
     engine::{Engine, KeyRange, Op},
     report::Report,
 };
@@ -10,6 +10,8 @@ use super::{desk::overlay, explains_itself};
 
 const BLOCK_BYTES: usize = 4096;
 const FOOT_BYTES: usize = 192;
+/// Of a block's size, without its flags.
+const SIZE_MASK: u32 = (1 << 30) - 1;
 /// Every entry of a base is older.
 const LSN: u64 = 1 << 20;
 
@@ -19,12 +21,27 @@ fn sign(bytes: &mut [u8]) {
     bytes[12..16].copy_from_slice(&crc);
 }
 
-/// A piece with the input laid over its blocks, its footer or one of its sections, as the first
-/// byte says, and the checksums of sections and footer made right. `sections` are where the footer
-/// names them; `sign_section` is shown one that was changed.
+/// What the checksums of blocks of the newest piece are salted with.
+pub(super) fn salt(database_id: [u8; 16]) -> u32 {
+    let salt = crc32c_append(crc32c(&database_id), &7_u64.to_le_bytes());
+    crc32c_append(salt, &2_u64.to_le_bytes())
+}
+
+/// Makes the checksum of the first of some blocks right.
+pub(super) fn sign_block(bytes: &mut [u8], salt: u32) {
+    let Some((crc, rest)) = bytes.split_first_chunk_mut::<4>() else { return };
+    let Some(size) = rest.first_chunk::<4>() else { return };
+    let size = usize::try_from(u32::from_le_bytes(*size) & SIZE_MASK).expect("64 bits");
+    let summed = &rest[..size.saturating_add(4).min(rest.len())];
+    *crc = crc32c_append(crc32c_append(salt, &[0; 4]), summed).to_le_bytes();
+}
+
+/// A piece with the input laid over its blocks, its footer, one of its sections, or its first
+/// block, as the first byte says, and the checksums of sections, footer and first block made right.
+/// `sections` are where the footer names them; `sign_section` is shown one that was changed.
 pub(super) fn laid_over(
     mut bytes: Vec<u8>,
-    sections: &[usize],
+    (sections, salt): (&[usize], u32),
     input: &[u8],
     sign_section: impl Fn(usize, &mut [u8]),
 ) -> Option<Vec<u8>> {
@@ -34,9 +51,17 @@ pub(super) fn laid_over(
         usize::try_from(u64::from_le_bytes(*bytes[foot + at..].first_chunk().expect("a footer")))
             .expect("a small file")
     };
-    match usize::from(*kind) % (2 + sections.len()) {
+    match usize::from(*kind) % (3 + sections.len()) {
         0 => overlay(&mut bytes[..foot], input),
         1 => overlay(&mut bytes[foot + 48..foot + FOOT_BYTES], input),
+        first if first == 2 + sections.len() => {
+            let block = &mut bytes[BLOCK_BYTES..];
+            let size = u32::from_le_bytes(*block[4..].first_chunk().expect("a block"));
+            assert_eq!(size >> 30, 3, "the entries of the first block are short");
+            let size = 8 + usize::try_from(size & SIZE_MASK).expect("64 bits");
+            overlay(&mut block[4..size], input);
+            sign_block(block, salt);
+        }
         section => {
             let at = sections[section - 2];
             let (offset, size) = (word(&bytes, at), word(&bytes, at + 8));
@@ -51,10 +76,14 @@ pub(super) fn laid_over(
     Some(bytes)
 }
 
-/// Has 80 entries in two files, and every other of the last 20 deleted where `deletes` says so.
+/// Has 80 entries in two files, and every other of the last 20 deleted where `deletes` says so. The
+/// first ten of each file are small, and their keys have much in common.
 pub(super) fn fill(table: &dyn Engine, deletes: bool) {
     for number in 0..80_u64 {
-        let (key, body) = (format!("key-{number}"), vec![7; 200]);
+        let (key, body) = match number {
+            0..10 | 51..61 => (format!("a common head of {number:02}"), vec![7; 9]),
+            _ => (format!("key-{number}"), vec![7; 200]),
+        };
         let put = Op::Put { key: key.as_bytes(), head: b"", body: &body };
         let delete = Op::Delete { key: key.as_bytes() };
         let op = if deletes && number > 60 && number % 2 == 0 { delete } else { put };
@@ -72,8 +101,8 @@ pub(super) fn use_table(table: &dyn Engine) {
     if let Err(error) = table.check(&mut report) {
         explains_itself(&error);
     }
-    for number in 0..100 {
-        if let Err(error) = table.get(format!("key-{number}").as_bytes()) {
+    for key in (0..100).flat_map(|n| [format!("key-{n}"), format!("a common head of {n:02}")]) {
+        if let Err(error) = table.get(key.as_bytes()) {
             explains_itself(&error);
         }
     }

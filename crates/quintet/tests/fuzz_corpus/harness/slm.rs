@@ -14,7 +14,7 @@ use quintet::{
 use super::{
     desk::{self, damaged, placed},
     explains_itself,
-    pieces::{fill, laid_over, use_table},
+    pieces::{fill, laid_over, salt, use_table},
 };
 
 const DATABASE_ID: [u8; 16] = *b"fuzz-slm........";
@@ -47,7 +47,8 @@ fn base() -> &'static SimEnv {
 /// A run, changed by the input ([`laid_over`]).
 pub(super) fn run(input: &[u8]) {
     let bytes = base().contents(RUN).expect("a file of the base");
-    let Some(bytes) = laid_over(bytes, &SECTIONS, input, |_, _| {}) else { return };
+    let places = (&SECTIONS[..], salt(DATABASE_ID));
+    let Some(bytes) = laid_over(bytes, places, input, |_, _| {}) else { return };
     match open(&damaged(base(), RUN, bytes)) {
         Ok((table, _)) => use_table(&table),
         Err(error) => explains_itself(&error),
@@ -64,5 +65,10 @@ pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("slm_run", "bounds", run(2, 0, &[200, 1, 255])),
         ("slm_run", "bounds_swapped", run(2, 1, b"z")),
         ("slm_run", "offsets", run(3, 4, &[255, 255])),
+        ("slm_run", "short_untouched", vec![4]),
+        ("slm_run", "short_size", run(4, 4, &[255, 255, 127])),
+        ("slm_run", "short_head", run(4, 6, &[255, 1])),
+        ("slm_run", "short_key", run(4, 24, &[255, 255, 255, 127])),
+        ("slm_run", "short_flags", run(4, 3, &[0])),
     ]
 }

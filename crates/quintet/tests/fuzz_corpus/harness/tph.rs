@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use quintet::{
     Result,
     testing::{
-        codec::{Lsn, crc32c, crc32c_append},
+        codec::{Lsn, crc32c},
         disk::sim::SimEnv,
         engine::{EngineKind, TableOptions, tph::Tph},
     },
@@ -14,7 +14,7 @@ use quintet::{
 use super::{
     desk::{self, damaged, overlay, placed},
     explains_itself,
-    pieces::{fill, laid_over, use_table},
+    pieces::{fill, laid_over, salt, sign_block, use_table},
 };
 
 const DATABASE_ID: [u8; 16] = *b"fuzz-tph........";
@@ -24,6 +24,8 @@ const PIECE: &str = "/table/00000002.ph";
 /// Where the footer names the sections: offset, bytes and CRC of each.
 const SECTIONS: [usize; 4] = [80, 104, 128, 152];
 const KEYS_SECTION: usize = 152;
+/// Tells a chunk of keys from a block of the same number.
+const KEYS_SALT: u32 = 0x6b65_7973;
 
 fn open(env: &SimEnv) -> Result<(Tph, Lsn)> {
     let context = desk::context(env, DATABASE_ID);
@@ -80,25 +82,15 @@ pub(super) fn manifest(input: &[u8]) {
     open_with(MANIFEST, bytes);
 }
 
-/// Makes the checksum of the first chunk of keys right.
-fn sign_chunk(bytes: &mut [u8]) {
-    let Some((crc, rest)) = bytes.split_first_chunk_mut::<4>() else { return };
-    let Some(size) = rest.first_chunk::<4>() else { return };
-    let size = usize::try_from(u32::from_le_bytes(*size)).expect("64 bits");
-    let summed = &rest[..size.saturating_add(4).min(rest.len())];
-    let salt = crc32c_append(crc32c(&DATABASE_ID), &7_u64.to_le_bytes());
-    let salt = crc32c_append(salt, &2_u64.to_le_bytes()) ^ 0x6b65_7973;
-    *crc = crc32c_append(crc32c_append(salt, &[0; 4]), summed).to_le_bytes();
-}
-
 /// The newest piece, changed by the input ([`laid_over`]).
 pub(super) fn piece(input: &[u8]) {
     let sign_section = |at, section: &mut [u8]| {
         if at == KEYS_SECTION {
-            sign_chunk(section);
+            sign_block(section, salt(DATABASE_ID) ^ KEYS_SALT);
         }
     };
-    if let Some(bytes) = laid_over(contents(PIECE), &SECTIONS, input, sign_section) {
+    let places = (&SECTIONS[..], salt(DATABASE_ID));
+    if let Some(bytes) = laid_over(contents(PIECE), places, input, sign_section) {
         open_with(PIECE, bytes);
     }
 }
@@ -125,5 +117,10 @@ pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("tph_piece", "keys_shared", piece(5, 8, &[200, 1, 255])),
         ("tph_piece", "keys_size", piece(5, 4, &[255, 255, 255])),
         ("tph_piece", "keys_block", piece(5, 16, &[255, 255, 255, 127])),
+        ("tph_piece", "short_untouched", vec![6]),
+        ("tph_piece", "short_size", piece(6, 4, &[255, 255, 127])),
+        ("tph_piece", "short_head", piece(6, 6, &[255, 1])),
+        ("tph_piece", "short_key", piece(6, 24, &[255, 255, 255, 127])),
+        ("tph_piece", "short_flags", piece(6, 3, &[0])),
     ]
 }
