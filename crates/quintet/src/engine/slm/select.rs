@@ -135,7 +135,7 @@ fn is_to_be_ordered(run: &Run) -> bool {
     run.entry_bytes() <= ORDERED_BYTES_MAX
 }
 
-/// The run that most others lie over, with these, if they are so many at least.
+/// The run that most others lie over, and then these, if they are so many at least.
 fn crowd(runs: &[Arc<Run>], others: usize) -> Option<Vec<Arc<Run>>> {
     let mut counts: Vec<_> = runs.iter().map(|run| (run, Cell::new(0))).collect();
     counts.sort_by(|(one, _), (other, _)| one.low.cmp(&other.low));
@@ -147,8 +147,9 @@ fn crowd(runs: &[Arc<Run>], others: usize) -> Option<Vec<Arc<Run>>> {
         }
     }
     let (most, count) = counts.iter().max_by_key(|(_, count)| count.get())?;
-    let is_of_it = |run: &&Arc<Run>| run.number == most.number || lies_over(most, run);
-    (count.get() >= others).then(|| runs.iter().filter(is_of_it).cloned().collect())
+    let is_over_it = |run: &&Arc<Run>| run.number != most.number && lies_over(most, run);
+    let these = || std::iter::once(*most).chain(runs.iter().filter(is_over_it)).cloned().collect();
+    (count.get() >= others).then(these)
 }
 
 fn lies_over(one: &Run, other: &Run) -> bool {
