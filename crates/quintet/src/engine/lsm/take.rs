@@ -38,6 +38,25 @@ impl Take for Whole {
     }
 }
 
+/// A value that stands alone, put at the end of what was found before it: a value is as long as
+/// three lines of memory, and moving it through every return costs more than finding it.
+#[derive(Debug)]
+pub(crate) struct Appended<'a>(pub(crate) &'a mut Vec<Option<Value>>);
+
+impl Take for Appended<'_> {
+    type Taken = ();
+
+    #[inline]
+    fn of_words(&mut self, words: &[AtomicU64], place: (usize, usize)) {
+        self.0.push(Some(Whole.of_words(words, place)));
+    }
+
+    #[inline]
+    fn of_bytes(&mut self, bytes: &[u8]) {
+        self.0.push(Some(Whole.of_bytes(bytes)));
+    }
+}
+
 /// All but the first byte goes into a buffer; the first byte is what is made. See
 /// [`crate::engine::Engine::get_split`].
 #[derive(Debug)]

@@ -24,7 +24,7 @@ use crate::{
             block,
             memtable::Answer,
             piece::Span,
-            take::{Take, Whole},
+            take::{Appended, Take, Whole},
         },
     },
     index::{bptree::near::Near, key_code::Buffer},
@@ -235,12 +235,13 @@ impl Inner {
         let mut wanted: Vec<(&'k [u8], u64, usize)> = Vec::with_capacity(keys.len());
         for key in keys {
             let hash = self.hash(key);
-            match view.in_memory(hash, key, &mut Whole) {
+            match view.in_memory(hash, key, &mut Appended(out)) {
+                Answer::Value(()) => {}
+                Answer::Deleted => out.push(None),
                 Answer::Nothing => {
                     wanted.push((key, hash, out.len()));
                     out.push(None);
                 }
-                answer => out.push(answer.value()),
             }
         }
         if !self.keys.is_decided() {

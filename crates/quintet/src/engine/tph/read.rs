@@ -17,7 +17,7 @@ use crate::{
             block,
             memtable::Answer,
             piece::{Piece, Span},
-            take::{Take, Whole},
+            take::{Appended, Take, Whole},
         },
     },
     sync::Ordering,
@@ -178,9 +178,11 @@ impl Inner {
             for key in window {
                 let hash = self.hash(key);
                 let mut search = Search { key, place: out.len(), hash, next: 0, is_over: false };
-                let answer = view.in_memory(hash, key, &mut Whole);
+                let answer = view.in_memory(hash, key, &mut Appended(out));
                 search.is_over = !matches!(answer, Answer::Nothing);
-                out.push(answer.value());
+                if !matches!(answer, Answer::Value(())) {
+                    out.push(None);
+                }
                 searches.push(search);
             }
             self.look_for_all(&view, searches, &mut open, out);
