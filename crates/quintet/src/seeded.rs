@@ -337,6 +337,10 @@ bugs! {
     JournalEndsUnplaced = 254, "journal-ends-unplaced";
     /// The index says of an entry that it begins a little further in its block.
     SlmMarksNextPart = 253, "slm-marks-next-part";
+    /// A flush or a merge leaves what gets have learned of its keys' places.
+    ShortcutsKeepPlace = 256, "shortcuts-keep-place";
+    /// The same, but only what gets are about to learn.
+    ShortcutsKeepClaim = 257, "shortcuts-keep-claim";
     // Codes of keys.
     /// The lowest byte has the code of what follows a key's end.
     KeyCodeLacksEnd = 241, "key-code-lacks-end";
@@ -437,7 +441,7 @@ mod switch {
     use super::Bug;
 
     /// Words of a set of bugs.
-    const WORDS: usize = 4;
+    const WORDS: usize = 5;
 
     static EVERYWHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 

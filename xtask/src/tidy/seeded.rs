@@ -42,7 +42,7 @@ fn bugs(list: &Source) -> Vec<(usize, &str, &str)> {
         .filter_map(|(index, line)| {
             let (variant, rest) = line.trim().split_once(" = ")?;
             let (number, name) = rest.split_once(", \"")?;
-            number.parse::<u8>().ok()?;
+            number.parse::<u16>().ok()?;
             Some((index + 1, variant, name.strip_suffix("\";")?))
         })
         .collect()

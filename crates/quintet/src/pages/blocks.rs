@@ -555,6 +555,7 @@ impl Blocks {
         if admin.chunks == 0 {
             // At once: chunks end within huge pages.
             self.frames.advise_huge(0..to_u64(self.chunks_max) * bytes);
+            self.uses.advise_huge(0..to_u64(self.chunks_max * self.chunk_cells));
         }
         admin.chunks += 1;
         admin.cells.extend(cells);

@@ -153,6 +153,24 @@ impl Cache {
         found.flatten()
     }
 
+    /// What `take` makes of the value of the entry that [`Self::find_at`] finds, if it is of this
+    /// key.
+    #[inline]
+    pub(crate) fn find_key_at<T: Take>(
+        &self,
+        slot: Option<Slot<'_>>,
+        at: Range<usize>,
+        key: &[u8],
+        take: &mut T,
+    ) -> Option<T::Taken> {
+        let found = self.blocks.read(slot?, |words| {
+            let Lying { key: there, value } = entry_at(words, at)?;
+            let is_it = there.len() == key.len() && equals_at(words, there.start, key);
+            is_it.then(|| take.of_words(words, (value.start, value.len())))
+        });
+        found.flatten()
+    }
+
     /// As [`Self::show`], of the entry that [`Self::find_at`] finds.
     pub(crate) fn show_at<T>(
         &self,

@@ -90,6 +90,10 @@ impl<V> View<V> {
     ) -> Answer<T::Taken> {
         let mut asked: Option<(&Arc<Filter>, bool)> = None;
         for memtable in self.memtables() {
+            // The one that is written to may have nothing, and its filter costs a line of memory.
+            if memtable.is_empty() {
+                continue;
+            }
             let may_have = memtable.group().is_none_or(|group| match asked {
                 Some((last, may_have)) if Arc::ptr_eq(last, group) => may_have,
                 _ => asked.insert((group, group.may_have(hash))).1,

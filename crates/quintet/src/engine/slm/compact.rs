@@ -228,7 +228,7 @@ impl Inner {
         let value = cursor.value().filter(|_| has);
         let value = value.ok_or_else(|| super::read::not_there(run, place.block, key))?;
         if self.context.host.is_expired(value) {
-            draft.moves.push(in_index, None, Some(place));
+            draft.moves.push((self.hash(key), in_index), None, Some(place));
             return Ok(());
         }
         let value = if seeded::active(Bug::SlmCopiesAnyEntry) {
@@ -238,7 +238,7 @@ impl Inner {
         };
         let room = run.piece.room_of_copy(place.block, &self.cache);
         let to = draft.add(key, value, room)?;
-        draft.moves.push(in_index, Some(to), Some(place));
+        draft.moves.push((self.hash(key), in_index), Some(to), Some(place));
         Ok(())
     }
 

@@ -6,10 +6,12 @@
 //! place in and the live counts of both runs change inside the gate: a cut has all of it or
 //! nothing.
 //!
+//! What gets have learned of these keys' places is forgotten with each turn ([`super::shortcuts`]).
+//!
 //! Thread rules: `entering` is held for some keys at a time, so that between the look at a place
 //! and its change nobody else changes it, and flushes and compactions take turns.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use super::{
     Inner,
@@ -32,6 +34,8 @@ const TURN: usize = 256;
 struct Move {
     /// Where its key ends among the keys.
     key_end: usize,
+    /// Of the key as it was written.
+    hash: u64,
     /// The new place; `None`: the key goes.
     to: Option<Entered>,
     /// Only from here; `None`: from wherever it was.
@@ -47,9 +51,14 @@ pub(super) struct Moves {
 }
 
 impl Moves {
-    pub(super) fn push(&mut self, key: IndexKey<'_>, to: Option<Entered>, from: Option<Place>) {
+    pub(super) fn push(
+        &mut self,
+        (hash, key): (u64, IndexKey<'_>),
+        to: Option<Entered>,
+        from: Option<Place>,
+    ) {
         self.keys.extend_from_slice(key.0);
-        self.list.push(Move { key_end: self.keys.len(), to, from });
+        self.list.push(Move { key_end: self.keys.len(), hash, to, from });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -58,6 +67,10 @@ impl Moves {
 
     pub(super) fn len(&self) -> usize {
         self.list.len()
+    }
+
+    fn hashes(&self, turn: Range<usize>) -> impl Iterator<Item = u64> + Clone {
+        self.list.get(turn).unwrap_or(&[]).iter().map(|one| one.hash)
     }
 
     fn key(&self, index: usize) -> IndexKey<'_> {
@@ -117,9 +130,11 @@ impl Inner {
             let last = (first + TURN).min(count);
             let _entering = lock(&self.entering);
             let view = self.front.view.load();
-            for index in first..last {
-                self.enter_one(&batch.moves, index, &view.version, &mut near)?;
-            }
+            let entered = (first..last).try_for_each(|index| {
+                self.enter_one(&batch.moves, index, &view.version, &mut near)
+            });
+            self.shortcuts.forget(batch.moves.hashes(first..last));
+            entered?;
             first = last;
         }
         Ok(())

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// What a move takes in memory, with a key of 24 bytes.
-const MOVE_BYTES: u64 = 64;
+const MOVE_BYTES: u64 = 72;
 
 /// A run in the making. Its file goes if it is not finished.
 pub(super) struct Draft<'a> {
@@ -207,7 +207,7 @@ impl Inner {
                 let to = value.map(|value| draft.add(key, value, Room::Turn)).transpose()?;
                 let mut buffer = Buffer::default();
                 if let Some(coded) = self.keys.index_key(key, &mut buffer) {
-                    draft.moves.push(coded, to, None);
+                    draft.moves.push((self.hash(key), coded), to, None);
                 }
                 merge.advance()?;
             }

@@ -76,6 +76,7 @@ mod read;
 mod recover;
 mod runs;
 mod select;
+mod shortcuts;
 mod stream;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
@@ -87,6 +88,7 @@ use self::{
     keys::Keys,
     range::{Range, Walk},
     runs::{Ledger, Runs},
+    shortcuts::Shortcuts,
 };
 use super::{
     Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, Presence,
@@ -104,6 +106,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    budget::Charge,
     codec::{Lsn, to_u64, to_usize},
     disk::Queues,
     report::Report,
@@ -265,6 +268,9 @@ struct Inner {
     merge_pace: Pace,
     /// Hot blocks of the runs.
     cache: Arc<Cache>,
+    /// Where gets have found entries, and the memory of it.
+    shortcuts: Shortcuts,
+    _shortcuts_charged: Charge,
     counters: Counters,
 }
 
@@ -489,20 +495,27 @@ impl Inner {
         self.rest.has_come(&*self.context.env, cuts)
     }
 
+    /// Pages of the index that take space in its file.
+    fn file_pages(&self) -> u64 {
+        let (tree, space) = (&self.paged.tree, self.paged.tree.space());
+        if tree.cache().file().is_ok() { space.end() - space.holes() } else { 0 }
+    }
+
+    /// What the index's journal takes, and what of it is alive.
+    fn journal_bytes(&self) -> (u64, u64) {
+        let keeper = lock(&self.paged.keeper);
+        (keeper.journal_bytes(), keeper.journal_state().0)
+    }
+
     fn stats(&self) -> EngineStats {
         let view = self.front.view.load_full();
         let (counters, front) = (&self.counters, &self.front.counters);
         let runs = || view.version.iter();
-        let in_memory: u64 = view.memtables().map(|memtable| memtable.memory_bytes()).sum();
-        let unflushed: u64 = view.memtables().map(|memtable| memtable.payload_bytes()).sum();
+        let in_memory: u64 = view.memtables().map(|one| one.memory_bytes()).sum();
+        let unflushed: u64 = view.memtables().map(|one| one.payload_bytes()).sum();
         let page_bytes = to_u64(self.paged.tree.shape().page_bytes);
-        let (space, cache) = (self.paged.tree.space(), self.paged.tree.cache().stats());
-        let has_file = self.paged.tree.cache().file().is_ok();
-        let pages = if has_file { space.end() - space.holes() } else { 0 };
-        let (journal_bytes, (journal_live, _)) = {
-            let keeper = lock(&self.paged.keeper);
-            (keeper.journal_bytes(), keeper.journal_state())
-        };
+        let cache = self.paged.tree.cache().stats();
+        let (journal_bytes, journal_live) = self.journal_bytes();
         let sum = |of: &dyn Fn(&runs::Run) -> u64| runs().map(|run| of(run)).sum::<u64>();
         let run_memory = sum(&runs::Run::memory_bytes);
         let live_bytes = sum(&runs::Run::live_bytes);
@@ -514,11 +527,14 @@ impl Inner {
             keys: self.count_keys(&view),
             live_bytes: live_bytes + unflushed,
             dead_bytes: sum(&|run| run.piece.footer.payload_bytes) - live_bytes,
-            file_bytes: sum(&|run| run.piece.file_bytes) + pages * page_bytes + journal_bytes,
+            file_bytes: sum(&|run| run.piece.file_bytes)
+                + self.file_pages() * page_bytes
+                + journal_bytes,
             memory_bytes: in_memory
                 + run_memory
                 + self.paged.tree.cache().memory_bytes()
-                + self.cache.blocks.memory_bytes(),
+                + self.cache.blocks.memory_bytes()
+                + self.shortcuts.memory_bytes(),
             index_bytes: index_pages * page_bytes + run_memory,
             written_bytes_total: load(&counters.written_bytes_total) + index_written,
             details: vec![
@@ -538,6 +554,8 @@ impl Inner {
                 ("cuts_total", load(&self.paged.cuts_total)),
                 ("index_helps_total", load(&self.paged.helps_total)),
                 ("cache_bytes", self.cache.blocks.memory_bytes()),
+                ("shortcuts", self.shortcuts.count()),
+                ("shortcut_bytes", self.shortcuts.memory_bytes()),
                 ("cache_fills_total", self.cache.blocks.totals().0),
                 ("cache_evicted_total", self.cache.blocks.totals().1),
                 ("reads_total", load(&counters.reads_total)),

@@ -1,7 +1,8 @@
 //! Reading: gets and batches of them.
 //!
 //! A get asks the memtables, then the index; what is not there is not anywhere. What is there
-//! costs one block: from the cache, or one read. A batch goes down the index together and reads
+//! costs one block: from the cache, or one read. Where the index led for a key, the next get of it
+//! may know already ([`super::shortcuts`]). A batch goes down the index together and reads
 //! all the blocks that it misses at once.
 //!
 //! Between the look at the index and the look for the run, a compaction may have moved the entry
@@ -13,6 +14,7 @@ use super::{
     Inner, View,
     keys::IndexKey,
     runs::{Entered, Place, Run},
+    shortcuts::{Claim, Token},
 };
 use crate::{
     Error, Result,
@@ -106,13 +108,14 @@ impl Inner {
     pub(super) fn read_value<T: Take>(&self, key: &[u8], take: &mut T) -> Result<Option<T::Taken>> {
         let view = self.front.view.load();
         let hash = self.hash(key);
+        self.shortcuts.approach(hash);
         match view.in_memory(hash, key, take) {
             Answer::Nothing => self.read_stored(&view, (hash, key), take),
             answer => Ok(answer.value()),
         }
     }
 
-    /// The value of a key that the memtables do not have.
+    /// The value of a key that the memtables of a view do not have.
     #[inline]
     pub(super) fn read_stored<T: Take>(
         &self,
@@ -120,15 +123,52 @@ impl Inner {
         (hash, key): (u64, &[u8]),
         take: &mut T,
     ) -> Result<Option<T::Taken>> {
+        let there = |entered| self.take_there(view, entered, key, take);
+        let known = self.shortcuts.known(hash);
+        if let Some(taken) = known.as_ref().and_then(|known| known.follow(there)) {
+            return Ok(Some(taken));
+        }
+        let token = Token::default();
+        let claim = known.and_then(|known| known.claim(&token));
+        self.read_indexed(view, (hash, key), claim, take)
+    }
+
+    /// The same by the index, and what it says for whoever asks next.
+    #[inline]
+    pub(super) fn read_indexed<T: Take>(
+        &self,
+        view: &View,
+        (hash, key): (u64, &[u8]),
+        claim: Option<Claim<'_>>,
+        take: &mut T,
+    ) -> Result<Option<T::Taken>> {
         let Some(entered) = self.entered(key)? else { return Ok(None) };
         let place = entered.place;
         match view.version.find(place.run) {
             Some(run) => {
                 run.prefetch(entered, &self.cache);
+                if let Some(claim) = claim.filter(|_| run.has_shortcuts()) {
+                    claim.fill(entered);
+                }
                 self.read_at((run, place.block), (hash, key), take).map(Some)
             }
             None => self.read_moved(place, (hash, key), take),
         }
+    }
+
+    /// The value of a key, if its entry is at this place, in the cache, and alone begins there.
+    #[inline]
+    fn take_there<T: Take>(
+        &self,
+        view: &View,
+        entered: Entered,
+        key: &[u8],
+        take: &mut T,
+    ) -> Option<T::Taken> {
+        let run = view.version.find(entered.place.run)?;
+        let at = run.beginning(entered)?;
+        run.prefetch(entered, &self.cache);
+        self.cache.find_key_at(run.piece.slot(entered.place.block), at, key, take)
     }
 
     /// The value of a key whose run is newer than a view, or gone.

@@ -6,6 +6,7 @@ use super::{
     Counters, Inner, Settings,
     keys::Keys,
     runs::{LIST_KEY, Ledger, Place, Run, RunList, Runs},
+    shortcuts::Shortcuts,
     stream::Together,
 };
 use crate::{
@@ -28,6 +29,10 @@ use crate::{
 
 /// Memtables are frozen at this size: inserts find their places in the processor's caches.
 const LIST_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
+
+/// Shortcuts take one byte of so many of the cache's at most: what fits in the processor's caches
+/// is worth more than more of them.
+const SHORTCUTS_SHARE: u64 = 1024;
 
 impl Inner {
     pub(super) fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
@@ -58,6 +63,9 @@ impl Inner {
         context.budget.take_anyway(charged);
         let memory = (settings.memtable_bytes, settings.memtables);
         let front = Front::new(&context, memory, LIST_BYTES_MAX, runs)?;
+        let shortcuts = Shortcuts::new(settings.cache_bytes.min(budget) / SHORTCUTS_SHARE)
+            .map_err(|error| Error::io("reserve address space for shortcuts", error))?;
+        let shortcuts_charged = context.budget.charge_anyway(shortcuts.memory_bytes());
         let buffers = Buffers::new(&context.budget);
         let inner = Self {
             settings,
@@ -82,6 +90,8 @@ impl Inner {
             buffers,
             merge_pace: Pace::default(),
             cache,
+            shortcuts,
+            _shortcuts_charged: shortcuts_charged,
             counters: Counters::default(),
             context,
         };

@@ -298,6 +298,12 @@ impl Run {
         (block_bytes > 0).then(|| bytes_of(entered.part, block_bytes))
     }
 
+    /// Whether entries mostly begin alone in their part of a block, and the run can tell.
+    #[inline]
+    pub(super) fn has_shortcuts(&self) -> bool {
+        self.piece.footer.block_bytes > 0 && self.of_block <= (1 << PART_BITS) / 2
+    }
+
     /// Starts loading what says where a block is in the cache.
     #[inline]
     pub(super) fn prefetch_place(&self, place: Place) {

@@ -381,7 +381,7 @@ impl Stream {
                 None => {}
             }
         }
-        inner.read_stored(&inner.front.view.load(), (hash, key), take)
+        inner.read_indexed(&inner.front.view.load(), (hash, key), None, take)
     }
 
     /// Copies places out of the index.

@@ -10,6 +10,7 @@ mod parts;
 mod paused;
 mod reads;
 mod settled;
+mod shortcuts;
 mod shown;
 
 use std::{collections::BTreeMap, ops};

@@ -207,8 +207,8 @@ fn a_cut_may_be_taken_between_any_two_keys() {
                 let key = key.to_vec();
                 let place = draft.add(&key, cursor.value().unwrap(), Room::Spare)?;
                 let mut buffer = Buffer::default();
-                let key = inner.keys.index_key(&key, &mut buffer).unwrap();
-                draft.moves.push(key, Some(place), None);
+                let coded = inner.keys.index_key(&key, &mut buffer).unwrap();
+                draft.moves.push((inner.hash(&key), coded), Some(place), None);
                 cursor.advance()?;
             }
             inner.cut(None)?;

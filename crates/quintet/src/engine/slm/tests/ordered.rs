@@ -44,3 +44,21 @@ fn order_at_rest_is_switched_off_with_that_of_leaves() {
     add_runs(&engine, &[100; 6], 0..1_000_000);
     assert_eq!(picked(&engine), 0);
 }
+
+/// A merge that leaves out the run that all the others lie over changes nothing, for ever.
+#[test]
+fn the_run_that_others_lie_over_is_merged_with_them_where_not_all_can_be() {
+    let (engine, _) = Bench::new(66).set("merge_runs", "3").open();
+    // The older ones come first among the runs, and a merge takes three.
+    for part in 0..3 {
+        add_runs(&engine, &[100], part * 100_000..(part + 1) * 100_000);
+    }
+    add_runs(&engine, &[300], 0..300_000);
+    let wide = engine.inner.front.view.load().version.iter().last().map(|run| run.number);
+    let runs = engine.inner.pick().unwrap();
+    assert_eq!(runs.len(), 3);
+    assert!(runs.iter().any(|run| Some(run.number) == wide), "{runs:?}");
+    background(&engine, 2_000);
+    assert_eq!(picked(&engine), 0);
+    check(&engine);
+}

@@ -1,0 +1,90 @@
+//! What gets remember of where the index led.
+
+use super::*;
+
+/// A table whose shortcuts are for all of its keys.
+fn roomy(seed: u64) -> Slm {
+    Bench::new(seed).set("cache_bytes", "33554432").open().0
+}
+
+fn key(number: u64) -> [u8; 8] {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+/// Gets of all keys, twice, agree with `expected`.
+fn agree(engine: &Slm, expected: &dyn Fn(u64) -> Option<u8>) {
+    for round in 0..2 {
+        for number in 0..2_000 {
+            let found = engine.get(&key(number)).unwrap();
+            let value = expected(number).map(|byte| vec![byte; 100]);
+            assert_eq!(found.as_deref(), value.as_deref(), "key {number}, round {round}");
+        }
+    }
+}
+
+/// Keys are read, then some are written and some deleted, flushed and merged.
+fn gets_see_what_was_flushed_since() {
+    let engine = roomy(61);
+    let mut lsn = 0;
+    let mut next = || {
+        lsn += 1;
+        lsn
+    };
+    for number in 0..2_000 {
+        put(&engine, next(), &key(number), &[1; 100]);
+    }
+    engine.persist(Lsn(next())).unwrap();
+    agree(&engine, &|_| Some(1));
+    assert!(detail(&engine, "shortcuts") > 1_000, "{:?}", engine.stats());
+    for number in (0..2_000).filter(|number| number % 5 == 0) {
+        put(&engine, next(), &key(number), &[2; 100]);
+    }
+    for number in (0..2_000).filter(|number| number % 5 == 1) {
+        delete(&engine, next(), &key(number));
+    }
+    let expected = |number: u64| match number % 5 {
+        0 => Some(2),
+        1 => None,
+        _ => Some(1),
+    };
+    agree(&engine, &expected);
+    engine.persist(Lsn(next())).unwrap();
+    agree(&engine, &expected);
+    engine.compact().unwrap();
+    agree(&engine, &expected);
+    check(&engine);
+}
+
+#[test]
+fn a_get_is_not_led_to_where_its_entry_was() {
+    gets_see_what_was_flushed_since();
+    finds(Bug::ShortcutsKeepPlace, gets_see_what_was_flushed_since);
+}
+
+#[test]
+fn absent_keys_are_not_remembered() {
+    let engine = roomy(62);
+    put(&engine, 1, &key(1), &[1; 100]);
+    engine.persist(Lsn(2)).unwrap();
+    for number in 2..500 {
+        assert_eq!(engine.get(&key(number)).unwrap(), None);
+    }
+    assert_eq!(detail(&engine, "shortcuts"), 0);
+    assert!(engine.get(&key(1)).unwrap().is_some());
+    assert_eq!(detail(&engine, "shortcuts"), 1);
+}
+
+/// Where several entries begin in one part of a block, a place does not say which one is meant.
+#[test]
+fn entries_that_lie_close_together_have_no_shortcuts() {
+    let engine = roomy(63);
+    for number in 0..2_000_u64 {
+        put(&engine, number + 1, &number.to_be_bytes()[5..], &[low(number)]);
+    }
+    engine.persist(Lsn(2_001)).unwrap();
+    for number in 0..2_000_u64 {
+        let found = engine.get(&number.to_be_bytes()[5..]).unwrap();
+        assert_eq!(found.as_deref(), Some(&[low(number)][..]));
+    }
+    assert_eq!(detail(&engine, "shortcuts"), 0);
+}
