@@ -8,6 +8,8 @@
 
 #[cfg(tsan)]
 pub mod announced;
+#[cfg(all(test, any(loom, shuttle)))]
+pub mod models;
 pub mod turns;
 
 #[cfg(tsan)]

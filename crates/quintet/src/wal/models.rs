@@ -10,25 +10,12 @@ use super::{
 use crate::{
     Error, Result,
     codec::Lsn,
-    sync::{Arc, AtomicBool, AtomicU64, Ordering, thread},
+    sync::{Arc, AtomicBool, AtomicU64, Ordering, models, thread},
 };
 
 /// Runs `model` under the checker that this build is for.
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    #[cfg(loom)]
-    {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(model);
-    }
-    #[cfg(shuttle)]
-    {
-        let iterations = std::env::var("SHUTTLE_ITERATIONS")
-            .ok()
-            .and_then(|count| count.parse().ok())
-            .unwrap_or(5_000);
-        shuttle::check_pct(model, iterations, 4);
-    }
+    models::explore((5_000, 4), model);
 }
 
 /// A log of one-byte records: the tail is reserved, then the record's cell is filled.

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     budget::Budget,
     seeded::{Bug, finds},
-    sync::{Arc, thread},
+    sync::{Arc, models, thread},
 };
 
 const KEY: &[u8] = b"k";
@@ -24,17 +24,7 @@ const CHUNK_BYTES: u64 = 64;
 
 /// Runs `model` under the checker that this build is for.
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    #[cfg(loom)]
-    {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(model);
-    }
-    #[cfg(shuttle)]
-    {
-        let count = std::env::var("SHUTTLE_ITERATIONS").ok().and_then(|count| count.parse().ok());
-        shuttle::check_pct(model, count.unwrap_or(5_000), 4);
-    }
+    models::explore((5_000, 4), model);
 }
 
 fn arena() -> Arc<Arena> {

@@ -39,7 +39,8 @@ impl Take for Whole {
 }
 
 /// A value that stands alone, put at the end of what was found before it: a value is as long as
-/// three lines of memory, and moving it through every return costs more than finding it.
+/// three lines of memory, and moving it through every return costs more than finding it. For
+/// memtables alone, which do not change under a reader: in a cache it might be put there twice.
 #[derive(Debug)]
 pub(crate) struct Appended<'a>(pub(crate) &'a mut Vec<Option<Value>>);
 

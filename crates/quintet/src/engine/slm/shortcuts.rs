@@ -38,7 +38,7 @@
 
 use std::io;
 
-use super::runs::{BLOCKS_MAX, Entered, Place};
+use super::runs::{Entered, Place};
 use crate::{
     codec::{low_u8, low_u32, to_u64, to_usize},
     pages::{Region, prefetch},
@@ -113,8 +113,6 @@ fn decode(word: u64) -> Entered {
     // What is remembered of an entry is where it is, and not whether it expires.
     Entered { place: Place { run, block }, lasts: false, part: low_u8(word) }
 }
-
-const _: () = assert!(BLOCKS_MAX >= 1 << BLOCK_BITS, "a word has all of a block's number");
 
 impl Shortcuts {
     /// A table of at most so many bytes of memory, but of one set at least.
@@ -382,19 +380,12 @@ mod tests {
     }
 
     #[cfg(any(loom, shuttle))]
-    mod models {
+    mod races {
         use super::*;
-        use crate::sync::{Arc, thread};
+        use crate::sync::{Arc, models, thread};
 
         fn explore(model: impl Fn() + Send + Sync + 'static) {
-            #[cfg(loom)]
-            {
-                let mut builder = loom::model::Builder::new();
-                builder.preemption_bound = Some(3);
-                builder.check(model);
-            }
-            #[cfg(shuttle)]
-            shuttle::check_pct(model, 2_000, 3);
+            models::explore((2_000, 3), model);
         }
 
         /// What the index says of a key changes while a get learns of it. Once the change is told,

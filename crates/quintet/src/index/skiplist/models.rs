@@ -6,18 +6,11 @@
 use super::{Inserted, SkipList, Version};
 use crate::{
     pages::Region,
-    sync::{Arc, thread},
+    sync::{Arc, models, thread},
 };
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    #[cfg(loom)]
-    {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(model);
-    }
-    #[cfg(shuttle)]
-    shuttle::check_pct(model, 2_000, 4);
+    models::explore((2_000, 4), model);
 }
 
 fn list() -> Arc<SkipList<Region>> {

@@ -5,20 +5,10 @@
 //! The region of words that the slots lie in is made of the checker's own.
 
 use super::{SlotTable, Verdict};
-use crate::sync::{Arc, thread};
+use crate::sync::{Arc, models, thread};
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    #[cfg(loom)]
-    {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(model);
-    }
-    #[cfg(shuttle)]
-    {
-        let count = std::env::var("SHUTTLE_ITERATIONS").ok().and_then(|count| count.parse().ok());
-        shuttle::check_pct(model, count.unwrap_or(5_000), 4);
-    }
+    models::explore((5_000, 4), model);
 }
 
 /// Hashes of one line: the same low bits and the same highest bit.

@@ -4,17 +4,10 @@
 //! Run with `just loom` or `just shuttle`.
 
 use super::*;
-use crate::sync::{Arc as ModelArc, thread};
+use crate::sync::{Arc as ModelArc, models, thread};
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    #[cfg(loom)]
-    {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(model);
-    }
-    #[cfg(shuttle)]
-    shuttle::check_pct(model, 2_000, 4);
+    models::explore((2_000, 4), model);
 }
 
 /// Cells of five words, which may be one frame.
