@@ -106,7 +106,6 @@ use super::{
 };
 use crate::{
     Error, Result,
-    budget::Charge,
     codec::{Lsn, to_u64, to_usize},
     disk::Queues,
     report::Report,
@@ -268,9 +267,8 @@ struct Inner {
     merge_pace: Pace,
     /// Hot blocks of the runs.
     cache: Arc<Cache>,
-    /// Where gets have found entries, and the memory of it.
+    /// Where gets have found entries.
     shortcuts: Shortcuts,
-    _shortcuts_charged: Charge,
     counters: Counters,
 }
 
@@ -358,7 +356,8 @@ impl Backing<Runs> for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.context.budget.give(self.runs_charged.load(Ordering::Relaxed));
+        let runs = self.runs_charged.load(Ordering::Relaxed);
+        self.context.budget.give(runs + self.shortcuts.memory_bytes());
     }
 }
 

@@ -65,7 +65,8 @@ impl Inner {
         let front = Front::new(&context, memory, LIST_BYTES_MAX, runs)?;
         let shortcuts = Shortcuts::new(settings.cache_bytes.min(budget) / SHORTCUTS_SHARE)
             .map_err(|error| Error::io("reserve address space for shortcuts", error))?;
-        let shortcuts_charged = context.budget.charge_anyway(shortcuts.memory_bytes());
+        // Not lent: nobody is to wait until it comes back.
+        context.budget.take_anyway(shortcuts.memory_bytes());
         let buffers = Buffers::new(&context.budget);
         let inner = Self {
             settings,
@@ -91,7 +92,6 @@ impl Inner {
             merge_pace: Pace::default(),
             cache,
             shortcuts,
-            _shortcuts_charged: shortcuts_charged,
             counters: Counters::default(),
             context,
         };
