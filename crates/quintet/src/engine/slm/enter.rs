@@ -128,11 +128,14 @@ impl Inner {
         let (mut first, mut near) = (0, Near::default());
         while first < count {
             let last = (first + TURN).min(count);
-            let _entering = lock(&self.entering);
-            let view = self.front.view.load();
-            let entered = (first..last).try_for_each(|index| {
-                self.enter_one(&batch.moves, index, &view.version, &mut near)
-            });
+            let entered = {
+                let _entering = lock(&self.entering);
+                let view = self.front.view.load();
+                (first..last).try_for_each(|index| {
+                    self.enter_one(&batch.moves, index, &view.version, &mut near)
+                })
+            };
+            // Of those before one that failed, too.
             self.shortcuts.forget(batch.moves.hashes(first..last));
             entered?;
             first = last;
