@@ -29,18 +29,16 @@
 //! be chosen, [`EngineKind`] which index structures there are.
 #![deny(unsafe_code)]
 
-mod budget;
-mod codec;
+mod bptree;
+mod contract;
 mod db;
-mod disk;
 mod engine;
-mod error;
-mod index;
-mod pages;
-mod report;
-mod seeded;
-mod sync;
-mod types;
+mod io;
+mod journal;
+mod lsm;
+#[cfg_attr(not(test), expect(dead_code, reason = "no engine has its tables in a pool yet"))]
+mod pmem;
+mod util;
 mod wal;
 
 pub use crate::db::{
@@ -49,11 +47,11 @@ pub use crate::db::{
     NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions, SortedLoader, Table, TableInfo,
     TableStats, TypedEntries, TypedTable, VALUE_BYTES_MAX, Value, inspect,
 };
-pub use codec::Lsn;
-pub use engine::{Cursor, EngineKind, KeyRange, TableOptions};
-pub use error::{Error, Result};
-pub use report::{Finding, Report};
-pub use types::{
+pub use contract::{Cursor, EngineKind, KeyRange, TableOptions};
+pub use util::codec::Lsn;
+pub use util::error::{Error, Result};
+pub use util::report::{Finding, Report};
+pub use util::types::{
     KEY_PARTS_MAX, KeyPart, KeyPrefix, KeyRef, TableTypes, TypeTag, TypedKey, TypedValue, ValueRef,
 };
 pub use wal::LogStats;
@@ -64,31 +62,31 @@ pub use wal::LogStats;
 pub mod testing {
     /// See the module's own head.
     pub mod budget {
-        pub use crate::budget::*;
+        pub use crate::util::budget::*;
     }
     /// See the module's own head.
     pub mod codec {
-        pub use crate::codec::*;
+        pub use crate::util::codec::*;
     }
     /// See the module's own head.
     pub mod disk {
-        pub use crate::disk::*;
+        pub use crate::io::{recorder as record, *};
     }
     /// See the module's own head.
     pub mod engine {
-        pub use crate::engine::*;
+        pub use crate::{contract::*, engine::*, util::format as lines};
     }
     /// See the module's own head.
     pub mod perfect_hash {
-        pub use crate::index::perfect_hash::*;
+        pub use crate::engine::tph::perfect_hash::*;
     }
     /// See the module's own head.
     pub mod report {
-        pub use crate::report::*;
+        pub use crate::util::report::*;
     }
     /// See the module's own head.
     pub mod seeded {
-        pub use crate::seeded::*;
+        pub use crate::util::mutant::*;
     }
     /// See the module's own head.
     pub mod wal {

@@ -2,31 +2,33 @@
 //!
 //! - Imports (`crate::`, `super::`, and paths in code) only name layers that [`LAYERS`] allows.
 //! - Engines do not name one another.
-//! - Only `disk` calls the operating system: files, threads, clocks, system calls.
+//! - Only `io` calls the operating system: files, threads, clocks, system calls.
 //!
 //! Unit tests are free to import what they like.
 
 use super::{Finding, LIBRARY, Tree, paths, source::Source};
 
 /// Modules below all layers. They may name one another.
-const BASE: [&str; 7] = ["budget", "codec", "error", "report", "seeded", "sync", "types"];
+const BASE: [&str; 1] = ["util"];
 
 /// A layer and the layers that it may name, besides itself and [`BASE`].
-const LAYERS: [(&str, &[&str]); 8] = [
-    ("disk", &[]),
-    ("files", &["disk"]),
-    ("pages", &["disk"]),
-    ("wal", &["disk"]),
-    ("index", &["pages", "files"]),
-    ("engine", &["index", "pages", "files", "disk"]),
-    ("db", &["engine", "index", "pages", "files", "wal", "disk"]),
-    ("inspect", &["db", "engine", "index", "pages", "files", "wal", "disk"]),
+const LAYERS: [(&str, &[&str]); 10] = [
+    ("io", &[]),
+    ("contract", &["io"]),
+    ("wal", &["io"]),
+    ("journal", &["io"]),
+    ("pmem", &["journal", "io"]),
+    ("bptree", &["journal", "contract", "io"]),
+    ("lsm", &["contract", "io"]),
+    ("engine", &["lsm", "bptree", "journal", "contract", "io"]),
+    ("db", &["engine", "contract", "wal", "io"]),
+    ("inspect", &["db", "engine", "contract", "wal", "io"]),
 ];
 
 /// The engines: folders or files of `engine/`.
 const ENGINES: [&str; 6] = ["naive", "hashlog", "trie", "btree", "slm", "tph"];
 
-/// Paths that only `disk` may name.
+/// Paths that only `io` may name.
 const SYSTEM: [&str; 11] = [
     "std::fs",
     "std::net",
@@ -61,7 +63,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
         }
         let module = module_path(path);
         check_imports(source, &module, &exports, findings);
-        if module.first().is_some_and(|layer| layer != "disk") {
+        if module.first().is_some_and(|layer| layer != "io") {
             check_system(source, findings);
         }
     }
@@ -177,7 +179,7 @@ fn check_system(source: &Source, findings: &mut Vec<Finding>) {
     let mut refuse = |offset: usize, name: &str| {
         if !source.is_test(offset) {
             let line = source.line_of(offset);
-            let message = format!("`{name}`: only `disk` calls the operating system");
+            let message = format!("`{name}`: only `io` calls the operating system");
             findings.push(Finding::error(&source.path, line, message));
         }
     };

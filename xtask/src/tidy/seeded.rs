@@ -5,14 +5,14 @@ use super::{Finding, LIBRARY, Tree, source::Source};
 const DOCUMENT: &str = "docs/testing.md";
 
 pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
-    let Some(list) = tree.sources.get(&format!("{LIBRARY}seeded.rs")) else { return };
+    let Some(list) = tree.sources.get(&format!("{LIBRARY}util/mutant.rs")) else { return };
     let table = tree.texts.get(DOCUMENT).map(String::as_str).unwrap_or_default();
     let bugs = bugs(list);
     for (line, variant, name) in &bugs {
         let site = format!("Bug::{variant}");
         let has_site = tree
             .library()
-            .filter(|(path, _)| *path != "seeded.rs")
+            .filter(|(path, _)| *path != "util/mutant.rs")
             .any(|(_, source)| source.words(&site).any(|offset| !source.is_test(offset)));
         if !has_site {
             let message = format!("no code asks for `{site}`: give the bug a site or remove it");
@@ -28,7 +28,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
             continue;
         };
         if !bugs.iter().any(|(_, _, bug)| *bug == name) {
-            let message = format!("`{name}` is no bug of {LIBRARY}seeded.rs; remove the row");
+            let message = format!("`{name}` is no bug of {LIBRARY}util/mutant.rs; remove the row");
             findings.push(Finding::error(DOCUMENT, index + 1, message));
         }
     }

@@ -30,7 +30,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
         check_size(source, findings);
         check_functions(source, findings);
     }
-    for (path, source) in tree.library().filter(|(path, _)| *path != "codec.rs") {
+    for (path, source) in tree.library().filter(|(path, _)| *path != "util/codec.rs") {
         check_casts(path, source, findings);
     }
 }
@@ -129,7 +129,7 @@ fn check_casts(path: &str, source: &Source, findings: &mut Vec<Finding>) {
             rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         if NUMBERS.contains(&target.as_str()) && !is_rename(&source.code[..offset]) {
             let message = format!(
-                "`as {target}`: use `codec` or `try_from` ({LIBRARY}{path} is not codec.rs)"
+                "`as {target}`: use `codec` or `try_from` ({LIBRARY}{path} is not util/codec.rs)"
             );
             findings.push(Finding::error(&source.path, source.line_of(offset), message));
         }

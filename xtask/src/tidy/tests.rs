@@ -36,27 +36,27 @@ fn this_repository_is_tidy() {
 
 #[test]
 fn imports_point_down() {
-    let sound = [("disk.rs", "use crate::codec::Lsn;\n"), ("codec.rs", "pub struct Lsn;\n")];
-    assert_eq!(library("mod disk;\nmod codec;", &sound), "");
-    let up = [("disk.rs", "fn a() {}\nuse crate::{codec::Lsn, wal::Log};\n"), ("wal.rs", "\n")];
-    let said = library("mod disk;\nmod wal;", &up);
-    assert_finds(&said, "src/disk.rs:2:", "layer `disk` may not import `wal`");
+    let sound = [("io.rs", "use crate::util::Lsn;\n"), ("util.rs", "pub struct Lsn;\n")];
+    assert_eq!(library("mod io;\nmod util;", &sound), "");
+    let up = [("io.rs", "fn a() {}\nuse crate::{util::Lsn, wal::Log};\n"), ("wal.rs", "\n")];
+    let said = library("mod io;\nmod wal;", &up);
+    assert_finds(&said, "src/io.rs:2:", "layer `io` may not import `wal`");
 }
 
 #[test]
 fn super_paths_are_resolved_through_inline_modules() {
-    let sound = "mod inner { use super::super::codec; }\n";
-    assert_eq!(library("mod disk;\nmod codec;", &[("disk.rs", sound), ("codec.rs", "\n")]), "");
+    let sound = "mod inner { use super::super::util; }\n";
+    assert_eq!(library("mod io;\nmod util;", &[("io.rs", sound), ("util.rs", "\n")]), "");
     let up = "mod inner { use super::super::wal::Log; }\n";
-    let said = library("mod disk;\nmod wal;", &[("disk.rs", up), ("wal.rs", "\n")]);
-    assert_finds(&said, "src/disk.rs:1:", "may not import `wal`");
+    let said = library("mod io;\nmod wal;", &[("io.rs", up), ("wal.rs", "\n")]);
+    assert_finds(&said, "src/io.rs:1:", "may not import `wal`");
 }
 
 #[test]
 fn a_re_export_counts_as_its_module() {
-    let files = [("disk.rs", "use crate::Log;\n"), ("wal.rs", "pub struct Log;\n")];
-    let said = library("mod disk;\nmod wal;\npub use wal::{Log, Other};", &files);
-    assert_finds(&said, "src/disk.rs:1:", "may not import `wal`");
+    let files = [("io.rs", "use crate::Log;\n"), ("wal.rs", "pub struct Log;\n")];
+    let said = library("mod io;\nmod wal;\npub use wal::{Log, Other};", &files);
+    assert_finds(&said, "src/io.rs:1:", "may not import `wal`");
 }
 
 #[test]
@@ -81,13 +81,13 @@ fn a_new_layer_needs_a_place() {
 fn unit_tests_may_import_upwards() {
     let file =
         "#[cfg(test)]\nmod tests { use crate::wal::Log; fn f() { std::fs::read(\"x\"); } }\n";
-    assert_eq!(library("mod disk;\nmod wal;", &[("disk.rs", file), ("wal.rs", "\n")]), "");
+    assert_eq!(library("mod io;\nmod wal;", &[("io.rs", file), ("wal.rs", "\n")]), "");
     let files = [
-        ("codec.rs", "#[cfg(test)]\nmod tests;\n"),
-        ("codec/tests.rs", "use crate::wal::Log;\nfn f(a: u8) -> u64 { a as u64 }\n"),
+        ("util/mod.rs", "#[cfg(test)]\nmod tests;\n"),
+        ("util/tests.rs", "use crate::wal::Log;\nfn f(a: u8) -> u64 { a as u64 }\n"),
         ("wal.rs", "\n"),
     ];
-    assert_eq!(library("mod codec;\nmod wal;", &files), "");
+    assert_eq!(library("mod util;\nmod wal;", &files), "");
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn only_disk_calls_the_system() {
         "use std::time::SystemTime;\nfn f() { SystemTime::now(); }\n",
     ] {
         let said = library("mod wal;", &[("wal.rs", text)]);
-        assert_finds(&said, "src/wal.rs:", "only `disk` calls the operating system");
-        assert_eq!(library("mod disk;", &[("disk.rs", text)]), "");
+        assert_finds(&said, "src/wal.rs:", "only `io` calls the operating system");
+        assert_eq!(library("mod io;", &[("io.rs", text)]), "");
     }
     let sound =
         "use std::{fmt, time::{Duration, SystemTime}, thread};\nfn f() { thread::yield_now(); }\n";
@@ -113,7 +113,10 @@ fn only_disk_calls_the_system() {
 fn casts_belong_to_codec() {
     let cast = "fn f(a: u8) -> u64 {\n    a as u64\n}\n";
     assert_finds(&library("mod wal;", &[("wal.rs", cast)]), "src/wal.rs:2:", "`as u64`");
-    assert_eq!(library("mod codec;", &[("codec.rs", cast)]), "");
+    assert_eq!(
+        library("mod util;", &[("util/mod.rs", "mod codec;\n"), ("util/codec.rs", cast)]),
+        ""
+    );
     let sound = "use std::fmt::Write as _;\nuse std::io::{\n    Read as _,\n};\n";
     assert_eq!(library("mod wal;", &[("wal.rs", sound)]), "");
     let in_test = format!("#[cfg(test)]\nmod tests {{ {cast} }}\n");
@@ -169,18 +172,18 @@ fn unsafe_and_its_list_agree() {
     let map = "fn f() { unsafe { g() } }\n";
     let with_list = |list: &str| {
         says(&[
-            ("crates/quintet/src/lib.rs", "#![deny(unsafe_code)]\nmod disk;\n"),
-            ("crates/quintet/src/disk/mod.rs", "mod map;\n"),
-            ("crates/quintet/src/disk/map.rs", map),
+            ("crates/quintet/src/lib.rs", "#![deny(unsafe_code)]\nmod io;\n"),
+            ("crates/quintet/src/io/mod.rs", "mod map;\n"),
+            ("crates/quintet/src/io/map.rs", map),
             ("UNSAFE.md", list),
         ])
     };
-    let row = "| `disk::map` | never shrinks | test `a` |\n";
+    let row = "| `io::map` | never shrinks | test `a` |\n";
     assert_eq!(with_list(&format!("# Unsafe\n\n{row}")), "");
-    assert_finds(&with_list("# Unsafe\n"), "disk/map.rs:1:", "give it a row in UNSAFE.md");
+    assert_finds(&with_list("# Unsafe\n"), "io/map.rs:1:", "give it a row in UNSAFE.md");
     let stale = format!("# Unsafe\n{row}| `wal::tail` | a claim | test `b` |\n");
     assert_finds(&with_list(&stale), "UNSAFE.md:3:", "`wal::tail` is listed but uses no `unsafe`");
-    let bare = "# Unsafe\n| `disk::map` | never shrinks | |\n";
+    let bare = "# Unsafe\n| `io::map` | never shrinks | |\n";
     assert_finds(&with_list(bare), "UNSAFE.md:2:", "needs a claim and a test");
 }
 
@@ -242,8 +245,9 @@ fn testing_stays_out_of_release_builds() {
 fn a_seeded_bug_has_a_site_and_a_row() {
     let with = |wal: &str, table: &str| {
         says(&[
-            ("crates/quintet/src/lib.rs", "#![deny(unsafe_code)]\nmod seeded;\nmod wal;\n"),
-            ("crates/quintet/src/seeded.rs", "bugs! {\n    SkipSync = 0, \"skip-sync\";\n}\n"),
+            ("crates/quintet/src/lib.rs", "#![deny(unsafe_code)]\nmod util;\nmod wal;\n"),
+            ("crates/quintet/src/util/mod.rs", "mod mutant;\n"),
+            ("crates/quintet/src/util/mutant.rs", "bugs! {\n    SkipSync = 0, \"skip-sync\";\n}\n"),
             ("crates/quintet/src/wal.rs", wal),
             ("docs/testing.md", table),
         ])
@@ -251,8 +255,8 @@ fn a_seeded_bug_has_a_site_and_a_row() {
     let site = "fn f() { if active(Bug::SkipSync) { g() } }\n";
     let row = "# T\n| `skip-sync` | wal | a_test |\n";
     assert_eq!(with(site, row), "");
-    assert_finds(&with("\n", row), "src/seeded.rs:2:", "no code asks for `Bug::SkipSync`");
-    assert_finds(&with(site, "# T\n"), "src/seeded.rs:2:", "has no row");
+    assert_finds(&with("\n", row), "src/util/mutant.rs:2:", "no code asks for `Bug::SkipSync`");
+    assert_finds(&with(site, "# T\n"), "src/util/mutant.rs:2:", "has no row");
     let stale = format!("{row}| `lost` | wal | b_test |\n");
     assert_finds(&with(site, &stale), "docs/testing.md:3:", "`lost` is no bug");
 }

@@ -10,7 +10,7 @@ use super::{
     ops::put_op,
     options::{BATCH_BYTES_MAX, Condition, check_key, check_value},
 };
-use crate::{Error, Result, codec::to_u64, engine::Op};
+use crate::{Error, Result, contract::Op, util::codec::to_u64};
 
 /// Writes to any number of tables of one database that are committed together: all of them or
 /// none, whatever happens. Made by [`Database::batch`](super::Database::batch).

@@ -7,9 +7,8 @@ use super::{
 };
 use crate::{
     Error, Result,
-    engine::{Cursor, Engine as _, Entry},
-    report::Report,
-    sync::lock,
+    contract::{Cursor, Engine as _, Entry},
+    util::{report::Report, sync::lock},
 };
 
 /// How much a check looks at.

@@ -22,11 +22,13 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::Lsn,
-    disk::brake::brake,
-    engine::{Engine as _, Op, Presence},
-    seeded::{self, Bug},
-    sync::{Ordering, yield_now},
+    contract::{Engine as _, Op, Presence},
+    io::write_throttle::brake,
+    util::{
+        codec::Lsn,
+        mutant::{self, Bug},
+        sync::{Ordering, yield_now},
+    },
     wal::{Appended, Ticket},
 };
 
@@ -94,7 +96,7 @@ impl Core {
         let frame = Frame::alone(table.id, op);
         let pieces = frame.pieces(op);
         self.log.admit(size_of_pieces(&pieces), frees(op))?;
-        let early = seeded::active(Bug::ConditionOutsideStripe);
+        let early = mutant::active(Bug::ConditionOutsideStripe);
         let early = if early { Some(self.holds_early(table, op, condition)?) } else { None };
         let held = match op {
             Op::Put { .. } | Op::Delete { .. } => {
@@ -136,7 +138,7 @@ impl Core {
             Condition::Always => Ok(true),
             Condition::Absent => self.has(table, key).map(|has| !has),
             Condition::Present => self.has(table, key),
-            Condition::Expired { .. } if seeded::active(Bug::SweepDoesNotLookAgain) => Ok(true),
+            Condition::Expired { .. } if mutant::active(Bug::SweepDoesNotLookAgain) => Ok(true),
             Condition::Expired { .. } => {
                 let expires_at = table.stored_expiry(key)?;
                 Ok(expires_at.is_some_and(|time| time <= self.shared.clock.now()))
@@ -257,7 +259,7 @@ impl Core {
         tables: &[BatchTable],
         frees: bool,
     ) -> Result<(Appended, Result<()>)> {
-        self.log.admit(crate::codec::to_u64(body.len()), frees)?;
+        self.log.admit(crate::util::codec::to_u64(body.len()), frees)?;
         let mut indexes = Vec::new();
         let mut every = false;
         for (table, op) in operations(body, tables) {
@@ -273,12 +275,12 @@ impl Core {
         self.check_open()?;
         tables.iter().try_for_each(|table| self.check_takes_writes(table))?;
         operations(body, tables).try_for_each(|(table, op)| self.check_types(table, &op))?;
-        if seeded::active(Bug::BatchSplits) {
+        if mutant::active(Bug::BatchSplits) {
             return self.log_split(body, tables);
         }
         let mut ticket: Ticket<'_> = self.log.begin()?;
         let logged =
-            if seeded::active(Bug::BatchLogsFirstOnly) { first_of(body) } else { body.into() };
+            if mutant::active(Bug::BatchLogsFirstOnly) { first_of(body) } else { body.into() };
         let appended = ticket.append(&[&logged])?;
         let mut applied = Ok(());
         for_each_expected(body, tables, |table, op| {
@@ -286,7 +288,7 @@ impl Core {
             // One table that stops does not keep the batch from the others: the log holds all of
             // it.
             let mut outcome = self.apply(table, appended, &op);
-            if !seeded::active(Bug::BatchForgetsExpiryIndex) {
+            if !mutant::active(Bug::BatchForgetsExpiryIndex) {
                 outcome = outcome.and(self.list(table, appended, &op, replaced));
             }
             applied = std::mem::replace(&mut applied, Ok(())).and(outcome);

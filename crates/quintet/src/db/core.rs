@@ -20,16 +20,19 @@ use super::{
 };
 use crate::{
     Error, Result,
-    budget::Budget,
-    codec::{KeyHash, Lsn},
-    disk::{Dir, Env, JobHandle, LockGuard},
-    engine::{AnyEngine, Engine as _, EngineKind, Host, Load},
-    seeded::{self, Bug},
-    sync::{
-        Apart, AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read,
-        turns::Turns,
+    contract::{Engine as _, EngineKind, Host, Load},
+    engine::AnyEngine,
+    io::{Dir, Env, JobHandle, LockGuard},
+    util::{
+        budget::Budget,
+        codec::{KeyHash, Lsn},
+        mutant::{self, Bug},
+        sync::{
+            Apart, AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read,
+            turns::Turns,
+        },
+        types::TableTypes,
     },
-    types::TableTypes,
     wal::Log,
 };
 
@@ -391,7 +394,7 @@ impl Core {
         &self,
         table: &TableState,
         key: &[u8],
-        stored: crate::engine::Value,
+        stored: crate::contract::Value,
     ) -> Result<Option<Value>> {
         let value = Value::open(stored).ok_or_else(|| self.bad_envelope(table))?;
         if value.expires_at_unix_millis().is_none() {
@@ -406,7 +409,7 @@ impl Core {
     /// what is expired by a clock that was read before is gone.
     #[cold]
     fn look_again(&self, table: &TableState, key: &[u8], mut now: u64) -> Result<Option<Value>> {
-        if seeded::active(Bug::ExpiryIsNotLookedAtAgain) {
+        if mutant::active(Bug::ExpiryIsNotLookedAtAgain) {
             return Ok(None);
         }
         loop {

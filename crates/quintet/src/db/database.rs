@@ -14,11 +14,13 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::Lsn,
-    engine::{EngineKind, Host, TableOptions},
-    report::Report,
-    sync::{Ordering, lock, read, write},
-    types::TableTypes,
+    contract::{EngineKind, Host, TableOptions},
+    util::{
+        codec::Lsn,
+        report::Report,
+        sync::{Ordering, lock, read, write},
+        types::TableTypes,
+    },
 };
 
 /// An open database: one directory of tables that share a log, atomic batches and a memory budget.

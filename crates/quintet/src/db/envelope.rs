@@ -11,7 +11,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use crate::{codec::Decoder, types::TypeTag};
+use crate::util::{codec::Decoder, types::TypeTag};
 
 /// The longest envelope.
 pub(crate) const ENVELOPE_BYTES_MAX: usize = 10;

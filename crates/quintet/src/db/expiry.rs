@@ -47,11 +47,13 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{Decoder, Lsn, low_u8, to_u64},
-    disk::Env,
-    engine::{Engine as _, EngineKind, Op, TableOptions},
-    seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, lock},
+    contract::{Engine as _, EngineKind, Op, TableOptions},
+    io::Env,
+    util::{
+        codec::{Decoder, Lsn, low_u8, to_u64},
+        mutant::{self, Bug},
+        sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, lock},
+    },
     wal::Appended,
 };
 
@@ -284,7 +286,7 @@ impl Core {
         let Some(listing) = Listing::of(table.id, op) else { return Ok(()) };
         let Some(index) = self.expiries.index() else { return Ok(()) };
         table.may_expire.store(true, Ordering::Release);
-        if !seeded::active(Bug::ExpiryIndexNotNoted) {
+        if !mutant::active(Bug::ExpiryIndexNotNoted) {
             index.note_applied(appended.end);
         }
         self.change_listing(index, appended.lsn, &listing, true)?;

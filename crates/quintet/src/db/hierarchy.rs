@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    engine::{EngineKind, TableOptions},
+    contract::{EngineKind, TableOptions},
 };
 
 /// One name in a directory.

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     Result,
-    disk::{Job, Next},
-    sync::{AtomicBool, Ordering},
+    io::{Job, Next},
+    util::sync::{AtomicBool, Ordering},
 };
 
 /// Between tries of what failed: a full disk, most often.

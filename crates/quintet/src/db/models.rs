@@ -12,12 +12,14 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use super::{Database, Durability, Options, PutOptions, Table, expiry::Listing};
 use crate::{
     EngineKind, TableOptions,
-    disk::{
+    io::{
         Env as _,
         sim::{Policy, SimEnv},
     },
-    seeded::{Bug, finds},
-    sync::thread,
+    util::{
+        mutant::{Bug, finds},
+        sync::thread,
+    },
 };
 
 /// Runs `model` under interleavings of two kinds: with a switch at any step, and (PCT) with a few

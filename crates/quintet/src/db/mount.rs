@@ -36,9 +36,11 @@ use super::{
 };
 use crate::{
     Error, Result,
-    budget::Budget,
-    disk::Env,
-    sync::{Mutex, lock},
+    io::Env,
+    util::{
+        budget::Budget,
+        sync::{Mutex, lock},
+    },
 };
 
 /// How many databases a chain of mounts may lead through.

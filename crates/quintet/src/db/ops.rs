@@ -12,8 +12,8 @@
 #![deny(clippy::indexing_slicing)]
 
 use crate::{
-    codec::{Decoder, VARINT_BYTES_MAX, encode_varint, to_u64},
-    engine::Op,
+    contract::Op,
+    util::codec::{Decoder, VARINT_BYTES_MAX, encode_varint, to_u64},
 };
 
 const PUT: u8 = 1;
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(Ops::new(&[1, 9, 1, b'k']).collect::<Vec<_>>(), [None]);
         assert_eq!(Ops::new(&[1, DELETE, 0]).collect::<Vec<_>>(), [None]);
         let mut long = vec![1, DELETE];
-        crate::codec::put_bytes(&mut long, &vec![b'x'; 65_536]);
+        crate::util::codec::put_bytes(&mut long, &vec![b'x'; 65_536]);
         assert_eq!(Ops::new(&long).collect::<Vec<_>>(), [None]);
     }
 }

@@ -9,15 +9,17 @@ use std::{
 use super::{Database, expiry::Listing};
 use crate::{
     Error, Result,
-    codec::{to_u64, to_usize},
-    disk::{
+    contract::Op,
+    io::{
         Env,
         os::OsEnv,
         persistence::{Memory, Slowness},
     },
-    engine::Op,
-    seeded::{self, Bug},
-    types::TypeTag,
+    util::{
+        codec::{to_u64, to_usize},
+        mutant::{self, Bug},
+        types::TypeTag,
+    },
 };
 
 /// Longest key in bytes. Keys have at least one byte.
@@ -252,7 +254,7 @@ impl Condition {
     #[inline]
     pub(super) fn settles<'a>(self, table_id: u64, op: &Op<'a>) -> Option<Listing<'a>> {
         match (self, *op) {
-            _ if seeded::active(Bug::SweepUnlistsOutsideStripe) => None,
+            _ if mutant::active(Bug::SweepUnlistsOutsideStripe) => None,
             (Self::Expired { time }, Op::Delete { key }) => Some(Listing { time, table_id, key }),
             _ => None,
         }

@@ -10,7 +10,7 @@
 //! - Where nothing is left to be persisted, the log rests: it moves to a small segment, and its
 //!   start moves on with a second edit of the catalog.
 //! - A round waits for no merge: an engine pauses one where [`Host::is_round_due`](
-//!   crate::engine::Host::is_round_due) says so.
+//!   crate::contract::Host::is_round_due) says so.
 //! - The catalog records an engine's LSN only after the engine's files are durable to it, and
 //!   names the log's new start before segments go.
 
@@ -22,10 +22,12 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::Lsn,
-    engine::{Due, Engine as _},
-    seeded::{self, Bug},
-    sync::{Ordering, lock, read},
+    contract::{Due, Engine as _},
+    util::{
+        codec::Lsn,
+        mutant::{self, Bug},
+        sync::{Ordering, lock, read},
+    },
 };
 
 impl Core {
@@ -154,7 +156,7 @@ impl Core {
         }
         let mut outcome = Ok(());
         let mut progress = Progress::default();
-        if seeded::active(Bug::CatalogRecordsCompleteEarly) {
+        if mutant::active(Bug::CatalogRecordsCompleteEarly) {
             let tables = tables.iter().filter(|table| table.is_dirty());
             let tables = tables.map(|table| (table.id, up_to)).collect();
             self.catalog.progress(Progress { tables, ..Progress::default() })?;
@@ -187,7 +189,7 @@ impl Core {
         }
         progress.log_start = log_start;
         progress.log_durable = self.log.durable();
-        if seeded::active(Bug::PrunesBeforeCatalog) {
+        if mutant::active(Bug::PrunesBeforeCatalog) {
             self.log.prune(log_start)?;
         }
         self.catalog.progress(progress)?;

@@ -30,11 +30,14 @@ use super::{
 };
 use crate::{
     Error, Result,
-    budget::Budget,
-    codec::{Decoder, KeyHash, Lsn},
-    disk::{Dir, Env, LockGuard},
-    engine::{AnyEngine, Context, Engine as _, Host},
-    sync::{Apart, AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, RwLock, turns::Turns},
+    contract::{Context, Engine as _, Host},
+    engine::AnyEngine,
+    io::{Dir, Env, LockGuard},
+    util::{
+        budget::Budget,
+        codec::{Decoder, KeyHash, Lsn},
+        sync::{Apart, AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, RwLock, turns::Turns},
+    },
     wal::{Anchor, LogOptions},
 };
 

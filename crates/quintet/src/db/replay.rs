@@ -30,12 +30,14 @@ use super::{
 };
 use crate::{
     Error, Result,
-    budget::Budget,
-    codec::{Lsn, crc32c, low_u32, to_u64, to_usize},
-    disk::{Dir, Env},
-    engine::{Engine as _, Op},
-    seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU32, Mutex, Ordering, Patience, lock},
+    contract::{Engine as _, Op},
+    io::{Dir, Env},
+    util::{
+        budget::Budget,
+        codec::{Lsn, crc32c, low_u32, to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{AtomicBool, AtomicU32, Mutex, Ordering, Patience, lock},
+    },
     wal::{Anchor, Log, LogOptions},
 };
 
@@ -391,7 +393,7 @@ fn find<'a>(into: &Replayed<'a>, lsn: Lsn, id: u64) -> Result<Option<&'a TableSt
 fn apply_together(table: &TableState, ops: &mut Vec<(Lsn, Op<'_>)>) -> Result<()> {
     let Some((lsn, _)) = ops.last() else { return Ok(()) };
     let end = Lsn(lsn.0 + 1);
-    if seeded::active(Bug::ReplayForgetsExpiry) {
+    if mutant::active(Bug::ReplayForgetsExpiry) {
         ops.iter().try_for_each(|(lsn, op)| apply_without_expiry(table, *lsn, op))?;
     } else {
         table.engine.replay(ops)?;
@@ -406,7 +408,7 @@ fn apply_op(into: &Replayed<'_>, table: &TableState, lsn: Lsn, op: &Op<'_>) -> R
     if !is_lacking(into, table, lsn, op)? {
         return Ok(false);
     }
-    if seeded::active(Bug::ReplayForgetsExpiry) {
+    if mutant::active(Bug::ReplayForgetsExpiry) {
         apply_without_expiry(table, lsn, op)?;
     } else {
         table.engine.apply(lsn, op)?;
@@ -418,17 +420,17 @@ fn apply_op(into: &Replayed<'_>, table: &TableState, lsn: Lsn, op: &Op<'_>) -> R
 /// that.
 fn is_lacking(into: &Replayed<'_>, table: &TableState, lsn: Lsn, op: &Op<'_>) -> Result<bool> {
     let Replayed { tables, index, .. } = *into;
-    if seeded::active(Bug::ReplaySkipsDeletes) && matches!(op, Op::Delete { .. }) {
+    if mutant::active(Bug::ReplaySkipsDeletes) && matches!(op, Op::Delete { .. }) {
         return Ok(false);
     }
     let mut complete = table.persisted();
-    if seeded::active(Bug::ReplayIgnoresComplete) {
+    if mutant::active(Bug::ReplayIgnoresComplete) {
         complete = tables.values().map(|table| table.persisted()).max().unwrap_or(complete);
     }
     // Whether the index's files have the entry is another question than whether the table's have
     // the value.
     if let (Some(index), Some(listing)) = (index, Listing::of(table.id, op))
-        && !seeded::active(Bug::ReplayForgetsExpiryIndex)
+        && !mutant::active(Bug::ReplayForgetsExpiryIndex)
     {
         expiry::replay(index, &listing, lsn)?;
     }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::core::{Core, TableState};
 use crate::{
-    codec::Lsn,
-    engine::{Engine as _, EngineKind, EngineStats},
-    sync::{Ordering, lock},
+    contract::{Engine as _, EngineKind, EngineStats},
+    util::{
+        codec::Lsn,
+        sync::{Ordering, lock},
+    },
     wal::LogStats,
 };
 
@@ -112,7 +114,7 @@ impl Core {
         let log = self.log.stats();
         let catalog_bytes = self.catalog.file_bytes();
         let table_bytes: u64 = tables.iter().map(|table| table.file_bytes).sum();
-        let count = |counter: &crate::sync::AtomicU64| counter.load(Ordering::Relaxed);
+        let count = |counter: &crate::util::sync::AtomicU64| counter.load(Ordering::Relaxed);
         DatabaseStats {
             unpersisted_bytes: self.unpersisted_bytes(log.end),
             memory_bytes: self.budget.used(),

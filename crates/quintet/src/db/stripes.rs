@@ -8,9 +8,9 @@
 //! takes several stripes takes them in ascending order, so no two commits wait for each other.
 //! Thread rules: any thread; plain reads take no stripe.
 
-use crate::{
+use crate::util::{
     codec::{to_u64, to_usize},
-    seeded::{self, Bug},
+    mutant::{self, Bug},
     sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock},
 };
 
@@ -87,7 +87,7 @@ impl Stripes {
     }
 
     fn take(&self, index: usize) -> Option<(&Stripe, MutexGuard<'_, ()>)> {
-        if seeded::active(Bug::StripesNotLocked) {
+        if mutant::active(Bug::StripesNotLocked) {
             return None;
         }
         let stripe = self.stripes.get(index)?;
@@ -142,7 +142,7 @@ mod tests {
 #[cfg(all(test, any(loom, shuttle)))]
 mod models {
     use super::*;
-    use crate::sync::{Arc, thread};
+    use crate::util::sync::{Arc, thread};
 
     fn model(body: impl Fn() + Send + Sync + 'static) {
         #[cfg(loom)]
@@ -199,7 +199,7 @@ mod models {
     #[cfg(loom)]
     #[test]
     fn loom_finds_stripes_not_locked() {
-        seeded::finds(Bug::StripesNotLocked, a_stripe_has_one_holder);
+        mutant::finds(Bug::StripesNotLocked, a_stripe_has_one_holder);
     }
 
     #[cfg(shuttle)]

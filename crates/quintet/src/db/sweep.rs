@@ -29,10 +29,12 @@ use super::{
 };
 use crate::{
     Error, Result,
-    disk::Next,
-    engine::{Cursor, Engine as _, Entry, KeyRange, Op},
-    seeded::{self, Bug},
-    sync::{Mutex, Ordering, lock},
+    contract::{Cursor, Engine as _, Entry, KeyRange, Op},
+    io::Next,
+    util::{
+        mutant::{self, Bug},
+        sync::{Mutex, Ordering, lock},
+    },
 };
 
 /// Entries of the index that one step looks at: a fraction of a millisecond.
@@ -259,7 +261,7 @@ impl Core {
         if deleted {
             self.counters.expired_swept.fetch_add(1, Ordering::Relaxed);
         }
-        if seeded::active(Bug::SweepUnlistsOutsideStripe) {
+        if mutant::active(Bug::SweepUnlistsOutsideStripe) {
             self.unlist(listing)?;
         }
         Ok(deleted)

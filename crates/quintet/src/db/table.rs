@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     Error, Result,
-    engine::{self, Cursor, Engine as _, EngineKind, Entry, EntryIter, KeyRange, Op},
-    types::TableTypes,
+    contract::{self, Cursor, Engine as _, EngineKind, Entry, EntryIter, KeyRange, Op},
+    util::types::TableTypes,
 };
 
 /// A table of an open database. Cheap to clone; usable from any number of threads.
@@ -134,7 +134,7 @@ impl Table {
                 return Ok(());
             }
             let key = keys.get(index).copied().unwrap_or(&[]);
-            let value = core.visible(&self.state, key, engine::Value::copy(stored))?;
+            let value = core.visible(&self.state, key, contract::Value::copy(stored))?;
             each(index, value.as_deref());
             Ok(())
         })
@@ -207,7 +207,7 @@ impl Table {
             if envelope.expires_at.is_none() {
                 return Ok(each(key, stored.get(start..).unwrap_or(&[])));
             }
-            let stored = engine::Value::shared(stored.into());
+            let stored = contract::Value::shared(stored.into());
             let value = core.visible(&self.state, key, stored)?;
             Ok(value.map_or(ControlFlow::Continue(()), |value| each(key, &value)))
         };

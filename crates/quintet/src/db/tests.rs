@@ -17,13 +17,15 @@ use super::{
 };
 use crate::{
     Error,
-    disk::{
+    contract::{EngineKind, TableOptions},
+    io::{
         Env as _,
         sim::{Call, Damage, Effect, Fault, Policy, PolicyLimits, SimEnv, When},
     },
-    engine::{EngineKind, TableOptions},
-    seeded::{Bug, finds, plant},
-    sync::{AtomicU64, Ordering},
+    util::{
+        mutant::{Bug, finds, plant},
+        sync::{AtomicU64, Ordering},
+    },
 };
 
 const LIMITS: PolicyLimits = PolicyLimits { each: 8, random: 4, torn: 8, copying: 2 };

@@ -6,7 +6,7 @@
 //! [`Error::TypeMismatch`] when the table is opened, not a wrong value later.
 //!
 //! From: ckvs (its README): typed stores, without typed access checked against the store. How
-//! keys are ordered is in [`crate::types`].
+//! keys are ordered is in [`crate::util::types`].
 //!
 //! Thread rules: as [`Table`].
 
@@ -26,8 +26,8 @@ use super::{
 };
 use crate::{
     Error, Result,
-    engine::{Cursor, Engine as _, KeyRange, Op, TableOptions},
-    types::{KeyPrefix, KeyRef, TableTypes, TypedKey, TypedValue, ValueRef},
+    contract::{Cursor, Engine as _, KeyRange, Op, TableOptions},
+    util::types::{KeyPrefix, KeyRef, TableTypes, TypedKey, TypedValue, ValueRef},
 };
 
 /// A table whose keys are `K` and whose values are `V`. Made by [`Database::typed`]. Cheap to

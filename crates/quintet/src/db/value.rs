@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::envelope::Envelope;
-use crate::{engine, types::TypeTag};
+use crate::{contract, util::types::TypeTag};
 
 /// A key, as reads return it.
 pub type Key = Vec<u8>;
@@ -17,14 +17,14 @@ pub type Key = Vec<u8>;
 /// It stays valid and unchanged whatever happens to the table or the database.
 #[derive(Clone)]
 pub struct Value {
-    bytes: engine::Value,
+    bytes: contract::Value,
     envelope: Envelope,
 }
 
 impl Value {
     /// Opens a stored value; `None` where its envelope does not parse.
     #[inline]
-    pub(crate) fn open(stored: engine::Value) -> Option<Self> {
+    pub(crate) fn open(stored: contract::Value) -> Option<Self> {
         let (envelope, start) = Envelope::decode(&stored)?;
         Some(Self { bytes: stored.skip(start), envelope })
     }

@@ -20,7 +20,7 @@
 
 use std::{mem, time::Duration};
 
-use crate::{
+use crate::util::{
     codec::Lsn,
     sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, Thread, lock, park_timeout, thread},
 };

@@ -13,7 +13,7 @@
 //!
 //! Thread rules: any number of threads; more than [`PLACES`] at once wait for a place.
 
-use crate::{
+use crate::util::{
     codec::Lsn,
     sync::{AtomicU64, Ordering, yield_now},
 };

@@ -51,11 +51,13 @@ use self::{
 };
 use crate::{
     Error, Result,
-    codec::{Lsn, low_u64, round_up, to_u64},
-    disk::{BLOCK_BYTES, Dir, Env},
-    report::Report,
-    seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, lock, yield_now},
+    io::{BLOCK_BYTES, Dir, Env},
+    util::{
+        codec::{Lsn, low_u64, round_up, to_u64},
+        mutant::{self, Bug},
+        report::Report,
+        sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, lock, yield_now},
+    },
 };
 
 /// Bytes that a record's body may have: a batch of 1 GiB with its keys.
@@ -210,7 +212,7 @@ impl Log {
                 Some(segment) => segment,
                 None => log.make_segment(recovered.next, segment_bytes, None)?,
             };
-            current.mark_in_use(!seeded::active(Bug::LogNotesCloseEarly));
+            current.mark_in_use(!mutant::active(Bug::LogNotesCloseEarly));
             log.started_at = current.reserved_end();
             log.current = Some(ArcSwap::from_pointee(current));
         }
@@ -302,7 +304,7 @@ impl Log {
                 kind: Kind::Commit,
                 body_bytes: narrow,
                 lsn,
-                durable: if seeded::active(Bug::LogClaimsTooMuchDurable) {
+                durable: if mutant::active(Bug::LogClaimsTooMuchDurable) {
                     lsn
                 } else {
                     self.durable()
@@ -323,7 +325,7 @@ impl Log {
     fn fill_rest(&self, segment: &Segment, offset: u64) {
         let capacity = segment.head.capacity;
         if offset + record::RECORD_BYTES_MIN > capacity
-            || seeded::active(Bug::LogLeavesSegmentEndOpen)
+            || mutant::active(Bug::LogLeavesSegmentEndOpen)
         {
             return;
         }
@@ -432,7 +434,7 @@ impl Log {
     /// Returns when everything below `end` is durable.
     pub fn wait_durable(&self, end: Lsn) -> Result<()> {
         self.synced_commits.fetch_add(1, Ordering::Relaxed);
-        if seeded::active(Bug::LogAcknowledgesBeforeSync) {
+        if mutant::active(Bug::LogAcknowledgesBeforeSync) {
             return Ok(());
         }
         self.group.wait(end, self)
@@ -476,7 +478,7 @@ impl Log {
         let gone: Vec<Sealed> = {
             let mut sealed = lock(&self.sealed);
             let goes = |sealed: &Sealed| sealed.head.end() <= below && sealed.head.end() <= durable;
-            let more = usize::from(seeded::active(Bug::LogPrunesTooMuch));
+            let more = usize::from(mutant::active(Bug::LogPrunesTooMuch));
             let count = (sealed.partition_point(goes) + more).min(sealed.len());
             sealed.drain(..count).collect()
         };
@@ -563,7 +565,7 @@ impl Log {
     }
 
     fn check_failure(&self) -> Result<()> {
-        match self.failure.get().filter(|_| !seeded::active(Bug::LogWritesAfterFailedSync)) {
+        match self.failure.get().filter(|_| !mutant::active(Bug::LogWritesAfterFailedSync)) {
             None => Ok(()),
             Some(reason) => Err(Error::LogFailed { reason: reason.clone() }),
         }
@@ -617,11 +619,11 @@ impl group::Sync for Log {
         // The end first, then the places: see `inflight`.
         let reserved = current.reserved_end();
         let mut copied = self.inflight.copied_to(reserved);
-        while copied < end && !seeded::active(Bug::LogSyncsPastHoles) {
+        while copied < end && !mutant::active(Bug::LogSyncsPastHoles) {
             yield_now();
             copied = self.inflight.copied_to(reserved);
         }
-        if seeded::active(Bug::LogSyncsPastHoles) {
+        if mutant::active(Bug::LogSyncsPastHoles) {
             copied = reserved;
         }
         let durable = self.group.durable();
@@ -632,7 +634,7 @@ impl group::Sync for Log {
             .collect();
         let sync = |number, sync: &dyn Fn() -> std::io::Result<()>| {
             let mut synced = sync();
-            if synced.is_err() && seeded::active(Bug::LogRetriesFailedSync) {
+            if synced.is_err() && mutant::active(Bug::LogRetriesFailedSync) {
                 synced = sync();
             }
             synced.map_err(|error| {
@@ -641,12 +643,12 @@ impl group::Sync for Log {
                 error
             })
         };
-        if !seeded::active(Bug::LogForgetsSealedSegment) {
+        if !mutant::active(Bug::LogForgetsSealedSegment) {
             for sealed in full {
                 sync(sealed.head.number, &|| sealed.file.sync_data())?;
             }
         }
-        if copied > current.head.base && !seeded::active(Bug::LogSkipsSync) {
+        if copied > current.head.base && !mutant::active(Bug::LogSkipsSync) {
             sync(current.head.number, &|| current.sync(durable, copied))?;
         }
         self.syncs.fetch_add(1, Ordering::Relaxed);

@@ -9,8 +9,10 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::Lsn,
-    sync::{Arc, AtomicBool, AtomicU64, Ordering, models, thread},
+    util::{
+        codec::Lsn,
+        sync::{Arc, AtomicBool, AtomicU64, Ordering, models, thread},
+    },
 };
 
 /// Runs `model` under the checker that this build is for.

@@ -18,9 +18,11 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{Lsn, to_u64, to_usize},
-    disk::{self, File},
-    seeded::{self, Bug},
+    io::{self, File},
+    util::{
+        codec::{Lsn, to_u64, to_usize},
+        mutant::{self, Bug},
+    },
 };
 
 /// Bytes read at once. Bounds the memory of recovery, but for larger records. What is read is
@@ -65,7 +67,7 @@ impl SegmentReader {
     pub fn open(file: Arc<dyn File>, name: &str) -> Result<Self> {
         let io = |error| Error::io(format!("read {name}"), error);
         let mut block = vec![0; to_usize(segment::HEAD_BYTES)];
-        let count = disk::read_up_to(&*file, &mut block, 0).map_err(io)?;
+        let count = io::read_up_to(&*file, &mut block, 0).map_err(io)?;
         block.truncate(count);
         let head = segment::Head::parse(&block).map_err(|fault| fault.into_error(name))?;
         let size = file.len().map_err(io)?;
@@ -113,7 +115,7 @@ impl SegmentReader {
         let size = count.max(WINDOW_BYTES).min(self.head.capacity.saturating_sub(offset));
         self.window.resize(to_usize(size), 0);
         self.window.shrink_to(to_usize(WINDOW_BYTES));
-        let read = disk::read_up_to(&*self.file, &mut self.window, offset)
+        let read = io::read_up_to(&*self.file, &mut self.window, offset)
             .map_err(|error| Error::io(format!("read {}", self.name()), error))?;
         self.window.truncate(read);
         self.window_start = offset;
@@ -148,7 +150,7 @@ impl SegmentReader {
         };
         if head.kind == Kind::Commit
             && !record::body_is_whole(self.padded_body(&found)?, found.body_bytes, head.body_crc)
-            && !seeded::active(Bug::LogSkipsBodyChecksum)
+            && !mutant::active(Bug::LogSkipsBodyChecksum)
         {
             return Ok(None);
         }

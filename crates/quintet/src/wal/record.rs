@@ -30,9 +30,9 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use crate::{
+use crate::util::{
     codec::{Lsn, crc32c, crc32c_append, low_u32, rest_word, round_up, to_u64, to_usize},
-    seeded::{self, Bug},
+    mutant::{self, Bug},
     sync::{AtomicU64, Ordering},
 };
 
@@ -167,7 +167,7 @@ impl Head {
         // Before the checksum: the search for a record behind a hole asks at every word.
         let body_bytes = u32::try_from(body_bytes).ok().filter(|_| durable <= lsn)?;
         let sum = checksum(salt, lsn, [first, sizes, durable_word], to_usize(length));
-        if sum != low_u32(first) && !seeded::active(Bug::LogSkipsHeadChecksum) {
+        if sum != low_u32(first) && !mutant::active(Bug::LogSkipsHeadChecksum) {
             return None;
         }
         let crc = low_u32(first >> 32);
@@ -183,7 +183,7 @@ impl Head {
 /// The checksum of a head of `length` bytes, the first four of them as zeros.
 #[inline]
 fn checksum(salt: u32, lsn: Lsn, words: [u64; 3], length: usize) -> u32 {
-    let lsn = if seeded::active(Bug::LogSkipsLsnCheck) { 0 } else { lsn.0 };
+    let lsn = if mutant::active(Bug::LogSkipsLsnCheck) { 0 } else { lsn.0 };
     let [first, sizes, durable] = words;
     let covered = [lsn, first & !0xffff_ffff, sizes, durable].map(u64::to_le_bytes);
     crc32c_append(salt, covered.as_flattened().get(..8 + length).unwrap_or(&[]))
@@ -192,7 +192,7 @@ fn checksum(salt: u32, lsn: Lsn, words: [u64; 3], length: usize) -> u32 {
 /// A number that a filler at this place has where a commit has its body's checksum.
 #[inline]
 fn place_code(salt: u32, lsn: Lsn) -> u32 {
-    let lsn = if seeded::active(Bug::LogSkipsLsnCheck) { 0 } else { lsn.0 };
+    let lsn = if mutant::active(Bug::LogSkipsLsnCheck) { 0 } else { lsn.0 };
     let mixed = (lsn ^ u64::from(salt) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     low_u32(mixed >> 32)
 }

@@ -35,9 +35,11 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::Lsn,
-    disk::{self, Dir, Env, Open},
-    seeded::{self, Bug},
+    io::{self, Dir, Env, Open},
+    util::{
+        codec::Lsn,
+        mutant::{self, Bug},
+    },
 };
 
 /// What recovery hands to the log.
@@ -59,7 +61,7 @@ pub(super) struct Recovered {
 #[derive(Clone, Debug)]
 pub(super) struct Sealed {
     pub(super) head: segment::Head,
-    pub(super) file: Arc<dyn disk::File>,
+    pub(super) file: Arc<dyn io::File>,
 }
 
 /// Called with each record to replay.
@@ -329,9 +331,9 @@ impl Scan<'_> {
         replay: &mut Replay<'_>,
     ) -> Result<()> {
         self.durable = self.durable.max(found.durable);
-        let late = u64::from(seeded::active(Bug::LogReplaysOneTooLate));
+        let late = u64::from(mutant::active(Bug::LogReplaysOneTooLate));
         if found.kind == Kind::Commit && found.lsn.0 >= self.anchor.start.0 + late * found.size {
-            if seeded::active(Bug::LogReplaysOneTooFew)
+            if mutant::active(Bug::LogReplaysOneTooFew)
                 && reader.record_at(found.offset + found.size)?.is_none()
             {
                 return Ok(());
@@ -368,16 +370,16 @@ impl Scan<'_> {
                 later.record_at(SegmentReader::first_offset())?.is_some() || durable > Lsn(0);
             watermark = watermark.max(durable);
         }
-        let refused = watermark > lsn || seeded::active(Bug::LogRefusesTornTail);
-        if refused && !seeded::active(Bug::LogCutsDamage) {
+        let refused = watermark > lsn || mutant::active(Bug::LogRefusesTornTail);
+        if refused && !mutant::active(Bug::LogCutsDamage) {
             return Err(Error::corruption(
                 segment::display_name(head.number),
                 offset,
                 format!("no valid record at LSN {lsn}, but the log was durable to {watermark}"),
             ));
         }
-        let whole_cache = (whole_cache || seeded::active(Bug::LogStepsOverHolesAfterReboot))
-            && !seeded::active(Bug::LogStopsAtHoleAfterKill);
+        let whole_cache = (whole_cache || mutant::active(Bug::LogStepsOverHolesAfterReboot))
+            && !mutant::active(Bug::LogStopsAtHoleAfterKill);
         let end = match (whole_cache, next) {
             (true, Some(found)) => found.offset,
             (true, None) if follows => head.capacity,
@@ -486,10 +488,10 @@ fn write_fillers(segments: &[SegmentReader], mends: &[Mend], sync: bool) -> Resu
             }
             let lsn = Lsn(head.base.0 + mend.offset);
             let filler = record::Head::filler(lsn, size, Lsn(0)).encode(head.salt()).to_bytes();
-            disk::write_all_at(&**reader.file(), &filler, mend.offset)
+            io::write_all_at(&**reader.file(), &filler, mend.offset)
                 .map_err(|error| failed("write", error))?;
         }
-        if sync && !seeded::active(Bug::LogLeavesFillersUnsynced) {
+        if sync && !mutant::active(Bug::LogLeavesFillersUnsynced) {
             reader.file().sync_data().map_err(|error| {
                 // The next recovery reads what is on the disk, not what this one wrote into the
                 // cache.

@@ -36,10 +36,12 @@ use std::sync::Arc;
 use super::record;
 use crate::{
     Error, Result,
-    codec::{Decoder, Lsn, crc32c, crc32c_append, to_usize},
-    disk::{self, BLOCK_BYTES, Dir, Env, File, Mapping, Open, persistence::LINE_BYTES},
-    seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU64, Ordering},
+    io::{self, BLOCK_BYTES, Dir, Env, File, Mapping, Open, persistence::LINE_BYTES},
+    util::{
+        codec::{Decoder, Lsn, crc32c, crc32c_append, to_usize},
+        mutant::{self, Bug},
+        sync::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 /// Bytes before the first record.
@@ -296,11 +298,11 @@ impl Segment {
             file.allocate(head.capacity)?;
             file
         };
-        disk::write_all_at(&*file, &head.to_block(), 0)?;
-        if !seeded::active(Bug::LogSkipsSegmentHeadSync) {
+        io::write_all_at(&*file, &head.to_block(), 0)?;
+        if !mutant::active(Bug::LogSkipsSegmentHeadSync) {
             file.sync_all()?;
         }
-        if !seeded::active(Bug::LogSkipsSegmentDirSync) {
+        if !mutant::active(Bug::LogSkipsSegmentDirSync) {
             dir.sync()?;
         }
         Ok(file)
@@ -348,7 +350,7 @@ impl Segment {
         // What lies between head and records is clean, and costs nothing.
         let from = if marked { 0 } else { offset(durable) };
         let mut to = offset(end);
-        if seeded::active(Bug::LogSyncsTooFewLines) {
+        if mutant::active(Bug::LogSyncsTooFewLines) {
             to -= to % LINE_BYTES;
         }
         self.file.sync_range(&self.mapping, from..to)
@@ -375,7 +377,7 @@ impl Segment {
             let now = u64::from_le(now);
             (now != 0 && now < noted).then_some(noted.to_le())
         };
-        if !seeded::active(Bug::LogNotesTooShortReach) {
+        if !mutant::active(Bug::LogNotesTooShortReach) {
             let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, raised);
         }
     }
@@ -404,7 +406,7 @@ impl Segment {
 /// Notes in an unmapped segment's head that a sync failed: what is cached need not be on the disk.
 /// Best effort, as the disk has just failed.
 pub(super) fn note_failed(file: &dyn File) {
-    let _ = disk::write_all_at(file, &u64::MAX.to_le_bytes(), FAILED_OFFSET);
+    let _ = io::write_all_at(file, &u64::MAX.to_le_bytes(), FAILED_OFFSET);
 }
 
 /// A fresh nonce.

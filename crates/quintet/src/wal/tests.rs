@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, thread};
 
 use super::*;
-use crate::disk::sim::{Call, Damage, Effect, Fault, Policy, PolicyLimits, SimEnv, When};
+use crate::io::sim::{Call, Damage, Effect, Fault, Policy, PolicyLimits, SimEnv, When};
 
 const SEGMENT_BYTES: u64 = 16 << 10;
 
@@ -404,7 +404,8 @@ fn a_segment_of_a_newer_format_is_refused_by_its_version() {
     let path = newer.env.files()[0].0.clone();
     let mut bytes = newer.env.contents(&path).unwrap();
     bytes[8] = 2;
-    let crc = crate::codec::crc32c_append(crate::codec::crc32c(&bytes[..12]), &bytes[16..80]);
+    let crc =
+        crate::util::codec::crc32c_append(crate::util::codec::crc32c(&bytes[..12]), &bytes[16..80]);
     bytes[12..16].copy_from_slice(&crc.to_le_bytes());
     newer.env.damage(&path, &Damage::Replace(bytes)).unwrap();
     assert!(matches!(
@@ -500,7 +501,7 @@ fn sync_beside_a_slow_writer(bug: Option<Bug>) {
     let end = append(&log, &body(1, 50)).unwrap().end;
     thread::scope(|scope| {
         let syncer = scope.spawn(|| {
-            let _planted = bug.map(seeded::plant);
+            let _planted = bug.map(mutant::plant);
             log.wait_durable(end).unwrap();
             assert!(copied.load(Ordering::SeqCst), "synced past a record that was not copied");
         });
@@ -520,7 +521,7 @@ fn sync_beside_a_slow_writer(bug: Option<Bug>) {
 /// Each seeded bug of the log with the test that finds it.
 mod seeded_bugs {
     use super::*;
-    use crate::seeded::finds;
+    use crate::util::mutant::finds;
 
     macro_rules! found {
         ($($name:ident: $bug:ident by $test:ident;)+) => {

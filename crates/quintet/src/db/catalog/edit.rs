@@ -20,9 +20,11 @@
 use std::fmt;
 
 use crate::{
-    codec::{Decoder, Lsn, put_bytes, put_u64, put_varint, to_u64},
-    engine::TableOptions,
-    types::{TableTypes, TypeTag},
+    contract::TableOptions,
+    util::{
+        codec::{Decoder, Lsn, put_bytes, put_u64, put_varint, to_u64},
+        types::{TableTypes, TypeTag},
+    },
 };
 
 /// One change of the catalog.

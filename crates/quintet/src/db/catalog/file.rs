@@ -7,9 +7,11 @@ use std::sync::Arc;
 use super::edit::{Change, decode_all};
 use crate::{
     Error, Result,
-    codec::{Decoder, crc32c, crc32c_append, put_u32, put_u64, to_u64, to_usize},
-    disk::{BLOCK_BYTES, Dir, File, Open, read_up_to, write_all_at},
-    seeded::{self, Bug},
+    io::{BLOCK_BYTES, Dir, File, Open, read_up_to, write_all_at},
+    util::{
+        codec::{Decoder, crc32c, crc32c_append, put_u32, put_u64, to_u64, to_usize},
+        mutant::{self, Bug},
+    },
 };
 
 /// The file's name in the database's directory.
@@ -217,7 +219,7 @@ fn parse_edit<'a>(bytes: &'a [u8], contents: &Contents) -> Option<(u64, &'a [u8]
     let in_order = contents.edits.is_empty() || sequence == contents.next_sequence;
     let body = decoder.take(to_usize(u64::from(length)))?;
     let sound = edit_crc(contents.database_id, contents.end, sequence, body) == crc
-        || seeded::active(Bug::CatalogSkipsChecksum);
+        || mutant::active(Bug::CatalogSkipsChecksum);
     (in_order && sound).then_some((sequence, body))
 }
 
@@ -245,7 +247,7 @@ impl CatalogFile {
         remove_unfinished(dir)?;
         let file = dir.open(UNFINISHED_NAME, Open::CREATE).map_err(io_error("create"))?;
         write_all_at(&*file, &bytes, 0).map_err(io_error("write"))?;
-        if !seeded::active(Bug::CatalogRenamesBeforeSync) {
+        if !mutant::active(Bug::CatalogRenamesBeforeSync) {
             file.sync_all().map_err(io_error("sync"))?;
         }
         let end = to_u64(bytes.len());
@@ -264,7 +266,7 @@ impl CatalogFile {
     /// Gives a prepared catalog its name.
     fn publish(&self) -> Result<()> {
         self.dir.rename(UNFINISHED_NAME, NAME).map_err(io_error("rename"))?;
-        if seeded::active(Bug::CatalogSkipsDirSync) {
+        if mutant::active(Bug::CatalogSkipsDirSync) {
             return Ok(());
         }
         self.dir.sync().map_err(io_error("sync the directory of"))
@@ -330,7 +332,7 @@ impl CatalogFile {
         encode_edit(&mut bytes, self.database_id, self.end, self.sequence, &body);
         // A failed write has changed nothing that counts: the next edit is written over it.
         write_all_at(&*self.file, &bytes, self.end).map_err(io_error("write"))?;
-        if !seeded::active(Bug::CatalogSkipsSync)
+        if !mutant::active(Bug::CatalogSkipsSync)
             && let Err(error) = self.file.sync_data()
         {
             let error = io_error("sync")(error);

@@ -35,7 +35,8 @@
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 4 | length | bytes of body, 1 to 2^26 |
-//! | 4 | 4 | crc | CRC32C of database id, the edit's offset (8), sequence (8), length (8) and body |
+//! | 4 | 4 | crc | CRC32C of database id, the edit's offset (8), sequence (8), length (8) and body
+//! |
 //! | 8 | 8 | sequence | one more than the edit before |
 //! | 16 | | body | changes, see [`edit`] |
 
@@ -54,12 +55,14 @@ use tree::{TableNode, Tree};
 
 use crate::{
     Error, Result,
-    codec::Lsn,
-    disk::{Dir, Open},
-    report::Report,
-    seeded::{self, Bug},
-    sync::{AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read, write},
-    types::TableTypes,
+    io::{Dir, Open},
+    util::{
+        codec::Lsn,
+        mutant::{self, Bug},
+        report::Report,
+        sync::{AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read, write},
+        types::TableTypes,
+    },
 };
 
 /// The open catalog.
@@ -226,7 +229,7 @@ impl Catalog {
     pub(crate) fn progress(&self, mut progress: Progress) -> Result<()> {
         self.edit(|tree| {
             progress.tables.retain(|(id, _)| tree.table(*id).is_some());
-            if seeded::active(Bug::CatalogForgetsWatermark) {
+            if mutant::active(Bug::CatalogForgetsWatermark) {
                 progress.log_durable = Lsn(0);
             }
             Ok((vec![Change::Progress(progress)], ()))

@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
-    disk::{
+    contract::{EngineKind, TableOptions},
+    io::{
         Env as _,
         sim::{Call, Effect, Fault, Policy, PolicyLimits, SimEnv, When},
         write_all_at,
     },
-    engine::{EngineKind, TableOptions},
 };
 
 const ID: [u8; 16] = *b"0123456789abcdef";
@@ -63,7 +63,7 @@ fn layout_is_pinned() {
     catalog.remove("b/t", true).unwrap();
     let bytes = bytes(&env);
     assert_eq!(&bytes[..32], b"QUINTCAT\x01\0\0\0\0\0\0\x000123456789abcdef");
-    assert_eq!(bytes[32..36], crate::codec::crc32c(&bytes[..32]).to_le_bytes());
+    assert_eq!(bytes[32..36], crate::util::codec::crc32c(&bytes[..32]).to_le_bytes());
     assert!(bytes[36..512].iter().chain(&bytes[532..1024]).all(|byte| *byte == 0));
     // Sequence and length: the newest in the odd slot, the one before in the even one.
     assert_eq!(bytes[1024..1040], [[5, 0, 0, 0, 0, 0, 0, 0], 4251_u64.to_le_bytes()].concat());
@@ -403,7 +403,7 @@ fn numbers_are_never_given_again() {
 /// Each deliberate bug makes a test above fail.
 mod seeded_bugs {
     use super::*;
-    use crate::seeded::finds;
+    use crate::util::mutant::finds;
 
     #[test]
     fn catalog_skips_sync() {

@@ -18,10 +18,12 @@ use std::collections::{BTreeMap, HashMap};
 use super::edit::{Change, MountRecord, Progress, TableDefaults, TableRecord};
 use crate::{
     Error, Result,
-    codec::Lsn,
     db::options::{NAME_BYTES_MAX, NAME_DEPTH_MAX},
-    seeded::{self, Bug},
-    types::TableTypes,
+    util::{
+        codec::Lsn,
+        mutant::{self, Bug},
+        types::TableTypes,
+    },
 };
 
 /// The number of the root directory.
@@ -213,7 +215,7 @@ impl Tree {
         for id in self.below(id) {
             self.nodes.remove(&id);
         }
-        if seeded::active(Bug::CatalogReusesTableId) {
+        if mutant::active(Bug::CatalogReusesTableId) {
             self.next_id = self.nodes.keys().max().map_or(ROOT, |id| *id) + 1;
         }
         Ok(())

@@ -20,16 +20,14 @@ use std::{ops::ControlFlow, path::Path, sync::Arc};
 use super::{catalog, record_body, stored_value};
 use crate::{
     Error, Result,
-    codec::to_usize,
-    disk::{Env as _, File, Open, os::OsEnv, read_up_to},
     engine::{
-        btree::inspect as btree,
-        hashlog::describe,
-        lines::{brief, hex},
-        naive::snapshot,
-        slm::inspect as slm,
-        tph::inspect as tph,
-        trie::inspect as trie,
+        btree::inspect as btree, hashlog::describe, naive::checkpoint, slm::inspect as slm,
+        tph::inspect as tph, trie::inspect as trie,
+    },
+    io::{Env as _, File, Open, os::OsEnv, read_up_to},
+    util::{
+        codec::to_usize,
+        format::{brief, hex},
     },
     wal::{Found, Kind, SegmentReader},
 };
@@ -158,12 +156,12 @@ fn describe_catalog(bytes: &[u8], lines: &mut Lines<'_, '_>) -> Result<()> {
 }
 
 fn describe_snapshot(file: &dyn File, name: &str, lines: &mut Lines<'_, '_>) -> Result<()> {
-    let identity = snapshot::identify(file, name)?;
+    let identity = checkpoint::identify(file, name)?;
     lines.say("snapshot of a naive table");
     lines.say(format!("  database id  {}", hex(&identity.database_id)));
     lines.say(format!("  table id     {}", identity.table_id));
     lines.say(format!("  complete to  {}", identity.lsn));
-    let summary = snapshot::load(file, name, &identity, &mut |key, stored| {
+    let summary = checkpoint::load(file, name, &identity, &mut |key, stored| {
         let value = stored_value(stored).unwrap_or_else(|error| error.to_string());
         lines.say(format!("key {}: {value}", brief(key)));
     })?;

@@ -6,12 +6,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
-    codec::to_usize,
+    contract::{EngineKind, TableOptions},
     db::{Database, Options},
-    disk::sim::{Call, Effect, Fault, Policy, PolicyLimits, SimEnv, When},
-    engine::{EngineKind, TableOptions},
-    seeded::{self, Bug},
-    types::TableTypes,
+    io::sim::{Call, Effect, Fault, Policy, PolicyLimits, SimEnv, When},
+    util::{
+        codec::to_usize,
+        mutant::{self, Bug},
+        types::TableTypes,
+    },
 };
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -247,7 +249,7 @@ fn pages_are_used_again() {
 #[test]
 fn freed_pages_serve_again() {
     pages_are_used_again();
-    seeded::finds(Bug::LoadForgetsNothing, pages_are_used_again);
+    mutant::finds(Bug::LoadForgetsNothing, pages_are_used_again);
 }
 
 #[test]
@@ -306,7 +308,7 @@ fn readers_beside_a_load_see_all_or_nothing() {
     let table = db.create_table("t", btree()).unwrap();
     let mut count = 0;
     for round in 0..20_u32 {
-        let stop = crate::sync::AtomicBool::new(false);
+        let stop = crate::util::sync::AtomicBool::new(false);
         let count_after = count + 500;
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -426,7 +428,7 @@ fn crashes_leave_all_or_nothing() {
 #[test]
 fn a_crash_leaves_all_of_a_load_or_nothing() {
     crashes_leave_all_or_nothing();
-    seeded::finds(Bug::LoadSkipsSync, crashes_leave_all_or_nothing);
+    mutant::finds(Bug::LoadSkipsSync, crashes_leave_all_or_nothing);
 }
 
 /// Each call fails once, or from there on: an error that says so, nothing changed, and the next
@@ -486,7 +488,7 @@ fn faults_change_nothing() {
 #[test]
 fn a_load_that_fails_changes_nothing() {
     faults_change_nothing();
-    seeded::finds(Bug::LoadShownEarly, faults_change_nothing);
+    mutant::finds(Bug::LoadShownEarly, faults_change_nothing);
 }
 
 /// What a load has written when it is given up, or the process dies, takes no space for good.

@@ -12,10 +12,11 @@
 use std::collections::VecDeque;
 
 use crate::{
-    codec::{to_u64, to_usize},
-    engine::paged::gate::mixed,
-    pages::cache::Kept,
-    sync::{Mutex, lock},
+    bptree::{checkpoint::gate::mixed, page_cache::Kept},
+    util::{
+        codec::{to_u64, to_usize},
+        sync::{Mutex, lock},
+    },
 };
 
 /// Writers of different keys rarely meet.

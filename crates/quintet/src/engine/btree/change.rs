@@ -9,9 +9,9 @@
 use super::{Inner, range::AHEAD_MAX};
 use crate::{
     Error, Result,
-    engine::Op,
-    index::bptree::Change,
-    sync::{Ordering, Patience},
+    bptree::Change,
+    contract::Op,
+    util::sync::{Ordering, Patience},
 };
 
 /// How often a read that fails is tried while a logged write is applied.

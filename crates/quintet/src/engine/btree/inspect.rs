@@ -2,18 +2,18 @@
 
 use crate::{
     Error, Result,
-    codec::{Decoder, to_u64, to_usize},
-    disk::{AlignedBuffer, File, read_up_to},
-    engine::{
-        lines::{Say, hex},
-        paged::{meta::Meta, salt_of},
-    },
-    index::bptree::{
+    bptree::{
+        checkpoint::{meta::Meta, salt_of},
         node::{EXTENT, INNER, LEAF, MAP, NodeView},
-        space::MAP_HEAD_BYTES,
+        page_allocator::MAP_HEAD_BYTES,
+        page_cache::{checksum, page_bytes::PageWords},
     },
-    pages::cache::{checksum, words::PageWords},
-    sync::AtomicU64,
+    io::{AlignedBuffer, File, read_up_to},
+    util::{
+        codec::{Decoder, to_u64, to_usize},
+        format::{Say, hex},
+        sync::AtomicU64,
+    },
 };
 
 /// Bytes of the meta page that say what the file is.

@@ -1,4 +1,4 @@
-//! A sorted load of a table: see [`crate::engine::paged::bulk`].
+//! A sorted load of a table: see [`crate::bptree::checkpoint::bulk_load`].
 //!
 //! Thread rules: the database keeps writers of the table out, and whoever compacts it.
 
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::{BTree, Inner};
 use crate::{
     Result,
-    codec::Lsn,
-    engine::{Load, LoadStart, paged::bulk::Loading},
-    sync::lock,
+    bptree::checkpoint::bulk_load::Loading,
+    contract::{Load, LoadStart},
+    util::{codec::Lsn, sync::lock},
 };
 
 /// A load that is under way; given up when it is dropped.

@@ -1,7 +1,7 @@
 //! A concurrent B+-tree over a direct-I/O page cache (ckvs).
 //!
-//! What: keys in order in [`crate::index::bptree`], its pages in [`crate::pages::cache`], their
-//! changes made durable at cuts ([`super::paged`]).
+//! What: keys in order in [`crate::bptree`], its pages in [`crate::bptree::page_cache`], their
+//! changes made durable at cuts ([`crate::bptree::checkpoint`]).
 //! Why: ordered tables of any size: ranges, prefixes, first and last, one leaf a lookup.
 //!
 //! put: wait for room, find the leaf and keep it in the cache (`admit`, [`change`]) -> go through
@@ -35,28 +35,30 @@ mod change;
 pub mod inspect;
 mod load;
 mod range;
+mod replay_buffer;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
-mod young;
 
 use std::sync::Arc;
 
-use self::{admissions::Admissions, range::Range, young::Young};
-use super::{
-    Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange, LoadStart,
-    NO_FIRST_BYTE, Op, TableOptions, Value, Visit,
-    paged::{CHANGE_PAGES, Paged, Settings},
-};
+use self::{admissions::Admissions, range::Range, replay_buffer::Young};
 use crate::{
     Error, Result,
-    codec::{Lsn, to_u64},
-    index::bptree::{
-        run::{Ascent, Run},
+    bptree::{
+        checkpoint::{CHANGE_PAGES, Paged, Settings},
+        scan_forward::{Ascent, Run},
         write::Condemn,
     },
-    report::Report,
-    sync::{AtomicBool, Ordering, lock},
+    contract::{
+        Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange,
+        LoadStart, NO_FIRST_BYTE, Op, TableOptions, Value, Visit,
+    },
+    util::{
+        codec::{Lsn, to_u64},
+        report::Report,
+        sync::{AtomicBool, Ordering, lock},
+    },
 };
 
 /// What a cursor begins with; the first key to come follows.

@@ -8,9 +8,9 @@ use std::{ops::Range as Numbers, sync::Arc, vec};
 use super::{Inner, entry_of};
 use crate::{
     Result,
-    engine::{Entry, KeyRange, Visit},
-    index::bptree::run::{Ascent, Run},
-    seeded::{self, Bug},
+    bptree::scan_forward::{Ascent, Run},
+    contract::{Entry, KeyRange, Visit},
+    util::mutant::{self, Bug},
 };
 
 /// Entries of the first step; each further step takes twice as many, as far as a leaf has them.
@@ -77,7 +77,7 @@ impl Range {
         while self.front_left.is_empty() && !self.ascent.is_over {
             self.inner.ascend(&mut self.ascent, self.pace.next(), &mut self.front)?;
             self.front_left = 0..self.front.len();
-            if seeded::active(Bug::ScanSkipsAnEntry) && self.front.len() > 1 {
+            if mutant::active(Bug::ScanSkipsAnEntry) && self.front.len() > 1 {
                 self.front_left.start = 1;
             }
         }

@@ -5,17 +5,16 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
-    budget::Budget,
-    disk::{
+    bptree::checkpoint::{checkpointer::PAGES_NAME, gate::Gate},
+    contract::{EngineKind, fake_host::Desk},
+    io::{
         Dir, Env, Open,
         sim::{Call, Effect, Fault, Policy, SimEnv, When},
     },
-    engine::{
-        EngineKind,
-        desk::Desk,
-        paged::{gate::Gate, store::PAGES_NAME},
+    util::{
+        budget::Budget,
+        mutant::{self, Bug},
     },
-    seeded::{self, Bug},
 };
 
 pub(super) struct Fixture {
@@ -276,7 +275,7 @@ fn dirty_pages_stay() {
 #[test]
 fn dirty_pages_do_not_leave_the_cache() {
     dirty_pages_stay();
-    seeded::finds(Bug::PageEvictsDirty, dirty_pages_stay);
+    mutant::finds(Bug::PageEvictsDirty, dirty_pages_stay);
 }
 
 #[test]
@@ -387,7 +386,7 @@ fn cut_holds_what_was_there() {
 #[test]
 fn a_page_that_changes_after_the_cut_is_written_as_it_was() {
     cut_holds_what_was_there();
-    seeded::finds(Bug::CutSeesLaterChanges, cut_holds_what_was_there);
+    mutant::finds(Bug::CutSeesLaterChanges, cut_holds_what_was_there);
 }
 
 /// A table at LSN 5 goes on to 6, with a crash at each of the disk operations of that.
@@ -444,7 +443,7 @@ fn a_cut_is_whole_or_not_at_all() {
         Bug::SpaceReusesTooEarly,
         Bug::RedoSkipsSync,
     ] {
-        seeded::finds(bug, every_crash_point_of_a_cut_is_whole);
+        mutant::finds(bug, every_crash_point_of_a_cut_is_whole);
     }
 }
 
@@ -460,7 +459,7 @@ fn log_is_synced_first() {
 #[test]
 fn a_cut_syncs_the_log() {
     log_is_synced_first();
-    seeded::finds(Bug::CutSkipsLogSync, log_is_synced_first);
+    mutant::finds(Bug::CutSkipsLogSync, log_is_synced_first);
 }
 
 /// One operation with a cut in its middle, as near as one thread can come: the gate must be shut
@@ -477,7 +476,7 @@ fn gate_shuts_cuts_out() {
 #[test]
 fn a_cut_waits_for_operations() {
     gate_shuts_cuts_out();
-    seeded::finds(Bug::CutWithinOperation, gate_shuts_cuts_out);
+    mutant::finds(Bug::CutWithinOperation, gate_shuts_cuts_out);
 }
 
 /// Ranges from both ends agree with what was put.
@@ -513,7 +512,7 @@ fn ranges_are_complete() {
 fn ranges_match_what_was_put() {
     ranges_are_complete();
     for bug in [Bug::ScanSkipsAnEntry, Bug::SplitLosesSeparator, Bug::DeleteNeverMerges] {
-        seeded::finds(bug, ranges_are_complete);
+        mutant::finds(bug, ranges_are_complete);
     }
 }
 
@@ -562,7 +561,7 @@ fn every_flipped_byte_of_a_page_is_found() {
         let mut byte = [0];
         file.read_at(&mut byte, offset).unwrap();
         let used =
-            crate::index::bptree::space::is_set(&table.inner.paged.tree.space().durable(), page);
+            crate::bptree::page_allocator::is_set(&table.inner.paged.tree.space().durable(), page);
         // The end of a value's last page is nobody's.
         let slack = byte == [0] && page > 2;
         file.write_at(&[byte[0] ^ 0x10], offset).unwrap();
@@ -581,7 +580,7 @@ fn every_flipped_byte_of_a_page_is_found() {
     file.write_at(&page, 2 * 4096).unwrap();
     let (table, _) = fixture.open_with(false).unwrap();
     assert!(table.get(b"large").unwrap_err().is_corruption());
-    seeded::finds(Bug::PageSkipsChecksum, || {
+    mutant::finds(Bug::PageSkipsChecksum, || {
         let fixture = Fixture::new(8 << 20);
         let table = fixture.open();
         put(&table, b"key", &[7; 100]);

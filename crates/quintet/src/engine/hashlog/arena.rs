@@ -27,13 +27,15 @@ use std::{io, sync::Arc};
 
 use super::entry::{Head, UNIT_BYTES};
 use crate::{
-    budget::Budget,
-    codec::{to_u64, to_usize},
-    disk::{Region, prefetch},
-    index::slots::ADDRESS_END,
-    pages::words::{copy_out, equals},
-    seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock},
+    engine::hashlog::index::ADDRESS_END,
+    io::{Region, prefetch},
+    util::{
+        budget::Budget,
+        codec::{to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock},
+        words::{copy_out, equals},
+    },
 };
 
 /// Units of an extent's head: appends start past it.
@@ -291,10 +293,10 @@ impl Arena {
     pub(super) fn detach(&self, chunk: u64) -> Option<u64> {
         let state = self.state_word(chunk);
         let before = state.load(Ordering::Relaxed);
-        if seeded::active(Bug::HashlogRecyclesUnderReaders) {
+        if mutant::active(Bug::HashlogRecyclesUnderReaders) {
             return frame_in(before);
         }
-        let step = if seeded::active(Bug::RecycleKeepsGeneration) { 0 } else { GENERATION };
+        let step = if mutant::active(Bug::RecycleKeepsGeneration) { 0 } else { GENERATION };
         state.store((before & !UNITS_MASK).wrapping_add(step), Ordering::Relaxed);
         // The change is seen before anything that is written to the frame from here on.
         fence(Ordering::Release);
@@ -407,7 +409,7 @@ impl Arena {
         });
         fence(Ordering::Acquire);
         let unchanged = words.first().is_some_and(|word| word.load(Ordering::Relaxed) == first)
-            && (self.state(chunk) == state || seeded::active(Bug::ReadForgetsRecycling));
+            && (self.state(chunk) == state || mutant::active(Bug::ReadForgetsRecycling));
         match taken {
             Some(Some(taken)) if unchanged => Look::Found(taken),
             Some(None) if unchanged => Look::OtherKey,
@@ -425,7 +427,7 @@ impl Arena {
     /// than that of `state`, nothing.
     pub(super) fn copy(&self, address: u64, state: u64) -> Look<(Head, Vec<u8>, Vec<u8>)> {
         let (chunk, unit) = self.split(address);
-        let state = if seeded::active(Bug::ScanForgetsReuse) { self.state(chunk) } else { state };
+        let state = if mutant::active(Bug::ScanForgetsReuse) { self.state(chunk) } else { state };
         let Some(frame) = frame_in(state) else { return Look::Cold(state) };
         let words = self.frame(frame).get(to_usize(unit)..).unwrap_or(&[]);
         let Some((head, first)) = load_head(words) else { return Look::Changed };

@@ -9,10 +9,12 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{to_u64, to_usize},
-    engine::Cursor,
-    report::Report,
-    sync::{Ordering, lock, read},
+    contract::Cursor,
+    util::{
+        codec::{to_u64, to_usize},
+        report::Report,
+        sync::{Ordering, lock, read},
+    },
 };
 
 /// Entries that one step of the walk over the index looks at.

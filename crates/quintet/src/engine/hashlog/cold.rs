@@ -14,10 +14,12 @@ use super::{
 };
 use crate::{
     Result,
-    codec::{crc32c, to_u64, to_usize},
-    disk::AlignedBuffer,
-    engine::Value,
-    sync::{Ordering, lock, read},
+    contract::Value,
+    io::AlignedBuffer,
+    util::{
+        codec::{crc32c, to_u64, to_usize},
+        sync::{Ordering, lock, read},
+    },
 };
 
 /// An entry read from the disk.

@@ -21,10 +21,12 @@ use super::{
 };
 use crate::{
     Result,
-    codec::{to_u64, to_usize},
-    index::slots::Verdict,
-    seeded::{self, Bug},
-    sync::{Ordering, lock, read},
+    engine::hashlog::index::Verdict,
+    util::{
+        codec::{to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{Ordering, lock, read},
+    },
 };
 
 /// Chunks that one call rewrites: bounds the call.
@@ -241,7 +243,7 @@ impl HashLog {
         let address = self.arena.address(victim.id, unit);
         if entry.head.kind == Kind::Tombstone {
             let needed =
-                self.has_older(victim) && !seeded::active(Bug::HashlogDropsTombstonesEarly);
+                self.has_older(victim) && !mutant::active(Bug::HashlogDropsTombstonesEarly);
             if needed && !self.has_entry(hash, key)? {
                 self.copy_tombstone(maintenance, victim, entry.head.lsn, key)?;
             }
@@ -258,7 +260,7 @@ impl HashLog {
         let moved = self.index.lock(hash).replace(address, copy);
         if moved {
             self.counters.units.fetch_add(to_u64(entry.head.units()), Ordering::Relaxed);
-            if seeded::active(Bug::HashlogMiscountsCopies) {
+            if mutant::active(Bug::HashlogMiscountsCopies) {
                 self.counters.live_bytes.fetch_add(size_of(&entry.head), Ordering::Relaxed);
             }
         } else {
@@ -331,7 +333,7 @@ impl HashLog {
             let frame = self.frame_anyway()?;
             let mut roll = lock(&self.roll);
             // Just below the chunk that takes appends: above whatever is written out already.
-            let order = if seeded::active(Bug::HashlogRanksCopiesHighest) {
+            let order = if mutant::active(Bug::HashlogRanksCopiesHighest) {
                 roll.hot_order + 1
             } else {
                 roll.hot_order.saturating_sub(1)

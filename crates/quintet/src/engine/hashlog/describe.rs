@@ -16,9 +16,11 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{crc32c, round_up, to_u64, to_usize},
-    disk::{BLOCK_BYTES, Dir, File, read_up_to},
-    engine::lines::{Say, brief, hex},
+    io::{BLOCK_BYTES, Dir, File, read_up_to},
+    util::{
+        codec::{crc32c, round_up, to_u64, to_usize},
+        format::{Say, brief, hex},
+    },
 };
 
 /// A chunk is at most this large, and so is an extent of one.

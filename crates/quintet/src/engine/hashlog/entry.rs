@@ -21,10 +21,13 @@
 #![deny(clippy::indexing_slicing)]
 
 use crate::{
-    codec::{crc32c, crc32c_append, low_u8, low_u32, to_u64, to_usize},
-    pages::{store, words::Fill},
-    seeded::{self, Bug},
-    sync::{AtomicU64, Ordering, fence},
+    io::store,
+    util::{
+        codec::{crc32c, crc32c_append, low_u8, low_u32, to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{AtomicU64, Ordering, fence},
+        words::Fill,
+    },
 };
 
 /// Entries start at multiples of this.
@@ -152,7 +155,7 @@ impl Head {
         let before = first.load(Ordering::Relaxed);
         let version = low_u32(before);
         let rest = before & !0xffff_ffff;
-        if !seeded::active(Bug::UpdateKeepsVersion) {
+        if !mutant::active(Bug::UpdateKeepsVersion) {
             first.store(rest | u64::from(version.wrapping_add(1)), Ordering::Relaxed);
         }
         fence(Ordering::Release);
@@ -196,7 +199,7 @@ impl<'a> Stored<'a> {
         let bytes = bytes.get(..head.units() * UNIT_BYTES)?;
         let (crc, rest) = bytes.split_first_chunk::<4>()?;
         let matches = u32::from_le_bytes(*crc) == checksum(rest, serial, unit);
-        let matches = matches || seeded::active(Bug::HashlogSkipsEntryChecksum);
+        let matches = matches || mutant::active(Bug::HashlogSkipsEntryChecksum);
         matches.then_some(Self { head, bytes })
     }
 
@@ -252,7 +255,7 @@ impl LargeRef {
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
-    use crate::pages::words::{copy_out, equals};
+    use crate::util::words::{copy_out, equals};
 
     fn words(count: usize) -> Vec<AtomicU64> {
         (0..count).map(|_| AtomicU64::new(u64::MAX)).collect()

@@ -54,8 +54,8 @@ use std::{
 
 use crate::{
     Error, Result,
-    codec::{Decoder, crc32c, put_u32, put_u64, round_up, to_u64, to_usize},
-    disk::{AlignedBuffer, BLOCK_BYTES, Dir, File, Open, read_exact_at, write_all_at},
+    io::{AlignedBuffer, BLOCK_BYTES, Dir, File, Open, read_exact_at, write_all_at},
+    util::codec::{Decoder, crc32c, put_u32, put_u64, round_up, to_u64, to_usize},
 };
 
 const FILE_MAGIC: [u8; 8] = *b"QHASHLOG";

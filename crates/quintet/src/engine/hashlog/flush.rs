@@ -17,10 +17,12 @@ use super::{
 };
 use crate::{
     Result,
-    codec::{crc32c, low_u32, to_u64, to_usize},
-    disk::{AlignedBuffer, BLOCK_BYTES},
-    seeded::{self, Bug},
-    sync::{Mutex, Ordering, lock, read, write},
+    io::{AlignedBuffer, BLOCK_BYTES},
+    util::{
+        codec::{crc32c, low_u32, to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{Mutex, Ordering, lock, read, write},
+    },
 };
 
 /// Extents start at blocks.
@@ -38,7 +40,7 @@ impl HashLog {
         for chunk in chunks {
             let mut flush = lock(&chunk.flush);
             let is_copy = chunk.order % 2 == 1;
-            let skipped = is_copy && seeded::active(Bug::HashlogLosesMovedEntries);
+            let skipped = is_copy && mutant::active(Bug::HashlogLosesMovedEntries);
             if flush.sealed || skipped || chunk.retired.load(Ordering::Relaxed) {
                 continue;
             }
@@ -126,7 +128,7 @@ impl HashLog {
     /// Makes what is written durable. What a file that fails may have lost is written to another
     /// one the next time; the rest may leave memory.
     pub(super) fn sync_written(&self, maintenance: &mut Maintenance) -> Result<()> {
-        let outcome = if seeded::active(Bug::HashlogSkipsDataSync) {
+        let outcome = if mutant::active(Bug::HashlogSkipsDataSync) {
             Ok(())
         } else {
             maintenance.files.sync()

@@ -8,7 +8,7 @@
 //! Invariants: sources come in the order of their age, groups hold runs of them, and both steps
 //! keep the order; so of the entries of one hash the last one is the newest.
 //!
-//! Thread rules: opening alone, with the threads of [`crate::disk::Env::parallel`].
+//! Thread rules: opening alone, with the threads of [`crate::io::Env::parallel`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,10 +26,12 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{to_u64, to_usize},
-    disk::Region,
-    index::slots::{Added, Loader, SLOTS},
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, read},
+    engine::hashlog::index::{Added, Loader, SLOTS},
+    io::Region,
+    util::{
+        codec::{to_u64, to_usize},
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, read},
+    },
 };
 
 /// Entries of a share: they and the index lines that they go to fit in a second-level cache.

@@ -18,11 +18,13 @@ use super::{
 };
 use crate::{
     Error, Result,
-    budget::Charge,
-    codec::{Lsn, to_u64},
-    disk::Dir,
-    seeded::{self, Bug},
-    sync::{Ordering, lock, write},
+    io::Dir,
+    util::{
+        budget::Charge,
+        codec::{Lsn, to_u64},
+        mutant::{self, Bug},
+        sync::{Ordering, lock, write},
+    },
 };
 
 /// A manifest is rewritten when it is half as large again as what it says needs, and this.
@@ -128,13 +130,13 @@ impl HashLog {
         // Before the freeze: what replaced these is applied, so this publication holds it.
         maintenance.dead_larges.append(&mut lock(&self.dead_larges));
         self.freeze();
-        if !seeded::active(Bug::HashlogSkipsLogSync) {
+        if !mutant::active(Bug::HashlogSkipsLogSync) {
             self.context.host.sync_log()?;
         }
         self.write_frozen(maintenance)?;
         if !maintenance.is_idle() || complete > maintenance.complete {
             self.sync_written(maintenance)?;
-            if seeded::active(Bug::HashlogFreesBeforePublishing) {
+            if mutant::active(Bug::HashlogFreesBeforePublishing) {
                 for place in maintenance.retired.iter().flat_map(|chunk| chunk.places()) {
                     let _ = place.file.file.punch_hole(place.offset, place.bytes);
                 }

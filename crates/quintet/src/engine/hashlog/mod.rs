@@ -1,7 +1,8 @@
 //! Append-only chunks and a hash table in memory (LogKV).
 //!
 //! What: every write appends an entry to the youngest chunk; a table of 8-byte slots
-//! ([`crate::index::slots`]) finds the newest entry of each key. Chunks are appended to data files
+//! ([`crate::engine::hashlog::index`]) finds the newest entry of each key. Chunks are appended to
+//! data files
 //! ([`files`]) and stay in memory ([`arena`]) within the budget.
 //! Why: the highest write rate of the engines, and gets of one index line and one record: for
 //! ingest, sessions, caches, counters.
@@ -49,6 +50,7 @@ pub mod describe;
 mod entry;
 mod files;
 mod flush;
+pub(crate) mod index;
 mod load;
 mod maintain;
 mod manifest;
@@ -74,17 +76,19 @@ use self::{
     pack::Piece,
     write::Known,
 };
-use super::{
-    Answered, Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange, Op,
-    TableOptions, Value,
-};
 use crate::{
     Error, Result,
-    codec::{Lsn, to_u64},
-    disk::Queues,
-    index::slots::SlotTable,
-    report::Report,
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read},
+    contract::{
+        Answered, Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange,
+        Op, TableOptions, Value,
+    },
+    engine::hashlog::index::SlotTable,
+    io::Queues,
+    util::{
+        codec::{Lsn, to_u64},
+        report::Report,
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read},
+    },
 };
 
 const CHUNK_BYTES_DEFAULT: u64 = 2 << 20;

@@ -11,9 +11,9 @@ use super::{
     arena::{Arena, Look, copy_value},
     entry::{Head, Kind},
 };
-use crate::{
+use crate::util::{
     budget::Budget,
-    seeded::{Bug, finds},
+    mutant::{Bug, finds},
     sync::{Arc, models, thread},
 };
 

@@ -28,7 +28,7 @@ use super::{
     entry::{Stored, UNIT_BYTES},
     files::{EXTENT_HEAD_BYTES, Place},
 };
-use crate::codec::{Decoder, low_u32, put_varint, to_u64, to_usize};
+use crate::util::codec::{Decoder, low_u32, put_varint, to_u64, to_usize};
 
 /// Entries are gathered up to this size.
 const BLOCK_BYTES: usize = 16 << 10;
@@ -210,7 +210,7 @@ mod tests {
         super::entry::{Head, Kind, seal},
         *,
     };
-    use crate::{
+    use crate::util::{
         codec::low_u8,
         sync::{AtomicU64, Ordering},
     };

@@ -16,10 +16,12 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{crc32c, low_u32, to_u64, to_usize},
-    disk::AlignedBuffer,
-    seeded::{self, Bug},
-    sync::{read, write},
+    io::AlignedBuffer,
+    util::{
+        codec::{crc32c, low_u32, to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{read, write},
+    },
 };
 
 impl Chunk {
@@ -111,7 +113,7 @@ impl HashLog {
         let body = stored.get(EXTENT_HEAD_BYTES..to_usize(blocks.stored_bytes())).unwrap_or(&[]);
         let body_crc = crc32c(body);
         let matches = u64::from(body_crc) == extent.body_crc && body_crc == head.body_crc;
-        if !matches && !seeded::active(Bug::HashlogSkipsExtentChecksum) {
+        if !matches && !mutant::active(Bug::HashlogSkipsExtentChecksum) {
             return Err(place.damage(0, "the checksum of the extent does not match"));
         }
         let mut image = AlignedBuffer::zeroed(to_usize((extent.end - extent.start) * 8));

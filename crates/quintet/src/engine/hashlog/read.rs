@@ -11,12 +11,14 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::Decoder,
-    disk::{AlignedBuffer, Completion, Request},
-    engine::{Answered, Cursor, Entry, NO_FIRST_BYTE, Value, copy_split, split_value},
-    index::slots::Verdict,
-    pages::words::copy_out,
-    sync::{AtomicU64, Ordering, Patience},
+    contract::{Answered, Cursor, Entry, NO_FIRST_BYTE, Value, copy_split, split_value},
+    engine::hashlog::index::Verdict,
+    io::{AlignedBuffer, Completion, Request},
+    util::{
+        codec::Decoder,
+        sync::{AtomicU64, Ordering, Patience},
+        words::copy_out,
+    },
 };
 
 /// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
@@ -64,7 +66,7 @@ impl HashLog {
         }
     }
 
-    /// See [`Engine::get_split`](crate::engine::Engine::get_split).
+    /// See [`Engine::get_split`](crate::contract::Engine::get_split).
     #[inline]
     pub(super) fn read_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
         let hash = self.hash(key);

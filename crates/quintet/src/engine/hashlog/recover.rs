@@ -13,9 +13,11 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{Lsn, to_u64},
-    seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+    util::{
+        codec::{Lsn, to_u64},
+        mutant::{self, Bug},
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+    },
 };
 
 /// No serial, order or file number gets as far: counting on cannot overflow.
@@ -33,7 +35,7 @@ impl HashLog {
             dir.list().map_err(doing)?.into_iter().map(|entry| entry.name).collect();
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| manifest_number(name)).collect();
         numbers.sort_unstable();
-        if seeded::active(Bug::HashlogLoadsOldManifest) {
+        if mutant::active(Bug::HashlogLoadsOldManifest) {
             numbers.truncate(1);
         }
         let newest = numbers.last().copied();
@@ -156,8 +158,8 @@ impl HashLog {
                 && (packed || extent.end * 8 <= extent.place_bytes)
                 && (packed == (extent.packing_bytes() > 0))
                 && extent.packing_bytes() <= extent.place_bytes
-                && extent.offset.is_multiple_of(crate::disk::BLOCK_BYTES)
-                && extent.start.is_multiple_of(crate::disk::BLOCK_BYTES / 8);
+                && extent.offset.is_multiple_of(crate::io::BLOCK_BYTES)
+                && extent.start.is_multiple_of(crate::io::BLOCK_BYTES / 8);
             if !plausible {
                 let what =
                     "the manifest names an extent that cannot be (was `chunk_bytes` changed?)";
@@ -172,7 +174,7 @@ impl HashLog {
             let file = maintenance.files.open(record.file, !self.context.read_only)?;
             let plausible = record.number < NUMBER_END
                 && record.bytes <= LARGE_BYTES_MAX
-                && record.offset.is_multiple_of(crate::disk::BLOCK_BYTES)
+                && record.offset.is_multiple_of(crate::io::BLOCK_BYTES)
                 && is_within(&file, record.offset, record.place_bytes)?;
             if !plausible {
                 let what = "the manifest names a large value that cannot be";

@@ -15,11 +15,13 @@ use super::{
 };
 use crate::{
     Result,
-    budget::Charge,
-    codec::{crc32c, to_u64, to_usize},
-    disk::AlignedBuffer,
-    seeded::{self, Bug},
-    sync::{Ordering, lock, read},
+    io::AlignedBuffer,
+    util::{
+        budget::Charge,
+        codec::{crc32c, to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{Ordering, lock, read},
+    },
 };
 
 /// Chunks that one call of `compact` loads into memory.
@@ -159,7 +161,7 @@ impl HashLog {
         }
         let body = crc32c(bytes.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]));
         let matches = u64::from(body) == extent.body_crc && body == head.body_crc;
-        if !matches && !seeded::active(Bug::HashlogSkipsExtentChecksum) {
+        if !matches && !mutant::active(Bug::HashlogSkipsExtentChecksum) {
             return Err(place.damage(from, "the checksum of the extent does not match"));
         }
         Ok(())

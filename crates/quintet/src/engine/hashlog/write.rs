@@ -10,11 +10,13 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{Lsn, to_u64, to_usize},
-    engine::Op,
-    index::slots::{Verdict, Writer},
-    seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+    contract::Op,
+    engine::hashlog::index::{Verdict, Writer},
+    util::{
+        codec::{Lsn, to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+    },
 };
 
 /// Groups that the index grows by after an insert, or shrinks by after a removal: two keep up.
@@ -214,7 +216,7 @@ impl HashLog {
     }
 
     fn note_equal_hashes(&self) {
-        if !seeded::active(Bug::HashlogForgetsCollisions) {
+        if !mutant::active(Bug::HashlogForgetsCollisions) {
             self.collided.store(true, Ordering::Relaxed);
         }
     }
@@ -300,7 +302,7 @@ impl HashLog {
             && head.kind == Kind::Put
             && current.head.value_bytes == head.value_bytes;
         let frozen = unit < self.arena.frozen(chunk);
-        if !alike || frozen && !seeded::active(Bug::HashlogUpdatesFrozenEntries) {
+        if !alike || frozen && !mutant::active(Bug::HashlogUpdatesFrozenEntries) {
             return false;
         }
         let Some(words) = self.arena.words(chunk) else { return false };
@@ -548,6 +550,6 @@ fn large_of(head: &Head, words: &[AtomicU64]) -> Option<LargeRef> {
         return None;
     }
     let mut bytes = [0; 16];
-    crate::pages::words::copy_out(words, head.value_at(), &mut bytes);
+    crate::util::words::copy_out(words, head.value_at(), &mut bytes);
     LargeRef::decode(&bytes)
 }

@@ -24,21 +24,25 @@
 //! snapshot), snapshots do not stop the world, and the threshold option is honoured (the original
 //! ignored it).
 
-pub mod snapshot;
+pub mod checkpoint;
+pub(crate) mod table;
 
 use std::sync::Arc;
 
-use super::{
-    Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
-};
 use crate::{
     Error, Result,
-    codec::{Decoder, Lsn, to_u64, to_usize},
-    disk::Open,
-    index::hashtable::{HashTable, Keyed, NODE_BYTES},
-    report::Report,
-    seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+    contract::{
+        Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions,
+        Value,
+    },
+    engine::naive::table::{HashTable, Keyed, NODE_BYTES},
+    io::Open,
+    util::{
+        codec::{Decoder, Lsn, to_u64, to_usize},
+        mutant::{self, Bug},
+        report::Report,
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+    },
 };
 
 /// Enough that 64 threads rarely meet on one lock; each costs a cache line or two.
@@ -163,7 +167,7 @@ impl Naive {
         let entries = dir.list().map_err(|error| Error::io(doing("list", ""), error))?;
         let mut snapshots: Vec<(Lsn, String)> = entries
             .iter()
-            .filter_map(|entry| Some((snapshot::lsn_of_name(&entry.name)?, entry.name.clone())))
+            .filter_map(|entry| Some((checkpoint::lsn_of_name(&entry.name)?, entry.name.clone())))
             .collect();
         snapshots.sort_unstable();
         let newest = snapshots.pop();
@@ -175,7 +179,7 @@ impl Naive {
             // pruned, and older snapshots go, on the strength of it.
             dir.sync().map_err(|error| Error::io(doing("sync", ""), error))?;
             let unfinished = entries.iter().map(|entry| &entry.name);
-            let unfinished = unfinished.filter(|name| *name == snapshot::UNFINISHED_NAME);
+            let unfinished = unfinished.filter(|name| *name == checkpoint::UNFINISHED_NAME);
             for name in snapshots.iter().map(|(_, name)| name).chain(unfinished) {
                 dir.remove(name).map_err(|error| Error::io(doing("remove", name), error))?;
             }
@@ -193,15 +197,15 @@ impl Naive {
         let mut visit = |key: &[u8], stored: &[u8]| {
             self.insert(key, &[], stored, 0);
         };
-        let summary = snapshot::load(&*file, &label, &self.identity(lsn), &mut visit)?;
+        let summary = checkpoint::load(&*file, &label, &self.identity(lsn), &mut visit)?;
         let published =
             Published { name: Some(name.to_owned()), lsn, file_bytes: summary.file_bytes };
         *lock(&self.published) = published;
         Ok(())
     }
 
-    fn identity(&self, lsn: Lsn) -> snapshot::Identity {
-        snapshot::Identity {
+    fn identity(&self, lsn: Lsn) -> checkpoint::Identity {
+        checkpoint::Identity {
             database_id: self.context.database_id,
             table_id: self.context.table_id,
             lsn,
@@ -282,7 +286,7 @@ impl Naive {
     }
 
     /// Streams the table into `writer` in bounded memory.
-    fn stream(&self, writer: &mut snapshot::Writer) -> Result<()> {
+    fn stream(&self, writer: &mut checkpoint::Writer) -> Result<()> {
         let mut records: Vec<Record> = Vec::new();
         for shard in &self.shards {
             let mut cursor = 0;
@@ -316,25 +320,25 @@ impl Naive {
     /// Writes and publishes a snapshot that is complete to `lsn`.
     fn snapshot(&self, lsn: Lsn) -> Result<()> {
         let dir = &self.context.dir;
-        let mut writer = snapshot::Writer::create(
+        let mut writer = checkpoint::Writer::create(
             dir,
-            self.label(snapshot::UNFINISHED_NAME),
+            self.label(checkpoint::UNFINISHED_NAME),
             &self.identity(lsn),
         )?;
         self.stream(&mut writer)?;
         let file_bytes = writer.finish()?;
         self.written_bytes_total.fetch_add(file_bytes, Ordering::Relaxed);
-        if !seeded::active(Bug::SnapshotSkipsLogSync) {
+        if !mutant::active(Bug::SnapshotSkipsLogSync) {
             self.context.host.sync_log()?;
         }
-        let name = snapshot::name_of(lsn);
-        if seeded::active(Bug::SnapshotRemovesOldFirst)
+        let name = checkpoint::name_of(lsn);
+        if mutant::active(Bug::SnapshotRemovesOldFirst)
             && let Some(old) = &lock(&self.published).name
         {
             let _ = dir.remove(old);
         }
-        let skips_sync = seeded::active(Bug::SnapshotSkipsDirSync);
-        dir.rename(snapshot::UNFINISHED_NAME, &name)
+        let skips_sync = mutant::active(Bug::SnapshotSkipsDirSync);
+        dir.rename(checkpoint::UNFINISHED_NAME, &name)
             .and_then(|()| if skips_sync { Ok(()) } else { dir.sync() })
             .map_err(|error| Error::io(format!("publish {}", self.label(&name)), error))?;
         let published = Published { name: Some(name.clone()), lsn, file_bytes };
@@ -397,7 +401,7 @@ impl Engine for Naive {
             }
             Op::DeleteRange { .. } => Err(Error::Unordered {
                 table: self.context.table_id.to_string(),
-                engine: super::EngineKind::Naive.name(),
+                engine: crate::contract::EngineKind::Naive.name(),
             }),
         }
     }
@@ -438,14 +442,14 @@ impl Engine for Naive {
             if let Err(error) = self.snapshot(up_to) {
                 self.snapshot_wanted.fetch_or(wanted, Ordering::Relaxed);
                 // The space may be what is missing.
-                let _ = self.context.dir.remove(snapshot::UNFINISHED_NAME);
+                let _ = self.context.dir.remove(checkpoint::UNFINISHED_NAME);
                 return Err(error);
             }
             self.update_bytes.fetch_sub(updates, Ordering::Relaxed);
             self.dead_bytes.fetch_sub(dead, Ordering::Relaxed);
         }
         let mut lsn = lock(&self.published).lsn;
-        if seeded::active(Bug::SnapshotClaimsItsEnd) {
+        if mutant::active(Bug::SnapshotClaimsItsEnd) {
             // As far past the start as writers have come meanwhile.
             lsn.0 += self.update_bytes.load(Ordering::Relaxed);
         }
@@ -494,7 +498,7 @@ impl Engine for Naive {
         };
         // From the disk, not from what the cache still has.
         let _ = file.drop_cache();
-        match snapshot::load(&*file, &label, &self.identity(published.lsn), &mut |_, _| {}) {
+        match checkpoint::load(&*file, &label, &self.identity(published.lsn), &mut |_, _| {}) {
             Ok(summary) => {
                 report.checked_bytes += summary.file_bytes;
                 report.checked_entries += summary.entries;

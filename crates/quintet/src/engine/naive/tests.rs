@@ -2,14 +2,13 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
-    budget::Budget,
-    codec::KeyHash,
-    disk::{
+    contract::{EngineKind, Host},
+    io::{
         Dir, Env,
         sim::{Policy, SimEnv},
         write_all_at,
     },
-    engine::{EngineKind, Host},
+    util::{budget::Budget, codec::KeyHash},
 };
 
 /// What a database does for its engines, counted.
@@ -112,15 +111,16 @@ fn layout_is_pinned() {
     assert_eq!(naive.persist(Lsn(0x1234)).unwrap(), Lsn(0x1234));
     assert_eq!(fixture.files(), ["0000000000001234.snapshot"]);
     let bytes = fixture.env.contents("table/0000000000001234.snapshot").unwrap();
-    let crc = |parts: &[&[u8]]| crate::codec::crc32c(&parts.concat()).to_le_bytes();
+    let crc = |parts: &[&[u8]]| crate::util::codec::crc32c(&parts.concat()).to_le_bytes();
     let head = [
         b"QNAIVSNP\x01\0\0\0\0\0\0\x000123456789abcdef\x03\0\0\0\0\0\0\0\x34\x12\0\0\0\0\0\0"
             as &[u8],
         &[0; 12],
     ]
     .concat();
-    let salt = crate::codec::crc32c(&head);
-    let salted = |parts: &[&[u8]]| crate::codec::crc32c_append(salt, &parts.concat()).to_le_bytes();
+    let salt = crate::util::codec::crc32c(&head);
+    let salted =
+        |parts: &[&[u8]]| crate::util::codec::crc32c_append(salt, &parts.concat()).to_le_bytes();
     let stream = b"\x03key\x05value";
     let zero = [0_u8; 8];
     let one = 1_u64.to_le_bytes();
@@ -175,7 +175,7 @@ fn older_and_unfinished_snapshots_are_removed() {
     commit(&naive, &put(b"k", b"new")).unwrap();
     naive.persist(Lsn(2)).unwrap();
     drop(naive);
-    for name in ["0000000000000001.snapshot", snapshot::UNFINISHED_NAME] {
+    for name in ["0000000000000001.snapshot", checkpoint::UNFINISHED_NAME] {
         let file = fixture.dir().open(name, Open::CREATE).unwrap();
         write_all_at(&*file, &old, 0).unwrap();
     }
@@ -341,7 +341,7 @@ fn a_crash_at_any_event_leaves_a_whole_snapshot() {
     naive.persist(Lsn(2)).unwrap();
     let end = fixture.env.mark();
     for event in start..=end {
-        for policy in fixture.env.policies(event, crate::disk::sim::PolicyLimits::default()) {
+        for policy in fixture.env.policies(event, crate::io::sim::PolicyLimits::default()) {
             let image = Fixture { env: fixture.env.image_at(event, policy), ..Fixture::new() };
             let (naive, lsn) = image.open().unwrap_or_else(|error| panic!("{policy}: {error}"));
             let value = naive.get(b"k").unwrap().unwrap().to_vec();
@@ -371,7 +371,7 @@ fn a_snapshot_is_complete_to_where_it_began() {
 /// Each deliberate bug makes a test above fail.
 mod seeded_bugs {
     use super::*;
-    use crate::seeded::finds;
+    use crate::util::mutant::finds;
 
     #[test]
     fn snapshot_skips_log_sync() {

@@ -7,14 +7,12 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::to_u64,
-    engine::lsm::{
-        block,
-        walk::{Ahead, PieceCursor, Start, Walk as _},
+    bptree::scan_forward::{Ascent, Run as IndexRun},
+    lsm::{
+        cursor::merge::{Ahead, PieceCursor, Start, Walk as _},
+        sst::block,
     },
-    index::bptree::run::{Ascent, Run as IndexRun},
-    report::Report,
-    sync::lock,
+    util::{codec::to_u64, report::Report, sync::lock},
 };
 
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 //!
 //! An entry is live if the index points to it; where a key is in several of the runs, at most one
 //! of them is. What was copied is entered where the index still points to the entry that it is a
-//! copy of ([`super::enter`]). Then nothing points to the runs that were merged, a cut of the
+//! copy of ([`crate::engine::slm::index_update`]). Then nothing points to the runs that were
+//! merged, a cut of the
 //! index leaves them out, and their files go.
 //!
 //! A merge pauses between two of the runs that it makes where a round of persisting is due: it
@@ -16,23 +17,25 @@ use std::sync::Arc;
 
 use super::{
     Inner,
-    enter::Batch,
     flush::Draft,
     keys::IndexKey,
     runs::{DEAD, Place, RANGES, Run},
 };
 use crate::{
     Result,
-    budget::Charge,
-    codec::to_u64,
-    disk::Flow,
-    engine::lsm::{
-        pace::MERGE_DELAY_MAX,
-        walk::{Ahead, Merge, PieceCursor, Start, Walk as _, Way},
+    bptree::finger::Near,
+    engine::slm::{index_update::Batch, key_code::Buffer},
+    io::Flow,
+    lsm::{
+        cursor::merge::{Ahead, Merge, PieceCursor, Start, Walk as _, Way},
+        rate_limiter::MERGE_DELAY_MAX,
     },
-    index::{bptree::near::Near, key_code::Buffer},
-    seeded::{self, Bug},
-    sync::{AtomicU64, Ordering, lock},
+    util::{
+        budget::Charge,
+        codec::to_u64,
+        mutant::{self, Bug},
+        sync::{AtomicU64, Ordering, lock},
+    },
 };
 
 /// Bytes of entries after which a merge looks at its rate, and whether a flush is waiting.
@@ -231,7 +234,7 @@ impl Inner {
             draft.moves.push((self.hash(key), in_index), None, Some(place));
             return Ok(());
         }
-        let value = if seeded::active(Bug::SlmCopiesAnyEntry) {
+        let value = if mutant::active(Bug::SlmCopiesAnyEntry) {
             sources.merge.value().unwrap_or(value)
         } else {
             value

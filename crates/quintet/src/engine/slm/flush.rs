@@ -12,21 +12,25 @@ use std::sync::Arc;
 
 use super::{
     Inner,
-    enter::{Batch, Moves},
     runs::{BLOCKS_MAX, Entered, Place, Run, encode_bounds, part_of},
 };
 use crate::{
     Result,
-    codec::{Lsn, to_u64},
-    engine::lsm::{
-        memtable::Memtable,
-        piece::Writer,
-        walk::{MemCursor, Merge, Start, Way},
+    engine::slm::{
+        index_update::{Batch, Moves},
+        key_code::Buffer,
     },
-    index::key_code::Buffer,
-    pages::blocks::Room,
-    seeded::{self, Bug},
-    sync::{Ordering, lock},
+    lsm::{
+        block_cache::Room,
+        cursor::merge::{MemCursor, Merge, Start, Way},
+        memtable::Memtable,
+        sst::Writer,
+    },
+    util::{
+        codec::{Lsn, to_u64},
+        mutant::{self, Bug},
+        sync::{Ordering, lock},
+    },
 };
 
 /// What a move takes in memory, with a key of 24 bytes.
@@ -66,9 +70,9 @@ impl<'a> Draft<'a> {
             None => (0, 0),
         };
         let lasts = !self.inner.context.host.expires(value);
-        let lasts = lasts || seeded::active(Bug::SlmTakesAllForLasting);
+        let lasts = lasts || mutant::active(Bug::SlmTakesAllForLasting);
         let mut part = part_of(offset, self.inner.settings.shape.block_bytes);
-        if seeded::active(Bug::SlmMarksNextPart) {
+        if mutant::active(Bug::SlmMarksNextPart) {
             part = part.saturating_add(1);
         }
         Ok(Entered { place: Place { run: self.number, block }, lasts, part })

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use super::runs::decode_bounds;
 use crate::{
     Result,
-    disk::{Dir, File},
-    engine::{
-        lines::{Say, brief},
-        lsm::{describe, piece::Kind},
-    },
+    io::{Dir, File},
+    lsm::sst::{Kind, describe},
+    util::format::{Say, brief},
 };
 
 /// Describes a run.

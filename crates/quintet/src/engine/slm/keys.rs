@@ -1,7 +1,8 @@
 //! How the index writes keys: as they are, or in a code of the table's own.
 //!
 //! What: the first flush into an empty index decides, by a sample of the keys that it brings,
-//! whether they are coded ([`crate::index::key_code`]), and in which code. Then it stays so for the
+//! whether they are coded ([`crate::engine::slm::key_code`]), and in which code. Then it stays so
+//! for the
 //! life of the table. Why: the index takes most of the memory that a table of small values needs,
 //! and half of that is keys.
 //!
@@ -19,15 +20,13 @@
 use std::sync::Arc;
 
 use crate::{
-    engine::lsm::{
+    bptree::KEY_BYTES_MAX,
+    engine::slm::key_code::{Buffer, GROWTH_MAX, KeyCode, Series, Trainer},
+    lsm::{
+        cursor::merge::{MemCursor, Merge, Start, Way},
         memtable::Memtable,
-        walk::{MemCursor, Merge, Start, Way},
     },
-    index::{
-        bptree::KEY_BYTES_MAX,
-        key_code::{Buffer, GROWTH_MAX, KeyCode, Series, Trainer},
-    },
-    sync::OnceLock,
+    util::sync::OnceLock,
 };
 
 /// Keys of a sample, about: more would not change a code much.

@@ -1,7 +1,9 @@
 //! One level of sorted runs under a persistent B+-tree (SLM-DB).
 //!
-//! What: writes gather in memtables ([`super::lsm::front`]), which are flushed to runs ([`runs`]):
-//! immutable files of blocks in key order. A B+-tree ([`super::paged`]) has, for each key, the run
+//! What: writes gather in memtables ([`crate::lsm::write_buffer`]), which are flushed to runs
+//! ([`runs`]):
+//! immutable files of blocks in key order. A B+-tree ([`crate::bptree::checkpoint`]) has, for each
+//! key, the run
 //! and the block of its one live entry.
 //! Why: a get costs one block and no look in vain, a scan goes through the index, and an entry is
 //! written once, and again only when its run is compacted.
@@ -64,20 +66,21 @@
 //! manifest is a part of the index, so the compaction log is needless; a run's live count is exact
 //! after a crash.
 
-mod ahead;
 mod check;
 mod compact;
-mod enter;
+mod compaction_picker;
 mod flush;
+mod index_scan;
+mod index_update;
 pub mod inspect;
+pub(crate) mod key_code;
 mod keys;
+mod location_cache;
 mod range;
 mod read;
+mod read_ahead;
 mod recover;
 mod runs;
-mod select;
-mod shortcuts;
-mod stream;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
@@ -86,30 +89,31 @@ use std::sync::Arc;
 
 use self::{
     keys::Keys,
+    location_cache::Shortcuts,
     range::{Range, Walk},
     runs::{Ledger, Runs},
-    shortcuts::Shortcuts,
-};
-use super::{
-    Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, Presence,
-    TableOptions, Value, Visit,
-    lsm::{
-        block::Packing,
-        buffers::Buffers,
-        cached::Cache,
-        front::{Backing, Front},
-        pace::{Pace, Rest},
-        piece::{BLOCK_BYTES_MOST, Owner, Shape},
-        take::{Split, Whole},
-    },
-    paged::Paged,
 };
 use crate::{
     Error, Result,
-    codec::{Lsn, to_u64, to_usize},
-    disk::Queues,
-    report::Report,
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
+    bptree::checkpoint::Paged,
+    contract::{
+        Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, Presence,
+        TableOptions, Value, Visit,
+        value_sink::{Split, Whole},
+    },
+    io::Queues,
+    lsm::{
+        block_cache::decoded_block::Cache,
+        rate_limiter::{Pace, Rest},
+        read_buffers::Buffers,
+        sst::{BLOCK_BYTES_MOST, Owner, Shape, block::Packing},
+        write_buffer::{Backing, Front},
+    },
+    util::{
+        codec::{Lsn, to_u64, to_usize},
+        report::Report,
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
+    },
 };
 
 const OPTIONS: [&str; 17] = [
@@ -204,7 +208,7 @@ impl Settings {
 }
 
 /// What readers see.
-type View = super::lsm::front::View<Runs>;
+type View = crate::lsm::write_buffer::View<Runs>;
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -260,7 +264,7 @@ struct Inner {
     settling_wanted: AtomicBool,
     rest: Rest,
     /// Tells ranges how much to read at once.
-    together: stream::Together,
+    together: index_scan::Together,
     queues: Queues,
     /// What gets and ranges read into.
     buffers: Arc<Buffers>,

@@ -5,17 +5,13 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use super::{Inner, View, select::Sequence, stream::Stream};
+use super::{Inner, View};
 use crate::{
     Result,
-    engine::{
-        Entry, KeyRange, Value, Visit,
-        lsm::{
-            take::Whole,
-            walk::{MemCursor, Merge, Start, Way},
-        },
-    },
-    seeded::{self, Bug},
+    contract::{Entry, KeyRange, Value, Visit, value_sink::Whole},
+    engine::slm::{compaction_picker::Sequence, index_scan::Stream},
+    lsm::cursor::merge::{MemCursor, Merge, Start, Way},
+    util::mutant::{self, Bug},
 };
 
 /// See the module head.
@@ -120,7 +116,7 @@ impl Both {
             } else {
                 let shown = self.memory.key().zip(self.memory.value());
                 let flow = shown.map(|(key, value)| each(key, value)).transpose()?;
-                if next == Next::Both && !seeded::active(Bug::SlmRangeShowsBoth) {
+                if next == Next::Both && !mutant::active(Bug::SlmRangeShowsBoth) {
                     self.stored.advance(inner)?;
                 }
                 self.memory.advance()?;
@@ -142,7 +138,7 @@ impl Both {
             return Ok(value);
         }
         let value = self.memory.value().map(Value::copy);
-        if self.stored.key() == Some(key) && !seeded::active(Bug::SlmRangeShowsBoth) {
+        if self.stored.key() == Some(key) && !mutant::active(Bug::SlmRangeShowsBoth) {
             self.stored.advance(inner)?;
         }
         self.memory.advance()?;

@@ -2,7 +2,8 @@
 //!
 //! A get asks the memtables, then the index; what is not there is not anywhere. What is there
 //! costs one block: from the cache, or one read. Where the index led for a key, the next get of it
-//! may know already ([`super::shortcuts`]). A batch goes down the index together and reads
+//! may know already ([`crate::engine::slm::location_cache`]). A batch goes down the index together
+//! and reads
 //! all the blocks that it misses at once.
 //!
 //! Between the look at the index and the look for the run, a compaction may have moved the entry
@@ -14,23 +15,27 @@ use super::{
     Inner, View,
     keys::IndexKey,
     runs::{Entered, Place, Run},
-    shortcuts::{Claim, Token},
 };
 use crate::{
     Error, Result,
-    codec::{to_u64, to_usize},
-    disk::{AlignedBuffer, Completion, Queue, Request},
-    engine::{
+    bptree::finger::Near,
+    contract::{
         Presence, Value,
-        lsm::{
-            block,
-            memtable::Answer,
-            piece::Span,
-            take::{Appended, Take, Whole},
-        },
+        value_sink::{Appended, Take, Whole},
     },
-    index::{bptree::near::Near, key_code::Buffer},
-    sync::Ordering,
+    engine::slm::{
+        key_code::Buffer,
+        location_cache::{Claim, Token},
+    },
+    io::{AlignedBuffer, Completion, Queue, Request},
+    lsm::{
+        memtable::Answer,
+        sst::{Span, block},
+    },
+    util::{
+        codec::{to_u64, to_usize},
+        sync::Ordering,
+    },
 };
 
 /// Keys of a batch that are looked for side by side.

@@ -6,25 +6,24 @@ use super::{
     Counters, Inner, Settings,
     keys::Keys,
     runs::{LIST_KEY, Ledger, Place, Run, RunList, Runs},
-    shortcuts::Shortcuts,
-    stream::Together,
 };
 use crate::{
     Error, Result,
-    codec::Lsn,
-    disk::Queues,
-    engine::{
-        Context, TableOptions,
-        lsm::{
-            buffers::Buffers,
-            cached::Cache,
-            front::Front,
-            pace::{Pace, Rest},
-            piece::{Kind, Owner},
-        },
-        paged::{self, Paged},
+    bptree::checkpoint::{self, Paged},
+    contract::{Context, TableOptions},
+    engine::slm::{index_scan::Together, location_cache::Shortcuts},
+    io::Queues,
+    lsm::{
+        block_cache::decoded_block::Cache,
+        rate_limiter::{Pace, Rest},
+        read_buffers::Buffers,
+        sst::{Kind, Owner},
+        write_buffer::Front,
     },
-    sync::{AtomicBool, AtomicU64, Mutex, lock},
+    util::{
+        codec::Lsn,
+        sync::{AtomicBool, AtomicU64, Mutex, lock},
+    },
 };
 
 /// Memtables are frozen at this size: inserts find their places in the processor's caches.
@@ -38,7 +37,8 @@ impl Inner {
     pub(super) fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         let budget = context.budget.limit();
         let settings = Settings::parse(options, budget)?;
-        let index = paged::Settings::new(options, &context, ("index_cache_bytes", budget / 2))?;
+        let index =
+            checkpoint::Settings::new(options, &context, ("index_cache_bytes", budget / 2))?;
         // A page of it leads to hundreds of entries, a block has a few.
         let index = index.before_blocks().of_values(size_of::<Place>());
         let owner = Owner {
@@ -48,7 +48,7 @@ impl Inner {
             table_id: context.table_id,
         };
         let ledger = Arc::new(Ledger::new(owner.clone()));
-        let beside = Arc::clone(&ledger) as Arc<dyn paged::Beside>;
+        let beside = Arc::clone(&ledger) as Arc<dyn checkpoint::Beside>;
         let (paged, complete) = Paged::open(&index, context.clone(), Some(beside))?;
         let list = load_list(&paged, complete)?;
         let keys = Arc::new(Keys::new(list.coding.clone()));

@@ -1,6 +1,6 @@
 //! Runs: what the index points into, and the list of them that every cut of the index carries.
 //!
-//! What: a [`Run`] is a file of entries in key order ([`crate::engine::lsm::piece`]) with the
+//! What: a [`Run`] is a file of entries in key order ([`crate::lsm::sst`]) with the
 //! count of its live ones; [`Runs`] is what readers see; the [`Ledger`] has every run that a file
 //! is there for, and writes the list of those that count into the index when a cut of it is taken.
 //!
@@ -34,20 +34,17 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use super::keys::{Coding, Keys};
 use crate::{
     Error, Result,
-    codec::{Decoder, low_u8, low_u32, put_bytes, put_varint, to_u64, to_usize},
-    engine::{
-        lsm::{
-            cached::Cache,
-            piece::{Owner, Piece},
-        },
-        paged::Beside,
+    bptree::{Change, Tree, checkpoint::Beside},
+    engine::slm::key_code::{KeyCode, SYMBOLS},
+    lsm::{
+        block_cache::decoded_block::Cache,
+        sst::{Owner, Piece},
     },
-    index::{
-        bptree::{Change, Tree},
-        key_code::{KeyCode, SYMBOLS},
+    util::{
+        codec::{Decoder, low_u8, low_u32, put_bytes, put_varint, to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, lock},
     },
-    seeded::{self, Bug},
-    sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, lock},
 };
 
 const FORMAT: u8 = 3;
@@ -331,7 +328,7 @@ impl Run {
 
     /// The index points to one entry less.
     pub(super) fn lose(&self) {
-        if !seeded::active(Bug::SlmMiscountsLive) {
+        if !mutant::active(Bug::SlmMiscountsLive) {
             self.live.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -364,7 +361,7 @@ impl Run {
     /// Bytes of keys and values of live entries, about.
     pub(super) fn live_bytes(&self) -> u64 {
         let all = u128::from(self.piece.footer.payload_bytes) * u128::from(self.live());
-        crate::codec::low_u64(all / u128::from(self.entries().max(1)))
+        crate::util::codec::low_u64(all / u128::from(self.entries().max(1)))
     }
 
     /// Bytes of key and value of an entry, on average.
@@ -522,16 +519,16 @@ impl Beside for Ledger {
         }
         let next = u32::try_from(self.next.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
         let coding = self.keys.get().map_or(Coding::Open, |keys| keys.coding());
-        let is_forgotten = coding != Coding::Open && seeded::active(Bug::SlmForgetsKeyCode);
+        let is_forgotten = coding != Coding::Open && mutant::active(Bug::SlmForgetsKeyCode);
         let coding = if is_forgotten { Coding::Plain } else { coding };
         let list = RunList { next, runs, coding }.encode();
-        if seeded::active(Bug::SlmRemovesRunsEarly) {
+        if mutant::active(Bug::SlmRemovesRunsEarly) {
             for number in &left_out {
                 let _ = self.owner.dir.remove(&self.owner.kind.name_of(u64::from(*number)));
             }
         }
         entries.left_out = left_out;
-        if seeded::active(Bug::SlmCutsWithoutList) && !entries.runs.is_empty() {
+        if mutant::active(Bug::SlmCutsWithoutList) && !entries.runs.is_empty() {
             return Ok(Change::default());
         }
         tree.put(LIST_KEY, [&list, &[]], None)
@@ -539,7 +536,7 @@ impl Beside for Ledger {
 
     fn settle(&self) -> Result<()> {
         let has_new_names = std::mem::take(&mut lock(&self.entries).has_new_names);
-        if !has_new_names || seeded::active(Bug::SlmSkipsDirSync) {
+        if !has_new_names || mutant::active(Bug::SlmSkipsDirSync) {
             return Ok(());
         }
         let synced = self.owner.dir.sync();

@@ -9,13 +9,11 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::to_u64,
-    engine::lsm::{
-        keys::KeyCursor,
-        piece::Piece,
-        walk::{Ahead, PieceCursor, Start, Walk, Way},
+    lsm::{
+        cursor::merge::{Ahead, PieceCursor, Start, Walk, Way},
+        sst::{Piece, key_section::KeyCursor},
     },
-    report::Report,
+    util::{codec::to_u64, report::Report},
 };
 
 impl Inner {

@@ -32,9 +32,11 @@ use super::{
 };
 use crate::{
     Result,
-    codec::to_u64,
-    engine::lsm::walk::{Start, Way},
-    sync::{Mutex, lock},
+    lsm::cursor::merge::{Start, Way},
+    util::{
+        codec::to_u64,
+        sync::{Mutex, lock},
+    },
 };
 
 /// The deepest level of key ranges may have so many times its share.
@@ -283,7 +285,7 @@ impl Inner {
             }
         };
         let table = |number: u64| {
-            let low = crate::codec::low_u32((number << 32).div_ceil(count)).to_be_bytes();
+            let low = crate::util::codec::low_u32((number << 32).div_ceil(count)).to_be_bytes();
             let low = if number == 0 { Vec::new() } else { low.to_vec() };
             Arc::new(Table { low, ..Table::default() })
         };

@@ -5,16 +5,18 @@ use std::sync::Arc;
 use super::{Version, table::Part};
 use crate::{
     Result,
-    codec::to_u64,
-    engine::lsm::{
-        keys::KeyCursor,
-        walk::{Ahead, MemCursor, PieceCursor, Start, Walk, Way},
+    lsm::{
+        cursor::merge::{Ahead, MemCursor, PieceCursor, Start, Walk, Way},
+        sst::key_section::KeyCursor,
     },
-    seeded::{self, Bug},
+    util::{
+        codec::to_u64,
+        mutant::{self, Bug},
+    },
 };
 
 /// Many walks as one.
-pub(super) type Merge = crate::engine::lsm::walk::Merge<Source>;
+pub(super) type Merge = crate::lsm::cursor::merge::Merge<Source>;
 
 /// A walk over the tables of a level that follow each other in key order.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ impl LevelCursor {
                 return Ok(());
             }
             self.start.key = None;
-            if seeded::active(Bug::TphRangeStopsEarly) {
+            if mutant::active(Bug::TphRangeStopsEarly) {
                 self.inner = None;
                 return Ok(());
             }

@@ -15,12 +15,14 @@ use super::{
 };
 use crate::{
     Result,
-    codec::Lsn,
-    engine::lsm::{
+    lsm::{
+        cursor::merge::{MemCursor, Start},
         memtable::Memtable,
-        walk::{MemCursor, Start},
     },
-    sync::{Ordering, lock},
+    util::{
+        codec::Lsn,
+        sync::{Ordering, lock},
+    },
 };
 
 /// Walks over memtables.

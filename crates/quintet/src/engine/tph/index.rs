@@ -11,7 +11,7 @@
 //! | 8 | 4 | tag bits | of a signature |
 //! | 12 | 4 | block bits | of a block's number |
 //! | 16 | 8 | hash bytes | |
-//! | 24 | | hash | [`crate::index::perfect_hash`] |
+//! | 24 | | hash | [`crate::engine::tph::perfect_hash`] |
 //! | | | slots | `tag bits + block bits` each, signature above, packed from the lowest bit of 8-byte words on |
 //! | | | collisions | varint count; each: hash (8), varint block, varint key length, key |
 //!
@@ -27,9 +27,9 @@
 
 use crate::{
     Error, Result,
-    codec::{Decoder, low_u32, put_bytes, put_u32, put_u64, put_varint, to_u64, to_usize},
-    disk::Array,
-    index::perfect_hash::{Options, PerfectHash},
+    engine::tph::perfect_hash::{Options, PerfectHash},
+    io::Array,
+    util::codec::{Decoder, low_u32, put_bytes, put_u32, put_u64, put_varint, to_u64, to_usize},
 };
 
 /// Words of slots that are encoded at once.

@@ -3,11 +3,11 @@
 use super::manifest::decode;
 use crate::{
     Error, Result,
-    codec::to_usize,
-    disk::{Dir, File, read_up_to},
-    engine::{
-        lines::{Say, hex},
-        lsm::{describe, piece::Kind},
+    io::{Dir, File, read_up_to},
+    lsm::sst::{Kind, describe},
+    util::{
+        codec::to_usize,
+        format::{Say, hex},
     },
 };
 

@@ -46,13 +46,15 @@ use std::{collections::BTreeMap, io, sync::Arc};
 
 use crate::{
     Error, Result,
-    codec::{
-        Decoder, crc32c, crc32c_append, low_u32, put_bytes, put_u32, put_u64, put_varint, round_up,
-        to_u64, to_usize,
+    io::{AlignedBuffer, BLOCK_BYTES, File, Open, SECTOR_BYTES, write_all_at},
+    lsm::sst::Owner,
+    util::{
+        codec::{
+            Decoder, crc32c, crc32c_append, low_u32, put_bytes, put_u32, put_u64, put_varint,
+            round_up, to_u64, to_usize,
+        },
+        mutant::{self, Bug},
     },
-    disk::{AlignedBuffer, BLOCK_BYTES, File, Open, SECTOR_BYTES, write_all_at},
-    engine::lsm::piece::Owner,
-    seeded::{self, Bug},
 };
 
 const MAGIC: &[u8; 8] = b"QTPHMANI";
@@ -303,7 +305,7 @@ fn body_at<'a>(bytes: &'a [u8], identity: &[u8], offset: u64) -> Option<(&'a [u8
     let sum = decoder.u32()?;
     let body = decoder.take(to_usize(u64::from(size)))?;
     let found = checksum(identity, offset, (&size.to_le_bytes(), body));
-    let sound = found == sum || seeded::active(Bug::TphSkipsEditChecksum);
+    let sound = found == sum || mutant::active(Bug::TphSkipsEditChecksum);
     sound.then_some((body, round_up(offset + 8 + u64::from(size), SECTOR_BYTES)))
 }
 
@@ -423,7 +425,7 @@ impl Manifest {
     /// Makes a version count, durably. After a failure it may count or not; the next one decides.
     pub(super) fn publish(&mut self, owner: &Owner, contents: Contents) -> Result<Written> {
         // The names of pieces first: none that an edit names may be missing.
-        if !seeded::active(Bug::TphNamesPiecesLate) {
+        if !mutant::active(Bug::TphNamesPiecesLate) {
             sync_dir(owner)?;
         }
         let is_long = self.end > REWRITE_BYTES.max(self.first_bytes * REWRITE_TIMES);
@@ -439,14 +441,14 @@ impl Manifest {
         let label = owner.label(&name_of(self.number));
         let identity = identity(&owner.database_id, owner.table_id, self.number);
         let bytes = edit(&identity, self.end, &contents.encode(&self.contents));
-        self.in_doubt = !seeded::active(Bug::TphTrustsFailedEdit);
+        self.in_doubt = !mutant::active(Bug::TphTrustsFailedEdit);
         let at = self.end;
-        if seeded::active(Bug::TphTrustsFailedEdit) {
+        if mutant::active(Bug::TphTrustsFailedEdit) {
             self.end += to_u64(bytes.len());
         }
         write_all_at(file, &bytes, at)
             .map_err(|error| Error::io(format!("write {label}"), error))?;
-        if !seeded::active(Bug::TphSkipsEditSync) {
+        if !mutant::active(Bug::TphSkipsEditSync) {
             file.sync_data().map_err(|error| Error::io(format!("sync {label}"), error))?;
         }
         self.in_doubt = false;
@@ -469,13 +471,13 @@ impl Manifest {
         }
         let file = owner.dir.open(UNFINISHED, Open::CREATE).map_err(io)?;
         write_all_at(&*file, &bytes, 0).map_err(io)?;
-        if !seeded::active(Bug::TphSkipsManifestSync) {
+        if !mutant::active(Bug::TphSkipsManifestSync) {
             file.sync_all().map_err(|error| Error::io(format!("sync {label}"), error))?;
         }
         // From here on a crash may find either.
         self.in_doubt = true;
         owner.dir.rename(UNFINISHED, &name_of(number)).map_err(io)?;
-        if !seeded::active(Bug::TphSkipsDirSync) {
+        if !mutant::active(Bug::TphSkipsDirSync) {
             sync_dir(owner)?;
         }
         let replaced = self.file.replace(file).map(|_| name_of(self.number));
@@ -608,7 +610,7 @@ mod tests {
 
     #[test]
     fn skipping_the_checksum_of_edits_is_found() {
-        seeded::finds(Bug::TphSkipsEditChecksum, flipped_bits);
+        mutant::finds(Bug::TphSkipsEditChecksum, flipped_bits);
     }
 
     fn flipped_bits() {

@@ -8,7 +8,8 @@
 //! | nobody | nothing: it does not come by |
 //! | the delta alone | the entry goes to the new piece |
 //! | delta and base | the delta's goes to the new piece; the base's is dead |
-//! | the base alone | it stays where it is; or, where its piece is collected, goes to the new piece |
+//! | the base alone | it stays where it is; or, where its piece is collected, goes to the new piece
+//! |
 //!
 //! The new piece gets the index of the whole table. Pieces without live entries leave the table.
 //! Where all pieces are rewritten, the table can be cut into several.
@@ -17,7 +18,7 @@
 //! tombstone. A tombstone goes when no piece that stays and no deeper level can have its key. An
 //! expired entry counts as a tombstone.
 //!
-//! Of a piece that stays, only the keys are read ([`crate::engine::lsm::keys`]), where it keeps
+//! Of a piece that stays, only the keys are read ([`crate::lsm::sst::key_section`]), where it keeps
 //! them apart.
 //!
 //! How we differ from the paper: keys come by in order, so that no array of slots is needed; they
@@ -34,18 +35,22 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{low_u32, to_u64, to_usize},
-    disk::{Array, Flow},
-    engine::lsm::{
-        block::{self, EntryRef},
-        keys::KeyCursor,
-        piece::{Piece, Shape, Writer},
-        walk::{Ahead, PieceCursor, Start, Way},
+    engine::tph::perfect_hash::Options,
+    io::{Array, Flow},
+    lsm::{
+        block_cache::Room,
+        cursor::merge::{Ahead, PieceCursor, Start, Way},
+        sst::{
+            Piece, Shape, Writer,
+            block::{self, EntryRef},
+            key_section::KeyCursor,
+        },
     },
-    index::perfect_hash::Options,
-    pages::blocks::Room,
-    seeded::{self, Bug},
-    sync::{Ordering, lock},
+    util::{
+        codec::{low_u32, to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{Ordering, lock},
+    },
 };
 
 /// What is merged into: a table, or nothing yet.
@@ -150,7 +155,7 @@ impl Draft {
     ) {
         self.places.push((hash, to_u64(piece) << PIECE_SHIFT | u64::from(block)));
         if let Some((entries, bytes)) = self.live.get_mut(piece) {
-            *entries += 1 + u64::from(piece > 0 && seeded::active(Bug::TphMiscountsLive));
+            *entries += 1 + u64::from(piece > 0 && mutant::active(Bug::TphMiscountsLive));
             *bytes += to_u64(key.len()) + value_bytes.unwrap_or(0);
         }
         self.tombstones += u64::from(value_bytes.is_none());
@@ -270,7 +275,7 @@ impl Inner {
             let older = (current + 1).max(news)..merge.sources.len();
             let held = older.into_iter().any(|one| stays(one - news) && merge.has_key(one));
             let needed = held || plan.deeper;
-            if !needed || seeded::active(Bug::TphDropsTombstonesEarly) {
+            if !needed || mutant::active(Bug::TphDropsTombstonesEarly) {
                 return Ok(());
             }
         }
@@ -320,7 +325,7 @@ impl Inner {
         for (place, one) in base.uses.iter().enumerate() {
             let (entries, bytes) = live.get(place + 1).copied().unwrap_or_default();
             let stays = plan.rewrite.get(place).is_some_and(|rewrite| !rewrite);
-            let is_dropped = place == 0 && seeded::active(Bug::TphDropsLivePiece);
+            let is_dropped = place == 0 && mutant::active(Bug::TphDropsLivePiece);
             if !stays || entries == 0 || is_dropped {
                 continue;
             }
@@ -363,7 +368,7 @@ impl Inner {
         number: impl Fn(u64) -> u32,
     ) -> Result<Vec<Collision>> {
         let mut found = Vec::new();
-        if seeded::active(Bug::TphForgetsCollisions) {
+        if mutant::active(Bug::TphForgetsCollisions) {
             return Ok(found);
         }
         for group in places.chunk_by(|one, next| one.0 == next.0) {

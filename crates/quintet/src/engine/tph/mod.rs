@@ -1,7 +1,7 @@
 //! An LSM of two-tier perfect-hash tables (CompassDB), with one tier and blocks in key order.
 //!
-//! What: writes gather in memtables ([`super::lsm`]), which become tables of level 0; levels of
-//! tables follow. A table is a group of immutable pieces ([`super::lsm::piece`]) and one index in
+//! What: writes gather in memtables ([`crate::lsm`]), which become tables of level 0; levels of
+//! tables follow. A table is a group of immutable pieces ([`crate::lsm::sst`]) and one index in
 //! memory ([`index`]) that names, for each key, the block with its newest entry.
 //! Why: a get of data much larger than memory costs one read of the disk and a few bytes of memory
 //! a key; merging a table with news writes the news and an index, not the table.
@@ -9,9 +9,10 @@
 //! put: admit (room in the memtable, or help to flush) -> insert in the active memtable. get:
 //! [`read`]: memtables, level 0 from the newest, one table of each level. persist: [`flush`].
 //! Merges of tables and garbage collection: [`compact`], [`merge`]. Hot blocks:
-//! [`super::lsm::cached`]. Delays of writers, and the rate of merges: [`pace`]. What counts,
+//! [`crate::lsm::block_cache::decoded_block`]. Delays of writers, and the rate of merges: [`pace`].
+//! What counts,
 //! durably: [`manifest`], published in [`publish`]. Ranges, both ways: [`range`], [`cursor`],
-//! [`super::lsm::walk`]. open: [`recover`].
+//! [`crate::lsm::cursor::merge`]. open: [`recover`].
 //!
 //! Invariants:
 //! - What readers see is one [`View`]: memtables and a version of the table set, swapped whole.
@@ -54,6 +55,7 @@ pub mod inspect;
 mod manifest;
 mod merge;
 mod pace;
+pub mod perfect_hash;
 mod publish;
 mod range;
 mod read;
@@ -71,24 +73,25 @@ use self::{
     range::Range,
     table::{Route, Table},
 };
-use super::{
-    Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions, Value,
-    Visit,
-    lsm::{
-        block::Packing,
-        cached::Cache,
-        front::{Backing, Front},
-        piece::{BLOCK_BYTES_MOST, Owner, Shape},
-        take::{Split, Whole},
-    },
-};
 use crate::{
     Error, Result,
-    codec::{Lsn, to_u64, to_usize},
-    disk::Queues,
-    index::perfect_hash::{Lanes, Method},
-    report::Report,
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
+    contract::{
+        Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions,
+        Value, Visit,
+        value_sink::{Split, Whole},
+    },
+    engine::tph::perfect_hash::{Lanes, Method},
+    io::Queues,
+    lsm::{
+        block_cache::decoded_block::Cache,
+        sst::{BLOCK_BYTES_MOST, Owner, Shape, block::Packing},
+        write_buffer::{Backing, Front},
+    },
+    util::{
+        codec::{Lsn, to_u64, to_usize},
+        report::Report,
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
+    },
 };
 
 const OPTIONS: [&str; 14] = [
@@ -240,7 +243,7 @@ impl Version {
 }
 
 /// What readers see.
-type View = super::lsm::front::View<Version>;
+type View = crate::lsm::write_buffer::View<Version>;
 
 /// Totals since the table was opened.
 #[derive(Debug, Default)]

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use super::{Inner, View};
 use crate::{
-    codec::to_u64,
-    engine::lsm::pace::{MERGE_DELAY_MAX, Measured, Pace, RATE_MIN, micros},
-    sync::{AtomicU64, Ordering},
+    lsm::rate_limiter::{MERGE_DELAY_MAX, Measured, Pace, RATE_MIN, micros},
+    util::{
+        codec::to_u64,
+        sync::{AtomicU64, Ordering},
+    },
 };
 
 /// Level 0 grows to so many times what starts a merge before writers are delayed.

@@ -15,13 +15,15 @@ use super::{
 };
 use crate::{
     Result,
-    codec::to_u64,
-    engine::lsm::{
+    lsm::{
         memtable::Memtable,
-        piece::{Kind, Piece},
+        sst::{Kind, Piece},
     },
-    seeded::{self, Bug},
-    sync::{Mutex, Ordering, lock},
+    util::{
+        codec::to_u64,
+        mutant::{self, Bug},
+        sync::{Mutex, Ordering, lock},
+    },
 };
 
 const PIECE: Kind = Kind::PIECE;
@@ -98,7 +100,7 @@ impl Inner {
         let mut publisher = lock(&self.publisher);
         let before = Arc::clone(&self.front.view.load().version);
         let version = edit(&before);
-        if !seeded::active(Bug::TphSkipsLogSync) {
+        if !mutant::active(Bug::TphSkipsLogSync) {
             self.context.host.sync_log()?;
         }
         let known = publisher.manifest.contents.complete;
@@ -112,7 +114,7 @@ impl Inner {
         };
         let (kept, gone) = (numbers(&version), numbers(&before));
         let gone: Vec<String> = gone.difference(&kept).map(|n| PIECE.name_of(*n)).collect();
-        if seeded::active(Bug::TphRemovesPiecesEarly) {
+        if mutant::active(Bug::TphRemovesPiecesEarly) {
             for name in &gone {
                 let _ = self.owner.dir.remove(name);
             }

@@ -12,11 +12,9 @@ use super::{
 };
 use crate::{
     Result,
-    codec::to_u64,
-    engine::{
-        Entry, KeyRange, Value, Visit,
-        lsm::walk::{Ahead, Start, Way},
-    },
+    contract::{Entry, KeyRange, Value, Visit},
+    lsm::cursor::merge::{Ahead, Start, Way},
+    util::codec::to_u64,
 };
 
 /// See the module head.

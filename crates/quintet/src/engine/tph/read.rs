@@ -9,18 +9,19 @@ use std::sync::Arc;
 use super::{Inner, View, table::Table};
 use crate::{
     Result,
-    codec::{to_u64, to_usize},
-    disk::{AlignedBuffer, Queue, Request},
-    engine::{
+    contract::{
         Value,
-        lsm::{
-            block,
-            memtable::Answer,
-            piece::{Piece, Span},
-            take::{Appended, Take, Whole},
-        },
+        value_sink::{Appended, Take, Whole},
     },
-    sync::Ordering,
+    io::{AlignedBuffer, Queue, Request},
+    lsm::{
+        memtable::Answer,
+        sst::{Piece, Span, block},
+    },
+    util::{
+        codec::{to_u64, to_usize},
+        sync::Ordering,
+    },
 };
 
 /// Keys of a batch that are looked for side by side: as many as memory answers at once, and their

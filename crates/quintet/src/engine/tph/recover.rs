@@ -11,17 +11,17 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::Lsn,
-    disk::Queues,
-    engine::{
-        Context, TableOptions,
-        lsm::{
-            cached::Cache,
-            front::Front,
-            piece::{Kind, Owner, Piece},
-        },
+    contract::{Context, TableOptions},
+    io::Queues,
+    lsm::{
+        block_cache::decoded_block::Cache,
+        sst::{Kind, Owner, Piece},
+        write_buffer::Front,
     },
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
+    util::{
+        codec::Lsn,
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
+    },
 };
 
 /// What is in the directory.

@@ -7,11 +7,11 @@ use std::{ops::Range, sync::Arc};
 
 use super::{cursor::Source, index::Index};
 use crate::{
-    codec::{KeyHash, low_u32},
-    engine::lsm::{
-        piece::Piece,
-        walk::{Ahead, PieceCursor, Start},
+    lsm::{
+        cursor::merge::{Ahead, PieceCursor, Start},
+        sst::Piece,
     },
+    util::codec::{KeyHash, low_u32},
 };
 
 /// A piece as one of a table.

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
-    disk::{
+    contract::{EngineKind, Host, fake_host::Desk},
+    io::{
         Env,
         sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
     },
-    engine::{EngineKind, Host, desk::Desk},
-    seeded::{Bug, finds},
+    util::mutant::{Bug, finds},
 };
 
 /// A table on a simulated disk, opened and reopened.
@@ -218,7 +218,7 @@ fn run(bench: &Bench, seed: u64, steps: u64, keys: u64) -> Tph {
 }
 
 fn low(number: u64) -> u8 {
-    crate::codec::low_u8(number)
+    crate::util::codec::low_u8(number)
 }
 
 #[test]

@@ -13,12 +13,16 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{to_u64, to_usize},
-    disk::{AlignedBuffer, Completion, File, QUEUE_DEPTH, Queue, Request},
-    engine::Answered,
-    index::trie::{Ahead, Step},
-    pages::regions::{BLOCK_UNITS, Look, UNIT_BYTES},
-    sync::{AtomicU64, Ordering},
+    contract::Answered,
+    engine::trie::{
+        index::{Ahead, Step},
+        store::regions::{BLOCK_UNITS, Look, UNIT_BYTES},
+    },
+    io::{AlignedBuffer, Completion, File, QUEUE_DEPTH, Queue, Request},
+    util::{
+        codec::{to_u64, to_usize},
+        sync::{AtomicU64, Ordering},
+    },
 };
 
 /// Keys of a batch in flight together: as many as hide the memory behind each other's misses.

@@ -17,12 +17,14 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{round_up, to_u64},
-    disk::BLOCK_BYTES,
-    index::trie::Shape,
-    pages::{regions::Look, words::copy_out},
-    report::{Finding, Report},
-    sync::lock,
+    engine::trie::{index::Shape, store::regions::Look},
+    io::BLOCK_BYTES,
+    util::{
+        codec::{round_up, to_u64},
+        report::{Finding, Report},
+        sync::lock,
+        words::copy_out,
+    },
 };
 
 /// Whole walks tried before subtrees are locked.

@@ -3,24 +3,29 @@
 //! A step takes the regions with the most waste, from memory or from the file, appends what is live
 //! in them to the hot region and exchanges its words in the trie, one record at a time under its
 //! subtree's lock; expired records are removed. An empty region is free once a cut without it is
-//! durable. Left-over nodes of the trie are gathered after many deletes ([`crate::index::trie`]).
+//! durable. Left-over nodes of the trie are gathered after many deletes
+//! ([`crate::engine::trie::index`]).
 //!
 //! The background takes a step between two cuts. Where writers make waste faster than that, whoever
 //! begins a new region empties others before: so waste is bounded however fast they are.
 
 use super::{
     Trie,
-    persist::copy_words,
     record::{Place, Stored, seal, walk},
 };
 use crate::{
     Error, Result,
-    codec::to_usize,
-    disk::AlignedBuffer,
-    engine::Op,
-    pages::regions::{Look, UNIT_BYTES},
-    seeded::{self, Bug},
-    sync::{Ordering, lock},
+    contract::Op,
+    engine::trie::{
+        checkpoint::copy_words,
+        store::regions::{Look, UNIT_BYTES},
+    },
+    io::AlignedBuffer,
+    util::{
+        codec::to_usize,
+        mutant::{self, Bug},
+        sync::{Ordering, lock},
+    },
 };
 
 /// Regions emptied in one step, at most: a cut frees them before more are.
@@ -155,7 +160,7 @@ impl Trie {
                 self.move_record((region, life), unit, &record)?;
             }
         }
-        if seeded::active(Bug::TrieFreesLiveRegion) {
+        if mutant::active(Bug::TrieFreesLiveRegion) {
             self.regions.remove_live(region, self.regions.live(region));
         }
         Ok(())
@@ -163,7 +168,7 @@ impl Trie {
 
     /// Whether a region is not in this life any more. Lives are never used again.
     fn is_reborn(&self, region: u64, life: u64) -> bool {
-        self.regions.life(region) != life && !seeded::active(Bug::TrieEmptiesAnyLife)
+        self.regions.life(region) != life && !mutant::active(Bug::TrieEmptiesAnyLife)
     }
 
     pub(super) fn move_record(
@@ -194,7 +199,7 @@ impl Trie {
             self.bury(&Self::current(address, head, place), 0);
             return Ok(());
         }
-        if seeded::active(Bug::TrieFreesLiveRegion) && unit.is_multiple_of(64) {
+        if mutant::active(Bug::TrieFreesLiveRegion) && unit.is_multiple_of(64) {
             return Ok(());
         }
         let moved = self.append(&head, key, [record.value(), &[]])?;

@@ -10,7 +10,7 @@
 
 use highway::{HighwayHash as _, HighwayHasher, Key};
 
-use crate::{Result, codec::KeyHash, engine::TableOptions};
+use crate::{Result, contract::TableOptions, util::codec::KeyHash};
 
 const WORDS: [&str; 4] = ["siphash", "highway64", "highway128", "highway256"];
 
@@ -76,7 +76,7 @@ fn highway(bits: Bits, seed: [u64; 4], key: &[u8]) -> u64 {
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
-    use crate::engine::EngineKind;
+    use crate::contract::EngineKind;
 
     /// Hashes are in files: they never change.
     #[test]

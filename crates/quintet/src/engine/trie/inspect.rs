@@ -5,21 +5,22 @@
 
 use std::sync::Arc;
 
-use super::{
-    persist::STATE,
-    record::{Stored, walk},
-};
+use super::record::{Stored, walk};
 use crate::{
     Error, Result,
-    codec::{to_u64, to_usize},
-    disk::{AlignedBuffer, BLOCK_BYTES, Dir, File, read_up_to},
-    engine::lines::{Say, hex},
-    index::trie::count_words,
-    pages::{
+    engine::trie::{
+        checkpoint::STATE,
+        index::count_words,
+        store::{regions::UNIT_BYTES, space::SPACE},
+    },
+    io::{AlignedBuffer, BLOCK_BYTES, Dir, File, read_up_to},
+    journal::{
         FileHead, HeadFields,
         redo::{self, Group},
-        regions::UNIT_BYTES,
-        space::SPACE,
+    },
+    util::{
+        codec::{to_u64, to_usize},
+        format::{Say, hex},
     },
 };
 

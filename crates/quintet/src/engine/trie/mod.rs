@@ -1,7 +1,9 @@
 //! A lazy-trie over records in regions (CedrusDB).
 //!
-//! What: records are appended to regions of a data file ([`crate::pages::regions`]); a trie over
-//! their keys' hashes ([`crate::index::trie`]) in a journaled space ([`crate::pages::space`]) finds
+//! What: records are appended to regions of a data file ([`crate::engine::trie::store::regions`]);
+//! a trie over
+//! their keys' hashes ([`crate::engine::trie::index`]) in a journaled space
+//! ([`crate::engine::trie::store::space`]) finds
 //! them. Both are used in memory and kept on disk as they were at the last *cut*.
 //! Why: point access at the speed of memory with an index that is on disk at all times, so that
 //! opening takes the same time whatever the size of the table.
@@ -50,37 +52,43 @@
 
 mod batch;
 mod check;
+mod checkpoint;
 mod compact;
 mod hash;
+pub(crate) mod index;
 pub mod inspect;
-mod persist;
 mod read;
 mod record;
 mod recover;
+mod replay_buffer;
+pub(crate) mod store;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 mod write;
-mod young;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::{persist::Maintenance, write::Known, young::Young};
-use super::{
-    Answered, Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange, Op,
-    TableOptions, Value,
-};
+use self::{checkpoint::Maintenance, replay_buffer::Young, write::Known};
 use crate::{
     Error, Result,
-    codec::{Lsn, to_u64},
-    disk::Queues,
-    index::trie::{Layout, Trie as Index},
-    pages::{
-        extents::Extents,
-        regions::{Regions, UNIT_BYTES},
+    contract::{
+        Answered, Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange,
+        Op, TableOptions, Value,
     },
-    report::Report,
-    sync::{Apart, AtomicBool, AtomicU64, Mutex, Ordering, lock},
+    engine::trie::{
+        index::{Layout, Trie as Index},
+        store::{
+            extents::Extents,
+            regions::{Regions, UNIT_BYTES},
+        },
+    },
+    io::Queues,
+    util::{
+        codec::{Lsn, to_u64},
+        report::Report,
+        sync::{Apart, AtomicBool, AtomicU64, Mutex, Ordering, lock},
+    },
 };
 
 const OPTIONS: [&str; 9] = [

@@ -9,20 +9,22 @@ use super::{
     Trie,
     record::{Head, Place, Stored},
     write::{fits, place_of},
-    young::YoungAnswer,
 };
 use crate::{
     Error, Result,
-    codec::{Decoder, to_usize},
-    disk::{AlignedBuffer, prefetch},
-    engine::{Cursor, Entry, NO_FIRST_BYTE, Value, copy_split, split_value},
-    index::trie::Verdict,
-    pages::{
-        regions::{Look, UNIT_BYTES},
+    contract::{Cursor, Entry, NO_FIRST_BYTE, Value, copy_split, split_value},
+    engine::trie::{
+        index::Verdict,
+        replay_buffer::YoungAnswer,
+        store::regions::{Look, UNIT_BYTES},
+    },
+    io::{AlignedBuffer, prefetch},
+    util::{
+        codec::{Decoder, to_usize},
+        mutant::{self, Bug},
+        sync::{AtomicU64, Ordering, lock},
         words::copy_out,
     },
-    seeded::{self, Bug},
-    sync::{AtomicU64, Ordering, lock},
 };
 
 /// Records of a region that are read from the disk one by one before all of it is, where there is
@@ -113,7 +115,7 @@ impl Trie {
         }
     }
 
-    /// See [`Engine::get_split`](crate::engine::Engine::get_split).
+    /// See [`Engine::get_split`](crate::contract::Engine::get_split).
     #[inline]
     pub(super) fn read_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
         let hash = self.hash(key);
@@ -351,7 +353,7 @@ impl Trie {
         super::record::walk(bytes, 0, |unit, head| {
             let record = bytes.get(to_usize(unit * UNIT_BYTES)..).unwrap_or(&[]);
             let sound = head.is_some() && Stored::verify(record, life, unit).is_some();
-            if !sound && !seeded::active(Bug::TrieSkipsRecordChecksum) {
+            if !sound && !mutant::active(Bug::TrieSkipsRecordChecksum) {
                 damage = damage.or(Some(unit));
             }
         });
@@ -377,7 +379,7 @@ impl Trie {
                 Some(next) => path = next,
             }
             if entries.len() >= limit.max(1) {
-                if seeded::active(Bug::TrieScanSkips) {
+                if mutant::active(Bug::TrieScanSkips) {
                     let load = |at| self.load_index(at);
                     path = self.index.walk(path, &mut Vec::new(), load)?.unwrap_or(path);
                 }

@@ -2,9 +2,11 @@
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
-//! | 0 | 4 | crc | on disk: CRC32C of life (8), unit (8) and all bytes from 4 on; in memory unused |
+//! | 0 | 4 | crc | on disk: CRC32C of life (8), unit (8) and all bytes from 4 on; in memory unused
+//! |
 //! | 4 | 2 | key size | 1 to 65,535 |
-//! | 6 | 1 | kind | 1: the value follows; 2: an extent's place follows (offset, bytes, crc: 8 each) |
+//! | 6 | 1 | kind | 1: the value follows; 2: an extent's place follows (offset, bytes, crc: 8 each)
+//! |
 //! | 7 | 1 | reserved | 0 |
 //! | 8 | 4 | value size | of what follows the key |
 //! | 12 | 4 | reserved | 0 |
@@ -16,9 +18,12 @@
 //! another place, left in the file never passes for a record.
 
 use crate::{
-    codec::{crc32c, crc32c_append, low_u8, to_u64, to_usize},
-    pages::{regions::UNIT_BYTES, words},
-    sync::{AtomicU64, Ordering},
+    engine::trie::store::regions::UNIT_BYTES,
+    util::{
+        codec::{crc32c, crc32c_append, low_u8, to_u64, to_usize},
+        sync::{AtomicU64, Ordering},
+        words,
+    },
 };
 
 pub(super) const HEAD_BYTES: usize = 16;
@@ -123,7 +128,7 @@ impl Place {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut rest = crate::codec::Decoder::new(bytes);
+        let mut rest = crate::util::codec::Decoder::new(bytes);
         let place =
             Self { offset: rest.u64()?, bytes: rest.u64()?, crc: u32::try_from(rest.u64()?).ok()? };
         rest.is_empty().then_some(place)
@@ -175,7 +180,7 @@ fn checksum(rest: &[u8], life: u64, unit: u64) -> u32 {
 /// for bytes that are no record.
 pub(super) fn walk(bytes: &[u8], unit: u64, mut visit: impl FnMut(u64, Option<Head>)) {
     let end = to_u64(bytes.len()) / UNIT_BYTES;
-    let block = crate::pages::regions::BLOCK_UNITS;
+    let block = crate::engine::trie::store::regions::BLOCK_UNITS;
     let mut at = 0;
     while at < end {
         let rest = bytes.get(to_usize(at * UNIT_BYTES)..).unwrap_or(&[]);

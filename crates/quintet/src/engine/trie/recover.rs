@@ -6,25 +6,26 @@
 
 use std::sync::Arc;
 
-use super::{
-    Settings, Trie,
-    hash::Hash,
-    persist::{Maintenance, STATE, STATE_VERSION},
-    young::Young,
-};
+use super::{Settings, Trie, hash::Hash};
 use crate::{
     Error, Result,
-    codec::{Decoder, Lsn},
-    disk::Queues,
-    engine::{Context, TableOptions},
-    index::trie::{ADDRESS_END, Trie as Index},
-    pages::{
-        extents::Extents,
-        redo::{Group, Owner, Redo},
-        regions::Regions,
-        space::{SPACE, Space},
+    contract::{Context, TableOptions},
+    engine::trie::{
+        checkpoint::{Maintenance, STATE, STATE_VERSION},
+        index::{ADDRESS_END, Trie as Index},
+        replay_buffer::Young,
+        store::{
+            extents::Extents,
+            regions::Regions,
+            space::{SPACE, Space},
+        },
     },
-    sync::{Apart, AtomicBool, AtomicU64, Mutex, Ordering},
+    io::Queues,
+    journal::redo::{Group, Owner, Redo},
+    util::{
+        codec::{Decoder, Lsn},
+        sync::{Apart, AtomicBool, AtomicU64, Mutex, Ordering},
+    },
 };
 
 /// A region of the trie: what a look at one that does not fit in memory reads.

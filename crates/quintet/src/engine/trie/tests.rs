@@ -4,13 +4,15 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{record::Stored, *};
 use crate::{
-    codec::to_usize,
-    disk::{
+    contract::{EngineKind, fake_host::Desk},
+    io::{
         AlignedBuffer,
         sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
     },
-    engine::{EngineKind, desk::Desk},
-    seeded::{Bug, finds},
+    util::{
+        codec::to_usize,
+        mutant::{Bug, finds},
+    },
 };
 
 /// A table on a simulated disk, opened and reopened.
@@ -789,7 +791,7 @@ fn a_region_begun_anew_is_not_emptied_for_what_it_was() {
     // Begun anew after its records were copied, before they are moved.
     let words = engine.regions.words(region, 0).unwrap();
     let mut bytes = AlignedBuffer::zeroed(words.len() * 8);
-    persist::copy_words(words, bytes.as_mut_slice());
+    checkpoint::copy_words(words, bytes.as_mut_slice());
     record::seal(bytes.as_mut_slice(), life, 0);
     record::walk(bytes.as_slice(), 0, |unit, _| {
         let record = bytes.as_slice().get(to_usize(unit * UNIT_BYTES)..).unwrap();

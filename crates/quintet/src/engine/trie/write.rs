@@ -8,12 +8,16 @@ use super::{
 };
 use crate::{
     Error, Result,
-    codec::{crc32c, to_u64, to_usize},
-    engine::Op,
-    index::trie::{MISLED_MAX, Spot, Verdict, Writer},
-    pages::regions::{Look, UNIT_BYTES},
-    seeded::{self, Bug},
-    sync::{Ordering, lock},
+    contract::Op,
+    engine::trie::{
+        index::{MISLED_MAX, Spot, Verdict, Writer},
+        store::regions::{Look, UNIT_BYTES},
+    },
+    util::{
+        codec::{crc32c, to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{Ordering, lock},
+    },
 };
 
 /// Records of more than this part of a region keep their value in an extent: less is wasted at the
@@ -219,7 +223,7 @@ impl Trie {
     ) -> bool {
         let (region, unit) = self.regions.split(current.address);
         let alike = current.in_memory && current.head == *head && !head.is_extent;
-        let frozen = unit < self.regions.frozen(region) && !seeded::active(Bug::TrieUpdatesFrozen);
+        let frozen = unit < self.regions.frozen(region) && !mutant::active(Bug::TrieUpdatesFrozen);
         if !alike || frozen {
             return false;
         }
@@ -467,7 +471,7 @@ pub(super) fn stored_bytes(head: &Head, place: impl FnOnce() -> Option<Place>) -
 }
 
 /// The place of the value of a record that does not hold it.
-pub(super) fn place_of(head: &Head, words: &[crate::sync::AtomicU64]) -> Option<Place> {
+pub(super) fn place_of(head: &Head, words: &[crate::util::sync::AtomicU64]) -> Option<Place> {
     if !head.is_extent || head.value_bytes != PLACE_BYTES {
         return None;
     }
@@ -478,6 +482,6 @@ pub(super) fn place_of(head: &Head, words: &[crate::sync::AtomicU64]) -> Option<
 
 /// Whether all of a record lies in `words`.
 #[inline]
-pub(super) fn fits(head: &Head, words: &[crate::sync::AtomicU64]) -> bool {
+pub(super) fn fits(head: &Head, words: &[crate::util::sync::AtomicU64]) -> bool {
     to_usize(head.units() * UNIT_BYTES / 8) <= words.len()
 }

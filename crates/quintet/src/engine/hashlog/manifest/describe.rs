@@ -5,9 +5,11 @@ use std::sync::Arc;
 use super::{HEAD_BYTES, Manifest, Owner, Record, Window};
 use crate::{
     Error, Result,
-    codec::Decoder,
-    disk::{Dir, File, SECTOR_BYTES, read_up_to},
-    engine::lines::{Say, hex},
+    io::{Dir, File, SECTOR_BYTES, read_up_to},
+    util::{
+        codec::Decoder,
+        format::{Say, hex},
+    },
 };
 
 /// Says what each record of a manifest says. Damage is an error after what stands before it.

@@ -8,7 +8,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use crate::codec::{Decoder, put_varint, to_u64};
+use crate::util::codec::{Decoder, put_varint, to_u64};
 
 /// Bits of hashes in hints: enough to tell keys apart but for one table in ten of 100 million.
 /// Two keys that agree in them count as collided.

@@ -52,11 +52,13 @@ use self::{
 use super::files::{Owner, label};
 use crate::{
     Error, Result,
-    codec::{
-        Decoder, crc32c, crc32c_append, low_u32, put_u32, put_u64, round_up, to_u64, to_usize,
+    io::{Dir, File, Open, SECTOR_BYTES, read_up_to, write_all_at},
+    util::{
+        codec::{
+            Decoder, crc32c, crc32c_append, low_u32, put_u32, put_u64, round_up, to_u64, to_usize,
+        },
+        mutant::{self, Bug},
     },
-    disk::{Dir, File, Open, SECTOR_BYTES, read_up_to, write_all_at},
-    seeded::{self, Bug},
 };
 
 const MAGIC: &[u8; 8] = b"QHLINDEX";
@@ -369,7 +371,7 @@ impl Manifest {
         self.buffer.extend_from_slice(&hints);
         self.fill_sector();
         self.write_buffer(self.end)?;
-        if !seeded::active(Bug::HashlogSkipsManifestSync)
+        if !mutant::active(Bug::HashlogSkipsManifestSync)
             && let Err(error) = self.file.sync_data()
         {
             self.in_doubt = true;

@@ -17,7 +17,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use crate::codec::{Decoder, to_u64};
+use crate::util::codec::{Decoder, to_u64};
 
 pub(super) const BEGIN: u8 = 1;
 pub(super) const EXTENT: u8 = 2;

@@ -7,8 +7,8 @@
 use std::{io, sync::Arc};
 
 use crate::{
-    codec::{to_u64, to_usize},
-    disk::{AlignedBuffer, BLOCK_BYTES, File},
+    io::{AlignedBuffer, BLOCK_BYTES, File},
+    util::codec::{to_u64, to_usize},
 };
 
 /// Most publications have fewer bytes of records.

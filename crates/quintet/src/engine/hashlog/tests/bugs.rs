@@ -9,9 +9,9 @@ use super::{
     *,
 };
 use crate::{
-    disk::sim::Damage,
     engine::hashlog::{arena::Look, entry::Head},
-    seeded::{Bug, finds},
+    io::sim::Damage,
+    util::mutant::{Bug, finds},
 };
 
 #[test]

@@ -1,7 +1,7 @@
 //! Power losses and deaths at every event of publishing and compacting.
 
 use super::*;
-use crate::disk::sim::{Policy, PolicyLimits};
+use crate::io::sim::{Policy, PolicyLimits};
 
 /// What was logged: LSN, key, value or delete.
 type Logged = Vec<(u64, Vec<u8>, Option<Vec<u8>>)>;

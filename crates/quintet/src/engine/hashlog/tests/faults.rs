@@ -2,7 +2,7 @@
 //! believed later.
 
 use super::*;
-use crate::disk::sim::{Call, Effect, Fault, Policy, When};
+use crate::io::sim::{Call, Effect, Fault, Policy, When};
 
 const KEYS: u64 = 400;
 

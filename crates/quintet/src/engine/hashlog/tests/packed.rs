@@ -1,7 +1,7 @@
 //! Tables with `compression`: the same behaviour, less space, one read a get, and damage found.
 
 use super::*;
-use crate::disk::sim::{Call, Damage};
+use crate::io::sim::{Call, Damage};
 
 fn packing(seed: u64) -> Bench {
     Bench::new(seed).set("compression", "lz4")

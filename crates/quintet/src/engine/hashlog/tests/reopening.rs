@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::*;
 use crate::{
-    disk::{Open, os::OsEnv},
     engine::hashlog::manifest::Manifest,
+    io::{Open, os::OsEnv},
 };
 
 const RECORDS: u64 = 5_000_000;
@@ -32,7 +32,7 @@ fn opening_with_and_without_the_checkpoint() {
         read_only: false,
         complete: Lsn(0),
     };
-    let options = TableOptions::new(crate::engine::EngineKind::HashLog);
+    let options = TableOptions::new(crate::contract::EngineKind::HashLog);
     let (table, _) = HashLog::open(&options, context()).unwrap();
     for lsn in 1..=RECORDS {
         let key = lsn.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();

@@ -2,7 +2,7 @@
 //! one that it came for.
 
 use super::*;
-use crate::seeded::{Bug, finds};
+use crate::util::mutant::{Bug, finds};
 
 /// Every address of the index, as a scan takes it, with the key that is there.
 fn addresses(table: &HashLog) -> Vec<(u64, u64, Vec<u8>)> {

@@ -1,7 +1,7 @@
 //! Puts where memory is short: how often they wait for the disk.
 
 use super::*;
-use crate::disk::sim::Call;
+use crate::io::sim::Call;
 
 /// Syncs of a thousand puts of new keys, by a writer that no background helps, in chunks of 16 KiB.
 fn syncs_of_thousand_puts(budget: u64, value_bytes: usize) -> usize {

@@ -57,7 +57,7 @@ fn run(pattern: Pattern, keys: u64, sizes: &[usize]) -> (f64, f64) {
     let mut worst = 0.0_f64;
     let ratio = |table: &HashLog, live_bytes: u64| {
         let bytes = table.stats().file_bytes.saturating_sub(FIXED_BYTES);
-        crate::codec::to_f64(bytes) / crate::codec::to_f64(live_bytes)
+        crate::util::codec::to_f64(bytes) / crate::util::codec::to_f64(live_bytes)
     };
     let steps = keys * 5;
     for step in 0..steps {

@@ -110,7 +110,7 @@ fn a_merge_ends_and_its_runs_follow_one_another() {
     assert!(runs.windows(2).all(|pair| pair[0].high < pair[1].low));
     let bounds = |run: &runs::Run| (run.low.clone(), run.high.clone());
     let (one, other) = (bounds(runs[0]), bounds(runs[1]));
-    assert_eq!(select::overlap((&one.0, &one.1), (&other.0, &other.1)), 0);
+    assert_eq!(compaction_picker::overlap((&one.0, &one.1), (&other.0, &other.1)), 0);
     compare(&engine, &rows);
 }
 

@@ -1,7 +1,7 @@
 //! The index says in which part of its block an entry begins.
 
 use super::*;
-use crate::engine::{lsm::block, slm::runs::part_of};
+use crate::{engine::slm::runs::part_of, lsm::sst::block};
 
 /// The number of entries that begin where the index says, of all that it points to.
 fn true_parts(engine: &Slm) -> u64 {

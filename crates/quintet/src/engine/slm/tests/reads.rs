@@ -1,7 +1,7 @@
 //! How often the disk is read, where each entry has a block of its own.
 
 use super::*;
-use crate::budget::Spare as _;
+use crate::util::budget::Spare as _;
 
 const KEYS: u64 = 100;
 

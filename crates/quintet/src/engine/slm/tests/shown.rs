@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::*;
-use crate::codec::low_u8;
+use crate::util::codec::low_u8;
 
 fn value_of(number: u64) -> Vec<u8> {
     let bytes = if number.is_multiple_of(7) { 40 } else { 600 + 37 * (number % 60) };

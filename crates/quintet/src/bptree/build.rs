@@ -1,0 +1,193 @@
+//! Entries outside their page, and whole nodes made of them.
+//!
+//! What: [`Cell`] is an entry taken out of a page, [`NodeBuilder`] makes a page of cells. Why: for
+//! what is seldom: splits of inner nodes, merges, leaves with long keys. Full leaves are divided as
+//! bytes ([`super::split`]).
+//!
+//! The layout is [`super::node`]'s.
+
+use super::{
+    Shape,
+    node::{
+        Far, HEAD_BYTES, HINTS, INNER, LEAF, LongKey, PACKED, REFERENCE_BYTES, SLOT_BYTES,
+        SLOT_KEY_BYTES, Slot, hint_step, is_plain_better, skip_of,
+    },
+};
+use crate::{
+    bptree::page_cache::page_bytes::head_of,
+    util::codec::{low_u32, put_u32, to_u64},
+};
+
+/// What an entry holds beside its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// A value.
+    Here(Vec<u8>),
+    /// A value in an extent.
+    Far(Far),
+    /// A page.
+    Child(u32),
+}
+
+/// An entry outside a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// The key; of a long one at least what the page is to hold.
+    pub key: Vec<u8>,
+    /// Where the whole key is.
+    pub long: Option<LongKey>,
+    /// The rest.
+    pub payload: Payload,
+}
+
+impl Cell {
+    /// The bytes of the key that a page with this prefix holds.
+    pub fn suffix(&self, shape: Shape, prefix: usize) -> &[u8] {
+        let suffix = self.key.get(prefix..).unwrap_or(&[]);
+        match self.long {
+            None => suffix,
+            Some(_) => suffix.get(..shape.key_inline_max()).unwrap_or(suffix),
+        }
+    }
+
+    /// The bytes of an entry in a page with this prefix.
+    pub fn entry_bytes(&self, shape: Shape, prefix: usize) -> usize {
+        let payload = match &self.payload {
+            Payload::Here(value) => value.len(),
+            Payload::Far(_) => REFERENCE_BYTES,
+            Payload::Child(_) => 0,
+        };
+        let long = if self.long.is_some() { REFERENCE_BYTES } else { 0 };
+        4 + self.suffix(shape, prefix).len() + long + payload
+    }
+
+    /// Appends the entry as it is in a page with this prefix.
+    pub fn encode(&self, shape: Shape, prefix: usize, out: &mut Vec<u8>) {
+        let word = match &self.payload {
+            Payload::Here(value) => low_u32(to_u64(value.len())),
+            Payload::Far(far) => far.word(),
+            Payload::Child(page) => *page,
+        };
+        put_u32(out, word);
+        out.extend_from_slice(self.suffix(shape, prefix));
+        if let Some(long) = self.long {
+            put_u32(out, long.length);
+            put_u32(out, long.page);
+        }
+        match &self.payload {
+            Payload::Here(value) => out.extend_from_slice(value),
+            Payload::Far(far) => {
+                put_u32(out, far.page);
+                put_u32(out, far.checksum);
+            }
+            Payload::Child(_) => {}
+        }
+    }
+}
+
+/// A whole node to be built.
+#[derive(Debug)]
+pub struct NodeBuilder<'c> {
+    /// 0 for a leaf.
+    pub level: u8,
+    /// Shared by every key that may come to the page.
+    pub prefix: &'c [u8],
+    /// Of an inner node.
+    pub first_child: u32,
+    /// In order.
+    pub cells: &'c [Cell],
+}
+
+impl<'c> NodeBuilder<'c> {
+    /// The bytes that the node takes of a page.
+    pub fn size(&self, shape: Shape) -> usize {
+        self.form(shape).1
+    }
+
+    /// What the page holds of a key behind the prefix.
+    fn suffix(&self, shape: Shape, cell: Option<&'c Cell>) -> &'c [u8] {
+        cell.map_or(&[], |cell| cell.suffix(shape, self.prefix.len()))
+    }
+
+    /// What heads leave out, unless it is packed.
+    fn skip(&self, shape: Shape) -> usize {
+        let [first, last] = [self.cells.first(), self.cells.last()];
+        skip_of(self.suffix(shape, first), self.suffix(shape, last))
+    }
+
+    /// Whether it is a packed leaf, and the bytes that it takes then.
+    fn form(&self, shape: Shape) -> (bool, usize) {
+        let entry = |cell: &Cell| SLOT_BYTES + cell.entry_bytes(shape, self.prefix.len());
+        let cells: usize = self.cells.iter().map(entry).sum();
+        let head = (HEAD_BYTES + self.prefix.len()).next_multiple_of(8);
+        let is_even = |cell: &Cell| {
+            let is_here =
+                matches!(&cell.payload, Payload::Here(value) if value.len() == shape.value_bytes);
+            is_here && cell.long.is_none()
+        };
+        let packs = self.level == 0 && shape.packs(self.cells.len());
+        if !packs || !self.cells.iter().all(is_even) {
+            return (false, head + cells);
+        }
+        let skip = self.skip(shape);
+        if is_plain_better(skip, head + cells, shape) {
+            return (false, head + cells);
+        }
+        let saved = |cell: &'c Cell| 4 + self.suffix(shape, Some(cell)).len().min(SLOT_KEY_BYTES);
+        (true, head + cells - self.cells.iter().map(saved).sum::<usize>())
+    }
+
+    /// The page's bytes from the kind on (the first eight are left zero); `None` where it is too
+    /// much for a page.
+    pub fn build(&self, shape: Shape) -> Option<Vec<u8>> {
+        let page_bytes = shape.page_bytes;
+        let (is_packed, size) = self.form(shape);
+        if size > page_bytes {
+            return None;
+        }
+        let mut page = vec![0; page_bytes];
+        let mut start = page_bytes;
+        let slots = (HEAD_BYTES + self.prefix.len()).next_multiple_of(8);
+        let mut entry = Vec::new();
+        let skip = if is_packed { 0 } else { self.skip(shape) };
+        for (index, cell) in self.cells.iter().enumerate() {
+            entry.clear();
+            cell.encode(shape, self.prefix.len(), &mut entry);
+            if is_packed {
+                // Header and slot say it.
+                entry.drain(..4 + self.suffix(shape, Some(cell)).len().min(SLOT_KEY_BYTES));
+            }
+            start -= entry.len();
+            page.get_mut(start..start + entry.len())?.copy_from_slice(&entry);
+            let suffix = cell.suffix(shape, self.prefix.len());
+            let slot = Slot::encode(suffix, skip, cell.long.is_some(), start);
+            let at = slots + index * SLOT_BYTES;
+            page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot.to_le_bytes());
+        }
+        let kind = match (self.level, is_packed) {
+            (0, true) => PACKED,
+            (0, false) => LEAF,
+            _ => INNER,
+        };
+        let value_bytes = if is_packed { u16::try_from(shape.value_bytes).ok()? } else { 0 };
+        let count = u16::try_from(self.cells.len()).ok()?.to_le_bytes();
+        let prefix_len = u16::try_from(self.prefix.len()).ok()?.to_le_bytes();
+        let mut head = vec![kind, self.level];
+        head.extend_from_slice(&count);
+        head.extend_from_slice(&prefix_len);
+        head.extend_from_slice(&value_bytes.to_le_bytes());
+        put_u32(&mut head, low_u32(to_u64(start)));
+        put_u32(&mut head, 0);
+        put_u32(&mut head, self.first_child);
+        put_u32(&mut head, low_u32(to_u64(skip)));
+        let step = hint_step(self.cells.len());
+        for hint in 1..=HINTS {
+            let cell = if step == 0 { None } else { self.cells.get(hint * step) };
+            let suffix = self.suffix(shape, cell);
+            put_u32(&mut head, low_u32(head_of(suffix.get(skip..).unwrap_or(&[])) >> 32));
+        }
+        head.extend_from_slice(self.prefix);
+        page.get_mut(8..8 + head.len())?.copy_from_slice(&head);
+        Some(page)
+    }
+}

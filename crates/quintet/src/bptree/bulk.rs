@@ -1,0 +1,688 @@
+//! Building the tree from sorted entries: from the leaves up, in pages that nobody knows yet.
+//!
+//! What: [`Bulk`] takes entries in ascending order behind all that the tree has, fills leaves and
+//! inner nodes to the end, and hands whole pages to a [`Sink`]; none passes through the cache. What
+//! it leaves is the content of a new root ([`Built`]): with that in place of the old one the tree
+//! has the entries, without it nothing has changed.
+//! Why: a put finds its leaf, changes it, and has its page copied and journaled; a page of a
+//! hundred sorted entries needs none of that.
+//!
+//! A tree that has entries is taken up where its last key is: the nodes on the way to it are built
+//! anew with what comes behind, and given back once the new root is in place; everything else stays
+//! where it is. What lies right of the way are leaves without entries, which go too.
+//!
+//! A leaf is closed once its next entry would not fit. What fits depends on the prefix, and the
+//! prefix on the separator behind the leaf, so on the first key that is not in it any more: the
+//! last entry of an open leaf is known to fit when the next key comes. Inner nodes are the same
+//! one level up. The last node of each level has no upper bound and so no prefix; where that makes
+//! it too large it becomes two.
+//!
+//! Invariants: of an open leaf or node, what comes before its last entry fits with the prefix that
+//! ends there; pages are [`crate::bptree::page_allocator::Space::reserve`]d, so no cut has them
+//! before the root.
+//!
+//! Thread rules: nobody changes the tree from [`Tree::begin_bulk`] on until the root is in place
+//! or the load is given up; reads go on.
+
+use super::{
+    Change, DEPTH_MAX, Garbage, ROOT, Shape, Step, Stop, Tree,
+    build::{Cell, NodeBuilder, Payload},
+    extent::PART_HEAD_BYTES,
+    node::{
+        EXTENT, Far, HEAD_BYTES, HINTS, LongKey, REFERENCE_BYTES, SLOT_BYTES, Slot, hint_step,
+        shared_len, skip_of,
+    },
+    signed,
+    split::header,
+};
+use crate::{
+    Result,
+    bptree::page_cache::{PageId, ReadGuard, WriteGuard, checksum},
+    util::{
+        codec::{crc32c, crc32c_append, low_u32, to_u64},
+        sync::Ordering,
+    },
+};
+
+/// Where finished pages go.
+pub trait Sink {
+    /// Takes the page that belongs at `offset` of the file. An error may be of an earlier page.
+    fn write(&mut self, offset: u64, page: &[u8]) -> Result<()>;
+}
+
+/// The tree that is built, and where its pages go.
+pub struct Site<'s> {
+    /// The tree.
+    pub tree: &'s Tree,
+    /// Takes its pages.
+    pub sink: &'s mut dyn Sink,
+}
+
+/// What a load has made of the tree.
+#[derive(Debug)]
+pub struct Built {
+    /// The page of the root, but for what is the cache's.
+    pub root: Vec<u8>,
+    /// What the figures change by.
+    pub change: Change,
+    /// Pages that the new root does not lead to: first and count.
+    pub freed: Vec<(PageId, u64)>,
+    /// Leaves and inner nodes more.
+    pub nodes: [i64; 2],
+}
+
+/// The bytes that entries take in a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fill {
+    /// With whole keys; of long keys, what a node holds at most.
+    bytes: usize,
+    /// Entries whose key loses the prefix.
+    short: usize,
+}
+
+impl Fill {
+    fn add(&mut self, shape: Shape, (key, payload): (usize, usize), long: bool) {
+        let key_bytes = if long { shape.key_inline_max() + REFERENCE_BYTES } else { key };
+        self.bytes += SLOT_BYTES + 4 + key_bytes + payload;
+        self.short += usize::from(!long);
+    }
+
+    /// Of a node with a prefix of this length.
+    const fn size(&self, prefix: usize) -> usize {
+        (HEAD_BYTES + prefix).next_multiple_of(8) + self.bytes - self.short * prefix
+    }
+}
+
+/// An entry of the open leaf: where its key and what follows it lie.
+#[derive(Clone, Copy, Debug)]
+struct Staged {
+    start: usize,
+    key_end: usize,
+    end: usize,
+    /// As in the page.
+    word: u32,
+    long: Option<LongKey>,
+}
+
+/// The separator before a node, and its extent if it is long and has one; empty: none.
+#[derive(Clone, Debug, Default)]
+struct Lower {
+    key: Vec<u8>,
+    long: Option<LongKey>,
+}
+
+/// The leaf under construction.
+#[derive(Debug, Default)]
+struct OpenLeaf {
+    lower: Lower,
+    bytes: Vec<u8>,
+    entries: Vec<Staged>,
+    fill: Fill,
+    /// What `lower` and the last key share.
+    shared: usize,
+}
+
+impl OpenLeaf {
+    fn key(&self, index: usize) -> &[u8] {
+        let entry = self.entries.get(index);
+        entry.and_then(|entry| self.bytes.get(entry.start..entry.key_end)).unwrap_or(&[])
+    }
+
+    fn last_key(&self) -> &[u8] {
+        self.key(self.entries.len().wrapping_sub(1))
+    }
+
+    /// The shortest key above entry `index - 1` that is not above entry `index`.
+    fn separator(&self, index: usize) -> Vec<u8> {
+        let (below, above) = (self.key(index.wrapping_sub(1)), self.key(index));
+        above.get(..=shared_len(below, above)).unwrap_or(above).to_vec()
+    }
+
+    fn push(&mut self, shape: Shape, key: &[u8], staged: (u32, Option<LongKey>), rest: [&[u8]; 2]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        for piece in rest {
+            self.bytes.extend_from_slice(piece);
+        }
+        let end = self.bytes.len();
+        let (word, long) = staged;
+        self.fill.add(shape, (key.len(), end - key_end), long.is_some());
+        self.entries.push(Staged { start, key_end, end, word, long });
+    }
+
+    /// Forgets the first entries, which are in a page of their own now.
+    fn drain(&mut self, shape: Shape, count: usize) {
+        let from = self.entries.get(count).map_or(self.bytes.len(), |entry| entry.start);
+        self.bytes.drain(..from);
+        self.entries.drain(..count);
+        self.fill = Fill::default();
+        for entry in &mut self.entries {
+            entry.start -= from;
+            entry.key_end -= from;
+            entry.end -= from;
+            let sizes = (entry.key_end - entry.start, entry.end - entry.key_end);
+            self.fill.add(shape, sizes, entry.long.is_some());
+        }
+    }
+
+    /// The first entry of the longest end that fits in a leaf without a prefix.
+    fn tail(&self, shape: Shape) -> usize {
+        let mut fill = Fill::default();
+        let fitting = self.entries.iter().rev().take_while(|entry| {
+            let sizes = (entry.key_end - entry.start, entry.end - entry.key_end);
+            fill.add(shape, sizes, entry.long.is_some());
+            fill.size(0) <= shape.page_bytes
+        });
+        self.entries.len() - fitting.count()
+    }
+
+    /// The page of the first `count` entries, with a prefix of this length.
+    fn build(&self, shape: Shape, count: usize, prefix: usize, page: &mut [u8]) -> Option<()> {
+        page.fill(0);
+        let entries = self.entries.get(..count)?;
+        let suffix = |entry: &Staged| {
+            let suffix = self.bytes.get(entry.start + prefix..entry.key_end)?;
+            let inline = if entry.long.is_some() { shape.key_inline_max() } else { suffix.len() };
+            suffix.get(..inline.min(suffix.len()))
+        };
+        let skip = match (entries.first(), entries.last()) {
+            (Some(first), Some(last)) => skip_of(suffix(first)?, suffix(last)?),
+            _ => 0,
+        };
+        let slots = (HEAD_BYTES + prefix).next_multiple_of(8);
+        let mut heap = shape.page_bytes;
+        for (index, entry) in entries.iter().enumerate() {
+            let (key, rest) = (suffix(entry)?, self.bytes.get(entry.key_end..entry.end)?);
+            let reference = if entry.long.is_some() { REFERENCE_BYTES } else { 0 };
+            let bytes = 4 + key.len() + reference + rest.len();
+            heap = heap.checked_sub(bytes)?;
+            let (word, target) = page.get_mut(heap..heap + bytes)?.split_at_mut_checked(4)?;
+            word.copy_from_slice(&entry.word.to_le_bytes());
+            let (front, target) = target.split_at_mut_checked(key.len())?;
+            front.copy_from_slice(key);
+            let (middle, back) = target.split_at_mut_checked(reference)?;
+            if let (Some(long), Some((length, page))) = (entry.long, middle.split_at_mut_checked(4))
+            {
+                length.copy_from_slice(&long.length.to_le_bytes());
+                page.copy_from_slice(&long.page.to_le_bytes());
+            }
+            back.copy_from_slice(rest);
+            let at = slots + index * SLOT_BYTES;
+            let slot = Slot::encode(key, skip, entry.long.is_some(), heap).to_le_bytes();
+            page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot);
+        }
+        let front = header(count, self.key(0).get(..prefix)?, heap, (skip, 0))?;
+        page.get_mut(8..8 + front.len())?.copy_from_slice(&front);
+        let step = hint_step(count);
+        for hint in 0..if step == 0 { 0 } else { HINTS } {
+            let at = slots + (hint + 1) * step * SLOT_BYTES + 4;
+            page.copy_within(at..at + 4, 32 + hint * 4);
+        }
+        (slots + count * SLOT_BYTES <= heap).then_some(())
+    }
+}
+
+/// An inner node under construction.
+#[derive(Debug, Default)]
+struct OpenNode {
+    lower: Lower,
+    /// Missing until the first child is finished.
+    first_child: Option<u32>,
+    cells: Vec<Cell>,
+    fill: Fill,
+}
+
+fn cell_sizes(cell: &Cell) -> (usize, usize) {
+    (cell.key.len(), 0)
+}
+
+impl OpenNode {
+    fn push(&mut self, shape: Shape, cell: Cell) {
+        self.fill.add(shape, cell_sizes(&cell), cell.long.is_some());
+        self.cells.push(cell);
+    }
+
+    /// The length of its prefix if `upper` ends it.
+    fn prefix(&self, shape: Shape, upper: &[u8]) -> usize {
+        shared_len(&self.lower.key, upper).min(shape.prefix_max())
+    }
+
+    /// The separator before the longest end that fits in a node without a prefix.
+    fn tail(&self, shape: Shape) -> usize {
+        let mut fill = Fill::default();
+        let fitting = self.cells.iter().rev().take_while(|cell| {
+            fill.add(shape, cell_sizes(cell), cell.long.is_some());
+            fill.size(0) <= shape.page_bytes
+        });
+        self.cells.len() - fitting.count()
+    }
+}
+
+/// A load. See the module head.
+#[derive(Debug)]
+pub struct Bulk {
+    shape: Shape,
+    leaf: OpenLeaf,
+    /// The open inner nodes, from level 1 on.
+    levels: Vec<OpenNode>,
+    /// Leaves and inner nodes made.
+    made: [u64; 2],
+    gone: [u64; 2],
+    freed: Garbage,
+    change: Change,
+    page: Vec<u8>,
+}
+
+/// An entry of the leaf of the last key.
+struct Taken {
+    key: Vec<u8>,
+    /// As in [`Staged`].
+    word: u32,
+    long: Option<LongKey>,
+    /// What follows the key.
+    rest: Vec<u8>,
+}
+
+/// The way to the last key, taken apart.
+#[derive(Default)]
+struct Path {
+    levels: Vec<OpenNode>,
+    lower: Lower,
+    entries: Vec<Taken>,
+    gone: [u64; 2],
+    freed: Garbage,
+}
+
+impl Tree {
+    /// Begins a load: reads the way to the last key. Returns that key too.
+    pub fn begin_bulk(&self) -> Result<(Bulk, Option<Vec<u8>>)> {
+        let last = self.last_key()?;
+        let path = self.repeat(|tree| tree.take_path(last.as_deref()))?;
+        let mut bulk = Bulk {
+            shape: self.shape,
+            leaf: OpenLeaf::default(),
+            levels: path.levels,
+            made: [0; 2],
+            gone: path.gone,
+            freed: path.freed,
+            change: Change::default(),
+            page: vec![0; self.shape.page_bytes],
+        };
+        bulk.leaf.lower = path.lower;
+        for Taken { key, word, long, rest } in path.entries {
+            // Keys ascend: none shares more with the separator than the one before it.
+            bulk.leaf.shared = shared_len(&bulk.leaf.lower.key, &key);
+            bulk.leaf.push(self.shape, &key, (word, long), [&rest, &[]]);
+        }
+        Ok((bulk, last))
+    }
+
+    fn last_key(&self) -> Result<Option<Vec<u8>>> {
+        let mut before: Option<Vec<u8>> = None;
+        loop {
+            let place = (before.as_deref(), None);
+            let found = self.scan_down(place, (1, 0), |_, _| (), |key, ()| key)?;
+            if let Some(key) = found.entries.into_iter().next() {
+                return Ok(Some(key));
+            }
+            match found.next {
+                Some(next) => before = Some(next),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    fn take_path(&self, last: Option<&[u8]>) -> Step<Path> {
+        let mut path = Path::default();
+        let mut node = self.cache.read(ROOT)?;
+        for _ in 0..DEPTH_MAX {
+            let level = self.look(&node, |view, _| Some(view.level()))?;
+            if let Some(gone) = path.gone.get_mut(usize::from(level > 0)) {
+                *gone += 1;
+            }
+            if node.page() != ROOT {
+                path.freed.push((node.page(), 1));
+            }
+            let Some(key) = last else {
+                // Nothing of it is used any more.
+                self.take_children(&node, 0, &mut path)?;
+                return Ok(path);
+            };
+            if level == 0 {
+                path.entries = self.look(&node, |view, fetch| {
+                    let entry = |index| {
+                        let slot = view.slot(index)?;
+                        let long = if slot.long { Some(view.long_key(&slot)?) } else { None };
+                        let (word, rest) = view.payload(&slot)?;
+                        let rest = view.words().copy(rest.start, rest.len())?;
+                        let key = view.full_key(&slot, &mut *fetch)?;
+                        Some(Taken { key, word, long, rest })
+                    };
+                    (0..view.count()).map(entry).collect()
+                })?;
+                // From the lowest level up; a root with one child is none.
+                path.levels.reverse();
+                let leads_on = |top: &OpenNode| top.cells.is_empty() && top.first_child.is_none();
+                while path.levels.last().is_some_and(leads_on) {
+                    path.levels.pop();
+                }
+                return if node.is_unchanged() { Ok(path) } else { Err(Stop::Again) };
+            }
+            node = self.take_node(node, key, &mut path)?;
+        }
+        Err(self.damage(node.page(), "the tree is too deep"))
+    }
+
+    /// Takes an inner node of the way up to the child that leads to `key`, and that apart.
+    fn take_node<'t>(
+        &'t self,
+        node: ReadGuard<'t>,
+        key: &[u8],
+        path: &mut Path,
+    ) -> Step<ReadGuard<'t>> {
+        let (index, child, mut cells) = self.look(&node, |view, fetch| {
+            let index = view.child_of(key, fetch)?;
+            let cell = |index| {
+                let mut cell = view.cell(index)?;
+                if cell.long.is_some() {
+                    cell.key = view.full_key(&view.slot(index)?, &mut *fetch)?;
+                }
+                Some(cell)
+            };
+            let cells = (0..index).map(cell).collect::<Option<Vec<Cell>>>()?;
+            Some((index, view.child(index)?, cells))
+        })?;
+        let first_child = self.look(&node, |view, _| view.child(0))?;
+        self.take_children(&node, index + 1, path)?;
+        let lower = std::mem::take(&mut path.lower);
+        let mut open = OpenNode { first_child: Some(first_child), ..OpenNode::default() };
+        // The child comes back under another number, with the separator before it.
+        path.lower = if let Some(cell) = cells.pop() {
+            Lower { key: cell.key, long: cell.long }
+        } else {
+            open.first_child = None;
+            Lower { key: lower.key.clone(), long: None }
+        };
+        open.lower = lower;
+        for cell in cells {
+            open.push(self.shape, cell);
+        }
+        path.levels.push(open);
+        self.child_of(&node, child)
+    }
+
+    /// Notes the children of a node from number `first` on, with all below, as gone: they have no
+    /// entries.
+    fn take_children(&self, node: &ReadGuard<'_>, first: usize, path: &mut Path) -> Step<()> {
+        let (level, children, longs) = self.look(node, |view, _| {
+            let count = view.count();
+            if view.is_leaf() {
+                return Some((0, Vec::new(), Vec::new()));
+            }
+            let children = (first..=count).map(|index| view.child(index));
+            let long = |index| {
+                let slot = view.slot(index)?;
+                if slot.long { view.long_key(&slot).map(Some) } else { Some(None) }
+            };
+            let longs = (first.saturating_sub(1)..count).map(long).collect::<Option<Vec<_>>>()?;
+            Some((view.level(), children.collect::<Option<Vec<_>>>()?, longs))
+        })?;
+        for long in longs.into_iter().flatten() {
+            path.freed.push(self.pages_of_key(long));
+        }
+        for child in children {
+            let child = self.child_of(node, child)?;
+            let (below, count) = self.look(&child, |view, _| Some((view.level(), view.count())))?;
+            if below + 1 != level || below == 0 && count > 0 {
+                return Err(self.damage(child.page(), "it is no leaf without entries"));
+            }
+            path.freed.push((child.page(), 1));
+            if let Some(gone) = path.gone.get_mut(usize::from(below > 0)) {
+                *gone += 1;
+            }
+            self.take_children(&child, 0, path)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a page in the place of the root, whose latch is held.
+    pub fn put_root(&self, root: &WriteGuard<'_>, page: &[u8]) {
+        self.fill(root, page.to_vec());
+    }
+
+    /// Counts nodes of a load; `back`: takes that back.
+    pub fn count_nodes(&self, nodes: [i64; 2], back: bool) {
+        for (count, more) in self.node_counts.iter().zip(nodes) {
+            let more = if back { more.wrapping_neg() } else { more };
+            count.fetch_add(more.cast_unsigned(), Ordering::Relaxed);
+        }
+        self.is_appending.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Bulk {
+    /// Adds an entry, whose key is above all others.
+    pub fn push(&mut self, site: &mut Site<'_>, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+        let length = value[0].len() + value[1].len();
+        if !self.leaf.entries.is_empty() {
+            let shared = shared_len(self.leaf.last_key(), key);
+            let prefix = self.leaf.shared.min(shared).min(self.shape.prefix_max());
+            if self.leaf.fill.size(prefix) > self.shape.page_bytes {
+                self.close_leaf(site, self.leaf.entries.len() - 1)?;
+            }
+            self.leaf.shared = self.leaf.shared.min(shared);
+        }
+        let is_long = self.shape.is_long(key);
+        let long = if is_long { Some(self.make_long(site, key)?) } else { None };
+        if self.shape.is_inline(key, length) {
+            self.leaf.push(self.shape, key, (low_u32(to_u64(length)), long), value);
+        } else {
+            let far = self.write_value(site, value)?;
+            let (page, sum) = (far.page.to_le_bytes(), far.checksum.to_le_bytes());
+            self.leaf.push(self.shape, key, (far.word(), long), [&page, &sum]);
+        }
+        self.change.add(Change { keys: 1, bytes: signed(key.len() + length) });
+        Ok(())
+    }
+
+    /// Writes what is open and returns the root.
+    pub fn finish(mut self, site: &mut Site<'_>) -> Result<Built> {
+        if self.leaf.fill.size(0) > self.shape.page_bytes {
+            let tail = self.leaf.tail(self.shape).max(1);
+            self.close_leaf(site, tail)?;
+        }
+        self.build_leaf(site.tree, self.leaf.entries.len(), 0)?;
+        self.made[0] += 1;
+        if self.levels.is_empty() {
+            return Ok(self.built());
+        }
+        let lower = std::mem::take(&mut self.leaf.lower);
+        let page = self.write_page(site)?;
+        self.add_child(site, 0, lower, page)?;
+        let mut index = 0;
+        while let Some(node) = self.levels.get(index) {
+            if node.fill.size(0) > self.shape.page_bytes {
+                let tail = node.tail(self.shape).max(1);
+                self.close_node(site, index, tail)?;
+            }
+            let Some(node) = self.levels.get_mut(index) else { break };
+            let (lower, count) = (std::mem::take(&mut node.lower), node.cells.len());
+            self.build_node(site.tree, index, count, 0)?;
+            self.made[1] += 1;
+            index += 1;
+            if index < self.levels.len() {
+                let page = self.write_page(site)?;
+                self.add_child(site, index, lower, page)?;
+            }
+        }
+        Ok(self.built())
+    }
+
+    /// With the page that was built last as the root.
+    fn built(self) -> Built {
+        let count = |index: usize| {
+            let count = |counts: [u64; 2]| counts.get(index).copied().unwrap_or(0).cast_signed();
+            count(self.made) - count(self.gone)
+        };
+        let nodes = [count(0), count(1)];
+        Built { root: self.page, change: self.change, freed: self.freed, nodes }
+    }
+
+    /// Closes the open leaf behind its first `count` entries, of which there are more.
+    fn close_leaf(&mut self, site: &mut Site<'_>, count: usize) -> Result<()> {
+        let upper = Lower { key: self.leaf.separator(count), long: None };
+        let shared = shared_len(&self.leaf.lower.key, &upper.key);
+        self.build_leaf(site.tree, count, shared.min(self.shape.prefix_max()))?;
+        site.tree.note_leaf_size(count);
+        self.made[0] += 1;
+        self.leaf.drain(self.shape, count);
+        self.leaf.shared = shared_len(&upper.key, self.leaf.last_key());
+        let lower = std::mem::replace(&mut self.leaf.lower, upper);
+        let page = self.write_page(site)?;
+        self.add_child(site, 0, lower, page)
+    }
+
+    fn build_leaf(&mut self, tree: &Tree, count: usize, prefix: usize) -> Result<()> {
+        let built = self.leaf.build(self.shape, count, prefix, &mut self.page);
+        built.ok_or_else(|| does_not_fit(tree))
+    }
+
+    /// Puts a finished child and the separator before it behind all others of open node `index`,
+    /// which is begun if it is not there.
+    fn add_child(
+        &mut self,
+        site: &mut Site<'_>,
+        index: usize,
+        lower: Lower,
+        page: PageId,
+    ) -> Result<()> {
+        if index >= self.levels.len() {
+            self.levels.push(OpenNode::default());
+        }
+        let Some(node) = self.levels.get_mut(index) else { return Ok(()) };
+        if node.first_child.is_none() {
+            node.first_child = Some(page.0);
+            return Ok(());
+        }
+        let (prefix, count) = (node.prefix(self.shape, &lower.key), node.cells.len());
+        if count > 1 && node.fill.size(prefix) > self.shape.page_bytes {
+            self.close_node(site, index, count - 1)?;
+        }
+        let long = match lower.long {
+            None if self.shape.is_long(&lower.key) => Some(self.make_long(site, &lower.key)?),
+            long => long,
+        };
+        if let Some(node) = self.levels.get_mut(index) {
+            let payload = Payload::Child(page.0);
+            node.push(self.shape, Cell { key: lower.key, long, payload });
+        }
+        Ok(())
+    }
+
+    /// Closes open node `index` before separator `count`, which goes up.
+    fn close_node(&mut self, site: &mut Site<'_>, index: usize, count: usize) -> Result<()> {
+        let Some(node) = self.levels.get(index) else { return Ok(()) };
+        let Some(up) = node.cells.get(count).cloned() else { return Ok(()) };
+        let prefix = node.prefix(self.shape, &up.key);
+        self.build_node(site.tree, index, count, prefix)?;
+        self.made[1] += 1;
+        let Some(node) = self.levels.get_mut(index) else { return Ok(()) };
+        let rest = node.cells.split_off(count).into_iter().skip(1);
+        let Payload::Child(first_child) = up.payload else { return Ok(()) };
+        let next = OpenNode {
+            lower: Lower { key: up.key, long: up.long },
+            first_child: Some(first_child),
+            ..OpenNode::default()
+        };
+        let closed = std::mem::replace(node, next);
+        rest.for_each(|cell| node.push(self.shape, cell));
+        let page = self.write_page(site)?;
+        self.add_child(site, index + 1, closed.lower, page)
+    }
+
+    fn build_node(&mut self, tree: &Tree, index: usize, count: usize, prefix: usize) -> Result<()> {
+        let node = self.levels.get(index);
+        let built = node.and_then(|node| {
+            let cells = node.cells.get(..count)?;
+            let level = u8::try_from(index + 1).ok()?;
+            let first_child = node.first_child?;
+            let prefix = node.lower.key.get(..prefix)?;
+            NodeBuilder { level, prefix, first_child, cells }.build(self.shape)
+        });
+        self.page = built.ok_or_else(|| does_not_fit(tree))?;
+        Ok(())
+    }
+
+    /// Gives the page that was built last a number, and hands it over.
+    fn write_page(&mut self, site: &mut Site<'_>) -> Result<PageId> {
+        let page = site.tree.reserve(1);
+        self.write_as(site, page)?;
+        Ok(page)
+    }
+
+    fn write_as(&mut self, site: &mut Site<'_>, page: PageId) -> Result<()> {
+        if let Some(number) = self.page.get_mut(4..8) {
+            number.copy_from_slice(&page.0.to_le_bytes());
+        }
+        let sum = checksum(site.tree.cache.salt(), &self.page);
+        if let Some(head) = self.page.first_chunk_mut::<4>() {
+            *head = sum.to_le_bytes();
+        }
+        site.sink.write(site.tree.cache.offset(page), &self.page)
+    }
+
+    fn make_long(&mut self, site: &mut Site<'_>, key: &[u8]) -> Result<LongKey> {
+        let page = self.write_extent(site, [key, &[]])?;
+        Ok(LongKey { length: low_u32(to_u64(key.len())), page: page.0 })
+    }
+
+    fn write_value(&mut self, site: &mut Site<'_>, pieces: [&[u8]; 2]) -> Result<Far> {
+        let length = pieces[0].len() + pieces[1].len();
+        let (tree, direct) = (site.tree, site.tree.is_direct(length));
+        let page = if direct {
+            let first = tree.reserve(tree.extent_pages(length, true));
+            tree.write_direct(first, pieces)?;
+            first
+        } else {
+            self.write_extent(site, pieces)?
+        };
+        let checksum = crc32c_append(crc32c(pieces[0]), pieces[1]);
+        Ok(Far { length: low_u32(to_u64(length)), page: page.0, checksum, direct })
+    }
+
+    /// Writes bytes to a new extent of pages of the cache ([`super::extent`]).
+    fn write_extent(&mut self, site: &mut Site<'_>, pieces: [&[u8]; 2]) -> Result<PageId> {
+        let tree = site.tree;
+        let count = tree.extent_pages(pieces[0].len() + pieces[1].len(), false);
+        let first = tree.reserve(count);
+        let mut bytes = pieces[0].iter().chain(pieces[1]).copied();
+        for step in 0..count {
+            self.page.fill(0);
+            if let Some(kind) = self.page.get_mut(8) {
+                *kind = EXTENT;
+            }
+            let part = self.page.get_mut(PART_HEAD_BYTES..).unwrap_or(&mut []);
+            for (to, from) in part.iter_mut().zip(&mut bytes) {
+                *to = from;
+            }
+            self.write_as(site, tree.space.page_at(first, step))?;
+        }
+        Ok(first)
+    }
+}
+
+impl Tree {
+    /// Takes pages for a load.
+    fn reserve(&self, count: u64) -> PageId {
+        let first = self.space.reserve(count);
+        // What the cache has of them must not be written over what the load writes.
+        (0..count).for_each(|step| self.cache.discard(self.space.page_at(first, step)));
+        first
+    }
+}
+
+fn does_not_fit(tree: &Tree) -> crate::Error {
+    let what = "the entries of a load do not fit in their page";
+    crate::Error::corruption(tree.cache.label(), 0, what)
+}

@@ -1,0 +1,186 @@
+//! Sorted loads: whole pages to the file, and one cut that makes them the tree's.
+//!
+//! What: [`Loading`] builds nodes in pages that no state has ([`crate::bptree::bulk`]) and
+//! writes them round the cache, many at once. [`Loading::adopt`] stores a cut whose root has them.
+//! Why: a put costs a descent, a change of a page, and that in the journal; sorted entries that
+//! nobody else writes between need their bytes written once.
+//!
+//! The cut is taken as any other, but that the root's page in it is not the one that readers see:
+//! under the root's latch the new root comes, the cut is taken, and the old one comes back. Once
+//! the cut is durable the new one is put in place for good. So nobody sees entries that a crash or
+//! a full disk could take away again, and the cut has all of the load or, if it never becomes
+//! durable, nothing. A crash before that leaves pages that the maps call free.
+//!
+//! Invariants:
+//! - Pages of a load are synced before the cut's group is committed.
+//! - What the cache has of a page of the load is from before, or of what was written: it is
+//!   forgotten once all is written and before the new root is seen.
+//!
+//! Thread rules: one load of a tree at a time; the caller keeps writers out from
+//! [`Loading::begin`] until it is adopted or dropped. Cuts go on meanwhile.
+
+use super::Paged;
+use crate::{
+    Error, Result,
+    bptree::{
+        Change, ROOT,
+        bulk::{Built, Bulk, Sink, Site},
+        checkpoint::{
+            checkpointer::Keeper,
+            write_back::{REQUEST_BYTES, Requests, WAITING_BYTES_MAX},
+        },
+        page_allocator::pages_of,
+    },
+    util::{
+        budget::Charge,
+        codec::{Lsn, to_u64},
+        mutant::{self, Bug},
+        sync::Ordering,
+    },
+};
+
+/// A load under way.
+#[derive(Debug)]
+pub(crate) struct Loading {
+    bulk: Option<Bulk>,
+    requests: Option<Requests>,
+    built: Option<Built>,
+    failure: Option<Error>,
+    _memory: Charge,
+}
+
+struct ToFile<'r>(&'r mut Requests);
+
+impl Sink for ToFile<'_> {
+    fn write(&mut self, offset: u64, page: &[u8]) -> Result<()> {
+        self.0.add(offset, page);
+        // Which error, its end will say.
+        if self.0.has_failed() { Err(stopped()) } else { Ok(()) }
+    }
+}
+
+fn stopped() -> Error {
+    Error::Limit { what: "the load has failed, and takes no more entries".to_owned() }
+}
+
+impl Loading {
+    /// Begins a load of a tree that is as its cuts are to have it. Returns its last key too.
+    pub(crate) fn begin(paged: &Paged) -> Result<(Self, Option<Vec<u8>>)> {
+        paged.make_file()?;
+        let (bulk, last) = paged.tree.begin_bulk()?;
+        let requests = Requests::new(paged.tree.cache(), &*paged.context.env)?;
+        let buffers = WAITING_BYTES_MAX + 2 * to_u64(REQUEST_BYTES);
+        let memory = paged.context.budget.charge_anyway(buffers);
+        let (bulk, requests) = (Some(bulk), Some(requests));
+        Ok((Self { bulk, requests, built: None, failure: None, _memory: memory }, last))
+    }
+
+    /// Adds an entry, whose key is above all others.
+    pub(crate) fn put(&mut self, paged: &Paged, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let (Some(bulk), Some(requests)) = (&mut self.bulk, &mut self.requests) else {
+            return Err(stopped());
+        };
+        let site = &mut Site { tree: &paged.tree, sink: &mut ToFile(requests) };
+        let outcome = bulk.push(site, key, value);
+        outcome.map_err(|error| self.fail(paged, error))
+    }
+
+    /// Ends the load before its time. The error is that of the first write that failed.
+    fn fail(&mut self, paged: &Paged, error: Error) -> Error {
+        self.bulk = None;
+        let written = self.end_writes(paged);
+        let error = written.err().unwrap_or(error);
+        self.failure = Some(error.clone());
+        error
+    }
+
+    /// Waits for what is under way.
+    fn end_writes(&mut self, paged: &Paged) -> Result<()> {
+        let Some(requests) = self.requests.take() else { return Ok(()) };
+        let (outcome, written) = requests.finish();
+        paged.written_bytes_total.fetch_add(written, Ordering::Relaxed);
+        paged.placed_bytes_total.fetch_add(written, Ordering::Relaxed);
+        outcome
+    }
+
+    /// Writes everything but the root.
+    pub(crate) fn finish(&mut self, paged: &Paged) -> Result<()> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        if let (Some(bulk), Some(requests)) = (self.bulk.take(), &mut self.requests) {
+            let site = &mut Site { tree: &paged.tree, sink: &mut ToFile(requests) };
+            let built = bulk.finish(site).map_err(|error| self.fail(paged, error))?;
+            self.end_writes(paged).map_err(|error| self.fail(paged, error))?;
+            self.built = Some(built);
+        }
+        Ok(())
+    }
+
+    /// Makes what was loaded durable and then visible; the files are complete to `lsn`, below which
+    /// everything is applied. An error: nothing has changed, but that the file may have the load
+    /// if it is found before another cut is stored.
+    pub(crate) fn adopt(&mut self, paged: &Paged, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
+        self.finish(paged)?;
+        let Some(built) = self.built.take() else { return Err(stopped()) };
+        paged.adopt(keeper, lsn, &built)
+    }
+
+    /// Gives back what was written, unless it was adopted.
+    pub(crate) fn give_up(&mut self, paged: &Paged) {
+        self.bulk = None;
+        self.built = None;
+        let _ = self.end_writes(paged);
+        let cache = paged.tree.cache();
+        let page_bytes = to_u64(cache.page_bytes());
+        paged.tree.space().release(|first, count| {
+            // A hint: the pages are free either way.
+            if let Ok(file) = cache.file() {
+                let _ = file.punch_hole(first * page_bytes, count * page_bytes);
+            }
+        });
+    }
+}
+
+impl Paged {
+    fn adopt(&self, keeper: &mut Keeper, lsn: Lsn, built: &Built) -> Result<()> {
+        let (cache, tree) = (self.tree.cache(), &self.tree);
+        // Of the nodes that the new root does not lead to, nothing is to be in its cut.
+        if cache.dirty_count() > 0 {
+            self.store_one(keeper, lsn, 0)?;
+        }
+        let root = cache.write(ROOT)?;
+        let before = root.words().copy(0, cache.page_bytes()).ok_or_else(stopped)?;
+        tree.put_root(&root, &built.root);
+        root.settle();
+        let loaded = tree.space().adopt(&built.freed);
+        tree.count_nodes(built.nodes, false);
+        self.gate.note(built.change);
+        let cut = self.take_cut(lsn, keeper.next_group(), 0);
+        if !mutant::active(Bug::LoadShownEarly) {
+            tree.put_root(&root, &before);
+        }
+        drop(root);
+        if let Err(error) = self.store_taken(keeper, lsn, cut) {
+            let Change { keys, bytes } = built.change;
+            self.gate.note(Change { keys: -keys, bytes: -bytes });
+            tree.count_nodes(built.nodes, true);
+            tree.space().disown(loaded, &built.freed);
+            // If the cut is durable after all, this one takes its place.
+            let _ = self.store_one(keeper, lsn, 0);
+            return Err(error);
+        }
+        if !mutant::active(Bug::LoadForgetsNothing) {
+            pages_of(&loaded).for_each(|page| cache.forget(page));
+        }
+        // Changed since the cut, so it has not left the cache.
+        tree.put_root(&cache.write(ROOT)?, &built.root);
+        for (first, count) in &built.freed {
+            (0..*count).for_each(|step| cache.discard(tree.space().page_at(*first, step)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! Extents: runs of pages for what does not fit in a node.
+//!
+//! What: long keys, and values of up to eight pages, lie in pages of the cache; larger values are
+//! written to and read from the file directly, in one piece (but for maps of pages), and never
+//! pass through the cache (unless nothing may be written).
+//!
+//! A page of a cached extent (kind 3): the header of every page, then from byte 16 on its part of
+//! the bytes. A direct extent is the value's bytes and nothing else: the leaf that refers to it has
+//! its length and checksum.
+//!
+//! Invariants: an extent never changes; it is written before a node refers to it. A direct extent
+//! lies in pages that recovery cannot need.
+//!
+//! Thread rules: a reader holds no latch. It reads the extent and then asks whether the node that
+//! named it is unchanged; a direct one also proves itself by its checksum.
+
+use std::ops::Range;
+
+use super::{
+    KEY_BYTES_MAX, Looked, Step, Stop, Tree,
+    node::{EXTENT, Far, LongKey},
+};
+use crate::{
+    Result,
+    bptree::page_cache::PageId,
+    io::AlignedBuffer,
+    util::codec::{crc32c, low_u32, to_u64, to_usize},
+};
+
+/// Longest cached extent of a value, in pages.
+const CACHED_PAGES_MAX: usize = 8;
+/// Bytes before the data in a page of a cached extent.
+pub(super) const PART_HEAD_BYTES: usize = 16;
+/// Direct extents are transferred in pieces of this many bytes.
+const PIECE_BYTES: usize = 1 << 20;
+
+impl Tree {
+    /// Bytes of data in a page of a cached extent.
+    const fn part_bytes(&self) -> usize {
+        self.shape.page_bytes - PART_HEAD_BYTES
+    }
+
+    /// Whether a new value of this length goes round the cache.
+    pub fn is_direct(&self, length: usize) -> bool {
+        self.writes_directly && length > CACHED_PAGES_MAX * self.part_bytes()
+    }
+
+    /// Pages of an extent for a key or a value.
+    pub fn extent_pages(&self, length: usize, direct: bool) -> u64 {
+        let per_page = if direct { self.shape.page_bytes } else { self.part_bytes() };
+        to_u64(length.div_ceil(per_page))
+    }
+
+    /// Writes a key or a value to a new extent in the cache.
+    pub(super) fn write_cached(&self, pieces: [&[u8]; 2]) -> Result<PageId> {
+        let length = pieces[0].len() + pieces[1].len();
+        let count = self.extent_pages(length, false);
+        let first = self.space.take_run(count, false);
+        let mut bytes = pieces[0].iter().chain(pieces[1]).copied();
+        for step in 0..count {
+            let guard = self.cache.create(self.space.page_at(first, step))?;
+            let edit = guard.edit();
+            let mut head = [0; 8];
+            head[0] = EXTENT;
+            edit.put_bytes(8, &head);
+            let part: Vec<u8> = bytes.by_ref().take(self.part_bytes()).collect();
+            edit.put_bytes(PART_HEAD_BYTES, &part);
+        }
+        Ok(first)
+    }
+
+    /// Writes a value to a new extent.
+    pub(super) fn write_value(&self, pieces: [&[u8]; 2]) -> Result<Far> {
+        let length = pieces[0].len() + pieces[1].len();
+        let checksum = crate::util::codec::crc32c_append(crc32c(pieces[0]), pieces[1]);
+        // What is logged has to be kept: what the file does not take now, a cut writes later.
+        let written = if self.is_direct(length) { self.write_around(length, pieces) } else { None };
+        let direct = written.is_some();
+        let page = written.map_or_else(|| self.write_cached(pieces), Ok)?;
+        Ok(Far { length: low_u32(to_u64(length)), page: page.0, checksum, direct })
+    }
+
+    /// Writes a value to a new direct extent; `None`: the file did not take it.
+    fn write_around(&self, length: usize, pieces: [&[u8]; 2]) -> Option<PageId> {
+        let count = self.extent_pages(length, true);
+        let first = self.space.take_run(count, true);
+        // What the cache has of them must not be written over the value.
+        (0..count).for_each(|step| self.cache.discard(self.space.page_at(first, step)));
+        let written = self.write_direct(first, pieces);
+        if written.is_err() {
+            self.space.give(first, count);
+        }
+        written.is_ok().then_some(first)
+    }
+
+    /// Calls `transfer` for each piece of a direct extent of this length: where it lies in the
+    /// file, and which of the value's bytes it holds.
+    fn pieces(
+        &self,
+        first: PageId,
+        length: usize,
+        mut transfer: impl FnMut(u64, Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        let page_bytes = self.shape.page_bytes;
+        let (mut done, mut step) = (0, 0);
+        while done < length {
+            let page = self.space.page_at(first, step);
+            let pages = self.space.contiguous(page).min(to_u64(PIECE_BYTES / page_bytes));
+            let count = (to_usize(pages) * page_bytes).min(length - done);
+            transfer(self.cache.offset(page), done..done + count)?;
+            done += count;
+            step += pages;
+        }
+        Ok(())
+    }
+
+    /// A buffer for the pieces of a value of this length.
+    fn piece_buffer(&self, length: usize) -> AlignedBuffer {
+        AlignedBuffer::zeroed(PIECE_BYTES.min(length.next_multiple_of(self.shape.page_bytes)))
+    }
+
+    pub(super) fn write_direct(&self, first: PageId, [head, body]: [&[u8]; 2]) -> Result<()> {
+        let mut buffer = self.piece_buffer(head.len() + body.len());
+        self.pieces(first, head.len() + body.len(), |offset, range| {
+            let whole = range.len().next_multiple_of(self.shape.page_bytes);
+            let target = buffer.as_mut_slice().get_mut(..whole).unwrap_or(&mut []);
+            let from_head = head.get(range.start..range.end.min(head.len())).unwrap_or(&[]);
+            let start = range.start.saturating_sub(head.len());
+            let from_body = body.get(start..range.end.saturating_sub(head.len())).unwrap_or(&[]);
+            let (front, rest) = target.split_at_mut(from_head.len());
+            let (middle, rest) = rest.split_at_mut(from_body.len());
+            front.copy_from_slice(from_head);
+            middle.copy_from_slice(from_body);
+            rest.fill(0);
+            self.cache.write_raw(offset, target)
+        })
+    }
+
+    /// Reads a cached extent that a node names.
+    fn read_cached<G: Looked>(&self, guard: &G, first: u32, out: &mut [u8]) -> Step<()> {
+        // A number from a page that has changed leads anywhere.
+        if !guard.is_sound() {
+            return Err(Stop::Again);
+        }
+        let first = PageId(first);
+        for (step, part) in out.chunks_mut(self.part_bytes()).enumerate() {
+            let page = self.space.page_at(first, to_u64(step));
+            let read = self.cache.read(page);
+            if !guard.is_sound() {
+                return Err(Stop::Again);
+            }
+            let read = read?;
+            let words = read.words();
+            let sound = words.u8(8) == Some(EXTENT);
+            let copied = words.copy_to(PART_HEAD_BYTES, part);
+            if !read.is_unchanged() || !guard.is_sound() {
+                return Err(Stop::Again);
+            }
+            if !sound || copied.is_none() {
+                return Err(self.damage(page, "it is no part of an extent"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A long key, whole.
+    pub(super) fn fetch<G: Looked>(&self, guard: &G, long: LongKey) -> Step<Vec<u8>> {
+        if !guard.is_sound() {
+            return Err(Stop::Again);
+        }
+        let mut key = vec![0; to_usize(u64::from(long.length)).min(KEY_BYTES_MAX)];
+        self.read_cached(guard, long.page, &mut key)?;
+        Ok(key)
+    }
+
+    /// Reads a value from its extent.
+    pub(super) fn read_value<G: Looked>(&self, guard: &G, far: &Far, out: &mut [u8]) -> Step<()> {
+        if !far.direct {
+            return self.read_cached(guard, far.page, out);
+        }
+        if !guard.is_sound() {
+            return Err(Stop::Again);
+        }
+        let read = self.read_direct(far, out);
+        // Its pages may have gone to somebody else; the checksum tells.
+        match read {
+            Ok(true) => Ok(()),
+            _ if !guard.is_sound() => Err(Stop::Again),
+            Ok(false) => Err(self.damage(PageId(far.page), "the value's checksum is wrong")),
+            Err(error) => Err(Stop::Failed(error)),
+        }
+    }
+
+    /// Reads a direct extent; `false`: it is not the value.
+    pub(super) fn read_direct(&self, far: &Far, out: &mut [u8]) -> Result<bool> {
+        let mut buffer = self.piece_buffer(out.len());
+        self.pieces(PageId(far.page), out.len(), |offset, range| {
+            let whole = range.len().next_multiple_of(self.shape.page_bytes);
+            let source = buffer.as_mut_slice().get_mut(..whole).unwrap_or(&mut []);
+            self.cache.read_raw(offset, source)?;
+            let (count, source) = (range.len(), &*source);
+            if let (Some(target), Some(source)) = (out.get_mut(range), source.get(..count)) {
+                target.copy_from_slice(source);
+            }
+            Ok(())
+        })?;
+        Ok(crc32c(out) == far.checksum)
+    }
+
+    /// The pages of a value's extent.
+    pub(super) fn pages_of(&self, far: &Far) -> (PageId, u64) {
+        let length = to_usize(u64::from(far.length));
+        (PageId(far.page), self.extent_pages(length, far.direct))
+    }
+
+    /// The pages of a long key's extent.
+    pub(super) fn pages_of_key(&self, long: LongKey) -> (PageId, u64) {
+        (PageId(long.page), self.extent_pages(to_usize(u64::from(long.length)), false))
+    }
+}

@@ -1,0 +1,82 @@
+//! Lookups and puts of keys in order: most are in the leaf of the one before, and need no descent.
+//!
+//! A [`Near`] has a leaf as it was seen last, and the separators that bound it.
+//!
+//! Invariants: a leaf's bounds change with its version only, so while that is what was seen, a key
+//! between them belongs to it. What a caller puts through the same [`Near`] keeps it up to date.
+
+use super::{
+    Change, Garbage, Step, Tree,
+    read::{Bounds, Made, Target},
+    write::Stored,
+};
+use crate::{
+    Result,
+    bptree::page_cache::{ReadGuard, Seen},
+    util::mutant::{self, Bug},
+};
+
+/// Where keys were looked for last. See the module head.
+#[derive(Debug, Default)]
+pub struct Near {
+    leaf: Option<Seen>,
+    bounds: Bounds,
+}
+
+impl Near {
+    fn has(&self, key: &[u8]) -> bool {
+        let Bounds { lower, upper } = &self.bounds;
+        let is_inside = lower.as_deref().is_none_or(|lower| lower <= key)
+            && upper.as_deref().is_none_or(|upper| key < upper);
+        is_inside || mutant::active(Bug::NearKeyLeavesItsLeaf)
+    }
+}
+
+impl Tree {
+    /// The leaf that a key belongs to.
+    fn leaf_by(&self, near: &mut Near, key: &[u8]) -> Step<ReadGuard<'_>> {
+        let leaf = near.leaf.as_ref().filter(|_| near.has(key));
+        if let Some(leaf) = leaf.and_then(|leaf| self.cache.seen(leaf)) {
+            return Ok(leaf);
+        }
+        let (leaf, bounds) = self.bounded_leaf_ahead(Target::Key(key), 0)?;
+        *near = Near { leaf: Some(leaf.seen()), bounds };
+        Ok(leaf)
+    }
+
+    /// As [`Tree::get`], of a key that is likely near the one before.
+    pub fn get_near<V>(
+        &self,
+        near: &mut Near,
+        key: &[u8],
+        make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
+    ) -> Result<Option<V>> {
+        let mut sink = Made { make, value: None };
+        let found = self.repeat(|tree| {
+            let leaf = tree.leaf_by(near, key)?;
+            tree.value_in(&leaf, key, &mut sink)
+        })?;
+        Ok(sink.value.filter(|_| found))
+    }
+
+    /// As [`Tree::put`] of a small value, of a key that is likely near the one before.
+    pub fn put_near(&self, near: &mut Near, key: &[u8], value: &[u8]) -> Result<Change> {
+        if !self.shape().is_inline(key, value.len()) {
+            return self.put(key, [value, &[]], None);
+        }
+        let stored = Stored::Here([value, &[]]);
+        let mut garbage = Garbage::new();
+        let done = self.repeat(|tree| {
+            let leaf = tree.leaf_by(near, key)?;
+            let put = tree.put_at(&leaf, key, &stored, &mut garbage)?;
+            near.leaf = put.as_ref().map(|(_, after)| *after);
+            Ok(put.map(|(change, _)| change))
+        });
+        let change = match done {
+            Ok(None) => self.put_from_root(key, &stored, &mut garbage),
+            outcome => outcome.map(Option::unwrap_or_default),
+        };
+        self.let_go(garbage);
+        change
+    }
+}

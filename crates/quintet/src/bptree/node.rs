@@ -1,0 +1,751 @@
+//! Nodes of the tree: a view of a page's bytes.
+//!
+//! A node is a slotted page. Behind the header come hints, then the key prefix that all its keys
+//! share, then the slots in key order; entries grow down from the page's end.
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | | the cache's ([`crate::bptree::page_cache`]) |
+//! | 8 | 1 | kind | 1 leaf, 2 inner, 3 part of an extent, 4 meta, 5 map, 6 packed leaf |
+//! | 9 | 1 | level | 0 for leaves |
+//! | 10 | 2 | count | slots |
+//! | 12 | 2 | prefix length | bytes of prefix, at 96; the slots begin at the next multiple of 8 |
+//! | 14 | 2 | value length | packed leaf: bytes of each value; else zero |
+//! | 16 | 4 | heap start | offset of the lowest entry |
+//! | 20 | 4 | dead | bytes of entries above the heap's start that no slot names |
+//! | 24 | 4 | first child | inner: the child with the keys below the first slot's |
+//! | 28 | 2 | skip | bytes behind the prefix that all keys here share and that heads leave out: 0, or at least 4 |
+//! | 30 | 2 | | zero |
+//! | 32 | 64 | hints | heads of 16 slots: number `i` is that of slot `(i + 1) * (count / 17)`; unused where there are fewer than 17 slots |
+//!
+//! Header and hints are the page's first two lines: a search reads them, one line of slots, and the
+//! entry.
+//!
+//! A slot, 8 bytes, one aligned word:
+//!
+//! | bits | name | meaning |
+//! |---|---|---|
+//! | 0 to 14 | inline | bytes of the key, behind the prefix, that the entry holds |
+//! | 15 | long | the whole key is in an extent |
+//! | 16 to 31 | offset | of the entry |
+//! | 32 to 63 | head | first four bytes of the key behind prefix and skip, big-endian, zero-padded
+//! |
+//!
+//! An entry:
+//!
+//! | size | name | meaning |
+//! |---|---|---|
+//! | 4 | word | inner: the child with the keys from this one on; leaf: length of the value, bit 31: in an extent, bit 30: in a direct one |
+//! | inline | key | the key's bytes behind the prefix |
+//! | 8 | long | of a long key: length of the whole key, first page of its extent |
+//! | length, or 8 | value | leaf: the value; in an extent: first page, CRC32C |
+//!
+//! In a packed leaf all values are here and have one length, no key is long, and nothing is
+//! skipped. So its entries do not repeat what header and slots say:
+//!
+//! | size | name | meaning |
+//! |---|---|---|
+//! | inline less 4, or 0 | rest | the key's bytes behind the prefix and the slot's head |
+//! | value length | value | |
+//!
+//! Only trees whose values mostly have one known length ([`Shape::value_bytes`]) have such leaves:
+//! there they take 8 bytes an entry less. What does not fit the form makes a leaf plain again.
+//!
+//! Invariants: slots ascend; keys of up to [`Shape::key_inline_max`] bytes are never long, longer
+//! ones always; a page's prefix is shared by every key that can ever come to it, because it is
+//! shared by the keys between which its range lies.
+
+use std::{cmp::Ordering, ops::Range};
+
+use super::{
+    Shape,
+    build::{Cell, Payload},
+};
+use crate::{
+    bptree::page_cache::page_bytes::{PageWords, head_of},
+    util::{
+        codec::{low_u8, low_u32, to_u64, to_usize},
+        sync::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// Slots from one hint to the next; 0: there are none.
+#[inline]
+pub const fn hint_step(count: usize) -> usize {
+    count / (HINTS + 1)
+}
+
+/// Kind of a leaf.
+pub const LEAF: u8 = 1;
+/// Kind of an inner node.
+pub const INNER: u8 = 2;
+/// Kind of a page of an extent.
+pub const EXTENT: u8 = 3;
+/// Kind of the meta page.
+pub const META: u8 = 4;
+/// Kind of a map page.
+pub const MAP: u8 = 5;
+/// Kind of a leaf whose values have one length.
+pub const PACKED: u8 = 6;
+
+/// Bytes before the prefix.
+pub const HEAD_BYTES: usize = 96;
+/// Heads that divide the slots.
+pub const HINTS: usize = 16;
+/// Where the hints begin, as a word.
+pub const HINT_WORD: usize = 4;
+/// Bytes of a slot.
+pub const SLOT_BYTES: usize = 8;
+/// Bytes of a key that its slot has.
+pub const SLOT_KEY_BYTES: usize = 4;
+/// Slots in a line of the processor's caches.
+const SLOTS_OF_LINE: usize = 64 / SLOT_BYTES;
+/// Bytes of a reference to an extent.
+pub const REFERENCE_BYTES: usize = 8;
+/// Most that heads leave out: four bytes less than the smallest page holds of a long key.
+const SKIP_MAX: usize = Shape { page_bytes: 4096, value_bytes: 0 }.key_inline_max() - 4;
+const LONG_FLAG: u64 = 1 << 15;
+/// In an entry's word: the value is in an extent.
+const EXTENT_FLAG: u32 = 1 << 31;
+/// In an entry's word: the extent goes round the cache.
+const DIRECT_FLAG: u32 = 1 << 30;
+
+/// Where a long key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongKey {
+    /// Length of the whole key in bytes.
+    pub length: u32,
+    /// First page of its extent.
+    pub page: u32,
+}
+
+/// Where a value is that does not fit in a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Far {
+    /// Length in bytes.
+    pub length: u32,
+    /// First page.
+    pub page: u32,
+    /// CRC32C of the value.
+    pub checksum: u32,
+    /// Whether it goes round the cache.
+    pub direct: bool,
+}
+
+impl Far {
+    /// The first word of its entry.
+    pub const fn word(&self) -> u32 {
+        self.length | EXTENT_FLAG | if self.direct { DIRECT_FLAG } else { 0 }
+    }
+}
+
+/// A slot, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// First bytes of the key behind prefix and skip.
+    pub head: u32,
+    /// Where the entry is.
+    pub offset: usize,
+    /// Bytes of the key in the entry.
+    pub inline: usize,
+    /// Whether the key is long.
+    pub long: bool,
+}
+
+impl Slot {
+    #[inline]
+    fn decode(word: u64) -> Self {
+        Self {
+            head: low_u32(word >> 32),
+            offset: to_usize(word >> 16 & 0xffff),
+            inline: to_usize(word & (LONG_FLAG - 1)),
+            long: word & LONG_FLAG != 0,
+        }
+    }
+
+    /// A slot whose entry is at another offset now.
+    pub fn moved(word: u64, offset: usize) -> u64 {
+        word & !0xffff_0000 | to_u64(offset) << 16
+    }
+
+    /// The slot of an entry at `offset` whose key's head begins at byte `skip` of `suffix`.
+    pub fn encode(suffix: &[u8], skip: usize, long: bool, offset: usize) -> u64 {
+        let head = head_of(suffix.get(skip..).unwrap_or(&[])) >> 32;
+        let flag = if long { LONG_FLAG } else { 0 };
+        head << 32 | to_u64(offset) << 16 | flag | to_u64(suffix.len())
+    }
+}
+
+/// A value as a leaf holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Offset in the page and length.
+    Here(usize, usize),
+    /// In an extent.
+    Far(Far),
+}
+
+impl Held {
+    /// Length of the value in bytes.
+    pub fn length(&self) -> usize {
+        match self {
+            Self::Here(_, length) => *length,
+            Self::Far(far) => to_usize(u64::from(far.length)),
+        }
+    }
+}
+
+/// Fetches a long key, whole. `None`: the page that named it has changed.
+pub type Fetch<'f> = &'f mut dyn FnMut(LongKey) -> Option<Vec<u8>>;
+
+/// A view of a node's bytes. Every method answers `None` where they make no sense: the page has
+/// changed meanwhile, or never was a node.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeView<'a> {
+    words: PageWords<'a>,
+    count: usize,
+    prefix: usize,
+    kind: u8,
+    /// Of a packed leaf, the length of each value; else 0.
+    value_bytes: usize,
+}
+
+/// What heads leave out in a node whose first and last keys are these, behind the prefix: nothing,
+/// unless they would tell nothing. Of a long key the page has four bytes more than they leave out.
+pub fn skip_of(first: &[u8], last: &[u8]) -> usize {
+    let shared = shared_len(first, last).min(SKIP_MAX);
+    if shared < 4 { 0 } else { shared }
+}
+
+/// Where in a node a key is looked for: what the first step of a search finds out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sought {
+    head: u32,
+    /// The first slot whose head is not below the key's lies from here ...
+    low: usize,
+    /// ... to here. Those with its head lie below.
+    high: usize,
+}
+
+impl<'a> NodeView<'a> {
+    /// Views a page that is a node of any kind.
+    #[inline]
+    pub fn new(words: PageWords<'a>) -> Option<Self> {
+        let head = words.word(1)?;
+        let kind = low_u8(head);
+        let view = Self {
+            kind,
+            words,
+            count: to_usize(head >> 16 & 0xffff),
+            prefix: to_usize(head >> 32 & 0xffff),
+            value_bytes: to_usize(head >> 48),
+        };
+        let sound = matches!(kind, LEAF | INNER | PACKED) && view.slots_end() <= words.len();
+        sound.then_some(view)
+    }
+
+    /// Whether it is a leaf.
+    #[inline]
+    pub const fn is_leaf(&self) -> bool {
+        self.kind != INNER
+    }
+
+    /// Of a packed leaf, the length of each value.
+    #[inline]
+    pub const fn packed(&self) -> Option<usize> {
+        if self.is_packed() { Some(self.value_bytes) } else { None }
+    }
+
+    #[inline]
+    const fn is_packed(&self) -> bool {
+        self.kind == PACKED
+    }
+
+    /// 0 for leaves.
+    pub fn level(&self) -> u8 {
+        self.words.u8(9).unwrap_or(0)
+    }
+
+    /// Slots.
+    #[inline]
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes that all keys here share.
+    pub const fn prefix_len(&self) -> usize {
+        self.prefix
+    }
+
+    /// Bytes behind the prefix that all keys here share, and heads leave out.
+    #[inline]
+    pub fn skip(&self) -> usize {
+        self.words.word(3).map_or(0, |word| to_usize(word >> 32 & 0xffff))
+    }
+
+    /// The part of a key that heads are of; or how a key that does not share what they leave out
+    /// compares with the keys here.
+    #[inline]
+    fn headed<'k>(&self, suffix: &'k [u8]) -> Option<Result<&'k [u8], Ordering>> {
+        let skip = self.skip();
+        if skip == 0 { Some(Ok(suffix)) } else { self.headed_behind(skip, suffix) }
+    }
+
+    #[cold]
+    fn headed_behind<'k>(
+        &self,
+        skip: usize,
+        suffix: &'k [u8],
+    ) -> Option<Result<&'k [u8], Ordering>> {
+        let Some(first) = self.slot(0) else { return Some(Err(Ordering::Greater)) };
+        let shared = suffix.get(..skip.min(suffix.len()))?;
+        Some(match self.words.compare(first.offset + 4, skip, shared)? {
+            Ordering::Equal => Ok(suffix.get(skip..)?),
+            order => Err(order.reverse()),
+        })
+    }
+
+    /// Where the slots begin.
+    #[inline]
+    pub const fn slots_start(&self) -> usize {
+        (HEAD_BYTES + self.prefix).next_multiple_of(8)
+    }
+
+    /// Where they end.
+    #[inline]
+    pub const fn slots_end(&self) -> usize {
+        self.slots_start() + self.count * SLOT_BYTES
+    }
+
+    /// Offset of the lowest entry.
+    pub fn heap_start(&self) -> Option<usize> {
+        self.words.u32(16).map(|value| to_usize(u64::from(value)))
+    }
+
+    /// Bytes of entries that no slot names.
+    pub fn dead(&self) -> usize {
+        self.words.u32(20).map_or(0, |value| to_usize(u64::from(value)))
+    }
+
+    /// Bytes between slots and entries.
+    pub fn gap(&self) -> usize {
+        self.heap_start().unwrap_or(0).saturating_sub(self.slots_end())
+    }
+
+    /// Bytes that are free, or would be after a rewrite.
+    pub fn free(&self) -> usize {
+        self.gap() + self.dead()
+    }
+
+    /// The prefix.
+    pub fn prefix(&self) -> Option<Vec<u8>> {
+        self.words.copy(HEAD_BYTES, self.prefix)
+    }
+
+    /// Slot number `index`.
+    #[inline]
+    pub fn slot(&self, index: usize) -> Option<Slot> {
+        if index >= self.count {
+            return None;
+        }
+        self.words.word(self.slots_start() / 8 + index).map(Slot::decode)
+    }
+
+    /// The first word of an entry.
+    #[inline]
+    pub fn entry_word(&self, slot: &Slot) -> Option<u32> {
+        self.words.u32(slot.offset)
+    }
+
+    /// The reference of a long key.
+    pub fn long_key(&self, slot: &Slot) -> Option<LongKey> {
+        let at = slot.offset + 4 + slot.inline;
+        Some(LongKey { length: self.words.u32(at)?, page: self.words.u32(at + 4)? })
+    }
+
+    /// Bytes of an entry before its value.
+    const fn front_bytes(&self, slot: &Slot) -> usize {
+        if self.is_packed() {
+            return slot.inline.saturating_sub(SLOT_KEY_BYTES);
+        }
+        4 + slot.inline + if slot.long { REFERENCE_BYTES } else { 0 }
+    }
+
+    /// The first word of a leaf's entry, as a plain leaf has it, and where what follows the key
+    /// lies: the value, or the reference to it.
+    pub fn payload(&self, slot: &Slot) -> Option<(u32, Range<usize>)> {
+        let at = slot.offset + self.front_bytes(slot);
+        let (word, length) = match self.packed() {
+            Some(length) => (low_u32(to_u64(length)), length),
+            None => {
+                (self.entry_word(slot)?, self.entry_bytes(slot)?.checked_sub(at - slot.offset)?)
+            }
+        };
+        Some((word, at..at + length))
+    }
+
+    /// The value of a leaf's entry.
+    #[inline]
+    pub fn held(&self, slot: &Slot) -> Option<Held> {
+        let at = slot.offset + self.front_bytes(slot);
+        if let Some(length) = self.packed() {
+            return (at + length <= self.words.len()).then_some(Held::Here(at, length));
+        }
+        let word = self.entry_word(slot)?;
+        let length = word & !(EXTENT_FLAG | DIRECT_FLAG);
+        if word & EXTENT_FLAG == 0 {
+            let length = to_usize(u64::from(length));
+            return (at + length <= self.words.len()).then_some(Held::Here(at, length));
+        }
+        let (page, checksum) = (self.words.u32(at)?, self.words.u32(at + 4)?);
+        let direct = word & DIRECT_FLAG != 0;
+        Some(Held::Far(Far { length, page, checksum, direct }))
+    }
+
+    /// Bytes of an entry.
+    pub fn entry_bytes(&self, slot: &Slot) -> Option<usize> {
+        let own = self.front_bytes(slot);
+        if !self.is_leaf() {
+            return Some(own);
+        }
+        Some(match self.held(slot)? {
+            Held::Here(_, length) => own + length,
+            Held::Far(_) => own + REFERENCE_BYTES,
+        })
+    }
+
+    /// As many bytes of a key as the page holds, prefix included: all of a key that is not long.
+    pub fn known_key(&self, slot: &Slot) -> Option<Vec<u8>> {
+        let mut key = self.prefix()?;
+        self.push_suffix(slot, &mut key)?;
+        Some(key)
+    }
+
+    /// Appends the bytes of a key behind the prefix that its slot has and its entry has not; says
+    /// how many.
+    #[inline]
+    pub fn push_apart(&self, slot: &Slot, out: &mut Vec<u8>) -> Option<usize> {
+        if !self.is_packed() {
+            return Some(0);
+        }
+        let apart = slot.inline.min(SLOT_KEY_BYTES);
+        out.extend_from_slice(slot.head.to_be_bytes().get(..apart)?);
+        Some(apart)
+    }
+
+    /// Appends as many bytes of a key behind the prefix as the page holds.
+    #[inline]
+    pub fn push_suffix(&self, slot: &Slot, out: &mut Vec<u8>) -> Option<()> {
+        let apart = self.push_apart(slot, out)?;
+        let length = slot.inline - apart;
+        let at = slot.offset + if self.is_packed() { 0 } else { 4 };
+        // A length from a page that has changed may be any.
+        if at + length > self.words.len() {
+            return None;
+        }
+        let start = out.len();
+        out.resize(start + length, 0);
+        self.words.copy_to(at, out.get_mut(start..)?)
+    }
+
+    /// A key, whole.
+    pub fn full_key(&self, slot: &Slot, fetch: Fetch<'_>) -> Option<Vec<u8>> {
+        if slot.long { fetch(self.long_key(slot)?) } else { self.known_key(slot) }
+    }
+
+    /// How the key of a slot compares with one whose part behind prefix and skip is `suffix`; the
+    /// heads of the two are the same.
+    #[inline]
+    fn compare_same_head(&self, slot: &Slot, suffix: &[u8], fetch: Fetch<'_>) -> Option<Ordering> {
+        if slot.long {
+            return self.compare_long(slot, suffix, fetch);
+        }
+        if self.is_packed() {
+            return self.compare_packed(slot, suffix);
+        }
+        let skip = self.skip();
+        let (at, inline) = (slot.offset + 4 + skip, slot.inline.checked_sub(skip)?);
+        // The head is known to be the same, as far as both keys go.
+        if inline >= 4 && suffix.len() >= 4 {
+            return self.words.compare(at + 4, inline - 4, suffix.get(4..)?);
+        }
+        self.words.compare(at, inline, suffix)
+    }
+
+    /// As [`NodeView::compare_same_head`], in a packed leaf.
+    #[inline]
+    fn compare_packed(&self, slot: &Slot, suffix: &[u8]) -> Option<Ordering> {
+        if let Some(rest) = suffix.get(SLOT_KEY_BYTES..)
+            && let Some(length) = slot.inline.checked_sub(SLOT_KEY_BYTES)
+        {
+            return self.words.compare(slot.offset, length, rest);
+        }
+        // One of the two ends within the head.
+        let head = slot.head.to_be_bytes();
+        Some(head.get(..slot.inline.min(SLOT_KEY_BYTES))?.cmp(suffix))
+    }
+
+    #[cold]
+    fn compare_long(&self, slot: &Slot, suffix: &[u8], fetch: Fetch<'_>) -> Option<Ordering> {
+        let skip = self.skip();
+        let (at, inline) = (slot.offset + 4 + skip, slot.inline.checked_sub(skip)?);
+        let shared = suffix.len().min(inline);
+        let order = self.words.compare(at, shared, suffix.get(..shared)?)?;
+        let long = self.long_key(slot)?;
+        let ours = to_usize(u64::from(long.length)).checked_sub(self.prefix + skip)?;
+        if order != Ordering::Equal || suffix.len() <= inline || ours <= inline {
+            return Some(order.then(ours.cmp(&suffix.len())));
+        }
+        Some(fetch(long)?.get(self.prefix + skip..)?.cmp(suffix))
+    }
+
+    /// How a key compares with the prefix: `Equal` where it begins with it.
+    #[inline]
+    fn compare_prefix(&self, key: &[u8]) -> Option<Ordering> {
+        if self.prefix == 0 {
+            return Some(Ordering::Equal);
+        }
+        let shared = key.get(..self.prefix.min(key.len()))?;
+        self.words.compare(HEAD_BYTES, self.prefix, shared).map(Ordering::reverse)
+    }
+
+    /// The first slot whose key is not below `key`, and whether it is that key.
+    #[inline]
+    pub fn search(&self, key: &[u8], fetch: Fetch<'_>) -> Option<(usize, bool)> {
+        match self.compare_prefix(key)? {
+            Ordering::Less => Some((0, false)),
+            Ordering::Greater => Some((self.count, false)),
+            Ordering::Equal => self.search_inside(key, fetch),
+        }
+    }
+
+    /// As [`NodeView::search`], for a key between the bounds of the node, which begins with its
+    /// prefix.
+    #[inline]
+    pub fn search_inside(&self, key: &[u8], fetch: Fetch<'_>) -> Option<(usize, bool)> {
+        let sought = self.seek(key)?;
+        self.prefetch_between(sought.low, sought.high);
+        let at = self.narrow(&sought)?;
+        self.settle(&sought, at, key, fetch)
+    }
+
+    /// The first step of a search: between which slots. Looks at header and hints.
+    #[inline]
+    pub fn seek(&self, key: &[u8]) -> Option<Sought> {
+        let none = |at| Sought { head: 0, low: at, high: at };
+        let suffix = match self.headed(key.get(self.prefix..)?)? {
+            Ok(headed) => headed,
+            Err(Ordering::Less) => return Some(none(0)),
+            Err(_) => return Some(none(self.count)),
+        };
+        let head = low_u32(head_of(suffix) >> 32);
+        let (low, high) = self.bracket(head)?;
+        Some(Sought { head, low, high })
+    }
+
+    /// The second step: the first slot whose head is not below the key's. Looks at slots.
+    #[inline]
+    pub fn narrow(&self, sought: &Sought) -> Option<usize> {
+        let slots = self.words.slice(self.slots_start() / 8 + sought.low, sought.high - sought.low);
+        let below = |slot: &AtomicU64| low_u32(slot.load(Relaxed) >> 32) < sought.head;
+        Some(sought.low + slots?.partition_point(below))
+    }
+
+    /// The last step, from the slot that [`NodeView::narrow`] found: compares the key.
+    #[inline]
+    pub fn settle(
+        &self,
+        sought: &Sought,
+        at: usize,
+        key: &[u8],
+        fetch: Fetch<'_>,
+    ) -> Option<(usize, bool)> {
+        // The slot behind the last has another head.
+        if at >= sought.high {
+            return Some((at, false));
+        }
+        let Some(slot) = self.slot(at).filter(|slot| slot.head == sought.head) else {
+            return Some((at, false));
+        };
+        // The value follows the key.
+        self.words.prefetch(slot.offset + 64);
+        self.words.prefetch(slot.offset + 128);
+        let suffix = key.get(self.prefix + self.skip()..)?;
+        match self.compare_same_head(&slot, suffix, fetch)? {
+            Ordering::Equal => Some((at, true)),
+            Ordering::Greater => Some((at, false)),
+            Ordering::Less => self.search_run(at + 1, sought, suffix, fetch),
+        }
+    }
+
+    /// Starts loading the lines of slots `low..high`, which a search would ask for one after the
+    /// other, where they are several.
+    #[inline]
+    fn prefetch_between(&self, low: usize, high: usize) {
+        let (mut at, end) = (low + SLOTS_OF_LINE, high.min(low + 8 * SLOTS_OF_LINE));
+        while at < end {
+            self.words.prefetch(self.slots_start() + at * SLOT_BYTES);
+            at += SLOTS_OF_LINE;
+        }
+    }
+
+    /// Searches slots of which several may have the same head.
+    #[cold]
+    fn search_run(
+        &self,
+        mut low: usize,
+        &Sought { head, mut high, .. }: &Sought,
+        suffix: &[u8],
+        fetch: Fetch<'_>,
+    ) -> Option<(usize, bool)> {
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let slot = self.slot(middle)?;
+            let order = match slot.head.cmp(&head) {
+                Ordering::Equal => self.compare_same_head(&slot, suffix, fetch)?,
+                order => order,
+            };
+            match order {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Some((middle, true)),
+            }
+        }
+        Some((low, false))
+    }
+
+    /// Between which slots the first lies whose head is not below `head`; those with this head
+    /// lie below the second.
+    #[inline]
+    fn bracket(&self, head: u32) -> Option<(usize, usize)> {
+        let step = hint_step(self.count);
+        if step == 0 {
+            return Some((0, self.count));
+        }
+        let hints = self.words.slice(HINT_WORD, HINTS / 2)?.first_chunk::<{ HINTS / 2 }>()?;
+        let mut below = 0;
+        for pair in hints {
+            let pair = pair.load(Relaxed);
+            below += usize::from(low_u32(pair) < head) + usize::from(low_u32(pair >> 32) < head);
+        }
+        let hint = |index: usize| {
+            let pair = hints.get(index / 2).map(|pair| pair.load(Relaxed));
+            pair.map(|pair| low_u32(pair >> (index % 2 * 32)))
+        };
+        let mut above = below;
+        while hint(above) == Some(head) {
+            above += 1;
+        }
+        let low = if below == 0 { 0 } else { step * below + 1 };
+        let high = if above == HINTS { self.count } else { step * (above + 1) };
+        Some((low, high))
+    }
+
+    /// Whether the hints are what they should be.
+    pub fn hints_match(&self) -> bool {
+        let step = hint_step(self.count);
+        let hint = |index: usize| self.words.u32((HINT_WORD + index / 2) * 8 + index % 2 * 4);
+        let head = |index: usize| self.slot((index + 1) * step).map(|slot| slot.head);
+        step == 0 || (0..HINTS).all(|index| hint(index) == head(index))
+    }
+
+    /// Whether all heads are those of their keys.
+    pub fn heads_match(&self) -> bool {
+        let skip = self.skip();
+        if self.is_packed() {
+            // They are a part of their keys: but for what is behind a short one.
+            let is_padded = |slot: Slot| {
+                let unused = SLOT_KEY_BYTES.saturating_sub(slot.inline);
+                slot.head & low_u32((1 << (8 * unused)) - 1) == 0 && !slot.long
+            };
+            return skip == 0
+                && (0..self.count).all(|index| self.slot(index).is_some_and(is_padded));
+        }
+        let skipped = self.slot(0).and_then(|slot| self.words.copy(slot.offset + 4, skip));
+        (0..self.count).all(|index| {
+            let Some(slot) = self.slot(index) else { return false };
+            let suffix = self.words.copy(slot.offset + 4, slot.inline).unwrap_or_default();
+            let (front, rest) = suffix.split_at_checked(skip).unwrap_or_default();
+            skipped.as_deref() == Some(front) && u64::from(slot.head) == head_of(rest) >> 32
+        })
+    }
+
+    /// Starts loading the slots that [`NodeView::narrow`] will look at.
+    #[inline]
+    pub fn prefetch_slots(&self, sought: &Sought) {
+        self.words.prefetch(self.slots_start() + sought.low * SLOT_BYTES);
+        self.words.prefetch(self.slots_start() + sought.high * SLOT_BYTES);
+    }
+
+    /// Starts loading where a new entry would go: three lines before the lowest.
+    #[inline]
+    pub fn prefetch_room(&self) {
+        let heap = self.heap_start().unwrap_or(0);
+        for line in [1, 65, 129] {
+            self.words.prefetch(heap.saturating_sub(line));
+        }
+    }
+
+    /// Starts loading the entry of slot `index`. A hint; any index will do.
+    #[inline]
+    pub fn prefetch_near(&self, index: usize) {
+        if let Some(slot) = self.slot(index) {
+            for line in [0, 64, 128] {
+                self.words.prefetch(slot.offset + line);
+            }
+        }
+    }
+
+    /// Child number `index`: 0 is the first child, `index` the one of slot `index - 1`.
+    #[inline]
+    pub fn child(&self, index: usize) -> Option<u32> {
+        match index.checked_sub(1) {
+            None => self.words.u32(24),
+            Some(index) => self.entry_word(&self.slot(index)?),
+        }
+    }
+
+    /// The number of the child that keys equal to `key` belong to.
+    #[inline]
+    pub fn child_of(&self, key: &[u8], fetch: Fetch<'_>) -> Option<usize> {
+        let (index, found) = self.search_inside(key, fetch)?;
+        Some(index + usize::from(found))
+    }
+
+    /// An entry as [`Cell`].
+    pub fn cell(&self, index: usize) -> Option<Cell> {
+        let slot = self.slot(index)?;
+        let long = if slot.long { Some(self.long_key(&slot)?) } else { None };
+        let key = self.known_key(&slot)?;
+        let payload = if self.is_leaf() {
+            match self.held(&slot)? {
+                Held::Here(at, length) => Payload::Here(self.words.copy(at, length)?),
+                Held::Far(far) => Payload::Far(far),
+            }
+        } else {
+            Payload::Child(self.entry_word(&slot)?)
+        };
+        Some(Cell { key, long, payload })
+    }
+
+    /// All entries.
+    pub fn cells(&self) -> Option<Vec<Cell>> {
+        (0..self.count).map(|index| self.cell(index)).collect()
+    }
+
+    /// The words.
+    pub const fn words(&self) -> PageWords<'a> {
+        self.words
+    }
+}
+
+/// Whether a leaf that could be packed is better plain: where heads would tell nothing, and it has
+/// room for more than they tell.
+pub const fn is_plain_better(skip: usize, plain_bytes: usize, shape: Shape) -> bool {
+    skip > 0 && plain_bytes <= shape.page_bytes
+}
+
+/// The length of what two byte strings share at their start.
+pub fn shared_len(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(one, other)| one == other).count()
+}

@@ -1,0 +1,560 @@
+//! Which pages of the file are free.
+//!
+//! What: a bit for each page, in memory; on disk a map page at the start of each extent of
+//! `granularity` pages, as it was at a cut. The file grows by whole extents.
+//! Why: bits find the runs that large values need in one piece.
+//!
+//! A map page (kind 5): the header of every page up to 32, then a bit for each page of the extent,
+//! the first in the lowest bit of the first byte; 1 is used.
+//!
+//! Three states are kept: now, at the cut that is being written, and at the last cut that is
+//! durable. A page that is taken is free in all three: until the next cut is durable, recovery may
+//! need what a page held that was freed since. So what is new at a cut is written to its place
+//! before the cut is durable, and needs no journal.
+//!
+//! Invariants: pages 0 (meta), 1 (map) and 2 (root) are always used, and so is the first page of
+//! every further extent (its map).
+//!
+//! How we differ from the paper (ckvs): a map of bits, not a stack of numbers, at the same places:
+//! a stack cannot tell where a run of free pages is, and a tenth of the bytes does.
+
+use super::ROOT;
+use crate::{
+    bptree::page_cache::PageId,
+    util::{
+        codec::{low_u32, to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
+    },
+};
+
+/// Where a map page's bits begin.
+pub const MAP_HEAD_BYTES: usize = 32;
+
+/// A bit for each page.
+pub type Bits = Vec<u64>;
+
+#[derive(Debug, Default)]
+struct State {
+    used: Bits,
+    /// At the cut that is being written.
+    cut: Option<Bits>,
+    /// At the last durable cut.
+    durable: Bits,
+    /// At cuts since then that may be durable or not.
+    doubtful: Bits,
+    /// Taken for a load that is not part of the tree yet: used at no cut.
+    reserved: Bits,
+    /// Where the search for more of them goes on.
+    reserved_end: u64,
+    /// Extents whose maps differ from the last cut.
+    changed: Vec<bool>,
+    /// Free pages whose disk space was given back.
+    holes: Bits,
+    /// Where the search for single pages goes on, as a word of `used`.
+    hand: usize,
+}
+
+impl State {
+    /// Pages of a word that are used, or were at a state that recovery may find.
+    fn taken(&self, word: usize) -> u64 {
+        let bits = |bits: &Bits| bits.get(word).copied().unwrap_or(0);
+        if mutant::active(Bug::SpaceReusesTooEarly) {
+            return bits(&self.used);
+        }
+        let needed = bits(&self.durable) | bits(&self.doubtful);
+        bits(&self.used) | bits(&self.reserved) | needed | self.cut.as_ref().map_or(0, bits)
+    }
+
+    /// Notes that the map of a page's extent is another than at the last cut.
+    fn note_changed(&mut self, page: u64, granularity: u64) {
+        if let Some(changed) = self.changed.get_mut(to_usize(page / granularity)) {
+            *changed = true;
+        }
+    }
+}
+
+/// The pages of a file. See the module head.
+#[derive(Debug)]
+pub struct Space {
+    state: Mutex<State>,
+    /// Pages of an extent: a multiple of 64.
+    granularity: u64,
+    used_count: AtomicU64,
+    end: AtomicU64,
+    /// Values were written directly since the last cut.
+    written_directly: AtomicBool,
+    hole_count: AtomicU64,
+}
+
+fn bit(page: u64) -> (usize, u64) {
+    (to_usize(page / 64), 1 << (page % 64))
+}
+
+/// Whether a page is used.
+pub fn is_set(bits: &[u64], page: u64) -> bool {
+    let (word, mask) = bit(page);
+    bits.get(word).is_some_and(|word| word & mask != 0)
+}
+
+impl Space {
+    /// The pages of a file whose maps hold `used`; nothing at all for a new one.
+    pub fn new(granularity: u64, used: Bits) -> Self {
+        let space = Self {
+            state: Mutex::new(State::default()),
+            granularity,
+            used_count: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+            written_directly: AtomicBool::new(false),
+            hole_count: AtomicU64::new(0),
+        };
+        {
+            let mut state = lock(&space.state);
+            if used.is_empty() {
+                space.extend(&mut state);
+                if let Some(first) = state.used.first_mut() {
+                    *first |= 0b111;
+                }
+            } else {
+                state.changed = vec![false; to_usize(to_u64(used.len()) * 64 / granularity)];
+                space.end.store(to_u64(used.len()) * 64, Ordering::Relaxed);
+                state.durable.clone_from(&used);
+                state.used = used;
+            }
+            let count: u32 = state.used.iter().map(|word| word.count_ones()).sum();
+            space.used_count.store(u64::from(count), Ordering::Relaxed);
+        }
+        space
+    }
+
+    /// Pages of the file.
+    pub fn end(&self) -> u64 {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// Pages of an extent.
+    pub const fn granularity(&self) -> u64 {
+        self.granularity
+    }
+
+    /// The pages used at the last durable cut.
+    pub fn durable(&self) -> Bits {
+        lock(&self.state).durable.clone()
+    }
+
+    /// Pages in use.
+    pub fn used(&self) -> u64 {
+        self.used_count.load(Ordering::Relaxed)
+    }
+
+    /// Adds an extent.
+    fn extend(&self, state: &mut State) {
+        let start = to_u64(state.used.len()) * 64;
+        state.used.resize(state.used.len() + to_usize(self.granularity / 64), 0);
+        state.changed.push(true);
+        self.end.store(start + self.granularity, Ordering::Relaxed);
+        let (word, mask) = bit(start);
+        if let Some(word) = state.used.get_mut(word).filter(|_| start > 0) {
+            *word |= mask;
+            self.used_count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a page is the map of an extent; the first one's is not at its start.
+    const fn is_map(&self, page: u64) -> bool {
+        page.is_multiple_of(self.granularity)
+    }
+
+    /// Page number `step` of a run, which passes over the maps.
+    pub fn page_at(&self, first: PageId, step: u64) -> PageId {
+        let (extent, place) =
+            (u64::from(first.0) / self.granularity, u64::from(first.0) % self.granularity);
+        let per_extent = self.granularity - 1;
+        let place = place.saturating_sub(1) + step;
+        let extent = extent + place / per_extent;
+        PageId(low_u32(extent * self.granularity + place % per_extent + 1))
+    }
+
+    /// Pages from `page` on before the next map.
+    pub fn contiguous(&self, page: PageId) -> u64 {
+        self.granularity - u64::from(page.0) % self.granularity
+    }
+
+    fn mark(&self, state: &mut State, first: u64, count: u64, used: bool) {
+        for step in 0..count {
+            let page = u64::from(self.page_at(PageId(low_u32(first)), step).0);
+            let (word, mask) = bit(page);
+            if let Some(word) = state.used.get_mut(word) {
+                debug_assert!((*word & mask != 0) != used, "page {page} is {used} already");
+                *word = if used { *word | mask } else { *word & !mask };
+            }
+            let hole = state.holes.get_mut(word).filter(|hole| **hole & mask != 0);
+            if let Some(hole) = hole {
+                *hole &= !mask;
+                self.hole_count.fetch_sub(1, Ordering::Relaxed);
+            }
+            state.note_changed(page, self.granularity);
+        }
+        if used {
+            self.used_count.fetch_add(count, Ordering::Relaxed);
+        } else {
+            self.used_count.fetch_sub(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a page.
+    pub fn take(&self) -> PageId {
+        let mut state = lock(&self.state);
+        loop {
+            let hand = state.hand;
+            let mut rest = hand..state.used.len();
+            if let Some(word) = rest.find(|word| state.taken(*word) != u64::MAX) {
+                let page = to_u64(word) * 64 + u64::from(state.taken(word).trailing_ones());
+                state.hand = word;
+                self.mark(&mut state, page, 1, true);
+                return PageId(low_u32(page));
+            }
+            self.extend(&mut state);
+        }
+    }
+
+    /// Takes `count` pages in one piece (but for the maps between them). With `directly` they are
+    /// written to before the next cut is.
+    pub fn take_run(&self, count: u64, directly: bool) -> PageId {
+        if count == 1 && !directly {
+            return self.take();
+        }
+        let mut state = lock(&self.state);
+        if directly {
+            self.written_directly.store(true, Ordering::Relaxed);
+        }
+        let first = self.find_run(&mut state, count, 0);
+        self.mark(&mut state, first, count, true);
+        PageId(low_u32(first))
+    }
+
+    /// The first run of so many free pages from `page` on; the file grows where there is none.
+    fn find_run(&self, state: &mut State, count: u64, mut page: u64) -> u64 {
+        let (mut run, mut first) = (0, 0);
+        loop {
+            let end = to_u64(state.used.len()) * 64;
+            while page < end {
+                if self.is_map(page) {
+                    page += 1;
+                    continue;
+                }
+                let (word, _) = bit(page);
+                let taken = state.taken(word);
+                if taken == u64::MAX {
+                    run = 0;
+                    page = (page | 63) + 1;
+                    continue;
+                }
+                if taken & (1 << (page % 64)) != 0 {
+                    run = 0;
+                } else {
+                    first = if run == 0 { page } else { first };
+                    run += 1;
+                }
+                page += 1;
+                if run == count {
+                    return first;
+                }
+            }
+            self.extend(state);
+        }
+    }
+
+    /// Takes `count` pages in one piece (but for the maps between them) for a load: they are used
+    /// once it is adopted, and free again if it is not. In ascending order.
+    pub fn reserve(&self, count: u64) -> PageId {
+        let mut state = lock(&self.state);
+        let from = state.reserved_end;
+        let first = self.find_run(&mut state, count, from);
+        let length = state.used.len();
+        state.reserved.resize(length, 0);
+        for step in 0..count {
+            let page = u64::from(self.page_at(PageId(low_u32(first)), step).0);
+            let (word, mask) = bit(page);
+            if let Some(word) = state.reserved.get_mut(word) {
+                *word |= mask;
+            }
+            if let Some(hole) = state.holes.get_mut(word).filter(|hole| **hole & mask != 0) {
+                *hole &= !mask;
+                self.hole_count.fetch_sub(1, Ordering::Relaxed);
+            }
+            state.reserved_end = page + 1;
+        }
+        PageId(low_u32(first))
+    }
+
+    /// What was reserved is used now, and `freed` (first and count) free. Returns the former.
+    pub fn adopt(&self, freed: &[(PageId, u64)]) -> Bits {
+        let mut state = lock(&self.state);
+        state.reserved_end = 0;
+        let loaded = std::mem::take(&mut state.reserved);
+        self.mark_all(&mut state, &loaded, true);
+        for (first, count) in freed {
+            self.mark(&mut state, u64::from(first.0), *count, false);
+        }
+        if !mutant::active(Bug::LoadSkipsSync) {
+            self.written_directly.store(true, Ordering::Relaxed);
+        }
+        loaded
+    }
+
+    /// Takes [`Space::adopt`] back: what was loaded is reserved.
+    pub fn disown(&self, loaded: Bits, freed: &[(PageId, u64)]) {
+        let mut state = lock(&self.state);
+        self.mark_all(&mut state, &loaded, false);
+        state.reserved = loaded;
+        for (first, count) in freed {
+            self.mark(&mut state, u64::from(first.0), *count, true);
+        }
+    }
+
+    /// Says that what is reserved is free again; calls `give_back` for each run of what recovery
+    /// cannot need of it, first and count, before anybody can take it.
+    pub fn release(&self, mut give_back: impl FnMut(u64, u64)) {
+        let mut state = lock(&self.state);
+        let mut reserved = std::mem::take(&mut state.reserved);
+        state.reserved_end = 0;
+        for (index, word) in reserved.iter_mut().enumerate() {
+            *word &= !state.taken(index);
+        }
+        let (mut page, end) = (0, to_u64(reserved.len()) * 64);
+        while page < end {
+            let count = (page..end).take_while(|page| is_set(&reserved, *page)).count();
+            if count > 0 {
+                give_back(page, to_u64(count));
+            }
+            page += to_u64(count) + 1;
+        }
+    }
+
+    /// Marks all pages of a set.
+    fn mark_all(&self, state: &mut State, pages: &Bits, used: bool) {
+        let mut count = 0;
+        for (index, pages) in pages.iter().enumerate().filter(|(_, pages)| **pages != 0) {
+            if let Some(word) = state.used.get_mut(index) {
+                *word = if used { *word | pages } else { *word & !pages };
+            }
+            state.note_changed(to_u64(index) * 64, self.granularity);
+            count += u64::from(pages.count_ones());
+        }
+        if used {
+            self.used_count.fetch_add(count, Ordering::Relaxed);
+        } else {
+            self.used_count.fetch_sub(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives pages back.
+    pub fn give(&self, first: PageId, count: u64) {
+        let mut state = lock(&self.state);
+        let first = u64::from(first.0);
+        self.mark(&mut state, first, count, false);
+        state.hand = state.hand.min(to_usize(first / 64));
+    }
+
+    /// Begins a cut: the maps that have to be written, each with its page. All writers are kept
+    /// out meanwhile.
+    pub fn cut(&self) -> Vec<(PageId, Bits)> {
+        let mut state = lock(&self.state);
+        let per_extent = to_usize(self.granularity / 64);
+        let changed = std::mem::take(&mut state.changed);
+        state.changed = vec![false; changed.len()];
+        let extents = changed.iter().enumerate().filter(|(_, changed)| **changed);
+        let maps = extents.map(|(extent, _)| {
+            let words = extent * per_extent;
+            let bits = state.used.get(words..words + per_extent).unwrap_or(&[]).to_vec();
+            (self.map_page(to_u64(extent)), bits)
+        });
+        let maps = maps.collect();
+        state.cut = Some(state.used.clone());
+        maps
+    }
+
+    /// The pages that were used at a cut before the one that is being written and are free at it.
+    pub fn freed_by_cut(&self) -> Vec<PageId> {
+        let state = lock(&self.state);
+        let Some(cut) = &state.cut else { return Vec::new() };
+        let mut freed = Vec::new();
+        for (index, cut) in cut.iter().enumerate() {
+            let bits = |bits: &Bits| bits.get(index).copied().unwrap_or(0);
+            let mut gone = (bits(&state.durable) | bits(&state.doubtful)) & !cut;
+            while gone != 0 {
+                freed.push(PageId(low_u32(to_u64(index) * 64) + gone.trailing_zeros()));
+                gone &= gone - 1;
+            }
+        }
+        freed
+    }
+
+    /// The pages used at the cut that is being written that no state has which recovery may find:
+    /// but for those that a table begins with.
+    pub fn fresh_at_cut(&self) -> Bits {
+        let state = lock(&self.state);
+        let mut fresh = state.cut.clone().unwrap_or_default();
+        for (index, word) in fresh.iter_mut().enumerate() {
+            let bits = |bits: &Bits| bits.get(index).copied().unwrap_or(0);
+            *word &= !(bits(&state.durable) | bits(&state.doubtful));
+        }
+        if let Some(first) = fresh.first_mut() {
+            *first &= !0b111;
+        }
+        fresh
+    }
+
+    /// The pages used at the cut that is being written.
+    pub fn used_at_cut(&self) -> Bits {
+        lock(&self.state).cut.clone().unwrap_or_default()
+    }
+
+    /// The map of an extent: its first page, but for the first extent, whose first is the meta
+    /// page.
+    pub fn map_page(&self, extent: u64) -> PageId {
+        map_page(extent, self.granularity)
+    }
+
+    /// Whether values were written directly since this was asked last.
+    pub fn take_written_directly(&self) -> bool {
+        self.written_directly.swap(false, Ordering::Relaxed)
+    }
+
+    /// Ends a cut: it is durable, or was given up.
+    pub fn end_cut(&self, durable: bool) {
+        let mut state = lock(&self.state);
+        let Some(cut) = state.cut.take() else { return };
+        if durable {
+            state.durable = cut;
+            state.doubtful.clear();
+            // What was freed before the cut can be taken from now on.
+            state.hand = 0;
+        } else {
+            let length = state.doubtful.len().max(cut.len());
+            state.doubtful.resize(length, 0);
+            for (doubtful, cut) in state.doubtful.iter_mut().zip(cut) {
+                *doubtful |= cut;
+            }
+            // Which maps got where is not worth knowing.
+            state.changed.fill(true);
+            self.written_directly.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Calls `give_back` for each run of pages that hold nothing, now and for recovery, and that
+    /// still have their disk space: first and count. Nobody takes one of them meanwhile.
+    pub fn give_back<E>(
+        &self,
+        mut give_back: impl FnMut(u64, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut state = lock(&self.state);
+        let state = &mut *state;
+        state.holes.resize(state.used.len(), 0);
+        let mut page = 0;
+        let end = to_u64(state.durable.len()) * 64;
+        let idle = |state: &State, page| {
+            let bits =
+                [&state.used, &state.durable, &state.doubtful, &state.holes, &state.reserved];
+            page < end && !bits.iter().any(|bits| is_set(bits, page))
+        };
+        while page < end {
+            let first = page;
+            while idle(state, page) {
+                page += 1;
+            }
+            if page == first {
+                page += 1;
+                continue;
+            }
+            give_back(first, page - first)?;
+            for hole in first..page {
+                let (word, mask) = bit(hole);
+                if let Some(word) = state.holes.get_mut(word) {
+                    *word |= mask;
+                }
+            }
+            self.hole_count.fetch_add(page - first, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Free pages whose disk space was given back.
+    pub fn holes(&self) -> u64 {
+        self.hole_count.load(Ordering::Relaxed)
+    }
+}
+
+/// The pages of a set.
+pub fn pages_of(bits: &Bits) -> impl Iterator<Item = PageId> {
+    let words = (0_u32..).step_by(64).zip(bits).filter(|(_, bits)| **bits != 0);
+    words.flat_map(|(first, bits)| {
+        (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| PageId(first + bit))
+    })
+}
+
+/// The map of an extent.
+pub fn map_page(extent: u64, granularity: u64) -> PageId {
+    if extent == 0 { PageId(1) } else { PageId(low_u32(extent * granularity)) }
+}
+
+const _: () = assert!(ROOT.0 == 2, "the first extent begins with meta, map and root");
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_grows_by_extents_that_begin_with_their_map() {
+        let space = Space::new(64, Bits::new());
+        let pages: Vec<u32> = (0..200).map(|_| space.take().0).collect();
+        assert!(pages.iter().all(|page| page % 64 != 0 && *page > 2));
+        assert!(pages.is_sorted());
+        assert_eq!(space.end(), 256);
+        assert_eq!(space.used(), 200 + 3 + 3);
+        space.give(PageId(70), 1);
+        space.give(PageId(5), 1);
+        assert_eq!((space.take(), space.take()), (PageId(5), PageId(70)));
+        assert_eq!(space.map_page(0), PageId(1));
+        assert_eq!(space.map_page(2), PageId(128));
+    }
+
+    #[test]
+    fn runs_are_in_one_piece_and_avoid_what_recovery_needs() {
+        let space = Space::new(64, Bits::new());
+        let first = space.take_run(10, false);
+        assert_eq!(first, PageId(3));
+        let maps = space.cut();
+        assert_eq!(maps.len(), 1);
+        assert_eq!(maps[0].0, PageId(1));
+        space.end_cut(true);
+        space.give(first, 10);
+        let mut runs = Vec::new();
+        let mut note = |first, count| {
+            runs.push((first, count));
+            Ok::<_, ()>(())
+        };
+        space.give_back(&mut note).unwrap();
+        space.give_back(&mut note).unwrap();
+        assert_eq!(runs, [(13, 51)]);
+        assert_eq!(space.holes(), 51);
+        assert_eq!(space.take_run(5, true), PageId(13));
+        assert!(space.take_written_directly());
+        assert_eq!(space.take_run(5, false), PageId(18), "the durable cut has the first ten");
+        let long = space.take_run(100, false);
+        assert_eq!(long, PageId(23));
+        let pages: Vec<u32> = (0..100).map(|step| space.page_at(long, step).0).collect();
+        let expected: Vec<u32> = (23..125).filter(|page| page % 64 != 0).take(100).collect();
+        assert_eq!(pages, expected);
+        assert_eq!((space.contiguous(long), space.contiguous(PageId(65))), (41, 63));
+        space.cut();
+        space.give(PageId(13), 5);
+        assert_ne!(space.take_run(2, true), PageId(13), "the cut may still need them");
+        space.end_cut(false);
+        assert_eq!(space.cut().len(), 2, "all maps are written again");
+        space.give(long, 100);
+        assert_eq!(space.take_run(100, false), PageId(126), "behind all that may be durable");
+    }
+}

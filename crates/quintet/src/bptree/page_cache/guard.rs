@@ -1,0 +1,139 @@
+//! What looks at a page, and what changes it.
+
+use std::cell::Cell;
+
+use super::{EPOCH, LATCH, MASK, PAGE, PageCache, PageId, latch};
+use crate::{
+    bptree::page_cache::page_bytes::{PageEdit, PageWords, Witness},
+    util::{
+        codec::{low_u32, to_u64},
+        sync::Ordering,
+    },
+};
+
+/// Looks at a page without a latch.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadGuard<'a> {
+    pub(super) cache: &'a PageCache,
+    pub(super) frame: u32,
+    pub(super) version: u64,
+}
+
+impl<'a> ReadGuard<'a> {
+    /// The bytes, which may change under the reader.
+    #[inline]
+    pub fn words(&self) -> PageWords<'a> {
+        PageWords::new(self.cache.words(self.frame))
+    }
+
+    /// Whether everything read so far was one state of this page, and still is.
+    #[inline]
+    pub fn is_unchanged(&self) -> bool {
+        let word = self.cache.word(self.frame, LATCH);
+        word.is_some_and(|word| latch::is_unchanged(word, self.version))
+    }
+
+    /// Takes the page's latch if the page is still the same.
+    pub fn upgrade(self) -> Option<WriteGuard<'a>> {
+        let word = self.cache.word(self.frame, LATCH)?;
+        latch::try_upgrade(word, self.version).then(|| WriteGuard::new(self.cache, self.frame))
+    }
+
+    /// The page's number.
+    pub fn page(&self) -> PageId {
+        PageId(low_u32(self.cache.get(self.frame, PAGE)))
+    }
+}
+
+/// Holds a page's latch until dropped.
+#[derive(Debug)]
+pub struct WriteGuard<'a> {
+    pub(super) cache: &'a PageCache,
+    pub(super) frame: u32,
+    pub(super) changed: Cell<u64>,
+    /// Units that a cut needs as they are, once that was looked up.
+    needed: Cell<Option<u64>>,
+}
+
+/// Of the cut that the page is of.
+impl Witness for WriteGuard<'_> {
+    fn keep(&self, units: u64) {
+        self.cache.save_units(self.frame, units);
+    }
+}
+
+impl<'a> WriteGuard<'a> {
+    /// Of a frame that the caller has latched.
+    pub(super) const fn new(cache: &'a PageCache, frame: u32) -> Self {
+        Self { cache, frame, changed: Cell::new(0), needed: Cell::new(None) }
+    }
+
+    /// The page's number.
+    pub fn page(&self) -> PageId {
+        PageId(low_u32(self.cache.get(self.frame, PAGE)))
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn words(&self) -> PageWords<'a> {
+        PageWords::new(self.cache.words(self.frame))
+    }
+
+    /// The bytes, to be changed. The page is dirty from now on.
+    pub fn edit(&self) -> PageEdit<'_> {
+        let edit = PageEdit::new(self.cache.words(self.frame), &self.changed);
+        if !self.cache.note_change(self.frame) {
+            return edit;
+        }
+        if self.needed.get().is_none() {
+            self.needed.set(Some(self.cache.unsaved_units(self.frame)));
+        }
+        edit.seen_by(&self.needed, self)
+    }
+
+    /// Gives the page up: nobody will read what it holds now. It need not be written.
+    pub fn discard(self) {
+        let cache = self.cache;
+        let epoch = cache.get(self.frame, EPOCH);
+        // A page of a cut that is not finished stays as it is.
+        if epoch == 0 || epoch == cache.epoch.load(Ordering::Acquire) {
+            cache.save_all(self.frame);
+            self.changed.set(0);
+            cache.set(self.frame, MASK, 0);
+            cache.mark(self.frame, 0, 0);
+        }
+    }
+
+    /// Counts what was changed until now as changed, for a cut that is taken while the latch is
+    /// held; otherwise that is done in the end.
+    pub fn settle(&self) {
+        let changed = self.changed.replace(0);
+        if changed == 0 {
+            return;
+        }
+        let before = self.cache.get(self.frame, MASK);
+        let mask = before | changed;
+        if mask != before {
+            self.cache.set(self.frame, MASK, mask);
+            let units = u64::from((mask ^ before).count_ones());
+            let bytes = units * (to_u64(self.cache.options.page_bytes) / 64);
+            self.cache.changed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Leaves the latch held.
+    pub(super) fn forget(self) -> u32 {
+        let frame = self.frame;
+        std::mem::forget(self);
+        frame
+    }
+}
+
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        self.settle();
+        if let Some(word) = self.cache.word(self.frame, LATCH) {
+            latch::unlock(word);
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Descents and lookups. Nothing here stores to shared memory, a page fault apart.
+
+use super::{
+    DEPTH_MAX, ROOT, Step, Stop, Tree,
+    node::{Far, Fetch, Held, NodeView},
+};
+use crate::{
+    Result,
+    bptree::page_cache::{PageId, ReadGuard},
+    util::{codec::to_usize, sync::Ordering},
+};
+
+/// The separators between which a leaf's keys lie; `None` is unbounded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Included.
+    pub lower: Option<Vec<u8>>,
+    /// Excluded.
+    pub upper: Option<Vec<u8>>,
+}
+
+impl Bounds {
+    /// What the two bounds share, as far as a page may hold it.
+    pub fn prefix(&self, longest: usize) -> &[u8] {
+        let (Some(lower), Some(upper)) = (&self.lower, &self.upper) else { return &[] };
+        let shared = super::node::shared_len(lower, upper).min(longest);
+        lower.get(..shared).unwrap_or(&[])
+    }
+}
+
+/// Where a descent goes.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'k> {
+    /// To the leaf that this key belongs to.
+    Key(&'k [u8]),
+    /// To the leaf with the last keys below this one.
+    Below(&'k [u8]),
+    /// To the last leaf.
+    Last,
+}
+
+impl Target<'_> {
+    /// The number of the child.
+    #[inline]
+    pub fn child(self, view: &NodeView<'_>, fetch: Fetch<'_>) -> Option<usize> {
+        match self {
+            Target::Key(key) => view.child_of(key, fetch),
+            Target::Below(key) => view.search(key, fetch).map(|(index, _)| index),
+            Target::Last => Some(view.count()),
+        }
+    }
+}
+
+impl Tree {
+    /// The child of a node, as of a moment at which the node was as it is.
+    #[inline]
+    pub(super) fn child_of(&self, node: &ReadGuard<'_>, child: u32) -> Step<ReadGuard<'_>> {
+        let Some(next) = self.cache.look(PageId(child)) else {
+            return self.load_child(node, child);
+        };
+        // The child was this node's when its version was taken.
+        if node.is_unchanged() { Ok(next) } else { Err(Stop::Again) }
+    }
+
+    #[cold]
+    fn load_child(&self, node: &ReadGuard<'_>, child: u32) -> Step<ReadGuard<'_>> {
+        // A number from a page that has changed leads anywhere.
+        if !node.is_unchanged() {
+            return Err(Stop::Again);
+        }
+        let next = self.cache.read(PageId(child));
+        // An error of a page that is no longer the node's is none.
+        if !node.is_unchanged() {
+            return Err(Stop::Again);
+        }
+        Ok(next?)
+    }
+
+    /// The leaf that a key belongs to.
+    #[inline]
+    pub(super) fn leaf_of(&self, key: &[u8]) -> Step<ReadGuard<'_>> {
+        let mut node = self.cache.read(ROOT)?;
+        for _ in 0..DEPTH_MAX {
+            let Some((child, level)) = self.child_for(&node, key)? else { return Ok(node) };
+            if level == 1 {
+                self.cache.prefetch_lines(child, self.leaf_lines.load(Ordering::Relaxed));
+            }
+            node = self.child_of(&node, child.0)?;
+        }
+        Err(if node.is_unchanged() {
+            self.damage(node.page(), "the tree is too deep")
+        } else {
+            Stop::Again
+        })
+    }
+
+    /// A leaf and its bounds. Where the leaf is missing, it is read from the disk together with
+    /// `ahead` leaves behind it (before it, if that is negative).
+    pub(super) fn bounded_leaf_ahead(
+        &self,
+        target: Target<'_>,
+        ahead: isize,
+    ) -> Step<(ReadGuard<'_>, Bounds)> {
+        self.bounded_leaf_if(target, Some(ahead))?.ok_or(Stop::Again)
+    }
+
+    /// As [`Tree::bounded_leaf_ahead`]; without `ahead`, a leaf that is missing is `None`.
+    pub(super) fn bounded_leaf_if(
+        &self,
+        target: Target<'_>,
+        ahead: Option<isize>,
+    ) -> Step<Option<(ReadGuard<'_>, Bounds)>> {
+        let mut node = self.cache.read(ROOT)?;
+        let mut bounds = Bounds::default();
+        for _ in 0..DEPTH_MAX {
+            let child = self.look(&node, |view, fetch| {
+                if view.is_leaf() {
+                    return Some(None);
+                }
+                let index = target.child(view, fetch)?;
+                if let Some(below) = index.checked_sub(1) {
+                    bounds.lower = Some(view.full_key(&view.slot(below)?, fetch)?);
+                }
+                if index < view.count() {
+                    bounds.upper = Some(view.full_key(&view.slot(index)?, fetch)?);
+                }
+                let child = view.child(index)?;
+                let ahead = ahead.filter(|ahead| *ahead != 0 && view.level() == 1);
+                if let Some(ahead) = ahead.filter(|_| !self.cache.contains(PageId(child))) {
+                    self.load_ahead(&node, view, index, ahead);
+                }
+                Some(Some((child, view.level())))
+            })?;
+            let Some((child, level)) = child else { return Ok(Some((node, bounds))) };
+            if ahead.is_none() && level == 1 && !self.cache.contains(PageId(child)) {
+                return Ok(None);
+            }
+            node = self.child_of(&node, child)?;
+        }
+        Err(Stop::Again)
+    }
+
+    /// Brings child number `index` of a node and some beside it into the cache.
+    #[cold]
+    fn load_ahead(&self, node: &ReadGuard<'_>, view: &NodeView<'_>, index: usize, ahead: isize) {
+        let last = index.saturating_add_signed(ahead).min(view.count());
+        let numbers = index.min(last)..=index.max(last);
+        let pages: Option<Vec<_>> = numbers.map(|index| view.child(index).map(PageId)).collect();
+        // Numbers of a page that has changed lead anywhere.
+        if let Some(pages) = pages.filter(|_| node.is_unchanged()) {
+            self.cache.load_many(&pages);
+        }
+    }
+
+    /// The value of a key: `make` gets its length and what copies it, and may be called again.
+    #[inline]
+    pub fn get<V>(
+        &self,
+        key: &[u8],
+        make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
+    ) -> Result<Option<V>> {
+        let mut sink = Made { make, value: None };
+        let found = self.find(key, &mut sink)?;
+        Ok(sink.value.filter(|_| found))
+    }
+
+    /// Copies the value of a key into `out`, in place of what was there, but for its first byte,
+    /// which it returns (`empty` for an empty value). Where there is no value, `None`, and `out` is
+    /// anything.
+    #[inline]
+    pub fn get_split(&self, key: &[u8], empty: u8, out: &mut Vec<u8>) -> Result<Option<u8>> {
+        let mut split = Split { first: empty, empty, out };
+        let found = self.find(key, &mut split)?;
+        Ok(found.then_some(split.first))
+    }
+
+    /// Gives the value of a key to `sink`; `false`: there is none.
+    #[inline]
+    pub(super) fn find<S: Sink>(&self, key: &[u8], sink: &mut S) -> Result<bool> {
+        self.repeat(|tree| {
+            let leaf = tree.leaf_of(key)?;
+            tree.value_in(&leaf, key, sink)
+        })
+    }
+
+    /// Gives the value of a key in the leaf that it belongs to to `sink`; `false`: there is none.
+    #[inline]
+    pub(super) fn value_in<S: Sink>(
+        &self,
+        leaf: &ReadGuard<'_>,
+        key: &[u8],
+        sink: &mut S,
+    ) -> Step<bool> {
+        self.value_where(leaf, sink, |view, fetch| view.search_inside(key, fetch))
+    }
+
+    /// As [`Tree::value_in`], of the key that `search` finds.
+    #[inline]
+    pub(super) fn value_where<S: Sink>(
+        &self,
+        leaf: &ReadGuard<'_>,
+        sink: &mut S,
+        search: impl FnOnce(&NodeView<'_>, Fetch<'_>) -> Option<(usize, bool)>,
+    ) -> Step<bool> {
+        let held = self.look(leaf, |view, fetch| {
+            let (index, found) = search(view, fetch)?;
+            if !found {
+                return Some(None);
+            }
+            view.held(&view.slot(index)?).map(Some)
+        })?;
+        if let Some(held) = &held {
+            sink.take(self, leaf, held)?;
+        }
+        if leaf.is_unchanged() { Ok(held.is_some()) } else { Err(Stop::Again) }
+    }
+
+    /// A value as the caller wants it.
+    #[inline]
+    pub(super) fn make<V>(
+        &self,
+        leaf: &ReadGuard<'_>,
+        held: &Held,
+        make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
+    ) -> Step<V> {
+        match held {
+            Held::Here(at, length) => {
+                let mut whole = true;
+                let value = make(*length, &mut |out: &mut [u8]| {
+                    whole = leaf.words().copy_to(*at, out).is_some();
+                });
+                if whole { Ok(value) } else { Err(self.senseless(leaf)) }
+            }
+            Held::Far(far) => {
+                // A length from a page that has changed may be any.
+                if !leaf.is_unchanged() {
+                    return Err(Stop::Again);
+                }
+                let mut outcome = Ok(());
+                let value = make(to_usize(u64::from(far.length)), &mut |out: &mut [u8]| {
+                    outcome = self.read_value(leaf, far, out);
+                });
+                outcome.map(|()| value)
+            }
+        }
+    }
+
+    /// Copies a value into `out`, in place of what was there, from byte `from` on, which is at most
+    /// its length.
+    #[inline]
+    fn copy_value(
+        &self,
+        leaf: &ReadGuard<'_>,
+        held: &Held,
+        from: usize,
+        out: &mut Vec<u8>,
+    ) -> Step<()> {
+        match held {
+            Held::Here(at, length) => {
+                out.resize(length - from, 0);
+                let copied = leaf.words().copy_to(at + from, out);
+                copied.ok_or_else(|| self.senseless(leaf))
+            }
+            Held::Far(far) => self.copy_far(leaf, far, from, out),
+        }
+    }
+
+    #[cold]
+    fn copy_far(
+        &self,
+        leaf: &ReadGuard<'_>,
+        far: &Far,
+        from: usize,
+        out: &mut Vec<u8>,
+    ) -> Step<()> {
+        // A length from a page that has changed may be any.
+        if !leaf.is_unchanged() {
+            return Err(Stop::Again);
+        }
+        out.clear();
+        out.resize(to_usize(u64::from(far.length)), 0);
+        self.read_value(leaf, far, out)?;
+        out.drain(..from);
+        Ok(())
+    }
+
+    /// The child of a node that a key belongs to, and the node's level; `None` for a leaf.
+    #[inline]
+    pub(super) fn child_for(&self, node: &ReadGuard<'_>, key: &[u8]) -> Step<Option<(PageId, u8)>> {
+        self.look(node, |view, fetch| {
+            if view.is_leaf() {
+                return Some(None);
+            }
+            let index = view.child_of(key, fetch)?;
+            Some(Some((PageId(view.child(index)?), view.level())))
+        })
+    }
+}
+
+/// Where values go.
+pub(super) trait Sink {
+    /// Copies a value out of its leaf. What was copied counts once the leaf is known to be
+    /// unchanged; else it may be called again.
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()>;
+}
+
+/// A value as the caller makes it.
+pub(super) struct Made<M, V> {
+    pub(super) make: M,
+    pub(super) value: Option<V>,
+}
+
+impl<V, M: Fn(usize, &mut dyn FnMut(&mut [u8])) -> V> Sink for Made<M, V> {
+    #[inline]
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()> {
+        self.value = Some(tree.make(leaf, held, &self.make)?);
+        Ok(())
+    }
+}
+
+/// The first byte of a value, and the rest.
+struct Split<'o> {
+    first: u8,
+    /// The first byte of an empty value.
+    empty: u8,
+    out: &'o mut Vec<u8>,
+}
+
+impl Sink for Split<'_> {
+    #[inline]
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()> {
+        if let Held::Here(at, length) = *held
+            && length > 0
+        {
+            self.first = leaf.words().u8(at).unwrap_or(self.empty);
+            return tree.copy_value(leaf, held, 1, self.out);
+        }
+        tree.copy_value(leaf, held, 0, self.out)?;
+        self.first = self.out.first().copied().unwrap_or(self.empty);
+        self.out.drain(..self.out.len().min(1));
+        Ok(())
+    }
+}
+
+/// All bytes of a value.
+#[derive(Debug, Default)]
+pub(super) struct Bytes(pub(super) Vec<u8>);
+
+impl Sink for Bytes {
+    #[inline]
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()> {
+        tree.copy_value(leaf, held, 0, &mut self.0)
+    }
+}

@@ -1,0 +1,607 @@
+//! Changes of several nodes: from the root down, parent and child latched.
+//!
+//! Going down to put, a child that has no room for one more separator (a leaf: for the entry) is
+//! split while its parent, which has room, is latched. Going down to mend, a child that is too
+//! empty is merged with a sibling, or takes entries from it. The root never moves: when it is full
+//! its content moves to a new child; when it has one child left, that child's content moves up.
+
+use super::{
+    Change, Garbage, ROOT, Step, Stop, Tree,
+    build::{Cell, NodeBuilder, Payload},
+    fill_used,
+    node::{Held, SLOT_BYTES, shared_len},
+    read::Bounds,
+    split::Entries,
+    write::{Stored, added},
+};
+use crate::{
+    Result,
+    bptree::page_cache::{PageId, WriteGuard},
+    util::{
+        codec::to_usize,
+        mutant::{self, Bug},
+    },
+};
+
+/// A node outside its page.
+#[derive(Debug)]
+struct Content {
+    level: u8,
+    first_child: u32,
+    cells: Vec<Cell>,
+}
+
+/// A child found from its latched parent.
+struct Place<'t> {
+    /// Its number among the parent's children.
+    index: usize,
+    guard: WriteGuard<'t>,
+    bounds: Bounds,
+}
+
+impl Tree {
+    /// Puts an entry into a leaf that may be full.
+    pub(super) fn put_from_root(
+        &self,
+        key: &[u8],
+        stored: &Stored<'_>,
+        garbage: &mut Garbage,
+    ) -> Result<Change> {
+        self.repeat(|tree| tree.put_going_down(key, stored, garbage))
+    }
+
+    fn put_going_down(
+        &self,
+        key: &[u8],
+        stored: &Stored<'_>,
+        garbage: &mut Garbage,
+    ) -> Step<Change> {
+        let mut parent = self.cache.write(ROOT)?;
+        let mut bounds = Bounds::default();
+        if let Some(change) = self.put_if_room(&parent, key, stored, garbage)? {
+            return Ok(change);
+        }
+        if !self.has_room_for_separator(&parent)? || self.is_leaf(&parent)? {
+            self.raise_root(&parent)?;
+        }
+        loop {
+            let place = self.child_place(&parent, key, &bounds)?;
+            if self.is_leaf(&place.guard)? {
+                if let Some(change) = self.put_if_room(&place.guard, key, stored, garbage)? {
+                    return Ok(change);
+                }
+                return self.split_leaf((&parent, &bounds), place, key, stored, garbage);
+            }
+            if self.has_room_for_separator(&place.guard)? {
+                parent = place.guard;
+                bounds = place.bounds;
+                continue;
+            }
+            let (guard, new_bounds) = self.split_inner(&parent, place, key)?;
+            parent = guard;
+            bounds = new_bounds;
+        }
+    }
+
+    /// Puts an entry into a latched leaf with room for it; `None` where it is none.
+    fn put_if_room(
+        &self,
+        node: &WriteGuard<'_>,
+        key: &[u8],
+        stored: &Stored<'_>,
+        garbage: &mut Garbage,
+    ) -> Step<Option<Change>> {
+        if !self.is_leaf(node)? {
+            return Ok(None);
+        }
+        let (index, found) = self.look(node, |view, fetch| view.search(key, fetch))?;
+        if found {
+            return self.replace(node, index, stored, garbage);
+        }
+        self.insert(node, index, key, stored)
+    }
+
+    pub(super) fn is_leaf(&self, node: &WriteGuard<'_>) -> Step<bool> {
+        self.look(node, |view, _| Some(view.is_leaf()))
+    }
+
+    fn has_room_for_separator(&self, node: &WriteGuard<'_>) -> Step<bool> {
+        self.look(node, |view, _| Some(view.free() >= self.shape.separator_max()))
+    }
+
+    /// Latches the child that a key belongs to.
+    fn child_place<'t>(
+        &'t self,
+        parent: &WriteGuard<'_>,
+        key: &[u8],
+        bounds: &Bounds,
+    ) -> Step<Place<'t>> {
+        let (index, child) = self.look(parent, |view, fetch| {
+            let index = view.child_of(key, fetch)?;
+            Some((index, view.child(index)?))
+        })?;
+        let bounds = self.child_bounds(parent, index, bounds)?;
+        // A page that leads back up would wait for itself.
+        if PageId(child) == parent.page() {
+            return Err(self.damage(parent.page(), "it is its own child"));
+        }
+        let guard = self.cache.write(PageId(child))?;
+        let levels = [parent, &guard].map(|node| self.look(node, |view, _| Some(view.level())));
+        let [above, below] = levels;
+        if above? != below?.saturating_add(1) {
+            return Err(self.damage(guard.page(), "its level does not follow from its parent's"));
+        }
+        Ok(Place { index, guard, bounds })
+    }
+
+    /// The bounds of child number `index` of a latched node.
+    pub(super) fn child_bounds(
+        &self,
+        parent: &WriteGuard<'_>,
+        index: usize,
+        bounds: &Bounds,
+    ) -> Step<Bounds> {
+        self.look(parent, |view, fetch| {
+            let lower = match index.checked_sub(1) {
+                Some(below) => Some(view.full_key(&view.slot(below)?, fetch)?),
+                None => bounds.lower.clone(),
+            };
+            let upper = if index < view.count() {
+                Some(view.full_key(&view.slot(index)?, fetch)?)
+            } else {
+                bounds.upper.clone()
+            };
+            Some(Bounds { lower, upper })
+        })
+    }
+
+    fn content(&self, node: &WriteGuard<'_>) -> Step<Content> {
+        self.look(node, |view, _| {
+            let (level, first_child) = (view.level(), view.words().u32(24)?);
+            Some(Content { level, first_child, cells: view.cells()? })
+        })
+    }
+
+    /// Writes a node whose keys lie within `bounds`.
+    fn store(
+        &self,
+        node: &WriteGuard<'_>,
+        holder: &WriteGuard<'_>,
+        content: &mut Content,
+        bounds: &Bounds,
+    ) -> Step<()> {
+        let prefix = bounds.prefix(self.shape.prefix_max());
+        self.complete(holder, &mut content.cells, prefix.len())?;
+        let Content { level, first_child, cells } = content;
+        let (level, first_child) = (*level, *first_child);
+        let builder = NodeBuilder { level, prefix, first_child, cells };
+        let page = builder.build(self.shape);
+        let page = page.ok_or_else(|| self.damage(node.page(), "its entries do not fit"))?;
+        self.fill(node, page);
+        Ok(())
+    }
+
+    /// Fetches the long keys of which a page with a prefix of this length holds more than is
+    /// known. `holder` is latched and names them, or named them until now.
+    fn complete(&self, holder: &WriteGuard<'_>, cells: &mut [Cell], prefix: usize) -> Step<()> {
+        for cell in cells {
+            let Some(long) = cell.long else { continue };
+            let length = to_usize(u64::from(long.length));
+            if cell.key.len() < length.min(prefix + self.shape.key_inline_max()) {
+                cell.key = self.fetch(holder, long)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the root's content to a new child.
+    fn raise_root(&self, root: &WriteGuard<'_>) -> Step<()> {
+        let content = self.content(root)?;
+        let level = content.level;
+        let child = self.cache.create_to_fill(self.space.take())?;
+        let page = root.words().copy(0, self.shape.page_bytes).ok_or(Stop::Again)?;
+        self.fill(&child, page);
+        let top =
+            NodeBuilder { level: level + 1, prefix: &[], first_child: child.page().0, cells: &[] };
+        let page = top.build(self.shape).ok_or(Stop::Again)?;
+        self.fill(root, page);
+        self.count_node(level + 1, true);
+        Ok(())
+    }
+
+    /// Splits a leaf around a new entry (or a new value) that it has no room for, or shares with
+    /// its neighbour. `parent` is latched, and has these bounds.
+    fn split_leaf(
+        &self,
+        (parent, parent_bounds): (&WriteGuard<'_>, &Bounds),
+        place: Place<'_>,
+        key: &[u8],
+        stored: &Stored<'_>,
+        garbage: &mut Garbage,
+    ) -> Step<Change> {
+        let Place { index, guard: left, bounds } = place;
+        let (at, found) = self.look(&left, |view, fetch| view.search(key, fetch))?;
+        if !self.shape.is_long(key)
+            && let Stored::Here(value) = stored
+        {
+            let new = NewEntry { at, found, key, value: *value };
+            let before = self.look(&left, |view, _| {
+                let slot = if found { Some(view.slot(at)?) } else { None };
+                slot.map_or(Some(None), |slot| view.held(&slot).map(Some))
+            })?;
+            let full = Full { index, leaf: &left, bounds: &bounds };
+            if self.spread(parent, parent_bounds, &full, &new)?
+                || self.split_as_bytes(parent, &full, &new)?
+            {
+                let Some(before) = before else { return Ok(added(key, stored)) };
+                if let Held::Far(far) = &before {
+                    garbage.push(self.pages_of(far));
+                }
+                let bytes = super::signed(stored.length()) - super::signed(before.length());
+                return Ok(Change { keys: 0, bytes });
+            }
+        }
+        let mut content = self.content(&left)?;
+        let change = if found {
+            let cell = content.cells.get_mut(at).ok_or(Stop::Again)?;
+            let before = self.payload_length(&cell.payload, garbage);
+            cell.payload = stored.payload();
+            Change { keys: 0, bytes: super::signed(stored.length()) - super::signed(before) }
+        } else {
+            content.cells.insert(at, self.new_cell(key, stored)?);
+            added(key, stored)
+        };
+        // Ascending loads fill leaves to the end.
+        let appends = !found && at + 1 == content.cells.len() && bounds.upper.is_none();
+        let split = if appends { at } else { self.middle(&content.cells) };
+        let right_cells = content.cells.split_off(split);
+        let separator = self.separator(&left, &content.cells, &right_cells)?;
+        let mut right_content = Content { level: 0, first_child: 0, cells: right_cells };
+        let right = self.cache.create_to_fill(self.space.take())?;
+        let (low, high) = divide(bounds, &separator);
+        self.store(&right, &left, &mut right_content, &high)?;
+        self.store(&left, &left, &mut content, &low)?;
+        self.add_separator(parent, index, &separator, right.page())?;
+        self.count_node(0, true);
+        Ok(change)
+    }
+
+    /// Splits a leaf without taking its entries apart; `false`: it has a long key.
+    fn split_as_bytes(
+        &self,
+        parent: &WriteGuard<'_>,
+        full: &Full<'_>,
+        new: &NewEntry<'_>,
+    ) -> Step<bool> {
+        let (left, bounds) = (full.leaf, full.bounds);
+        let entries = self.look(left, |view, _| {
+            let mut entries = Entries::new(view.prefix()?);
+            let taken = entries.take_with(view, (new.at, new.found), new.key, new.value);
+            Some(taken.map(|()| (entries, view.count())))
+        })?;
+        let Some((entries, old_count)) = entries.filter(|(entries, _)| entries.count() > 1) else {
+            return Ok(false);
+        };
+        // Ascending loads fill leaves to the end: the new one begins with the new key.
+        let appends = bounds.upper.is_none() && !new.found && new.at == old_count;
+        let middle = if appends { new.at } else { entries.part(0, 2) };
+        let senseless = || self.damage(left.page(), "it cannot be split");
+        let separator = entries.separator(middle).ok_or_else(senseless)?;
+        let (low, high) = divide(bounds.clone(), &separator);
+        let page = |range, bounds: &Bounds| {
+            entries.page_within(self.shape, range, bounds).ok_or_else(senseless)
+        };
+        let (left_page, right_page) =
+            (page(0..middle, &low)?, page(middle..entries.count(), &high)?);
+        let right = self.cache.create_to_fill(self.space.take())?;
+        self.fill(&right, right_page);
+        fill_used(left, &left_page).ok_or_else(senseless)?;
+        self.note_leaf_size(entries.count());
+        if appends {
+            self.note_last_leaf(right.seen_after());
+        }
+        self.add_separator(parent, full.index, &separator, right.page())?;
+        self.count_node(0, true);
+        Ok(true)
+    }
+
+    fn payload_length(&self, payload: &Payload, garbage: &mut Garbage) -> usize {
+        match payload {
+            Payload::Here(value) => value.len(),
+            Payload::Far(far) => {
+                garbage.push(self.pages_of(far));
+                to_usize(u64::from(far.length))
+            }
+            Payload::Child(_) => 0,
+        }
+    }
+
+    /// The number of the first entry of the right half, by bytes; neither half is empty.
+    fn middle(&self, cells: &[Cell]) -> usize {
+        let size = |cell: &Cell| SLOT_BYTES + cell.entry_bytes(self.shape, 0);
+        let total: usize = cells.iter().map(size).sum();
+        let mut sum = 0;
+        let half = cells.iter().position(|cell| {
+            sum += size(cell);
+            sum * 2 >= total
+        });
+        let half = half.unwrap_or(0) + 1;
+        half.clamp(1, cells.len().saturating_sub(1).max(1))
+    }
+
+    /// The shortest key above the last of `left` that is not above the first of `right`.
+    fn separator(&self, holder: &WriteGuard<'_>, left: &[Cell], right: &[Cell]) -> Step<Vec<u8>> {
+        let (Some(below), Some(above)) = (left.last(), right.first()) else {
+            return Err(self.damage(holder.page(), "it has too few entries to split"));
+        };
+        // What is known of a short key is all of it.
+        let shared = shared_len(&below.key, &above.key);
+        let decided = shared < below.key.len() || below.long.is_none();
+        if shared < above.key.len() && decided {
+            return Ok(above.key.get(..=shared).unwrap_or(&above.key).to_vec());
+        }
+        let (below, above) = (self.whole_key(holder, below)?, self.whole_key(holder, above)?);
+        let shared = shared_len(&below, &above);
+        Ok(above.get(..=shared).unwrap_or(&above).to_vec())
+    }
+
+    /// Puts a separator and the child right of it behind child number `index` of a latched node,
+    /// which has room.
+    fn add_separator(
+        &self,
+        parent: &WriteGuard<'_>,
+        index: usize,
+        separator: &[u8],
+        child: PageId,
+    ) -> Step<()> {
+        if mutant::active(Bug::SplitLosesSeparator) {
+            return Ok(());
+        }
+        let long =
+            if self.shape.is_long(separator) { Some(self.make_long(separator)?) } else { None };
+        let cell = Cell { key: separator.to_vec(), long, payload: Payload::Child(child.0) };
+        self.add_child(parent, index, &cell)
+    }
+
+    fn add_child(&self, parent: &WriteGuard<'_>, index: usize, cell: &Cell) -> Step<()> {
+        if self.put_cell(parent, index, cell, None)? {
+            return Ok(());
+        }
+        Err(self.damage(parent.page(), "it has no room for a separator"))
+    }
+
+    /// Splits an inner node; returns the half that a key belongs to, and its bounds.
+    fn split_inner<'t>(
+        &'t self,
+        parent: &WriteGuard<'_>,
+        place: Place<'t>,
+        key: &[u8],
+    ) -> Step<(WriteGuard<'t>, Bounds)> {
+        let Place { index, guard: left, bounds } = place;
+        let mut content = self.content(&left)?;
+        let last = content.cells.len().saturating_sub(2);
+        let middle = if bounds.upper.is_none() { last } else { self.middle(&content.cells) };
+        let right_cells = content.cells.split_off((middle + 1).min(content.cells.len()));
+        let Some(mut up) = content.cells.pop() else {
+            return Err(self.damage(left.page(), "it has too few entries to split"));
+        };
+        let Payload::Child(first_child) = up.payload else { return Err(Stop::Again) };
+        let mut right_content = Content { level: content.level, first_child, cells: right_cells };
+        let right = self.cache.create_to_fill(self.space.take())?;
+        self.complete(&left, std::slice::from_mut(&mut up), usize::MAX / 2)?;
+        let (low, high) = divide(bounds, &up.key);
+        self.store(&right, &left, &mut right_content, &high)?;
+        self.store(&left, &left, &mut content, &low)?;
+        up.payload = Payload::Child(right.page().0);
+        self.add_child(parent, index, &up)?;
+        self.count_node(content.level, true);
+        Ok(if key < &*up.key { (left, low) } else { (right, high) })
+    }
+
+    /// Merges nodes that have become too empty on the way to a key.
+    pub(super) fn mend(&self, key: &[u8]) -> Result<()> {
+        if mutant::active(Bug::DeleteNeverMerges) {
+            return Ok(());
+        }
+        let mut garbage = Garbage::new();
+        self.repeat(|tree| tree.mend_going_down(key, &mut garbage))?;
+        self.let_go(garbage);
+        Ok(())
+    }
+
+    fn mend_going_down(&self, key: &[u8], garbage: &mut Garbage) -> Step<()> {
+        let mut parent = self.cache.write(ROOT)?;
+        let mut bounds = Bounds::default();
+        while !self.is_leaf(&parent)? {
+            if parent.page() == ROOT && self.lower_root(&parent, garbage)? {
+                continue;
+            }
+            let place = self.child_place(&parent, key, &bounds)?;
+            if !self.is_thin(&place.guard)? {
+                parent = place.guard;
+                bounds = place.bounds;
+                continue;
+            }
+            let next = self.mend_child(&parent, place, key, &bounds, garbage)?;
+            // The root may have one child left now.
+            if parent.page() == ROOT && self.look(&parent, |view, _| Some(view.count() == 0))? {
+                continue;
+            }
+            parent = next.guard;
+            bounds = next.bounds;
+        }
+        Ok(())
+    }
+
+    /// Moves the content of the root's only child up; `false`: it has several.
+    fn lower_root(&self, root: &WriteGuard<'_>, garbage: &mut Garbage) -> Step<bool> {
+        let (count, child) = self.look(root, |view, _| Some((view.count(), view.child(0)?)))?;
+        if count > 0 {
+            return Ok(false);
+        }
+        let child = self.cache.write(PageId(child))?;
+        let page = child.words().copy(0, self.shape.page_bytes).ok_or(Stop::Again)?;
+        let level = self.look(root, |view, _| Some(view.level()))?;
+        self.fill(root, page);
+        self.count_node(level, false);
+        garbage.push((child.page(), 1));
+        Ok(true)
+    }
+
+    /// Merges a thin child with a sibling, or shares their entries; returns the node that the key
+    /// belongs to then.
+    fn mend_child<'t>(
+        &'t self,
+        parent: &WriteGuard<'_>,
+        place: Place<'t>,
+        key: &[u8],
+        bounds: &Bounds,
+        garbage: &mut Garbage,
+    ) -> Step<Place<'t>> {
+        let count = self.look(parent, |view, _| Some(view.count()))?;
+        if count == 0 {
+            return Ok(place);
+        }
+        let child = |index| {
+            let page = self.look(parent, |view, _| view.child(index))?;
+            self.cache.write(PageId(page)).map_err(Stop::from)
+        };
+        let (left_index, left, right) = match place.index.checked_sub(1) {
+            // The latch order is from left to right; the parent keeps both where they are.
+            Some(before) => {
+                let page = place.guard.page();
+                drop(place.guard);
+                (before, child(before)?, self.cache.write(page)?)
+            }
+            None => (0, place.guard, child(1)?),
+        };
+        let low = self.child_bounds(parent, left_index, bounds)?;
+        let high = self.child_bounds(parent, left_index + 1, bounds)?;
+        let pair = Pair { index: left_index, left, right, low, high };
+        self.mend_pair(parent, pair, key, garbage)
+    }
+
+    fn mend_pair<'t>(
+        &'t self,
+        parent: &WriteGuard<'_>,
+        pair: Pair<'t>,
+        key: &[u8],
+        garbage: &mut Garbage,
+    ) -> Step<Place<'t>> {
+        let Pair { index, left, right, low, high } = pair;
+        let (mut cells, other) = (self.content(&left)?, self.content(&right)?);
+        let separator = self.look(parent, |view, _| view.cell(index))?;
+        let (level, left_count) = (cells.level, cells.cells.len());
+        if level > 0 {
+            // The separator comes down, with the right node's first child.
+            let mut down = separator.clone();
+            down.payload = Payload::Child(other.first_child);
+            cells.cells.push(down);
+        }
+        cells.cells.extend(other.cells);
+        let whole = Bounds { lower: low.lower.clone(), upper: high.upper.clone() };
+        let prefix = whole.prefix(self.shape.prefix_max());
+        self.complete(&left, &mut cells.cells, prefix.len())?;
+        let builder =
+            NodeBuilder { level, prefix, first_child: cells.first_child, cells: &cells.cells };
+        if builder.size(self.shape) <= self.shape.merged_max() {
+            self.store(&left, &left, &mut cells, &whole)?;
+            self.remove_slot(parent, index)?;
+            if level == 0
+                && let Some(long) = separator.long
+            {
+                garbage.push(self.pages_of_key(long));
+            }
+            garbage.push((right.page(), 1));
+            self.count_node(level, false);
+            return Ok(Place { index, guard: left, bounds: whole });
+        }
+        let kept = |left: WriteGuard<'t>, right: WriteGuard<'t>, low: Bounds, high: Bounds| {
+            let goes_left = low.upper.as_deref().is_none_or(|upper| key < upper);
+            if goes_left {
+                Place { index, guard: left, bounds: low }
+            } else {
+                Place { index: index + 1, guard: right, bounds: high }
+            }
+        };
+        // An inner node without a separator cannot be left to itself: it has no sibling to give.
+        let must = level > 0 && (left_count == 0 || left_count + 1 == cells.cells.len());
+        if level == 0 || !must {
+            return Ok(kept(left, right, low, high));
+        }
+        let (left, right, low, high) =
+            self.share(parent, index, (left, right), cells, whole, &separator)?;
+        Ok(kept(left, right, low, high))
+    }
+
+    /// Divides the entries of two inner siblings anew.
+    fn share<'t>(
+        &'t self,
+        parent: &WriteGuard<'_>,
+        index: usize,
+        (left, right): (WriteGuard<'t>, WriteGuard<'t>),
+        mut cells: Content,
+        whole: Bounds,
+        old: &Cell,
+    ) -> Step<(WriteGuard<'t>, WriteGuard<'t>, Bounds, Bounds)> {
+        let middle = self.middle(&cells.cells);
+        let right_cells = cells.cells.split_off((middle + 1).min(cells.cells.len()));
+        let Some(mut up) = cells.cells.pop() else { return Err(Stop::Again) };
+        let Payload::Child(first_child) = up.payload else { return Err(Stop::Again) };
+        self.complete(&left, std::slice::from_mut(&mut up), usize::MAX / 2)?;
+        up.payload = Payload::Child(right.page().0);
+        let (slot, bytes) = self.look(parent, |view, _| {
+            let slot = view.slot(index)?;
+            Some((slot, view.entry_bytes(&slot)?))
+        })?;
+        let (low, high) = divide(whole.clone(), &up.key);
+        if !self.put_cell(parent, index, &up, Some((slot, bytes)))? {
+            // No room for a longer separator: leave them as they are.
+            let (low, high) = divide(whole, &self.whole_key(&left, old)?);
+            return Ok((left, right, low, high));
+        }
+        let mut right_content = Content { level: cells.level, first_child, cells: right_cells };
+        self.store(&right, &left, &mut right_content, &high)?;
+        self.store(&left, &left, &mut cells, &low)?;
+        Ok((left, right, low, high))
+    }
+
+    fn whole_key(&self, holder: &WriteGuard<'_>, cell: &Cell) -> Step<Vec<u8>> {
+        match cell.long {
+            Some(long) => self.fetch(holder, long),
+            None => Ok(cell.key.clone()),
+        }
+    }
+}
+
+/// Two neighbours below a latched parent.
+struct Pair<'t> {
+    /// Number of the left one, and of the separator between them.
+    index: usize,
+    left: WriteGuard<'t>,
+    right: WriteGuard<'t>,
+    low: Bounds,
+    high: Bounds,
+}
+
+/// A leaf without room for an entry.
+pub(super) struct Full<'f> {
+    /// Its number among its parent's children.
+    pub(super) index: usize,
+    pub(super) leaf: &'f WriteGuard<'f>,
+    pub(super) bounds: &'f Bounds,
+}
+
+/// The entry: before slot `at`, or in place of it if it is `found`.
+pub(super) struct NewEntry<'e> {
+    pub(super) at: usize,
+    pub(super) found: bool,
+    pub(super) key: &'e [u8],
+    pub(super) value: [&'e [u8]; 2],
+}
+
+/// The bounds on both sides of a separator.
+pub(super) fn divide(bounds: Bounds, separator: &[u8]) -> (Bounds, Bounds) {
+    let low = Bounds { lower: bounds.lower, upper: Some(separator.to_vec()) };
+    (low, Bounds { lower: Some(separator.to_vec()), upper: bounds.upper })
+}

@@ -1,0 +1,226 @@
+//! Ascending scans, a run of entries at a time.
+//!
+//! What: [`Tree::ascend`] copies entries of one leaf, as they are at one moment, into a [`Run`],
+//! whose memory serves again and again. Where the leaf has more, the next run goes on in it without
+//! a descent, if it is unchanged.
+//!
+//! There is nothing to keep between two runs but a key, so a scan holds nothing up, and splits
+//! and merges between two runs do not concern it: a key that is there throughout is in the leaf
+//! of its turn.
+
+use super::{
+    Step, Stop, Tree,
+    node::{Held, NodeView},
+    read::Target,
+};
+use crate::{
+    Result,
+    bptree::{
+        page_cache::{ReadGuard, Seen},
+        scan_reverse::{AHEAD_ENTRIES, STEP_BYTES},
+    },
+};
+
+/// Entries copied out of a leaf, in key order.
+#[derive(Debug, Default)]
+pub struct Run {
+    bytes: Vec<u8>,
+    /// Of each entry, where its value begins and where it ends; its key begins where the entry
+    /// before it ends.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Run {
+    /// Entries.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Key and value of entry number `index`.
+    #[inline]
+    pub fn entry(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        let (middle, end) = *self.ends.get(index)?;
+        let start = index.checked_sub(1).and_then(|before| self.ends.get(before));
+        let start = start.map_or(0, |(_, end)| *end);
+        Some((self.bytes.get(start..middle)?, self.bytes.get(middle..end)?))
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Adds an entry.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let middle = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.ends.push((middle, self.bytes.len()));
+    }
+
+    /// The first key that may follow.
+    fn following(&self, out: &mut Vec<u8>) {
+        if let Some((key, _)) = self.len().checked_sub(1).and_then(|last| self.entry(last)) {
+            out.clear();
+            out.extend_from_slice(key);
+            out.push(0);
+        }
+    }
+
+    /// Copies entries `first..last` of a leaf, as far as they are whole in it and `limit` and
+    /// [`STEP_BYTES`] go; returns the number of the first that was not.
+    fn copy(
+        &mut self,
+        view: &NodeView<'_>,
+        (first, last): (usize, usize),
+        limit: usize,
+    ) -> Option<usize> {
+        let prefix = view.prefix()?;
+        for index in first..last {
+            view.prefetch_near(index + AHEAD_ENTRIES);
+            let slot = view.slot(index)?;
+            if slot.long || self.len() >= limit || self.bytes.len() >= STEP_BYTES {
+                return Some(index);
+            }
+            let Held::Here(at, length) = view.held(&slot)? else { return Some(index) };
+            self.bytes.extend_from_slice(&prefix);
+            let start = self.bytes.len();
+            let apart = view.push_apart(&slot, &mut self.bytes)?;
+            // The value follows the key.
+            self.bytes.resize(start + slot.inline + length, 0);
+            let rest = self.bytes.get_mut(start + apart..)?;
+            view.words().copy_to((at + apart).checked_sub(slot.inline)?, rest)?;
+            self.ends.push((start + slot.inline, start + slot.inline + length));
+        }
+        Some(last)
+    }
+}
+
+/// Where an ascending scan is.
+#[derive(Debug)]
+pub struct Ascent {
+    /// The first key that has not been copied.
+    pub start: Vec<u8>,
+    /// The first key that is not wanted.
+    pub end: Option<Vec<u8>>,
+    /// The leaf that the last run is of, if it has more.
+    place: Option<Place>,
+    /// There is no more.
+    pub is_over: bool,
+}
+
+#[derive(Debug)]
+struct Place {
+    leaf: Seen,
+    index: usize,
+    upper: Option<Vec<u8>>,
+}
+
+impl Ascent {
+    /// Before the keys from `start` (included) to `end` (excluded).
+    pub fn new(start: Vec<u8>, end: Option<Vec<u8>>) -> Self {
+        let is_over = end.as_ref().is_some_and(|end| *end <= start);
+        Self { start, end, place: None, is_over }
+    }
+}
+
+impl Tree {
+    /// Puts at most `limit` entries of one leaf into `run`, in place of what was there. Where the
+    /// leaf is not in the cache, `ahead` leaves behind it are read from the disk with it. A run may
+    /// be empty before the scan is over.
+    pub fn ascend(
+        &self,
+        ascent: &mut Ascent,
+        (limit, ahead): (usize, isize),
+        run: &mut Run,
+    ) -> Result<()> {
+        let mut place = ascent.place.take();
+        self.repeat(|tree| tree.ascend_once(ascent, place.take(), (limit, ahead), run))
+    }
+
+    fn ascend_once(
+        &self,
+        ascent: &mut Ascent,
+        place: Option<Place>,
+        (limit, ahead): (usize, isize),
+        run: &mut Run,
+    ) -> Step<()> {
+        run.clear();
+        let place = place.and_then(|place| Some((self.cache.seen(&place.leaf)?, place)));
+        let (leaf, first, upper) = match place {
+            Some((leaf, place)) => (leaf, place.index, place.upper),
+            None => self.first_of(&ascent.start, ahead)?,
+        };
+        let last = self.look(&leaf, |view, fetch| match &ascent.end {
+            Some(end) if upper.as_ref().is_none_or(|upper| upper > end) => {
+                Some(view.search(end, fetch)?.0)
+            }
+            _ => Some(view.count()),
+        })?;
+        let mut index = first;
+        while index < last && run.len() < limit && run.bytes.len() < STEP_BYTES {
+            index = self.look(&leaf, |view, _| run.copy(view, (index, last), limit))?;
+            if index < last && run.len() < limit && run.bytes.len() < STEP_BYTES {
+                self.copy_apart(&leaf, index, run)?;
+                index += 1;
+            }
+        }
+        if !leaf.is_unchanged() {
+            return Err(Stop::Again);
+        }
+        if index < last {
+            run.following(&mut ascent.start);
+            ascent.place = Some(Place { leaf: leaf.seen(), index, upper });
+            return Ok(());
+        }
+        ascent.is_over = match (&upper, &ascent.end) {
+            (None, _) => true,
+            (Some(upper), Some(end)) => upper >= end,
+            (Some(_), None) => false,
+        };
+        if let Some(upper) = upper {
+            ascent.start = upper;
+        }
+        Ok(())
+    }
+
+    /// The leaf of a key, the number of its first entry from the key on, and its upper bound.
+    fn first_of(
+        &self,
+        start: &[u8],
+        ahead: isize,
+    ) -> Step<(ReadGuard<'_>, usize, Option<Vec<u8>>)> {
+        let (leaf, bounds) = self.bounded_leaf_ahead(Target::Key(start), ahead)?;
+        let first = self.look(&leaf, |view, fetch| {
+            let first = view.search(start, fetch)?.0;
+            for near in 0..AHEAD_ENTRIES {
+                view.prefetch_near(first + near);
+            }
+            Some(first)
+        })?;
+        Ok((leaf, first, bounds.upper))
+    }
+
+    /// Copies an entry of which a part is elsewhere.
+    #[cold]
+    fn copy_apart(&self, leaf: &ReadGuard<'_>, index: usize, run: &mut Run) -> Step<()> {
+        let (key, held) = self.look(leaf, |view, fetch| {
+            let slot = view.slot(index)?;
+            Some((view.full_key(&slot, fetch)?, view.held(&slot)?))
+        })?;
+        // A length from a page that has changed may be any.
+        if !leaf.is_unchanged() {
+            return Err(Stop::Again);
+        }
+        run.bytes.extend_from_slice(&key);
+        let start = run.bytes.len();
+        run.bytes.resize(start + held.length(), 0);
+        let value = run.bytes.get_mut(start..).unwrap_or(&mut []);
+        match &held {
+            Held::Here(at, _) => leaf.words().copy_to(*at, value).ok_or(Stop::Again)?,
+            Held::Far(far) => self.read_value(leaf, far, value)?,
+        }
+        run.ends.push((start, run.bytes.len()));
+        Ok(())
+    }
+}

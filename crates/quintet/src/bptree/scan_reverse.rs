@@ -1,0 +1,113 @@
+//! Descending scans, steps of entries of one leaf each, read at one moment (ascending ones are in
+//! [`crate::bptree::scan_forward`]); and estimates.
+
+use super::{Step, Stop, Tree, read::Target};
+use crate::Result;
+
+/// Bytes after which a step ends.
+pub(super) const STEP_BYTES: usize = 1 << 20;
+/// So many entries before one is read, its lines are on their way.
+pub(super) const AHEAD_ENTRIES: usize = 4;
+
+/// What a step of a scan found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<E> {
+    /// Entries, in the order of the scan.
+    pub entries: Vec<E>,
+    /// Where to go on: the first key that has been passed. `None` at the end.
+    pub next: Option<Vec<u8>>,
+}
+
+impl Tree {
+    /// At most `limit` entries of one leaf, descending, from the last below `before` (`None`: the
+    /// last) to `start` (included). `make` makes a value, as in [`Tree::get`], and `pair` an entry.
+    /// Where the leaf is not in the cache, `ahead` leaves before it are read from the disk with it.
+    pub fn scan_down<V, E>(
+        &self,
+        (before, start): (Option<&[u8]>, Option<&[u8]>),
+        (limit, ahead): (usize, isize),
+        make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
+        pair: impl Fn(Vec<u8>, V) -> E,
+    ) -> Result<Found<E>> {
+        self.repeat(|tree| tree.scan_down_once((before, start), (limit, ahead), &make, &pair))
+    }
+
+    fn scan_down_once<V, E>(
+        &self,
+        (before, start): (Option<&[u8]>, Option<&[u8]>),
+        (limit, ahead): (usize, isize),
+        make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
+        pair: &impl Fn(Vec<u8>, V) -> E,
+    ) -> Step<Found<E>> {
+        let target = before.map_or(Target::Last, Target::Below);
+        let (leaf, bounds) = self.bounded_leaf_ahead(target, -ahead)?;
+        let mut index = self.look(&leaf, |view, fetch| match before {
+            None => Some(view.count()),
+            Some(before) => view.search(before, fetch).map(|(index, _)| index),
+        })?;
+        let mut entries: Vec<E> = Vec::with_capacity(limit.min(index));
+        let mut bytes = 0;
+        let mut next = bounds.lower;
+        while index > 0 {
+            if entries.len() >= limit || bytes >= STEP_BYTES {
+                // The last key that was passed.
+                next =
+                    Some(self.look(&leaf, |view, fetch| view.full_key(&view.slot(index)?, fetch))?);
+                break;
+            }
+            index -= 1;
+            let (key, held) = self.look(&leaf, |view, fetch| {
+                view.prefetch_near(index.wrapping_sub(AHEAD_ENTRIES));
+                let slot = view.slot(index)?;
+                Some((view.full_key(&slot, fetch)?, view.held(&slot)?))
+            })?;
+            if start.is_some_and(|start| *key < *start) {
+                next = None;
+                break;
+            }
+            let value = self.make(&leaf, &held, make)?;
+            bytes += key.len() + held.length();
+            entries.push(pair(key, value));
+        }
+        if !leaf.is_unchanged() {
+            return Err(Stop::Again);
+        }
+        // Nothing lies below the start.
+        let next = next.filter(|next| start.is_none_or(|start| **next > *start));
+        Ok(Found { entries, next })
+    }
+
+    /// About how many keys a range holds: from the shares of the children that its ends lie in, as
+    /// if each child held as many. Reads one path for each end.
+    pub fn estimate(&self, start: Option<&[u8]>, end: Option<&[u8]>, keys: u64) -> Result<u64> {
+        let share = |key: Option<&[u8]>, unbounded: f64| match key {
+            None => Ok(unbounded),
+            Some(key) => self.repeat(|tree| tree.position(key)),
+        };
+        let (from, to) = (share(start, 0.0)?, share(end, 1.0)?);
+        Ok(crate::util::codec::scale(keys, (to - from).max(0.0)))
+    }
+
+    /// The share of the tree that lies below a key, from 0 to 1.
+    fn position(&self, key: &[u8]) -> Step<f64> {
+        let mut node = self.cache.read(super::ROOT)?;
+        let (mut low, mut width) = (0.0, 1.0);
+        for _ in 0..super::DEPTH_MAX {
+            let (child, index, count) = self.look(&node, |view, fetch| {
+                if view.is_leaf() {
+                    let (index, _) = view.search(key, fetch)?;
+                    return Some((None, index, view.count().max(1)));
+                }
+                let index = view.child_of(key, fetch)?;
+                Some((view.child(index), index, view.count() + 1))
+            })?;
+            let (index, count) = (u32::try_from(index), u32::try_from(count));
+            let (Ok(index), Ok(count)) = (index, count) else { return Err(Stop::Again) };
+            low += width * f64::from(index) / f64::from(count);
+            width /= f64::from(count);
+            let Some(child) = child else { break };
+            node = self.child_of(&node, child)?;
+        }
+        Ok(low)
+    }
+}

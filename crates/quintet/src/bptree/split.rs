@@ -1,0 +1,251 @@
+//! Leaves divided as bytes: entries go from old pages to new ones as they are.
+//!
+//! What: [`Entries`] are those of a leaf, or of two neighbours, with one entry more or another one
+//! in place of one; they say where to divide them, and build the pages. Why: taken apart into keys
+//! and values, a leaf of a hundred entries costs two hundred allocations.
+//!
+//! Invariants: no key of them is long (those go by [`crate::bptree::restructure`]); a page that is
+//! built has a
+//! prefix that begins with what all keys here are known to share.
+
+use std::ops::Range;
+
+use super::{
+    Shape,
+    node::{
+        HEAD_BYTES, HINTS, LEAF, NodeView, PACKED, SLOT_BYTES, SLOT_KEY_BYTES, Slot, hint_step,
+        is_plain_better, shared_len, skip_of,
+    },
+    read::Bounds,
+};
+use crate::util::codec::{low_u32, put_u32, to_u64, to_usize};
+
+/// An entry.
+#[derive(Clone, Debug)]
+struct Entry {
+    /// As a plain leaf has it.
+    word: u32,
+    /// Of the bytes: the key behind the base, and the value or the reference to it.
+    key: Range<usize>,
+    payload: Range<usize>,
+    /// Bytes of this entry and those before it in a plain leaf, slots included, with no prefix.
+    size_end: usize,
+}
+
+/// Entries in key order. See the module head.
+#[derive(Debug)]
+pub(super) struct Entries {
+    /// What all keys share, and `bytes` leave out.
+    base: Vec<u8>,
+    /// Images of pages, and what of keys and values is in none as one piece.
+    bytes: Vec<u8>,
+    list: Vec<Entry>,
+}
+
+impl Entries {
+    /// None yet; all will begin with `base`.
+    pub(super) const fn new(base: Vec<u8>) -> Self {
+        Self { base, bytes: Vec::new(), list: Vec::new() }
+    }
+
+    /// Adds the entries of a leaf, whose image begins at `image` of the bytes; `None` where it
+    /// makes no sense or has a long key.
+    fn take_some(&mut self, view: &NodeView<'_>, image: usize, range: Range<usize>) -> Option<()> {
+        let prefix = view.prefix()?;
+        let prefix = prefix.get(self.base.len()..)?;
+        let is_whole = prefix.is_empty() && view.packed().is_none();
+        for index in range {
+            let slot = view.slot(index)?;
+            if slot.long {
+                return None;
+            }
+            let (word, payload) = view.payload(&slot)?;
+            if payload.end > view.words().len() {
+                return None;
+            }
+            let payload = image + payload.start..image + payload.end;
+            let key = if is_whole {
+                payload.start.checked_sub(slot.inline)?..payload.start
+            } else {
+                let start = self.bytes.len();
+                self.bytes.extend_from_slice(prefix);
+                let apart = view.push_apart(&slot, &mut self.bytes)?;
+                let rest = payload.start.checked_sub(slot.inline - apart)?..payload.start;
+                self.bytes.extend_from_within(rest);
+                start..self.bytes.len()
+            };
+            self.add(word, key, payload);
+        }
+        Some(())
+    }
+
+    /// Adds the image of a leaf; where it begins.
+    fn take_image(&mut self, view: &NodeView<'_>) -> Option<usize> {
+        let image = self.bytes.len();
+        self.bytes.extend_from_slice(&view.words().copy(0, view.words().len())?);
+        self.list.reserve(view.count() + 1);
+        Some(image)
+    }
+
+    /// Adds all entries of a leaf; `None` where it makes no sense or has a long key.
+    pub(super) fn take(&mut self, view: &NodeView<'_>) -> Option<()> {
+        let image = self.take_image(view)?;
+        self.take_some(view, image, 0..view.count())
+    }
+
+    /// The same, and one put before slot `at`, or in place of it if it is `found`.
+    pub(super) fn take_with(
+        &mut self,
+        view: &NodeView<'_>,
+        (at, found): (usize, bool),
+        key: &[u8],
+        value: [&[u8]; 2],
+    ) -> Option<()> {
+        let image = self.take_image(view)?;
+        self.take_some(view, image, 0..at)?;
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key.get(self.base.len()..)?);
+        let middle = self.bytes.len();
+        for piece in value {
+            self.bytes.extend_from_slice(piece);
+        }
+        let end = self.bytes.len();
+        self.add(low_u32(to_u64(end - middle)), start..middle, middle..end);
+        self.take_some(view, image, at + usize::from(found)..view.count())
+    }
+
+    fn add(&mut self, word: u32, key: Range<usize>, payload: Range<usize>) {
+        let size_end = self.size_before(self.list.len());
+        let size_end = size_end + key.len() + payload.len() + SLOT_BYTES + 4;
+        self.list.push(Entry { word, key, payload, size_end });
+    }
+
+    /// How many there are.
+    pub(super) const fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Bytes of so many first entries in a plain leaf, slots included, with no prefix.
+    fn size_before(&self, count: usize) -> usize {
+        let last = count.checked_sub(1).and_then(|last| self.list.get(last));
+        last.map_or(0, |last| last.size_end)
+    }
+
+    /// Bytes of all in leaves, slots included, with no prefix.
+    pub(super) fn size(&self, shape: Shape) -> usize {
+        let all = 0..self.count();
+        let saved = if self.are_even(&all, shape) { self.saved(&all) } else { 0 };
+        self.size_before(self.count()) - saved
+    }
+
+    /// Entries of the first page, by bytes, if there are to be `parts` of about one size from
+    /// entry number `first` on. No page is left empty where there are as many entries as pages.
+    pub(super) fn part(&self, first: usize, parts: usize) -> usize {
+        let (before, total) = (self.size_before(first), self.size_before(self.count()));
+        let rest = self.list.get(first..).unwrap_or(&[]);
+        let is_below = |entry: &Entry| (entry.size_end - before) * parts < total - before;
+        let (half, rest) = (rest.partition_point(is_below) + 1, rest.len());
+        half.clamp(1, rest.saturating_sub(parts - 1).max(1))
+    }
+
+    fn key(&self, index: usize) -> Option<&[u8]> {
+        self.bytes.get(self.list.get(index)?.key.clone())
+    }
+
+    /// The shortest key above entry `at - 1` that is not above entry `at`.
+    pub(super) fn separator(&self, at: usize) -> Option<Vec<u8>> {
+        let (below, above) = (self.key(at.checked_sub(1)?)?, self.key(at)?);
+        let shared = shared_len(below, above);
+        Some([&*self.base, above.get(..=shared).unwrap_or(above)].concat())
+    }
+
+    /// Whether all of these have values of the length that leaves are packed for.
+    fn are_even(&self, range: &Range<usize>, shape: Shape) -> bool {
+        let is_even = |entry: &Entry| to_usize(u64::from(entry.word)) == shape.value_bytes;
+        let entries = self.list.get(range.clone()).unwrap_or(&[]);
+        shape.packs(entries.len()) && entries.iter().all(is_even)
+    }
+
+    /// What packing saves of these, with no prefix.
+    fn saved(&self, range: &Range<usize>) -> usize {
+        let one = |index| 4 + self.key(index).map_or(0, |key: &[u8]| key.len().min(SLOT_KEY_BYTES));
+        range.clone().map(one).sum()
+    }
+
+    /// A page of these, between bounds. With what the bounds share as its prefix, or, where that
+    /// takes more room than it saves (keys that are in their slots whole are no shorter by it),
+    /// with what all keys are known to share.
+    pub(super) fn page_within(
+        &self,
+        shape: Shape,
+        range: Range<usize>,
+        bounds: &Bounds,
+    ) -> Option<Vec<u8>> {
+        let page = self.page(shape, range.clone(), bounds.prefix(shape.prefix_max()));
+        page.or_else(|| self.page(shape, range, &self.base))
+    }
+
+    /// A page of these with this prefix; `None` where they do not fit.
+    fn page(&self, shape: Shape, range: Range<usize>, prefix: &[u8]) -> Option<Vec<u8>> {
+        let cut = prefix.len().checked_sub(self.base.len())?;
+        let suffix = |index| self.key(index)?.get(cut..);
+        let last = range.end.checked_sub(1)?;
+        let skip = skip_of(suffix(range.start)?, suffix(last)?);
+        let slots = (HEAD_BYTES + prefix.len()).next_multiple_of(8);
+        let plain = self.size_before(range.end) - self.size_before(range.start);
+        let plain = slots + plain - cut * range.len();
+        let is_packed = self.are_even(&range, shape) && !is_plain_better(skip, plain, shape);
+        let skip = if is_packed { 0 } else { skip };
+        let mut page = vec![0; shape.page_bytes];
+        let mut heap = shape.page_bytes;
+        for (number, entry) in self.list.get(range.clone())?.iter().enumerate() {
+            let suffix = self.bytes.get(entry.key.clone())?.get(cut..)?;
+            let payload = self.bytes.get(entry.payload.clone())?;
+            let word = entry.word.to_le_bytes();
+            let (word, rest) = if is_packed {
+                (&[][..], suffix.get(SLOT_KEY_BYTES..).unwrap_or(&[]))
+            } else {
+                (&word[..], suffix)
+            };
+            heap = heap.checked_sub(word.len() + rest.len() + payload.len())?;
+            let mut at = heap;
+            for piece in [word, rest, payload] {
+                page.get_mut(at..at + piece.len())?.copy_from_slice(piece);
+                at += piece.len();
+            }
+            let slot = Slot::encode(suffix, skip, false, heap).to_le_bytes();
+            let at = slots + number * SLOT_BYTES;
+            page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot);
+        }
+        let value_bytes = if is_packed { shape.value_bytes } else { 0 };
+        let header = header(range.len(), prefix, heap, (skip, value_bytes))?;
+        page.get_mut(8..8 + header.len())?.copy_from_slice(&header);
+        let step = hint_step(range.len());
+        for hint in 0..if step == 0 { 0 } else { HINTS } {
+            let at = slots + (hint + 1) * step * SLOT_BYTES + 4;
+            page.copy_within(at..at + 4, 32 + hint * 4);
+        }
+        (slots + range.len() * SLOT_BYTES <= heap).then_some(page)
+    }
+}
+
+/// The header of a leaf from its kind on, and its prefix; the hints are zero. With a length of
+/// values other than 0 it is packed.
+pub(super) fn header(
+    count: usize,
+    prefix: &[u8],
+    lowest: usize,
+    (skip, value_bytes): (usize, usize),
+) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + prefix.len());
+    bytes.extend_from_slice(&[if value_bytes == 0 { LEAF } else { PACKED }, 0]);
+    bytes.extend_from_slice(&u16::try_from(count).ok()?.to_le_bytes());
+    bytes.extend_from_slice(&u16::try_from(prefix.len()).ok()?.to_le_bytes());
+    bytes.extend_from_slice(&u16::try_from(value_bytes).ok()?.to_le_bytes());
+    put_u32(&mut bytes, low_u32(to_u64(lowest)));
+    bytes.extend_from_slice(&[0; 8]);
+    put_u32(&mut bytes, low_u32(to_u64(skip)));
+    bytes.resize(HEAD_BYTES - 8, 0);
+    bytes.extend_from_slice(prefix);
+    Some(bytes)
+}

@@ -1,0 +1,645 @@
+//! Changes of one leaf.
+//!
+//! A writer goes down without latches and upgrades the leaf that it finds. What fits is done in
+//! place: a value of the same size is overwritten, an entry goes into the gap between slots and
+//! entries, a page with holes is rewritten. What does not fit goes to
+//! [`crate::bptree::restructure`].
+
+use super::{
+    Change, Garbage, Shape, Step, Stop, Tree,
+    build::{Cell, NodeBuilder, Payload},
+    node::{
+        HEAD_BYTES, HINT_WORD, HINTS, Held, LongKey, NodeView, SLOT_BYTES, SLOT_KEY_BYTES, Slot,
+        hint_step, skip_of,
+    },
+    read::Target,
+    signed,
+};
+use crate::{
+    Result,
+    bptree::page_cache::{
+        Kept, ReadGuard, Seen, WriteGuard,
+        page_bytes::{PageEdit, head_of},
+    },
+    util::{
+        codec::{low_u32, to_u64, to_usize},
+        sync::{Ordering, lock},
+    },
+};
+
+/// Says of a stored value whether it goes.
+pub type Condemn<'c> = &'c dyn Fn(&[u8]) -> bool;
+
+/// A value to be put: in pieces, or in an extent already.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stored<'v> {
+    Here([&'v [u8]; 2]),
+    Far(super::node::Far),
+}
+
+impl Stored<'_> {
+    pub(super) fn length(&self) -> usize {
+        match self {
+            Self::Here([head, body]) => head.len() + body.len(),
+            Self::Far(far) => Held::Far(*far).length(),
+        }
+    }
+
+    /// Whether it is in its leaf and has this length.
+    fn is_here(&self, length: usize) -> bool {
+        matches!(self, Self::Here(_)) && self.length() == length
+    }
+
+    pub(super) fn payload(&self) -> Payload {
+        match self {
+            Self::Here(pieces) => Payload::Here(pieces.concat()),
+            Self::Far(far) => Payload::Far(*far),
+        }
+    }
+}
+
+impl Shape {
+    /// Whether a key is too long for a node.
+    pub fn is_long(self, key: &[u8]) -> bool {
+        key.len() > self.key_inline_max()
+    }
+
+    /// Whether an entry of this key and value is in its leaf whole.
+    pub fn is_inline(self, key: &[u8], value_bytes: usize) -> bool {
+        let key_bytes = if self.is_long(key) { self.key_inline_max() + 8 } else { key.len() };
+        SLOT_BYTES + 4 + key_bytes + value_bytes <= self.entry_max()
+    }
+}
+
+impl Tree {
+    /// Pages that a put of this size may have to make, splits apart.
+    pub fn pages_for(&self, key: &[u8], value_bytes: usize) -> u64 {
+        let long = self.shape.is_long(key);
+        let key_pages = if long { 2 * self.extent_pages(key.len(), false) } else { 0 };
+        let far = !self.shape.is_inline(key, value_bytes) && !self.is_direct(value_bytes);
+        key_pages + if far { self.extent_pages(value_bytes, false) } else { 0 }
+    }
+
+    /// Brings the leaf of a key into the cache, for a write that is to come, and keeps it there.
+    pub fn keep_leaf(&self, key: &[u8]) -> Result<Kept> {
+        if let Some(kept) = self.last_leaf_for(key).and_then(|leaf| leaf.keep()) {
+            return Ok(kept);
+        }
+        self.repeat(|tree| {
+            let leaf = tree.leaf_of(key)?;
+            // On their way while the write is logged.
+            if let Some(view) = NodeView::new(leaf.words()) {
+                view.prefetch_room();
+                if let Some(sought) = view.seek(key) {
+                    view.prefetch_slots(&sought);
+                }
+            }
+            leaf.keep().ok_or(Stop::Again)
+        })
+    }
+
+    /// The leaf of a key: `near` if it is one and still as it was.
+    fn leaf_near(&self, near: &mut Option<Seen>, key: &[u8]) -> Step<ReadGuard<'_>> {
+        match near.take().and_then(|leaf| self.cache.seen(&leaf)) {
+            Some(leaf) => Ok(leaf),
+            None => match self.last_leaf_for(key) {
+                Some(leaf) => Ok(leaf),
+                None => self.leaf_of(key),
+            },
+        }
+    }
+
+    /// The last leaf, where puts come in ascending order and this key goes behind all others.
+    #[inline]
+    fn last_leaf_for(&self, key: &[u8]) -> Option<ReadGuard<'_>> {
+        if !self.is_appending.load(Ordering::Relaxed) {
+            return None;
+        }
+        let leaf = lock(&self.last_leaf).and_then(|leaf| self.cache.seen(&leaf));
+        let leaf = leaf.filter(|leaf| {
+            let place = self.look(leaf, |view, fetch| {
+                let (index, found) = view.search(key, fetch)?;
+                Some(!found && index > 0 && index == view.count())
+            });
+            matches!(place, Ok(true)) && leaf.is_unchanged()
+        });
+        if leaf.is_none() {
+            self.is_appending.store(false, Ordering::Relaxed);
+        }
+        leaf
+    }
+
+    /// Notes the last leaf, behind whose keys a put has added one.
+    pub(super) fn note_last_leaf(&self, leaf: Seen) {
+        *lock(&self.last_leaf) = Some(leaf);
+        self.is_appending.store(true, Ordering::Relaxed);
+    }
+
+    /// Sets the value of a key. `near` is its leaf, where that is known.
+    pub fn put(&self, key: &[u8], pieces: [&[u8]; 2], near: Option<Seen>) -> Result<Change> {
+        let length = pieces[0].len() + pieces[1].len();
+        let stored = if self.shape.is_inline(key, length) {
+            Stored::Here(pieces)
+        } else {
+            Stored::Far(self.write_value(pieces)?)
+        };
+        let mut garbage = Garbage::new();
+        let mut near = near;
+        let done = self.repeat(|tree| tree.put_in_leaf(key, &stored, &mut garbage, &mut near));
+        let change = match done {
+            Ok(None) => self.put_from_root(key, &stored, &mut garbage),
+            outcome => outcome.map(Option::unwrap_or_default),
+        };
+        if let (Err(_), Stored::Far(far)) = (&change, &stored) {
+            garbage = vec![self.pages_of(far)];
+        }
+        self.let_go(garbage);
+        change
+    }
+
+    /// One attempt; `None`: the leaf has no room.
+    fn put_in_leaf(
+        &self,
+        key: &[u8],
+        stored: &Stored<'_>,
+        garbage: &mut Garbage,
+        near: &mut Option<Seen>,
+    ) -> Step<Option<Change>> {
+        let leaf = self.leaf_near(near, key)?;
+        Ok(self.put_at(&leaf, key, stored, garbage)?.map(|(change, _)| change))
+    }
+
+    /// One attempt in the leaf that a key belongs to, and the leaf as it is then; `None`: it has no
+    /// room.
+    pub(super) fn put_at(
+        &self,
+        leaf: &ReadGuard<'_>,
+        key: &[u8],
+        stored: &Stored<'_>,
+        garbage: &mut Garbage,
+    ) -> Step<Option<(Change, Seen)>> {
+        let (index, found) = self.look(leaf, |view, fetch| view.search(key, fetch))?;
+        let seen = leaf.seen();
+        let leaf = leaf.upgrade().ok_or(Stop::Again)?;
+        let after = leaf.seen_after();
+        if found {
+            let change = self.replace(&leaf, index, stored, garbage)?;
+            return Ok(change.map(|change| (change, after)));
+        }
+        let change = self.insert(&leaf, index, key, stored)?;
+        if change.is_some() && self.is_appending.load(Ordering::Relaxed) {
+            let mut last = lock(&self.last_leaf);
+            if *last == Some(seen) {
+                *last = Some(after);
+            }
+        }
+        Ok(change.map(|change| (change, after)))
+    }
+
+    /// Puts another value into slot `index` of a latched leaf.
+    pub(super) fn replace(
+        &self,
+        leaf: &WriteGuard<'_>,
+        index: usize,
+        stored: &Stored<'_>,
+        garbage: &mut Garbage,
+    ) -> Step<Option<Change>> {
+        let (slot, held, old_bytes, packed) = self.look(leaf, |view, _| {
+            let slot = view.slot(index)?;
+            Some((slot, view.held(&slot)?, view.entry_bytes(&slot)?, view.packed()))
+        })?;
+        if packed.is_some_and(|length| !stored.is_here(length)) {
+            return if self.unpack(leaf)? {
+                self.replace(leaf, index, stored, garbage)
+            } else {
+                Ok(None)
+            };
+        }
+        let bytes = signed(stored.length()) - signed(held.length());
+        let change = Change { keys: 0, bytes };
+        if let (Held::Here(at, length), Stored::Here(pieces)) = (&held, stored)
+            && *length == stored.length()
+        {
+            let edit = leaf.edit();
+            edit.put_bytes(*at, pieces[0]);
+            edit.put_bytes(at + pieces[0].len(), pieces[1]);
+            return Ok(Some(change));
+        }
+        let mut cell = self.look(leaf, |view, _| view.cell(index))?;
+        cell.payload = stored.payload();
+        if !self.put_cell(leaf, index, &cell, Some((slot, old_bytes)))? {
+            return Ok(None);
+        }
+        if let Held::Far(far) = &held {
+            garbage.push(self.pages_of(far));
+        }
+        Ok(Some(change))
+    }
+
+    /// Puts a new entry before slot `index` of a latched leaf.
+    pub(super) fn insert(
+        &self,
+        leaf: &WriteGuard<'_>,
+        index: usize,
+        key: &[u8],
+        stored: &Stored<'_>,
+    ) -> Step<Option<Change>> {
+        let (free, prefix, packed) =
+            self.look(leaf, |view, _| Some((view.free(), view.prefix_len(), view.packed())))?;
+        let long = self.shape.is_long(key);
+        if packed.is_some_and(|length| long || !stored.is_here(length)) {
+            return if self.unpack(leaf)? {
+                self.insert(leaf, index, key, stored)
+            } else {
+                Ok(None)
+            };
+        }
+        let change = added(key, stored);
+        if !long && let Stored::Here([head, body]) = stored {
+            let suffix = key.get(prefix..).ok_or(Stop::Again)?;
+            let length = low_u32(to_u64(head.len() + body.len())).to_le_bytes();
+            let (word, rest) = match packed {
+                Some(_) => (&[][..], suffix.get(SLOT_KEY_BYTES..).unwrap_or(&[])),
+                None => (&length[..], suffix),
+            };
+            let entry = RawEntry { suffix, long: false, pieces: [word, rest, head, body] };
+            return Ok(self.put_entry(leaf, index, &entry, None)?.then_some(change));
+        }
+        let mut cell = Cell { key: key.to_vec(), long: None, payload: stored.payload() };
+        // Room for a long key's reference too: its extent is made once it is sure to be used.
+        let wanted = SLOT_BYTES + cell.entry_bytes(self.shape, prefix).min(self.shape.page_bytes);
+        let wanted = if long { self.shape.entry_max() } else { wanted };
+        if wanted > free {
+            return Ok(None);
+        }
+        if long {
+            cell.long = Some(self.make_long(key)?);
+        }
+        let put = self.put_cell(leaf, index, &cell, None)?;
+        debug_assert!(put, "an entry for which there was room");
+        Ok(put.then_some(change))
+    }
+
+    /// Writes a long key to an extent of its own.
+    pub(super) fn make_long(&self, key: &[u8]) -> Result<LongKey> {
+        let page = self.write_cached([key, &[]])?;
+        Ok(LongKey { length: low_u32(to_u64(key.len())), page: page.0 })
+    }
+
+    /// Puts an entry before slot `index` of a latched node, or in place of it where `old` gives
+    /// the slot and its entry's size. `false`: there is no room, and nothing has changed.
+    pub(super) fn put_cell(
+        &self,
+        node: &WriteGuard<'_>,
+        index: usize,
+        cell: &Cell,
+        old: Option<(Slot, usize)>,
+    ) -> Step<bool> {
+        let prefix = self.look(node, |view, _| Some(view.prefix_len()))?;
+        let mut entry = Vec::with_capacity(cell.entry_bytes(self.shape, prefix));
+        cell.encode(self.shape, prefix, &mut entry);
+        let suffix = cell.suffix(self.shape, prefix);
+        let entry = RawEntry { suffix, long: cell.long.is_some(), pieces: [&entry, &[], &[], &[]] };
+        self.put_entry(node, index, &entry, old)
+    }
+
+    /// As [`Tree::put_cell`], for an entry in pieces.
+    fn put_entry(
+        &self,
+        node: &WriteGuard<'_>,
+        index: usize,
+        entry: &RawEntry<'_>,
+        old: Option<(Slot, usize)>,
+    ) -> Step<bool> {
+        let slot_bytes = if old.is_some() { 0 } else { SLOT_BYTES };
+        let freed = old.map_or(0, |(_, bytes)| bytes);
+        let wanted = entry.len() + slot_bytes;
+        let (free, gap) = self.look(node, |view, _| Some((view.free(), view.gap())))?;
+        if wanted > free + freed {
+            return Ok(false);
+        }
+        let skip = self.keep_skip(node, entry.suffix)?;
+        let moved = wanted > gap;
+        if moved {
+            self.close_holes(node, old.map(|_| index))?;
+        }
+        let (heap, count, dead, slots) = self.look(node, |view, _| {
+            Some((view.heap_start()?, view.count(), view.dead(), view.slots_start() / 8))
+        })?;
+        let edit = node.edit();
+        let start = heap - entry.len();
+        let mut at = start;
+        for piece in entry.pieces {
+            edit.put_bytes(at, piece);
+            at += piece.len();
+        }
+        if old.is_none() {
+            edit.move_words(slots + index, slots + index + 1, count - index);
+        }
+        edit.put_word(slots + index, Slot::encode(entry.suffix, skip, entry.long, start));
+        let dead = if moved { 0 } else { dead + freed };
+        edit.put_word(2, to_u64(dead) << 32 | to_u64(start));
+        settle_slots(&edit, slots, count + usize::from(old.is_none()), index);
+        Ok(true)
+    }
+
+    /// What heads leave out in a latched node, once a key is there whose part behind the prefix is
+    /// `suffix`: where it does not share what they leave out until now, they begin earlier, and
+    /// where they tell nothing, later. A root has no prefix, and is never built anew.
+    fn keep_skip(&self, node: &WriteGuard<'_>, suffix: &[u8]) -> Step<usize> {
+        let (before, tells_nothing) = self.look(node, |view, _| {
+            if view.packed().is_some() {
+                return Some((0, false));
+            }
+            let last = view.slot(view.count().saturating_sub(1));
+            let same = view.slot(0).zip(last).is_some_and(|(one, two)| one.head == two.head);
+            Some((view.skip(), same && view.count() > HINTS))
+        })?;
+        if before == 0 && !tells_nothing {
+            return Ok(0);
+        }
+        let suffixes = self.look(node, |view, _| {
+            let one = |index| {
+                let slot = view.slot(index)?;
+                view.words().copy(slot.offset + 4, slot.inline)
+            };
+            let shares = one(0).is_some_and(|first| skip_of(&first, suffix) >= before);
+            let all = || (0..view.count()).map(one).collect::<Option<Vec<_>>>();
+            if shares && before > 0 { Some(None) } else { all().map(Some) }
+        })?;
+        let Some(suffixes) = suffixes else { return Ok(before) };
+        let (first, last) = (suffixes.first(), suffixes.last());
+        let skip = first
+            .zip(last)
+            .map_or(0, |(first, last)| skip_of(first, suffix).min(skip_of(first, last)));
+        if skip == before {
+            return Ok(before);
+        }
+        let slots = self.look(node, |view, _| Some(view.slots_start() / 8))?;
+        let edit = node.edit();
+        for (index, suffix) in suffixes.iter().enumerate() {
+            let head = head_of(suffix.get(skip..).unwrap_or(&[])) >> 32;
+            edit.put_word(slots + index, edit.word(slots + index) & 0xffff_ffff | head << 32);
+        }
+        edit.put_word(3, edit.word(3) & 0xffff_ffff | to_u64(skip) << 32);
+        settle_slots(&edit, slots, suffixes.len(), 0);
+        Ok(skip)
+    }
+
+    /// Moves the entries of a latched node together, but for that of slot `gone`, which is lost.
+    fn close_holes(&self, node: &WriteGuard<'_>, gone: Option<usize>) -> Step<()> {
+        let page_bytes = self.shape.page_bytes;
+        let entries = self.look(node, |view, _| {
+            let one = |index| {
+                let slot = view.slot(index)?;
+                Some((slot.offset, view.entry_bytes(&slot)?))
+            };
+            (0..view.count()).map(one).collect::<Option<Vec<_>>>()
+        })?;
+        let slots = self.look(node, |view, _| Some(view.slots_start() / 8))?;
+        let image = node.words().copy(0, page_bytes).ok_or(Stop::Again)?;
+        let edit = node.edit();
+        let mut heap = page_bytes;
+        for (index, (offset, bytes)) in entries.into_iter().enumerate() {
+            if gone == Some(index) {
+                continue;
+            }
+            heap -= bytes;
+            edit.put_bytes(heap, image.get(offset..offset + bytes).ok_or(Stop::Again)?);
+            edit.put_word(slots + index, Slot::moved(edit.word(slots + index), heap));
+        }
+        edit.put_word(2, to_u64(heap));
+        Ok(())
+    }
+
+    /// Makes a packed leaf, latched, a plain one; `false`: its entries do not fit, and nothing has
+    /// changed.
+    fn unpack(&self, node: &WriteGuard<'_>) -> Step<bool> {
+        self.rewrite(node, Shape { value_bytes: 0, ..self.shape }, |_| {})
+    }
+
+    /// Rewrites a latched node with other entries; `false`: they do not fit, and nothing has
+    /// changed.
+    fn rewrite(
+        &self,
+        node: &WriteGuard<'_>,
+        shape: Shape,
+        change: impl FnOnce(&mut Vec<Cell>),
+    ) -> Step<bool> {
+        let (mut cells, prefix, level, first_child) = self.look(node, |view, _| {
+            let first_child = view.words().u32(24)?;
+            Some((view.cells()?, view.prefix()?, view.level(), first_child))
+        })?;
+        change(&mut cells);
+        let builder = NodeBuilder { level, prefix: &prefix, first_child, cells: &cells };
+        let Some(page) = builder.build(shape) else { return Ok(false) };
+        self.fill(node, page);
+        Ok(true)
+    }
+
+    /// Removes slot `index` of a latched node. Its extents are the caller's.
+    pub(super) fn remove_slot(&self, node: &WriteGuard<'_>, index: usize) -> Step<()> {
+        let (count, slots, dead, bytes) = self.look(node, |view, _| {
+            let bytes = view.entry_bytes(&view.slot(index)?)?;
+            Some((view.count(), view.slots_start() / 8, view.dead(), bytes))
+        })?;
+        let edit = node.edit();
+        edit.move_words(slots + index + 1, slots + index, count - index - 1);
+        settle_slots(&edit, slots, count - 1, index);
+        edit.put_u32(20, low_u32(to_u64(dead + bytes)));
+        Ok(())
+    }
+
+    /// What goes with an entry of a leaf: its share of the figures and its extents.
+    fn loss(&self, view: &NodeView<'_>, slot: &Slot, garbage: &mut Garbage) -> Option<Change> {
+        let held = view.held(slot)?;
+        let mut key_bytes = view.prefix_len() + slot.inline;
+        if slot.long {
+            let long = view.long_key(slot)?;
+            key_bytes = Held::Here(0, to_usize(u64::from(long.length))).length();
+            garbage.push(self.pages_of_key(long));
+        }
+        if let Held::Far(far) = &held {
+            garbage.push(self.pages_of(far));
+        }
+        Some(Change { keys: -1, bytes: -signed(key_bytes + held.length()) })
+    }
+
+    /// Removes a key. `near` is its leaf, where that is known.
+    pub fn delete(&self, key: &[u8], near: Option<Seen>) -> Result<Change> {
+        let mut garbage = Garbage::new();
+        let mut near = near;
+        let (change, thin) =
+            self.repeat(|tree| tree.delete_in_leaf(key, &mut garbage, &mut near))?;
+        self.let_go(garbage);
+        self.mend_if(thin, key)?;
+        Ok(change)
+    }
+
+    /// Mends the way to a key. Siblings that cannot be read stay as they are.
+    fn mend_if(&self, thin: bool, key: &[u8]) -> Result<()> {
+        match if thin { self.mend(key) } else { Ok(()) } {
+            Err(crate::Error::Io { .. }) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// One attempt, and whether the leaf has become too empty.
+    fn delete_in_leaf(
+        &self,
+        key: &[u8],
+        garbage: &mut Garbage,
+        near: &mut Option<Seen>,
+    ) -> Step<(Change, bool)> {
+        let leaf = self.leaf_near(near, key)?;
+        let (index, found) = self.look(&leaf, |view, fetch| view.search(key, fetch))?;
+        let leaf = leaf.upgrade().ok_or(Stop::Again)?;
+        if !found {
+            return Ok((Change::default(), false));
+        }
+        let change = self.look(&leaf, |view, _| self.loss(view, &view.slot(index)?, garbage))?;
+        self.remove_slot(&leaf, index)?;
+        Ok((change, self.is_thin(&leaf)?))
+    }
+
+    /// Whether a latched node should look for a sibling.
+    pub(super) fn is_thin(&self, node: &WriteGuard<'_>) -> Step<bool> {
+        let used = self.look(node, |view, _| Some(self.used_bytes(view)))?;
+        Ok(used < self.shape.underfull() && node.page() != super::ROOT)
+    }
+
+    /// Removes entries of one leaf: of the keys from `start` (included) to `end` (excluded) those
+    /// whose value `doomed` condemns, or all. Where the leaf is not in the cache, `ahead` leaves
+    /// behind it are read from the disk with it. Says where to go on; `None` at the end.
+    pub fn delete_some(
+        &self,
+        (start, end): (&[u8], Option<&[u8]>),
+        ahead: isize,
+        doomed: Option<Condemn<'_>>,
+    ) -> Result<(Change, Option<Vec<u8>>)> {
+        let (change, thin, upper) =
+            self.repeat(|tree| tree.delete_some_in_leaf((start, end), ahead, doomed))?;
+        self.mend_if(thin, start)?;
+        Ok((change, upper.filter(|upper| end.is_none_or(|end| **upper < *end))))
+    }
+
+    /// Removes all keys from `start` (included) to `end` (excluded).
+    #[cfg(test)]
+    pub fn delete_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<Change> {
+        let mut total = Change::default();
+        let mut from = start.to_vec();
+        loop {
+            let (change, next) = self.delete_some((&from, end), 0, None)?;
+            total.add(change);
+            match next {
+                Some(next) => from = next,
+                None => return Ok(total),
+            }
+        }
+    }
+
+    /// One leaf's part.
+    fn delete_some_in_leaf(
+        &self,
+        (start, end): (&[u8], Option<&[u8]>),
+        ahead: isize,
+        doomed: Option<Condemn<'_>>,
+    ) -> Step<(Change, bool, Option<Vec<u8>>)> {
+        let (leaf, bounds) = self.bounded_leaf_ahead(Target::Key(start), ahead)?;
+        let (first, last) = self.look(&leaf, |view, fetch| {
+            let first = view.search(start, fetch)?.0;
+            let last = match end {
+                Some(end) => view.search(end, fetch)?.0,
+                None => view.count(),
+            };
+            Some((first, last))
+        })?;
+        let leaf = leaf.upgrade().ok_or(Stop::Again)?;
+        let mut change = Change::default();
+        let mut garbage = Garbage::new();
+        let mut gone = Vec::new();
+        for index in first..last {
+            if let Some(doomed) = doomed
+                && !doomed(&self.value_at(&leaf, index)?)
+            {
+                continue;
+            }
+            let loss =
+                self.look(&leaf, |view, _| self.loss(view, &view.slot(index)?, &mut garbage))?;
+            change.add(loss);
+            gone.push(index);
+        }
+        if !gone.is_empty() {
+            self.rewrite(&leaf, self.shape, |cells| {
+                let mut index = 0;
+                cells.retain(|_| {
+                    index += 1;
+                    gone.binary_search(&(index - 1)).is_err()
+                });
+            })?;
+        }
+        let thin = !gone.is_empty() && self.is_thin(&leaf)?;
+        drop(leaf);
+        self.let_go(garbage);
+        Ok((change, thin, bounds.upper))
+    }
+
+    /// A value of a latched leaf.
+    fn value_at(&self, leaf: &WriteGuard<'_>, index: usize) -> Step<Vec<u8>> {
+        let held = self.look(leaf, |view, _| view.held(&view.slot(index)?))?;
+        let mut bytes = vec![0; held.length()];
+        match &held {
+            Held::Here(at, _) => leaf.words().copy_to(*at, &mut bytes).ok_or(Stop::Again)?,
+            Held::Far(far) => self.read_value(leaf, far, &mut bytes)?,
+        }
+        Ok(bytes)
+    }
+
+    /// A new entry for a key that has none.
+    pub(super) fn new_cell(&self, key: &[u8], stored: &Stored<'_>) -> Result<Cell> {
+        let long = if self.shape.is_long(key) { Some(self.make_long(key)?) } else { None };
+        Ok(Cell { key: key.to_vec(), long, payload: stored.payload() })
+    }
+}
+
+/// What a new entry adds to the figures.
+pub(super) fn added(key: &[u8], stored: &Stored<'_>) -> Change {
+    Change { keys: 1, bytes: signed(key.len() + stored.length()) }
+}
+
+/// An entry to be put, as the bytes of its page.
+#[derive(Clone, Copy, Debug)]
+struct RawEntry<'e> {
+    /// The bytes of the key that the entry holds.
+    suffix: &'e [u8],
+    /// Whether the key is long.
+    long: bool,
+    /// The entry.
+    pieces: [&'e [u8]; 4],
+}
+
+impl RawEntry<'_> {
+    fn len(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.len()).sum()
+    }
+}
+
+/// Sets the count of slots, of which those from `changed` on are others than before, and the
+/// hints.
+fn settle_slots(edit: &PageEdit<'_>, slots: usize, count: usize, changed: usize) {
+    let word = edit.word(1) & !0xffff_0000;
+    let before = to_usize(edit.word(1) >> 16 & 0xffff);
+    edit.put_word(1, word | to_u64(count) << 16);
+    let step = hint_step(count);
+    if step == 0 {
+        return;
+    }
+    // Hints of slots before the change stay, while they are as far apart.
+    let kept = if step == hint_step(before) { changed.saturating_sub(1) / step } else { 0 };
+    let head = |hint: usize| edit.word(slots + (hint + 1) * step) >> 32;
+    for pair in kept.min(HINTS) / 2..HINTS / 2 {
+        edit.put_word(HINT_WORD + pair, head(2 * pair) | head(2 * pair + 1) << 32);
+    }
+}
+
+const _: () = assert!(HEAD_BYTES.is_multiple_of(8), "slots are whole words");

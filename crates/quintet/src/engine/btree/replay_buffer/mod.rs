@@ -1,0 +1,667 @@
+//! What replay leaves for later: operations that wait in memory for their leaves.
+//!
+//! What: puts and deletes that the log gives back when a table is opened go to an ordered table of
+//! their keys, in parts. They enter the tree when the table is next persisted, compacted or
+//! checked, many at once, with their leaves read together; those of a range when it is scanned or
+//! deleted; one alone when its key is next written.
+//! Why: a reopened table has its leaves on the disk alone, so that replay would wait for a read of
+//! the disk for nearly each operation before the table could serve.
+//!
+//! Invariants:
+//! - While a key has an entry here, what the tree has of it is old: readers look here first, and
+//!   an entry leaves only after the tree has what it says, under the lock of its part.
+//! - Once replay has ended entries only leave: what was clear of them stays so.
+//! - No cut claims what replay gave back while there are entries.
+//! - Entries take at most an eighth of the budget: beyond that, replay enters some in the tree.
+//! - Values that are not in their leaf go to the tree at once: they are written, not read.
+//!
+//! Thread rules: any thread; without entries all of this is one look at a counter. Lock order: a
+//! part, then the gate and pages. Who makes room holds no part.
+
+mod key;
+mod part;
+
+use std::{ops::Bound, sync::Arc};
+
+use self::{
+    key::Key,
+    part::{Memory, Part},
+};
+use super::{BTree, Inner, NO_FIRST_BYTE, make_entry, make_value};
+use crate::{
+    Result,
+    bptree::{
+        checkpoint::CHANGE_PAGES,
+        scan_forward::{Ascent, Run},
+    },
+    contract::{EachValue, Entry, Op, Value, split_value},
+    util::{
+        budget::Budget,
+        codec::{KeyHash, to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock},
+    },
+};
+
+/// Few, because a scan asks each; enough that replay's threads rarely meet.
+const PARTS: usize = 32;
+/// What chunks that are begun may take of memory that is not used.
+const PARTS_ROOM_BYTES: u64 = 16 << 20;
+/// The share of the budget that entries may take: one part in so many.
+const BUDGET_SHARE: u64 = 8;
+/// Keys of each part that are entered in the tree together, and their leaves read together: in
+/// the background, and by a scan that comes to one.
+const MERGED_AT_ONCE: usize = 32;
+const MERGED_BY_SCAN: usize = 4;
+/// Set in the count of parts while the log is replayed.
+const REPLAYING: u64 = 1 << 63;
+
+/// What a key's entry says.
+enum Answer {
+    /// It has none: the tree knows.
+    None,
+    Deleted,
+    Value(Value),
+}
+
+/// The entries. See the module head.
+#[derive(Debug)]
+pub(super) struct Young {
+    /// How many parts have entries, and whether the log is replayed.
+    state: AtomicU64,
+    bytes: AtomicU64,
+    parts: Box<[Mutex<Part>]>,
+    memory: Memory,
+    hash: KeyHash,
+    budget: Arc<Budget>,
+}
+
+/// Which end of a range is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    First,
+    Last,
+}
+
+impl Young {
+    /// Without entries; `takes_replay`: what is applied before the first write is admitted waits
+    /// here.
+    pub(super) fn new(hash: KeyHash, budget: Arc<Budget>, takes_replay: bool) -> Self {
+        // Those that are begun count too.
+        let room = budget.limit() / BUDGET_SHARE + PARTS_ROOM_BYTES;
+        let memory = if takes_replay { Memory::reserve(room) } else { Memory::default() };
+        Self {
+            state: AtomicU64::new(if takes_replay { REPLAYING } else { 0 }),
+            bytes: AtomicU64::new(0),
+            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            memory,
+            hash,
+            budget,
+        }
+    }
+
+    /// Whether there are entries, or there may be soon.
+    #[inline]
+    pub(super) fn is_active(&self) -> bool {
+        self.state.load(Ordering::Acquire) != 0
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.load(Ordering::Acquire) & !REPLAYING == 0
+    }
+
+    pub(super) fn is_replaying(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & REPLAYING != 0
+    }
+
+    /// The log has been replayed: the first operation is admitted, or the table persisted.
+    pub(super) fn end_replay(&self) {
+        self.state.fetch_and(!REPLAYING, Ordering::Relaxed);
+    }
+
+    /// Keys that have an entry.
+    pub(super) fn len(&self) -> u64 {
+        if self.is_empty() {
+            return 0;
+        }
+        self.parts.iter().map(|part| to_u64(lock(part).len())).sum()
+    }
+
+    /// Bytes of memory drawn from the budget.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn part(&self, hash: u64) -> MutexGuard<'_, Part> {
+        lock(self.parts.get(to_usize(hash) % PARTS).unwrap_or(&self.parts[0]))
+    }
+
+    /// Changes a part, and notes what that does to the figures.
+    fn change<T>(&self, part: &mut Part, change: impl FnOnce(&mut Part) -> T) -> T {
+        let (bytes, was_empty) = (part.memory_bytes(), part.is_empty());
+        let done = change(part);
+        let after = part.memory_bytes();
+        if after > bytes {
+            self.budget.take_anyway(after - bytes);
+            self.bytes.fetch_add(after - bytes, Ordering::Relaxed);
+        } else if after < bytes {
+            self.budget.give(bytes - after);
+            self.bytes.fetch_sub(bytes - after, Ordering::Relaxed);
+        }
+        match (was_empty, part.is_empty()) {
+            (true, false) => _ = self.state.fetch_add(1, Ordering::Release),
+            (false, true) => _ = self.state.fetch_sub(1, Ordering::Release),
+            _ => {}
+        }
+        done
+    }
+
+    /// Starts loading what replay of an operation on a key will look at.
+    pub(super) fn expect(&self, key: &[u8]) {
+        if self.is_replaying() {
+            let hash = self.hash.hash(key);
+            self.part(hash).expect(hash);
+        }
+    }
+
+    /// What a key's entry says, as `take` has it; `None`: it has none.
+    fn find<T>(&self, key: &[u8], take: impl FnOnce(Option<&[u8]>) -> T) -> Option<T> {
+        let hash = self.hash.hash(key);
+        self.part(hash).find(&self.memory, (hash, key), take)
+    }
+
+    /// The first or the last key in a range.
+    fn nearest(&self, range: (Bound<&[u8]>, Bound<&[u8]>), which: End) -> Option<Box<[u8]>> {
+        let mut nearest: Option<Box<[u8]>> = None;
+        for part in &self.parts {
+            let mut part = lock(part);
+            let mut keys = self.keys_in(&mut part, range);
+            let key = if which == End::First { keys.next() } else { keys.next_back() };
+            let nearer = |key: &&[u8]| match (&nearest, which) {
+                (None, _) => true,
+                (Some(nearest), End::First) => **key < **nearest,
+                (Some(nearest), End::Last) => **key > **nearest,
+            };
+            if let Some(key) = key.filter(nearer) {
+                nearest = Some(key.into());
+            }
+        }
+        nearest
+    }
+
+    /// So many of each part's first or last keys in a range, in order.
+    fn near(
+        &self,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        (which, count): (End, usize),
+    ) -> Vec<Box<[u8]>> {
+        let mut found = Vec::new();
+        for part in &self.parts {
+            let mut part = lock(part);
+            let keys = self.keys_in(&mut part, range);
+            let add = |key: &[u8]| found.push(key.into());
+            match which {
+                End::First => keys.take(count).for_each(add),
+                End::Last => keys.rev().take(count).for_each(add),
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    fn keys_in<'p>(
+        &self,
+        part: &'p mut Part,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> impl DoubleEndedIterator<Item = &'p [u8]> + use<'p> {
+        self.change(part, |part| _ = part.in_order(&self.memory));
+        // An empty range is none for a map.
+        let is_empty = match range {
+            (Bound::Included(start), Bound::Excluded(end)) => start >= end,
+            _ => false,
+        };
+        let range = (range.0.map(Key::from), range.1.map(Key::from));
+        let keys = (!is_empty)
+            .then(|| part.in_order(&self.memory).range(range).map(|(key, _)| &*key.bytes));
+        keys.into_iter().flatten()
+    }
+}
+
+/// The range from `start` (included) to `end` (excluded).
+fn between<'k>(start: &'k [u8], end: Option<&'k [u8]>) -> (Bound<&'k [u8]>, Bound<&'k [u8]>) {
+    (Bound::Included(start), end.map_or(Bound::Unbounded, Bound::Excluded))
+}
+
+impl BTree {
+    /// As `get`, while there are entries.
+    #[cold]
+    pub(super) fn get_young(&self, key: &[u8]) -> Result<Option<Value>> {
+        match self.inner.young_answer(key) {
+            Answer::Value(value) => Ok(Some(value)),
+            Answer::Deleted => Ok(None),
+            Answer::None => self.inner.paged.tree.get(key, make_value),
+        }
+    }
+
+    /// As `get_split`, while there are entries.
+    #[cold]
+    pub(super) fn get_split_young(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
+        match self.inner.young_answer(key) {
+            Answer::Value(value) => Ok(Some(split_value(&value, out))),
+            Answer::Deleted => Ok(None),
+            Answer::None => self.inner.paged.tree.get_split(key, NO_FIRST_BYTE, out),
+        }
+    }
+
+    /// As `multi_get`, while there are entries.
+    #[cold]
+    pub(super) fn multi_get_young(
+        &self,
+        keys: &[&[u8]],
+        out: &mut Vec<Option<Value>>,
+    ) -> Result<()> {
+        let start = out.len();
+        out.resize_with(start + keys.len(), || None);
+        self.multi_get_each_young(keys, &mut |number, stored| {
+            if let Some(place) = out.get_mut(start + number) {
+                *place = stored.map(value_of);
+            }
+            Ok(())
+        })
+    }
+
+    /// As `multi_get_each`, while there are entries.
+    #[cold]
+    pub(super) fn multi_get_each_young(
+        &self,
+        keys: &[&[u8]],
+        each: &mut EachValue<'_>,
+    ) -> Result<()> {
+        let (mut rest, mut numbers) = (Vec::new(), Vec::new());
+        for (number, key) in keys.iter().enumerate() {
+            match self.inner.young_answer(key) {
+                Answer::Value(value) => each(number, Some(&value))?,
+                Answer::Deleted => each(number, None)?,
+                Answer::None => {
+                    rest.push(*key);
+                    numbers.push(number);
+                }
+            }
+        }
+        self.inner.paged.tree.multi_get_each(&rest, &mut |index, value| {
+            numbers.get(index).map_or(Ok(()), |number| each(*number, value))
+        })
+    }
+}
+
+impl Inner {
+    /// What a key's entry says.
+    fn young_answer(&self, key: &[u8]) -> Answer {
+        if self.young.is_empty() || mutant::active(Bug::ReadPassesYoung) {
+            return Answer::None;
+        }
+        let answer = |stored: Option<&[u8]>| match stored {
+            Some(stored) => Answer::Value(value_of(stored)),
+            None => Answer::Deleted,
+        };
+        self.young.find(key, answer).unwrap_or(Answer::None)
+    }
+
+    /// Applies an operation of the log that the table's files do not have.
+    pub(super) fn replay(&self, op: &Op<'_>) -> Result<()> {
+        let (key, value) = match op {
+            Op::Put { key, head, body } => {
+                let shape = self.paged.tree.shape();
+                if shape.is_long(key) || !shape.is_inline(key, head.len() + body.len()) {
+                    return self.supersede(key, op);
+                }
+                (*key, Some([*head, *body]))
+            }
+            Op::Delete { key } => (*key, None),
+            Op::DeleteRange { .. } => return Ok(()),
+        };
+        let hash = self.young.hash.hash(key);
+        let mut part = self.young.part(hash);
+        let memory = &self.young.memory;
+        if !self.young.change(&mut part, |part| part.set(memory, (hash, key), value)) {
+            self.spill(&mut part)?;
+            return self.enter(key, value);
+        }
+        let most = self.young.budget.limit() / BUDGET_SHARE;
+        if self.young.memory_bytes() > most { self.spill(&mut part) } else { Ok(()) }
+    }
+
+    /// Enters all entries of a part in the tree, in replay.
+    fn spill(&self, part: &mut Part) -> Result<()> {
+        let memory = &self.young.memory;
+        self.young.change(part, |part| _ = part.in_order(memory));
+        let entries: Vec<_> = part.in_order(memory).iter().collect();
+        for some in entries.chunks(MERGED_AT_ONCE) {
+            self.paged.tree.bring(some.iter().map(|(key, _)| &*key.bytes));
+            for (key, stored) in some {
+                self.enter(&key.bytes, stored.as_deref().map(|value| [value, &[]]))?;
+            }
+        }
+        self.young.change(part, |part| part.clear(memory));
+        Ok(())
+    }
+
+    /// Enters what an entry says in the tree.
+    fn enter(&self, key: &[u8], stored: Option<[&[u8]; 2]>) -> Result<()> {
+        let pass = self.paged.gate.enter(key);
+        let tree = &self.paged.tree;
+        let change = match stored {
+            Some(pieces) => tree.put(key, pieces, None)?,
+            None => tree.delete(key, None)?,
+        };
+        pass.note(change);
+        Ok(())
+    }
+
+    /// Applies a put or a delete, whatever the key's entry says.
+    pub(super) fn supersede(&self, key: &[u8], op: &Op<'_>) -> Result<()> {
+        let hash = self.young.hash.hash(key);
+        let mut part = self.young.part(hash);
+        self.change_one(key, op)?;
+        if !mutant::active(Bug::WriteLeavesYoung) {
+            self.young.change(&mut part, |part| part.remove(&self.young.memory, (hash, key)));
+        }
+        Ok(())
+    }
+
+    /// Enters what the entries of these keys say in the tree.
+    fn merge_some(&self, keys: &[Box<[u8]>]) -> Result<()> {
+        self.paged.tree.bring(keys.iter().map(|key| &**key));
+        for key in keys {
+            if !self.paged.context.read_only {
+                self.paged.make_room(CHANGE_PAGES)?;
+            }
+            let hash = self.young.hash.hash(key);
+            let mut part = self.young.part(hash);
+            let enter = |stored: Option<&[u8]>| self.enter(key, stored.map(|value| [value, &[]]));
+            part.find(&self.young.memory, (hash, key), enter).transpose()?;
+            self.young.change(&mut part, |part| part.remove(&self.young.memory, (hash, key)));
+        }
+        Ok(())
+    }
+
+    /// Enters all entries in the tree.
+    pub(super) fn merge_all(&self) -> Result<()> {
+        self.young.end_replay();
+        self.merge_range(&[], None)
+    }
+
+    /// Enters the entries of a range in the tree.
+    pub(super) fn merge_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<()> {
+        while !self.young.is_empty() {
+            let keys = self.young.near(between(start, end), (End::First, MERGED_AT_ONCE));
+            if keys.is_empty() {
+                break;
+            }
+            self.merge_some(&keys)?;
+        }
+        Ok(())
+    }
+
+    /// A run of entries, ascending: as [`crate::bptree::Tree::ascend`].
+    pub(super) fn ascend(
+        &self,
+        ascent: &mut Ascent,
+        pace: (usize, isize),
+        run: &mut Run,
+    ) -> Result<()> {
+        if self.young.is_empty() || mutant::active(Bug::ReadPassesYoung) {
+            return self.paged.tree.ascend(ascent, pace, run);
+        }
+        let range = between(&ascent.start, ascent.end.as_deref());
+        let mut first = self.young.nearest(range, End::First);
+        if first.as_deref() == Some(&*ascent.start) {
+            self.merge_some(&self.young.near(range, (End::First, MERGED_BY_SCAN)))?;
+            first = self.young.nearest(range, End::First);
+        }
+        let Some(bound) = first else { return self.paged.tree.ascend(ascent, pace, run) };
+        // As far as there is no entry.
+        let end = ascent.end.replace(bound.to_vec());
+        let outcome = self.paged.tree.ascend(ascent, pace, run);
+        ascent.end = end;
+        if ascent.is_over {
+            ascent.is_over = false;
+            ascent.start = bound.into_vec();
+        }
+        outcome
+    }
+
+    /// A step of entries, descending, and the end that is left then; `None`: there is no more.
+    pub(super) fn descend(
+        &self,
+        (start, end): (&[u8], Option<&[u8]>),
+        pace: (usize, isize),
+    ) -> Result<(Vec<Entry>, Option<Vec<u8>>)> {
+        let mut clear = start.to_vec();
+        if !self.young.is_empty() && !mutant::active(Bug::ReadPassesYoung) {
+            let range = between(start, end);
+            let mut last = self.young.nearest(range, End::Last);
+            if last.as_deref().is_some_and(|last| Some(&*following(last)) == end) {
+                self.merge_some(&self.young.near(range, (End::Last, MERGED_BY_SCAN)))?;
+                last = self.young.nearest(range, End::Last);
+            }
+            if let Some(last) = last {
+                clear = following(&last);
+            }
+        }
+        let tree = &self.paged.tree;
+        let found = tree.scan_down((end, Some(&clear)), pace, make_value, make_entry)?;
+        let more = (*clear > *start).then_some(clear);
+        Ok((found.entries, found.next.or(more)))
+    }
+}
+
+fn value_of(stored: &[u8]) -> Value {
+    make_value(stored.len(), &mut |out| out.copy_from_slice(stored))
+}
+
+/// The first key behind another.
+fn following(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{
+        super::tests::{Fixture, contents, delete, findings, key, put},
+        *,
+    };
+    use crate::{
+        contract::{Due, Engine, KeyRange},
+        io::sim::{Call, Policy},
+        util::codec::Lsn,
+    };
+
+    type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+    /// What the log gives back, in its order; no value: a delete.
+    type Logged = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+    /// Keys 0 to 1999 are in the files; of those from 0 to 2399 some come from the log.
+    fn rows() -> (Rows, Logged) {
+        let mut rows: Rows = (0..2000).map(|number| (key(number).to_vec(), vec![7; 90])).collect();
+        let mut logged = Vec::new();
+        for number in (0..2400_u32).filter(|number| number % 3 == 0) {
+            let value = match number / 3 % 4 {
+                0 => Some(vec![8; 90]),
+                1 => Some(number.to_be_bytes().to_vec()),
+                2 => Some(vec![9; if number % 5 == 0 { 9000 } else { 40 }]),
+                _ => None,
+            };
+            let key = key(number).to_vec();
+            // Twice, as two records.
+            logged.push((key.clone(), Some(b"older".to_vec())));
+            logged.push((key.clone(), value.clone()));
+            match value {
+                Some(value) => drop(rows.insert(key, value)),
+                None => drop(rows.remove(&key)),
+            }
+        }
+        (rows, logged)
+    }
+
+    fn replay(table: &BTree, logged: &[(Vec<u8>, Option<Vec<u8>>)]) {
+        for (key, value) in logged {
+            let op = match value {
+                Some(value) => Op::Put { key, head: &value[..1], body: &value[1..] },
+                None => Op::Delete { key },
+            };
+            table.apply(Lsn(20), &op).unwrap();
+        }
+    }
+
+    fn reopened(budget: u64) -> (Fixture, BTree, Rows) {
+        let mut fixture = Fixture::new(budget);
+        let table = fixture.open();
+        (0..2000).for_each(|number| put(&table, &key(number), &[7; 90]));
+        table.persist(Lsn(9)).unwrap();
+        drop(table);
+        fixture.env = fixture.env.crash(Policy::AllLost);
+        let table = fixture.open();
+        let (rows, logged) = rows();
+        let reads = fixture.env.calls(&[Call::Read]);
+        replay(&table, &logged);
+        if budget > 1 << 20 {
+            // What is not in its leaf is put there.
+            let most =
+                2 * logged.iter().flat_map(|(_, value)| value).filter(|v| v.len() > 4000).count();
+            assert!(fixture.env.calls(&[Call::Read]) - reads <= to_u64(most) + 40);
+            assert!(table.inner.young.len() > 600);
+        }
+        assert_eq!(table.due(), Due::Persist);
+        (fixture, table, rows)
+    }
+
+    fn compare_gets(table: &BTree, rows: &Rows) {
+        let keys: Vec<_> = (0..2500).map(key).collect();
+        let keys: Vec<_> = keys.iter().map(|key| &key[..]).collect();
+        let mut many = Vec::new();
+        table.multi_get(&keys, &mut many).unwrap();
+        for (key, many) in keys.iter().zip(many) {
+            let expected = rows.get(*key).map(Vec::as_slice);
+            assert_eq!(table.get(key).unwrap().as_deref(), expected);
+            assert_eq!(many.as_deref(), expected);
+            let mut rest = Vec::new();
+            let first = table.get_split(key, &mut rest).unwrap();
+            let whole = first.map(|first| [&[first], &rest[..]].concat());
+            assert_eq!(whole.as_deref(), expected);
+        }
+    }
+
+    fn compare_ranges(table: &BTree, rows: &Rows, from: usize) {
+        let bounds: Vec<_> = rows.keys().step_by(37).skip(from).cloned().collect();
+        for pair in bounds.windows(2) {
+            let range = KeyRange { start: Some(pair[0].clone()), end: Some(pair[1].clone()) };
+            let expected: Vec<_> = rows.range(pair[0].clone()..pair[1].clone()).collect();
+            let entries = || table.range(range.clone()).unwrap().unwrap().map(Result::unwrap);
+            let agree = |found: Vec<Entry>| {
+                let found = found.iter().map(|entry| (&entry.key, entry.value.to_vec()));
+                assert!(found.eq(expected.iter().map(|(key, value)| (*key, (*value).clone()))));
+            };
+            match from % 3 {
+                0 => agree(entries().collect()),
+                1 => {
+                    let mut found: Vec<_> = entries().rev().collect();
+                    found.reverse();
+                    agree(found);
+                }
+                _ => {
+                    let (mut entries, mut front, mut back) = (entries(), Vec::new(), Vec::new());
+                    while let Some(entry) = entries.next() {
+                        front.push(entry);
+                        back.extend(entries.next_back());
+                    }
+                    front.extend(back.into_iter().rev());
+                    agree(front);
+                }
+            }
+        }
+    }
+
+    fn what_waits_is_seen() {
+        for budget in [64 << 20, 1 << 20] {
+            let (fixture, table, mut rows) = reopened(budget);
+            compare_gets(&table, &rows);
+            for from in 0..3 {
+                compare_ranges(&table, &rows, from);
+            }
+            drop(table);
+            let table = fixture.open();
+            replay(&table, &self::rows().1);
+            let (start, end) = (key(6), key(9));
+            let (start, end) = (start.min(end).to_vec(), start.max(end).to_vec());
+            // A range that goes before what waits in it was looked at, then single keys.
+            table.apply(Lsn(21), &Op::DeleteRange { start: &start, end: &end }).unwrap();
+            let gone: Vec<_> = rows.range(start..end).map(|(key, _)| key.clone()).collect();
+            assert!(gone.len() > 10);
+            for key in &gone {
+                rows.remove(key);
+            }
+            for number in (0..2400).step_by(30) {
+                put(&table, &key(number), b"newest");
+                rows.insert(key(number).to_vec(), b"newest".to_vec());
+                delete(&table, &key(number + 3));
+                rows.remove(&key(number + 3)[..]);
+            }
+            compare_gets(&table, &rows);
+            assert_eq!(contents(&table), rows);
+            assert!(table.inner.young.is_empty(), "a scan of everything leaves none");
+            assert_eq!(table.stats().keys, to_u64(rows.len()));
+        }
+    }
+
+    #[test]
+    fn what_waits_for_its_leaf_is_seen_by_every_read() {
+        what_waits_is_seen();
+        for bug in [Bug::ReadPassesYoung, Bug::WriteLeavesYoung] {
+            mutant::finds(bug, what_waits_is_seen);
+        }
+    }
+
+    #[test]
+    fn what_waits_is_in_the_next_cut() {
+        for budget in [64 << 20, 1 << 20] {
+            let (mut fixture, table, rows) = reopened(budget);
+            assert!(table.inner.young.memory_bytes() <= budget / BUDGET_SHARE + (64 << 10));
+            assert_eq!(table.persist(Lsn(30)).unwrap(), Lsn(30));
+            assert!(table.inner.young.is_empty());
+            assert_eq!(table.due(), Due::Nothing);
+            drop(table);
+            assert_eq!(fixture.budget.used(), 0);
+            fixture.env = fixture.env.crash(Policy::AllLost);
+            let table = fixture.open();
+            assert_eq!(contents(&table), rows);
+            assert_eq!(findings(&table), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn readers_and_writers_meet_the_merge() {
+        let (_fixture, table, mut rows) = reopened(64 << 20);
+        let written: Vec<_> = (0..2400).filter(|number| number % 7 == 0).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| table.persist(Lsn(30)).unwrap());
+            scope.spawn(|| {
+                for number in &written {
+                    put(&table, &key(*number), b"newest");
+                }
+            });
+            for number in (0..2400).filter(|number| number % 7 != 0) {
+                let found = table.get(&key(number)).unwrap();
+                assert_eq!(found.as_deref(), rows.get(&key(number)[..]).map(Vec::as_slice));
+            }
+        });
+        for number in &written {
+            rows.insert(key(*number).to_vec(), b"newest".to_vec());
+        }
+        assert_eq!(contents(&table), rows);
+    }
+}

@@ -1,0 +1,471 @@
+//! A part of what waits: as the log gave it, and in the order of keys once somebody asks for that.
+//!
+//! What: until then entries lie one behind the other in chunks of one reserved region, and a table
+//! of hashes says where; then they go to an ordered table, a key and a value an allocation each.
+//! Why: replay enters a million of them before a table can serve. An ordered table takes five
+//! times as long for it, most of that waiting for memory, and nobody needs the order yet.
+//!
+//! | offset in an entry | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 3 | key size | |
+//! | 3 | 1 | kind | 0: the value; 1: the key was deleted; 2: the entry is gone |
+//! | 4 | 4 | value size | the room that there is, where there is no value |
+//! | 8 | | key, value | zeros up to a whole word |
+//!
+//! Invariants: a key has one entry; what its bytes cost is in [`Part::memory_bytes`]; a chunk is
+//! one part's.
+
+use std::collections::BTreeMap;
+
+use super::key::{Key, Ordered, Sought};
+use crate::{
+    io::{Region, prefetch},
+    util::{
+        codec::{low_u8, low_u32, round_up, to_u64, to_usize},
+        sync::{AtomicU64, Mutex, Ordering, lock},
+        words::{WORD_BYTES, copy_out, equals_at, store_bytes},
+    },
+};
+
+/// A value as stored; `None`: the key was deleted.
+pub(super) type Stored = Option<Box<[u8]>>;
+/// Entries in the order of keys.
+pub(super) type InOrder = BTreeMap<Key, Stored>;
+
+/// What an entry in order takes in memory beside its key and its value, in bytes.
+const ENTRY_BYTES: u64 = 112;
+/// More than an entry can have. Memory counts once it is written to, in steps.
+const CHUNK_BYTES: u64 = 128 << 10;
+const CHUNK_WORDS: usize = to_usize(CHUNK_BYTES) / WORD_BYTES;
+const STEP_BYTES: u64 = 2 << 10;
+/// From here on the region is in huge pages: what little there is to replay is not worth one.
+const HUGE_FROM_BYTES: u64 = 2 << 20;
+/// Places of entries have 32 bits.
+const REGION_BYTES_MAX: u64 = 16 << 30;
+/// Slots of the smallest table of hashes: a power of two.
+const SLOTS_MIN: usize = 16;
+
+const VALUE: u8 = 0;
+const DELETED: u8 = 1;
+const GONE: u8 = 2;
+
+/// Where parts have their chunks.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    region: Option<Region>,
+    /// Chunks that were given back, and the first that was never used.
+    free: Mutex<(Vec<usize>, usize)>,
+}
+
+impl Memory {
+    /// Of so many bytes, used when they are needed; of none, if the system refuses.
+    pub(super) fn reserve(bytes: u64) -> Self {
+        let bytes = round_up(bytes.min(REGION_BYTES_MAX), CHUNK_BYTES);
+        let region = Region::reserve(bytes).ok();
+        if let Some(region) = &region {
+            region.advise_huge(HUGE_FROM_BYTES..bytes);
+        }
+        Self { region, free: Mutex::default() }
+    }
+
+    fn words(&self, from: usize) -> &[AtomicU64] {
+        let words = self.region.as_ref().map_or(&[][..], Region::words);
+        words.get(from..).unwrap_or(&[])
+    }
+
+    /// The first word of a chunk; `None`: all are taken.
+    fn take(&self) -> Option<usize> {
+        let mut free = lock(&self.free);
+        if let Some(chunk) = free.0.pop() {
+            return Some(chunk);
+        }
+        let chunk = free.1;
+        free.1 += CHUNK_WORDS;
+        (self.words(chunk).len() >= CHUNK_WORDS).then_some(chunk)
+    }
+
+    fn give(&self, chunks: &[usize]) {
+        for chunk in chunks {
+            let start = to_u64(chunk * WORD_BYTES);
+            if let Some(region) = &self.region {
+                region.discard(start..start + CHUNK_BYTES);
+            }
+        }
+        lock(&self.free).0.extend(chunks);
+    }
+
+    /// The head of the entry at a place, and its bytes.
+    fn entry(&self, place: u32) -> Option<(Head, &[AtomicU64])> {
+        let (head, rest) = self.words(to_usize(place.into())).split_first()?;
+        let head = Head::decode(head.load(Ordering::Relaxed));
+        Some((head, rest.get(..(head.key + head.value).div_ceil(WORD_BYTES))?))
+    }
+
+    fn bytes(&self, place: u32) -> Option<(Vec<u8>, Stored)> {
+        let (head, words) = self.entry(place)?;
+        let mut key = vec![0; head.key];
+        copy_out(words, 0, &mut key);
+        if head.kind == GONE {
+            return None;
+        }
+        let value = || {
+            let mut value = vec![0; head.value];
+            copy_out(words, head.key, &mut value);
+            value.into_boxed_slice()
+        };
+        Some((key, (head.kind == VALUE).then(value)))
+    }
+}
+
+/// See the module head.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    /// All entries, or none.
+    gathered: Gathered,
+    /// The others.
+    in_order: InOrder,
+    in_order_bytes: u64,
+}
+
+impl Part {
+    pub(super) fn len(&self) -> usize {
+        self.gathered.live + self.in_order.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What it takes in memory.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.gathered.memory_bytes() + self.in_order_bytes
+    }
+
+    /// What the entry of a key of this hash says, as `take` has it: a value, or that it was
+    /// deleted.
+    pub(super) fn find<T>(
+        &self,
+        memory: &Memory,
+        (hash, key): (u64, &[u8]),
+        take: impl FnOnce(Option<&[u8]>) -> T,
+    ) -> Option<T> {
+        if self.in_order.is_empty() {
+            let (_, stored) = memory.bytes(self.gathered.find(memory, hash, key)?)?;
+            return Some(take(stored.as_deref()));
+        }
+        let sought: &dyn Ordered = &Sought::new(key);
+        self.in_order.get(sought).map(|stored| take(stored.as_deref()))
+    }
+
+    /// Sets what the entry of a key of this hash says: a value in pieces, or that it was deleted.
+    /// For replay. `false`: there is no memory for it.
+    pub(super) fn set(
+        &mut self,
+        memory: &Memory,
+        (hash, key): (u64, &[u8]),
+        value: Option<[&[u8]; 2]>,
+    ) -> bool {
+        if self.in_order.is_empty() {
+            return self.gathered.set(memory, (hash, key), value);
+        }
+        // A range was deleted before, which asked for the order.
+        let stored = value.map(|pieces| pieces.concat().into_boxed_slice());
+        self.in_order_bytes += entry_bytes(key, stored.as_deref());
+        if let Some(before) = self.in_order.insert(Key::from(key), stored) {
+            self.in_order_bytes -= entry_bytes(key, before.as_deref());
+        }
+        true
+    }
+
+    /// Starts loading what a look at a key of this hash begins with.
+    pub(super) fn expect(&self, hash: u64) {
+        if let Some(slot) = self.gathered.slots.get(self.gathered.first_slot(hash)) {
+            prefetch(slot);
+        }
+    }
+
+    /// Removes the entry of a key of this hash.
+    pub(super) fn remove(&mut self, memory: &Memory, (hash, key): (u64, &[u8])) {
+        self.gathered.remove(memory, hash, key);
+        let sought: &dyn Ordered = &Sought::new(key);
+        if let Some(stored) = self.in_order.remove(sought) {
+            self.in_order_bytes -= entry_bytes(key, stored.as_deref());
+        }
+        if self.is_empty() {
+            self.clear(memory);
+        }
+    }
+
+    /// Removes all entries.
+    pub(super) fn clear(&mut self, memory: &Memory) {
+        memory.give(&self.gathered.chunks);
+        *self = Self::default();
+    }
+
+    /// The entries in the order of keys.
+    pub(super) fn in_order(&mut self, memory: &Memory) -> &InOrder {
+        if self.gathered.live > 0 {
+            let gathered = std::mem::take(&mut self.gathered);
+            let mut entries: Vec<(Key, Stored)> = Vec::with_capacity(gathered.live);
+            for (key, stored) in gathered.places().filter_map(|place| memory.bytes(place)) {
+                self.in_order_bytes += entry_bytes(&key, stored.as_deref());
+                entries.push((Key::from(&*key), stored));
+            }
+            memory.give(&gathered.chunks);
+            entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+            self.in_order = entries.into_iter().collect();
+        }
+        &self.in_order
+    }
+}
+
+fn entry_bytes(key: &[u8], stored: Option<&[u8]>) -> u64 {
+    to_u64(key.len() + stored.map_or(0, <[u8]>::len)) + ENTRY_BYTES
+}
+
+/// Entries as the log gave them.
+#[derive(Debug, Default)]
+struct Gathered {
+    /// Half of the hash, and the place of the entry plus one; 0: none.
+    slots: Box<[AtomicU64]>,
+    taken: usize,
+    live: usize,
+    chunks: Vec<usize>,
+    /// Words of the last chunk that are taken.
+    filled: usize,
+}
+
+/// The head of an entry.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    key: usize,
+    kind: u8,
+    value: usize,
+}
+
+impl Head {
+    fn encode(self) -> u64 {
+        to_u64(self.key) | u64::from(self.kind) << 24 | to_u64(self.value) << 32
+    }
+
+    fn decode(word: u64) -> Self {
+        let kind = low_u8(word >> 24);
+        Self { key: to_usize(word & 0xff_ffff), kind, value: to_usize(word >> 32) }
+    }
+}
+
+impl Gathered {
+    fn memory_bytes(&self) -> u64 {
+        let full = to_u64(self.chunks.len().saturating_sub(1)) * CHUNK_BYTES;
+        let last = round_up(to_u64(self.filled * WORD_BYTES), STEP_BYTES);
+        full + last + to_u64(size_of_val(&*self.slots))
+    }
+
+    /// Where the entries are, in no order.
+    fn places(&self) -> impl Iterator<Item = u32> {
+        let slots = self.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
+        slots.filter_map(|slot| low_u32(slot).checked_sub(1))
+    }
+
+    fn slot(&self, index: usize) -> u64 {
+        self.slots.get(index).map_or(0, |slot| slot.load(Ordering::Relaxed))
+    }
+
+    fn first_slot(&self, hash: u64) -> usize {
+        to_usize(hash >> 32) & self.slots.len().wrapping_sub(1)
+    }
+
+    /// The slot of a key and the place in it, or the free slot for it; there is one.
+    fn look(&self, memory: &Memory, hash: u64, key: &[u8]) -> (usize, Option<u32>) {
+        let mut index = self.first_slot(hash);
+        loop {
+            let slot = self.slot(index);
+            let Some(place) = low_u32(slot).checked_sub(1) else { return (index, None) };
+            let same = |(head, words): (Head, &[AtomicU64])| {
+                head.key == key.len() && equals_at(words, 0, key)
+            };
+            if slot >> 32 == hash >> 32 && memory.entry(place).is_some_and(same) {
+                return (index, Some(place));
+            }
+            index = (index + 1) & (self.slots.len() - 1);
+        }
+    }
+
+    fn find(&self, memory: &Memory, hash: u64, key: &[u8]) -> Option<u32> {
+        if self.slots.is_empty() { None } else { self.look(memory, hash, key).1 }
+    }
+
+    fn remove(&mut self, memory: &Memory, hash: u64, key: &[u8]) {
+        if let Some(place) = self.find(memory, hash, key) {
+            self.put_kind(memory, place, GONE);
+        }
+    }
+
+    /// Says what the entry at a place is from now on.
+    fn put_kind(&mut self, memory: &Memory, place: u32, kind: u8) {
+        let Some(word) = memory.words(to_usize(place.into())).first() else { return };
+        let head = Head::decode(word.load(Ordering::Relaxed));
+        self.live += usize::from(kind != GONE);
+        self.live -= usize::from(head.kind != GONE);
+        word.store(Head { kind, ..head }.encode(), Ordering::Relaxed);
+    }
+
+    fn set(
+        &mut self,
+        memory: &Memory,
+        (hash, key): (u64, &[u8]),
+        value: Option<[&[u8]; 2]>,
+    ) -> bool {
+        if self.taken * 4 >= self.slots.len() * 3 {
+            self.widen();
+        }
+        let (index, before) = self.look(memory, hash, key);
+        let kind = if value.is_some() { VALUE } else { DELETED };
+        if let Some(place) = before
+            && let Some((head, words)) = memory.entry(place)
+            && value.is_none_or(|[front, back]| front.len() + back.len() == head.value)
+        {
+            if let Some([front, back]) = value {
+                store_bytes(words, &[key, front, back]);
+            }
+            self.put_kind(memory, place, kind);
+            return true;
+        }
+        let Some(place) = self.append(memory, key, value) else { return false };
+        match before {
+            None => self.taken += 1,
+            Some(before) => self.put_kind(memory, before, GONE),
+        }
+        self.live += 1;
+        if let Some(slot) = self.slots.get(index) {
+            slot.store(hash >> 32 << 32 | u64::from(place + 1), Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Adds an entry behind all others; its place.
+    fn append(&mut self, memory: &Memory, key: &[u8], value: Option<[&[u8]; 2]>) -> Option<u32> {
+        let [front, back] = value.unwrap_or_default();
+        let kind = if value.is_some() { VALUE } else { DELETED };
+        let head = Head { key: key.len(), kind, value: front.len() + back.len() };
+        let count = 1 + (head.key + head.value).div_ceil(WORD_BYTES);
+        if self.chunks.is_empty() || self.filled + count > CHUNK_WORDS {
+            if count > CHUNK_WORDS {
+                return None;
+            }
+            self.chunks.push(memory.take()?);
+            self.filled = 0;
+        }
+        let at = self.chunks.last()? + self.filled;
+        self.filled += count;
+        let (first, rest) = memory.words(at).split_first()?;
+        first.store(head.encode(), Ordering::Relaxed);
+        store_bytes(rest.get(..count - 1)?, &[key, front, back]);
+        Some(low_u32(to_u64(at)))
+    }
+
+    /// Makes room for more slots, which know enough of their hashes.
+    fn widen(&mut self) {
+        let count = (self.slots.len() * 2).max(SLOTS_MIN);
+        let before = std::mem::take(&mut self.slots);
+        self.slots = (0..count).map(|_| AtomicU64::new(0)).collect();
+        for slot in before.iter().map(|slot| slot.load(Ordering::Relaxed)).filter(|slot| *slot != 0)
+        {
+            let mut index = self.first_slot(slot);
+            while self.slot(index) != 0 {
+                index = (index + 1) & (count - 1);
+            }
+            if let Some(free) = self.slots.get(index) {
+                free.store(slot, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    type Rows = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+    /// Keys meet in slots and halves of hashes; every third has a hash of its own.
+    fn hash_of(number: u64) -> u64 {
+        (number % 3) << 32 | if number.is_multiple_of(3) { number << 40 } else { 0 }
+    }
+
+    fn set(part: &mut Part, memory: &Memory, rows: &mut Rows, number: u64, value: Option<&[u8]>) {
+        let key = number.to_string().into_bytes();
+        let pieces = value.map(|value| value.split_at(value.len() / 2)).map(|(a, b)| [a, b]);
+        assert!(part.set(memory, (hash_of(number), &key), pieces));
+        rows.insert(key, value.map(<[u8]>::to_vec));
+    }
+
+    fn compare(part: &Part, memory: &Memory, rows: &Rows) {
+        assert_eq!(part.len(), rows.len());
+        for number in 0..700_u64 {
+            let key = number.to_string().into_bytes();
+            let take = |stored: Option<&[u8]>| stored.map(<[u8]>::to_vec);
+            let found = part.find(memory, (hash_of(number), &key), take);
+            assert_eq!(found.as_ref(), rows.get(&key), "{number}");
+        }
+    }
+
+    #[test]
+    fn entries_are_what_was_set_last_in_either_form() {
+        let memory = Memory::reserve(1 << 20);
+        let (mut part, mut rows) = (Part::default(), Rows::new());
+        for number in 0..600 {
+            set(&mut part, &memory, &mut rows, number, Some(&[7; 90]));
+        }
+        let before = part.memory_bytes();
+        for number in 0..600 {
+            // In place: as long as before, or none.
+            let value = [8; 90];
+            set(&mut part, &memory, &mut rows, number, (number % 2 == 0).then_some(&value));
+        }
+        assert_eq!(part.memory_bytes(), before);
+        for number in (0..600).step_by(5) {
+            set(&mut part, &memory, &mut rows, number, Some(&[9; 91][..to_usize(number % 92)]));
+        }
+        compare(&part, &memory, &rows);
+        for number in (0..600_u64).step_by(7) {
+            let key = number.to_string().into_bytes();
+            part.remove(&memory, (hash_of(number), &key));
+            rows.remove(&key);
+        }
+        compare(&part, &memory, &rows);
+        set(&mut part, &memory, &mut rows, 14, Some(b"again"));
+        let ordered: Vec<_> = part.in_order(&memory).keys().map(|key| key.bytes.to_vec()).collect();
+        assert!(ordered.iter().eq(rows.keys()));
+        compare(&part, &memory, &rows);
+        // What is set from now on is in order too.
+        set(&mut part, &memory, &mut rows, 21, Some(b"new"));
+        set(&mut part, &memory, &mut rows, 15, Some(b"another"));
+        set(&mut part, &memory, &mut rows, 16, None);
+        compare(&part, &memory, &rows);
+        let ordered: Vec<_> = part.in_order(&memory).keys().map(|key| key.bytes.to_vec()).collect();
+        assert!(ordered.iter().eq(rows.keys()));
+        for key in ordered {
+            let number = std::str::from_utf8(&key).unwrap().parse().unwrap();
+            part.remove(&memory, (hash_of(number), &key));
+        }
+        assert_eq!((part.len(), part.memory_bytes()), (0, 0));
+        // Its chunks serve again.
+        let free = lock(&memory.free);
+        assert_eq!(free.0.len() * CHUNK_WORDS, free.1);
+    }
+
+    #[test]
+    fn without_memory_nothing_is_set() {
+        for memory in [Memory::default(), Memory::reserve(CHUNK_BYTES)] {
+            let (mut part, value) = (Part::default(), [1; 4000]);
+            let mut set = |number: u64| {
+                part.set(&memory, (number << 32, &number.to_le_bytes()), Some([&value, &[]]))
+            };
+            let count = (0..100).take_while(|number| set(*number)).count();
+            assert_eq!(count, if memory.region.is_some() { 32 } else { 0 });
+            assert_eq!(part.len(), count);
+        }
+    }
+}

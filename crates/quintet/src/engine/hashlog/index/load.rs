@@ -1,0 +1,282 @@
+//! Loading: a table is filled at once, by several threads, before anybody else uses it.
+//!
+//! Its lines are divided into shares of neighbours. Whoever loads a share alone may store to its
+//! lines without locks, and they are in its caches as long as the share is small.
+
+use std::collections::BTreeMap;
+
+use super::{
+    ADDRESS_MASK, CENTIBYTES_PER_KEY, HUGE_ABOVE_BYTES, LINE_SLOTS, SLOTS, Shape, SlotTable,
+    TAG_SHIFT, is_link, node_of,
+    tag::{Tag, placing},
+};
+use crate::util::{
+    codec::{low_u32, to_u64, to_usize},
+    sync::{AtomicU64, Ordering, lock},
+};
+
+/// Hashes are told apart by their low 56 bits: 32 of them by line and tag, the rest by what is kept
+/// beside the line while its share is loaded.
+const REST_MASK: u64 = (1 << 24) - 1;
+/// What is kept is not 0.
+const REST_KNOWN: u32 = 1 << 24;
+/// Beside a slot that an earlier pass filled.
+const REST_OF_OTHERS: u32 = 1 << 25;
+
+/// Loads a table, in shares. Threads may load different shares at the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct Loader<'a> {
+    table: &'a SlotTable,
+    shape: Shape,
+    share_bits: u32,
+}
+
+impl SlotTable {
+    /// Gives an empty table the size that `keys` keys will need, in huge pages where that is
+    /// large.
+    pub fn presize(&self, keys: u64) {
+        let mut huge = lock(&self.growth);
+        let mut shape = Shape(self.shape.load(Ordering::Relaxed));
+        // Nodes take a tenth of the memory at the usual load.
+        let lines = keys * CENTIBYTES_PER_KEY / 110 / (LINE_SLOTS * 8);
+        if !self.is_empty() {
+            return;
+        }
+        while shape.line_count() < lines
+            && shape.can_grow()
+            && shape.next_growth().1 < self.pairs_max
+        {
+            shape = shape.grown_towards(lines);
+        }
+        self.shape.store(shape.0, Ordering::Release);
+        if self.bytes() > HUGE_ABOVE_BYTES {
+            *huge = true;
+            self.advise_huge();
+        }
+    }
+
+    /// Starts to load the table into at most `1 << share_bits` shares. Until the last entry is
+    /// loaded and counted, nobody may use it in another way.
+    pub fn loader(&self, share_bits: u32) -> Loader<'_> {
+        let shape = Shape(self.shape.load(Ordering::Acquire));
+        Loader { table: self, shape, share_bits: share_bits.min(shape.bits()) }
+    }
+
+    /// Counts entries that were loaded.
+    pub fn add_len(&self, keys: u64) {
+        self.keys.fetch_add(keys, Ordering::Relaxed);
+    }
+}
+
+impl<'a> Loader<'a> {
+    /// How many shares there are, as a power of two.
+    pub fn share_bits(self) -> u32 {
+        self.share_bits
+    }
+
+    /// Bits of the number of a group within its share.
+    fn local_bits(self) -> u32 {
+        self.shape.bits() - self.share_bits
+    }
+
+    /// The share of a hash.
+    #[inline]
+    pub fn share(self, hash: u64) -> usize {
+        let group = placing(hash) & ((1 << self.shape.bits()) - 1);
+        to_usize(group >> self.local_bits())
+    }
+
+    /// Starts loading the line of `hash`.
+    #[inline]
+    pub fn prefetch(self, hash: u64) {
+        let (array, pair, _) = self.shape.line(placing(hash));
+        self.table.lines[array].prefetch(to_usize(pair * LINE_SLOTS));
+    }
+
+    /// Lines of a share, at most.
+    pub fn lines_max(self) -> usize {
+        4 << self.local_bits()
+    }
+
+    /// The number of a line within its share: from 0, below [`Self::lines_max`].
+    #[inline]
+    pub(super) fn local_line(self, array: usize, pair: u64) -> usize {
+        let second = to_usize(pair >> self.shape.bits() & 1);
+        to_usize(pair & ((1 << self.local_bits()) - 1)) << 2 | second << 1 | array
+    }
+
+    /// Starts to load one share, the newest entries first. `is_first`: nothing was loaded into it
+    /// before. `memory` is what [`ShareLoader::into_memory`] of another share left, or empty.
+    pub fn share_loader(
+        self,
+        share: usize,
+        is_first: bool,
+        mut memory: Vec<[u32; SLOTS]>,
+    ) -> ShareLoader<'a> {
+        memory.clear();
+        memory.resize(self.lines_max(), [0; SLOTS]);
+        let mut loader = ShareLoader { loader: self, rests: memory, beyond: BTreeMap::new() };
+        if !is_first {
+            loader.note_others(share);
+        }
+        loader
+    }
+
+    /// Adds an entry; its key has none. `false` where there is no memory left for it.
+    #[must_use]
+    #[inline]
+    pub fn load(self, hash: u64, address: u64) -> bool {
+        let (array, pair, known) = self.shape.line(placing(hash));
+        self.table.add(self.table.line_at(array, pair), Tag::new(hash, known).slot(address))
+    }
+}
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It is in the table.
+    New,
+    /// Another of its hash is.
+    Older,
+    /// There is no memory left for it.
+    Full,
+}
+
+/// Loads one share of a table: of the entries of one hash (of which the low 56 bits count), the
+/// first that it is given.
+#[derive(Debug)]
+pub struct ShareLoader<'a> {
+    loader: Loader<'a>,
+    /// The rest of the hash of each slot of each line; 0 where it is free.
+    rests: Vec<[u32; SLOTS]>,
+    /// The same for the entries that are in nodes, by address.
+    beyond: BTreeMap<u64, u32>,
+}
+
+impl ShareLoader<'_> {
+    /// Takes note of the slots that are filled.
+    fn note_others(&mut self, share: usize) {
+        let Loader { table, shape, .. } = self.loader;
+        let first = to_u64(share) << self.loader.local_bits();
+        for (index, rests) in self.rests.iter_mut().enumerate() {
+            let pair = (first + to_u64(index >> 2)) | (to_u64(index >> 1 & 1) << shape.bits());
+            let words = table.line_at(index & 1, pair).iter().map(|s| s.load(Ordering::Relaxed));
+            for (rest, _) in rests.iter_mut().zip(words).filter(|(_, word)| *word != 0) {
+                *rest = REST_OF_OTHERS;
+            }
+        }
+    }
+
+    /// What the loading of another share may use again.
+    pub fn into_memory(self) -> Vec<[u32; SLOTS]> {
+        self.rests
+    }
+
+    /// Adds an entry if there is none of its hash.
+    #[inline]
+    pub fn add(&mut self, hash: u64, address: u64) -> Added {
+        let (array, pair, known) = self.loader.shape.line(placing(hash));
+        let (new, rest) = (Tag::new(hash, known).slot(address), rest_of(hash));
+        let line = self.loader.table.line_at(array, pair);
+        let number = self.loader.local_line(array, pair);
+        let Some(rests) = self.rests.get_mut(number) else { return Added::Full };
+        // Without a branch a slot: how many are filled differs from line to line.
+        let is_known = rests.iter().map(|known| usize::from(*known == rest)).sum::<usize>() > 0;
+        let filled = rests.iter().map(|known| usize::from(*known != 0)).sum::<usize>();
+        if !is_known && let (Some(slot), Some(place)) = (line.get(filled), rests.get_mut(filled)) {
+            slot.store(new, Ordering::Release);
+            *place = rest;
+            return Added::New;
+        }
+        if is_known && has_in_line(line, rests, (new, rest)) {
+            return Added::Older;
+        }
+        self.add_to_chain(line, number, (new, rest))
+    }
+
+    /// As [`Self::add`], where the line is full, or has an entry with the same rest of its hash.
+    fn add_to_chain(
+        &mut self,
+        line: &[AtomicU64],
+        number: usize,
+        (new, rest): (u64, u32),
+    ) -> Added {
+        if let Some(rests) = self.rests.get_mut(number)
+            && let Some(filled) = rests.iter().position(|known| *known == 0)
+            && let Some(slot) = line.get(filled)
+        {
+            slot.store(new, Ordering::Release);
+            rests[filled] = rest;
+            return Added::New;
+        }
+        self.add_beyond(line, number, (new, rest))
+    }
+
+    /// Whether there is an entry of the hash.
+    pub fn has(&self, hash: u64) -> bool {
+        let (array, pair, known) = self.loader.shape.line(placing(hash));
+        let (new, rest) = (Tag::new(hash, known).slot(0), rest_of(hash));
+        let line = self.loader.table.line_at(array, pair);
+        let rests = self.rests.get(self.loader.local_line(array, pair));
+        rests.is_some_and(|rests| has_in_line(line, rests, (new, rest)))
+            || self.has_beyond(line, (new, rest))
+    }
+
+    /// Whether the nodes of a line have an entry of the hash.
+    fn has_beyond(&self, line: &[AtomicU64], (new, rest): (u64, u32)) -> bool {
+        let mut slots = line;
+        loop {
+            let last = slots.last().map_or(0, |last| last.load(Ordering::Relaxed));
+            if !is_link(last) {
+                return false;
+            }
+            slots = self.loader.table.node(node_of(last));
+            let is_same = |slot: &AtomicU64| {
+                let word = slot.load(Ordering::Relaxed);
+                word != 0
+                    && has_tag_of(word, new)
+                    && !is_link(word)
+                    && self.beyond.get(&(word & ADDRESS_MASK)) == Some(&rest)
+            };
+            if slots.iter().any(is_same) {
+                return true;
+            }
+        }
+    }
+
+    /// The line is full.
+    fn add_beyond(&mut self, line: &[AtomicU64], number: usize, (new, rest): (u64, u32)) -> Added {
+        if self.has_beyond(line, (new, rest)) {
+            return Added::Older;
+        }
+        let last = line.last().map_or(0, |last| last.load(Ordering::Relaxed));
+        if !self.loader.table.add(line, new) {
+            return Added::Full;
+        }
+        if !is_link(last) {
+            // It has moved to the node, where the link is now.
+            let moved = self.rests.get(number).and_then(|rests| rests.last()).copied().unwrap_or(0);
+            self.beyond.insert(last & ADDRESS_MASK, moved);
+        }
+        self.beyond.insert(new & ADDRESS_MASK, rest);
+        Added::New
+    }
+}
+
+/// Whether a line has the entry of a hash.
+fn has_in_line(line: &[AtomicU64], rests: &[u32], (new, rest): (u64, u32)) -> bool {
+    line.iter().zip(rests).any(|(slot, known)| {
+        let word = slot.load(Ordering::Relaxed);
+        *known == rest && has_tag_of(word, new) && !is_link(word)
+    })
+}
+
+#[inline]
+const fn rest_of(hash: u64) -> u32 {
+    low_u32(hash >> 32 & REST_MASK) | REST_KNOWN
+}
+
+#[inline]
+const fn has_tag_of(word: u64, other: u64) -> bool {
+    (word ^ other) >> TAG_SHIFT == 0
+}

@@ -1,0 +1,141 @@
+//! Which lines belong to which hash: the table's size as one word.
+
+use crate::util::codec::{low_u32, to_usize};
+
+/// Bits 0 to 39: groups that have grown in this round; bit 40: the round (2 to 3 lines, or 3 to
+/// 4); from bit 48: the number of groups as a power of two.
+///
+/// Line `j` of group `g` of `n` groups is in array `j & 1` at pair `g + (j >> 1) * n`: when all
+/// groups have four lines, the same places are two lines each of `2 n` groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape(pub(super) u64);
+
+const ROUND: u64 = 1 << 40;
+const GROWN_MASK: u64 = ROUND - 1;
+const BITS_SHIFT: u32 = 48;
+/// Bit of the placing hash that chooses between the lines of a pair: the highest, so that groups
+/// never use it.
+const PAIR_BIT: u32 = if cfg!(any(loom, shuttle)) { 25 } else { 31 };
+
+impl Shape {
+    pub(super) fn new(bits: u32) -> Self {
+        Self(u64::from(bits) << BITS_SHIFT)
+    }
+
+    pub(super) fn bits(self) -> u32 {
+        low_u32(self.0 >> BITS_SHIFT)
+    }
+
+    fn round(self) -> u64 {
+        (self.0 & ROUND) >> 40
+    }
+
+    fn grown_count(self) -> u64 {
+        self.0 & GROWN_MASK
+    }
+
+    fn group_count(self) -> u64 {
+        1 << self.bits()
+    }
+
+    pub(super) fn line_count(self) -> u64 {
+        self.group_count() * (2 + self.round()) + self.grown_count()
+    }
+
+    /// Lines of a group: 2 to 4.
+    #[inline]
+    fn lines_in(self, group: u64) -> u64 {
+        2 + self.round() + u64::from(group < self.grown_count())
+    }
+
+    /// Array and pair of the line for a placing hash, and how many of its low bits that says.
+    #[inline]
+    pub(super) fn line(self, placing: u64) -> (usize, u64, u32) {
+        let groups = self.group_count();
+        let group = placing & (groups - 1);
+        let second = to_usize(placing >> PAIR_BIT & 1);
+        let bits = self.bits();
+        match self.lines_in(group) {
+            3 if in_third(placing) => (0, group + groups, bits),
+            2 | 3 => (second, group, bits),
+            _ => (second, group + (placing & groups), bits + 1),
+        }
+    }
+
+    /// Low placing bits that the place of a line of `group` says.
+    pub(super) fn known_in(self, group: u64) -> u32 {
+        self.bits() + u32::from(self.lines_in(group) == 4)
+    }
+
+    /// The same, once the group has grown by a line.
+    pub(super) fn known_once_grown(self, group: u64) -> u32 {
+        self.bits() + u32::from(self.lines_in(group) == 3)
+    }
+
+    /// Arrays and pairs of a group's lines.
+    pub(super) fn lines_of(self, group: u64) -> impl Iterator<Item = (usize, u64)> {
+        let places = [(0, 0), (1, 0), (0, self.group_count()), (1, self.group_count())];
+        let count = self.lines_in(group);
+        places.into_iter().zip(0..count).map(move |((array, offset), _)| (array, group + offset))
+    }
+
+    /// The group that grows next and the pair that its new line is in.
+    pub(super) fn next_growth(self) -> (u64, u64) {
+        (self.grown_count(), self.grown_count() + self.group_count())
+    }
+
+    /// Whether the hash has a bit left for another doubling.
+    pub(super) fn can_grow(self) -> bool {
+        self.bits() < PAIR_BIT
+    }
+
+    /// The shape once the next group has grown.
+    pub(super) fn grown(self) -> Self {
+        let grown = Self(self.0 + 1);
+        if grown.grown_count() < self.group_count() {
+            return grown;
+        }
+        match self.round() {
+            0 => Self(self.0 & !GROWN_MASK | ROUND),
+            _ => Self::new(self.bits() + 1),
+        }
+    }
+
+    /// The array that the next line is in.
+    pub(super) fn array_that_grows(self) -> usize {
+        to_usize(self.round())
+    }
+
+    /// The shape before the last group grew; `None` for the smallest, of `bits_min` bits.
+    pub(super) fn shrunk(self, bits_min: u32) -> Option<Self> {
+        if self.grown_count() > 0 {
+            return Some(Self(self.0 - 1));
+        }
+        let (bits, round) = match self.round() {
+            0 => (self.bits().checked_sub(1).filter(|bits| *bits >= bits_min)?, ROUND),
+            _ => (self.bits(), 0),
+        };
+        Some(Self(u64::from(bits) << BITS_SHIFT | round | ((1 << bits) - 1)))
+    }
+
+    /// Arrays and pairs of the lines that the next group to grow will have then.
+    pub(super) fn lines_once_grown(self, group: u64) -> impl Iterator<Item = (usize, u64)> {
+        let last = (self.array_that_grows(), group + self.group_count());
+        self.lines_of(group).chain([last])
+    }
+
+    /// The next shape on the way to `lines` lines: a whole round where that is not too far.
+    pub(super) fn grown_towards(self, lines: u64) -> Self {
+        let whole_round =
+            self.grown_count() == 0 && self.line_count() + self.group_count() <= lines;
+        if whole_round { Self(self.0 + self.group_count() - 1).grown() } else { self.grown() }
+    }
+}
+
+/// Whether an entry of a group of three lines is in the third: a third of all, whatever bits the
+/// group's number has taken.
+#[inline]
+fn in_third(placing: u64) -> bool {
+    let mixed = placing.wrapping_mul(0x9e37_79b9) & 0xffff_ffff;
+    mixed * 3 >= 2 << 32
+}

@@ -1,0 +1,199 @@
+//! A chained hash table whose scans survive growth and shrinking.
+//!
+//! What: power-of-two buckets of chains, and a cursor that walks them in the order of their
+//! *reversed* bucket numbers (Noordhuis's scheme, as in Redis SCAN).
+//! Why: with reversed order, the buckets that a doubled bucket splits into (or that halved ones
+//! merge into) lie next to each other in the walk. So a cursor taken at one size goes on at any
+//! other: every entry that is present throughout a scan is visited at least once, entries may be
+//! visited again only after the table shrank, and the scan ends, because the reversed cursor only
+//! grows.
+//!
+//! Invariants: the number of buckets is zero or a power of two, at least [`BUCKETS_MIN`]; entries
+//! of a chain share the low bits of their hash; at most one entry has a given key.
+//! Thread rules: none of its own; the owner locks.
+
+use crate::util::{
+    codec::{to_u64, to_usize},
+    mutant::{self, Bug},
+};
+
+/// A table that has entries has at least this many buckets: one cache line of chain heads.
+const BUCKETS_MIN: usize = 8;
+/// The table halves when fewer than one bucket in this many is used: far from the growth point
+/// (one entry a bucket), so that a load that swings about one size does not resize at each turn.
+const SHRINK_FACTOR: usize = 8;
+
+/// What the table holds: something with a key.
+pub(crate) trait Keyed {
+    /// The key; it does not change while the entry is in a table.
+    fn key(&self) -> &[u8];
+}
+
+#[derive(Debug)]
+struct Node<E> {
+    hash: u64,
+    entry: E,
+    next: Link<E>,
+}
+
+type Link<E> = Option<Box<Node<E>>>;
+
+/// The table. Callers pass the hash of the key with each call, always the same for the same key.
+#[derive(Debug)]
+pub(crate) struct HashTable<E> {
+    buckets: Vec<Link<E>>,
+    entries: usize,
+}
+
+/// Bytes that the table allocates for each entry beside the entry's own size.
+pub(crate) const NODE_BYTES: u64 = 16;
+
+impl<E> Default for HashTable<E> {
+    fn default() -> Self {
+        Self { buckets: Vec::new(), entries: 0 }
+    }
+}
+
+impl<E: Keyed> HashTable<E> {
+    /// How many entries it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// Bytes of the bucket array.
+    pub(crate) fn bucket_bytes(&self) -> u64 {
+        to_u64(self.buckets.len() * size_of::<Link<E>>())
+    }
+
+    /// The entry of `key`.
+    #[inline]
+    pub(crate) fn get(&self, hash: u64, key: &[u8]) -> Option<&E> {
+        let mut link = self.buckets.get(self.bucket(hash))?;
+        while let Some(node) = link {
+            if node.hash == hash && node.entry.key() == key {
+                return Some(&node.entry);
+            }
+            link = &node.next;
+        }
+        None
+    }
+
+    /// Puts an entry in, and returns the one with the same key that it replaces.
+    pub(crate) fn insert(&mut self, hash: u64, entry: E) -> Option<E> {
+        let bucket = self.bucket(hash);
+        let mut link = self.buckets.get_mut(bucket);
+        while let Some(Some(node)) = link {
+            if node.hash == hash && node.entry.key() == entry.key() {
+                return Some(std::mem::replace(&mut node.entry, entry));
+            }
+            link = Some(&mut node.next);
+        }
+        if self.entries == self.buckets.len() {
+            self.resize((self.buckets.len() * 2).max(BUCKETS_MIN));
+        }
+        self.entries += 1;
+        self.link(Box::new(Node { hash, entry, next: None }));
+        None
+    }
+
+    /// Takes the entry of `key` out.
+    pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<E> {
+        let bucket = self.bucket(hash);
+        let mut link = self.buckets.get_mut(bucket)?;
+        while link.as_ref().is_some_and(|node| node.hash != hash || node.entry.key() != key) {
+            link = &mut link.as_mut()?.next;
+        }
+        let node = link.take()?;
+        *link = node.next;
+        self.entries -= 1;
+        self.shrink();
+        Some(node.entry)
+    }
+
+    /// Visits the entries of the bucket at `cursor` (0 to begin) and returns the cursor of the
+    /// next one, 0 after the last. Any cursor is valid at any time.
+    pub(crate) fn scan(&self, cursor: u64, mut visit: impl FnMut(&E)) -> u64 {
+        let Some(mask) = self.mask() else { return 0 };
+        let mut link = self.buckets.get(to_usize(cursor & mask));
+        while let Some(Some(node)) = link {
+            visit(&node.entry);
+            link = Some(&node.next);
+        }
+        advance(cursor, mask)
+    }
+
+    /// Takes the entries that `dead` picks out of the bucket at `cursor`, hands them to `removed`,
+    /// and returns the cursor of the next bucket, as [`HashTable::scan`]. The table does not
+    /// shrink.
+    pub(crate) fn sweep(
+        &mut self,
+        cursor: u64,
+        dead: impl Fn(&E) -> bool,
+        mut removed: impl FnMut(E),
+    ) -> u64 {
+        let Some(mask) = self.mask() else { return 0 };
+        let mut chain = self.buckets.get_mut(to_usize(cursor & mask)).and_then(Option::take);
+        while let Some(mut node) = chain {
+            chain = node.next.take();
+            if dead(&node.entry) {
+                self.entries -= 1;
+                removed(node.entry);
+            } else {
+                self.link(node);
+            }
+        }
+        advance(cursor, mask)
+    }
+
+    /// Gives back buckets that are far too many for what the table holds.
+    pub(crate) fn shrink(&mut self) {
+        let mut target = self.buckets.len();
+        while target > BUCKETS_MIN && self.entries * SHRINK_FACTOR < target {
+            target /= 2;
+        }
+        if self.entries == 0 {
+            self.buckets = Vec::new();
+        } else if target < self.buckets.len() {
+            self.resize(target);
+        }
+    }
+
+    fn mask(&self) -> Option<u64> {
+        to_u64(self.buckets.len()).checked_sub(1)
+    }
+
+    fn bucket(&self, hash: u64) -> usize {
+        to_usize(hash & self.mask().unwrap_or(0))
+    }
+
+    fn link(&mut self, mut node: Box<Node<E>>) {
+        let bucket = self.bucket(node.hash);
+        if let Some(link) = self.buckets.get_mut(bucket) {
+            node.next = link.take();
+            *link = Some(node);
+        }
+    }
+
+    fn resize(&mut self, count: usize) {
+        debug_assert!(count.is_power_of_two());
+        let mut buckets = Vec::new();
+        buckets.resize_with(count, || None);
+        for mut chain in std::mem::replace(&mut self.buckets, buckets) {
+            while let Some(mut node) = chain {
+                chain = node.next.take();
+                self.link(node);
+            }
+        }
+    }
+}
+
+/// Adds one to the reversed bucket number of `cursor`.
+fn advance(cursor: u64, mask: u64) -> u64 {
+    if mutant::active(Bug::ScanSkipsOnGrowth) {
+        return (cursor + 1) & mask;
+    }
+    (cursor | !mask).reverse_bits().wrapping_add(1).reverse_bits()
+}
+
+#[cfg(test)]
+mod tests;

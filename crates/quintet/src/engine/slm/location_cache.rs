@@ -1,0 +1,432 @@
+//! Where the index leads, for keys that were asked for not long ago.
+//!
+//! What: a table of words that a key's hash leads to; a word says where the index has the entry of
+//! a key. Why: a get from memory waits for lines of memory in turn, and three of them are a leaf's
+//! of the index: its front, its slots, the entry. A key that is asked for again waits for one.
+//!
+//! The table is sets of eight words, a line each. A word is 0, or
+//!
+//! | bits | meaning |
+//! |---|---|
+//! | 0 to 7 | the part of the block in which the entry begins ([`super::runs::Entered`]) |
+//! | 8 to 27 | number of the block |
+//! | 28 to 51 | number of the run |
+//! | 52 | the key was asked for since this bit was looked at |
+//! | 53 to 63 | print: bits of the key's hash, not all zero |
+//!
+//! or a *claim*: the print is zero, the rest is who has made it, and nobody else meanwhile.
+//!
+//! A word that has not been asked for gives way to another key; where all of a set have been, one
+//! of them counts as not asked for from then on (CLOCK). Runs and blocks whose numbers are larger
+//! than a word has room for have no shortcuts.
+//!
+//! Invariants:
+//! - A word with a key's print says where the index has that key's entry, or another key's of the
+//!   same set and print. So who finds the key's entry there, alone in its part of the block, has
+//!   what the index leads to: another key's entry is not this key's.
+//! - To that end a word is claimed before the index is looked at, and set only where the claim
+//!   still stands; who changes the index clears words and claims of the key's set afterwards,
+//!   before the memtables that had the key leave the view. Between the two stand fences that all
+//!   threads agree on: either the look sees the change, or the change sees the claim. Whoever reads
+//!   a word in between has these memtables in its view, and asked them first.
+//!
+//! Thread rules: any thread; no lock.
+//!
+//! The paper has no such table. Its index is in persistent memory, and each get descends.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::io;
+
+use super::runs::{Entered, Place};
+use crate::{
+    io::{Region, prefetch},
+    util::{
+        codec::{low_u8, low_u32, to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{AtomicBool, AtomicU64, Ordering, fence},
+    },
+};
+
+/// Words of a set: a line.
+const SET_WORDS: usize = 8;
+const SET_BITS: u32 = 8;
+const SET_BYTES: u64 = 64;
+/// Tables from this size on are in huge pages.
+const HUGE_FROM_BYTES: u64 = 2 << 20;
+const BLOCK_AT: u32 = 8;
+const RUN_AT: u32 = 28;
+const RUN_BITS: u32 = 24;
+const BLOCK_BITS: u32 = RUN_AT - BLOCK_AT;
+const ASKED: u64 = 1 << (RUN_AT + RUN_BITS);
+const PRINT_AT: u32 = RUN_AT + RUN_BITS + 1;
+const PRINT_BITS: u32 = u64::BITS - PRINT_AT;
+
+/// See the module head.
+#[derive(Debug)]
+pub(super) struct Shortcuts {
+    words: Region,
+    sets: u64,
+    /// Something was claimed since the table was opened.
+    is_used: AtomicBool,
+}
+
+/// A key's set, and which of its words have the key's print.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known<'a> {
+    shortcuts: &'a Shortcuts,
+    set: &'a [AtomicU64; SET_WORDS],
+    hash: u64,
+    print: u64,
+    matches: u32,
+}
+
+/// What makes a claim different from all others that there are: its address.
+#[derive(Debug, Default)]
+pub(super) struct Token(u64);
+
+/// A word that waits for a place. It is given up where none comes.
+#[derive(Debug)]
+pub(super) struct Claim<'a> {
+    word: &'a AtomicU64,
+    /// Its content, as long as the claim stands.
+    claimed: u64,
+    print: u64,
+}
+
+/// The hash's bits in a word: never zero.
+#[inline]
+fn print_of(hash: u64) -> u64 {
+    (hash % (1 << PRINT_BITS)).max(1)
+}
+
+#[inline]
+fn encode(print: u64, entered: Entered) -> Option<u64> {
+    let Place { run, block } = entered.place;
+    let has_room = run < 1 << RUN_BITS && block < 1 << BLOCK_BITS;
+    let place = u64::from(run) << RUN_AT | u64::from(block) << BLOCK_AT | u64::from(entered.part);
+    has_room.then_some(print << PRINT_AT | place)
+}
+
+#[inline]
+fn decode(word: u64) -> Entered {
+    let run = low_u32(word >> RUN_AT) % (1 << RUN_BITS);
+    let block = low_u32(word >> BLOCK_AT) % (1 << BLOCK_BITS);
+    // What is remembered of an entry is where it is, and not whether it expires.
+    Entered { place: Place { run, block }, lasts: false, part: low_u8(word) }
+}
+
+impl Shortcuts {
+    /// A table of at most so many bytes of memory, but of one set at least.
+    pub(super) fn new(bytes: u64) -> io::Result<Self> {
+        let sets = (bytes / SET_BYTES).clamp(1, u64::from(u32::MAX));
+        let words = Region::reserve(sets * SET_BYTES)?;
+        if sets * SET_BYTES >= HUGE_FROM_BYTES {
+            words.advise_huge(0..sets * SET_BYTES);
+        }
+        Ok(Self { words, sets, is_used: AtomicBool::new(false) })
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.sets * SET_BYTES
+    }
+
+    #[inline]
+    fn set(&self, hash: u64) -> Option<&[AtomicU64; SET_WORDS]> {
+        let (sets, _) = self.words.words().as_chunks();
+        sets.get(to_usize(((hash >> 32) * self.sets) >> 32))
+    }
+
+    /// Starts loading a key's set. A hint.
+    #[inline]
+    pub(super) fn approach(&self, hash: u64) {
+        self.set(hash).into_iter().for_each(prefetch);
+    }
+
+    /// What is known of keys of a hash.
+    #[inline]
+    pub(super) fn known(&self, hash: u64) -> Option<Known<'_>> {
+        let (set, print) = (self.set(hash)?, print_of(hash));
+        let matches = bits_of(set, |word| word >> PRINT_AT == print);
+        Some(Known { shortcuts: self, set, hash, print, matches })
+    }
+
+    /// The index has changed: it may lead elsewhere for keys of these hashes.
+    pub(super) fn forget(&self, hashes: impl Iterator<Item = u64> + Clone) {
+        fence(Ordering::SeqCst);
+        if !self.is_used.load(Ordering::Relaxed) || mutant::active(Bug::ShortcutsKeepPlace) {
+            return;
+        }
+        hashes.clone().for_each(|hash| self.approach(hash));
+        for hash in hashes {
+            let print = print_of(hash);
+            for word in self.set(hash).into_iter().flatten() {
+                let found = word.load(Ordering::Relaxed);
+                // Whose claims they are is not known.
+                let is_claim = found != 0 && found >> PRINT_AT == 0;
+                let is_kept = is_claim && mutant::active(Bug::ShortcutsKeepClaim);
+                if (is_claim && !is_kept) || found >> PRINT_AT == print {
+                    word.swap(0, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Words that say a place, about: those of the first sets stand for all.
+    pub(super) fn count(&self) -> u64 {
+        const LOOKED_AT: usize = 1 << 16;
+        let words = self.words.words();
+        let looked = words.get(..words.len().min(LOOKED_AT)).unwrap_or(&[]);
+        let is_set = |word: &&AtomicU64| word.load(Ordering::Relaxed) >> PRINT_AT != 0;
+        let set = to_u64(looked.iter().filter(is_set).count());
+        set * to_u64(words.len()) / to_u64(looked.len()).max(1)
+    }
+}
+
+/// A bit for each word of a set that is so.
+#[inline]
+fn bits_of(set: &[AtomicU64; SET_WORDS], is_so: impl Fn(u64) -> bool) -> u32 {
+    let mut bits = 0;
+    for (at, word) in set.iter().enumerate() {
+        bits |= u32::from(is_so(word.load(Ordering::Relaxed))) << at;
+    }
+    bits
+}
+
+impl<'a> Known<'a> {
+    #[inline]
+    fn word(&self, at: u32) -> Option<&'a AtomicU64> {
+        self.set.get(to_usize(at.into()))
+    }
+
+    /// The first thing that `look` makes of a place where the entry of such a key may be.
+    #[inline]
+    pub(super) fn follow<T>(&self, mut look: impl FnMut(Entered) -> Option<T>) -> Option<T> {
+        let mut left = self.matches;
+        while let Some(word) = self.word(left.trailing_zeros()) {
+            left &= left - 1;
+            let found = word.load(Ordering::Relaxed);
+            if found >> PRINT_AT == self.print
+                && let Some(taken) = look(decode(found))
+            {
+                if found & ASKED == 0 {
+                    let _ = exchange(word, found, found | ASKED);
+                }
+                return Some(taken);
+            }
+        }
+        None
+    }
+
+    /// Claims a word for a key, before the index is asked for it; `None` where its set has a word
+    /// with its print, or none that gives way.
+    #[inline]
+    pub(super) fn claim(&self, token: &'a Token) -> Option<Claim<'a>> {
+        let claimed = to_u64((&raw const token.0).addr());
+        if self.matches != 0 || claimed >> PRINT_AT != 0 {
+            return None;
+        }
+        let (word, before) = self.give_way()?;
+        exchange(word, before, claimed).ok()?;
+        let is_used = &self.shortcuts.is_used;
+        if !is_used.load(Ordering::Relaxed) {
+            is_used.store(true, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+        Some(Claim { word, claimed, print: self.print })
+    }
+
+    /// The word of the set that gives way to another key, and what is in it.
+    #[inline]
+    fn give_way(&self) -> Option<(&'a AtomicU64, u64)> {
+        if let Some(empty) = self.word(bits_of(self.set, |word| word == 0).trailing_zeros()) {
+            return Some((empty, 0));
+        }
+        // Those from the first one on come first.
+        let first = low_u32(self.hash >> PRINT_BITS) % SET_BITS;
+        let old = bits_of(self.set, |word| word & ASKED == 0);
+        let old = (old | old << SET_BITS) >> first;
+        let word = self.word((first + old.trailing_zeros()) % SET_BITS)?;
+        if old == 0 {
+            self.word(first)?.fetch_and(!ASKED, Ordering::Relaxed);
+            return None;
+        }
+        Some((word, word.load(Ordering::Relaxed)))
+    }
+}
+
+#[inline]
+fn exchange(word: &AtomicU64, before: u64, after: u64) -> Result<u64, u64> {
+    word.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed)
+}
+
+impl Claim<'_> {
+    /// The index has the key's entry at this place.
+    #[inline]
+    pub(super) fn fill(self, entered: Entered) {
+        if let Some(word) = encode(self.print, entered) {
+            let _ = exchange(self.word, self.claimed, word);
+        }
+    }
+}
+
+impl Drop for Claim<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let _ = exchange(self.word, self.claimed, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three sets.
+    fn small() -> Shortcuts {
+        Shortcuts::new(3 * SET_BYTES).unwrap()
+    }
+
+    /// An entry whose run has this number.
+    fn entered(run: u32) -> Entered {
+        Entered { place: Place { run, block: run % 7 + 1 }, lasts: false, part: low_u8(run.into()) }
+    }
+
+    fn add(shortcuts: &Shortcuts, hash: u64, run: u32) -> bool {
+        let token = Token::default();
+        let claim = shortcuts.known(hash).and_then(|known| known.claim(&token));
+        claim.map(|claim| claim.fill(entered(run))).is_some()
+    }
+
+    fn leads_to(shortcuts: &Shortcuts, hash: u64) -> Option<Entered> {
+        shortcuts.known(hash)?.follow(Some)
+    }
+
+    /// Who looks at the index before it changes, and learns of it afterwards.
+    #[cfg(not(any(loom, shuttle)))]
+    fn a_look_beside_a_change() {
+        let shortcuts = small();
+        let token = Token::default();
+        let claim = shortcuts.known(77).unwrap().claim(&token).unwrap();
+        shortcuts.forget([77].into_iter());
+        claim.fill(entered(1));
+        assert_eq!(leads_to(&shortcuts, 77), None, "that is where it was before");
+    }
+
+    #[cfg(not(any(loom, shuttle)))]
+    mod alone {
+        use super::*;
+        use crate::util::mutant::finds;
+
+        #[test]
+        fn a_key_is_led_to_its_entry_until_the_index_changes() {
+            let shortcuts = small();
+            assert!(add(&shortcuts, 5, 8) && add(&shortcuts, 6, 9));
+            assert!(!add(&shortcuts, 5, 10), "it is known");
+            assert_eq!(leads_to(&shortcuts, 5), Some(entered(8)));
+            assert_eq!(shortcuts.count(), 2);
+            shortcuts.forget([7, 5].into_iter());
+            assert_eq!(leads_to(&shortcuts, 5), None);
+            assert_eq!(leads_to(&shortcuts, 6), Some(entered(9)));
+        }
+
+        #[test]
+        fn a_place_from_before_a_change_is_not_learned() {
+            a_look_beside_a_change();
+            finds(Bug::ShortcutsKeepClaim, a_look_beside_a_change);
+        }
+
+        #[test]
+        fn what_is_given_up_leaves_nothing() {
+            let shortcuts = small();
+            drop(shortcuts.known(5).unwrap().claim(&Token::default()));
+            let large =
+                [Place { run: 1 << RUN_BITS, block: 0 }, Place { run: 0, block: 1 << BLOCK_BITS }];
+            for place in large {
+                let token = Token::default();
+                let claim = shortcuts.known(5).unwrap().claim(&token).unwrap();
+                claim.fill(Entered { place, lasts: true, part: 3 });
+            }
+            assert!(shortcuts.words.words().iter().all(|word| word.load(Ordering::Relaxed) == 0));
+            let place = Place { run: (1 << RUN_BITS) - 1, block: (1 << BLOCK_BITS) - 1 };
+            let most = Entered { place, lasts: false, part: u8::MAX };
+            assert_eq!(encode(1, most).map(decode), Some(most));
+        }
+
+        #[test]
+        fn what_is_asked_for_stays_while_others_come_and_go() {
+            // One set. Prints differ, and where the search begins for what gives way.
+            let shortcuts = Shortcuts::new(0).unwrap();
+            let hash = |number: u64| number << PRINT_BITS | number;
+            for number in 1..=8 {
+                assert!(add(&shortcuts, hash(number), 1));
+            }
+            let asked = || (1..=4).map(|number| leads_to(&shortcuts, hash(number)));
+            for number in 9..1_000 {
+                assert!(asked().all(|found| found == Some(entered(1))));
+                add(&shortcuts, hash(number), 2);
+            }
+            assert!((5..=8).all(|number| leads_to(&shortcuts, hash(number)).is_none()));
+            assert_eq!(shortcuts.count(), 8);
+        }
+
+        #[test]
+        fn keys_of_one_print_are_tried_in_turn() {
+            let shortcuts = small();
+            assert!(add(&shortcuts, 1, 20));
+            // Its print is that of 1, because none is zero.
+            assert!(!add(&shortcuts, 0, 21));
+            let is_it = |entered: Entered| (entered.place.run == 21).then_some(());
+            let seen = shortcuts.known(0).unwrap().follow(is_it);
+            assert_eq!(seen, None, "that entry is of another key");
+        }
+    }
+
+    #[cfg(any(loom, shuttle))]
+    mod races {
+        use super::*;
+        use crate::util::sync::{Arc, models, thread};
+
+        fn explore(model: impl Fn() + Send + Sync + 'static) {
+            models::explore((2_000, 3), model);
+        }
+
+        /// What the index says of a key changes while a get learns of it. Once the change is told,
+        /// nobody is led to where the entry was.
+        fn a_get_beside_a_change() {
+            let shared = Arc::new((Shortcuts::new(SET_BYTES).unwrap(), AtomicU64::new(1)));
+            let reader = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let token = Token::default();
+                    let claim = shared.0.known(5).and_then(|known| known.claim(&token));
+                    let run = low_u32(shared.1.load(Ordering::Relaxed));
+                    claim.map(|claim| claim.fill(entered(run)))
+                })
+            };
+            shared.1.store(2, Ordering::Relaxed);
+            shared.0.forget([5].into_iter());
+            let is_new = |found: Entered| found == entered(2);
+            assert!(leads_to(&shared.0, 5).is_none_or(is_new), "led to where it was");
+            reader.join().unwrap();
+            assert!(leads_to(&shared.0, 5).is_none_or(is_new), "led to where it was");
+        }
+
+        #[cfg(loom)]
+        #[test]
+        fn loom_a_get_beside_a_change() {
+            explore(a_get_beside_a_change);
+        }
+
+        #[cfg(shuttle)]
+        #[test]
+        fn shuttle_a_get_beside_a_change() {
+            explore(a_get_beside_a_change);
+        }
+
+        #[cfg(shuttle)]
+        #[test]
+        fn shuttle_finds_shortcuts_keep_claim() {
+            crate::util::mutant::finds(Bug::ShortcutsKeepClaim, || explore(a_get_beside_a_change));
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Cuts, and how they get to the disk.
+//!
+//! 1. Regions of the trie whose changes have been in the journal longest get new images, in free
+//!    slots, which are synced: as many as keep the journal within its bounds. A cut waits for a few
+//!    of them rather than, now and then, for all.
+//! 2. The cut: all subtrees are locked for the time it takes to swap the lists of changes, to
+//!    freeze what was appended and to write down the state: microseconds, and some for each region.
+//! 3. The records appended since the last cut are written, with their checksums, and synced; so are
+//!    large values. Nothing durable names them yet.
+//! 4. The log is synced past everything in the cut.
+//! 5. The changes and the state go to the journal as one group. With it the table is complete to
+//!    what was asked for; after new images no earlier group is needed.
+//! 6. What the group let go of may be used again.
+//!
+//! When a step fails the changes are kept and are part of the next cut; nothing was overwritten
+//! that the last durable state has.
+
+use super::{CHANGES_PART, Trie};
+use crate::{
+    Error, Result,
+    engine::trie::store::{
+        extents,
+        regions::{Fresh, UNIT_BYTES},
+        space::{CHANGE_BYTES, Images},
+    },
+    io::AlignedBuffer,
+    journal::{
+        redo::{GroupWriter, Patch, Redo},
+        write_back::Writeback,
+    },
+    util::{
+        budget::Charge,
+        codec::{Lsn, put_varint, to_usize},
+        mutant::{self, Bug},
+        sync::{AtomicU64, Ordering, lock},
+    },
+};
+
+/// The state's number in the journal.
+pub(super) const STATE: u8 = 255;
+pub(super) const STATE_VERSION: u64 = 1;
+
+/// What a change takes in the journal until its image is written: regions wait in turn, so the
+/// journal has about twice as many changes as wait at a time, of 11 bytes each.
+const JOURNALED_BYTES: u64 = 22;
+/// Of the budget, what writes of records under way may take, and what they take at most.
+const WRITES_PART: u64 = 16;
+const WRITES_MAX: u64 = 8 << 20;
+/// What images under way take at most.
+const IMAGES_MAX: u64 = 4 << 20;
+
+/// What belongs to whoever maintains the table.
+#[derive(Debug)]
+pub(super) struct Maintenance {
+    pub(super) redo: Redo,
+    /// Images whose group may be durable or not: their slots are free after the next that is.
+    pub(super) limbo: Vec<Images>,
+    /// What the files are complete to.
+    pub(super) complete: Lsn,
+}
+
+/// A moment between operations.
+struct Cut {
+    fresh: Vec<Fresh>,
+    dead: Vec<u64>,
+    extents: extents::Cut,
+    /// Words of the trie that were ever part of an object.
+    trie_end: u64,
+    state: Vec<u8>,
+}
+
+impl Trie {
+    pub(super) fn persist_to(&self, up_to: Lsn) -> Result<Lsn> {
+        if self.context.read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.merge_all()?;
+        self.regions.prepare_frames();
+        let complete = {
+            let mut maintenance = lock(&self.maintenance);
+            if up_to < maintenance.complete {
+                return Ok(maintenance.complete);
+            }
+            self.persist_locked(&mut maintenance, up_to)?
+        };
+        self.relieve(0);
+        Ok(complete)
+    }
+
+    fn persist_locked(&self, maintenance: &mut Maintenance, up_to: Lsn) -> Result<Lsn> {
+        let space = self.index.space();
+        let (of_budget, of_journal) =
+            (self.context.budget.limit() / CHANGES_PART, maintenance.redo.half_bytes());
+        let changes_max = (of_budget / CHANGE_BYTES).min(of_journal / JOURNALED_BYTES);
+        let last = maintenance.redo.overdue();
+        let buffer_bytes = (self.context.budget.limit() / WRITES_PART).min(IMAGES_MAX);
+        let buffers = self.draw_for_work(buffer_bytes);
+        let images = space.write_images(&*self.context.env, changes_max, last, buffer_bytes)?;
+        drop(buffers);
+        let needed = space.needed_beside(&images);
+        self.add_written(images.written_bytes);
+        let _work = self.draw_for_work(space.work_bytes());
+        let cut = self.cut(&images);
+        let lsn = if mutant::active(Bug::TrieClaimsTooMuch) { Lsn(up_to.0 + 512) } else { up_to };
+        match self.publish(maintenance, &cut, lsn, needed) {
+            Ok(group) => {
+                for images in maintenance.limbo.drain(..) {
+                    space.forget(&images);
+                }
+                space.settle(images);
+                space.committed(group);
+                space.drop_beyond(cut.trie_end);
+                self.extents.settle(&cut.extents);
+                self.regions.free(&cut.dead);
+                self.regions.give_back(self.is_at_rest());
+                maintenance.complete = lsn;
+                self.charge_index();
+                self.count_waste();
+                self.counters.cuts_total.fetch_add(1, Ordering::Relaxed);
+                Ok(lsn)
+            }
+            Err(error) => {
+                maintenance.limbo.push(images);
+                self.extents.forget(cut.extents);
+                Err(error)
+            }
+        }
+    }
+
+    /// Draws memory for what a cut needs until it is durable, and has others give theirs back where
+    /// the budget does not have it. The caller has no subtree locked.
+    fn draw_for_work(&self, bytes: u64) -> Charge {
+        let charge = self.context.budget.charge_anyway(bytes);
+        self.give_back(0);
+        charge
+    }
+
+    fn add_written(&self, bytes: u64) {
+        self.counters.written_bytes_total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn cut(&self, images: &Images) -> Cut {
+        let space = self.index.space();
+        let writers = self.index.lock_all();
+        space.cut();
+        let mut fresh = self.regions.cut();
+        let dead = self.regions.dead();
+        fresh.retain(|fresh| !dead.contains(&fresh.region));
+        let extents = self.extents.cut();
+        self.counters.fresh_units.store(0, Ordering::Relaxed);
+        let applied = self.counters.applied.load(Ordering::Relaxed);
+        self.counters.applied_cut.store(applied, Ordering::Relaxed);
+        self.cut_wanted.store(false, Ordering::Relaxed);
+        let (mut state, mut rest) = (Vec::new(), Vec::new());
+        put_varint(&mut state, STATE_VERSION);
+        put_varint(&mut state, self.counters.live_bytes.load(Ordering::Relaxed));
+        self.index.encode(&mut state);
+        let trie_end = self.index.end();
+        self.regions.encode(&dead, &mut rest);
+        self.extents.encode(&extents, &mut rest);
+        drop(writers);
+        // Images change with a cut alone.
+        space.encode(images, trie_end, &mut state);
+        state.append(&mut rest);
+        space.coalesce();
+        Cut { fresh, dead, extents, trie_end, state }
+    }
+
+    /// Steps 3 to 5.
+    fn publish(
+        &self,
+        maintenance: &mut Maintenance,
+        cut: &Cut,
+        lsn: Lsn,
+        needed: u64,
+    ) -> Result<u64> {
+        self.write_fresh(&cut.fresh)?;
+        self.add_written(self.extents.write(&*self.context.env, &cut.extents)?);
+        if !mutant::active(Bug::TrieSkipsLogSync) {
+            self.context.host.sync_log()?;
+        }
+        let mut group = GroupWriter::default();
+        self.index.space().journal(&mut group);
+        group.patch(Patch { space: STATE, offset: 0, bytes: &cut.state });
+        self.add_written(group.bytes());
+        maintenance.redo.commit_keeping(group, lsn, needed)
+    }
+
+    /// Writes what was appended, and syncs it. It may leave memory then.
+    fn write_fresh(&self, fresh: &[Fresh]) -> Result<()> {
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let file = self.regions.file()?;
+        let label = self.regions.label();
+        let region_bytes = self.regions.region_bytes();
+        let bytes_max = (self.context.budget.limit() / WRITES_PART)
+            .clamp(region_bytes, WRITES_MAX.max(region_bytes));
+        let _buffers = self.draw_for_work(bytes_max.min(fresh_bytes(fresh)));
+        let mut writes = Writeback::bounded(&*self.context.env, bytes_max)?;
+        for fresh in fresh {
+            let mut buffer = AlignedBuffer::zeroed(to_usize((fresh.to - fresh.from) * UNIT_BYTES));
+            let words = self.regions.words(fresh.region, fresh.from).unwrap_or(&[]);
+            copy_words(words, buffer.as_mut_slice());
+            super::record::seal(buffer.as_mut_slice(), fresh.life, fresh.from);
+            let length = buffer.len();
+            let offset = self.regions.offset(fresh.region, fresh.from);
+            writes.write((&file, &label), offset, buffer, length);
+        }
+        writes.finish()?;
+        if !mutant::active(Bug::TrieSkipsDataSync) {
+            file.sync_data().map_err(|error| Error::io(format!("sync {label}"), error))?;
+        }
+        self.add_written(writes.written_bytes());
+        for fresh in fresh {
+            self.regions.set_written(fresh.region, fresh.to);
+        }
+        Ok(())
+    }
+
+    /// Makes a cut durable so that memory can be used for something else. It claims nothing new:
+    /// replay from where the files were complete gives the same, because it may find what it
+    /// applies there already.
+    pub(super) fn flush_all(&self) -> Result<()> {
+        if self.context.read_only {
+            return Ok(());
+        }
+        self.merge_all()?;
+        let mut maintenance = lock(&self.maintenance);
+        let complete = maintenance.complete;
+        self.persist_locked(&mut maintenance, complete).map(drop)
+    }
+
+    /// Writes what was appended so that its memory can be used for something else: no cut, since
+    /// nothing durable names it yet.
+    pub(super) fn flush_for_room(&self) -> Result<()> {
+        if self.context.read_only {
+            return Ok(());
+        }
+        let _maintenance = lock(&self.maintenance);
+        let fresh = {
+            let _writers = self.index.lock_all();
+            self.regions.cut()
+        };
+        self.write_fresh(&fresh)
+    }
+}
+
+/// Bytes of what is new in regions.
+fn fresh_bytes(fresh: &[Fresh]) -> u64 {
+    fresh.iter().map(|fresh| (fresh.to - fresh.from) * UNIT_BYTES).sum()
+}
+
+/// Copies words that nobody changes.
+pub(super) fn copy_words(words: &[AtomicU64], out: &mut [u8]) {
+    let (chunks, _) = out.as_chunks_mut::<8>();
+    for (chunk, word) in chunks.iter_mut().zip(words) {
+        *chunk = word.load(Ordering::Relaxed).to_le_bytes();
+    }
+}

@@ -1,0 +1,218 @@
+//! Sluggish lists, in the layout that a table asks for.
+//!
+//! *Lines* (the default): an object of `1 << class` words, records' words from the front without
+//! gaps, then zeros. A look at a list is one or two cache lines at the default sluggishness.
+//!
+//! *Chain* (the paper's way, for its experiments): cells of two words, the newest record first.
+//!
+//! | word of a cell | meaning |
+//! |---|---|
+//! | 0 | a record |
+//! | 1 | the rest: the last record, or a link to the next cell (a list of class 1) |
+//!
+//! A look at a chain is a dependent cache miss for each record before the one that is sought, as in
+//! the paper.
+//!
+//! How we differ from the paper: its chain goes through the records, whose links it changes in
+//! place. Here a record that a cut has never changes, so a link in it could only change by copying
+//! it, and with it every record in front of it; compaction would then leave more waste behind than
+//! it takes away. The cell stands in the journaled space instead, and brings the tag with it: a
+//! record of another key is not touched, which saves nothing of the chain of misses, but one key's
+//! comparison each.
+
+use super::{
+    Look, Trie, Verdict, damaged, judge, objects,
+    word::{self, Slot},
+    word_at,
+};
+use crate::{
+    Error, Result,
+    util::{
+        codec::{low_u32, to_u64},
+        sync::Ordering,
+    },
+};
+use std::ops::ControlFlow;
+
+/// How the records of a list are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    Lines,
+    Chain,
+}
+
+/// The class of a cell.
+pub(super) const CELL: u32 = 1;
+/// No chain has more cells: what seems to, is a way led astray by a change, or damage.
+pub(super) const CHAIN_MAX: usize = 1 << 16;
+
+/// A record's place in a chain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Its cell.
+    pub(super) cell: u64,
+    /// Where the link to the cell is.
+    pub(super) link: u64,
+    /// The other word of the cell.
+    pub(super) other: u64,
+}
+
+/// The class of a line with room for `count` records.
+fn class_for(count: usize) -> u32 {
+    low_u32(u64::from(to_u64(count).max(2).next_power_of_two().trailing_zeros()))
+}
+
+impl Trie {
+    #[inline]
+    fn cell(&self, at: u64) -> Option<(u64, u64)> {
+        let [first, rest] = self.space.words(at, 1 << CELL)? else { return None };
+        Some((first.load(Ordering::Relaxed), rest.load(Ordering::Acquire)))
+    }
+
+    /// As [`Trie::find`], in the chain that begins with the cell at `at`.
+    pub(super) fn search_chain<T>(
+        &self,
+        mut at: u64,
+        hash: u64,
+        look: &mut impl FnMut(u64, u64) -> Verdict<T>,
+    ) -> Look<T> {
+        for _ in 0..CHAIN_MAX {
+            let Some((first, rest)) = self.cell(at) else { return Look::Load(at) };
+            if let ControlFlow::Break(end) = judge(first, at, hash, look) {
+                return end;
+            }
+            match Slot::of(rest) {
+                Slot::List { at: next, .. } => at = next,
+                Slot::Record(last) => {
+                    return match judge(last, at + 1, hash, look) {
+                        ControlFlow::Break(end) => end,
+                        ControlFlow::Continue(()) => Look::Missing,
+                    };
+                }
+                Slot::Empty | Slot::Node { .. } => return Look::Changed,
+            }
+        }
+        Look::Changed
+    }
+
+    /// Shows `visit` the words of a list; `Err`: this word is not in memory. Beside writers, what
+    /// is shown may be anything.
+    pub(super) fn visit_list(
+        &self,
+        class: u32,
+        mut at: u64,
+        visit: &mut impl FnMut(u64),
+    ) -> Result<(), u64> {
+        if self.layout == Layout::Lines {
+            let words = self.space.words(at, 1 << class).ok_or(at)?;
+            let words = words.iter().map(|word| word.load(Ordering::Relaxed));
+            words.take_while(|word| *word != 0).for_each(visit);
+            return Ok(());
+        }
+        for _ in 0..CHAIN_MAX {
+            let (first, rest) = self.cell(at).ok_or(at)?;
+            visit(first);
+            let Slot::List { at: next, .. } = Slot::of(rest) else {
+                visit(rest);
+                break;
+            };
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// The words of a list, loading what is not in memory. The caller has the subtree locked.
+    pub(super) fn read_list(&self, class: u32, at: u64) -> Result<Vec<u64>> {
+        let mut last = None;
+        loop {
+            let mut words = Vec::new();
+            match self.visit_list(class, at, &mut |word| words.push(word)) {
+                Ok(()) => return Ok(words),
+                Err(index) if last.replace(index) == Some(index) => {
+                    return Err(damaged("a list lies outside the trie"));
+                }
+                Err(index) => self.space.load(index)?,
+            }
+        }
+    }
+
+    /// A list of these records, of which there are two or more.
+    pub(super) fn build_list(&self, words: &[u64]) -> Result<u64> {
+        if self.layout == Layout::Lines {
+            return self.build_line(words);
+        }
+        let Some((last, front)) = words.split_last() else { return Ok(0) };
+        check_length(words.len())?;
+        front.iter().rev().try_fold(*last, |rest, first| self.build_cell(*first, rest))
+    }
+
+    fn build_line(&self, words: &[u64]) -> Result<u64> {
+        let class = class_for(words.len());
+        if class >= objects::CLASSES || 1 << class > self.space.region_words() {
+            return Err(too_many(words.len()));
+        }
+        let fresh = self.take(class)?;
+        self.fill(fresh, class, words);
+        self.counts.list_words.fetch_add(1 << class, Ordering::Relaxed);
+        Ok(word::list(class, fresh.at))
+    }
+
+    /// A cell in front of `words`, the rest of a chain, which begins at `rest`.
+    pub(super) fn extend_chain(&self, first: u64, rest: u64, words: &[u64]) -> Result<u64> {
+        check_length(words.len())?;
+        self.build_cell(first, rest)
+    }
+
+    fn build_cell(&self, first: u64, rest: u64) -> Result<u64> {
+        let fresh = self.take(CELL)?;
+        self.fill(fresh, CELL, &[first, rest]);
+        self.counts.list_words.fetch_add(1 << CELL, Ordering::Relaxed);
+        Ok(word::list(CELL, fresh.at))
+    }
+
+    /// Frees the object at `at`.
+    pub(super) fn give_object(&self, class: u32, at: u64) {
+        self.counts.list_words.fetch_sub(1 << class, Ordering::Relaxed);
+        self.give(class, at);
+    }
+
+    /// Frees a list.
+    pub(super) fn give_list(&self, class: u32, mut at: u64) -> Result<()> {
+        for _ in 0..CHAIN_MAX {
+            let rest = match self.layout {
+                Layout::Lines => 0,
+                Layout::Chain => word_at(&self.space, at + 1)?,
+            };
+            self.give_object(class, at);
+            let Slot::List { at: next, .. } = Slot::of(rest) else { return Ok(()) };
+            at = next;
+        }
+        Err(damaged("a chain has no end"))
+    }
+
+    /// Where the record `wanted` is in the chain that the word at `link` leads to.
+    pub(super) fn place_in_chain(&self, mut link: u64, wanted: u64) -> Result<Option<Place>> {
+        for _ in 0..CHAIN_MAX {
+            let Slot::List { at: cell, .. } = Slot::of(word_at(&self.space, link)?) else {
+                return Ok(None);
+            };
+            let [first, rest] = [word_at(&self.space, cell)?, word_at(&self.space, cell + 1)?];
+            if first == wanted {
+                return Ok(Some(Place { cell, link, other: rest }));
+            }
+            if rest == wanted {
+                return Ok(Some(Place { cell, link, other: first }));
+            }
+            link = cell + 1;
+        }
+        Err(damaged("a chain has no end"))
+    }
+}
+
+fn check_length(count: usize) -> Result<()> {
+    if count < CHAIN_MAX { Ok(()) } else { Err(too_many(count)) }
+}
+
+fn too_many(count: usize) -> Error {
+    Error::Limit { what: format!("{count} keys of a table have the same hash") }
+}

@@ -1,0 +1,510 @@
+//! The lazy-trie (CedrusDB, section 2): finds records by the hash of their key.
+//!
+//! What: a table of 256 slots, chosen by the first 8 bits of the hash, then nodes of 64, 128 or 256
+//! slots, chosen by the next 6, 7 or 8 bits. A slot is empty, a record, a list of records, or a
+//! node ([`word`]). Paths are only as long as they have to be: a list becomes a node when it would
+//! hold more than `sluggishness` records.
+//! Why: the path to a key never changes because of other keys, so an insert or a delete changes a
+//! word or two wherever the trie is on disk, and the height is near the logarithm of the number of
+//! keys without any balancing.
+//!
+//! put: lock the subtree -> follow the path -> store the record's word, in a larger list or a new
+//! node where there is no room. get: follow the path, look at the records whose tag is right, and
+//! compare the subtree's version before and after.
+//!
+//! Invariants:
+//! - Words of a list are filled from the front without gaps; a list has at least two records.
+//! - A node below the root table has at least two records below it when it is made; deletes take a
+//!   node away that is left with nothing, or with a single record or list.
+//! - A record's tag agrees with the path to it.
+//! - Whoever changes anything below a slot of the root table holds its lock, which is also a
+//!   version, odd while held. A reader that found the version even and the same before and after
+//!   has seen one state.
+//!
+//! Thread rules: readers take no lock and store nothing. Writers of different subtrees (256 of
+//! them) run in parallel; splits, merges and deletes lock no more than an update does. Locks are in
+//! memory alone. Lock order: subtrees from the first to the last, `objects`, lists of the space.
+//!
+//! How we differ from the paper: one version for each of 256 subtrees, rather than a lock for each
+//! node on the path; a sluggish list is an array of tagged words in one or two cache lines, not a
+//! chain through the records; kinds of children are in their words rather than in two masks; a node
+//! has no pointer to its parent; hashes have 64 bits and are not stored: 28 of them are in the
+//! record's word.
+
+mod ahead;
+mod gather;
+mod list;
+#[cfg(all(test, any(loom, shuttle)))]
+mod models;
+mod objects;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
+mod walk;
+mod word;
+mod writer;
+
+use std::ops::ControlFlow;
+
+pub(crate) use self::{
+    ahead::{Ahead, Step},
+    list::Layout,
+    walk::Shape,
+    word::{ADDRESS_END, count_words},
+    writer::{Spot, Writer},
+};
+use self::{
+    objects::Objects,
+    word::{ROOT_BITS, Slot, TAG_BITS, address_of, character, tag, tag_of},
+};
+use crate::{
+    Error, Result,
+    engine::trie::store::space::Space,
+    util::{
+        codec::{Decoder, put_varint, to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{Apart, AtomicU64, Mutex, Ordering, fence, lock, spin_loop, yield_now},
+    },
+};
+
+/// Slots of the root table, and so subtrees.
+const ROOTS: u64 = 1 << ROOT_BITS;
+/// The first words are reserved; the root table is the second half of them.
+const RESERVED_WORDS: u64 = 2 * ROOTS;
+const ROOT_AT: u64 = RESERVED_WORDS - ROOTS;
+/// Spins before a thread that waits for a writer gives its time slice away.
+const SPINS: u32 = 64;
+/// Times that a path may lead to a record that is not there, although nothing below its subtree
+/// changed, before that is taken for damage: memory is given away and filled again meanwhile.
+pub(crate) const MISLED_MAX: u32 = 500;
+/// Regions that a reader loads for one path before it locks it: more than a path has.
+const LOADS_MAX: u32 = 16;
+/// Regions that leave memory at once: at most so many, and this part of those that are there.
+const EVICTED_MAX: u64 = 16;
+const EVICTED_PART: u64 = 32;
+/// Free objects on the disk alone are read back when they are this part of all words.
+const FREE_PART: u64 = 16;
+/// No path has more nodes: each uses six bits of the tag or more.
+const DEPTH_MAX: usize = 5;
+
+/// What a reader thinks of an address that it was shown.
+#[derive(Debug)]
+pub(crate) enum Verdict<T> {
+    /// It is the one.
+    Found(T),
+    /// It belongs to another key.
+    Other,
+    /// It cannot be told any more: look again.
+    Changed,
+}
+
+/// The end of one look along a path.
+enum Look<T> {
+    Found(T),
+    Missing,
+    Changed,
+    /// The region of this word has to be loaded.
+    Load(u64),
+}
+
+/// A lock and version, on a line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Subtree(AtomicU64);
+
+/// What changes with every insert.
+#[derive(Debug, Default)]
+struct Counts {
+    keys: AtomicU64,
+    nodes: AtomicU64,
+    list_words: AtomicU64,
+    /// Records removed since left-over nodes were last gathered.
+    removed: AtomicU64,
+}
+
+/// The trie. See the module head.
+#[derive(Debug)]
+pub(crate) struct Trie {
+    space: Space,
+    fan_bits: u32,
+    sluggishness: usize,
+    layout: Layout,
+    subtrees: Box<[Subtree]>,
+    objects: Apart<Mutex<Objects>>,
+    counts: Apart<Counts>,
+    /// One thread gathers at a time.
+    gathering: Mutex<()>,
+}
+
+fn word_at(space: &Space, index: u64) -> Result<u64> {
+    if let Some(word) = space.get(index) {
+        return Ok(word);
+    }
+    space.load(index)?;
+    Ok(space.get(index).unwrap_or(0))
+}
+
+impl Trie {
+    /// An empty trie in an empty space. `fanout` is 64, 128 or 256.
+    pub(crate) fn new(space: Space, fanout: u64, sluggishness: u64, layout: Layout) -> Self {
+        Self {
+            space,
+            fan_bits: fanout.trailing_zeros(),
+            sluggishness: to_usize(sluggishness),
+            layout,
+            subtrees: (0..ROOTS).map(|_| Subtree::default()).collect(),
+            objects: Apart(Mutex::new(Objects::starting_at(RESERVED_WORDS))),
+            counts: Apart::default(),
+            gathering: Mutex::default(),
+        }
+    }
+
+    /// Starts a new trie: one whose state was not decoded.
+    pub(crate) fn start(&self) {
+        self.space.begin_region(0);
+    }
+
+    /// The space that it lives in.
+    pub(crate) fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// Records in the trie.
+    pub(crate) fn len(&self) -> u64 {
+        self.counts.keys.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of nodes, the root table included.
+    pub(crate) fn node_bytes(&self) -> u64 {
+        (self.counts.nodes.load(Ordering::Relaxed) << self.fan_bits) * 8 + RESERVED_WORDS * 8
+    }
+
+    /// Bytes of lists.
+    pub(crate) fn list_bytes(&self) -> u64 {
+        self.counts.list_words.load(Ordering::Relaxed) * 8
+    }
+
+    /// Bytes of the space that are in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.space.memory_bytes(self.end())
+    }
+
+    /// Takes some regions out of memory, but not that of the word at `keep`; `false` where there is
+    /// none. The caller has no subtree locked, and waits for those who have.
+    pub(crate) fn evict(&self, keep: u64) -> bool {
+        let words = self.space.region_words();
+        // Locking all subtrees should serve for more than one, but not for much of what is loaded.
+        let count = (self.space.loaded_count() / EVICTED_PART).clamp(1, EVICTED_MAX);
+        let writers = self.lock_all();
+        let tail = lock(&self.objects).tail();
+        self.space.split_huge_pages(tail);
+        let leaving: Vec<u64> = (0..count)
+            .map_while(|_| self.space.begin_leaving(tail, [tail / words, keep / words]))
+            .collect();
+        drop(writers);
+        for region in &leaving {
+            self.space.finish_leaving(*region);
+        }
+        !leaving.is_empty()
+    }
+
+    /// Bytes of the space that are used, or free between what is used.
+    pub(crate) fn space_bytes(&self) -> u64 {
+        self.end() * 8
+    }
+
+    /// The first word behind those.
+    pub(crate) fn end(&self) -> u64 {
+        lock(&self.objects).tail()
+    }
+
+    /// After the states of trie and space were decoded: what the space has beyond the end is no
+    /// fresh memory.
+    pub(crate) fn note_used(&self) {
+        lock(&self.objects).note_used(self.space.known_end());
+    }
+
+    /// Has memory in huge pages only if `limit` bytes are enough for all of the trie. Before
+    /// anything is loaded.
+    pub(crate) fn choose_pages(&self, limit: u64) {
+        self.space.choose_pages(self.end(), limit);
+    }
+
+    /// Brings the region that new objects come from into memory, which [`Self::take`] relies on.
+    pub(crate) fn load_tail(&self) -> Result<()> {
+        let tail = lock(&self.objects).tail();
+        if tail & (self.space.region_words() - 1) == 0 { Ok(()) } else { self.space.load(tail) }
+    }
+
+    /// Brings the first free objects of each class into memory, as far as they can be read: until
+    /// then they are left alone, and new objects are used in their place.
+    /// Classes with fewer free objects than that are worth a read are left alone, unless there is
+    /// room.
+    pub(crate) fn load_free_objects(&self, has_room: bool) {
+        let unloaded: Vec<u64> = {
+            let objects = lock(&self.objects);
+            let worth = if has_room { 1 } else { objects.tail() / FREE_PART };
+            let free = objects.free_heads().zip(objects.free_counts());
+            free.filter(|((class, head), (_, count))| *head != 0 && count << class >= worth)
+                .map(|((_, head), _)| head)
+                .filter(|head| self.space.get(*head).is_none())
+                .collect()
+        };
+        for head in unloaded {
+            let _ = self.space.load(head);
+        }
+    }
+
+    /// Whether every word that is used is in memory.
+    pub(crate) fn is_all_loaded(&self) -> bool {
+        let words = to_usize(self.space.region_words());
+        (0..lock(&self.objects).tail()).step_by(words).all(|at| self.space.get(at).is_some())
+    }
+
+    #[inline]
+    fn subtree(&self, hash: u64) -> &AtomicU64 {
+        // The first 8 bits: below the number of subtrees.
+        &self.subtrees[to_usize(hash >> (64 - ROOT_BITS))].0
+    }
+
+    /// The slot below `at` that `hash` chooses at `position`.
+    #[inline]
+    fn child(&self, at: u64, hash: u64, position: u32) -> u64 {
+        at + ((hash << position) >> (64 - self.fan_bits))
+    }
+
+    /// Shows `look` the addresses whose tag is that of `hash` until it finds the one. `load` brings
+    /// the region of a word into memory, and may evict others.
+    #[inline]
+    pub(crate) fn find<T>(
+        &self,
+        hash: u64,
+        mut look: impl FnMut(u64) -> Verdict<T>,
+        load: impl Fn(u64) -> Result<()>,
+    ) -> Result<Option<T>> {
+        let version = self.subtree(hash);
+        let (mut attempts, mut misled, mut loads) = (0, 0, 0);
+        loop {
+            let before = version.load(Ordering::Acquire);
+            let seen = self.search(hash, &mut |address, _| look(address));
+            fence(Ordering::Acquire);
+            let same = before & 1 == 0 && version.load(Ordering::Relaxed) == before;
+            if same || mutant::active(Bug::TrieReadNotValidated) {
+                match seen {
+                    Look::Found(found) => return Ok(Some(found)),
+                    Look::Missing => return Ok(None),
+                    Look::Load(index) if loads < LOADS_MAX => {
+                        load(index)?;
+                        loads += 1;
+                    }
+                    // What was loaded leaves again before the path is complete: not while it is
+                    // locked.
+                    Look::Load(_) => self.lock(hash).load_path()?,
+                    Look::Changed if misled < MISLED_MAX => misled += 1,
+                    Look::Changed => return Err(damaged("it leads to what is no record")),
+                }
+            }
+            pause(&mut attempts);
+        }
+    }
+
+    #[inline]
+    fn search<T>(&self, hash: u64, look: &mut impl FnMut(u64, u64) -> Verdict<T>) -> Look<T> {
+        let mut at = ROOT_AT + (hash >> (64 - ROOT_BITS));
+        let mut position = ROOT_BITS;
+        loop {
+            let Some(word) = self.space.get(at) else { return Look::Load(at) };
+            match Slot::of(word) {
+                Slot::Empty => return Look::Missing,
+                Slot::Record(word) => {
+                    return match judge(word, at, hash, look) {
+                        ControlFlow::Break(end) => end,
+                        ControlFlow::Continue(()) => Look::Missing,
+                    };
+                }
+                Slot::List { class, at } => {
+                    if self.layout == Layout::Chain {
+                        return self.search_chain(at, hash, look);
+                    }
+                    let Some(words) = self.space.words(at, 1 << class) else {
+                        return Look::Load(at);
+                    };
+                    for (at, word) in (at..).zip(words) {
+                        let word = word.load(Ordering::Relaxed);
+                        if word == 0 {
+                            break;
+                        }
+                        if let ControlFlow::Break(end) = judge(word, at, hash, look) {
+                            return end;
+                        }
+                    }
+                    return Look::Missing;
+                }
+                Slot::Node { at: node, .. } => {
+                    if position + self.fan_bits > ROOT_BITS + TAG_BITS {
+                        return Look::Changed;
+                    }
+                    at = self.child(node, hash, position);
+                    position += self.fan_bits;
+                }
+            }
+        }
+    }
+
+    /// Locks the subtree of `hash` for writing.
+    pub(crate) fn lock(&self, hash: u64) -> Writer<'_> {
+        let subtree = self.subtree(hash);
+        let mut attempts = 0;
+        loop {
+            let version = subtree.load(Ordering::Relaxed);
+            let free = version & 1 == 0;
+            if free
+                && subtree
+                    .compare_exchange_weak(
+                        version,
+                        version + 1,
+                        Ordering::Acquire,
+                        Ordering::Relaxed,
+                    )
+                    .is_ok()
+            {
+                fence(Ordering::Release);
+                return Writer { trie: self, subtree, version: version + 1, hash };
+            }
+            pause(&mut attempts);
+        }
+    }
+
+    /// The versions of all subtrees; `None` while one is locked.
+    pub(crate) fn versions(&self) -> Option<Vec<u64>> {
+        let versions = self.subtrees.iter().map(|subtree| subtree.0.load(Ordering::Acquire));
+        versions.map(|version| (version & 1 == 0).then_some(version)).collect()
+    }
+
+    /// Whether nothing has changed since [`Self::versions`] gave these.
+    pub(crate) fn is_unchanged(&self, versions: &[u64]) -> bool {
+        fence(Ordering::Acquire);
+        let now = self.subtrees.iter().map(|subtree| subtree.0.load(Ordering::Relaxed));
+        now.eq(versions.iter().copied())
+    }
+
+    /// The version of the subtree that a path is in, for [`Self::is_version`].
+    pub(crate) fn version(&self, path: u64) -> u64 {
+        self.subtree(path).load(Ordering::Acquire)
+    }
+
+    /// Whether nothing in the subtree has changed since [`Self::version`] gave this.
+    pub(crate) fn is_version(&self, path: u64, version: u64) -> bool {
+        fence(Ordering::Acquire);
+        version & 1 == 0 && self.subtree(path).load(Ordering::Relaxed) == version
+    }
+
+    /// Locks every subtree: nothing is half done, and nothing changes until it is dropped.
+    pub(crate) fn lock_all(&self) -> Vec<Writer<'_>> {
+        (0..ROOTS).map(|root| self.lock(root << (64 - ROOT_BITS))).collect()
+    }
+
+    /// Appends the state that the words do not have. The caller keeps writers out.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        lock(&self.objects).encode(out);
+        for counter in [&self.counts.keys, &self.counts.nodes, &self.counts.list_words] {
+            put_varint(out, counter.load(Ordering::Relaxed));
+        }
+        put_varint(out, self.shape_bits());
+    }
+
+    /// Tells tries apart that could not read one another: width of a node's character, and layout
+    /// of lists.
+    fn shape_bits(&self) -> u64 {
+        u64::from(self.fan_bits) | u64::from(self.layout == Layout::Chain) << 8
+    }
+
+    /// Takes what [`Self::encode`] wrote; `None` for what it never writes.
+    pub(crate) fn decode(&self, rest: &mut Decoder<'_>) -> Option<()> {
+        *lock(&self.objects) = Objects::decode(rest, &self.space)?;
+        for counter in [&self.counts.keys, &self.counts.nodes, &self.counts.list_words] {
+            counter.store(rest.varint()?, Ordering::Relaxed);
+        }
+        (rest.varint()? == self.shape_bits()).then_some(())
+    }
+
+    /// Sets a new object's words.
+    fn fill(&self, fresh: objects::Fresh, class: u32, words: &[u64]) {
+        let used = to_u64(words.len());
+        if fresh.is_zero && used * 4 < 1 << class {
+            for (at, word) in (fresh.at..).zip(words).filter(|(_, word)| **word != 0) {
+                self.space.set(at, *word);
+            }
+        } else {
+            let rest = if fresh.is_zero { 0 } else { to_usize((1 << class) - used) };
+            let words = words.iter().copied().chain(std::iter::repeat_n(0, rest));
+            self.space.set_all(fresh.at, words);
+        }
+    }
+
+    fn take(&self, class: u32) -> Result<objects::Fresh> {
+        lock(&self.objects).take(&self.space, class)
+    }
+
+    fn give(&self, class: u32, at: u64) {
+        lock(&self.objects).push(&self.space, class, at);
+    }
+
+    /// A slot's word for these records, which share the hash bits before `position`.
+    fn build(&self, words: &[u64], position: u32) -> Result<u64> {
+        if let [word] = words {
+            return Ok(*word);
+        }
+        let splits = position + self.fan_bits <= ROOT_BITS + TAG_BITS;
+        if words.len() <= self.sluggishness || !splits {
+            return self.build_list(words);
+        }
+        let mut children = vec![0; 1 << self.fan_bits];
+        let mut sorted = words.to_vec();
+        let of = |word: &u64| character(*word, position, self.fan_bits);
+        sorted.sort_unstable_by_key(of);
+        for group in sorted.chunk_by(|one, next| of(one) == of(next)) {
+            let Some(first) = group.first() else { continue };
+            if let Some(child) = children.get_mut(to_usize(of(first))) {
+                *child = self.build(group, position + self.fan_bits)?;
+            }
+        }
+        let fresh = self.take(self.fan_bits)?;
+        let end = children.iter().rposition(|child| *child != 0).map_or(0, |last| last + 1);
+        self.fill(fresh, self.fan_bits, children.get(..end).unwrap_or(&[]));
+        self.counts.nodes.fetch_add(1, Ordering::Relaxed);
+        Ok(word::node(self.fan_bits, fresh.at))
+    }
+}
+
+/// What `look` says of the record whose word is at `at`, if its tag is the hash's.
+#[inline]
+fn judge<T>(
+    word: u64,
+    at: u64,
+    hash: u64,
+    look: &mut impl FnMut(u64, u64) -> Verdict<T>,
+) -> ControlFlow<Look<T>> {
+    if tag_of(word) != tag(hash) {
+        return ControlFlow::Continue(());
+    }
+    match look(address_of(word), at) {
+        Verdict::Found(found) => ControlFlow::Break(Look::Found(found)),
+        Verdict::Other => ControlFlow::Continue(()),
+        Verdict::Changed => ControlFlow::Break(Look::Changed),
+    }
+}
+
+#[inline]
+fn pause(attempts: &mut u32) {
+    *attempts += 1;
+    if *attempts < SPINS && !cfg!(any(loom, shuttle)) {
+        spin_loop();
+    } else {
+        yield_now();
+    }
+}
+
+fn damaged(what: &str) -> Error {
+    Error::corruption("nodes", 0, what)
+}

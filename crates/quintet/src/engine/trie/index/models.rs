@@ -1,0 +1,239 @@
+//! Models of the trie: readers beside splits, merges, objects that are used again and regions that
+//! leave memory, explored by loom (every interleaving and every order that the memory model
+//! allows, up to a bound) and shuttle (many random interleavings). The root table has two slots
+//! here, nodes four, regions sixteen words, and all of it is memory of the checker's own.
+
+use std::path::Path;
+
+use super::{Layout, Step, Trie, Verdict};
+#[cfg(shuttle)]
+use crate::util::mutant::{self, Bug};
+use crate::{
+    engine::trie::store::space::Space,
+    io::{Env as _, sim::SimEnv},
+    journal::redo::Owner,
+    util::sync::{Arc, thread},
+};
+
+const REGION_BYTES: u64 = 16 * 8;
+const SPACE_BYTES: u64 = 64 * 8;
+
+fn explore(model: impl Fn() + Send + Sync + 'static) {
+    #[cfg(loom)]
+    {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.max_branches = 20_000;
+        builder.check(model);
+    }
+    #[cfg(shuttle)]
+    {
+        let count = std::env::var("SHUTTLE_ITERATIONS").ok().and_then(|count| count.parse().ok());
+        shuttle::check_pct(model, count.unwrap_or(2_000), 3);
+    }
+}
+
+/// A trie whose lists have one record.
+fn trie() -> Arc<Trie> {
+    let dir = SimEnv::new(1).open_dir(Path::new("/table"), true).unwrap();
+    let owner = Owner { dir, database_id: [1; 16], table_id: 1 };
+    let space = Space::new(owner, false, SPACE_BYTES, REGION_BYTES).unwrap();
+    let trie = Trie::new(space, 4, 1, Layout::Lines);
+    trie.start();
+    Arc::new(trie)
+}
+
+/// A hash: the slot of the root table, then the slots of nodes on the way down.
+fn hash(root: u64, path: [u64; 3]) -> u64 {
+    let [one, two, three] = path;
+    root << 63 | one << 61 | two << 59 | three << 57
+}
+
+fn insert(trie: &Trie, hash: u64, address: u64) {
+    trie.lock(hash).insert(address).unwrap();
+}
+
+/// A way to look a record up.
+type Reader = fn(&Trie, u64, u64) -> bool;
+
+const READERS: [Reader; 2] = [finds, finds_in_steps];
+
+/// Whether a reader finds the record at `address`.
+fn finds(trie: &Trie, hash: u64, address: u64) -> bool {
+    let look = |seen| if seen == address { Verdict::Found(()) } else { Verdict::Other };
+    trie.find(hash, look, |at| trie.space().load(at)).unwrap().is_some()
+}
+
+/// Whether a reader finds the record at `address` that takes its lookup a step at a time.
+fn finds_in_steps(trie: &Trie, hash: u64, address: u64) -> bool {
+    let mut ahead = trie.set_out(hash);
+    while trie.step(&mut ahead) == Step::Asked {}
+    let is_there = ahead.met() == Some(address);
+    if (is_there || ahead.is_missing()) && trie.is_current(&ahead) {
+        return is_there;
+    }
+    finds(trie, hash, address)
+}
+
+/// Makes everything so far committed: what is in memory may leave it.
+#[cfg(shuttle)]
+fn commit(trie: &Trie) {
+    let writers = trie.lock_all();
+    trie.space().cut();
+    drop(writers);
+    trie.space().coalesce();
+    trie.space().committed(1);
+}
+
+/// Runs `writer` beside a reader of a record that stays.
+fn beside(
+    trie: &Arc<Trie>,
+    reader: Reader,
+    (stays, address): (u64, u64),
+    writer: impl FnOnce(&Trie) + Send + 'static,
+) {
+    let writer = thread::spawn({
+        let trie = Arc::clone(trie);
+        move || writer(&trie)
+    });
+    assert!(reader(trie, stays, address), "a record that stays was missed");
+    writer.join().unwrap();
+    assert!(finds(trie, stays, address));
+}
+
+fn a_reader_finds_what_a_split_moves(reader: Reader) {
+    explore(move || {
+        let trie = trie();
+        let (stays, comes) = (hash(0, [1, 2, 0]), hash(0, [1, 3, 0]));
+        insert(&trie, stays, 10);
+        beside(&trie, reader, (stays, 10), move |trie| insert(trie, comes, 11));
+        assert!(finds(&trie, comes, 11));
+    });
+}
+
+fn a_reader_finds_what_a_merge_moves(reader: Reader) {
+    explore(move || {
+        let trie = trie();
+        // In first slots: a free node's first word is the first thing that is not as it was.
+        let (stays, goes) = (hash(0, [0, 0, 0]), hash(0, [0, 3, 0]));
+        insert(&trie, stays, 10);
+        insert(&trie, goes, 11);
+        beside(&trie, reader, (stays, 10), move |trie| {
+            assert!(trie.lock(goes).remove(11).unwrap());
+        });
+        assert!(!finds(&trie, goes, 11));
+    });
+}
+
+/// Nodes that a merge gives away in one subtree become nodes of the other, under a reader that
+/// is still on the old way.
+fn a_reader_is_not_led_astray_by_nodes_used_again(reader: Reader) {
+    explore(move || {
+        let trie = trie();
+        let (stays, goes) = (hash(0, [1, 2, 0]), hash(0, [1, 3, 0]));
+        let (other, comes) = (hash(1, [1, 2, 0]), hash(1, [1, 3, 0]));
+        insert(&trie, stays, 10);
+        insert(&trie, goes, 11);
+        insert(&trie, other, 12);
+        beside(&trie, reader, (stays, 10), move |trie| {
+            assert!(trie.lock(goes).remove(11).unwrap());
+            insert(trie, comes, 13);
+        });
+        assert!(finds(&trie, other, 12));
+        assert!(finds(&trie, comes, 13));
+    });
+}
+
+/// A trie whose second region may leave memory, and a record that is found through it.
+#[cfg(shuttle)]
+fn with_a_region_to_evict() -> (Arc<Trie>, u64, u64) {
+    let trie = trie();
+    // Two nodes for the first pair below a root, which fill the first region and begin the second,
+    // and one for each other: the second region is full, so that it may leave.
+    for (root, one, address) in [(0, 0, 10), (1, 1, 20), (0, 1, 30), (1, 0, 40), (0, 2, 50)] {
+        insert(&trie, hash(root, [one, 1, 0]), address);
+        insert(&trie, hash(root, [one, 2, 0]), address + 1);
+    }
+    commit(&trie);
+    assert_eq!(trie.end(), 2 * trie.space().region_words());
+    // Its node is in the second region.
+    (trie, hash(0, [1, 1, 0]), 30)
+}
+
+/// A region leaves memory while a reader looks through it.
+#[cfg(shuttle)]
+fn a_reader_finds_what_leaves_memory(reader: Reader) {
+    explore(move || {
+        let (trie, stays, address) = with_a_region_to_evict();
+        beside(&trie, reader, (stays, address), |trie| {
+            for _ in 0..3 {
+                trie.evict(0);
+            }
+        });
+    });
+}
+
+/// As above, while a writer changes it: no change is lost.
+#[cfg(shuttle)]
+fn a_region_that_changes_leaves_memory_whole() {
+    explore(|| {
+        let (trie, stays, address) = with_a_region_to_evict();
+        let writer = thread::spawn({
+            let trie = Arc::clone(&trie);
+            move || assert!(trie.lock(stays).replace(address, 99).unwrap())
+        });
+        trie.evict(0);
+        writer.join().unwrap();
+        trie.evict(0);
+        assert!(finds(&trie, stays, 99));
+    });
+}
+
+#[cfg(loom)]
+#[test]
+fn loom_trie() {
+    // All that loom sees through in seconds; eviction takes too many branches.
+    for reader in READERS {
+        a_reader_finds_what_a_split_moves(reader);
+        a_reader_finds_what_a_merge_moves(reader);
+        a_reader_is_not_led_astray_by_nodes_used_again(reader);
+    }
+}
+
+#[cfg(shuttle)]
+#[test]
+fn shuttle_trie() {
+    for reader in READERS {
+        a_reader_finds_what_a_split_moves(reader);
+        a_reader_finds_what_a_merge_moves(reader);
+        a_reader_is_not_led_astray_by_nodes_used_again(reader);
+        a_reader_finds_what_leaves_memory(reader);
+    }
+    a_region_that_changes_leaves_memory_whole();
+}
+
+// A test for each bug: a checker that has failed on a thread does not start anew there.
+
+#[cfg(shuttle)]
+#[test]
+fn shuttle_trie_finds_a_read_not_validated_beside_a_merge() {
+    mutant::finds(Bug::TrieReadNotValidated, || a_reader_finds_what_a_merge_moves(finds));
+}
+
+#[cfg(shuttle)]
+#[test]
+fn shuttle_trie_finds_steps_not_validated_beside_a_merge() {
+    mutant::finds(Bug::TrieReadNotValidated, || a_reader_finds_what_a_merge_moves(finds_in_steps));
+}
+
+#[cfg(shuttle)]
+#[test]
+fn shuttle_trie_finds_a_read_not_validated_beside_eviction() {
+    mutant::finds(Bug::TrieReadNotValidated, || a_reader_finds_what_leaves_memory(finds));
+}
+
+#[cfg(shuttle)]
+#[test]
+fn shuttle_trie_finds_evicted_changes() {
+    mutant::finds(Bug::SpaceEvictsUncommitted, a_region_that_changes_leaves_memory_whole);
+}

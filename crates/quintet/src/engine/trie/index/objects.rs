@@ -1,0 +1,333 @@
+//! Nodes and lists: objects of a power of two of words, and the free ones.
+//!
+//! An object of class `c` has `1 << c` words and lies at a multiple of its size, so none crosses a
+//! region. Free objects of a class are a stack, linked through their first words (CedrusDB keeps a
+//! stack of indexes in a space of its own, which is one more page to write for each push). A class
+//! without free objects splits one of a larger class before the space grows.
+//!
+//! The space shrinks as well (the paper's cannot): neighbours that are free become one object, and
+//! while what is in use above a *boundary* is moved below it, free objects above are left at the
+//! bottom of their stacks and are not taken. When all above is free, the space ends there.
+
+use super::word::UNITS_MAX;
+use crate::{
+    Error, Result,
+    engine::trie::store::space::Space,
+    util::codec::{Decoder, put_varint, round_up, to_u64, to_usize},
+};
+
+/// Classes are below this; the largest object that fits every region has 8192 words.
+pub(super) const CLASSES: u32 = 20;
+const CLASS_COUNT: usize = 20;
+
+/// Of the words in use, what a space keeps free when it shrinks.
+const SLACK_PART: u64 = 8;
+
+/// Where objects come from.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Objects {
+    /// The first words that were never part of an object.
+    tail: u64,
+    /// The first free object of each class; 0: none.
+    free: [u64; CLASS_COUNT],
+    /// Free objects of each class.
+    free_count: [u64; CLASS_COUNT],
+    /// Words from here on were never used, and are zero.
+    zero_from: u64,
+    shrinking: Option<Shrinking>,
+}
+
+/// What is to become the end of the space.
+#[derive(Clone, Copy, Debug)]
+struct Shrinking {
+    boundary: u64,
+    /// The last free object of each class.
+    bottoms: [u64; CLASS_COUNT],
+    /// Free words above the boundary.
+    free_above: u64,
+}
+
+/// A fresh object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fresh {
+    pub(super) at: u64,
+    /// All its words are zero.
+    pub(super) is_zero: bool,
+}
+
+impl Objects {
+    pub(super) fn starting_at(tail: u64) -> Self {
+        Self { tail, ..Self::default() }
+    }
+
+    fn head(&mut self, class: u32) -> Option<(&mut u64, &mut u64)> {
+        let class = to_usize(u64::from(class));
+        Some((self.free.get_mut(class)?, self.free_count.get_mut(class)?))
+    }
+
+    pub(super) fn take(&mut self, space: &Space, class: u32) -> Result<Fresh> {
+        match self.take_free(space, class) {
+            Some(fresh) => Ok(fresh),
+            None => self.extend(space, class),
+        }
+    }
+
+    fn take_free(&mut self, space: &Space, class: u32) -> Option<Fresh> {
+        for larger in class..CLASSES {
+            let Some(at) = self.pop(space, larger) else { continue };
+            // Halves: the upper ones are free, the lowest is the object.
+            for half in (class..larger).rev() {
+                self.push(space, half, at + (1 << half));
+            }
+            return Some(Fresh { at, is_zero: false });
+        }
+        None
+    }
+
+    /// `None` as well where the first one is not in memory: taking an object never reads the disk.
+    fn pop(&mut self, space: &Space, class: u32) -> Option<u64> {
+        let boundary = self.boundary();
+        let (head, count) = self.head(class)?;
+        let at = *head;
+        if at == 0 || at >= boundary {
+            return None;
+        }
+        *head = space.get(at)?;
+        *count = count.saturating_sub(1);
+        Some(at)
+    }
+
+    pub(super) fn push(&mut self, space: &Space, class: u32, at: u64) {
+        if at >= self.boundary() {
+            return self.push_below(space, class, at);
+        }
+        let Some((head, count)) = self.head(class) else { return };
+        let is_first = *head == 0;
+        space.set(at, *head);
+        *head = at;
+        *count += 1;
+        if is_first {
+            self.set_bottom(class, at);
+        }
+    }
+
+    /// Adds an object above the boundary where it is not in the way.
+    fn push_below(&mut self, space: &Space, class: u32, at: u64) {
+        let Some(bottom) = self.bottom(class) else { return };
+        let is_first = self.head(class).is_none_or(|(head, _)| *head == 0);
+        if !is_first && space.get(bottom).is_none() {
+            // What is not in memory cannot be changed: the space stays as it is.
+            self.shrinking = None;
+            return self.push(space, class, at);
+        }
+        space.set(at, 0);
+        if !is_first {
+            space.set(bottom, at);
+        }
+        let Some((head, count)) = self.head(class) else { return };
+        if is_first {
+            *head = at;
+        }
+        *count += 1;
+        self.set_bottom(class, at);
+        if let Some(shrinking) = &mut self.shrinking {
+            shrinking.free_above += 1 << class;
+        }
+    }
+
+    fn boundary(&self) -> u64 {
+        self.shrinking.map_or(u64::MAX, |shrinking| shrinking.boundary)
+    }
+
+    fn bottom(&self, class: u32) -> Option<u64> {
+        self.shrinking?.bottoms.get(to_usize(u64::from(class))).copied()
+    }
+
+    fn set_bottom(&mut self, class: u32, at: u64) {
+        if let Some(shrinking) = &mut self.shrinking
+            && let Some(bottom) = shrinking.bottoms.get_mut(to_usize(u64::from(class)))
+        {
+            *bottom = at;
+        }
+    }
+
+    /// Begins to shrink the space to little more than what is in use, where that gives a region
+    /// and an eighth back; the boundary. Free neighbours are one object after it. `None` as well
+    /// where not all free objects are in memory.
+    pub(super) fn begin_shrinking(&mut self, space: &Space) -> Option<u64> {
+        let region = space.region_words();
+        let used = self.tail.saturating_sub(self.free_words());
+        let boundary = round_up(used + used / SLACK_PART, region);
+        if boundary + region.max(self.tail / SLACK_PART) > self.tail {
+            return None;
+        }
+        let merged = merge_neighbours(self.collect(space)?, region);
+        self.free = [0; CLASS_COUNT];
+        self.free_count = [0; CLASS_COUNT];
+        self.shrinking =
+            Some(Shrinking { boundary: u64::MAX, bottoms: [0; CLASS_COUNT], free_above: 0 });
+        let mut free_above = 0;
+        for (class, mut objects) in (0..).zip(merged) {
+            objects.sort_unstable();
+            // The lowest is taken first.
+            for at in objects.into_iter().rev() {
+                self.push(space, class, at);
+                free_above += if at >= boundary { 1 << class } else { 0 };
+            }
+        }
+        let shrinking = self.shrinking.as_mut()?;
+        (shrinking.boundary, shrinking.free_above) = (boundary, free_above);
+        Some(boundary)
+    }
+
+    /// All free objects by class; `None` where not all are in memory.
+    fn collect(&self, space: &Space) -> Option<Vec<Vec<u64>>> {
+        let lists = self.free_heads().zip(self.free_counts());
+        let list = |((_, head), (_, count)): ((u32, u64), (u32, u64))| {
+            let (mut at, mut objects) = (head, Vec::new());
+            let is_possible = count <= self.tail;
+            while at != 0 && is_possible && to_u64(objects.len()) < count {
+                objects.push(at);
+                at = space.get(at)?;
+            }
+            is_possible.then_some(objects)
+        };
+        lists.map(list).collect()
+    }
+
+    /// An object below the boundary, for one that is moved there.
+    pub(super) fn take_below(&mut self, space: &Space, class: u32) -> Option<Fresh> {
+        self.shrinking?;
+        self.take_free(space, class)
+    }
+
+    /// Ends what [`Self::begin_shrinking`] began. Where all above the boundary is free, the space
+    /// ends there, and where it ended before is returned. The caller keeps writers out.
+    pub(super) fn end_shrinking(&mut self, space: &Space) -> Option<u64> {
+        let Shrinking { boundary, free_above, .. } = self.shrinking.take()?;
+        if free_above != self.tail - boundary {
+            return None;
+        }
+        // The first so many of each stack stay, and what is behind them is cut off.
+        let mut kept = [(0, 0); CLASS_COUNT];
+        for (kept, ((_, head), _)) in kept.iter_mut().zip(self.free_heads().zip(self.free_counts()))
+        {
+            let (mut at, mut last, mut count) = (head, 0, 0);
+            while at != 0 && at < boundary {
+                (last, count, at) = (at, count + 1, space.get(at)?);
+            }
+            *kept = (last, count);
+        }
+        for ((last, count), (head, counted)) in
+            kept.into_iter().zip(self.free.iter_mut().zip(&mut self.free_count))
+        {
+            *counted = count;
+            if last == 0 {
+                *head = 0;
+            } else {
+                space.set(last, 0);
+            }
+        }
+        let end = self.tail;
+        self.zero_from = self.zero_from.max(round_up(end, space.region_words()));
+        self.tail = boundary;
+        Some(end)
+    }
+
+    /// Words that no object in use has.
+    pub(super) fn free_words(&self) -> u64 {
+        let words = self.free_counts().map(|(class, count)| count.saturating_mul(1 << class));
+        words.fold(0, u64::saturating_add)
+    }
+
+    /// Words below this may be anything, whatever the tail.
+    pub(super) fn note_used(&mut self, end: u64) {
+        self.zero_from = self.zero_from.max(end);
+    }
+
+    fn extend(&mut self, space: &Space, class: u32) -> Result<Fresh> {
+        let size = 1_u64 << class;
+        while !self.tail.is_multiple_of(size) {
+            let gap = self.tail.trailing_zeros();
+            Self::enter(space, self.tail)?;
+            let at = self.tail;
+            self.tail += 1 << gap;
+            self.push(space, gap, at);
+        }
+        let at = self.tail;
+        if at + size > space.words_max().min(UNITS_MAX * 2) {
+            let what = "the table's trie has as many nodes as memory_budget allows".to_owned();
+            return Err(Error::Limit { what });
+        }
+        Self::enter(space, at)?;
+        self.tail += size;
+        Ok(Fresh { at, is_zero: at >= self.zero_from })
+    }
+
+    /// A region is begun with its first word. One that was begun before the table was opened is
+    /// loaded: what is stored to it before that, loading would overwrite.
+    fn enter(space: &Space, at: u64) -> Result<()> {
+        if at & (space.region_words() - 1) == 0 {
+            space.begin_region(at);
+        } else if space.get(at).is_none() {
+            space.load(at)?;
+        }
+        Ok(())
+    }
+
+    /// Words that were ever part of an object.
+    pub(super) fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    pub(super) fn free_counts(&self) -> impl Iterator<Item = (u32, u64)> {
+        (0..).zip(self.free_count)
+    }
+
+    pub(super) fn free_heads(&self) -> impl Iterator<Item = (u32, u64)> {
+        (0..).zip(self.free)
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.tail);
+        for word in self.free.iter().chain(&self.free_count) {
+            put_varint(out, *word);
+        }
+    }
+
+    pub(super) fn decode(rest: &mut Decoder<'_>, space: &Space) -> Option<Self> {
+        let mut objects = Self::starting_at(rest.varint()?);
+        for word in objects.free.iter_mut().chain(&mut objects.free_count) {
+            *word = rest.varint()?;
+        }
+        let tail = objects.tail;
+        let sound = tail <= space.words_max() && objects.free.iter().all(|at| *at < tail);
+        sound.then_some(objects)
+    }
+}
+
+/// Free objects by class, after two of a class that make one of the next became that.
+fn merge_neighbours(mut by_class: Vec<Vec<u64>>, region_words: u64) -> Vec<Vec<u64>> {
+    for class in 0..CLASS_COUNT - 1 {
+        let size = 1 << class;
+        if size * 2 > region_words {
+            break;
+        }
+        let Some(objects) = by_class.get_mut(class) else { break };
+        let mut objects = std::mem::take(objects);
+        objects.sort_unstable();
+        let (mut left, mut larger) = (Vec::new(), Vec::new());
+        let mut rest = objects.into_iter().peekable();
+        while let Some(at) = rest.next() {
+            if at.is_multiple_of(size * 2) && rest.next_if_eq(&(at + size)).is_some() {
+                larger.push(at);
+            } else {
+                left.push(at);
+            }
+        }
+        for (class, objects) in [(class, left), (class + 1, larger)] {
+            by_class.get_mut(class).into_iter().for_each(|all| all.extend(&objects));
+        }
+    }
+    by_class
+}

@@ -1,0 +1,242 @@
+//! Changes: a locked subtree and what can be done to it.
+
+use super::Look;
+use super::{
+    DEPTH_MAX, ROOT_AT, Trie, Verdict, damaged,
+    list::{CELL, Layout},
+    walk,
+    word::{ADDRESS_END, ROOT_BITS, Slot, TAG_BITS, record},
+    word_at,
+};
+use crate::{
+    Result,
+    util::{
+        codec::to_u64,
+        mutant::{self, Bug},
+        sync::{AtomicU64, Ordering},
+    },
+};
+
+/// A locked subtree.
+#[derive(Debug)]
+pub(crate) struct Writer<'a> {
+    pub(super) trie: &'a Trie,
+    pub(super) subtree: &'a AtomicU64,
+    /// Odd: it is locked.
+    pub(super) version: u64,
+    pub(super) hash: u64,
+}
+
+/// Where a record's word is, as long as its subtree stays locked and is not changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot(u64);
+
+/// The way to a slot that holds no node.
+#[derive(Debug)]
+struct Path {
+    /// Where the slot is.
+    slot: u64,
+    word: u64,
+    /// Bits of the hash used on the way.
+    position: u32,
+    /// Nodes on the way, from the top: their slot and their place.
+    nodes: [(u64, u64); DEPTH_MAX],
+    depth: usize,
+}
+
+impl Writer<'_> {
+    /// Follows the path, loading regions where they are not in memory.
+    fn path(&self) -> Result<Path> {
+        let trie = self.trie;
+        let slot = ROOT_AT + (self.hash >> (64 - ROOT_BITS));
+        let mut path =
+            Path { slot, word: 0, position: ROOT_BITS, nodes: [(0, 0); DEPTH_MAX], depth: 0 };
+        loop {
+            path.word = word_at(&trie.space, path.slot)?;
+            let Slot::Node { at, .. } = Slot::of(path.word) else { return Ok(path) };
+            let Some(node) = path.nodes.get_mut(path.depth) else {
+                return Err(damaged("a path has too many nodes"));
+            };
+            *node = (path.slot, at);
+            path.depth += 1;
+            path.slot = trie.child(at, self.hash, path.position);
+            path.position += trie.fan_bits;
+        }
+    }
+
+    /// Brings all of the path into memory.
+    pub(super) fn load_path(&self) -> Result<()> {
+        self.records(self.path()?.word).map(drop)
+    }
+
+    fn records(&self, word: u64) -> Result<Vec<u64>> {
+        match Slot::of(word) {
+            Slot::Record(word) => Ok(vec![word]),
+            Slot::List { class, at } => self.trie.read_list(class, at),
+            Slot::Empty | Slot::Node { .. } => Ok(Vec::new()),
+        }
+    }
+
+    /// Shows `look` the addresses whose tag is that of the hash; `None` where no one is the one,
+    /// else what it says of that, and where its word is.
+    #[inline]
+    pub(crate) fn find<T>(
+        &self,
+        mut look: impl FnMut(u64) -> Option<T>,
+    ) -> Result<Option<(T, Spot)>> {
+        let mut look = |address, at| match look(address) {
+            Some(found) => Verdict::Found((found, Spot(at))),
+            None => Verdict::Other,
+        };
+        loop {
+            match self.trie.search(self.hash, &mut look) {
+                Look::Found(found) => return Ok(Some(found)),
+                Look::Missing => return Ok(None),
+                Look::Load(index) => self.trie.space.load(index)?,
+                Look::Changed => return Err(damaged("a path has too many nodes")),
+            }
+        }
+    }
+
+    /// Adds a record for the hash. The caller knows that its key has none.
+    pub(crate) fn insert(&mut self, address: u64) -> Result<()> {
+        debug_assert!(address != 0 && address < ADDRESS_END);
+        let trie = self.trie;
+        let word = record(self.hash, address);
+        let path = self.path()?;
+        trie.counts.keys.fetch_add(1, Ordering::Relaxed);
+        let splits = path.position + trie.fan_bits <= ROOT_BITS + TAG_BITS;
+        let has_room = |count: usize| count < trie.sluggishness || !splits;
+        if trie.layout == Layout::Lines
+            && let Slot::List { class, at } = Slot::of(path.word)
+            && let Some(words) = trie.space.words(at, 1 << class)
+            && let Some(count) = words.iter().position(|word| word.load(Ordering::Relaxed) == 0)
+            && has_room(count)
+        {
+            trie.space.set(at + to_u64(count), word);
+            return Ok(());
+        }
+        let mut words = self.records(path.word)?;
+        if let Slot::List { .. } | Slot::Record(_) = Slot::of(path.word)
+            && trie.layout == Layout::Chain
+            && has_room(words.len())
+        {
+            trie.space.set(path.slot, trie.extend_chain(word, path.word, &words)?);
+            return Ok(());
+        }
+        words.push(word);
+        trie.space.set(path.slot, trie.build(&words, path.position)?);
+        if let Slot::List { class, at } = Slot::of(path.word) {
+            trie.give_list(class, at)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Trie::walk`], for a path in this subtree.
+    pub(crate) fn walk(&self, from: u64, out: &mut Vec<u64>) -> Result<Option<u64>> {
+        loop {
+            match self.trie.walk_once(from, out) {
+                Ok(position) => return Ok(walk::path_behind(from, position)),
+                Err(index) => self.trie.space.load(index)?,
+            }
+            out.clear();
+        }
+    }
+
+    /// Whether the record at `address` is in the trie.
+    pub(crate) fn has(&self, address: u64) -> Result<bool> {
+        self.find(|found| (found == address).then_some(())).map(|found| found.is_some())
+    }
+
+    /// Exchanges the record at `old` for `new`; `false` where there is none.
+    pub(crate) fn replace(&mut self, old: u64, new: u64) -> Result<bool> {
+        let found = self.find(|address| (address == old).then_some(()))?;
+        if let Some(((), spot)) = found {
+            self.exchange(spot, new);
+        }
+        Ok(found.is_some())
+    }
+
+    /// Exchanges the record that [`Self::find`] found there for `new`.
+    #[inline]
+    pub(crate) fn exchange(&mut self, Spot(at): Spot, new: u64) {
+        self.trie.space.set(at, record(self.hash, new));
+    }
+
+    /// Removes the record at `address`; `false` where there is none.
+    pub(crate) fn remove(&mut self, address: u64) -> Result<bool> {
+        let trie = self.trie;
+        let path = self.path()?;
+        let gone = record(self.hash, address);
+        match Slot::of(path.word) {
+            Slot::Record(word) if word == gone => {
+                trie.space.set(path.slot, 0);
+                self.merge(&path)?;
+            }
+            Slot::List { .. } if trie.layout == Layout::Chain => {
+                let Some(place) = trie.place_in_chain(path.slot, gone)? else {
+                    return Ok(false);
+                };
+                trie.space.set(place.link, place.other);
+                trie.give_object(CELL, place.cell);
+            }
+            Slot::List { class, at } => {
+                let mut words = trie.read_list(class, at)?;
+                let Some(index) = words.iter().position(|word| *word == gone) else {
+                    return Ok(false);
+                };
+                words.swap_remove(index);
+                self.shrink(&path, class, at, index, &words)?;
+            }
+            _ => return Ok(false),
+        }
+        trie.counts.keys.fetch_sub(1, Ordering::Relaxed);
+        trie.counts.removed.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Stores what is left of a list after the record at `index` was taken out of it.
+    fn shrink(&self, path: &Path, class: u32, at: u64, index: usize, words: &[u64]) -> Result<()> {
+        let trie = self.trie;
+        // Half empty is too full still: the next insert would grow it again.
+        let small = words.len() * 4 <= 1 << class;
+        if words.len() == 1 || small {
+            let word = if let [word] = words { *word } else { trie.build_list(words)? };
+            trie.space.set(path.slot, word);
+            return trie.give_list(class, at);
+        }
+        if let Some(moved) = words.get(index) {
+            trie.space.set(at + to_u64(index), *moved);
+        }
+        trie.space.set(at + to_u64(words.len()), 0);
+        Ok(())
+    }
+
+    /// Takes away the nodes on the way to an empty slot that hold nothing now, or a single record
+    /// or list: that moves up.
+    fn merge(&self, path: &Path) -> Result<()> {
+        let trie = self.trie;
+        for (slot, node) in path.nodes.iter().take(path.depth).rev() {
+            word_at(&trie.space, *node)?;
+            let words = trie.space.words(*node, 1 << trie.fan_bits);
+            let words = words.ok_or_else(|| damaged("a node lies outside the trie"))?;
+            let mut left = words.iter().map(|w| w.load(Ordering::Relaxed)).filter(|w| *w != 0);
+            let (first, second) = (left.next().unwrap_or(0), left.next());
+            if second.is_some() || matches!(Slot::of(first), Slot::Node { .. }) {
+                break;
+            }
+            trie.space.set(*slot, first);
+            trie.counts.nodes.fetch_sub(1, Ordering::Relaxed);
+            if !mutant::active(Bug::TrieLeaksNodes) {
+                trie.give(trie.fan_bits, *node);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        self.subtree.store(self.version + 1, Ordering::Release);
+    }
+}

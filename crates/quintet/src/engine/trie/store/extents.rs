@@ -1,0 +1,333 @@
+//! Values too large for a region, each in an extent of a file of its own.
+//!
+//! What: an allocator of runs of blocks with next-fit over the holes that earlier values left
+//! (CedrusDB, section 3.1), at most `max_scan` of them looked at, neighbours merged; the values
+//! that are not in the file yet; and reads.
+//! Why: a large value should neither waste the end of a region nor be copied when its neighbours
+//! die.
+//!
+//! | offset in `extents` | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 64 | head | see [`crate::journal::FileHead`], magic `QTRIEEXT` |
+//! | 4096 | | extents | the bytes of a value each, from a multiple of 4096; who they belong to, and their CRC32C, is in the record that names the place |
+//!
+//! How we differ from the paper: the holes of a table are few (large values alone have them), so
+//! they are in memory and part of the state in the journal; there are no footers to read.
+//!
+//! Invariants: an extent that a durable state names is not written again before a state without it
+//! is durable: what is released goes to `dying`, and becomes a hole with the commit of a cut that
+//! was made after.
+//!
+//! Thread rules: any thread. Cuts and commits belong to maintenance.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    mem::take,
+    ops::Bound::{Excluded, Included, Unbounded},
+    sync::Arc,
+};
+
+use crate::{
+    Error, Result,
+    io::{AlignedBuffer, BLOCK_BYTES, Env, File},
+    journal::{FileHead, read_all_blocks, redo::Owner, write_back::Writeback},
+    util::{
+        budget::Budget,
+        codec::{Decoder, crc32c, put_varint, round_up, to_u64, to_usize},
+        sync::{Mutex, lock},
+    },
+};
+
+const NAME: &str = "extents";
+const MAGIC: &[u8; 8] = b"QTRIEEXT";
+const PIECE_BYTES: usize = 1 << 20;
+
+#[derive(Debug, Default)]
+struct Allocator {
+    /// The first byte never allocated.
+    tail: u64,
+    /// Holes: offset and bytes.
+    holes: BTreeMap<u64, u64>,
+    /// Where the search goes on.
+    next: u64,
+    /// Released, and perhaps named by a durable state.
+    dying: Vec<(u64, u64)>,
+    /// Values that are not in the file.
+    unwritten: BTreeMap<u64, Arc<[u8]>>,
+}
+
+/// The extents of a table. See the module head.
+#[derive(Debug)]
+pub(crate) struct Extents {
+    owner: Owner,
+    read_only: bool,
+    scan_max: u64,
+    budget: Arc<Budget>,
+    file: Mutex<Option<Arc<dyn File>>>,
+    allocator: Mutex<Allocator>,
+}
+
+/// What a cut takes along.
+#[derive(Debug, Default)]
+pub(crate) struct Cut {
+    values: Vec<(u64, Arc<[u8]>)>,
+    dying: Vec<(u64, u64)>,
+}
+
+impl Extents {
+    pub(crate) fn new(owner: Owner, read_only: bool, scan_max: u64, budget: Arc<Budget>) -> Self {
+        let allocator = Allocator { tail: BLOCK_BYTES, ..Allocator::default() };
+        let (file, allocator) = (Mutex::default(), Mutex::new(allocator));
+        Self { owner, read_only, scan_max, budget, file, allocator }
+    }
+
+    /// Finds a place for a value, which stays in memory until a cut has written it.
+    pub(crate) fn put(&self, value: Arc<[u8]>) -> u64 {
+        let bytes = round_up(to_u64(value.len()).max(1), BLOCK_BYTES);
+        self.budget.take_anyway(to_u64(value.len()));
+        let mut allocator = lock(&self.allocator);
+        let offset = allocator.allocate(bytes, self.scan_max);
+        allocator.unwritten.insert(offset, value);
+        offset
+    }
+
+    /// Nothing names the extent any more.
+    pub(crate) fn release(&self, offset: u64, value_bytes: u64) {
+        let bytes = round_up(value_bytes.max(1), BLOCK_BYTES);
+        let mut allocator = lock(&self.allocator);
+        if let Some(value) = allocator.unwritten.remove(&offset) {
+            self.budget.give(to_u64(value.len()));
+        }
+        allocator.dying.push((offset, bytes));
+    }
+
+    /// The value at `offset`, verified. `None` where what is there has another checksum: the extent
+    /// was used again, or is damaged.
+    pub(crate) fn read(&self, offset: u64, bytes: u64, crc: u32) -> Result<Option<Arc<[u8]>>> {
+        if let Some(value) = lock(&self.allocator).unwritten.get(&offset) {
+            let same = to_u64(value.len()) == bytes && crc32c(value) == crc;
+            return Ok(same.then(|| Arc::clone(value)));
+        }
+        let Some(file) = lock(&self.file).clone() else { return Ok(None) };
+        let mut buffer = AlignedBuffer::zeroed(to_usize(bytes));
+        match read_all_blocks(&*file, buffer.as_mut_slice(), offset) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(Error::io(format!("read {}", self.label()), error)),
+        }
+        let value = buffer.as_slice().get(..to_usize(bytes)).unwrap_or(&[]);
+        Ok((crc32c(value) == crc).then(|| value.into()))
+    }
+
+    pub(crate) fn label(&self) -> String {
+        self.owner.label(NAME)
+    }
+
+    /// Takes what a commit is to make durable and free. The caller keeps writers out.
+    pub(crate) fn cut(&self) -> Cut {
+        let mut allocator = lock(&self.allocator);
+        let values = allocator.unwritten.iter().map(|(at, value)| (*at, Arc::clone(value)));
+        Cut { values: values.collect(), dying: take(&mut allocator.dying) }
+    }
+
+    /// Writes a cut's values and syncs them.
+    pub(crate) fn write(&self, env: &dyn Env, cut: &Cut) -> Result<u64> {
+        if cut.values.is_empty() {
+            return Ok(0);
+        }
+        let file = self.file()?;
+        let label = self.label();
+        let mut writes = Writeback::new(env)?;
+        for (offset, value) in &cut.values {
+            for (at, piece) in (*offset..).step_by(PIECE_BYTES).zip(value.chunks(PIECE_BYTES)) {
+                let mut buffer = AlignedBuffer::zeroed(piece.len());
+                let length = buffer.len();
+                if let Some(front) = buffer.as_mut_slice().get_mut(..piece.len()) {
+                    front.copy_from_slice(piece);
+                }
+                writes.write((&file, &label), at, buffer, length);
+            }
+        }
+        writes.finish()?;
+        file.sync_data().map_err(|error| Error::io(format!("sync {label}"), error))?;
+        Ok(writes.written_bytes())
+    }
+
+    /// The cut is durable: its values leave memory, what died before it is free.
+    pub(crate) fn settle(&self, cut: &Cut) {
+        let mut allocator = lock(&self.allocator);
+        for (offset, value) in &cut.values {
+            let same = allocator.unwritten.get(offset).is_some_and(|now| Arc::ptr_eq(now, value));
+            if same {
+                allocator.unwritten.remove(offset);
+                self.budget.give(to_u64(value.len()));
+            }
+        }
+        let file = lock(&self.file).clone();
+        for (offset, bytes) in &cut.dying {
+            allocator.free(*offset, *bytes);
+            if let Some(file) = &file {
+                // Space is given back as far as the system does it.
+                let _ = file.punch_hole(*offset, *bytes);
+            }
+        }
+    }
+
+    /// The cut came to nothing.
+    pub(crate) fn forget(&self, cut: Cut) {
+        lock(&self.allocator).dying.extend(cut.dying);
+    }
+
+    fn file(&self) -> Result<Arc<dyn File>> {
+        let mut file = lock(&self.file);
+        if let Some(file) = &*file {
+            return Ok(Arc::clone(file));
+        }
+        Ok(Arc::clone(file.insert(self.head().create(&self.owner, NAME)?)))
+    }
+
+    fn head(&self) -> FileHead {
+        FileHead::new(*MAGIC, &self.owner, BLOCK_BYTES)
+    }
+
+    /// Appends the state as a cut leaves it. The caller keeps writers out.
+    pub(crate) fn encode(&self, cut: &Cut, out: &mut Vec<u8>) {
+        let allocator = lock(&self.allocator);
+        let mut after = Allocator {
+            tail: allocator.tail,
+            holes: allocator.holes.clone(),
+            ..Allocator::default()
+        };
+        drop(allocator);
+        for (offset, bytes) in &cut.dying {
+            after.free(*offset, *bytes);
+        }
+        put_varint(out, after.tail);
+        put_varint(out, to_u64(after.holes.len()));
+        for (offset, bytes) in &after.holes {
+            put_varint(out, *offset);
+            put_varint(out, *bytes);
+        }
+    }
+
+    /// Takes what [`Self::encode`] wrote; `None` for what it never writes.
+    pub(crate) fn decode(&self, rest: &mut Decoder<'_>) -> Option<()> {
+        let mut allocator = lock(&self.allocator);
+        allocator.tail = rest.varint()?;
+        allocator.holes.clear();
+        let mut end = BLOCK_BYTES;
+        for _ in 0..rest.varint()? {
+            let (offset, bytes) = (rest.varint()?, rest.varint()?);
+            let aligned = offset.is_multiple_of(BLOCK_BYTES)
+                && bytes.is_multiple_of(BLOCK_BYTES)
+                && bytes > 0;
+            if !aligned || offset < end || offset.checked_add(bytes)? > allocator.tail {
+                return None;
+            }
+            end = offset + bytes;
+            allocator.holes.insert(offset, bytes);
+        }
+        Some(())
+    }
+
+    /// Opens the file after the state was decoded.
+    pub(crate) fn open_file(&self) -> Result<()> {
+        if self.used_bytes() == 0 {
+            // It may be unfinished: the first cut with a value makes it anew.
+            return Ok(());
+        }
+        let file = self.head().open(&self.owner, NAME, self.read_only)?;
+        if file.is_none() {
+            return Err(Error::corruption(self.label(), 0, "the file is missing"));
+        }
+        *lock(&self.file) = file;
+        Ok(())
+    }
+
+    /// Bytes of extents that are not holes.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        let allocator = lock(&self.allocator);
+        let holes: u64 = allocator.holes.values().sum();
+        (allocator.tail - BLOCK_BYTES).saturating_sub(holes)
+    }
+
+    /// Bytes of values in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        lock(&self.allocator).unwritten.values().map(|value| to_u64(value.len())).sum()
+    }
+
+    /// The holes, for checks: offset and bytes, those that are about to be holes included.
+    pub(crate) fn holes(&self) -> Vec<(u64, u64)> {
+        let allocator = lock(&self.allocator);
+        let holes = allocator.holes.iter().map(|(offset, bytes)| (*offset, *bytes));
+        holes.chain(allocator.dying.iter().copied()).collect()
+    }
+}
+
+impl Drop for Extents {
+    fn drop(&mut self) {
+        self.budget.give(self.memory_bytes());
+    }
+}
+
+impl Allocator {
+    fn allocate(&mut self, bytes: u64, scan_max: u64) -> u64 {
+        let behind = self.holes.range((Included(self.next), Unbounded));
+        let before = self.holes.range((Unbounded, Excluded(self.next)));
+        let mut looked_at = behind.chain(before).take(to_usize(scan_max));
+        let Some((&offset, &size)) = looked_at.find(|(_, size)| **size >= bytes) else {
+            self.tail += bytes;
+            return self.tail - bytes;
+        };
+        self.holes.remove(&offset);
+        if size > bytes {
+            self.holes.insert(offset + bytes, size - bytes);
+        }
+        self.next = offset + bytes;
+        offset
+    }
+
+    fn free(&mut self, mut offset: u64, mut bytes: u64) {
+        if let Some((&before, &size)) = self.holes.range(..offset).next_back()
+            && before + size == offset
+        {
+            self.holes.remove(&before);
+            (offset, bytes) = (before, size + bytes);
+        }
+        if let Some(size) = self.holes.remove(&(offset + bytes)) {
+            bytes += size;
+        }
+        if offset + bytes == self.tail {
+            self.tail = offset;
+        } else {
+            self.holes.insert(offset, bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_merge_are_reused_next_fit_and_the_tail_shrinks() {
+        let mut allocator = Allocator { tail: BLOCK_BYTES, ..Allocator::default() };
+        let places: Vec<u64> = (1..=6).map(|n| allocator.allocate(n * BLOCK_BYTES, 100)).collect();
+        let tail = allocator.tail;
+        allocator.free(places[1], 2 * BLOCK_BYTES);
+        allocator.free(places[3], 4 * BLOCK_BYTES);
+        allocator.free(places[2], 3 * BLOCK_BYTES);
+        assert_eq!(allocator.holes.len(), 1);
+        assert_eq!(allocator.allocate(5 * BLOCK_BYTES, 100), places[1]);
+        assert_eq!(allocator.allocate(4 * BLOCK_BYTES, 100), places[1] + 5 * BLOCK_BYTES);
+        assert!(allocator.holes.is_empty());
+        assert_eq!(allocator.tail, tail);
+        allocator.free(places[5], 6 * BLOCK_BYTES);
+        allocator.free(places[4], 5 * BLOCK_BYTES);
+        assert_eq!(allocator.tail, places[4]);
+        allocator.free(places[0], BLOCK_BYTES);
+        assert_eq!(allocator.allocate(BLOCK_BYTES, 0), places[4], "no hole is looked at");
+    }
+}

@@ -1,0 +1,727 @@
+//! Regions of records that are appended and never changed once a cut has them.
+//!
+//! What: an address is a region's number and a position in units of 16 bytes. A word a region, its
+//! *state*, says where in memory it is (if it is), and a line of words how full, and how much of it
+//! is live; frames of one region each lie in one reserved range of huge pages; on disk a region has
+//! its place in the file by its number.
+//! Why: a get must cost the record's cache lines and no write while regions are evicted, used
+//! again and read; and what a cut adds to the file is one run of bytes for each region, where
+//! in-place updates would be a random write each (62 thousand a second here, against gigabytes of
+//! appends: PERFORMANCE.md 2). CedrusDB (section 3.1) has the logical addresses, but fills holes
+//! one by one; here a region with enough of them is emptied and used again whole.
+//!
+//! | word | bits | meaning |
+//! |---|---|---|
+//! | state | 0 to 31 | frame number + 1; 0: not in memory |
+//! | state | 32 to 63 | generation: changes whenever the region leaves its frame or is used anew |
+//! | 0 | | unused |
+//! | 1 | | units below this are frozen: no record there changes any more |
+//! | 2 | | live units |
+//! | 3 | 0 to 31 | units in use |
+//! | 3 | 63 | sealed: no more appends |
+//! | 4 | | life: a number for each time the region is used, never used again; 0: free |
+//! | 5 | | units that are in the file |
+//! | 6 | | units that a read of one record fetches |
+//! | 7 | 0 | free, and the file is empty there |
+//! | 7 | 32 to 63 | reads of single records from the disk since it left memory |
+//!
+//! | offset in `data` | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 64 | head | see [`crate::journal::FileHead`], magic `QTRIEDAT` |
+//! | 4096 | | regions | region `r` at 4096 + `r` times the region size |
+//!
+//! States lie apart from the rest: every get reads one, every update changes what is live.
+//!
+//! Invariants: a state changes before its frame is written for another region, so a reader that
+//! finds it unchanged afterwards has read the region; frames stay mapped until the table is
+//! closed. A region with units that are not in the file is in memory. A block of the file is
+//! written once a life.
+//!
+//! Thread rules: any thread may read and reserve. Regions begin and end, and enter and leave
+//! memory, under `lives` or by maintenance.
+
+use std::{collections::BTreeSet, io, mem::take, sync::Arc};
+
+use crate::{
+    Error, Result,
+    io::{AlignedBuffer, BLOCK_BYTES, File, Region},
+    journal::{FileHead, read_all_blocks, read_blocks, redo::Owner},
+    util::{
+        budget::Budget,
+        codec::{Decoder, put_varint, round_up, to_u64, to_usize},
+        sync::{AtomicU64, Mutex, Ordering, fence, lock},
+    },
+};
+
+const NAME: &str = "data";
+const MAGIC: &[u8; 8] = b"QTRIEDAT";
+/// Bytes of a unit: records are aligned to it.
+pub(crate) const UNIT_BYTES: u64 = 16;
+const UNIT_WORDS: u64 = UNIT_BYTES / 8;
+/// Units of a block of the file.
+pub(crate) const BLOCK_UNITS: u64 = BLOCK_BYTES / UNIT_BYTES;
+const ROW_WORDS: u64 = 8;
+const REGIONS_MAX: u64 = 1 << 22;
+const SEALED: u64 = 1 << 63;
+const LOW: u64 = 0xffff_ffff;
+/// Frames kept for the next region rather than given back to the system.
+const SPARE_FRAMES: usize = 2;
+/// Frames made ready at once, at most.
+const READY_FRAMES: u64 = 16;
+/// The first frames are in ordinary pages: a small table should not take whole huge ones.
+const SMALL_FRAMES: u64 = 2;
+const HUGE_BYTES: u64 = 2 << 20;
+
+/// The regions. See the module head.
+#[derive(Debug)]
+pub(crate) struct Regions {
+    owner: Owner,
+    read_only: bool,
+    frames: Region,
+    states: Region,
+    table: Region,
+    unit_bits: u32,
+    frames_max: u64,
+    count_max: u64,
+    allocator: Mutex<Frames>,
+    budget: Arc<Budget>,
+    lives: Mutex<Lives>,
+    file: Mutex<Option<Arc<dyn File>>>,
+}
+
+#[derive(Debug, Default)]
+struct Frames {
+    next: u64,
+    /// Drawn from the budget.
+    spare: Vec<u64>,
+    /// Given back.
+    free: Vec<u64>,
+    in_use: u64,
+    /// Frames taken since the last were made ready.
+    taken: u64,
+}
+
+/// Which regions are in use.
+#[derive(Debug, Default)]
+struct Lives {
+    count: u64,
+    free: BTreeSet<u64>,
+    last_life: u64,
+    /// Where the search for one to evict goes on.
+    hand: u64,
+}
+
+/// What a look at an address in memory gives.
+#[derive(Debug)]
+pub(crate) enum Look<T> {
+    Found(T),
+    /// The memory changed meanwhile.
+    Changed,
+    /// The region is not in memory; its life.
+    Cold(u64),
+}
+
+/// What is new in a region since the last cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fresh {
+    pub(crate) region: u64,
+    pub(crate) life: u64,
+    /// First and last unit.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+impl Regions {
+    pub(crate) fn new(
+        owner: Owner,
+        read_only: bool,
+        region_bytes: u64,
+        address_end: u64,
+        budget: Arc<Budget>,
+    ) -> io::Result<Self> {
+        let unit_bits = (region_bytes / UNIT_BYTES).trailing_zeros();
+        // Replay of acknowledged writes may pass the limit: room for twice as much.
+        let frames_max = (budget.limit() / region_bytes * 2 + 256).min(1 << 31);
+        let regions_max = (address_end >> unit_bits).min(REGIONS_MAX);
+        Ok(Self {
+            owner,
+            read_only,
+            frames: Region::reserve(frames_max * region_bytes)?,
+            states: Region::reserve(regions_max * 8)?,
+            table: Region::reserve(regions_max * ROW_WORDS * 8)?,
+            unit_bits,
+            frames_max,
+            count_max: regions_max,
+            allocator: Mutex::default(),
+            budget,
+            // Address 0 is nobody's: no record begins at unit 0 of region 0.
+            lives: Mutex::default(),
+            file: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn region_units(&self) -> u64 {
+        1 << self.unit_bits
+    }
+
+    pub(crate) fn region_bytes(&self) -> u64 {
+        self.region_units() * UNIT_BYTES
+    }
+
+    pub(crate) fn address(&self, region: u64, unit: u64) -> u64 {
+        region << self.unit_bits | unit
+    }
+
+    /// Region and position.
+    #[inline]
+    pub(crate) fn split(&self, address: u64) -> (u64, u64) {
+        (address >> self.unit_bits, address & (self.region_units() - 1))
+    }
+
+    #[inline]
+    fn row(&self, region: u64, word: u64) -> &AtomicU64 {
+        // Stale addresses may name any region; the last row is nobody's.
+        let region = region.min(self.count_max - 1);
+        &self.table.words()[to_usize(region * ROW_WORDS + word)]
+    }
+
+    fn load(&self, region: u64, word: u64) -> u64 {
+        self.row(region, word).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn state_word(&self, region: u64) -> &AtomicU64 {
+        // As in `row`.
+        &self.states.words()[to_usize(region.min(self.count_max - 1))]
+    }
+
+    #[inline]
+    fn state(&self, region: u64) -> u64 {
+        self.state_word(region).load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_resident(&self, region: u64) -> bool {
+        self.state(region) & LOW != 0
+    }
+
+    /// The life of a region now; 0 where it is free.
+    #[inline]
+    pub(crate) fn life(&self, region: u64) -> u64 {
+        self.load(region, 4)
+    }
+
+    /// Draws a frame from the budget; `anyway` past its limit as well.
+    pub(crate) fn take_frame(&self, anyway: bool) -> Option<u64> {
+        let mut frames = lock(&self.allocator);
+        frames.taken += 1;
+        if let Some(frame) = frames.spare.pop() {
+            frames.in_use += 1;
+            return Some(frame);
+        }
+        self.take_fresh(&mut frames, anyway)
+    }
+
+    fn take_fresh(&self, frames: &mut Frames, anyway: bool) -> Option<u64> {
+        if frames.free.is_empty() && frames.next >= self.frames_max {
+            return None;
+        }
+        if anyway {
+            self.budget.take_anyway(self.region_bytes());
+        } else {
+            self.budget.take_free(self.region_bytes()).ok()?;
+        }
+        frames.in_use += 1;
+        let frame = frames.free.pop().unwrap_or_else(|| {
+            frames.next += 1;
+            frames.next - 1
+        });
+        if frame >= SMALL_FRAMES && self.region_bytes() >= HUGE_BYTES {
+            let start = frame * self.region_bytes();
+            self.frames.advise_huge(start..start + self.region_bytes());
+        }
+        Some(frame)
+    }
+
+    pub(crate) fn give_frame(&self, frame: u64) {
+        let mut frames = lock(&self.allocator);
+        frames.in_use -= 1;
+        if frames.spare.len() < SPARE_FRAMES && self.has_room_to_spare() {
+            frames.spare.push(frame);
+            return;
+        }
+        self.discard(&mut frames, frame);
+    }
+
+    /// Makes as many frames ready as were taken since the last call: their memory is touched, which
+    /// is a quarter of a millisecond for each huge page that a writer would wait for. Only while
+    /// memory is not scarce; a table at rest gives them back.
+    pub(crate) fn prepare_frames(&self) {
+        let wanted = take(&mut lock(&self.allocator).taken).min(READY_FRAMES);
+        let mut ready = Vec::new();
+        while to_u64(lock(&self.allocator).spare.len() + ready.len()) < wanted
+            && self.has_room_to_spare()
+        {
+            let Some(frame) = self.take_unused() else { break };
+            let words = self.frame(frame);
+            for word in words.iter().step_by(to_usize(BLOCK_BYTES / 8)) {
+                word.store(0, Ordering::Relaxed);
+            }
+            ready.push(frame);
+        }
+        let mut frames = lock(&self.allocator);
+        frames.in_use -= to_u64(ready.len());
+        frames.spare.extend(ready);
+        let keep = to_usize(wanted).max(SPARE_FRAMES);
+        while frames.spare.len() > keep {
+            let Some(frame) = frames.spare.pop() else { break };
+            self.discard(&mut frames, frame);
+        }
+    }
+
+    fn has_room_to_spare(&self) -> bool {
+        self.budget.used() + 8 * self.region_bytes() <= self.budget.limit() / 4 * 3
+    }
+
+    /// A frame that is not spare.
+    fn take_unused(&self) -> Option<u64> {
+        let mut frames = lock(&self.allocator);
+        self.take_fresh(&mut frames, false)
+    }
+
+    /// Gives the memory of an unused frame back.
+    fn discard(&self, frames: &mut Frames, frame: u64) {
+        let start = frame * self.region_bytes();
+        self.frames.discard(start..start + self.region_bytes());
+        frames.free.push(frame);
+        self.budget.give(self.region_bytes());
+    }
+
+    /// Bytes drawn from the budget.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let frames = lock(&self.allocator);
+        (frames.in_use + to_u64(frames.spare.len())) * self.region_bytes()
+    }
+
+    /// The words of a frame.
+    #[inline]
+    pub(crate) fn frame(&self, frame: u64) -> &[AtomicU64] {
+        let words = self.region_units() * UNIT_WORDS;
+        let first = to_usize(frame * words);
+        self.frames.words().get(first..first + to_usize(words)).unwrap_or(&[])
+    }
+
+    /// The words of a region from `unit` on, where it is in memory.
+    #[inline]
+    pub(crate) fn words(&self, region: u64, unit: u64) -> Option<&[AtomicU64]> {
+        let frame = frame_in(self.state(region))?;
+        self.frame(frame).get(to_usize(unit * UNIT_WORDS)..)
+    }
+
+    /// Takes an unused region into use, in `frame`. `None` where all are in use.
+    pub(crate) fn begin(&self, frame: u64) -> Option<u64> {
+        let mut lives = lock(&self.lives);
+        let region = match lives.free.pop_first() {
+            Some(region) => region,
+            None if lives.count + 1 >= self.count_max => return None,
+            None => {
+                lives.count += 1;
+                lives.count - 1
+            }
+        };
+        lives.last_life += 1;
+        // The first block of a region holds no record at its start in region 0: address 0 is none.
+        self.row(region, 1).store(0, Ordering::Relaxed);
+        self.row(region, 2).store(0, Ordering::Relaxed);
+        self.row(region, 3).store(u64::from(region == 0), Ordering::Relaxed);
+        self.row(region, 5).store(0, Ordering::Relaxed);
+        self.row(region, 6).store(0, Ordering::Relaxed);
+        self.row(region, 7).store(0, Ordering::Relaxed);
+        if region == 0
+            && let Some([first, second, ..]) = Some(self.frame(frame))
+        {
+            first.store(0, Ordering::Relaxed);
+            second.store(0, Ordering::Relaxed);
+        }
+        self.row(region, 4).store(lives.last_life, Ordering::Release);
+        self.attach(region, frame);
+        Some(region)
+    }
+
+    /// Makes a filled frame the region's.
+    pub(crate) fn attach(&self, region: u64, frame: u64) {
+        let state = self.state_word(region);
+        let generation = state.load(Ordering::Relaxed) & !LOW;
+        state.store(generation | (frame + 1), Ordering::Release);
+    }
+
+    /// As [`Self::attach`], if the region is still in that life and not in memory; else the frame
+    /// is given back.
+    pub(crate) fn attach_to(&self, region: u64, life: u64, frame: u64) {
+        let lives = lock(&self.lives);
+        if self.life(region) == life && !self.is_resident(region) {
+            self.attach(region, frame);
+        } else {
+            drop(lives);
+            self.give_frame(frame);
+        }
+    }
+
+    /// Takes a region out of memory; whoever reads it notices.
+    pub(crate) fn detach(&self, region: u64) {
+        let state = self.state_word(region);
+        let before = state.load(Ordering::Relaxed);
+        state.store((before & !LOW).wrapping_add(1 << 32), Ordering::Relaxed);
+        self.row(region, 7).store(0, Ordering::Relaxed);
+        // The change is seen before anything that is written to the frame from here on.
+        fence(Ordering::Release);
+        if let Some(frame) = frame_in(before) {
+            self.give_frame(frame);
+        }
+    }
+
+    /// Units below this do not change any more.
+    pub(crate) fn frozen(&self, region: u64) -> u64 {
+        self.load(region, 1)
+    }
+
+    pub(crate) fn live(&self, region: u64) -> u64 {
+        self.load(region, 2)
+    }
+
+    pub(crate) fn add_live(&self, region: u64, units: u64) {
+        self.row(region, 2).fetch_add(units, Ordering::AcqRel);
+        if self.row(region, 6).load(Ordering::Relaxed) < units {
+            self.row(region, 6).fetch_max(units, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn remove_live(&self, region: u64, units: u64) {
+        self.row(region, 2).fetch_sub(units, Ordering::AcqRel);
+    }
+
+    /// Units in use, and whether the region is sealed.
+    pub(crate) fn used(&self, region: u64) -> (u64, bool) {
+        let word = self.load(region, 3);
+        (word & LOW, word & SEALED != 0)
+    }
+
+    /// The life of a region to which nothing is added any more and which its file has whole: until
+    /// the end of that life, its records do not change. `None` for any other.
+    pub(crate) fn settled(&self, region: u64) -> Option<u64> {
+        // Under it, no life begins or ends.
+        let _lives = lock(&self.lives);
+        let (life, (used, sealed)) = (self.life(region), self.used(region));
+        (life != 0 && sealed && self.written(region) >= used).then_some(life)
+    }
+
+    /// Units in the file.
+    pub(crate) fn written(&self, region: u64) -> u64 {
+        self.load(region, 5)
+    }
+
+    pub(crate) fn set_written(&self, region: u64, units: u64) {
+        self.row(region, 5).store(units, Ordering::Release);
+    }
+
+    /// Units that a read of one record fetches.
+    pub(crate) fn span(&self, region: u64) -> u64 {
+        self.load(region, 6).max(1)
+    }
+
+    /// Counts a read of a single record from the disk; how many there were before it.
+    pub(crate) fn count_cold(&self, region: u64) -> u64 {
+        self.row(region, 7).fetch_add(1 << 32, Ordering::Relaxed) >> 32
+    }
+
+    /// Reserves `units`; `None` where the region is full or sealed.
+    pub(crate) fn reserve(&self, region: u64, units: u64) -> Option<u64> {
+        let capacity = self.region_units();
+        let add =
+            |word: u64| (word & SEALED == 0 && word + units <= capacity).then_some(word + units);
+        self.row(region, 3).fetch_update(Ordering::AcqRel, Ordering::Acquire, add).ok()
+    }
+
+    /// Prevents further appends.
+    pub(crate) fn seal(&self, region: u64) {
+        self.row(region, 3).fetch_or(SEALED, Ordering::AcqRel);
+    }
+
+    /// What every region has that its file has not; it is frozen, and appends go on in the next
+    /// block. The caller keeps writers out.
+    pub(crate) fn cut(&self) -> Vec<Fresh> {
+        let count = lock(&self.lives).count;
+        let mut fresh = Vec::new();
+        for region in 0..count {
+            let (life, from) = (self.life(region), self.written(region));
+            let (to, _) = self.used(region);
+            if life == 0 || to <= from {
+                continue;
+            }
+            let end = round_up(to, BLOCK_UNITS);
+            let filler = to_usize((end - to) * UNIT_WORDS);
+            for word in self.words(region, to).iter().flat_map(|words| words.iter().take(filler)) {
+                word.store(0, Ordering::Relaxed);
+            }
+            self.row(region, 3).fetch_add(end - to, Ordering::AcqRel);
+            self.row(region, 1).store(end, Ordering::Release);
+            fresh.push(Fresh { region, life, from, to: end });
+        }
+        fresh
+    }
+
+    /// Sealed regions without anything live: what they held is not needed once the state says so.
+    pub(crate) fn dead(&self) -> Vec<u64> {
+        let count = lock(&self.lives).count;
+        (0..count)
+            .filter(|region| {
+                self.life(*region) != 0 && self.live(*region) == 0 && self.used(*region).1
+            })
+            .collect()
+    }
+
+    /// The regions may be used again. Belongs to maintenance, like all writes to the file.
+    pub(crate) fn free(&self, regions: &[u64]) {
+        let mut lives = lock(&self.lives);
+        for region in regions {
+            self.row(*region, 4).store(0, Ordering::Release);
+            self.detach(*region);
+            lives.free.insert(*region);
+        }
+    }
+
+    /// Gives the space of free regions back to the file system, but for a few of the first (at
+    /// rest, for all): the file ends behind the last region in use, and is empty where others are
+    /// free. Belongs to maintenance.
+    pub(crate) fn give_back(&self, is_resting: bool) {
+        let Some(file) = lock(&self.file).clone() else { return };
+        let (end, empty) = {
+            let mut lives = lock(&self.lives);
+            let before = lives.count;
+            while let Some(last) = lives.free.last().copied()
+                && last + 1 == lives.count
+            {
+                lives.free.remove(&last);
+                lives.count = last;
+            }
+            let keep = if is_resting { 0 } else { to_usize(lives.count / 16 + 4) };
+            let empty: Vec<u64> = lives.free.iter().skip(keep).copied().collect();
+            let end = (lives.count < before).then_some(lives.count);
+            (end, empty)
+        };
+        // A region that is used again meanwhile is written by maintenance, and so later than this.
+        if let Some(end) = end {
+            let _ = file.set_len(self.offset(end, 0));
+        }
+        for region in empty {
+            if self.row(region, 7).swap(1, Ordering::Relaxed) & 1 == 0 {
+                let _ = file.punch_hole(self.offset(region, 0), self.region_bytes());
+            }
+        }
+    }
+
+    /// Regions in use, with their numbers up to `count`.
+    pub(crate) fn in_use(&self) -> Vec<u64> {
+        let count = lock(&self.lives).count;
+        (0..count).filter(|region| self.life(*region) != 0).collect()
+    }
+
+    /// Takes one region out of memory that its file has whole; `false` where there is none.
+    pub(crate) fn evict_one(&self) -> bool {
+        // The one that takes appends stays.
+        if lock(&self.allocator).in_use <= 1 {
+            return false;
+        }
+        let mut lives = lock(&self.lives);
+        for _ in 0..lives.count {
+            lives.hand = (lives.hand + 1) % lives.count;
+            let region = lives.hand;
+            let (used, sealed) = self.used(region);
+            if self.is_resident(region) && sealed && self.written(region) >= used {
+                self.detach(region);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Reads `take` from the words at `address` if they are in memory; it may be given garbage, in
+    /// which case what it returns is dropped.
+    #[inline]
+    pub(crate) fn look<T>(
+        &self,
+        address: u64,
+        take: impl FnOnce(&[AtomicU64]) -> Option<T>,
+    ) -> Look<T> {
+        let (region, unit) = self.split(address);
+        let state = self.state(region);
+        let Some(frame) = frame_in(state) else { return Look::Cold(self.life(region)) };
+        let words = self.frame(frame).get(to_usize(unit * UNIT_WORDS)..).unwrap_or(&[]);
+        let taken = take(words);
+        fence(Ordering::Acquire);
+        match taken {
+            Some(taken) if self.state_word(region).load(Ordering::Relaxed) == state => {
+                Look::Found(taken)
+            }
+            _ => Look::Changed,
+        }
+    }
+
+    /// Starts loading the first lines of the record at `address`.
+    #[inline]
+    pub(crate) fn prefetch(&self, address: u64) {
+        let (region, unit) = self.split(address);
+        if let Some(frame) = frame_in(self.state(region)) {
+            let first = to_usize((frame << self.unit_bits) + unit) * to_usize(UNIT_WORDS);
+            for line in [0, 8, 16] {
+                self.frames.prefetch(first + line);
+            }
+        }
+    }
+
+    /// Where a unit is in the file.
+    pub(crate) fn offset(&self, region: u64, unit: u64) -> u64 {
+        BLOCK_BYTES + region * self.region_bytes() + unit * UNIT_BYTES
+    }
+
+    pub(crate) fn label(&self) -> String {
+        self.owner.label(NAME)
+    }
+
+    pub(crate) fn damage(&self, region: u64, unit: u64, what: impl Into<String>) -> Error {
+        Error::corruption(self.label(), self.offset(region, unit), what)
+    }
+
+    fn head(&self) -> FileHead {
+        FileHead::new(*MAGIC, &self.owner, self.region_bytes())
+    }
+
+    /// The file, made where it is missing.
+    pub(crate) fn file(&self) -> Result<Arc<dyn File>> {
+        let mut file = lock(&self.file);
+        if let Some(file) = &*file {
+            return Ok(Arc::clone(file));
+        }
+        Ok(Arc::clone(file.insert(self.head().create(&self.owner, NAME)?)))
+    }
+
+    /// Opens the file after the state was decoded.
+    pub(crate) fn open_file(&self) -> Result<()> {
+        if self.in_use().is_empty() {
+            // It may be unfinished: the first cut makes it anew.
+            return Ok(());
+        }
+        let file = self.head().open(&self.owner, NAME, self.read_only)?;
+        if file.is_none() {
+            return Err(Error::corruption(self.label(), 0, "the file is missing"));
+        }
+        *lock(&self.file) = file;
+        Ok(())
+    }
+
+    /// Reads units from the file: whole blocks, and where in them the first unit is. Shorter at the
+    /// end of what is written.
+    pub(crate) fn read(
+        &self,
+        region: u64,
+        unit: u64,
+        units: u64,
+    ) -> Result<(AlignedBuffer, usize)> {
+        let end = (unit + units).min(round_up(self.written(region), BLOCK_UNITS));
+        let first = unit & !(BLOCK_UNITS - 1);
+        let blocks = round_up(end.saturating_sub(first).max(1), BLOCK_UNITS);
+        let mut buffer = AlignedBuffer::zeroed(to_usize(blocks * UNIT_BYTES));
+        let file = self.file()?;
+        read_blocks(&*file, buffer.as_mut_slice(), self.offset(region, first))
+            .map_err(|error| Error::io(format!("read {}", self.label()), error))?;
+        Ok((buffer, to_usize((unit - first) * UNIT_BYTES)))
+    }
+
+    /// Reads all of a region that is in the file.
+    pub(crate) fn read_whole(&self, region: u64) -> Result<AlignedBuffer> {
+        let mut buffer = AlignedBuffer::zeroed(to_usize(self.written(region) * UNIT_BYTES));
+        read_all_blocks(&*self.file()?, buffer.as_mut_slice(), self.offset(region, 0)).map_err(
+            |error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => self.damage(region, 0, "the file ends early"),
+                _ => Error::io(format!("read {}", self.label()), error),
+            },
+        )?;
+        Ok(buffer)
+    }
+
+    /// Appends which regions are in use and what of them counts; those in `freed` are free.
+    /// The caller keeps writers out.
+    pub(crate) fn encode(&self, freed: &[u64], out: &mut Vec<u8>) {
+        let lives = lock(&self.lives);
+        put_varint(out, lives.last_life);
+        put_varint(out, lives.count);
+        for region in 0..lives.count {
+            let life = if freed.contains(&region) { 0 } else { self.life(region) };
+            put_varint(out, life);
+            if life != 0 {
+                let (used, sealed) = self.used(region);
+                for word in [used, u64::from(sealed), self.live(region), self.span(region)] {
+                    put_varint(out, word);
+                }
+            }
+        }
+    }
+
+    /// Takes what [`Self::encode`] wrote; `None` for what it never writes.
+    pub(crate) fn decode(&self, rest: &mut Decoder<'_>) -> Option<()> {
+        let mut lives = lock(&self.lives);
+        let old = take(&mut *lives);
+        for region in 0..old.count {
+            self.row(region, 4).store(0, Ordering::Relaxed);
+        }
+        lives.last_life = rest.varint()?;
+        lives.count = rest.varint()?;
+        if lives.count >= self.count_max {
+            return None;
+        }
+        for region in 0..lives.count {
+            let life = rest.varint()?;
+            self.row(region, 4).store(life, Ordering::Relaxed);
+            if life == 0 {
+                lives.free.insert(region);
+                continue;
+            }
+            let (used, sealed) = (rest.varint()?, rest.varint()?);
+            let (live_units, span) = (rest.varint()?, rest.varint()?);
+            let units = self.region_units();
+            let sound = used <= units
+                && used.is_multiple_of(BLOCK_UNITS)
+                && live_units <= used
+                && span <= units;
+            if !sound || life > lives.last_life || sealed > 1 {
+                return None;
+            }
+            self.row(region, 1).store(used, Ordering::Relaxed);
+            self.row(region, 2).store(live_units, Ordering::Relaxed);
+            self.row(region, 3).store(used | sealed << 63, Ordering::Relaxed);
+            self.row(region, 5).store(used, Ordering::Relaxed);
+            self.row(region, 6).store(span, Ordering::Relaxed);
+        }
+        Some(())
+    }
+
+    /// Units in use of all regions, and those of them that are dead.
+    pub(crate) fn units(&self) -> (u64, u64) {
+        let (mut all, mut dead) = (0, 0);
+        for region in self.in_use() {
+            let used = self.used(region).0;
+            all += used;
+            dead += used.saturating_sub(self.live(region));
+        }
+        (all, dead)
+    }
+
+    /// Bytes that the file has of regions in use.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.in_use().into_iter().map(|region| self.written(region) * UNIT_BYTES).sum()
+    }
+}
+
+#[inline]
+fn frame_in(state: u64) -> Option<u64> {
+    (state & LOW).checked_sub(1)
+}

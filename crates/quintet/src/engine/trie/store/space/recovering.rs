@@ -1,0 +1,75 @@
+//! Changes on their way from the journal into memory, while a table is opened.
+
+use std::mem::take;
+
+use super::{OnDisk, Pending, Space};
+use crate::{
+    journal::redo::Patch,
+    util::{
+        codec::{low_u32, to_u64},
+        sync::{MutexGuard, Ordering, lock},
+    },
+};
+
+impl Space {
+    /// Takes patches of a needed group, by its number, while the journal is opened.
+    pub(crate) fn recover(&self, group: u64) -> Recovering<'_> {
+        let disk = lock(&self.disk);
+        let changes = Pending::default();
+        Recovering { space: self, disk, group, region: u64::MAX, changes, count: 0 }
+    }
+}
+
+/// Patches on their way from the journal: those of one region come one after the other.
+#[derive(Debug)]
+pub(crate) struct Recovering<'a> {
+    space: &'a Space,
+    disk: MutexGuard<'a, OnDisk>,
+    group: u64,
+    /// The region of the last patch (at first, none), and its changes.
+    region: u64,
+    changes: Pending,
+    count: u64,
+}
+
+impl Recovering<'_> {
+    /// Takes a patch; `false` for one that no cut made.
+    pub(crate) fn take(&mut self, patch: &Patch<'_>) -> bool {
+        let (chunks, rest) = patch.bytes.as_chunks::<8>();
+        let first = patch.offset / 8;
+        let end = first.checked_add(to_u64(chunks.len()));
+        if !rest.is_empty()
+            || !patch.offset.is_multiple_of(8)
+            || end.is_none_or(|end| end > self.space.words_max())
+        {
+            return false;
+        }
+        for (index, chunk) in (first..).zip(chunks) {
+            let region = index >> self.space.region_bits;
+            if region != self.region {
+                self.settle();
+                self.region = region;
+                let new = || Pending { since: self.group, changes: Vec::new() };
+                self.changes = self.disk.pending.remove(&region).unwrap_or_else(new);
+            }
+            let place = low_u32(index & (self.space.region_words() - 1));
+            self.changes.changes.push((place, u64::from_le_bytes(*chunk)));
+        }
+        self.count += to_u64(chunks.len());
+        true
+    }
+
+    fn settle(&mut self) {
+        let changes = take(&mut self.changes);
+        if !changes.changes.is_empty() {
+            self.disk.pending.insert(self.region, changes);
+        }
+    }
+}
+
+impl Drop for Recovering<'_> {
+    fn drop(&mut self) {
+        self.settle();
+        self.space.pending.fetch_add(self.count, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,288 @@
+//! Large anonymous memory, in huge pages where the system has them: indexes and record arenas.
+//!
+//! What: a reserved, zeroed range of atomic words. Reserving costs address space only; a page is
+//! committed by its first store and given back by [`Region::discard`].
+//! Why: structures that grow without moving need addresses that stay, and random reads of
+//! gigabytes take half as long in huge pages (PERFORMANCE.md 2).
+//!
+//! Invariants: all words of a region may be read and written at any time while it lives; a page
+//! that was never stored to, or was discarded, reads as zeros.
+//!
+//! Thread rules: any thread; every access is atomic.
+
+use std::{io, ops::Range};
+
+use crate::util::{
+    mutant::{self, Bug},
+    sync::{AtomicU64, Ordering},
+};
+
+/// A reserved range of words. See the module head.
+#[derive(Debug)]
+pub struct Region(backing::Words);
+
+impl Region {
+    /// Reserves `bytes`, rounded up to whole pages.
+    pub fn reserve(bytes: u64) -> io::Result<Self> {
+        backing::Words::reserve(bytes).map(Self)
+    }
+
+    /// All words, zero until stored to.
+    #[inline]
+    pub fn words(&self) -> &[AtomicU64] {
+        self.0.words()
+    }
+
+    /// Has the pages of a byte range made huge from now on. A hint.
+    pub fn advise_huge(&self, range: Range<u64>) {
+        self.0.advise_huge(range);
+    }
+
+    /// Has the pages of a byte range small from now on; huge ones are split as parts of them are
+    /// discarded. A hint.
+    pub fn advise_small(&self, range: Range<u64>) {
+        self.0.advise_small(range);
+    }
+
+    /// Commits the memory of the whole pages in a byte range ahead of the first store: clearing two
+    /// megabytes takes a writer milliseconds. A hint.
+    pub fn populate(&self, range: Range<u64>) {
+        self.0.populate(range);
+    }
+
+    /// Gives the memory of the whole pages in a byte range back; they read as zeros. Stores that
+    /// other threads make there at the same time may be lost.
+    pub fn discard(&self, range: Range<u64>) {
+        self.0.discard(range);
+    }
+
+    /// Starts loading the cache line of word `index`. A hint; any index will do.
+    #[inline]
+    pub fn prefetch(&self, index: usize) {
+        if let Some(word) = self.0.words().get(index) {
+            backing::prefetch(word);
+        }
+    }
+}
+
+/// Starts loading the cache line that a value begins in, mostly a word. A hint.
+#[inline]
+pub fn prefetch<T>(word: &T) {
+    backing::prefetch(word);
+}
+
+/// Stores a word that other threads may be reading.
+#[inline]
+pub fn store(word: &AtomicU64, value: u64) {
+    if mutant::active(Bug::UpdateStoresPlainly) {
+        return backing::store_plainly(word, value);
+    }
+    word.store(value, Ordering::Relaxed);
+}
+
+#[cfg(not(any(loom, shuttle, miri)))]
+mod backing {
+    #![expect(unsafe_code, reason = "mmap, madvise, munmap and prefetch; listed in UNSAFE.md")]
+
+    use std::{io, ops::Range, ptr::NonNull};
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    use crate::{
+        io::BLOCK_BYTES,
+        util::{
+            codec::{round_up, to_usize},
+            sync::AtomicU64,
+        },
+    };
+
+    /// Where huge pages can begin.
+    const HUGE_BYTES: u64 = 2 << 20;
+
+    /// An owned anonymous mapping, aligned for huge pages.
+    #[derive(Debug)]
+    pub(super) struct Words {
+        mapped: NonNull<u8>,
+        mapped_bytes: usize,
+        start: NonNull<AtomicU64>,
+        bytes: u64,
+    }
+
+    // SAFETY: the memory is only reached through atomics, and unmapped once, by `Drop`.
+    unsafe impl Send for Words {}
+    // SAFETY: as above.
+    unsafe impl Sync for Words {}
+
+    impl Words {
+        pub(super) fn reserve(bytes: u64) -> io::Result<Self> {
+            let bytes = round_up(bytes.max(1), BLOCK_BYTES);
+            let mapped_bytes = to_usize(bytes + HUGE_BYTES);
+            // SAFETY: a fresh private mapping at an address of the kernel's choice aliases nothing.
+            let mapped = unsafe {
+                mmap_anonymous(
+                    std::ptr::null_mut(),
+                    mapped_bytes,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::PRIVATE | MapFlags::NORESERVE,
+                )
+            }?
+            .cast::<u8>();
+            let skip = mapped.align_offset(to_usize(HUGE_BYTES)).min(to_usize(HUGE_BYTES));
+            // SAFETY: `skip` is at most `HUGE_BYTES`, which the mapping has beyond `bytes`.
+            let start = unsafe { mapped.add(skip) };
+            let missing = || io::Error::from(io::ErrorKind::OutOfMemory);
+            Ok(Self {
+                mapped: NonNull::new(mapped).ok_or_else(missing)?,
+                mapped_bytes,
+                start: NonNull::new(start.cast()).ok_or_else(missing)?,
+                bytes,
+            })
+        }
+
+        #[inline]
+        pub(super) fn words(&self) -> &[AtomicU64] {
+            // SAFETY: `start` has `bytes` readable, writable, zero-initialised bytes until `Drop`,
+            // at page alignment; every access goes through atomics.
+            unsafe { std::slice::from_raw_parts(self.start.as_ptr(), to_usize(self.bytes / 8)) }
+        }
+
+        fn advise(&self, first: u64, end: u64, advice: Advice) {
+            if first < end && end <= self.bytes {
+                // SAFETY: the range lies in our mapping. Huge and populated pages change no byte;
+                // dropped private pages read as zeros, and atomics may take any value.
+                let _ = unsafe {
+                    let first_byte = self.start.as_ptr().cast::<u8>().add(to_usize(first));
+                    madvise(first_byte.cast(), to_usize(end - first), advice)
+                };
+            }
+        }
+
+        pub(super) fn advise_huge(&self, range: Range<u64>) {
+            let first = range.start & !(HUGE_BYTES - 1);
+            let end = round_up(range.end.min(self.bytes), BLOCK_BYTES);
+            self.advise(first, end, Advice::LinuxHugepage);
+        }
+
+        pub(super) fn advise_small(&self, range: Range<u64>) {
+            let end = round_up(range.end.min(self.bytes), BLOCK_BYTES);
+            self.advise(range.start & !(BLOCK_BYTES - 1), end, Advice::LinuxNoHugepage);
+        }
+
+        pub(super) fn populate(&self, range: Range<u64>) {
+            let first = round_up(range.start, BLOCK_BYTES);
+            let end = range.end.min(self.bytes) & !(BLOCK_BYTES - 1);
+            self.advise(first, end, Advice::LinuxPopulateWrite);
+        }
+
+        pub(super) fn discard(&self, range: Range<u64>) {
+            let first = round_up(range.start, BLOCK_BYTES);
+            let end = range.end.min(self.bytes) & !(BLOCK_BYTES - 1);
+            self.advise(first, end, Advice::LinuxDontNeed);
+        }
+    }
+
+    impl Drop for Words {
+        fn drop(&mut self) {
+            // SAFETY: mapped by `reserve` with this length and unmapped only here.
+            let _ = unsafe { munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
+        }
+    }
+
+    /// The deliberate race of a seeded bug.
+    pub(super) fn store_plainly(word: &AtomicU64, value: u64) {
+        // SAFETY: the pointer is valid. It is a data race where another thread reads the word:
+        // that is what the test that plants the bug wants to be found; nothing else comes here.
+        unsafe { word.as_ptr().write(value) };
+    }
+
+    #[inline]
+    pub(super) fn prefetch<T>(word: &T) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing and faults on nothing; SSE is part of x86-64.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = word;
+    }
+}
+
+/// Ordinary memory for the model checkers: their atomics are no plain words.
+#[cfg(any(loom, shuttle, miri))]
+mod backing {
+    use std::{io, ops::Range};
+
+    use crate::util::{
+        codec::to_usize,
+        sync::{AtomicU64, Ordering},
+    };
+
+    /// What a reservation has at most that is meant whole.
+    const WORDS_MAX: u64 = if cfg!(miri) { 1 << 20 } else { 1 << 15 };
+    /// What a larger one has: models touch its first words only.
+    const WORDS_OF_LARGER: u64 = if cfg!(miri) { WORDS_MAX } else { 64 };
+
+    #[derive(Debug)]
+    pub(super) struct Words(Box<[AtomicU64]>);
+
+    impl Words {
+        pub(super) fn reserve(bytes: u64) -> io::Result<Self> {
+            let words = bytes / 8;
+            let words = if words > WORDS_MAX { WORDS_OF_LARGER } else { words };
+            Ok(Self((0..to_usize(words)).map(|_| AtomicU64::new(0)).collect()))
+        }
+
+        pub(super) fn words(&self) -> &[AtomicU64] {
+            &self.0
+        }
+
+        #[expect(clippy::unused_self, reason = "the shape of the system's kind")]
+        pub(super) fn advise_huge(&self, _range: Range<u64>) {}
+
+        #[expect(clippy::unused_self, reason = "the shape of the system's kind")]
+        pub(super) fn advise_small(&self, _range: Range<u64>) {}
+
+        #[expect(clippy::unused_self, reason = "the shape of the system's kind")]
+        pub(super) fn populate(&self, _range: Range<u64>) {}
+
+        pub(super) fn discard(&self, range: Range<u64>) {
+            let range = to_usize(range.start / 8)..to_usize(range.end / 8).min(self.0.len());
+            for word in self.0.get(range).unwrap_or(&[]) {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The checkers' words have no plain stores.
+    pub(super) fn store_plainly(word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::Relaxed);
+    }
+
+    pub(super) fn prefetch<T>(_word: &T) {}
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_keep_what_is_stored_and_read_zero_after_discard() {
+        let region = Region::reserve(1 << 22).unwrap();
+        assert_eq!(region.words().len(), 1 << 19);
+        region.advise_huge(0..1 << 22);
+        for index in [0, 511, 512, (1 << 19) - 1] {
+            assert_eq!(region.words()[index].load(Ordering::Relaxed), 0);
+            region.words()[index].store(7, Ordering::Relaxed);
+            region.prefetch(index);
+        }
+        region.prefetch(usize::MAX);
+        region.populate(4096..8192);
+        assert_eq!(region.words()[512].load(Ordering::Relaxed), 7);
+        region.discard(4096..1 << 22);
+        let values = [0, 511, 512, (1 << 19) - 1]
+            .map(|index: usize| region.words()[index].load(Ordering::Relaxed));
+        assert_eq!(values, [7, 7, 0, 0]);
+    }
+}

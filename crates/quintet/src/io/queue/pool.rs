@@ -1,0 +1,164 @@
+//! A queue on a few threads, for kernels that permit no better.
+//!
+//! Invariants: `queued + running` is at most `depth`; every transfer taken by a thread is in
+//! `ended` when the thread takes the next. Threads are started as work comes, up to
+//! [`THREADS_MAX`], and end when the queue is dropped, after all that was submitted.
+//!
+//! Thread rules: one lock, [`Shared::state`], not held during a transfer.
+
+use std::{
+    any::Any,
+    collections::VecDeque,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, PoisonError},
+    thread::{self, JoinHandle},
+};
+
+use super::Transfer;
+use crate::{
+    io::{AlignedBuffer, Completion, Queue, Request},
+    util::sync::system::{Condvar, Mutex, MutexGuard, lock},
+};
+
+/// The most threads of one queue. Enough to overlap the waits of a disk; more would only fight
+/// over the processor with the threads that do the database's work.
+const THREADS_MAX: usize = 8;
+
+/// A pool of threads that read and write.
+#[derive(Debug)]
+pub(super) struct PoolQueue {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    depth: usize,
+    /// Submitted and not yet returned by `wait`.
+    pending: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Told when `queued` grows or `closing` is set.
+    work: Condvar,
+    /// Told when `ended` grows.
+    progress: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queued: VecDeque<Transfer>,
+    running: usize,
+    /// Threads that wait for `work`.
+    idle: usize,
+    ended: Vec<Completion>,
+    closing: bool,
+}
+
+impl PoolQueue {
+    pub(super) fn new(depth: usize) -> Self {
+        Self {
+            shared: Arc::new(Shared::default()),
+            threads: Vec::new(),
+            depth: depth.max(1),
+            pending: 0,
+        }
+    }
+}
+
+impl Queue for PoolQueue {
+    fn submit(&mut self, token: u64, request: Request) {
+        let transfer = Transfer::new(token, request);
+        self.pending += 1;
+        let mut state = lock(&self.shared.state);
+        while state.queued.len() + state.running >= self.depth {
+            state = wait(&self.shared.progress, state);
+        }
+        if state.queued.len() >= state.idle && self.threads.len() < THREADS_MAX.min(self.depth) {
+            let shared = Arc::clone(&self.shared);
+            let builder = thread::Builder::new().name("disk-queue".to_owned());
+            match builder.spawn(move || shared.serve()) {
+                Ok(thread) => self.threads.push(thread),
+                // Without any thread to do it, it is done here; else those there are suffice.
+                Err(_) if self.threads.is_empty() => {
+                    drop(state);
+                    let completion = transfer.finish();
+                    lock(&self.shared.state).ended.push(completion);
+                    return;
+                }
+                Err(_) => {}
+            }
+        }
+        state.queued.push_back(transfer);
+        drop(state);
+        self.shared.work.notify_one();
+    }
+
+    fn wait(&mut self, at_least: usize, done: &mut Vec<Completion>) {
+        let mut state = lock(&self.shared.state);
+        while state.ended.len() < at_least && state.queued.len() + state.running > 0 {
+            state = wait(&self.shared.progress, state);
+        }
+        self.pending -= state.ended.len();
+        done.append(&mut state.ended);
+    }
+
+    fn pending(&self) -> usize {
+        self.pending
+    }
+}
+
+impl Drop for PoolQueue {
+    fn drop(&mut self) {
+        lock(&self.shared.state).closing = true;
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // The threads catch what a transfer panics with.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn serve(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(transfer) = state.queued.pop_front() {
+                state.running += 1;
+                drop(state);
+                let token = transfer.token;
+                // A file that panics takes its buffer along, but not the thread: whoever waits for
+                // the completion gets an error.
+                let completion = catch_unwind(AssertUnwindSafe(|| transfer.finish()))
+                    .unwrap_or_else(|panic| lost(token, panic.as_ref()));
+                state = lock(&self.state);
+                state.running -= 1;
+                state.ended.push(completion);
+                self.progress.notify_one();
+            } else if state.closing {
+                return;
+            } else {
+                state.idle += 1;
+                state = wait(&self.work, state);
+                state.idle -= 1;
+            }
+        }
+    }
+}
+
+fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    condition.wait(state).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The completion of a transfer that panicked.
+fn lost(token: u64, panic: &(dyn Any + Send)) -> Completion {
+    let what = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    Completion {
+        token,
+        buffer: AlignedBuffer::zeroed(0),
+        result: Err(io::Error::other(format!("a transfer panicked: {what}"))),
+    }
+}

@@ -1,0 +1,559 @@
+//! The recorder: a real run, kept as a trace that replays elsewhere.
+//!
+//! What: [`RecordEnv`] stands before any [`Env`], passes every call on, and keeps a [`TraceEvent`]
+//! of each that changed something; [`replay`] does the same to another `Env` up to any event. Why:
+//! a run with real threads, real timing and a real file system can be crashed at each of its
+//! events on the simulated disk.
+//!
+//! Invariants:
+//! - The trace is in the order in which the calls took effect: changing calls exclude one another.
+//! - A call that failed is not in the trace. (A failed sync made nothing durable that a crash may
+//!   not lose; a write that failed half-way may leave bytes that the trace does not have, so a
+//!   trace with such failures shows a possible disk, not this one.)
+//! - Stores into mappings are found by comparing, at each call, every live mapping with what it
+//!   held at the call before. They stand before that call in the trace, so a sync covers all
+//!   stores that came before it, and none that came during it. Stores between two calls are one
+//!   event.
+//! - Files give no descriptor, so queues use `read_at` and `write_at`, and are recorded by them.
+//!
+//! The comparison reads all mapped bytes at each call: record with small log segments.
+//!
+//! Thread rules: one lock, held during each changing call (nothing below takes it).
+
+mod replay;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+pub use replay::{Replayed, replay};
+
+use super::{Dir, DirEntry, Env, File, Job, JobHandle, LockGuard, Mapping, Open, Queue};
+use crate::util::{
+    codec::to_u64,
+    sync::{
+        Ordering,
+        system::{Mutex, lock},
+    },
+};
+
+/// One change, as it was asked for. Directories, files, mappings and locks are named by numbers,
+/// which are given in the order of opening and never twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TraceEvent {
+    /// [`Env::open_dir`] gave `dir`.
+    OpenRoot {
+        /// The new number.
+        dir: u64,
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// [`Dir::open_dir`] gave `dir`.
+    OpenDir {
+        /// The new number.
+        dir: u64,
+        /// The directory above.
+        parent: u64,
+        /// Its name there.
+        name: String,
+        /// Whether it was to be made where missing.
+        create: bool,
+    },
+    /// [`Dir::open`] gave `file`.
+    Open {
+        /// The new number.
+        file: u64,
+        /// The directory.
+        dir: u64,
+        /// The name.
+        name: String,
+        /// How it was opened.
+        how: Open,
+    },
+    /// The last handle of `file` was dropped.
+    Close {
+        /// The file.
+        file: u64,
+    },
+    /// [`Dir::rename`].
+    Rename {
+        /// The directory.
+        dir: u64,
+        /// The old name.
+        from: String,
+        /// The new name.
+        to: String,
+    },
+    /// [`Dir::remove`].
+    Remove {
+        /// The directory.
+        dir: u64,
+        /// The name.
+        name: String,
+    },
+    /// [`Dir::remove_dir`].
+    RemoveDir {
+        /// The directory above.
+        dir: u64,
+        /// The name.
+        name: String,
+    },
+    /// [`Dir::sync`].
+    SyncDir {
+        /// The directory.
+        dir: u64,
+    },
+    /// [`Dir::lock`] gave `lock`.
+    Lock {
+        /// The new number.
+        lock: u64,
+        /// The directory.
+        dir: u64,
+        /// The name.
+        name: String,
+        /// Whether nobody else may hold it.
+        exclusive: bool,
+    },
+    /// The lock's guard was dropped.
+    Unlock {
+        /// The lock.
+        lock: u64,
+    },
+    /// [`File::write_at`]: the bytes that went, which may be fewer than were given.
+    Write {
+        /// The file.
+        file: u64,
+        /// Byte offset in the file.
+        offset: u64,
+        /// What was written.
+        bytes: Vec<u8>,
+    },
+    /// [`File::set_len`].
+    SetLen {
+        /// The file.
+        file: u64,
+        /// The new size in bytes.
+        size: u64,
+    },
+    /// [`File::allocate`].
+    Allocate {
+        /// The file.
+        file: u64,
+        /// How many bytes from the start have their space.
+        size: u64,
+    },
+    /// [`File::punch_hole`].
+    PunchHole {
+        /// The file.
+        file: u64,
+        /// Where the hole starts, in bytes.
+        offset: u64,
+        /// How long it is, in bytes.
+        length: u64,
+    },
+    /// [`File::sync_data`].
+    SyncData {
+        /// The file.
+        file: u64,
+    },
+    /// [`File::sync_all`].
+    SyncAll {
+        /// The file.
+        file: u64,
+    },
+    /// [`File::map`] gave `mapping`.
+    Map {
+        /// The new number.
+        mapping: u64,
+        /// The file.
+        file: u64,
+        /// Bytes asked for.
+        size: u64,
+    },
+    /// Stores into a mapping since the event before: one run of changed words.
+    Store {
+        /// The mapping.
+        mapping: u64,
+        /// Index of the first changed word.
+        first: u64,
+        /// The new words.
+        words: Vec<u64>,
+    },
+    /// The last handle of `mapping` outside the recorder was dropped.
+    Unmap {
+        /// The mapping.
+        mapping: u64,
+    },
+    /// [`RecordEnv::mark`]: whatever the test wants to find again.
+    Mark {
+        /// The test's own number.
+        value: u64,
+    },
+}
+
+impl TraceEvent {
+    /// Whether a crash after this event may find another disk than one before it. (Opening,
+    /// closing, mapping, unlocking and marks only carry the replay along.)
+    pub const fn changes_disk(&self) -> bool {
+        match self {
+            Self::Open { how, .. } => how.create_new,
+            Self::OpenDir { create, .. } => *create,
+            Self::Close { .. }
+            | Self::Map { .. }
+            | Self::Unmap { .. }
+            | Self::Unlock { .. }
+            | Self::Mark { .. } => false,
+            _ => true,
+        }
+    }
+}
+
+/// An environment that keeps a trace of what is done through it. Clones share the trace.
+///
+/// Begin on an empty directory: what was there before is not in the trace.
+#[derive(Clone, Debug)]
+pub struct RecordEnv {
+    inner: Arc<dyn Env>,
+    recorder: Arc<Recorder>,
+}
+
+impl RecordEnv {
+    /// Records what is done to `inner`.
+    pub fn new(inner: Arc<dyn Env>) -> Self {
+        Self { inner, recorder: Arc::default() }
+    }
+
+    /// Puts a mark into the trace: "commit 17 was acknowledged here".
+    pub fn mark(&self, value: u64) {
+        self.recorder.note(TraceEvent::Mark { value });
+    }
+
+    /// How many events there are. A call that begins later is at this index or after it.
+    pub fn len(&self) -> usize {
+        lock(&self.recorder.state).events.len()
+    }
+
+    /// Whether nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What was recorded so far, with the stores since the last call.
+    pub fn trace(&self) -> Vec<TraceEvent> {
+        let mut state = lock(&self.recorder.state);
+        state.capture();
+        state.events.clone()
+    }
+}
+
+impl Env for RecordEnv {
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.canonical(path)
+    }
+
+    fn open_dir(&self, path: &Path, create: bool) -> io::Result<Arc<dyn Dir>> {
+        self.recorder.perform(|numbers| {
+            let inner = self.inner.open_dir(path, create)?;
+            let dir = numbers.draw();
+            let recorder = Arc::clone(&self.recorder);
+            let opened: Arc<dyn Dir> = Arc::new(RecordDir { inner, number: dir, recorder });
+            Ok((opened, TraceEvent::OpenRoot { dir, path: path.to_owned() }))
+        })
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.inner.monotonic()
+    }
+
+    fn pause(&self, time: Duration) {
+        self.inner.pause(time);
+    }
+
+    fn unix_millis(&self) -> u64 {
+        self.inner.unix_millis()
+    }
+
+    fn random(&self, out: &mut [u8]) {
+        self.inner.random(out);
+    }
+
+    fn boot_id(&self) -> [u8; 16] {
+        self.inner.boot_id()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.inner.memory_bytes()
+    }
+
+    fn start(&self, job: Arc<dyn Job>) -> JobHandle {
+        self.inner.start(job)
+    }
+
+    fn queue(&self, depth: usize) -> io::Result<Box<dyn Queue>> {
+        self.inner.queue(depth)
+    }
+}
+
+/// The trace, and what it takes to go on with it.
+#[derive(Debug, Default)]
+struct Recorder {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    events: Vec<TraceEvent>,
+    numbers: Numbers,
+    mappings: Vec<Shadow>,
+}
+
+/// Gives each handle its number.
+#[derive(Debug, Default)]
+struct Numbers(u64);
+
+impl Numbers {
+    fn draw(&mut self) -> u64 {
+        let number = self.0;
+        self.0 += 1;
+        number
+    }
+}
+
+/// A live mapping and what it held when it was last looked at.
+#[derive(Debug)]
+struct Shadow {
+    number: u64,
+    mapping: Arc<Mapping>,
+    words: Vec<u64>,
+}
+
+impl Recorder {
+    /// Makes a changing call and keeps its event, unless it fails.
+    fn perform<T>(
+        &self,
+        call: impl FnOnce(&mut Numbers) -> io::Result<(T, TraceEvent)>,
+    ) -> io::Result<T> {
+        let mut state = lock(&self.state);
+        state.capture();
+        let (value, event) = call(&mut state.numbers)?;
+        state.events.push(event);
+        Ok(value)
+    }
+
+    fn note(&self, event: TraceEvent) {
+        let mut state = lock(&self.state);
+        state.capture();
+        state.events.push(event);
+    }
+}
+
+impl State {
+    /// Records the stores since the last look, and lets go of mappings that nobody else holds.
+    fn capture(&mut self) {
+        let Self { events, mappings, .. } = self;
+        mappings.retain_mut(|shadow| {
+            // Looked at before the words: who dropped it has made all its stores.
+            let held = Arc::strong_count(&shadow.mapping) > 1;
+            shadow.capture(events);
+            if !held {
+                events.push(TraceEvent::Unmap { mapping: shadow.number });
+            }
+            held
+        });
+    }
+}
+
+impl Shadow {
+    fn capture(&mut self, events: &mut Vec<TraceEvent>) {
+        let mut run: Option<(usize, Vec<u64>)> = None;
+        let mut flush = |run: &mut Option<(usize, Vec<u64>)>| {
+            if let Some((first, words)) = run.take() {
+                let (mapping, first) = (self.number, to_u64(first));
+                events.push(TraceEvent::Store { mapping, first, words });
+            }
+        };
+        for (index, (word, seen)) in self.mapping.words().iter().zip(&mut self.words).enumerate() {
+            // Acquire: a store that another was released after is not seen later than that one.
+            let now = word.load(Ordering::Acquire);
+            if now == *seen {
+                flush(&mut run);
+            } else {
+                *seen = now;
+                run.get_or_insert_with(|| (index, Vec::new())).1.push(now);
+            }
+        }
+        flush(&mut run);
+    }
+}
+
+#[derive(Debug)]
+struct RecordDir {
+    inner: Arc<dyn Dir>,
+    number: u64,
+    recorder: Arc<Recorder>,
+}
+
+impl RecordDir {
+    fn change(&self, call: impl FnOnce() -> io::Result<()>, event: TraceEvent) -> io::Result<()> {
+        self.recorder.perform(|_| call().map(|()| ((), event)))
+    }
+}
+
+impl Dir for RecordDir {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn open(&self, name: &str, how: Open) -> io::Result<Arc<dyn File>> {
+        self.recorder.perform(|numbers| {
+            let inner = self.inner.open(name, how)?;
+            let file = numbers.draw();
+            let recorder = Arc::clone(&self.recorder);
+            let opened: Arc<dyn File> = Arc::new(RecordFile { inner, number: file, recorder });
+            Ok((opened, TraceEvent::Open { file, dir: self.number, name: name.to_owned(), how }))
+        })
+    }
+
+    fn open_dir(&self, name: &str, create: bool) -> io::Result<Arc<dyn Dir>> {
+        self.recorder.perform(|numbers| {
+            let inner = self.inner.open_dir(name, create)?;
+            let dir = numbers.draw();
+            let recorder = Arc::clone(&self.recorder);
+            let opened: Arc<dyn Dir> = Arc::new(Self { inner, number: dir, recorder });
+            let (parent, name) = (self.number, name.to_owned());
+            Ok((opened, TraceEvent::OpenDir { dir, parent, name, create }))
+        })
+    }
+
+    fn list(&self) -> io::Result<Vec<DirEntry>> {
+        self.inner.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let dir = self.number;
+        let event = TraceEvent::Rename { dir, from: from.to_owned(), to: to.to_owned() };
+        self.change(|| self.inner.rename(from, to), event)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let event = TraceEvent::Remove { dir: self.number, name: name.to_owned() };
+        self.change(|| self.inner.remove(name), event)
+    }
+
+    fn remove_dir(&self, name: &str) -> io::Result<()> {
+        let event = TraceEvent::RemoveDir { dir: self.number, name: name.to_owned() };
+        self.change(|| self.inner.remove_dir(name), event)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.change(|| self.inner.sync(), TraceEvent::SyncDir { dir: self.number })
+    }
+
+    fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn LockGuard>> {
+        self.recorder.perform(|numbers| {
+            let inner = self.inner.lock(name, exclusive)?;
+            let number = numbers.draw();
+            let recorder = Arc::clone(&self.recorder);
+            let guard: Box<dyn LockGuard> =
+                Box::new(RecordLock { _inner: inner, number, recorder });
+            let (dir, name) = (self.number, name.to_owned());
+            Ok((guard, TraceEvent::Lock { lock: number, dir, name, exclusive }))
+        })
+    }
+}
+
+#[derive(Debug)]
+struct RecordLock {
+    _inner: Box<dyn LockGuard>,
+    number: u64,
+    recorder: Arc<Recorder>,
+}
+
+impl LockGuard for RecordLock {}
+
+impl Drop for RecordLock {
+    fn drop(&mut self) {
+        self.recorder.note(TraceEvent::Unlock { lock: self.number });
+    }
+}
+
+#[derive(Debug)]
+struct RecordFile {
+    inner: Arc<dyn File>,
+    number: u64,
+    recorder: Arc<Recorder>,
+}
+
+impl RecordFile {
+    fn change(&self, call: impl FnOnce() -> io::Result<()>, event: TraceEvent) -> io::Result<()> {
+        self.recorder.perform(|_| call().map(|()| ((), event)))
+    }
+}
+
+impl Drop for RecordFile {
+    fn drop(&mut self) {
+        self.recorder.note(TraceEvent::Close { file: self.number });
+    }
+}
+
+impl File for RecordFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.inner.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.recorder.perform(|_| {
+            let count = self.inner.write_at(bytes, offset)?;
+            let bytes = bytes.get(..count).unwrap_or(bytes).to_owned();
+            Ok((count, TraceEvent::Write { file: self.number, offset, bytes }))
+        })
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn set_len(&self, size: u64) -> io::Result<()> {
+        let file = self.number;
+        self.change(|| self.inner.set_len(size), TraceEvent::SetLen { file, size })
+    }
+
+    fn allocate(&self, size: u64) -> io::Result<()> {
+        let file = self.number;
+        self.change(|| self.inner.allocate(size), TraceEvent::Allocate { file, size })
+    }
+
+    fn punch_hole(&self, offset: u64, length: u64) -> io::Result<()> {
+        let event = TraceEvent::PunchHole { file: self.number, offset, length };
+        self.change(|| self.inner.punch_hole(offset, length), event)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.change(|| self.inner.sync_data(), TraceEvent::SyncData { file: self.number })
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.change(|| self.inner.sync_all(), TraceEvent::SyncAll { file: self.number })
+    }
+
+    fn map(&self, size: u64) -> io::Result<Arc<Mapping>> {
+        let mut state = lock(&self.recorder.state);
+        state.capture();
+        let mapping = self.inner.map(size)?;
+        let number = state.numbers.draw();
+        // What it holds now is the file's content, which the trace has already.
+        let words = mapping.words().iter().map(|word| word.load(Ordering::Acquire)).collect();
+        state.mappings.push(Shadow { number, mapping: Arc::clone(&mapping), words });
+        state.events.push(TraceEvent::Map { mapping: number, file: self.number, size });
+        Ok(mapping)
+    }
+
+    fn drop_cache(&self) -> io::Result<()> {
+        self.inner.drop_cache()
+    }
+}

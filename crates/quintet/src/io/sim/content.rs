@@ -1,0 +1,254 @@
+//! The bytes of one simulated file, shared copy-on-write between a run, its history and its
+//! images.
+//!
+//! Invariants: `pages` covers `size`; bytes past `size` in the last page are zero; a page that is
+//! `None` is a hole and reads as zeros. Cloning costs one reference count; the first change after
+//! it copies the page list and the touched pages.
+
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{Arc, LazyLock, OnceLock},
+};
+
+use super::random::mix;
+use crate::{
+    io::{BLOCK_BYTES, Mapping},
+    util::{
+        codec::{to_u64, to_usize},
+        sync::Ordering,
+    },
+};
+
+const PAGE: usize = to_usize(BLOCK_BYTES);
+static ZEROS: [u8; PAGE] = [0; PAGE];
+/// What `allocate` puts into holes: space that is taken and reads as zeros.
+static ZERO_PAGE: LazyLock<Arc<Page>> = LazyLock::new(|| Arc::new(Page::zeroed()));
+
+#[derive(Debug)]
+struct Page {
+    bytes: [u8; PAGE],
+    /// Kept, because most pages of an image are those of the image before it.
+    hash: OnceLock<u64>,
+}
+
+impl Clone for Page {
+    fn clone(&self) -> Self {
+        Self { bytes: self.bytes, hash: OnceLock::new() }
+    }
+}
+
+impl Page {
+    const fn zeroed() -> Self {
+        Self { bytes: ZEROS, hash: OnceLock::new() }
+    }
+
+    fn hash(&self) -> u64 {
+        *self.hash.get_or_init(|| {
+            let (words, _) = self.bytes.as_chunks::<8>();
+            words.iter().fold(0x51_7c_c1, |hash: u64, word| {
+                (hash ^ u64::from_le_bytes(*word))
+                    .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                    .rotate_left(29)
+            })
+        })
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Content {
+    size: u64,
+    pages: Arc<Vec<Option<Arc<Page>>>>,
+}
+
+/// The pieces of a byte range that lie within one page each: page, bytes within it.
+fn spans(offset: u64, length: u64) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let end = offset + length;
+    let mut position = offset;
+    std::iter::from_fn(move || {
+        (position < end).then(|| {
+            let page = position / BLOCK_BYTES;
+            let stop = end.min((page + 1) * BLOCK_BYTES);
+            let start = position - page * BLOCK_BYTES;
+            let range = to_usize(start)..to_usize(start + (stop - position));
+            position = stop;
+            (to_usize(page), range)
+        })
+    })
+}
+
+impl Content {
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Copies out what there is at `offset`; returns how many bytes.
+    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let length = self.size.saturating_sub(offset).min(to_u64(buffer.len()));
+        let mut rest = buffer;
+        for (page, range) in spans(offset, length) {
+            let (head, tail) = rest.split_at_mut(range.len());
+            match self.pages.get(page).and_then(Option::as_ref) {
+                Some(page) => head.copy_from_slice(&page.bytes[range]),
+                None => head.fill(0),
+            }
+            rest = tail;
+        }
+        to_usize(length)
+    }
+
+    /// All of it.
+    pub(super) fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; to_usize(self.size)];
+        self.read(0, &mut bytes);
+        bytes
+    }
+
+    fn page_mut(&mut self, index: usize) -> &mut [u8; PAGE] {
+        let page =
+            Arc::make_mut(&mut self.pages)[index].get_or_insert_with(|| Arc::new(Page::zeroed()));
+        let page = Arc::make_mut(page);
+        page.hash.take();
+        &mut page.bytes
+    }
+
+    /// Writes, growing the file where needed.
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let length = to_u64(bytes.len());
+        self.resize(self.size.max(offset + length));
+        let mut rest = bytes;
+        for (page, range) in spans(offset, length) {
+            let (head, tail) = rest.split_at(range.len());
+            self.page_mut(page)[range].copy_from_slice(head);
+            rest = tail;
+        }
+    }
+
+    /// Cuts, or grows with a hole.
+    pub(super) fn resize(&mut self, size: u64) {
+        let count = to_usize(size.div_ceil(BLOCK_BYTES));
+        if count != self.pages.len() {
+            Arc::make_mut(&mut self.pages).resize(count, None);
+        }
+        let tail = to_usize(size % BLOCK_BYTES);
+        if size < self.size && tail > 0 && self.pages[count - 1].is_some() {
+            self.page_mut(count - 1)[tail..].fill(0);
+        }
+        self.size = size;
+    }
+
+    /// Zeroes a range within the file; whole pages become holes.
+    pub(super) fn punch(&mut self, offset: u64, length: u64) {
+        let length = length.min(self.size.saturating_sub(offset));
+        for (page, range) in spans(offset, length) {
+            if range.len() == PAGE {
+                Arc::make_mut(&mut self.pages)[page] = None;
+            } else if self.pages[page].is_some() {
+                self.page_mut(page)[range].fill(0);
+            }
+        }
+    }
+
+    /// Grows the file to at least `size` bytes and takes space for what it grows by.
+    pub(super) fn allocate(&mut self, size: u64) {
+        let first = to_usize(self.size / BLOCK_BYTES);
+        self.resize(self.size.max(size));
+        let pages = Arc::make_mut(&mut self.pages);
+        for page in pages.iter_mut().take(to_usize(size.div_ceil(BLOCK_BYTES))).skip(first) {
+            page.get_or_insert_with(|| ZERO_PAGE.clone());
+        }
+    }
+
+    /// Blocks that take space.
+    pub(super) fn blocks_used(&self) -> u64 {
+        to_u64(self.pages.iter().flatten().count())
+    }
+
+    /// Blocks that a write to, or an allocation of, the range would newly take.
+    pub(super) fn blocks_missing(&self, offset: u64, length: u64) -> u64 {
+        to_u64(
+            spans(offset, length)
+                .filter(|(page, _)| self.pages.get(*page).is_none_or(Option::is_none))
+                .count(),
+        )
+    }
+
+    /// 64 bits over size and bytes; holes and zeros are alike.
+    pub(super) fn hash(&self) -> u64 {
+        self.pages.iter().fold(mix(self.size), |hash, page| {
+            let page = page.as_ref().unwrap_or(&ZERO_PAGE);
+            (hash ^ page.hash()).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
+        })
+    }
+
+    /// Some bytes within one page.
+    fn piece(&self, position: usize, bytes: usize) -> &[u8] {
+        let start = position % PAGE;
+        self.pages
+            .get(position / PAGE)
+            .and_then(Option::as_ref)
+            .map_or(&ZEROS[..bytes], |page| &page.bytes[start..start + bytes])
+    }
+
+    /// The units in which a mapping of this file differs from it: offset and new bytes.
+    pub(super) fn differences(&self, mapping: &Mapping, unit: u64) -> Vec<(u64, Arc<[u8]>)> {
+        let mut found = Vec::new();
+        let unit = to_usize(unit);
+        for (index, words) in mapping.words().chunks(unit / 8).enumerate() {
+            let (old, _) = self.piece(index * unit, unit).as_chunks::<8>();
+            let same = words
+                .iter()
+                .zip(old)
+                .all(|(word, old)| word.load(Ordering::Relaxed) == u64::from_le_bytes(*old));
+            if !same {
+                let bytes: Vec<u8> = words
+                    .iter()
+                    .flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
+                    .collect();
+                found.push((to_u64(index * unit), Arc::from(bytes)));
+            }
+        }
+        found
+    }
+
+    /// A mapping of the first `bytes` that holds what is here.
+    pub(super) fn to_mapping(&self, bytes: u64) -> Mapping {
+        let mapping = Mapping::heap(bytes);
+        for (index, words) in mapping.words().chunks(PAGE / 8).enumerate() {
+            let (source, _) = self.piece(index * PAGE, PAGE).as_chunks::<8>();
+            for (word, bytes) in words.iter().zip(source) {
+                word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+            }
+        }
+        mapping
+    }
+}
+
+/// Stores `bytes` at `offset` of a mapping, as far as it reaches.
+pub(super) fn store(mapping: &Mapping, offset: u64, bytes: &[u8]) {
+    let mut words: BTreeMap<usize, [u8; 8]> = BTreeMap::new();
+    for (position, byte) in (offset..).zip(bytes) {
+        let index = to_usize(position / 8);
+        let Some(word) = mapping.words().get(index) else { break };
+        let entry =
+            words.entry(index).or_insert_with(|| word.load(Ordering::Relaxed).to_le_bytes());
+        entry[to_usize(position % 8)] = *byte;
+    }
+    for (index, bytes) in words {
+        mapping.words()[index].store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+    }
+}
+
+/// Overlays what a mapping holds onto bytes that were read from `offset`.
+pub(super) fn overlay(mapping: &Mapping, offset: u64, buffer: &mut [u8]) {
+    let end = mapping.bytes().min(offset + to_u64(buffer.len()));
+    let mut position = offset;
+    while position < end {
+        let bytes = mapping.words()[to_usize(position / 8)].load(Ordering::Relaxed).to_le_bytes();
+        let skip = to_usize(position % 8);
+        let count = (8 - skip).min(to_usize(end - position));
+        let at = to_usize(position - offset);
+        buffer[at..at + count].copy_from_slice(&bytes[skip..skip + count]);
+        position += to_u64(count);
+    }
+}

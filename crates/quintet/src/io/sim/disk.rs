@@ -1,0 +1,207 @@
+//! The disk of a simulation: state, events, history, open handles.
+
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    path::{Component, Path},
+    sync::Arc,
+};
+
+use rustix::io::Errno;
+
+use super::{
+    Call,
+    fault::Plan,
+    jobs::{Clock, Scheduler},
+    random::Random,
+    state::{Change, InodeId, Origin, ROOT, State},
+};
+use crate::io::Mapping;
+
+/// What an event was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// Where the history begins.
+    Start,
+    /// Stores into a mapping, found at this point.
+    Store,
+    /// A call that changed the disk, or lost what was pending.
+    Call(Call),
+}
+
+/// One change of the disk.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Its number, unique through nested crashes.
+    pub number: u64,
+    /// What it was.
+    pub kind: EventKind,
+    /// The file or directory.
+    pub path: Arc<str>,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?} {}", self.number, self.kind, self.path)
+    }
+}
+
+/// The disk after one event.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) event: Event,
+    pub(super) state: State,
+    pub(super) clock: Clock,
+}
+
+#[derive(Debug)]
+pub(super) struct LiveMapping {
+    pub(super) inode: InodeId,
+    pub(super) path: Arc<str>,
+    pub(super) mapping: Arc<Mapping>,
+}
+
+#[derive(Debug)]
+pub(super) struct LockState {
+    pub(super) exclusive: bool,
+    pub(super) holders: usize,
+}
+
+/// What the lock of a simulated disk guards.
+#[derive(Debug)]
+pub(super) struct Disk {
+    pub(super) state: State,
+    pub(super) event: u64,
+    pub(super) history: Option<Vec<Snapshot>>,
+    pub(super) mappings: Vec<LiveMapping>,
+    pub(super) locks: BTreeMap<InodeId, LockState>,
+    pub(super) open: BTreeMap<InodeId, usize>,
+    pub(super) plan: Plan,
+    pub(super) random: Random,
+    pub(super) capacity_blocks: Option<u64>,
+    pub(super) scheduler: Arc<Scheduler>,
+}
+
+impl Disk {
+    pub(super) fn new(
+        state: State,
+        event: u64,
+        plan: Plan,
+        random: Random,
+        scheduler: Arc<Scheduler>,
+    ) -> Self {
+        Self {
+            state,
+            event,
+            history: None,
+            mappings: Vec::new(),
+            locks: BTreeMap::new(),
+            open: BTreeMap::new(),
+            plan,
+            random,
+            capacity_blocks: None,
+            scheduler,
+        }
+    }
+
+    /// Turns stores into mappings since the last look into pending changes, one event a mapping.
+    pub(super) fn capture(&mut self) {
+        self.capture_of(|_| true);
+    }
+
+    /// The same for some files. Mappings that nobody else holds any more are let go.
+    fn capture_of(&mut self, chosen: impl Fn(InodeId) -> bool) {
+        let mappings = std::mem::take(&mut self.mappings);
+        for live in mappings {
+            if !chosen(live.inode) {
+                self.mappings.push(live);
+                continue;
+            }
+            // Asked before the comparison: once nobody else holds it, nobody can store.
+            let held = Arc::strong_count(&live.mapping) > 1;
+            let Ok(file) = self.state.file(live.inode) else { continue };
+            let origin = Origin::Mapping(self.state.mapped);
+            let differences = file.visible.differences(&live.mapping, self.state.mapped.unit());
+            if !differences.is_empty() {
+                self.event += 1;
+                if let Ok(file) = self.state.file_mut(live.inode) {
+                    for (offset, bytes) in differences {
+                        file.change(self.event, Change::Data { offset, bytes, origin });
+                    }
+                }
+                self.snap(EventKind::Store, &live.path);
+            }
+            if held {
+                self.mappings.push(live);
+            }
+        }
+    }
+
+    /// The mapping of a file, if one lives.
+    pub(super) fn mapping(&self, inode: InodeId) -> Option<&Arc<Mapping>> {
+        self.mappings.iter().find(|live| live.inode == inode).map(|live| &live.mapping)
+    }
+
+    /// Begins an event on a file or directory and returns its number. Stores that came before it
+    /// are noticed first: all of them when a history is kept, else those into the same file.
+    pub(super) fn begin(&mut self, inode: InodeId) -> u64 {
+        let keeps_all = self.history.is_some();
+        self.capture_of(|mapped| keeps_all || mapped == inode);
+        self.event += 1;
+        self.event
+    }
+
+    /// Ends the event: the history keeps what it left.
+    pub(super) fn end(&mut self, call: Call, path: &Arc<str>) {
+        self.snap(EventKind::Call(call), path);
+    }
+
+    pub(super) fn snap(&mut self, kind: EventKind, path: &Arc<str>) {
+        if let Some(history) = &mut self.history {
+            let event = Event { number: self.event, kind, path: path.clone() };
+            let clock = self.scheduler.clock();
+            history.push(Snapshot { event, state: self.state.clone(), clock });
+        }
+    }
+
+    pub(super) fn snapshot(&self, event: u64) -> &Snapshot {
+        let history = self.history.as_deref().expect("no history was recorded");
+        let index = history.binary_search_by_key(&event, |snapshot| snapshot.event.number);
+        index.map_or_else(|_| panic!("the history has no event {event}"), |index| &history[index])
+    }
+
+    /// The inode of a directory entry's directory, its name and its own inode.
+    pub(super) fn find(&self, path: &Path) -> io::Result<(InodeId, String, InodeId)> {
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or(Errno::INVAL)?;
+        let mut dir = ROOT;
+        for part in components(path.parent().unwrap_or(Path::new("")))? {
+            dir = *self.state.dir(dir)?.visible.get(&part).ok_or(Errno::NOENT)?;
+        }
+        let inode = *self.state.dir(dir)?.visible.get(name).ok_or(Errno::NOENT)?;
+        Ok((dir, name.to_owned(), inode))
+    }
+
+    /// Refuses what a disk of limited size has no room for.
+    pub(super) fn need_room(&self, inode: InodeId, offset: u64, length: u64) -> io::Result<()> {
+        let Some(capacity) = self.capacity_blocks else { return Ok(()) };
+        let missing = self.state.file(inode)?.visible.blocks_missing(offset, length);
+        if missing > 0 && self.state.blocks_used() + missing > capacity {
+            return Err(Errno::NOSPC.into());
+        }
+        Ok(())
+    }
+}
+
+/// The names on a path; the root and the current directory are the same place.
+pub(super) fn components(path: &Path) -> io::Result<Vec<String>> {
+    path.components()
+        .filter_map(|component| match component {
+            Component::RootDir | Component::CurDir => None,
+            Component::Normal(name) => match name.to_str() {
+                Some(name) => Some(Ok(name.to_owned())),
+                None => Some(Err(Errno::INVAL.into())),
+            },
+            Component::ParentDir | Component::Prefix(_) => Some(Err(Errno::INVAL.into())),
+        })
+        .collect()
+}

@@ -1,0 +1,363 @@
+//! Groups come back whole and in order, whatever a crash leaves.
+
+use std::path::Path;
+
+use super::*;
+use crate::{
+    io::{
+        Env,
+        sim::{Call, Damage, Effect, Fault, Policy, PolicyLimits, SimEnv, When},
+    },
+    util::{codec::low_u8, mutant::finds},
+};
+
+const LIMIT: u64 = 64 << 10;
+
+fn owner(env: &SimEnv) -> Owner {
+    let dir = env.open_dir(Path::new("table"), true).unwrap();
+    Owner { dir, database_id: [9; 16], table_id: 4 }
+}
+
+type Patches = Vec<(u8, u64, Vec<u8>)>;
+type Shown = (u64, u64, Patches);
+
+/// What recovery is shown: sequence, LSN and patches of each group.
+fn open(env: &SimEnv) -> Result<(Redo, Vec<Shown>)> {
+    let mut groups = Vec::new();
+    let redo = Redo::open(owner(env), LIMIT, false, |group| {
+        let patches = group
+            .patches()
+            .map(|patch| patch.map(|patch| (patch.space, patch.offset, patch.bytes.to_vec())))
+            .collect::<Option<Patches>>();
+        groups.push((group.sequence(), group.lsn().0, patches.unwrap()));
+        Ok(())
+    })?;
+    Ok((redo, groups))
+}
+
+fn group(number: u64, patches: u64) -> (GroupWriter, Patches) {
+    let mut writer = GroupWriter::default();
+    let mut expected = Vec::new();
+    for index in 0..patches {
+        let bytes = vec![u8::try_from(number % 251).unwrap(); to_usize(8 + index % 5)];
+        let offset = (index * 97) % 1000 * 64;
+        writer.patch(Patch { space: 1, offset, bytes: &bytes });
+        expected.push((1, offset, bytes));
+    }
+    (writer, expected)
+}
+
+#[test]
+fn groups_come_back_in_order_with_their_patches() {
+    let env = SimEnv::new(1);
+    let (mut redo, groups) = open(&env).unwrap();
+    assert!(groups.is_empty());
+    let mut expected = Vec::new();
+    for number in 1..=5 {
+        let (writer, patches) = group(number, number * 3);
+        assert_eq!(redo.commit(writer, Lsn(number * 100), false).unwrap(), number);
+        expected.push((number, number * 100, patches));
+    }
+    let mut far = GroupWriter::default();
+    far.patch(Patch { space: 255, offset: u64::MAX - 1, bytes: b"x" });
+    far.patch(Patch { space: 0, offset: 0, bytes: b"" });
+    redo.commit(far, Lsn(600), false).unwrap();
+    expected.push((6, 600, vec![(255, u64::MAX - 1, b"x".to_vec()), (0, 0, Vec::new())]));
+    let (_, groups) = open(&env).unwrap();
+    assert_eq!(groups, expected);
+}
+
+#[test]
+fn retired_groups_are_not_shown_and_their_files_go() {
+    let env = SimEnv::new(2);
+    let (mut redo, _) = open(&env).unwrap();
+    let mut number = 0;
+    for _ in 0..40 {
+        while !redo.is_full() {
+            number += 1;
+            redo.commit(group(number, 60).0, Lsn(number), false).unwrap();
+        }
+        number += 1;
+        redo.commit(group(number, 2).0, Lsn(number), true).unwrap();
+        let (_, groups) = open(&env).unwrap();
+        assert_eq!(groups.iter().map(|group| group.0).collect::<Vec<_>>(), [number]);
+        assert!(redo.file_bytes() <= 2 * LIMIT, "{}", redo.file_bytes());
+    }
+    assert!(redo.next_number > 10 && redo.turns.len() <= 2);
+}
+
+#[test]
+fn needed_groups_are_kept_beyond_the_limit() {
+    let env = SimEnv::new(3);
+    let (mut redo, _) = open(&env).unwrap();
+    for number in 1..=60 {
+        redo.commit(group(number, 60).0, Lsn(number), false).unwrap();
+    }
+    assert!(redo.live_bytes() > LIMIT);
+    let (_, groups) = open(&env).unwrap();
+    assert_eq!(groups.len(), 60);
+}
+
+/// Runs through two rounds of both files and, after every event, lets power fail in many ways:
+/// what comes back is what was committed, or that and the group under way.
+fn crash_everywhere() {
+    let env = SimEnv::new(4);
+    env.record_history();
+    let (mut redo, _) = open(&env).unwrap();
+    let mut committed = vec![(env.mark(), 0, 0)];
+    for number in 1..=30 {
+        let full = redo.is_full();
+        redo.commit(group(number, 50).0, Lsn(number * 10), full).unwrap();
+        let needed = if full { number } else { committed.last().unwrap().2.max(1) };
+        committed.push((env.mark(), number, needed));
+    }
+    for event in env.history().iter().map(|event| event.number) {
+        let Some(at) = committed.iter().rev().find(|(at, _, _)| *at <= event) else { continue };
+        let limits = PolicyLimits { each: 4, random: 3, torn: 6, copying: 0 };
+        for policy in env.policies(event, limits) {
+            let image = env.image_at(event, policy);
+            let (_, groups) =
+                open(&image).unwrap_or_else(|error| panic!("{event} {policy}: {error}"));
+            let last = groups.last().map_or(0, |group| group.0);
+            assert!(last == at.1 || last == at.1 + 1, "{event} {policy}: {last} after {}", at.1);
+            for (sequence, lsn, patches) in &groups {
+                assert_eq!((*lsn, patches), (sequence * 10, &group(*sequence, 50).1), "{policy}");
+            }
+            let first = groups.first().map_or(0, |group| group.0);
+            assert!(last == 0 || first <= at.2.max(1) || last == first, "{event} {policy}");
+        }
+    }
+}
+
+#[test]
+fn a_crash_leaves_whole_groups() {
+    crash_everywhere();
+}
+
+#[test]
+fn a_group_that_failed_is_followed_by_none() {
+    for effect in [Effect::Io, Effect::NoSpace] {
+        for call in [Call::Create, Call::SyncDir, Call::Allocate, Call::Write, Call::Sync] {
+            for number in 1..=4 {
+                let env = SimEnv::new(8);
+                let (mut redo, _) = open(&env).unwrap();
+                env.inject(Fault::new(&[call], When::Nth(number), effect));
+                let mut expected = Vec::new();
+                for number in 1..=6 {
+                    if let Ok(sequence) = redo.commit(group(number, 50).0, Lsn(number), false) {
+                        expected.push((sequence, number));
+                    }
+                }
+                assert!(expected.len() >= 5, "{call:?} {effect:?}");
+                let (_, groups) = open(&env.crash(Policy::AllLost)).unwrap();
+                let found: Vec<_> = groups.iter().map(|group| (group.0, group.1)).collect();
+                assert_eq!(found, expected, "{call:?} {effect:?} {number}");
+            }
+        }
+    }
+}
+
+#[test]
+fn seeded_bugs_are_found() {
+    finds(Bug::RedoSkipsSync, crash_everywhere);
+    finds(Bug::RedoSkipsChecksum, crash_everywhere);
+    finds(Bug::RedoSkipsSync, crash_with_pieces);
+    finds(Bug::RedoSealsEarly, crash_with_pieces);
+    finds(Bug::RedoRemovesNeeded, needed_groups_are_kept_beyond_the_limit);
+}
+
+#[test]
+fn damage_before_the_end_is_refused_and_noted() {
+    let env = SimEnv::new(5);
+    let (mut redo, _) = open(&env).unwrap();
+    for number in 1..=3 {
+        redo.commit(group(number, 50).0, Lsn(number), false).unwrap();
+    }
+    let mut report = Report::default();
+    redo.check(&mut report);
+    assert!(report.is_sound() && report.checked_bytes > 0);
+    env.damage("table/redo-00000001", &Damage::FlipBit { offset: 200, bit: 1 }).unwrap();
+    assert!(open(&env).map(drop).unwrap_err().is_corruption());
+    redo.check(&mut report);
+    assert!(!report.is_sound());
+}
+
+#[test]
+fn another_tables_file_is_not_taken() {
+    let env = SimEnv::new(6);
+    let (mut redo, _) = open(&env).unwrap();
+    redo.commit(group(1, 5).0, Lsn(1), false).unwrap();
+    let other = Owner { table_id: 5, ..owner(&env) };
+    let redo = Redo::open(other, LIMIT, false, |_| panic!("a group of another table")).unwrap();
+    assert_eq!(redo.live_bytes(), 0);
+}
+
+#[test]
+fn the_layout_is_pinned() {
+    let env = SimEnv::new(7);
+    let (mut redo, _) = open(&env).unwrap();
+    let mut writer = GroupWriter::default();
+    writer.patch(Patch { space: 2, offset: 64, bytes: b"abc" });
+    writer.patch(Patch { space: 2, offset: 60, bytes: b"d" });
+    redo.commit(writer, Lsn(4096), false).unwrap();
+    let dir = env.open_dir(Path::new("table"), false).unwrap();
+    let file = dir.open("redo-00000001", Open::READ).unwrap();
+    let mut bytes = vec![0; 101];
+    read_up_to(&*file, &mut bytes, 0).unwrap();
+    assert_eq!(&bytes[..12], b"QREDOGRP\x01\0\0\0");
+    assert_eq!(&bytes[16..32], &[9; 16]);
+    assert_eq!(&bytes[32..88], {
+        let mut words = Vec::new();
+        for word in [4_u64, 1, 1, 4096, 11, 0] {
+            put_u64(&mut words, word);
+        }
+        put_u32(&mut words, crc32c(&bytes[88..99]));
+        put_u32(&mut words, 0);
+        words
+    });
+    assert_eq!(&bytes[88..101], b"\x02\x80\x01\x03abc\x02\x0d\x01d\0\0");
+}
+
+type Keyed = Vec<(u64, Vec<u8>)>;
+/// Sequence, LSN and pieces of each group.
+type Groups = Vec<(u64, u64, Keyed)>;
+
+/// Pieces of groups, of which every third is larger than a buffer.
+fn pieces_of(number: u64) -> Keyed {
+    let size = if number.is_multiple_of(3) { 700 } else { 90 };
+    let piece = |index: u64| vec![low_u8(number + index); to_usize(size * (index % 3))];
+    (0..30).map(|index| (index * 7 % 100 + index * 100, piece(index))).collect()
+}
+
+fn commit_pieces(env: &SimEnv, redo: &mut Redo, number: u64, needed: u64) -> Result<u64> {
+    let mut writer = redo.begin(env)?;
+    for (key, piece) in &pieces_of(number) {
+        writer.add(*key, piece);
+    }
+    writer.commit(Lsn(number * 10), needed)
+}
+
+/// The groups, as they are read by place.
+fn open_pieces(env: &SimEnv) -> Result<(Redo, Groups)> {
+    let mut groups = Vec::new();
+    let redo = Redo::open(owner(env), LIMIT, false, |group| {
+        let places: Option<Vec<_>> = group.places().collect();
+        let (sequence, lsn) = (group.sequence(), group.lsn().0);
+        let pieces = group.into_pieces();
+        let read = |(key, at, bytes)| (key, pieces.read(at, bytes).unwrap());
+        groups.push((sequence, lsn, places.unwrap().into_iter().map(read).collect()));
+        Ok(())
+    })?;
+    Ok((redo, groups))
+}
+
+fn crash_with_pieces() {
+    let env = SimEnv::new(14);
+    env.record_history();
+    let (mut redo, _) = open_pieces(&env).unwrap();
+    let mut committed = vec![(env.mark(), 0)];
+    for number in 1..=12 {
+        let needed = number - number % 5;
+        assert_eq!(commit_pieces(&env, &mut redo, number, needed).unwrap(), number);
+        committed.push((env.mark(), number));
+    }
+    for event in env.history().iter().map(|event| event.number) {
+        let Some(at) = committed.iter().rev().find(|(at, _)| *at <= event) else { continue };
+        let limits = PolicyLimits { each: 4, random: 3, torn: 6, copying: 0 };
+        for policy in env.policies(event, limits) {
+            let image = env.image_at(event, policy);
+            let (redo, groups) =
+                open_pieces(&image).unwrap_or_else(|error| panic!("{event} {policy}: {error}"));
+            let last = groups.last().map_or(0, |group| group.0);
+            assert!(last == at.1 || last == at.1 + 1, "{event} {policy}: {last} after {}", at.1);
+            for (sequence, lsn, pieces) in &groups {
+                assert_eq!((*lsn, pieces), (sequence * 10, &pieces_of(*sequence)), "{policy}");
+            }
+            let mut report = Report::default();
+            redo.check(&mut report);
+            assert!(report.is_sound(), "{event} {policy}: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn a_crash_leaves_whole_groups_of_pieces() {
+    crash_with_pieces();
+}
+
+#[test]
+fn a_group_of_pieces_that_failed_is_followed_by_none() {
+    for call in [Call::Create, Call::SyncDir, Call::Allocate, Call::Write, Call::Sync] {
+        for number in 1..=6 {
+            let env = SimEnv::new(15);
+            let (mut redo, _) = open_pieces(&env).unwrap();
+            env.inject(Fault::new(&[call], When::Nth(number), Effect::Io));
+            let mut expected = Vec::new();
+            for number in 1..=6 {
+                expected.extend(commit_pieces(&env, &mut redo, number, 1));
+            }
+            env.clear_faults();
+            // Given up on the way: its number is gone.
+            let mut writer = redo.begin(&env).unwrap();
+            writer.add(1, &vec![1; 20_000]);
+            drop(writer);
+            expected.extend(commit_pieces(&env, &mut redo, 7, 1));
+            assert!(expected.len() >= 6, "{call:?}");
+            let (_, groups) = open_pieces(&env.crash(Policy::AllLost)).unwrap();
+            let found: Vec<_> = groups.iter().map(|group| group.0).collect();
+            assert_eq!(found, expected, "{call:?} {number}");
+        }
+    }
+}
+
+#[test]
+fn damage_of_sealed_groups_is_found_by_the_check_and_in_the_index_at_once() {
+    let env = SimEnv::new(16);
+    let (mut redo, _) = open_pieces(&env).unwrap();
+    for number in [3, 6] {
+        commit_pieces(&env, &mut redo, number, 1).unwrap();
+    }
+    let flip = |offset| {
+        env.damage("table/redo-00000001", &Damage::FlipBit { offset, bit: 1 }).unwrap();
+    };
+    flip(5000);
+    assert_eq!(open_pieces(&env).unwrap().1.len(), 2);
+    let mut report = Report::default();
+    redo.check(&mut report);
+    assert!(!report.is_sound());
+    flip(5000);
+    let pieces: usize = pieces_of(3).iter().map(|(_, piece)| piece.len()).sum();
+    flip(BLOCK_BYTES + to_u64(pieces) + 3);
+    assert!(open_pieces(&env).map(drop).unwrap_err().is_corruption());
+}
+
+#[test]
+fn the_layout_of_pieces_is_pinned() {
+    let env = SimEnv::new(17);
+    let (mut redo, _) = open_pieces(&env).unwrap();
+    let mut writer = redo.begin(&env).unwrap();
+    let (mut piece, mut end) = (Vec::new(), 0);
+    pieces::add_patch(&mut piece, &mut end, 64, b"abc");
+    pieces::add_patch(&mut piece, &mut end, 60, b"d");
+    writer.add(5, &[]);
+    writer.add(300, &piece);
+    writer.commit(Lsn(4096), 1).unwrap();
+    let dir = env.open_dir(Path::new("table"), false).unwrap();
+    let file = dir.open("redo-00000001", Open::READ).unwrap();
+    let mut bytes = vec![0; 4119];
+    read_up_to(&*file, &mut bytes, 0).unwrap();
+    assert_eq!(&bytes[..12], b"QREDOGRP\x02\0\0\0");
+    let mut fields = Vec::new();
+    for word in [4_u64, 1, 1, 4096, 18, 0] {
+        put_u64(&mut fields, word);
+    }
+    put_u32(&mut fields, crc32c(&bytes[4096..4114]));
+    put_u32(&mut fields, 9);
+    assert_eq!(&bytes[32..88], fields);
+    assert_eq!(&bytes[4096..4110], b"\x80\x01\x03abc\x0d\x01d\x05\0\xa7\x02\x09");
+    let sum = crc32c(&[&1_u64.to_le_bytes()[..], b"\x05\0\xa7\x02\x09"].concat());
+    assert_eq!(bytes[4110..4114], sum.to_le_bytes());
+    let mut seen = Vec::new();
+    pieces::patches_of(&piece, |offset, bytes| seen.push((offset, bytes.to_vec()))).unwrap();
+    assert_eq!(seen, [(64, b"abc".to_vec()), (60, b"d".to_vec())]);
+}

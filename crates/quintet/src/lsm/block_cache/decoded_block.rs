@@ -1,0 +1,552 @@
+//! Blocks in the cache: unpacked, with a directory, so that one entry is found at once.
+//!
+//! | bytes | meaning |
+//! |---|---|
+//! | 4 | entries in the directory; 0: there is none, because it would not fit |
+//! | 4 | bytes of the entries |
+//! | n, filled up to 8 | the lowest byte of each key's hash, in order |
+//! | 2n, filled up to 8 | where each entry begins |
+//! | | the entries, as in [`crate::lsm::sst::block`] |
+//!
+//! Invariants: what a look sees may change under it, and then any lengths may stand there: every
+//! read is bounded, and the cache throws the outcome away. A block takes as many cells of the cache
+//! as it needs, directory included. One that is larger than `block_bytes` (one large entry) is
+//! cached up to half a MiB, or a sixteenth of the cache if that is less.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::{ops::Range, sync::Arc};
+
+use crate::{
+    Error, Result,
+    contract::{
+        Context,
+        value_sink::{Located, Take},
+    },
+    io::prefetch,
+    lsm::{
+        block_cache::{Blocks, Places, Slot},
+        cursor::merge::Way,
+        memtable::Answer,
+        sst::block::{self, EntryRef},
+    },
+    util::{
+        budget::Charge,
+        codec::{KeyHash, low_u8, low_u32, put_u32, to_u64, to_usize},
+        sync::AtomicU64,
+        words::{WORD_BYTES, compare_at, copy_out, equals_at, load_at},
+    },
+};
+
+const HEAD_BYTES: usize = 8;
+const LINE_WORDS: usize = 8;
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// Bytes of a frame for blocks of this size: room for a directory of entries of 24 bytes.
+fn payload_bytes(block_bytes: usize) -> usize {
+    HEAD_BYTES + block_bytes + block_bytes / 8 + 16
+}
+
+/// The cache of a table's blocks.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    pub(crate) blocks: Arc<Blocks>,
+    /// Of an ordinary block.
+    pub(crate) block_bytes: usize,
+    hash: KeyHash,
+    hash_mask: u64,
+}
+
+/// Where the parts of a directory of `count` entries end.
+#[inline]
+fn shape(count: usize) -> (usize, usize) {
+    let offsets = HEAD_BYTES + count.next_multiple_of(8);
+    (offsets, offsets + (count * 2).next_multiple_of(8))
+}
+
+impl Cache {
+    /// Draws memory for work from the budget that the cache draws from.
+    pub(crate) fn charge(&self, bytes: u64) -> Charge {
+        self.blocks.budget().charge_anyway(bytes)
+    }
+
+    /// An empty cache of at most so many bytes, for blocks of this size.
+    pub(crate) fn new(
+        (bytes, block_bytes): (u64, usize),
+        context: &Context,
+        hash_mask: u64,
+    ) -> Result<Self> {
+        let payload = payload_bytes(block_bytes);
+        let secret = context.hash.hash(b"frames of blocks");
+        let blocks = Blocks::new((bytes, payload), secret, &context.budget)
+            .map_err(|error| Error::io("reserve address space for a cache", error))?;
+        let blocks = Arc::new(blocks);
+        let spare = Arc::downgrade(&blocks);
+        context.budget.add_spare(spare);
+        Ok(Self { blocks, block_bytes, hash: context.hash, hash_mask })
+    }
+
+    /// Places for the blocks of a piece.
+    pub(crate) fn places(&self, piece: u64) -> Places {
+        Places::new(&self.blocks, piece << 32)
+    }
+
+    /// Puts a block into the cache.
+    pub(crate) fn fill(&self, slot: Option<Slot<'_>>, entries: &[u8]) {
+        let Some(slot) = slot else { return };
+        if let Some(head) = self.directory(entries) {
+            self.blocks.fill(slot, &[&head, entries]);
+        }
+    }
+
+    /// What stands before a block's entries in a frame; `None` where they are not cached.
+    pub(crate) fn directory(&self, entries: &[u8]) -> Option<Vec<u8>> {
+        let most = self.blocks.payload_bytes_max()?;
+        directory_of(entries, most, |key| low_u8(self.hash.hash(key) & self.hash_mask))
+    }
+
+    /// What a block in the cache says of a key; `None` where it is not there.
+    #[inline]
+    pub(crate) fn find<T: Take>(
+        &self,
+        slot: Option<Slot<'_>>,
+        (hash, key): (u64, &[u8]),
+        take: &mut T,
+    ) -> Option<Answer<T::Taken>> {
+        self.blocks.read(slot?, |words| look(words, (low_u8(hash), key), take))
+    }
+
+    /// Shows `each` the value of a key where it lies, in a block in the cache, which stays there
+    /// meanwhile; `None` where it is not there, or cannot be shown so.
+    pub(crate) fn show<T>(
+        &self,
+        slot: Option<Slot<'_>>,
+        (hash, key): (u64, &[u8]),
+        each: impl FnOnce(&[u8]) -> T,
+    ) -> Option<Answer<T>> {
+        let pinned = self.blocks.pin(slot?)?;
+        match look(pinned.words(), (low_u8(hash), key), &mut Located) {
+            Answer::Value((at, bytes)) => {
+                pinned.bytes(at..at.saturating_add(bytes)).map(|value| Answer::Value(each(value)))
+            }
+            Answer::Deleted => Some(Answer::Deleted),
+            Answer::Nothing => Some(Answer::Nothing),
+        }
+    }
+
+    /// What `take` makes of the value of the entry that begins in these bytes of a block's
+    /// entries, and its key in place of what is in `key`; `None` where the block is not in the
+    /// cache, or that is no entry alone, or it has no value.
+    #[inline]
+    pub(crate) fn find_at<T: Take>(
+        &self,
+        slot: Option<Slot<'_>>,
+        at: Range<usize>,
+        key: &mut Vec<u8>,
+        take: &mut T,
+    ) -> Option<T::Taken> {
+        let found = self.blocks.read(slot?, |words| {
+            let entry = entry_at(words, at)?;
+            key.resize(entry.key.len(), 0);
+            copy_out(words, entry.key.start, key);
+            Some(take.of_words(words, (entry.value.start, entry.value.len())))
+        });
+        found.flatten()
+    }
+
+    /// What `take` makes of the value of the entry that [`Self::find_at`] finds, if it is of this
+    /// key.
+    #[inline]
+    pub(crate) fn find_key_at<T: Take>(
+        &self,
+        slot: Option<Slot<'_>>,
+        at: Range<usize>,
+        key: &[u8],
+        take: &mut T,
+    ) -> Option<T::Taken> {
+        let found = self.blocks.read(slot?, |words| {
+            let Lying { key: there, value } = entry_at(words, at)?;
+            let is_it = there.len() == key.len() && equals_at(words, there.start, key);
+            is_it.then(|| take.of_words(words, (value.start, value.len())))
+        });
+        found.flatten()
+    }
+
+    /// As [`Self::show`], of the entry that [`Self::find_at`] finds.
+    pub(crate) fn show_at<T>(
+        &self,
+        slot: Option<Slot<'_>>,
+        at: Range<usize>,
+        each: impl FnOnce(&[u8], &[u8]) -> T,
+    ) -> Option<T> {
+        let pinned = self.blocks.pin(slot?)?;
+        let entry = entry_at(pinned.words(), at)?;
+        let (start, middle) = (entry.key.start, entry.value.start);
+        let bytes = pinned.bytes(start..entry.value.end)?;
+        let (key, value) = bytes.split_at_checked(middle - start)?;
+        Some(each(key, value))
+    }
+
+    /// Starts loading what [`find`] will look at.
+    #[inline]
+    pub(crate) fn prefetch(&self, slot: Option<Slot<'_>>) {
+        if let Some(slot) = slot {
+            self.blocks.prefetch(slot);
+        }
+    }
+
+    /// Starts loading what [`Self::find`] will look at, if the entry lies about so many bytes
+    /// behind the block's directory, which is that of so many entries, about.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, slot: Option<Slot<'_>>, (entries, at): (usize, usize)) {
+        if let Some(slot) = slot {
+            self.blocks.prefetch_near(slot, shape(entries).1 + at);
+        }
+    }
+
+    /// Whether a block is in the cache.
+    pub(crate) fn has(&self, slot: Option<Slot<'_>>) -> bool {
+        slot.is_some_and(|slot| self.blocks.has(slot))
+    }
+
+    /// An entry of the first block is dead: the second one has a newer one of its key, if there
+    /// is any. A block of that entry alone leaves, instead of going round until its turn comes, and
+    /// the new one counts as used if it was. What is used of several entries, nobody knows.
+    pub(crate) fn replace(&self, old: Option<Slot<'_>>, new: Option<Slot<'_>>) {
+        let is_alone = |old: &Slot<'_>| {
+            self.blocks.first_word(*old).is_some_and(|word| word & 0xffff_ffff == 1)
+        };
+        let Some(old) = old.filter(is_alone) else { return };
+        if let Some(new) = new.filter(|_| self.blocks.is_used(old)) {
+            self.blocks.touch(new);
+        }
+        self.blocks.leave(old);
+    }
+
+    /// Copies some entries of a block that is in the cache: from where `look` says on, walking up,
+    /// or those before it, walking down; at most `most`.
+    pub(crate) fn part(
+        &self,
+        slot: Option<Slot<'_>>,
+        (look, way, most): (Look<'_>, Way, usize),
+        out: &mut Vec<u8>,
+    ) -> Option<Part> {
+        let copied = self.blocks.read(slot?, |words| copy_part(words, (look, way, most), out));
+        copied.flatten()
+    }
+}
+
+/// Where entries are copied from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Look<'k> {
+    /// The first entry whose key is not below this one.
+    Key(&'k [u8]),
+    /// The entry of this number, or the end.
+    Entry(usize),
+}
+
+/// Entries that were copied out of a block.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// Their numbers, and how many the block has.
+    pub(crate) entries: Range<usize>,
+    pub(crate) count: usize,
+    /// The block has an entry whose key is below the one that was looked for.
+    pub(crate) has_below: bool,
+    /// All of them were copied, whatever was asked for: the block has no directory.
+    pub(crate) is_whole: bool,
+}
+
+fn copy_part(
+    words: &[AtomicU64],
+    (look, way, most): (Look<'_>, Way, usize),
+    out: &mut Vec<u8>,
+) -> Option<Part> {
+    let head = load_at(words, 0);
+    let room = words.len() * WORD_BYTES;
+    let (count, bytes) = (to_usize(head & 0xffff_ffff).min(room), to_usize(head >> 32));
+    let (offsets, first) = shape(count);
+    if first.saturating_add(bytes) > room {
+        return None;
+    }
+    let offset = |entry: usize| {
+        if entry >= count {
+            return bytes;
+        }
+        to_usize(load_at(words, offsets + entry * 2) & 0xffff).min(bytes)
+    };
+    let is_below_at = |offset: usize, key: &[u8]| {
+        let (start, key_bytes, _) = lengths(words, first + offset);
+        compare_at(words, (start, key_bytes.min(room)), key).is_lt()
+    };
+    let is_below = |entry: usize, key: &[u8]| is_below_at(offset(entry), key);
+    let at = match look {
+        Look::Entry(number) => number.min(count),
+        Look::Key(key) if count == 0 || !is_below(0, key) => 0,
+        Look::Key(key) => {
+            let (mut low, mut high) = (1, count);
+            while low < high {
+                let middle = usize::midpoint(low, high);
+                if is_below(middle, key) {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            low
+        }
+    };
+    let has_below = match look {
+        Look::Key(key) if count == 0 => bytes > 0 && is_below_at(0, key),
+        _ => at > 0,
+    };
+    let entries = match way {
+        Way::Up => at..at.saturating_add(most).min(count),
+        Way::Down => at.saturating_sub(most)..at,
+    };
+    let (from, to) =
+        if count == 0 { (0, bytes) } else { (offset(entries.start), offset(entries.end)) };
+    out.resize(to.checked_sub(from)?, 0);
+    copy_out(words, first + from, out);
+    Some(Part { entries, count, has_below, is_whole: count == 0 })
+}
+
+/// What stands before entries in a frame of `most` bytes, with a byte of each key's hash.
+fn directory_of(entries: &[u8], most: usize, print: impl Fn(&[u8]) -> u8) -> Option<Vec<u8>> {
+    if entries.len() + HEAD_BYTES > most {
+        return None;
+    }
+    let mut found: Vec<EntryRef> = Vec::new();
+    block::all_entries(entries, &mut found).ok()?;
+    let (mut prints, mut offsets) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    for entry in &found {
+        prints.push(print(entries.get(entry.key.clone()).unwrap_or(&[])));
+        let offset = u16::try_from(at).unwrap_or(u16::MAX);
+        offsets.extend_from_slice(&offset.to_le_bytes());
+        at = entry.value.end;
+    }
+    let (_, start) = shape(found.len());
+    let is_small = start + entries.len() <= most && at < usize::from(u16::MAX);
+    let mut head = Vec::with_capacity(start);
+    put_u32(&mut head, if is_small { low_u32(to_u64(found.len())) } else { 0 });
+    put_u32(&mut head, low_u32(to_u64(entries.len())));
+    if is_small {
+        head.extend_from_slice(&prints);
+        head.resize(head.len().next_multiple_of(8), 0);
+        head.extend_from_slice(&offsets);
+        head.resize(head.len().next_multiple_of(8), 0);
+    }
+    Some(head)
+}
+
+#[inline]
+fn look<T: Take>(words: &[AtomicU64], (print, key): (u8, &[u8]), take: &mut T) -> Answer<T::Taken> {
+    let head = load_at(words, 0);
+    let count = to_usize(head & 0xffff_ffff).min(words.len() * 8);
+    let (offsets, first) = shape(count);
+    if count == 0 {
+        return look_through(words, to_usize(head >> 32), key, take);
+    }
+    let wanted = ONES * u64::from(print);
+    for group in 0..count.div_ceil(8) {
+        let differs = load_at(words, HEAD_BYTES + group * 8) ^ wanted;
+        // Bytes that are zero, and maybe some above one: keys are compared anyway.
+        let mut zeros = differs.wrapping_sub(ONES) & !differs & HIGHS;
+        while zeros != 0 {
+            let entry = group * 8 + to_usize(u64::from(zeros.trailing_zeros() / 8));
+            zeros &= zeros - 1;
+            let at = first + to_usize(load_at(words, offsets + entry * 2) & 0xffff);
+            if let Some(answer) = entry_of(words, at, key, take).filter(|_| entry < count) {
+                return answer;
+            }
+        }
+    }
+    Answer::Nothing
+}
+
+/// Where a live entry's key and value are among words.
+struct Lying {
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+/// The entry that alone begins in these bytes of a block's entries, if there is one.
+#[inline]
+fn entry_at(words: &[AtomicU64], wanted: Range<usize>) -> Option<Lying> {
+    let head = load_at(words, 0);
+    let room = words.len() * WORD_BYTES;
+    let count = to_usize(head & 0xffff_ffff).min(room);
+    let (offsets, first) = shape(count);
+    let offset = |entry: usize| to_usize(load_at(words, offsets + entry * 2) & 0xffff);
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if offset(middle) < wanted.start {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    // Without a directory, the first one is where it has to be.
+    let at = if low < count { offset(low) } else { 0 };
+    if !wanted.contains(&at) {
+        return None;
+    }
+    for line in 1..=2 {
+        words.get((first + at) / WORD_BYTES + line * LINE_WORDS).into_iter().for_each(prefetch);
+    }
+    let (start, key_bytes, value) = lengths(words, first + at);
+    let middle = start.checked_add(key_bytes)?;
+    let end = middle.checked_add(to_usize(value >> 1))?;
+    // The last one of a directory is, wherever the range ends.
+    let is_alone = end - first >= wanted.end
+        || low + 1 == count
+        || (low + 1 < count && offset(low + 1) >= wanted.end);
+    let is_live = value & 1 == 0 && is_alone && end <= room;
+    is_live.then_some(Lying { key: start..middle, value: middle..end })
+}
+
+/// The lengths of the entry at a place: where its key begins, the key's length, the value word.
+#[inline]
+fn lengths(words: &[AtomicU64], at: usize) -> (usize, usize, u64) {
+    let mut word = load_at(words, at);
+    let mut next = || {
+        // Keys take up to three bytes of length, values five: eight are enough.
+        let ends = (!word & HIGHS).trailing_zeros().min(55) + 1;
+        let mut value = 0;
+        for byte in 0..ends / 8 {
+            value |= (word >> (byte * 8) & 0x7f) << (byte * 7);
+        }
+        word = word.checked_shr(ends).unwrap_or(0);
+        (value, to_usize(u64::from(ends / 8)))
+    };
+    let (key, first) = next();
+    let (value, second) = next();
+    (at + first + second, to_usize(key), value)
+}
+
+/// The answer of an entry, where it is of this key.
+#[inline]
+fn entry_of<T: Take>(
+    words: &[AtomicU64],
+    at: usize,
+    key: &[u8],
+    take: &mut T,
+) -> Option<Answer<T::Taken>> {
+    // An entry of some hundred bytes comes at once, not a line after the other.
+    for line in 1..=2 {
+        words.get(at / WORD_BYTES + line * LINE_WORDS).into_iter().for_each(prefetch);
+    }
+    let (start, key_bytes, value) = lengths(words, at);
+    if key_bytes != key.len() || !equals_at(words, start, key) {
+        return None;
+    }
+    if value & 1 != 0 {
+        return Some(Answer::Deleted);
+    }
+    let bytes = to_usize(value >> 1);
+    if bytes > words.len() * 8 {
+        return None;
+    }
+    Some(Answer::Value(take.of_words(words, (start + key_bytes, bytes))))
+}
+
+/// A block without a directory: entry by entry.
+#[cold]
+fn look_through<T: Take>(
+    words: &[AtomicU64],
+    bytes: usize,
+    key: &[u8],
+    take: &mut T,
+) -> Answer<T::Taken> {
+    let end = HEAD_BYTES + bytes.min(words.len() * 8);
+    let mut at = HEAD_BYTES;
+    while at < end {
+        if let Some(answer) = entry_of(words, at, key, take) {
+            return answer;
+        }
+        let (start, key_bytes, value) = lengths(words, at);
+        at = start.saturating_add(key_bytes).saturating_add(to_usize(value >> 1));
+    }
+    Answer::Nothing
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+    use crate::util::words::store_bytes;
+
+    #[test]
+    fn an_entry_is_found_where_it_begins_alone() {
+        let (mut entries, mut starts) = (Vec::new(), Vec::new());
+        for number in 0..30_u8 {
+            starts.push(entries.len());
+            block::put_entry(&mut entries, &[b'k', number], Some(&vec![number; number.into()]));
+        }
+        let head = directory_of(&entries, 4096, |_| 0).unwrap();
+        let words: Vec<AtomicU64> = (0..512).map(|_| AtomicU64::new(0)).collect();
+        store_bytes(&words, &[&head, &entries]);
+        for from in 0..=entries.len() {
+            for to in [from + 1, from + 7, from + 40, usize::MAX] {
+                let begin: Vec<usize> =
+                    (0..30).filter(|entry| (from..to).contains(&starts[*entry])).collect();
+                let found = entry_at(&words, from..to).map(|entry| entry.value.len());
+                let expected = <[usize; 1]>::try_from(begin).ok().map(|[entry]| entry);
+                assert_eq!(found, expected, "{from}..{to}");
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_what_was_asked_for() {
+        let (mut entries, mut keys) = (Vec::new(), Vec::new());
+        for number in (2..=60_u8).step_by(2) {
+            let key = vec![b'k'; usize::from(number % 13)].into_iter().chain([number]);
+            keys.push(key.collect::<Vec<u8>>());
+        }
+        keys.sort();
+        for key in &keys {
+            let value = vec![key.len().try_into().unwrap(); key.len()];
+            block::put_entry(&mut entries, key, (key.len() % 5 > 0).then_some(&value[..]));
+        }
+        for most in [entries.len() + HEAD_BYTES, 4096] {
+            let head = directory_of(&entries, most, |_| 0).unwrap();
+            let is_listed = head.len() > HEAD_BYTES;
+            assert_eq!(is_listed, most == 4096);
+            let words: Vec<AtomicU64> = (0..512).map(|_| AtomicU64::new(0)).collect();
+            store_bytes(&words, &[&head, &entries]);
+            let mut sought = keys.clone();
+            sought.extend(keys.iter().map(|key| [key, &[0][..]].concat()));
+            sought.extend([b"".to_vec(), b"z".to_vec()]);
+            for (key, count) in sought.iter().flat_map(|key| [1, 3, 100].map(|count| (key, count)))
+            {
+                let at = keys.partition_point(|one| one < key);
+                for (way, expected) in [
+                    (Way::Up, at..(at + count).min(keys.len())),
+                    (Way::Down, at.saturating_sub(count)..at),
+                ] {
+                    for look in [Look::Key(key), Look::Entry(at)] {
+                        let mut out = Vec::new();
+                        let part = copy_part(&words, (look, way, count), &mut out).unwrap();
+                        assert_eq!(part.is_whole, !is_listed);
+                        if matches!(look, Look::Key(_)) {
+                            assert_eq!(part.has_below, at > 0);
+                        }
+                        let mut found = Vec::new();
+                        block::all_entries(&out, &mut found).unwrap();
+                        let found: Vec<_> = found.into_iter().map(|one| &out[one.key]).collect();
+                        if is_listed {
+                            assert_eq!((part.entries, part.count), (expected.clone(), keys.len()));
+                            assert_eq!(found, &keys[expected.clone()]);
+                        } else {
+                            assert_eq!(found, keys);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

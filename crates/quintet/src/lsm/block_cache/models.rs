@@ -1,0 +1,145 @@
+//! Models of readers beside fills that take their frame away, explored by loom (every interleaving
+//! up to a bound) and by shuttle (many random ones).
+//!
+//! Run with `just loom` or `just shuttle`.
+
+use super::*;
+use crate::util::sync::{Arc as ModelArc, models, thread};
+
+fn explore(model: impl Fn() + Send + Sync + 'static) {
+    models::explore((2_000, 4), model);
+}
+
+/// Cells of five words, which may be one frame.
+fn few_cells(cells: u32) -> Blocks {
+    let count = u64::from(cells);
+    let blocks = Blocks {
+        frames: Region::reserve(count * 40).unwrap(),
+        uses: Region::reserve(8).unwrap(),
+        pins: Pins::new(),
+        secret: 0x5e_c4e7,
+        cell_words: 5,
+        chunk_cells: to_usize(count),
+        chunks_max: 1,
+        chunks_now: AtomicU64::new(1),
+        frame_cells_max: cells,
+        budget: Arc::new(Budget::new(1 << 20)),
+        admin: Mutex::new(Admin::new(cells)),
+        fills_total: AtomicU64::new(0),
+        evicted_total: AtomicU64::new(0),
+    };
+    assert!(blocks.is_on());
+    blocks
+}
+
+fn both(words: &[AtomicU64]) -> (u64, u64) {
+    let load = |index: usize| words.get(index).map_or(0, |word| word.load(Ordering::Relaxed));
+    (load(0), load(1))
+}
+
+fn payload(block: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&block.to_le_bytes());
+    bytes[8..].copy_from_slice(&block.to_le_bytes());
+    bytes
+}
+
+fn slot(place: &Place, id: u64) -> Slot<'_> {
+    Slot { place, id }
+}
+
+/// Block 1 is there; a reader asks for it while block 2 takes its frame, and block 1 takes it back.
+fn a_reader_beside_fills() {
+    let shared = ModelArc::new((few_cells(1), Place::default(), Place::default()));
+    shared.0.fill(slot(&shared.1, 1), &[&payload(1)]);
+    let writer = {
+        let shared = ModelArc::clone(&shared);
+        thread::spawn(move || {
+            let (blocks, first, second) = &*shared;
+            blocks.fill(slot(second, 2), &[&payload(2)]);
+            blocks.fill(slot(first, 1), &[&payload(1)]);
+        })
+    };
+    for (place, id) in [(&shared.1, 1), (&shared.2, 2)] {
+        if let Some(found) = shared.0.read(slot(place, id), both) {
+            assert_eq!(found, (id, id));
+        }
+    }
+    writer.join().unwrap();
+    assert_eq!(shared.0.read(slot(&shared.1, 1), both), Some((1, 1)));
+    assert_eq!(shared.0.read(slot(&shared.2, 2), both), None);
+    assert_eq!(shared.0.payload_bytes_max(), Some(16));
+}
+
+/// Blocks 1 and 2 have a cell each; a reader asks for the second while block 3 takes both.
+fn a_reader_beside_a_larger_fill() {
+    let shared = ModelArc::new((few_cells(2), [0; 3].map(|_| Place::default())));
+    for id in [1, 2] {
+        shared.0.fill(slot(&shared.1[id - 1], to_u64(id)), &[&payload(to_u64(id))]);
+    }
+    let writer = {
+        let shared = ModelArc::clone(&shared);
+        thread::spawn(move || {
+            shared.0.fill(slot(&shared.1[2], 3), &[&payload(2), &payload(2)]);
+        })
+    };
+    if let Some(found) = shared.0.read(slot(&shared.1[1], 2), both) {
+        assert_eq!(found, (2, 2));
+    }
+    if let Some(found) = shared.0.read(slot(&shared.1[2], 3), <[AtomicU64]>::len) {
+        assert_eq!(found, 7);
+    }
+    writer.join().unwrap();
+    let [first, second, third] = &shared.1;
+    assert_eq!(shared.0.read(slot(first, 1), both), None);
+    assert_eq!(shared.0.read(slot(second, 2), both), None);
+    assert_eq!(shared.0.read(slot(third, 3), both), Some((2, 2)));
+}
+
+/// Block 1 is there; a reader pins it while block 2 would take its frame.
+fn a_pinned_frame_beside_a_fill() {
+    let shared = ModelArc::new((few_cells(1), Place::default(), Place::default()));
+    shared.0.fill(slot(&shared.1, 1), &[&payload(1)]);
+    let writer = {
+        let shared = ModelArc::clone(&shared);
+        thread::spawn(move || shared.0.fill(slot(&shared.2, 2), &[&payload(2)]))
+    };
+    let pinned = shared.0.pin(slot(&shared.1, 1));
+    if let Some(pinned) = &pinned {
+        assert_eq!(both(pinned.words()), (1, 1));
+        // Nothing but what it is, however late it is looked at.
+        thread::yield_now();
+        assert_eq!(both(pinned.words()), (1, 1));
+    }
+    let was_pinned = pinned.is_some();
+    drop(pinned);
+    writer.join().unwrap();
+    let found = [(&shared.1, 1), (&shared.2, 2)].map(|(place, id)| {
+        let found = shared.0.read(slot(place, id), both);
+        assert!(found.is_none_or(|found| found == (id, id)));
+        found.is_some()
+    });
+    // One of the two has the frame, unless a fill gave way to the pin.
+    assert!(found == [true, false] || found == [false, true], "{was_pinned} {found:?}");
+}
+
+/// The models, and the bugs that they have to find; in one test: no bug must be there beside it.
+fn models_and_their_bug() {
+    explore(a_reader_beside_fills);
+    explore(a_reader_beside_a_larger_fill);
+    explore(a_pinned_frame_beside_a_fill);
+    mutant::finds(Bug::BlockNotValidated, || explore(a_reader_beside_fills));
+    mutant::finds(Bug::PinnedFrameEmptied, || explore(a_pinned_frame_beside_a_fill));
+}
+
+#[cfg(loom)]
+#[test]
+fn loom_a_reader_beside_fills() {
+    models_and_their_bug();
+}
+
+#[cfg(shuttle)]
+#[test]
+fn shuttle_a_reader_beside_fills() {
+    models_and_their_bug();
+}

@@ -1,0 +1,496 @@
+//! Walks over one memtable, and over one piece.
+//!
+//! A walk over a piece takes from the cache what is there: entries are copied out of a block where
+//! it lies, a few at first, then twice as many each time, so that one of many sources copies little
+//! more than it gives. What is not there is read from the disk, whole blocks at a time, and shown
+//! where it was read to, if no block of it is packed.
+//!
+//! A walk with a [`Flow`](crate::io::Flow) passes over much: its first read is under way when it
+//! is made, and from the second on the next one always is.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::{mem, ops::Range, sync::Arc};
+
+use crate::{
+    Error, Result,
+    io::{AlignedBuffer, Pending, Request},
+    lsm::{
+        block_cache::decoded_block::{Look, Part},
+        cursor::merge::{Ahead, Start, Walk, Way},
+        memtable::{Memtable, skiplist::Node},
+        sst::{
+            Piece, Span,
+            block::{self, EntryRef},
+        },
+    },
+    util::codec::to_usize,
+};
+
+/// Entries that are copied out of a block at first, and at most.
+const PART_MIN: usize = 2;
+const PART_MAX: usize = 64;
+
+/// A walk over one memtable.
+#[derive(Debug)]
+pub(crate) struct MemCursor {
+    memtable: Arc<Memtable>,
+    way: Way,
+    node: Option<Node>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    tombstone: bool,
+}
+
+impl MemCursor {
+    /// One for each of some memtables.
+    pub(crate) fn all(memtables: Vec<Arc<Memtable>>, start: &Start) -> Vec<Self> {
+        let (way, key) = (start.way, start.key.as_deref());
+        let nodes = match way {
+            Way::Up => Memtable::seek_all(&memtables, key.unwrap_or(&[])),
+            Way::Down => memtables.iter().map(|one| one.seek_before(key)).collect(),
+        };
+        let at = |(memtable, node)| {
+            let (key, value) = Default::default();
+            let mut cursor = Self { memtable, way, node, key, value, tombstone: false };
+            cursor.load();
+            cursor
+        };
+        memtables.into_iter().zip(nodes).map(at).collect()
+    }
+
+    fn load(&mut self) {
+        if let Some(node) = self.node {
+            self.tombstone = self.memtable.read(node, &mut self.key, &mut self.value);
+        }
+    }
+
+    fn go_on(&mut self) {
+        self.node = match (self.node, self.way) {
+            (None, _) => None,
+            (Some(node), Way::Up) => self.memtable.next_key(node, &self.key),
+            (Some(_), Way::Down) => self.memtable.seek_before(Some(&self.key)),
+        };
+        self.load();
+    }
+}
+
+impl Walk for MemCursor {
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        self.node.is_some().then_some(self.key.as_slice())
+    }
+
+    fn value(&self) -> Option<&[u8]> {
+        (!self.tombstone).then_some(self.value.as_slice())
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.go_on();
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn approach(&self) {}
+
+    fn waiting<'a>(&'a mut self, _out: &mut Vec<&'a mut PieceCursor>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Where a walk goes on in the first block that is loaded next.
+#[derive(Clone, Copy, Debug)]
+enum Goal {
+    /// At its first entry, or its last.
+    Edge,
+    /// At the first entry not below the start's key, or the last below; which is in one of these
+    /// blocks, or the next.
+    Key { start: u32, end: u32 },
+    /// At this entry of `of`; walking down, before it.
+    Entry { number: usize, of: usize },
+}
+
+/// Where an entry is in what its walk holds.
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    key: u32,
+    value: u32,
+    end: u32,
+    block: u32,
+    tombstone: bool,
+}
+
+impl Listed {
+    fn key(&self) -> Range<usize> {
+        to_usize(u64::from(self.key))..to_usize(u64::from(self.value))
+    }
+
+    fn value(&self) -> Option<Range<usize>> {
+        let range = to_usize(u64::from(self.value))..to_usize(u64::from(self.end));
+        (!self.tombstone).then_some(range)
+    }
+}
+
+/// Lists the entries of a block in a range of `data`; `None` where one does not parse.
+fn list(data: &[u8], range: Range<usize>, block: u32, out: &mut Vec<Listed>) -> Option<()> {
+    let data = data.get(..range.end)?;
+    let mut at = range.start;
+    while at < data.len() {
+        let (EntryRef { key, value, tombstone }, next) = block::entry_at(data, at)?;
+        let place = |at: usize| u32::try_from(at).ok();
+        let (key, end) = (place(key.start)?, place(value.end)?);
+        out.push(Listed { key, value: place(value.start)?, end, block, tombstone });
+        at = next;
+    }
+    Some(())
+}
+
+/// A walk over one piece.
+#[derive(Debug)]
+pub(crate) struct PieceCursor {
+    piece: Arc<Piece>,
+    start: Start,
+    /// What is read next.
+    read_bytes: u64,
+    read_bytes_most: u64,
+    /// Blocks that are to be loaded next, and where the walk goes on in them.
+    pending: Option<Range<u32>>,
+    goal: Goal,
+    /// Blocks that were loaded; of one from the cache, the entries that were copied.
+    loaded: Range<u32>,
+    part: Option<Part>,
+    /// Entries to be copied next.
+    part_entries: usize,
+    /// What was read, and what was copied from the cache or unpacked; which of the two the entries
+    /// are in.
+    buffer: AlignedBuffer,
+    bytes: Vec<u8>,
+    is_read: bool,
+    /// The entries, and where the walk is.
+    entries: Vec<Listed>,
+    place: Option<usize>,
+    /// Something came from the disk.
+    has_read: bool,
+    /// Blocks on their way here, and the buffer for the ones after them.
+    ahead: Option<(Range<u32>, Pending)>,
+    spare: AlignedBuffer,
+}
+
+impl PieceCursor {
+    pub(crate) fn new(piece: Arc<Piece>, start: Start, ahead: Ahead) -> Self {
+        let (blocks, read_bytes) = (piece.blocks(), ahead.first_of(piece.data_bytes()));
+        let wanted = match (&start.key, start.way) {
+            (Some(key), _) => piece.seek(key),
+            (None, Way::Up) => 0..1,
+            (None, Way::Down) => blocks.saturating_sub(1)..blocks,
+        };
+        let pending = (blocks > 0).then(|| match start.way {
+            Way::Up => {
+                wanted.start..piece.blocks_from(wanted.start, read_bytes).end.max(wanted.end)
+            }
+            Way::Down => {
+                piece.blocks_before(wanted.end, read_bytes).start.min(wanted.start)..wanted.end
+            }
+        });
+        let goal = match &start.key {
+            Some(_) => Goal::Key { start: wanted.start, end: wanted.end },
+            None => Goal::Edge,
+        };
+        let mut cursor = Self {
+            piece,
+            start,
+            read_bytes,
+            read_bytes_most: ahead.most(),
+            pending: pending.clone(),
+            goal,
+            loaded: 0..0,
+            part: None,
+            part_entries: PART_MIN,
+            buffer: AlignedBuffer::zeroed(0),
+            bytes: Vec::new(),
+            is_read: false,
+            entries: Vec::new(),
+            place: None,
+            has_read: false,
+            ahead: None,
+            spare: AlignedBuffer::zeroed(0),
+        };
+        if let Some(blocks) = pending {
+            cursor.read_ahead(blocks);
+        }
+        cursor
+    }
+
+    /// Starts to read blocks that are wanted next, if that is done here.
+    fn read_ahead(&mut self, blocks: Range<u32>) {
+        let Some(flow) = &self.start.flow else { return };
+        let span = self.piece.span(blocks.clone());
+        let mut buffer = mem::replace(&mut self.spare, AlignedBuffer::zeroed(0));
+        buffer.fit(span.whole());
+        let (file, offset, length) = (Arc::clone(self.piece.file()), span.offset, buffer.len());
+        let read = flow.start(Request::Read { file, offset, buffer, length });
+        self.ahead = Some((blocks, read));
+    }
+
+    /// Reads the blocks that are wanted now, or waits for them.
+    fn fetch(&mut self) -> Result<()> {
+        let Some(blocks) = self.pending.clone() else { return Ok(()) };
+        let span = self.piece.span(blocks.clone());
+        let mut is_there = false;
+        if let Some((_, read)) = self.ahead.take().filter(|(ahead, _)| *ahead == blocks) {
+            let done = read.wait();
+            // What failed is read again, and that says what is wrong.
+            is_there = done.result.is_ok_and(|count| count == span.whole());
+            self.spare = mem::replace(&mut self.buffer, done.buffer);
+        }
+        if !is_there {
+            self.piece.read_into(span, &mut self.buffer)?;
+        }
+        let is_going_on = self.has_read;
+        self.take_buffer()?;
+        if is_going_on && self.loaded.end < self.piece.blocks() {
+            self.read_ahead(self.piece.blocks_from(self.loaded.end, self.read_bytes_most));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn piece(&self) -> &Piece {
+        &self.piece
+    }
+
+    /// What has to be read before the walk goes on.
+    pub(crate) fn request(&self) -> Option<Span> {
+        Some(self.piece.span(self.pending.clone()?))
+    }
+
+    /// Takes what was read for the request.
+    pub(crate) fn take(&mut self, buffer: AlignedBuffer) -> Result<()> {
+        self.buffer = buffer;
+        self.take_buffer()
+    }
+
+    fn take_buffer(&mut self) -> Result<()> {
+        let Some(blocks) = self.pending.take() else { return Ok(()) };
+        let cache = self.start.cache.clone().filter(|_| !self.has_read);
+        self.bytes.clear();
+        self.entries.clear();
+        self.is_read = true;
+        let mut number = blocks.start;
+        while number < blocks.end {
+            let span = self.piece.span(blocks.clone());
+            let open = self.piece.open_block(&self.buffer, span, (blocks.start, number))?;
+            let in_place = open.in_place();
+            if in_place.is_none() && self.is_read {
+                // A packed block: all of them are copied, from the first on.
+                self.is_read = false;
+                self.entries.clear();
+                number = blocks.start;
+                continue;
+            }
+            if let Some(cache) = &cache {
+                cache.fill(self.piece.slot_to_fill(number, cache), open.entries());
+            }
+            let listed = if let Some(range) = in_place.filter(|_| self.is_read) {
+                list(self.buffer.as_slice(), range, number, &mut self.entries)
+            } else {
+                let start = self.bytes.len();
+                self.bytes.extend_from_slice(open.entries());
+                list(&self.bytes, start..self.bytes.len(), number, &mut self.entries)
+            };
+            listed.ok_or_else(|| self.no_entry(number))?;
+            number += 1;
+        }
+        (self.loaded, self.part, self.has_read) = (blocks, None, true);
+        self.find_place();
+        Ok(())
+    }
+
+    fn no_entry(&self, number: u32) -> Error {
+        let offset = self.piece.span(number..number + 1).offset;
+        self.piece.damage(offset, "an entry does not parse")
+    }
+
+    /// What the entries are in.
+    #[inline]
+    fn data(&self) -> &[u8] {
+        if self.is_read { self.buffer.as_slice() } else { &self.bytes }
+    }
+
+    /// Takes what is wanted next from the cache, if it is there.
+    fn take_cached(&mut self) -> Result<()> {
+        let (Some(cache), Some(blocks)) = (&self.start.cache, &self.pending) else { return Ok(()) };
+        let bytes = &mut self.bytes;
+        let mut copy = |number: u32, look: Look<'_>| {
+            bytes.clear();
+            let wanted = (look, self.start.way, self.part_entries);
+            cache.part(self.piece.slot(number), wanted, bytes)
+        };
+        let edge = match self.start.way {
+            Way::Up => blocks.start,
+            Way::Down => blocks.end.saturating_sub(1),
+        };
+        let found = match (self.goal, self.start.key.as_deref(), self.start.way) {
+            (Goal::Key { start, end }, Some(key), _) => {
+                // The last block whose first entry is below the key, or the first block.
+                let before = |(number, part): &(u32, Part)| !part.has_below && *number > start;
+                let mut number = end.saturating_sub(1);
+                let mut found = copy(number, Look::Key(key)).map(|part| (number, part));
+                while found.as_ref().is_some_and(before) {
+                    number -= 1;
+                    found = copy(number, Look::Key(key)).map(|part| (number, part));
+                }
+                found
+            }
+            (Goal::Entry { number, .. }, ..) => {
+                copy(edge, Look::Entry(number)).map(|part| (edge, part))
+            }
+            (_, _, Way::Up) => copy(edge, Look::Entry(0)).map(|part| (edge, part)),
+            (_, _, Way::Down) => copy(edge, Look::Entry(usize::MAX)).map(|part| (edge, part)),
+        };
+        let Some((number, part)) = found else { return Ok(()) };
+        self.entries.clear();
+        self.is_read = false;
+        list(&self.bytes, 0..self.bytes.len(), number, &mut self.entries)
+            .ok_or_else(|| self.no_entry(number))?;
+        (self.pending, self.loaded) = (None, number..number + 1);
+        if part.is_whole {
+            self.part = None;
+            self.find_place();
+        } else {
+            self.part = Some(part);
+            self.goal = Goal::Edge;
+            self.part_entries = (self.part_entries * 2).min(PART_MAX);
+            self.place_at_edge();
+        }
+        Ok(())
+    }
+
+    fn place_at_edge(&mut self) {
+        self.place = match self.start.way {
+            Way::Up => (!self.entries.is_empty()).then_some(0),
+            Way::Down => self.entries.len().checked_sub(1),
+        };
+    }
+
+    fn key_at(&self, place: usize) -> &[u8] {
+        self.entries.get(place).and_then(|entry| self.data().get(entry.key())).unwrap_or(&[])
+    }
+
+    /// Puts the walk where it goes on, in blocks that were loaded whole.
+    fn find_place(&mut self) {
+        let first = match (mem::replace(&mut self.goal, Goal::Edge), self.start.key.take()) {
+            (Goal::Key { .. }, Some(key)) => {
+                let data = self.data();
+                let below = |entry: &Listed| data.get(entry.key()).unwrap_or(&[]) < &*key;
+                self.entries.partition_point(below)
+            }
+            // The block is the first of those that were loaded, or the last.
+            (Goal::Entry { number, of }, _) => match self.start.way {
+                Way::Up => number,
+                Way::Down => (self.entries.len() + number).saturating_sub(of),
+            },
+            _ => return self.place_at_edge(),
+        };
+        self.place = match self.start.way {
+            Way::Up => (first < self.entries.len()).then_some(first),
+            Way::Down => first.checked_sub(1),
+        };
+    }
+
+    /// What comes after what was loaded: the rest of the block, or other blocks.
+    fn ask_on(&mut self) -> bool {
+        let (way, blocks) = (self.start.way, self.piece.blocks());
+        if let Some(part) = self.part.take() {
+            let number = match way {
+                Way::Up => part.entries.end,
+                Way::Down => part.entries.start,
+            };
+            if number > 0 && number < part.count {
+                self.goal = Goal::Entry { number, of: part.count };
+                self.pending = Some(self.loaded.clone());
+                return true;
+            }
+        }
+        if self.has_read {
+            self.read_bytes = (self.read_bytes * 2).clamp(1, self.read_bytes_most);
+        }
+        let bytes = self.read_bytes;
+        self.pending = match way {
+            Way::Up if self.loaded.end < blocks => match &self.ahead {
+                Some((ahead, _)) => Some(ahead.clone()),
+                None => Some(self.piece.blocks_from(self.loaded.end, bytes)),
+            },
+            Way::Down if self.loaded.start > 0 => {
+                Some(self.piece.blocks_before(self.loaded.start, bytes))
+            }
+            _ => None,
+        };
+        self.pending.is_some()
+    }
+
+    /// Loads on until there is an entry, or no more.
+    fn load_on(&mut self) -> Result<()> {
+        loop {
+            self.take_cached()?;
+            self.fetch()?;
+            if self.place.is_some() || !self.ask_on() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn entry(&self) -> Option<&Listed> {
+        self.entries.get(self.place?)
+    }
+
+    /// The number of the entry's block.
+    pub(crate) fn block(&self) -> u32 {
+        self.entry().map_or(0, |entry| entry.block)
+    }
+}
+
+impl Walk for PieceCursor {
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        self.place.map(|place| self.key_at(place))
+    }
+
+    fn value(&self) -> Option<&[u8]> {
+        self.data().get(self.entry()?.value()?)
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.place = match (self.place, self.start.way) {
+            (None, _) => return Ok(()),
+            (Some(place), Way::Up) => Some(place + 1).filter(|next| *next < self.entries.len()),
+            (Some(place), Way::Down) => place.checked_sub(1),
+        };
+        if self.place.is_none() && self.ask_on() { self.load_on() } else { Ok(()) }
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        if self.place.is_none() { self.load_on() } else { Ok(()) }
+    }
+
+    fn approach(&self) {
+        if let (Some(cache), Some(blocks)) = (&self.start.cache, &self.pending) {
+            let number = match (self.goal, self.start.way) {
+                (Goal::Key { end, .. }, _) => end.saturating_sub(1),
+                (_, Way::Up) => blocks.start,
+                (_, Way::Down) => blocks.end.saturating_sub(1),
+            };
+            cache.prefetch(self.piece.slot(number));
+        }
+    }
+
+    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut PieceCursor>) -> Result<()> {
+        self.take_cached()?;
+        if self.pending.is_some() {
+            out.push(self);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! Memory of memtables that serves again.
+//!
+//! What: a memtable that goes leaves its two regions here, and the next one takes them. Why: the
+//! system clears fresh memory when it is first stored to, which took a fifth of the time of a
+//! writer that loads.
+//!
+//! Invariants: what lies here is drawn from the budget, if the budget had room for it, and gives
+//! way to whoever needs memory; buckets that lie here are zero. All memtables of a front have the
+//! same sizes.
+//!
+//! Thread rules: any thread.
+
+use std::{
+    io,
+    sync::{Arc, Weak},
+};
+
+use crate::{
+    io::Region,
+    lsm::memtable::skiplist::Arena,
+    util::{
+        budget::{Budget, Spare},
+        codec::to_usize,
+        mutant::{self, Bug},
+        sync::{Mutex, Ordering, lock},
+    },
+};
+
+/// More than the longest key and the largest value with its envelope.
+const ENTRY_BYTES_MAX: u64 = 600 << 20;
+/// Bytes of a memtable for each byte of its buckets: at 150 bytes an entry, 1.7 entries a bucket.
+const BUCKETS_SHARE: u64 = 32;
+/// From here on, nodes lie in huge pages: a descent takes half the misses.
+const HUGE_FROM_BYTES: u64 = 2 << 20;
+
+/// Words of a memtable, until it goes.
+#[derive(Debug)]
+pub(crate) struct Words(Option<Region>);
+
+impl Arena for Words {
+    #[inline]
+    fn words(&self) -> &[crate::util::sync::AtomicU64] {
+        self.0.as_ref().map_or(&[], Region::words)
+    }
+}
+
+/// What a memtable was in.
+#[derive(Debug)]
+struct Kept {
+    nodes: Region,
+    buckets: Region,
+    /// Bytes of both that the system has given.
+    bytes: u64,
+}
+
+/// See the module head.
+#[derive(Debug)]
+pub(crate) struct Arenas {
+    /// Bytes of nodes at which a memtable is frozen, about.
+    capacity: u64,
+    buckets_bytes: u64,
+    /// So many are kept.
+    most: usize,
+    kept: Mutex<Vec<Kept>>,
+    budget: Arc<Budget>,
+}
+
+impl Arenas {
+    /// For memtables that are to be frozen at about `capacity` bytes, of which `most` are kept.
+    pub(crate) fn new(capacity: u64, most: u64, budget: &Arc<Budget>) -> Arc<Self> {
+        let arenas = Arc::new(Self {
+            capacity,
+            buckets_bytes: (capacity / BUCKETS_SHARE).next_power_of_two().max(64),
+            most: to_usize(most),
+            kept: Mutex::default(),
+            budget: Arc::clone(budget),
+        });
+        budget.add_spare(Arc::downgrade(&arenas) as Weak<dyn Spare>);
+        arenas
+    }
+
+    /// Bytes at which a memtable is to be frozen, about.
+    pub(crate) const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Bytes of the buckets of a memtable.
+    pub(crate) const fn buckets_bytes(&self) -> u64 {
+        self.buckets_bytes
+    }
+
+    /// Words for a memtable: nodes, and buckets, which are zero.
+    pub(crate) fn take(&self) -> io::Result<(Words, Words)> {
+        let kept = lock(&self.kept).pop();
+        if let Some(kept) = kept {
+            self.budget.give(kept.bytes);
+            return Ok((Words(Some(kept.nodes)), Words(Some(kept.buckets))));
+        }
+        let nodes = Region::reserve(self.capacity * 2 + ENTRY_BYTES_MAX)?;
+        // What is nearly empty stays small.
+        if self.capacity > HUGE_FROM_BYTES {
+            nodes.advise_huge(HUGE_FROM_BYTES..self.capacity);
+        }
+        let buckets = Region::reserve(self.buckets_bytes)?;
+        buckets.advise_huge(0..self.buckets_bytes);
+        Ok((Words(Some(nodes)), Words(Some(buckets))))
+    }
+
+    /// Takes the words of a memtable that goes, of whose nodes so many bytes were used.
+    pub(crate) fn put(&self, nodes: &mut Words, buckets: &mut Words, used_bytes: u64) {
+        let (Some(nodes), Some(buckets)) = (nodes.0.take(), buckets.0.take()) else { return };
+        let bytes = used_bytes + self.buckets_bytes;
+        // One with more had a large value.
+        if used_bytes > 2 * self.capacity || lock(&self.kept).len() >= self.most {
+            return;
+        }
+        if !mutant::active(Bug::ArenaKeepsBuckets) {
+            for word in buckets.words() {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
+        if self.budget.take_free(bytes).is_err() {
+            return;
+        }
+        let mut kept = lock(&self.kept);
+        if kept.len() < self.most {
+            kept.push(Kept { nodes, buckets, bytes });
+        } else {
+            self.budget.give(bytes);
+        }
+    }
+}
+
+impl Spare for Arenas {
+    fn held(&self) -> u64 {
+        lock(&self.kept).iter().map(|kept| kept.bytes).sum()
+    }
+
+    fn give_back(&self, bytes: u64) -> u64 {
+        let mut given = 0;
+        while given < bytes {
+            let Some(kept) = lock(&self.kept).pop() else { break };
+            given += kept.bytes;
+            self.budget.give(kept.bytes);
+        }
+        given
+    }
+}
+
+impl Drop for Arenas {
+    fn drop(&mut self) {
+        self.give_back(u64::MAX);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    fn arenas(limit: u64) -> (Arc<Arenas>, Arc<Budget>) {
+        let budget = Arc::new(Budget::new(limit));
+        (Arenas::new(1 << 17, 2, &budget), budget)
+    }
+
+    fn store(words: &Words, index: usize, value: u64) {
+        words.words()[index].store(value, Ordering::Relaxed);
+    }
+
+    fn memory_serves_again() {
+        let (arenas, budget) = arenas(1 << 20);
+        let (mut nodes, mut buckets) = arenas.take().unwrap();
+        store(&nodes, 5, 7);
+        store(&buckets, 5, 7);
+        arenas.put(&mut nodes, &mut buckets, 800);
+        assert_eq!((arenas.held(), budget.used()), (800 + 4096, 800 + 4096));
+        let (nodes, buckets) = arenas.take().unwrap();
+        assert_eq!((arenas.held(), budget.used()), (0, 0));
+        assert_eq!(nodes.words()[5].load(Ordering::Relaxed), 7, "the same memory");
+        assert!(buckets.words().iter().all(|word| word.load(Ordering::Relaxed) == 0));
+    }
+
+    #[test]
+    fn memory_serves_again_with_empty_buckets_and_is_counted() {
+        memory_serves_again();
+        mutant::finds(Bug::ArenaKeepsBuckets, memory_serves_again);
+    }
+
+    #[test]
+    fn no_more_is_kept_than_was_said_and_than_there_is_room_for() {
+        let (arenas, budget) = arenas(10_000);
+        let mut all: Vec<_> = (0..4).map(|_| arenas.take().unwrap()).collect();
+        for (nodes, buckets) in &mut all {
+            arenas.put(nodes, buckets, 100);
+        }
+        assert_eq!(arenas.held(), 2 * 4196);
+        budget.take(9000).unwrap();
+        assert_eq!((arenas.held(), budget.used()), (0, 9000));
+        let (mut nodes, mut buckets) = arenas.take().unwrap();
+        arenas.put(&mut nodes, &mut buckets, 100);
+        assert_eq!((arenas.held(), budget.used()), (0, 9000), "no room");
+    }
+}

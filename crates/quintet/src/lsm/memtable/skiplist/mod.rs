@@ -1,0 +1,567 @@
+//! A concurrent list in an arena: the memtable of the log-structured engines.
+//!
+//! What: many versions of byte-string keys, in words of an [`Arena`]: found by the hash of their
+//! key at once, and walked in key order, for one key newest first. Nodes name each other by word
+//! number; a node never moves, so an iterator needs nothing but a place.
+//! Why: an insert into an ordered list looks at some twenty nodes, each a miss of the processor's
+//! caches, and most writes are never walked over before they are flushed. So an insert puts its
+//! node in front of a chain of its bucket, which a get follows, and in front of those that are
+//! not in order yet; whoever walks puts these in order first ([`order`]): a few by a search each,
+//! many sorted and linked one behind the other.
+//!
+//! A node, in words:
+//!
+//! | word | bits | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 0 to 15 | key length | in bytes |
+//! | 0 | 16 to 23 | height | levels of links, 1 to [`HEIGHT_MAX`] |
+//! | 0 | 24 to 31 | kind | of the owner's choice |
+//! | 0 | 32 to 63 | value length | in bytes |
+//! | 1 | | version | the higher, the newer |
+//! | 2 | | prefix | first 8 bytes of the key, big-endian, filled up with zeros |
+//! | 3 | 0 to 31 | chain | the next node of the bucket; 0: none |
+//! | 3 | 32 to 63 | print | the high half of the key's hash |
+//! | 4 .. | | links | word numbers of the next node of each level; 0: none. Before a node is in order, the first is the one inserted before it |
+//! | .. | | key | little-endian words, the last filled up with zeros |
+//! | .. | | value | likewise |
+//!
+//! Word 0 of the arena is not used; the words behind it are the links of the head. A bucket is a
+//! word: its newest node, and above it a bit for each node of its chain, which one the hash says.
+//!
+//! Invariants: a node is complete before the release stores that put it into its bucket and link
+//! it at level 0; links change from one node to another that lies between, never back; levels
+//! above 0 are shortcuts only. Of nodes that are equal in key and version, the one inserted later
+//! comes first. Everything whose insert had returned before a walk began is in its order.
+//!
+//! Thread rules: any thread. Inserts of one key are the caller's to put in order (stripes do).
+//! One thread at a time links; readers follow links meanwhile.
+//!
+//! We differ from both papers in that the list is volatile (the shared log has what is in it), and
+//! in that it is put in order late.
+
+#[cfg(all(test, any(loom, shuttle)))]
+mod models;
+mod order;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
+
+use std::cmp;
+
+use crate::{
+    io::{Region, prefetch},
+    util::{
+        codec::{key_prefix, low_u8, low_u32, to_u64, to_usize},
+        sync::{AtomicU64, Mutex, Ordering},
+        words::{WORD_BYTES, copy_out, store_bytes},
+    },
+};
+
+/// With one node in four a level higher, enough for 4^12 nodes.
+const HEIGHT_MAX: usize = if cfg!(any(loom, shuttle)) { 2 } else { 12 };
+const NODE_HEAD_WORDS: usize = 4;
+/// Nodes are named by half a word in chains.
+const WORDS_MAX: u64 = 1 << 32;
+/// The half of a bucket, or of a chain's word, that names a node.
+const NODE_MASK: u64 = WORDS_MAX - 1;
+/// What the head of the list is called among nodes.
+const HEAD: u64 = 0;
+
+/// Words that nodes are put into, at one place while a list is in them.
+pub(crate) trait Arena {
+    /// All of them.
+    fn words(&self) -> &[AtomicU64];
+}
+
+impl Arena for Region {
+    fn words(&self) -> &[AtomicU64] {
+        Self::words(self)
+    }
+}
+
+/// The list. See the module head.
+#[derive(Debug)]
+pub(crate) struct SkipList<A> {
+    arena: A,
+    /// A power of two of them.
+    buckets: A,
+    /// The first word that is not used.
+    end: AtomicU64,
+    /// The last node that was inserted.
+    newest: AtomicU64,
+    /// The last that is in order: all that were inserted before it are.
+    ordered: AtomicU64,
+    /// Held by whoever puts nodes in order.
+    ordering: Mutex<()>,
+}
+
+/// One version of a key. Names a node of the list that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Node(u64);
+
+/// A search for a key, from the highest level down.
+#[derive(Debug)]
+pub(crate) struct Descent {
+    prefix: u64,
+    /// It comes before the place.
+    node: u64,
+    level: usize,
+    /// What follows it at this level; 0: nothing.
+    next: u64,
+    /// A node that does not come before the place, if one is known.
+    beyond: u64,
+}
+
+impl Descent {
+    /// What it has arrived at.
+    pub(crate) fn arrived(&self) -> Option<Node> {
+        (self.next != 0).then_some(Node(self.next))
+    }
+}
+
+/// A version of a key that is to be inserted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Version<'a> {
+    /// At most 65,535 bytes.
+    pub(crate) key: &'a [u8],
+    pub(crate) hash: u64,
+    /// The higher, the newer.
+    pub(crate) number: u64,
+    /// Of the owner's choice.
+    pub(crate) kind: u8,
+    /// The value: one after the other, fewer than 2^32 bytes.
+    pub(crate) pieces: [&'a [u8]; 2],
+}
+
+impl Version<'_> {
+    /// Words of a node of this height.
+    fn words(&self, height: usize) -> usize {
+        let value_bytes = self.pieces.iter().map(|piece| piece.len()).sum();
+        NODE_HEAD_WORDS + height + words_of(self.key.len()) + words_of(value_bytes)
+    }
+}
+
+/// What an insert found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inserted {
+    /// The key had no version.
+    New,
+    /// The key had another version already.
+    Again,
+    /// The arena has no room.
+    Full,
+}
+
+/// Words that a node takes at most.
+#[cfg(test)]
+pub(crate) fn node_words(key_bytes: usize, value_bytes: usize) -> usize {
+    NODE_HEAD_WORDS + HEIGHT_MAX + words_of(key_bytes) + words_of(value_bytes)
+}
+
+fn words_of(bytes: usize) -> usize {
+    bytes.div_ceil(WORD_BYTES)
+}
+
+impl<A: Arena> SkipList<A> {
+    /// An empty list, with as many buckets as the largest power of two of the words that there are
+    /// for them, which are zero.
+    pub(crate) fn new(arena: A, buckets: A) -> Self {
+        for word in arena.words().iter().take(1 + HEIGHT_MAX) {
+            word.store(0, Ordering::Relaxed);
+        }
+        Self {
+            arena,
+            buckets,
+            end: AtomicU64::new(1 + to_u64(HEIGHT_MAX)),
+            newest: AtomicU64::new(0),
+            ordered: AtomicU64::new(0),
+            ordering: Mutex::new(()),
+        }
+    }
+
+    /// What it is in: nodes, and buckets.
+    pub(crate) const fn arenas_mut(&mut self) -> [&mut A; 2] {
+        [&mut self.arena, &mut self.buckets]
+    }
+
+    /// Words in use.
+    pub(crate) fn used_words(&self) -> u64 {
+        self.end.load(Ordering::Relaxed).min(to_u64(self.arena.words().len()))
+    }
+
+    /// Whether nothing was inserted.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.newest.load(Ordering::Acquire) == 0
+    }
+
+    /// The bucket of a hash.
+    #[inline]
+    fn bucket(&self, hash: u64) -> Option<&AtomicU64> {
+        let words = self.buckets.words();
+        let count = 1 << words.len().checked_ilog2()?;
+        words.get(to_usize(hash) & (count - 1))
+    }
+
+    /// Starts loading what an insert or a get of this hash looks at first. A hint.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.bucket(hash).into_iter().for_each(prefetch);
+    }
+
+    #[inline]
+    fn word(&self, index: u64) -> u64 {
+        let word = self.arena.words().get(to_usize(index));
+        word.map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn link_word(&self, node: u64, level: usize) -> Option<&AtomicU64> {
+        let first = if node == HEAD { 1 } else { to_usize(node) + NODE_HEAD_WORDS };
+        self.arena.words().get(first + level)
+    }
+
+    #[inline]
+    fn link(&self, node: u64, level: usize) -> u64 {
+        self.link_word(node, level).map_or(0, |link| link.load(Ordering::Acquire))
+    }
+
+    fn key_bytes(&self, node: u64) -> usize {
+        to_usize(self.word(node) & 0xffff)
+    }
+
+    fn key_at(&self, node: u64) -> usize {
+        let height = to_usize(self.word(node) >> 16 & 0xff);
+        to_usize(node) + NODE_HEAD_WORDS + height
+    }
+
+    /// Compares a node's key with another.
+    #[inline]
+    fn compare(&self, node: u64, key: &[u8], prefix: u64) -> cmp::Ordering {
+        let order = self.word(node + 2).cmp(&prefix);
+        if order.is_ne() {
+            return order;
+        }
+        let length = self.key_bytes(node);
+        if length.min(key.len()) > 8 {
+            // Zeros fill up on both sides: what differs there, the lengths decide.
+            let first = to_u64(self.key_at(node));
+            let count = words_of(length.min(key.len()));
+            for index in 1..count {
+                let theirs = self.word(first + to_u64(index)).swap_bytes();
+                let ours = key_prefix(key.get(index * 8..).unwrap_or(&[]));
+                let shared = (length.min(key.len()) - index * 8).min(8);
+                let shift = 64 - shared * 8;
+                let order = (theirs >> shift).cmp(&(ours >> shift));
+                if order.is_ne() {
+                    return order;
+                }
+            }
+        }
+        length.cmp(&key.len())
+    }
+
+    /// Whether a node comes before the place of a key's version.
+    #[inline]
+    fn is_before(&self, node: u64, key: &[u8], prefix: u64, version: u64) -> bool {
+        match self.compare(node, key, prefix) {
+            cmp::Ordering::Less => true,
+            cmp::Ordering::Equal => self.word(node + 1) > version,
+            cmp::Ordering::Greater => false,
+        }
+    }
+
+    /// From `node`, which comes before the place: the last node of the level that does, and its
+    /// link. `beyond` is a node that does not, if one is known.
+    #[inline]
+    fn walk(
+        &self,
+        (mut node, beyond): (u64, u64),
+        level: usize,
+        (key, prefix): (&[u8], u64),
+        version: u64,
+    ) -> (u64, u64) {
+        loop {
+            let next = self.link(node, level);
+            if next == beyond || next == 0 || !self.is_before(next, key, prefix, version) {
+                return (node, next);
+            }
+            node = next;
+        }
+    }
+
+    /// Adds a version of a key.
+    pub(crate) fn insert(&self, version: &Version<'_>) -> Inserted {
+        let Some(node) = self.reserve(std::slice::from_ref(version)) else {
+            return Inserted::Full;
+        };
+        self.write(node, version);
+        let inserted = self.chain(node, (version.key, version.hash), version.number);
+        self.push(node, node);
+        inserted
+    }
+
+    /// Adds versions, in their order, with as few stores to what threads share as one takes; how
+    /// many keys of them had none. `None`: there is no room for all, and none was added.
+    pub(crate) fn insert_many(&self, versions: &[Version<'_>]) -> Option<u64> {
+        let first = self.reserve(versions)?;
+        for version in versions {
+            self.prefetch(version.hash);
+        }
+        let (mut node, mut before, mut count) = (first, 0, 0);
+        for version in versions {
+            let end = node + to_u64(self.write(node, version));
+            let inserted = self.chain(node, (version.key, version.hash), version.number);
+            count += u64::from(inserted == Inserted::New);
+            if let Some(link) = self.link_word(node, 0).filter(|_| before != 0) {
+                link.store(before, Ordering::Relaxed);
+            }
+            before = node;
+            node = end;
+        }
+        if before != 0 {
+            self.push(first, before);
+        }
+        Some(count)
+    }
+
+    /// Puts nodes that name one another, from the last to the first, on top of those that were
+    /// inserted.
+    fn push(&self, first: u64, last: u64) {
+        let mut newest = self.newest.load(Ordering::Relaxed);
+        while let Some(link) = self.link_word(first, 0) {
+            link.store(newest, Ordering::Relaxed);
+            let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+            match self.newest.compare_exchange_weak(newest, last, success, failure) {
+                Ok(_) => break,
+                Err(now) => newest = now,
+            }
+        }
+    }
+
+    /// Puts a complete node in front of its bucket's chain, unless a newer version is there.
+    fn chain(&self, node: u64, (key, hash): (&[u8], u64), version: u64) -> Inserted {
+        let Some(bucket) = self.bucket(hash) else { return Inserted::New };
+        let mut head = bucket.load(Ordering::Acquire);
+        loop {
+            let found = self.find(head, key, hash);
+            if found.is_some_and(|found| self.word(found + 1) > version) {
+                return Inserted::Again;
+            }
+            if let Some(chain) = self.arena.words().get(to_usize(node) + 3) {
+                chain.store(hash & !NODE_MASK | head & NODE_MASK, Ordering::Relaxed);
+            }
+            let bits = head & !NODE_MASK | bit_of(hash);
+            let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+            match bucket.compare_exchange_weak(head, bits | node, success, failure) {
+                Ok(_) => return if found.is_some() { Inserted::Again } else { Inserted::New },
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// The first node of a key in the chain that begins with a bucket's word.
+    #[inline]
+    fn find(&self, head: u64, key: &[u8], hash: u64) -> Option<u64> {
+        if head & bit_of(hash) == 0 {
+            return None;
+        }
+        let (mut node, prefix) = (head & NODE_MASK, key_prefix(key));
+        while node != 0 {
+            let chain = self.word(node + 3);
+            if chain >> 32 == hash >> 32 && self.compare(node, key, prefix).is_eq() {
+                return Some(node);
+            }
+            node = chain & NODE_MASK;
+        }
+        None
+    }
+
+    /// Takes words for nodes that follow one another; the first one's number.
+    fn reserve(&self, versions: &[Version<'_>]) -> Option<u64> {
+        let most = to_u64(self.arena.words().len()).min(WORDS_MAX);
+        let after = |end: u64| {
+            let add = |end: u64, version: &Version<'_>| {
+                end.checked_add(to_u64(version.words(height_of(end)))).filter(|end| *end <= most)
+            };
+            versions.iter().try_fold(end, add)
+        };
+        self.end.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).ok()
+    }
+
+    /// Writes a node that nothing links to yet into its words; how many these are.
+    fn write(&self, node: u64, version: &Version<'_>) -> usize {
+        // The height follows from the place: as good as random to whoever chooses keys, because
+        // concurrent inserts, sizes and heights before it decide where it is.
+        let height = height_of(node);
+        let total = version.words(height);
+        let words = self.arena.words().get(to_usize(node)..to_usize(node) + total);
+        let Some((head, rest)) = words.and_then(|space| space.split_at_checked(NODE_HEAD_WORDS))
+        else {
+            return total;
+        };
+        let Version { key, kind, pieces, .. } = version;
+        let value_bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let shape = to_u64(key.len()) | to_u64(height) << 16 | u64::from(*kind) << 24;
+        let shape = shape | to_u64(value_bytes) << 32;
+        for (word, value) in head.iter().zip([shape, version.number, key_prefix(key), 0]) {
+            word.store(value, Ordering::Relaxed);
+        }
+        let (links, rest) = rest.split_at_checked(height).unwrap_or_default();
+        for link in links {
+            link.store(0, Ordering::Relaxed);
+        }
+        let (key_space, value_space) =
+            rest.split_at_checked(words_of(key.len())).unwrap_or_default();
+        store_bytes(key_space, &[key]);
+        store_bytes(value_space, pieces);
+        total
+    }
+
+    fn node(number: u64) -> Option<Node> {
+        (number != 0).then_some(Node(number))
+    }
+
+    /// The newest version of the first key that is not below `key`.
+    pub(crate) fn seek(&self, key: &[u8]) -> Option<Node> {
+        let mut descent = self.descend(key);
+        while !self.step(&mut descent, key) {}
+        descent.arrived()
+    }
+
+    /// Begins a search for the newest version of the first key that is not below `key`.
+    pub(crate) fn descend(&self, key: &[u8]) -> Descent {
+        self.put_in_order();
+        let level = HEIGHT_MAX - 1;
+        let next = self.link(HEAD, level);
+        Descent { prefix: key_prefix(key), node: HEAD, level, next, beyond: 0 }
+    }
+
+    /// Goes on with a search for `key` until it needs another node, which is on its way then;
+    /// whether it has arrived. Who searches several lists takes a step of each in turn, and their
+    /// misses overlap.
+    #[inline]
+    pub(crate) fn step(&self, descent: &mut Descent, key: &[u8]) -> bool {
+        let at = descent;
+        loop {
+            let is_known = at.next == 0 || at.next == at.beyond;
+            if !is_known && self.is_before(at.next, key, at.prefix, u64::MAX) {
+                at.node = at.next;
+            } else {
+                at.beyond = at.next;
+                let Some(below) = at.level.checked_sub(1) else { return true };
+                at.level = below;
+            }
+            at.next = self.link(at.node, at.level);
+            if at.next != 0 && at.next != at.beyond {
+                for line in 0..2 {
+                    let word = self.arena.words().get(to_usize(at.next) + 2 + line * 8);
+                    word.into_iter().for_each(prefetch);
+                }
+                return false;
+            }
+        }
+    }
+
+    /// The newest version of the last key that is below `key`; without one, of the last of all.
+    pub(crate) fn seek_before(&self, key: Option<&[u8]>) -> Option<Node> {
+        self.put_in_order();
+        let mut node = HEAD;
+        for level in (0..HEIGHT_MAX).rev() {
+            match key {
+                Some(key) => {
+                    let prefix = key_prefix(key);
+                    (node, _) = self.walk((node, 0), level, (key, prefix), u64::MAX);
+                }
+                None => loop {
+                    let next = self.link(node, level);
+                    if next == 0 {
+                        break;
+                    }
+                    node = next;
+                },
+            }
+        }
+        // That is its oldest version.
+        let last = Self::node(node)?;
+        let mut key = Vec::new();
+        self.copy_key(last, &mut key);
+        self.seek(&key)
+    }
+
+    /// The newest version of exactly this key, of this hash.
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8], hash: u64) -> Option<Node> {
+        let head = self.bucket(hash)?.load(Ordering::Acquire);
+        self.find(head, key, hash).map(Node)
+    }
+
+    /// The next version or key.
+    pub(crate) fn next(&self, node: Node) -> Option<Node> {
+        Self::node(self.link(node.0, 0))
+    }
+
+    /// The newest version of the key after that of a node, `key`.
+    pub(crate) fn next_key(&self, node: Node, key: &[u8]) -> Option<Node> {
+        let prefix = key_prefix(key);
+        let mut next = self.next(node)?;
+        while self.compare(next.0, key, prefix).is_eq() {
+            next = self.next(next)?;
+        }
+        Some(next)
+    }
+
+    /// Puts the key into `out`.
+    pub(crate) fn copy_key(&self, node: Node, out: &mut Vec<u8>) {
+        out.clear();
+        out.resize(self.key_bytes(node.0), 0);
+        copy_out(self.arena.words().get(self.key_at(node.0)..).unwrap_or(&[]), 0, out);
+    }
+
+    /// What the owner said that it is.
+    pub(crate) fn kind(&self, node: Node) -> u8 {
+        low_u8(self.word(node.0) >> 24)
+    }
+
+    /// The version.
+    #[cfg(test)]
+    pub(crate) fn version(&self, node: Node) -> u64 {
+        self.word(node.0 + 1)
+    }
+
+    /// Bytes of the value.
+    pub(crate) fn value_bytes(&self, node: Node) -> usize {
+        to_usize(self.word(node.0) >> 32)
+    }
+
+    /// The words of the value, from its first byte on, and its bytes.
+    #[inline]
+    pub(crate) fn value(&self, node: Node) -> (&[AtomicU64], usize) {
+        let first = self.key_at(node.0) + words_of(self.key_bytes(node.0));
+        (self.arena.words().get(first..).unwrap_or(&[]), self.value_bytes(node))
+    }
+
+    /// Copies the value, or as much of it as there is room for.
+    pub(crate) fn copy_value(&self, node: Node, out: &mut [u8]) {
+        let first = self.key_at(node.0) + words_of(self.key_bytes(node.0));
+        let count = self.value_bytes(node).min(out.len());
+        let words = self.arena.words().get(first..).unwrap_or(&[]);
+        if let Some(out) = out.get_mut(..count) {
+            copy_out(words, 0, out);
+        }
+    }
+}
+
+/// The bit of a bucket that a chain with this hash has set.
+#[inline]
+fn bit_of(hash: u64) -> u64 {
+    1 << (32 + (hash >> 27 & 31))
+}
+
+/// One in four is a level higher than the level below.
+fn height_of(place: u64) -> usize {
+    let mixed = (place ^ place >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let zeros = low_u32(mixed >> 32).trailing_zeros() / 2;
+    (1 + to_usize(u64::from(zeros))).min(HEIGHT_MAX)
+}

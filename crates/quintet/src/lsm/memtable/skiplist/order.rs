@@ -1,0 +1,144 @@
+//! Order: nodes that were inserted since somebody last walked are sorted and linked.
+//!
+//! Each is linked behind the one before it, so the search for its place begins there: where many
+//! come at once, as when a memtable is flushed, next to nothing of the list is looked at twice.
+//!
+//! Invariants: `ordering` is held; only its holder stores links of linked nodes. Readers see a
+//! node at level 0 before they see it above.
+
+use std::cmp;
+
+use super::{Arena, HEAD, HEIGHT_MAX, SkipList, words_of};
+use crate::util::{
+    codec::{low_u32, to_u64, to_usize},
+    sync::{Ordering, lock},
+    words::load_at,
+};
+
+/// The last node of each level before the place of the node that was linked last.
+type Finger = [u64; HEIGHT_MAX];
+
+impl<A: Arena> SkipList<A> {
+    /// Links what was inserted and is not linked yet.
+    #[inline]
+    pub(super) fn put_in_order(&self) {
+        let newest = self.newest.load(Ordering::Acquire);
+        if self.ordered.load(Ordering::Acquire) != newest {
+            self.link_new();
+        }
+    }
+
+    #[cold]
+    fn link_new(&self) {
+        let _alone = lock(&self.ordering);
+        let newest = self.newest.load(Ordering::Acquire);
+        let ordered = self.ordered.load(Ordering::Relaxed);
+        let mut nodes = Vec::new();
+        let mut node = newest;
+        while node != ordered && node != 0 {
+            nodes.push((0, low_u32(node)));
+            node = self.link(node, 0);
+        }
+        self.sort(&mut nodes);
+        let mut finger: Option<Finger> = None;
+        for (_, node) in nodes {
+            self.link_behind(&mut finger, u64::from(node));
+        }
+        self.ordered.store(newest, Ordering::Release);
+    }
+
+    /// Sorts nodes into their order; the number beside each is scratch.
+    fn sort(&self, nodes: &mut [(u64, u32)]) {
+        let Some((_, first)) = nodes.first().copied() else { return };
+        // Keys often begin alike: what follows tells them apart.
+        let shared = nodes.iter().fold(usize::MAX, |shared, (_, node)| {
+            shared.min(self.shared_bytes((u64::from(first), u64::from(*node)), shared))
+        });
+        for (part, node) in nodes.iter_mut() {
+            let node = u64::from(*node);
+            let rest = self.key_bytes(node).saturating_sub(shared).min(8);
+            let words = self.arena.words().get(self.key_at(node)..).unwrap_or(&[]);
+            let word = load_at(words, shared).swap_bytes();
+            *part = word.checked_shr(64 - low_u32(to_u64(rest)) * 8).unwrap_or(0);
+            *part = part.checked_shl(64 - low_u32(to_u64(rest)) * 8).unwrap_or(0);
+        }
+        nodes.sort_unstable_by(|(one, node), (other, next)| {
+            one.cmp(other).then_with(|| self.compare_nodes(u64::from(*node), u64::from(*next)))
+        });
+    }
+
+    /// How many bytes the keys of two nodes begin with alike, if at most `most`.
+    fn shared_bytes(&self, (one, other): (u64, u64), most: usize) -> usize {
+        let least = self.key_bytes(one).min(self.key_bytes(other)).min(most);
+        let (first, second) = (to_u64(self.key_at(one)), to_u64(self.key_at(other)));
+        for index in 0..to_u64(words_of(least)) {
+            let differs = self.word(first + index) ^ self.word(second + index);
+            if differs != 0 {
+                let bytes = index * 8 + u64::from(differs.trailing_zeros() / 8);
+                return to_usize(bytes).min(least);
+            }
+        }
+        least
+    }
+
+    /// Orders two nodes: by key, then the newer first, then the one inserted later.
+    fn compare_nodes(&self, one: u64, other: u64) -> cmp::Ordering {
+        let lengths = (self.key_bytes(one), self.key_bytes(other));
+        let (first, second) = (to_u64(self.key_at(one)), to_u64(self.key_at(other)));
+        for index in 0..to_u64(words_of(lengths.0.min(lengths.1))) {
+            // Zeros fill up on both sides: where they differ from bytes, the lengths decide alike.
+            let ours = self.word(first + index).swap_bytes();
+            let order = ours.cmp(&self.word(second + index).swap_bytes());
+            if order.is_ne() {
+                return order;
+            }
+        }
+        let versions = self.word(other + 1).cmp(&self.word(one + 1));
+        lengths.0.cmp(&lengths.1).then(versions).then(other.cmp(&one))
+    }
+
+    /// Whether a linked node comes before another.
+    fn precedes(&self, linked: u64, node: u64) -> bool {
+        linked != 0 && self.compare_nodes(linked, node).is_lt()
+    }
+
+    /// Links a node that comes behind the last one that was linked with this finger.
+    fn link_behind(&self, finger: &mut Option<Finger>, node: u64) {
+        let top = match finger {
+            None => HEIGHT_MAX,
+            // Above the first level where nothing lies between, nothing does.
+            Some(finger) => {
+                let lies_between = |level: &usize| {
+                    let before = finger.get(*level).copied().unwrap_or(HEAD);
+                    self.precedes(self.link(before, *level), node)
+                };
+                (0..HEIGHT_MAX).take_while(lies_between).count()
+            }
+        };
+        let finger = finger.get_or_insert([HEAD; HEIGHT_MAX]);
+        let mut moved = None;
+        for (level, before) in finger.iter_mut().enumerate().take(top).rev() {
+            *before = moved.unwrap_or(*before);
+            loop {
+                let next = self.link(*before, level);
+                if !self.precedes(next, node) {
+                    break;
+                }
+                *before = next;
+                moved = Some(next);
+            }
+        }
+        let height = to_usize(self.word(node) >> 16 & 0xff);
+        for (level, before) in finger.iter().enumerate().take(height) {
+            if let Some(link) = self.link_word(node, level) {
+                link.store(self.link(*before, level), Ordering::Relaxed);
+            }
+        }
+        for (level, before) in finger.iter_mut().enumerate().take(height) {
+            if let Some(link) = self.link_word(*before, level) {
+                link.store(node, Ordering::Release);
+            }
+            *before = node;
+        }
+    }
+}

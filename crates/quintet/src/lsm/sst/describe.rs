@@ -1,0 +1,61 @@
+//! Pieces in words.
+
+use std::sync::Arc;
+
+use super::block;
+use crate::{
+    Error, Result,
+    io::{Dir, File},
+    lsm::sst::{self, Kind, Owner, Piece},
+    util::format::{Say, hex},
+};
+
+/// Entries of a block that are shown.
+const SHOWN_ENTRIES: usize = 8;
+
+/// Describes a piece of this kind; `more` says what its engine keeps in it beside the blocks.
+pub(crate) fn piece(
+    (dir, file, label): (&Arc<dyn Dir>, &dyn File, &str),
+    (kind, title): (Kind, &str),
+    say: &mut Say<'_>,
+    more: impl FnOnce(&Piece, &mut Say<'_>) -> Result<()>,
+) -> Result<()> {
+    let io = |error| Error::io(format!("read {label}"), error);
+    let head = sst::first_bytes(file).map_err(io)?;
+    let damage = |what: &str| Error::corruption(label, 0, what);
+    let identity = sst::identity_of(&head);
+    let (database_id, table_id, number) =
+        identity.ok_or_else(|| damage("the checksum of the head does not match"))?;
+    say(title);
+    say(&format!("  database id  {}", hex(&database_id)));
+    say(&format!("  table id     {table_id}"));
+    say(&format!("  number       {number}"));
+    let owner = Owner { kind, dir: Arc::clone(dir), database_id, table_id };
+    let piece = Piece::open(&owner, number, file.len().map_err(io)?)?;
+    say(&format!("  blocks       {}", piece.footer.blocks));
+    say(&format!("  entries      {}", piece.footer.entries));
+    say(&format!("  tombstones   {}", piece.footer.tombstones));
+    more(&piece, say)?;
+    for number in 0..piece.blocks() {
+        let span = piece.span(number..number + 1);
+        let buffer = piece.read(span)?;
+        let open = piece.open_block(&buffer, span, (number, number))?;
+        let mut entries = Vec::new();
+        let parsed = block::all_entries(open.entries(), &mut entries);
+        parsed.map_err(|what| piece.damage(span.offset, what))?;
+        let mut more = say(&format!("block {number}: {} entries", entries.len()));
+        for entry in entries.iter().take(SHOWN_ENTRIES) {
+            let key = open.entries().get(entry.key.clone()).unwrap_or(&[]).escape_ascii();
+            let what = if entry.tombstone {
+                "deleted".to_owned()
+            } else {
+                format!("{} bytes", entry.value.len())
+            };
+            more &= say(&format!("  \"{key}\" {what}"));
+        }
+        if !more {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! Pieces: formats that are read, and walks over blocks of whole and of short entries.
+
+use super::*;
+use crate::{
+    contract::{Context, fake_host::Desk},
+    io::{Flow, Queues, sim::SimEnv, write_all_at},
+    lsm::{
+        cursor::merge::{Ahead, PieceCursor, Start, Walk},
+        sst::block::Packing,
+    },
+};
+
+/// Keys, and how long their values are; tombstones have none.
+pub(crate) type Row = (Vec<u8>, Option<usize>);
+
+/// A piece of these rows.
+pub(crate) fn write(context: &Context, rows: &[Row], packing: Packing) -> (Owner, Arc<Piece>) {
+    let Context { database_id, table_id, .. } = *context;
+    let dir = Arc::clone(&context.dir);
+    let owner = Owner { kind: Kind::PIECE, dir, database_id, table_id };
+    let cache = Arc::new(Cache::new((0, 4096), context, u64::MAX).unwrap());
+    let shape = Shape { block_bytes: 4096, packing, write_bytes: 1 << 20, keys: true };
+    let mut writer = Writer::create(&owner, 1, shape, (&cache, &flow())).unwrap();
+    for (key, value) in rows {
+        let value = value.map(|bytes| vec![9; bytes]);
+        writer.add(key, value.as_deref(), Room::Spare).unwrap();
+    }
+    (owner, Arc::new(writer.finish([[]]).unwrap()))
+}
+
+pub(crate) fn flow() -> Flow {
+    Queues::default().flow(&SimEnv::new(1)).unwrap()
+}
+
+fn context() -> Context {
+    Arc::new(Desk::default()).context(&SimEnv::new(1), 64 << 20)
+}
+
+fn walked(piece: &Arc<Piece>, way: Way) -> Vec<Row> {
+    let start = Start { way, ..Start::up(None) };
+    let mut cursor = PieceCursor::new(Arc::clone(piece), start, Ahead::bounded(20_000));
+    cursor.settle().unwrap();
+    let mut rows = Vec::new();
+    while let Some(key) = cursor.key() {
+        rows.push((key.to_vec(), cursor.value().map(<[u8]>::len)));
+        cursor.advance().unwrap();
+    }
+    rows
+}
+
+#[test]
+fn walks_pass_over_whole_and_short_entries() {
+    // By turns some hundred keys with much in common, and some with values that dwarf it.
+    let row = |number: usize| {
+        let large = number / 300 % 2 == 1;
+        let key = format!("a long common head {number:06}").into_bytes();
+        (key, (!number.is_multiple_of(11)).then_some(if large { 3000 } else { 40 }))
+    };
+    let rows: Vec<Row> = (0..1500).map(row).collect();
+    let (owner, piece) = write(&context(), &rows, Packing::None);
+    let mut shorter = 0;
+    for number in 0..piece.blocks() {
+        let span = piece.span(number..number + 1);
+        let buffer = piece.read(span).unwrap();
+        let open = piece.open_block(&buffer, span, (number, number)).unwrap();
+        let is_short = open.in_place().is_none();
+        shorter += u32::from(is_short);
+        assert!(!is_short || open.entries().len() > span.bytes - to_usize(UNIT_BYTES));
+    }
+    assert!(shorter > 8 && shorter < piece.blocks() / 2, "{shorter} of {}", piece.blocks());
+    let opened = Arc::new(Piece::open(&owner, 1, piece.file_bytes).unwrap());
+    let backwards: Vec<Row> = rows.iter().rev().cloned().collect();
+    for piece in [&piece, &opened] {
+        assert!(walked(piece, Way::Up) == rows && walked(piece, Way::Down) == backwards);
+    }
+}
+
+/// Makes head and footer say that the piece is of this format.
+fn set_format(owner: &Owner, piece: &Piece, format: u32) {
+    let file = owner.dir.open(&Kind::PIECE.name_of(1), Open::WRITE).unwrap();
+    for (at, length) in [(0, HEAD_BYTES), (piece.file_bytes - BLOCK_BYTES, FOOT_BYTES)] {
+        let mut bytes = vec![0; length];
+        read_exact_at(&*file, &mut bytes, at).unwrap();
+        bytes[8..12].copy_from_slice(&format.to_le_bytes());
+        bytes[12..16].fill(0);
+        sign(&mut bytes);
+        write_all_at(&*file, &bytes, at).unwrap();
+    }
+}
+
+#[test]
+fn the_format_before_is_read_and_others_are_refused() {
+    // Blocks of one entry are the same in both.
+    let rows: Vec<Row> = (0..50_u8).map(|number| (vec![number], Some(3000))).collect();
+    let (owner, piece) = write(&context(), &rows, Packing::None);
+    let open = || Piece::open(&owner, 1, piece.file_bytes);
+    for format in [2, 3] {
+        set_format(&owner, &piece, format);
+        let piece = Arc::new(open().unwrap());
+        piece.check_head().unwrap();
+        assert_eq!(walked(&piece, Way::Up), rows);
+    }
+    set_format(&owner, &piece, 4);
+    match open().unwrap_err() {
+        Error::NewerFormat { file, found: 4, supported: 3 } => assert_eq!(file, piece.label),
+        other => panic!("{other}"),
+    }
+    set_format(&owner, &piece, 1);
+    assert!(matches!(open().unwrap_err(), Error::Corruption { .. }));
+}

@@ -1,0 +1,210 @@
+//! Reading: gets and scans, without a lock.
+
+use super::{
+    FairTree, Goal, LOW, NOWHERE, Result, SIBLING, SLOTS, pointer_at, prefix_at, record::VALUE,
+    slot_at,
+};
+use crate::{
+    pmem::target,
+    util::{
+        mutant::{self, Bug},
+        sync::{Ordering, fence},
+    },
+};
+
+/// Keys and words of a scan, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) entries: Vec<(Vec<u8>, u64)>,
+    /// Where the scan goes on: the first key to come upwards, the first that does not come
+    /// downwards. `None`: it has ended.
+    pub(crate) next: Option<Vec<u8>>,
+}
+
+impl FairTree {
+    /// Does `look` until nothing that it may have seen was given back meanwhile.
+    pub(super) fn undisturbed<T>(&self, mut look: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            let releases = self.releases.load(Ordering::Acquire);
+            let seen = look();
+            // The loads of `look` come before the one below.
+            fence(Ordering::Acquire);
+            let is_same = self.releases.load(Ordering::Relaxed) == releases;
+            if is_same || mutant::active(Bug::FairReadNotValidated) {
+                return seen;
+            }
+        }
+    }
+
+    /// The word of a key.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<u64>> {
+        self.undisturbed(|| {
+            let goal = Goal::At(key);
+            let mut leaf = self.find_leaf(goal)?;
+            let mut steps = 0;
+            loop {
+                let turn = self.turn(leaf).load(Ordering::Acquire);
+                let record = self.find_record(leaf, key, turn % 2 == 1)?;
+                if self.turn(leaf).load(Ordering::Acquire) != turn {
+                    continue;
+                }
+                if let Some(record) = record {
+                    return Ok(Some(self.pool.load(record + VALUE)));
+                }
+                // A split may have moved it after the descent.
+                let right = self.move_right(leaf, goal, &mut steps)?;
+                if right == leaf {
+                    return Ok(None);
+                }
+                leaf = right;
+            }
+        })
+    }
+
+    /// The record of a key in a leaf, looked for from the left or from the right.
+    pub(super) fn find_record(&self, leaf: u64, key: &[u8], backward: bool) -> Result<Option<u64>> {
+        let prefix = prefix_at(key, self.head(leaf)?.skip);
+        let look = |slot: u64, pointer: u64| {
+            let is_it = pointer != NOWHERE
+                && self.pool.load(slot_at(leaf, slot)) == prefix
+                && self.has_key(target(pointer), key);
+            is_it.then(|| target(pointer))
+        };
+        if backward {
+            let end = self.end_of(leaf);
+            let pointer = |slot| self.pool.load(pointer_at(leaf, slot));
+            return Ok((0..end).rev().find_map(|slot| look(slot, pointer(slot))));
+        }
+        for slot in 0..SLOTS {
+            match self.pool.load(pointer_at(leaf, slot)) {
+                0 => break,
+                pointer => {
+                    if let Some(record) = look(slot, pointer) {
+                        return Ok(Some(record));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Entries of a node, as far as they are counted now.
+    pub(super) fn end_of(&self, node: u64) -> u64 {
+        let is_end = |slot: &u64| self.pool.load(pointer_at(node, *slot)) == 0;
+        (0..SLOTS).find(is_end).unwrap_or(SLOTS)
+    }
+
+    /// Keys and words of the leaf that a descent to `goal` ends in, growing, with the lowest keys
+    /// of its range and of the next one.
+    fn read_leaf(&self, goal: Goal<'_>) -> Result<Leaf> {
+        let mut leaf = self.find_leaf(goal)?;
+        let mut steps = 0;
+        loop {
+            let turn = self.turn(leaf).load(Ordering::Acquire);
+            let entries = self.copy_entries(leaf, turn % 2 == 1);
+            if self.turn(leaf).load(Ordering::Acquire) != turn {
+                continue;
+            }
+            let right = self.move_right(leaf, goal, &mut steps)?;
+            if right != leaf {
+                leaf = right;
+                continue;
+            }
+            let low_of = |node: u64| match self.follow(node + LOW)? {
+                0 => Ok(Vec::new()),
+                low => self.read_key(low),
+            };
+            let high = match self.follow(leaf + SIBLING)? {
+                0 => None,
+                sibling => Some(low_of(sibling)?),
+            };
+            let mut entries = entries?;
+            // What a split has moved meanwhile is the sibling's.
+            entries.retain(|(key, _)| high.as_ref().is_none_or(|high| key < high));
+            return Ok(Leaf { entries, low: low_of(leaf)?, high });
+        }
+    }
+
+    /// Copies a leaf out, from the left or from the right.
+    fn copy_entries(&self, leaf: u64, backward: bool) -> Result<Vec<(Vec<u8>, u64)>> {
+        let end = if backward { self.end_of(leaf) } else { SLOTS };
+        let mut pointers = Vec::new();
+        for step in 0..end {
+            let slot = if backward { end - 1 - step } else { step };
+            match self.pool.load(pointer_at(leaf, slot)) {
+                0 if backward => {}
+                0 => break,
+                NOWHERE => {}
+                pointer if pointers.last() != Some(&pointer) => pointers.push(pointer),
+                _ => {}
+            }
+        }
+        if backward {
+            pointers.reverse();
+        }
+        let mut entries: Vec<(Vec<u8>, u64)> = Vec::new();
+        for pointer in pointers {
+            let key = self.read_key(target(pointer))?;
+            // An entry that moved beside us may have come twice.
+            if entries.last().is_none_or(|(last, _)| *last < key) {
+                entries.push((key, self.pool.load(target(pointer) + VALUE)));
+            }
+        }
+        Ok(entries)
+    }
+
+    /// About `limit` entries from `start` (included) up to `end` (excluded).
+    pub(crate) fn scan_up(&self, start: &[u8], end: Option<&[u8]>, limit: usize) -> Result<Found> {
+        let mut found = Found::default();
+        let mut start = start.to_vec();
+        loop {
+            let leaf = self.undisturbed(|| self.read_leaf(Goal::At(&start)))?;
+            let is_wanted = |key: &[u8]| key >= &*start && end.is_none_or(|end| key < end);
+            found.entries.extend(leaf.entries.into_iter().filter(|(key, _)| is_wanted(key)));
+            match leaf.high.filter(|high| end.is_none_or(|end| &**high < end)) {
+                None => return Ok(found),
+                Some(high) if found.entries.len() >= limit => {
+                    found.next = Some(high);
+                    return Ok(found);
+                }
+                Some(high) => start = high,
+            }
+        }
+    }
+
+    /// About `limit` entries from below `end` (excluded; `None`: from the last) down to `start`
+    /// (included).
+    pub(crate) fn scan_down(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Found> {
+        let mut found = Found::default();
+        let mut end = end.map(<[u8]>::to_vec);
+        loop {
+            let goal = end.as_deref().map_or(Goal::End, Goal::Below);
+            let leaf = self.undisturbed(|| self.read_leaf(goal))?;
+            let is_wanted = |key: &[u8]| key >= start && end.as_deref().is_none_or(|end| key < end);
+            let wanted = leaf.entries.into_iter().rev().filter(|(key, _)| is_wanted(key));
+            found.entries.extend(wanted);
+            if &*leaf.low <= start {
+                return Ok(found);
+            }
+            if found.entries.len() >= limit {
+                found.next = Some(leaf.low);
+                return Ok(found);
+            }
+            end = Some(leaf.low);
+        }
+    }
+}
+
+/// A leaf, copied out.
+#[derive(Debug)]
+struct Leaf {
+    entries: Vec<(Vec<u8>, u64)>,
+    low: Vec<u8>,
+    /// The lowest key of the next range; `None`: there is none.
+    high: Option<Vec<u8>>,
+}

@@ -1,0 +1,73 @@
+//! Records: whole keys out of line, and the word that belongs to each.
+
+use std::cmp;
+
+use super::FairTree;
+use crate::{
+    Error, Result,
+    util::{
+        codec::{crc32c, low_u8, to_u64, to_usize, widen},
+        mutant::{self, Bug},
+        words::{compare_at, copy_out, equals},
+    },
+};
+
+const MARK: u64 = 0x4b;
+pub(super) const VALUE: u64 = 8;
+const KEY: u64 = 16;
+/// Bytes of a key at most.
+const KEY_BYTES_MAX: usize = 0xffff;
+
+impl FairTree {
+    /// A record that nothing leads to yet, on its way to be persistent.
+    pub(super) fn write_record(&self, key: &[u8], value: u64) -> Result<u64> {
+        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+            return Err(Error::Limit { what: format!("a key of {} bytes", key.len()) });
+        }
+        let bytes = KEY + to_u64(key.len().next_multiple_of(8));
+        let at = self.pool.alloc(bytes)?;
+        self.pool.store(at, to_u64(key.len()) | MARK << 16 | widen(crc32c(key)) << 32);
+        self.pool.store(at + VALUE, value);
+        self.pool.store_bytes(at + KEY, &[key]);
+        if !mutant::active(Bug::FairSkipsRecord) {
+            self.pool.flush(at, bytes);
+        }
+        Ok(at)
+    }
+
+    fn key_bytes(&self, record: u64) -> Result<usize> {
+        let head = self.pool.load(record);
+        if low_u8(head >> 16) == low_u8(MARK) {
+            Ok(to_usize(head & 0xffff))
+        } else {
+            Err(self.pool.damage(record, "no record of the index is here"))
+        }
+    }
+
+    /// How a record's key compares with another.
+    #[inline]
+    pub(super) fn compare_key(&self, record: u64, key: &[u8]) -> Result<cmp::Ordering> {
+        let length = self.key_bytes(record)?;
+        Ok(compare_at(self.pool.words(record + KEY), (0, length), key))
+    }
+
+    /// Whether a record is there and has this key.
+    #[inline]
+    pub(super) fn has_key(&self, record: u64, key: &[u8]) -> bool {
+        let head = self.pool.load(record);
+        to_usize(head & 0xffff) == key.len()
+            && low_u8(head >> 16) == low_u8(MARK)
+            && equals(self.pool.words(record + KEY), key)
+    }
+
+    /// A record's key, once its checksum is seen to be right.
+    pub(super) fn read_key(&self, record: u64) -> Result<Vec<u8>> {
+        let mut key = vec![0; self.key_bytes(record)?];
+        copy_out(self.pool.words(record + KEY), 0, &mut key);
+        if widen(crc32c(&key)) == self.pool.load(record) >> 32 {
+            Ok(key)
+        } else {
+            Err(self.pool.damage(record, "a key's checksum differs"))
+        }
+    }
+}

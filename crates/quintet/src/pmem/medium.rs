@@ -1,0 +1,210 @@
+//! Where a pool's words are: mapped segments of a file, or a recorder that a test replays.
+
+use std::{io, sync::Arc, time::Duration};
+
+use crate::{
+    io::{
+        File, Mapping,
+        persistence::{LINE_BYTES, Slowness, WriteBack, fence, wait},
+    },
+    util::{
+        codec::to_usize,
+        sync::{AtomicU64, OnceLock, Ordering},
+    },
+};
+
+/// How often a pool may double.
+pub(super) const SEGMENTS_MAX: u32 = 32;
+/// The first segment and those.
+const SEGMENTS: usize = 33;
+
+/// Write-backs and fences since the pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Lines written back.
+    pub(crate) lines: u64,
+    /// Fences.
+    pub(crate) fences: u64,
+}
+
+/// Segments of a pool: the first, and each further one as large as all before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segments {
+    /// Bytes of the first, a power of two.
+    pub(super) first: u64,
+}
+
+impl Segments {
+    /// The number of the segment that an offset is in.
+    #[inline]
+    pub(super) fn of(self, offset: u64) -> usize {
+        let pieces = offset >> self.first.trailing_zeros();
+        to_usize(u64::from(64 - pieces.leading_zeros()))
+    }
+
+    /// Where a segment starts.
+    pub(super) fn start(self, segment: usize) -> u64 {
+        segment.checked_sub(1).map_or(0, |before| self.first << before)
+    }
+}
+
+/// The words.
+#[derive(Debug)]
+#[cfg_attr(test, expect(clippy::large_enum_variant, reason = "there is one for each pool"))]
+pub(super) enum Medium {
+    /// Of a file.
+    Mapped(Mapped),
+    /// Of a test, which sees every store.
+    #[cfg(test)]
+    Recorded(Arc<super::simulator::Recorder>),
+}
+
+#[derive(Debug)]
+pub(super) struct Mapped {
+    file: Arc<dyn File>,
+    is_persistent: bool,
+    segments: Segments,
+    /// Each maps the file from its start to the segment's end, and is used for the segment alone:
+    /// the kernel keeps no page table for the rest, and offsets need no translation.
+    mappings: [OnceLock<Arc<Mapping>>; SEGMENTS],
+    write_back: WriteBack,
+    line_takes: Duration,
+    lines: AtomicU64,
+    fences: AtomicU64,
+}
+
+impl Medium {
+    /// Words of a file, of which nothing is mapped yet. `persistent` ones need a processor whose
+    /// caches can be written back.
+    pub(super) fn new(
+        file: Arc<dyn File>,
+        segments: Segments,
+        is_persistent: bool,
+        slowness: Slowness,
+    ) -> io::Result<Self> {
+        let write_back = WriteBack::detect();
+        if is_persistent && !write_back.is_known() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        Ok(Self::Mapped(Mapped {
+            file,
+            is_persistent,
+            segments,
+            mappings: std::array::from_fn(|_| OnceLock::new()),
+            write_back,
+            line_takes: slowness.of_line(),
+            lines: AtomicU64::new(0),
+            fences: AtomicU64::new(0),
+        }))
+    }
+
+    /// Maps a segment of a file that is `end` bytes long at least.
+    pub(super) fn map(&self, segment: usize, end: u64) -> io::Result<()> {
+        match self {
+            Self::Mapped(mapped) => {
+                let slot = mapped.mappings.get(segment).ok_or(io::ErrorKind::InvalidInput)?;
+                if slot.get().is_none() {
+                    let mapping = if mapped.is_persistent {
+                        mapped.file.map_persistent(end)?
+                    } else {
+                        mapped.file.map(end)?
+                    };
+                    let _ = slot.set(mapping);
+                }
+                Ok(())
+            }
+            #[cfg(test)]
+            Self::Recorded(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// The words from an offset on (from the word that it is in), to the end of its segment at
+    /// least; none beyond the pool.
+    #[inline]
+    pub(super) fn tail(&self, offset: u64) -> &[AtomicU64] {
+        let words = match self {
+            Self::Mapped(mapped) => {
+                let slot = mapped.mappings.get(mapped.segments.of(offset));
+                slot.and_then(OnceLock::get).map_or(&[][..], |mapping| mapping.words())
+            }
+            #[cfg(test)]
+            Self::Recorded(recorder) => recorder.words(),
+        };
+        words.get(to_usize(offset / 8)..).unwrap_or(&[])
+    }
+
+    /// The value at an offset; 0 beyond the end.
+    #[inline]
+    pub(super) fn load(&self, offset: u64) -> u64 {
+        self.tail(offset).first().map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    /// Stores a word. Beyond the end it is a bug of the caller.
+    #[inline]
+    pub(super) fn store(&self, offset: u64, value: u64) {
+        match self {
+            Self::Mapped(_) => {
+                let Some(word) = self.tail(offset).first() else {
+                    debug_assert!(false, "a store at {offset}, beyond the pool");
+                    return;
+                };
+                word.store(value, Ordering::Release);
+            }
+            #[cfg(test)]
+            Self::Recorded(recorder) => recorder.store(offset, value),
+        }
+    }
+
+    /// Starts to write back the lines of a range.
+    pub(super) fn flush(&self, offset: u64, bytes: u64) {
+        let lines = offset / LINE_BYTES..(offset + bytes).div_ceil(LINE_BYTES);
+        match self {
+            Self::Mapped(mapped) => {
+                mapped.lines.fetch_add(lines.end - lines.start, Ordering::Relaxed);
+                for line in lines {
+                    if let Some(word) = self.tail(line * LINE_BYTES).first() {
+                        mapped.write_back.write_back(word);
+                    }
+                    if !mapped.line_takes.is_zero() {
+                        wait(mapped.line_takes);
+                    }
+                }
+            }
+            #[cfg(test)]
+            Self::Recorded(recorder) => lines.for_each(|line| recorder.flushed(line)),
+        }
+    }
+
+    /// Everything that this thread has written back is persistent before any later store of it.
+    pub(super) fn fence(&self) {
+        match self {
+            Self::Mapped(mapped) => {
+                fence();
+                mapped.fences.fetch_add(1, Ordering::Relaxed);
+            }
+            #[cfg(test)]
+            Self::Recorded(recorder) => recorder.fenced(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        match self {
+            Self::Mapped(mapped) => Counts {
+                lines: mapped.lines.load(Ordering::Relaxed),
+                fences: mapped.fences.load(Ordering::Relaxed),
+            },
+            #[cfg(test)]
+            Self::Recorded(recorder) => recorder.counts(),
+        }
+    }
+
+    /// The file; `None` for a recorder.
+    #[cfg_attr(not(test), expect(clippy::unnecessary_wraps, reason = "tests have recorders"))]
+    pub(super) fn file(&self) -> Option<&Arc<dyn File>> {
+        match self {
+            Self::Mapped(mapped) => Some(&mapped.file),
+            #[cfg(test)]
+            Self::Recorded(_) => None,
+        }
+    }
+}

@@ -1,0 +1,549 @@
+//! The skip list in a pool of persistent memory: a memtable that needs no log (SLM-DB, 3.1).
+//!
+//! What: one entry for each key, in key order. The bottom level is in the pool: nodes that lead to
+//! their values by one word, linked by one word. The levels above are *towers* in ordinary memory,
+//! made again at opening.
+//! Why: an insert is persistent when it returns, after two fences: one for everything that the new
+//! word leads to, one for the word. So is an update, which exchanges the word that leads to the
+//! value.
+//!
+//! In the pool, in words (the root of a list is its list object):
+//!
+//! | object | word | bits | name | meaning |
+//! |---|---|---|---|---|
+//! | list | 0 | | magic | `QNTLIST\0` |
+//! | list | 1 | | first | [`link`] to the first node; 0: none |
+//! | node | 0 | 0 to 15 | key length | in bytes |
+//! | node | 0 | 32 to 63 | crc | CRC32C of the key |
+//! | node | 1 | | prefix | first 8 bytes of the key, big-endian, filled up with zeros |
+//! | node | 2 | | value | [`link`] to the value; the one word of a node that changes, but for the next |
+//! | node | 3 | | next | [`link`] to the next node; 0: none |
+//! | node | 4 .. | | key | little-endian words, the last filled up with zeros |
+//! | value | 0 | | version | the higher, the newer |
+//! | value | 1 | 0 to 29 | length | in bytes |
+//! | value | 1 | 30 to 31 | kind | of the owner's choice |
+//! | value | 1 | 32 to 63 | crc | CRC32C of word 0, bits 0 to 31 of word 1, and the bytes |
+//! | value | 2 .. | | bytes | likewise |
+//!
+//! Nodes and values lie in chunks of whole slabs, which the list has for itself and gives back all
+//! at once ([`release`](PersistentList::release)); a value that was replaced stays until then, so
+//! readers need no protection from those who write.
+//!
+//! Invariants: keys grow from node to node, each once. What a word of the pool leads to was
+//! persistent before the word. Of two values of a key, the one of the higher version stays,
+//! whichever comes first.
+//!
+//! Thread rules: any thread; readers take no lock, writers one after the other, so that a node is
+//! persistent before another is linked behind it. (Linked side by side, a write that has returned
+//! could hang on one whose link is still in a cache.)
+//!
+//! How we differ from the paper: one word is exchanged where the paper inserts an entry again;
+//! upper levels are not in the pool at all; keys and values carry checksums, looked at when the
+//! list is opened.
+
+#[cfg(all(test, shuttle))]
+mod models;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
+
+use std::{cmp, collections::BTreeSet, ops::Range, sync::Arc};
+
+use crate::{
+    Error, Result,
+    io::Region,
+    pmem::{Marks, Pool, SLAB_BYTES, is_link, link, target},
+    util::{
+        codec::{crc32c, crc32c_append, key_prefix, low_u8, low_u32, to_u64, to_usize, widen},
+        mutant::{self, Bug},
+        sync::{AtomicU64, Mutex, Ordering, lock},
+        words::{compare_at, copy_out},
+    },
+};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"QNTLIST\0");
+/// Bytes of the list object.
+const LIST_BYTES: u64 = 16;
+const FIRST: u64 = 8;
+const PREFIX: u64 = 8;
+const VALUE: u64 = 16;
+const NEXT: u64 = 24;
+const KEY: u64 = 32;
+/// Before a value's bytes.
+const VALUE_HEAD_BYTES: u64 = 16;
+/// Bytes of a value are fewer.
+const VALUE_BYTES_END: usize = 1 << 30;
+/// What small nodes and values are cut from. Larger ones have an object of the pool each.
+const CHUNK_BYTES: u64 = 4 * SLAB_BYTES;
+/// Words of a tower before its links: node and prefix.
+const TOWER_HEAD_WORDS: u64 = 2;
+/// Levels of towers.
+const LEVELS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 11 };
+/// The tower that all others come after.
+const HEAD: u64 = 0;
+
+/// An entry. Names a node of the list that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry(u64);
+
+/// A value, as it was when the list gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored(u64);
+
+/// What an insert found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The list did not have the key.
+    New,
+    /// It had an older version.
+    Replaced,
+    /// It has this version or a newer one, which stays.
+    Old,
+}
+
+/// Where new nodes go.
+#[derive(Debug, Default)]
+struct Room {
+    /// What is left of the newest chunk.
+    chunk: Range<u64>,
+    /// All objects of the pool that the list has, without the list object.
+    objects: BTreeSet<u64>,
+}
+
+/// The list. See the module head.
+#[derive(Debug)]
+pub(crate) struct PersistentList {
+    pool: Arc<Pool>,
+    /// The list object.
+    at: u64,
+    /// Held by whoever writes.
+    room: Mutex<Room>,
+    towers: Region,
+    /// The first word of `towers` that is not used.
+    towers_end: AtomicU64,
+    keys: AtomicU64,
+    /// Bytes of nodes and values, replaced ones included.
+    used_bytes: AtomicU64,
+}
+
+const fn words(bytes: usize) -> u64 {
+    to_u64(bytes.next_multiple_of(8))
+}
+
+fn value_crc(version: u64, shape: u64, pieces: &[&[u8]]) -> u32 {
+    let mut head = version.to_le_bytes().to_vec();
+    head.extend_from_slice(&low_u32(shape).to_le_bytes());
+    pieces.iter().fold(crc32c(&head), |crc, piece| crc32c_append(crc, piece))
+}
+
+/// Whether the node at this place has a tower, and how many levels it has.
+fn height_of(node: u64) -> usize {
+    let mixed = (node >> 3 ^ node >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    to_usize(u64::from(low_u32(mixed >> 32).trailing_zeros() / 2)).min(LEVELS)
+}
+
+impl PersistentList {
+    fn with(pool: Arc<Pool>, at: u64, capacity: u64) -> Result<Self> {
+        // A node has 48 bytes at least, one in four a tower, of 27 bytes on average.
+        let bytes = capacity / 4 + 4096;
+        let towers = Region::reserve(bytes)
+            .map_err(|error| Error::io("reserve address space for a memtable", error))?;
+        Ok(Self {
+            pool,
+            at,
+            room: Mutex::default(),
+            towers,
+            towers_end: AtomicU64::new(1 + to_u64(LEVELS)),
+            keys: AtomicU64::new(0),
+            used_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// An empty list that is to take about `capacity` bytes; beyond that it slows down. It belongs
+    /// to whoever publishes [`root`](Self::root).
+    pub(crate) fn create(pool: &Arc<Pool>, capacity: u64) -> Result<Self> {
+        let at = pool.alloc(LIST_BYTES)?;
+        let list = Self::with(Arc::clone(pool), at, capacity)?;
+        pool.store(at, MAGIC);
+        pool.store(at + FIRST, 0);
+        pool.flush(at, LIST_BYTES);
+        Ok(list)
+    }
+
+    /// The list that `at` leads to: reads all of it. Fails with [`Error::Corruption`] where
+    /// anything of it is damaged.
+    pub(crate) fn open(pool: &Arc<Pool>, at: u64, capacity: u64) -> Result<Self> {
+        if pool.load(at) != MAGIC {
+            return Err(pool.damage(at, "no list begins here"));
+        }
+        let list = Self::with(Arc::clone(pool), at, capacity)?;
+        let mut before = Vec::new();
+        let mut latest = [HEAD; LEVELS];
+        let mut run = 0..0;
+        let mut key = Vec::new();
+        let mut node = list.follow(at + FIRST)?;
+        while node != 0 {
+            list.verify(node, &mut run, &mut key)?;
+            if list.keys() > 0 && before >= key {
+                return Err(pool.damage(node, "keys of a list do not grow"));
+            }
+            list.keys.fetch_add(1, Ordering::Relaxed);
+            list.add_tower(node, &mut latest);
+            std::mem::swap(&mut before, &mut key);
+            node = list.follow(node + NEXT)?;
+        }
+        Ok(list)
+    }
+
+    /// Where the word at this place leads, once its checksum is seen to be right.
+    fn follow(&self, at: u64) -> Result<u64> {
+        let word = self.pool.load(at);
+        if is_link(word) { Ok(target(word)) } else { Err(self.pool.damage(at, "no link")) }
+    }
+
+    /// The next node after a node, or after the list object.
+    #[inline]
+    fn after(&self, node: u64) -> u64 {
+        target(self.pool.load(self.link_at(node)))
+    }
+
+    /// Compares the checksums of a node and its value, and notes the objects that they are in.
+    fn verify(&self, node: u64, run: &mut Range<u64>, key: &mut Vec<u8>) -> Result<()> {
+        let pool = &*self.pool;
+        let damage = |what: &str| Err(pool.damage(node, what));
+        if !self.is_within(node, KEY, run) || !self.is_within(node, KEY + self.key_words(node), run)
+        {
+            return damage("a node is not within an object");
+        }
+        self.copy_key(Entry(node), key);
+        let is_true = widen(crc32c(key)) == pool.load(node) >> 32
+            && key_prefix(key) == pool.load(node + PREFIX)
+            && !key.is_empty();
+        if !is_true {
+            return damage("a node's checksum differs");
+        }
+        let value = self.follow(node + VALUE)?;
+        let stored = Stored(value);
+        if !self.is_within(value, VALUE_HEAD_BYTES, run)
+            || !self.is_within(value, VALUE_HEAD_BYTES + words(self.value_bytes(stored)), run)
+        {
+            return damage("its value is not within an object");
+        }
+        let mut bytes = vec![0; self.value_bytes(stored)];
+        self.copy_value(stored, &mut bytes);
+        let shape = pool.load(value + 8);
+        if widen(value_crc(pool.load(value), shape, &[&bytes])) != shape >> 32 {
+            return Err(pool.damage(value, "a value's checksum differs"));
+        }
+        let used = KEY + self.key_words(node) + VALUE_HEAD_BYTES + words(bytes.len());
+        self.used_bytes.fetch_add(used, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether a range lies in one object of the pool; `run` is the one that was met last.
+    fn is_within(&self, at: u64, bytes: u64, run: &mut Range<u64>) -> bool {
+        if !at.is_multiple_of(8) {
+            return false;
+        }
+        if !run.contains(&at) {
+            let Some((start, length)) = self.pool.run_of(at) else { return false };
+            *run = start..start + length;
+            lock(&self.room).objects.insert(start);
+        }
+        at + bytes <= run.end
+    }
+
+    /// Where it is in the pool: what a root leads to.
+    pub(crate) const fn root(&self) -> u64 {
+        self.at
+    }
+
+    /// Keys.
+    pub(crate) fn keys(&self) -> u64 {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of nodes and values, with those that were replaced since the list was opened.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has no entry.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pool.load(self.at + FIRST) == 0
+    }
+
+    /// Tells a sweep of the pool what the list has.
+    pub(crate) fn mark(&self, marks: &mut Marks<'_>) -> Result<()> {
+        for at in std::iter::once(&self.at).chain(&lock(&self.room).objects) {
+            if !marks.add(*at) {
+                return Err(self.pool.damage(*at, "a list leads to what is no object"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives everything back. Nothing persistent leads to the list any more, and nobody reads it.
+    pub(crate) fn release(self) -> Result<()> {
+        for at in &lock(&self.room).objects {
+            self.pool.free(*at)?;
+        }
+        self.pool.free(self.at)
+    }
+
+    fn tower_word(&self, index: u64) -> u64 {
+        let word = self.towers.words().get(to_usize(index));
+        word.map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    fn tower_link(&self, tower: u64, level: usize) -> Option<&AtomicU64> {
+        let first = if tower == HEAD { 1 } else { tower + TOWER_HEAD_WORDS };
+        self.towers.words().get(to_usize(first) + level)
+    }
+
+    fn tower_next(&self, tower: u64, level: usize) -> u64 {
+        self.tower_link(tower, level).map_or(0, |link| link.load(Ordering::Acquire))
+    }
+
+    /// Where the link is that leads on from a node, or from the list object.
+    const fn link_at(&self, node: u64) -> u64 {
+        if node == self.at { node + FIRST } else { node + NEXT }
+    }
+
+    fn key_bytes(&self, node: u64) -> usize {
+        to_usize(self.pool.load(node) & 0xffff)
+    }
+
+    fn key_words(&self, node: u64) -> u64 {
+        words(self.key_bytes(node))
+    }
+
+    /// Compares a node's key, of this prefix, with another.
+    #[inline]
+    fn compare(&self, node: u64, theirs: u64, key: &[u8], prefix: u64) -> cmp::Ordering {
+        let full = || compare_at(self.pool.words(node + KEY), (0, self.key_bytes(node)), key);
+        theirs.cmp(&prefix).then_with(full)
+    }
+
+    /// The last tower of each level whose key is below `key`, the last node, and the one that came
+    /// after it: a node that is linked between the two meanwhile may be below `key`.
+    fn find(&self, key: &[u8]) -> ([u64; LEVELS], u64, u64) {
+        let prefix = key_prefix(key);
+        let (mut towers, mut tower) = ([HEAD; LEVELS], HEAD);
+        for (level, slot) in towers.iter_mut().enumerate().rev() {
+            loop {
+                let next = self.tower_next(tower, level);
+                let (node, theirs) = (self.tower_word(next), self.tower_word(next + 1));
+                if next == HEAD || self.compare(node, theirs, key, prefix).is_ge() {
+                    break;
+                }
+                tower = next;
+            }
+            *slot = tower;
+        }
+        let mut node = if tower == HEAD { self.at } else { self.tower_word(tower) };
+        loop {
+            let next = self.after(node);
+            let theirs = self.pool.load(next + PREFIX);
+            if next == 0 || self.compare(next, theirs, key, prefix).is_ge() {
+                return (towers, node, next);
+            }
+            node = next;
+        }
+    }
+
+    /// Gives a node its tower, behind `before`, which is what comes last of each level then.
+    fn add_tower(&self, node: u64, before: &mut [u64; LEVELS]) {
+        let height = height_of(node);
+        let end = self.towers_end.load(Ordering::Relaxed);
+        let after = end + TOWER_HEAD_WORDS + to_u64(height);
+        if height == 0 || after > to_u64(self.towers.words().len()) {
+            return;
+        }
+        self.towers_end.store(after, Ordering::Relaxed);
+        let head = [node, self.pool.load(node + PREFIX)];
+        for (word, value) in self.towers.words().iter().skip(to_usize(end)).zip(head) {
+            word.store(value, Ordering::Relaxed);
+        }
+        for (level, before) in before.iter_mut().enumerate().take(height) {
+            let next = self.tower_next(*before, level);
+            if let Some(link) = self.tower_link(end, level) {
+                link.store(next, Ordering::Relaxed);
+            }
+            if let Some(link) = self.tower_link(*before, level) {
+                link.store(end, Ordering::Release);
+            }
+            *before = end;
+        }
+    }
+
+    /// Room for so many bytes.
+    fn take(&self, room: &mut Room, bytes: u64) -> Result<u64> {
+        self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if bytes > CHUNK_BYTES / 4 {
+            let at = self.pool.alloc(bytes)?;
+            room.objects.insert(at);
+            return Ok(at);
+        }
+        if room.chunk.end - room.chunk.start < bytes {
+            let at = self.pool.alloc(CHUNK_BYTES)?;
+            room.objects.insert(at);
+            room.chunk = at..at + CHUNK_BYTES;
+        }
+        room.chunk.start += bytes;
+        Ok(room.chunk.start - bytes)
+    }
+
+    fn write_value(&self, at: u64, version: u64, kind: u8, pieces: &[&[u8]], length: usize) {
+        let shape = to_u64(length) | u64::from(kind & 3) << 30;
+        self.pool.store(at, version);
+        let crc = value_crc(version, shape, pieces);
+        self.pool.store(at + 8, shape | widen(crc) << 32);
+        self.pool.store_bytes(at + VALUE_HEAD_BYTES, pieces);
+    }
+
+    /// Sets the value of a key to `pieces` one after the other, unless the list has this version or
+    /// a newer one: persistent when this returns. `kind` is 0 to 3; keys have at most 65,535 bytes,
+    /// values fewer than 2^30.
+    ///
+    /// Fails with [`Error::DiskFull`] where the pool has no room, and [`Error::Limit`] on longer
+    /// keys and values; nothing has changed then.
+    pub(crate) fn insert(
+        &self,
+        key: &[u8],
+        version: u64,
+        kind: u8,
+        pieces: &[&[u8]],
+    ) -> Result<Outcome> {
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if key.is_empty() || key.len() > 0xffff || length >= VALUE_BYTES_END {
+            let what = format!("an entry of {} and {length} bytes", key.len());
+            return Err(Error::Limit { what });
+        }
+        let mut room = lock(&self.room);
+        let (mut towers, before, after) = self.find(key);
+        let (pool, value_bytes) = (&*self.pool, VALUE_HEAD_BYTES + words(length));
+        if after != 0
+            && compare_at(pool.words(after + KEY), (0, self.key_bytes(after)), key).is_eq()
+        {
+            let is_older = self.version(self.value(Entry(after))) < version;
+            if !is_older && !mutant::active(Bug::PersistentListTakesOlder) {
+                return Ok(Outcome::Old);
+            }
+            let value = self.take(&mut room, value_bytes)?;
+            self.write_value(value, version, kind, pieces, length);
+            if !mutant::active(Bug::PersistentListSkipsValue) {
+                pool.flush(value, value_bytes);
+            }
+            pool.publish(after + VALUE, link(value));
+            return Ok(Outcome::Replaced);
+        }
+        let node_bytes = KEY + words(key.len());
+        let node = self.take(&mut room, node_bytes + value_bytes)?;
+        let value = node + node_bytes;
+        pool.store(node, to_u64(key.len()) | widen(crc32c(key)) << 32);
+        pool.store(node + PREFIX, key_prefix(key));
+        pool.store(node + VALUE, link(value));
+        pool.store(node + NEXT, link(after));
+        pool.store_bytes(node + KEY, &[key]);
+        self.write_value(value, version, kind, pieces, length);
+        if !mutant::active(Bug::PersistentListSkipsNode) {
+            pool.flush(node, node_bytes + value_bytes);
+        }
+        pool.publish(self.link_at(before), link(node));
+        self.add_tower(node, &mut towers);
+        self.keys.fetch_add(1, Ordering::Relaxed);
+        Ok(Outcome::New)
+    }
+
+    const fn entry(node: u64) -> Option<Entry> {
+        if node == 0 { None } else { Some(Entry(node)) }
+    }
+
+    /// The first entry whose key is not below `key`.
+    pub(crate) fn seek(&self, key: &[u8]) -> Option<Entry> {
+        let (_, before, after) = self.find(key);
+        if mutant::active(Bug::PersistentListLooksAgain) {
+            return Self::entry(self.after(before));
+        }
+        Self::entry(after)
+    }
+
+    /// The last entry whose key is below `key`; without one, the last of all.
+    pub(crate) fn seek_before(&self, key: Option<&[u8]>) -> Option<Entry> {
+        let node = match key {
+            Some(key) => self.find(key).1,
+            None => self.last(),
+        };
+        if node == self.at { None } else { Some(Entry(node)) }
+    }
+
+    fn last(&self) -> u64 {
+        let mut tower = HEAD;
+        for level in (0..LEVELS).rev() {
+            loop {
+                match self.tower_next(tower, level) {
+                    HEAD => break,
+                    next => tower = next,
+                }
+            }
+        }
+        let mut node = if tower == HEAD { self.at } else { self.tower_word(tower) };
+        loop {
+            match self.after(node) {
+                0 => return node,
+                next => node = next,
+            }
+        }
+    }
+
+    /// The value of exactly this key.
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Stored> {
+        let Entry(node) = self.seek(key)?;
+        let found = compare_at(self.pool.words(node + KEY), (0, self.key_bytes(node)), key);
+        found.is_eq().then(|| self.value(Entry(node)))
+    }
+
+    /// The next entry.
+    pub(crate) fn next(&self, entry: Entry) -> Option<Entry> {
+        Self::entry(self.after(entry.0))
+    }
+
+    /// The value that an entry has now.
+    #[inline]
+    pub(crate) fn value(&self, entry: Entry) -> Stored {
+        Stored(target(self.pool.load(entry.0 + VALUE)))
+    }
+
+    /// Puts the key into `out`.
+    pub(crate) fn copy_key(&self, entry: Entry, out: &mut Vec<u8>) {
+        out.clear();
+        out.resize(self.key_bytes(entry.0), 0);
+        copy_out(self.pool.words(entry.0 + KEY), 0, out);
+    }
+
+    /// The version.
+    pub(crate) fn version(&self, value: Stored) -> u64 {
+        self.pool.load(value.0)
+    }
+
+    /// What the owner said that it is.
+    pub(crate) fn kind(&self, value: Stored) -> u8 {
+        low_u8(self.pool.load(value.0 + 8) >> 30 & 3)
+    }
+
+    /// Bytes of a value.
+    pub(crate) fn value_bytes(&self, value: Stored) -> usize {
+        to_usize(self.pool.load(value.0 + 8)) & (VALUE_BYTES_END - 1)
+    }
+
+    /// Copies a value, or as much of it as there is room for.
+    pub(crate) fn copy_value(&self, value: Stored, out: &mut [u8]) {
+        let count = self.value_bytes(value).min(out.len());
+        if let Some(out) = out.get_mut(..count) {
+            copy_out(self.pool.words(value.0 + VALUE_HEAD_BYTES), 0, out);
+        }
+    }
+}

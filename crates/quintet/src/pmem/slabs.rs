@@ -1,0 +1,406 @@
+//! The allocator: slabs of objects of one size, and runs of slabs.
+//!
+//! What: small objects share a slab with others of their class; larger ones take a run of slabs of
+//! one segment. What is in use within a slab is known in ordinary memory alone. The directory, at
+//! the front of each segment, has a word for each of its slabs:
+//!
+//! | word | meaning |
+//! |---|---|
+//! | 0 | free, or within a run that an earlier word begins, or of the directory itself |
+//! | 1 to 40 | objects of that class of [`CLASS_BYTES`] |
+//! | 2^63 + n | an object of n slabs begins here |
+//!
+//! A slab that was in use when the pool was opened is *unknown*: its objects can be read and
+//! released, but none is given out from it until [`Sweep`] has been told which are reachable.
+//!
+//! Invariants: runs lie within a segment and do not overlap (verified by [`Slabs::load`]); a word
+//! that says "in use" is persistent before the first object of its slab is given out.
+
+use std::collections::BTreeSet;
+
+use super::medium::{Medium, Segments};
+use crate::util::{
+    codec::{to_u64, to_usize},
+    mutant::{self, Bug},
+};
+
+/// Bytes of a slab. Smaller in tests, so that slabs fill and go.
+pub(crate) const SLAB_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 64 << 10 };
+/// Bytes at the front of each segment, before its directory.
+pub(super) const HEAD_BYTES: u64 = 512;
+/// Sizes of small objects: steps of 8 bytes, then of at most a fifth.
+const CLASS_BYTES: [u64; 40] = [
+    16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 144, 160, 176, 192, 208, 224,
+    240, 256, 288, 320, 352, 384, 416, 448, 480, 512, 576, 640, 704, 768, 832, 896, 960, 1008,
+    1024,
+];
+/// Marks the first slab of a run.
+const RUN: u64 = 1 << 63;
+
+/// A set of objects of a slab.
+type Bitmap = Box<[u64]>;
+
+/// A slab, as ordinary memory knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Slab {
+    Free,
+    /// Of the directory.
+    Directory,
+    /// Of a class, by its number from 0.
+    Small {
+        class: usize,
+        used: Bitmap,
+        count: u64,
+    },
+    /// Of a class, by its number from 0, from before the pool was opened.
+    Unknown {
+        class: usize,
+    },
+    /// The first of a run.
+    Run {
+        slabs: u64,
+    },
+    /// A later one of the run that begins at this slab.
+    Rest {
+        first: u64,
+    },
+}
+
+/// What was given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Object {
+    Small { slab: u64, class: usize, index: u64 },
+    Run { slab: u64, slabs: u64 },
+}
+
+/// All slabs.
+#[derive(Debug)]
+pub(super) struct Slabs {
+    segments: Segments,
+    states: Vec<Slab>,
+    /// Known slabs of each class with room.
+    roomy: Vec<BTreeSet<u64>>,
+    free: BTreeSet<u64>,
+    used_bytes: u64,
+}
+
+/// Where something is wrong, and what.
+pub(super) type Wrong = (u64, String);
+
+const fn objects_of(class_bytes: u64) -> u64 {
+    SLAB_BYTES / class_bytes
+}
+
+fn class_bytes(class: usize) -> u64 {
+    CLASS_BYTES.get(class).copied().unwrap_or(SLAB_BYTES)
+}
+
+fn class_for(bytes: u64) -> Option<usize> {
+    CLASS_BYTES.iter().position(|size| bytes <= *size)
+}
+
+fn bitmap(class: usize) -> Bitmap {
+    vec![0; to_usize(objects_of(class_bytes(class)).div_ceil(64))].into_boxed_slice()
+}
+
+/// Sets or clears a bit; whether it changed.
+fn set_bit(map: &mut [u64], index: u64, value: bool) -> bool {
+    let Some(word) = map.get_mut(to_usize(index / 64)) else { return false };
+    let before = *word;
+    *word = before & !(1 << (index % 64)) | u64::from(value) << (index % 64);
+    *word != before
+}
+
+impl Slabs {
+    pub(super) fn new(segments: Segments) -> Self {
+        Self {
+            segments,
+            states: Vec::new(),
+            roomy: vec![BTreeSet::new(); CLASS_BYTES.len()],
+            free: BTreeSet::new(),
+            used_bytes: 0,
+        }
+    }
+
+    /// Bytes of the segments that are loaded.
+    pub(super) fn end(&self) -> u64 {
+        to_u64(self.states.len()) * SLAB_BYTES
+    }
+
+    /// Where the directory word of a slab is.
+    fn word_of(&self, slab: u64) -> u64 {
+        let start = self.segments.start(self.segments.of(slab * SLAB_BYTES));
+        start + HEAD_BYTES + (slab - start / SLAB_BYTES) * 8
+    }
+
+    /// Reads the directory of the next segment, which ends at `end`.
+    pub(super) fn load(&mut self, medium: &Medium, end: u64) -> Result<(), Wrong> {
+        let (first, end) = (to_u64(self.states.len()), end / SLAB_BYTES);
+        let directory = (HEAD_BYTES + (end - first) * 8).div_ceil(SLAB_BYTES);
+        self.states.resize(to_usize(end), Slab::Free);
+        let mut slab = first;
+        while slab < end {
+            let at = self.word_of(slab);
+            let word = medium.load(at);
+            let mut slabs = 1;
+            let state = if slab < first + directory {
+                Slab::Directory
+            } else if word == 0 {
+                self.free.insert(slab);
+                Slab::Free
+            } else if word & RUN != 0 {
+                slabs = word & !RUN;
+                if slabs == 0 || slabs > end - slab {
+                    return Err((at, format!("a run of {slabs} slabs at slab {slab}")));
+                }
+                self.used_bytes += slabs * SLAB_BYTES;
+                Slab::Run { slabs }
+            } else if word <= to_u64(CLASS_BYTES.len()) {
+                self.used_bytes += SLAB_BYTES;
+                Slab::Unknown { class: to_usize(word - 1) }
+            } else {
+                return Err((at, format!("the directory word {word:#x}")));
+            };
+            self.set(slab, state);
+            (slab + 1..slab + slabs).for_each(|rest| self.set(rest, Slab::Rest { first: slab }));
+            slab += slabs;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, slab: u64, state: Slab) {
+        if let Some(place) = self.states.get_mut(to_usize(slab)) {
+            *place = state;
+        }
+    }
+
+    fn state(&self, slab: u64) -> Option<&Slab> {
+        self.states.get(to_usize(slab))
+    }
+
+    /// Says persistently what a slab is used for, before anything of it is given out.
+    fn note(&self, medium: &Medium, slab: u64, word: u64) {
+        if mutant::active(Bug::PmemForgetsSlab) {
+            return;
+        }
+        let at = self.word_of(slab);
+        medium.store(at, word);
+        medium.flush(at, 8);
+        // Here, because another thread may be the first to publish an object of it, and that one's
+        // fence does not order what this one has written back.
+        medium.fence();
+    }
+
+    /// Says that a slab is free. Should that be lost, the next sweep finds out.
+    fn note_free(&self, medium: &Medium, slab: u64) {
+        let at = self.word_of(slab);
+        medium.store(at, 0);
+        medium.flush(at, 8);
+    }
+
+    /// Room for so many bytes; `None` where there is none.
+    pub(super) fn alloc(&mut self, medium: &Medium, bytes: u64) -> Option<u64> {
+        let Some(class) = class_for(bytes) else { return self.alloc_run(medium, bytes) };
+        let roomy = self.roomy.get(class)?.first().copied();
+        let slab = roomy.or_else(|| self.start_slab(medium, class))?;
+        let Slab::Small { used, count, .. } = self.states.get_mut(to_usize(slab))? else {
+            return None;
+        };
+        let (word, bits) = (0..).zip(used.iter()).find(|(_, bits)| **bits != u64::MAX)?;
+        let index = word * 64 + u64::from(bits.trailing_ones());
+        set_bit(used, index, true);
+        *count += 1;
+        if *count == objects_of(class_bytes(class)) {
+            self.roomy.get_mut(class)?.remove(&slab);
+        }
+        self.used_bytes += class_bytes(class);
+        Some(slab * SLAB_BYTES + index * class_bytes(class))
+    }
+
+    fn start_slab(&mut self, medium: &Medium, class: usize) -> Option<u64> {
+        let slab = self.free.pop_first()?;
+        self.note(medium, slab, to_u64(class) + 1);
+        self.set(slab, Slab::Small { class, used: bitmap(class), count: 0 });
+        self.roomy.get_mut(class)?.insert(slab);
+        Some(slab)
+    }
+
+    fn alloc_run(&mut self, medium: &Medium, bytes: u64) -> Option<u64> {
+        let slabs = bytes.div_ceil(SLAB_BYTES);
+        let mut run = 0..0;
+        for slab in &self.free {
+            // A segment starts with its directory, so neighbours are of one segment.
+            run = if run.end == *slab { run.start..slab + 1 } else { *slab..slab + 1 };
+            if run.end - run.start == slabs {
+                break;
+            }
+        }
+        if run.end - run.start != slabs {
+            return None;
+        }
+        for slab in run.clone() {
+            self.free.remove(&slab);
+            self.set(slab, Slab::Rest { first: run.start });
+        }
+        self.note(medium, run.start, RUN | slabs);
+        self.set(run.start, Slab::Run { slabs });
+        self.used_bytes += slabs * SLAB_BYTES;
+        Some(run.start * SLAB_BYTES)
+    }
+
+    /// What begins at an offset; `None`: nothing that could.
+    fn object(&self, offset: u64) -> Option<Object> {
+        let (slab, within) = (offset / SLAB_BYTES, offset % SLAB_BYTES);
+        match self.state(slab)? {
+            Slab::Small { class, .. } | Slab::Unknown { class } => {
+                let (index, size) = (within / class_bytes(*class), class_bytes(*class));
+                let begins = within.is_multiple_of(size) && index < objects_of(size);
+                begins.then_some(Object::Small { slab, class: *class, index })
+            }
+            Slab::Run { slabs } if within == 0 => Some(Object::Run { slab, slabs: *slabs }),
+            _ => None,
+        }
+    }
+
+    /// The run that an offset is in: where it begins, and its bytes.
+    pub(super) fn run_of(&self, offset: u64) -> Option<(u64, u64)> {
+        let slab = offset / SLAB_BYTES;
+        let first = match self.state(slab)? {
+            Slab::Run { .. } => slab,
+            Slab::Rest { first } => *first,
+            _ => return None,
+        };
+        let Slab::Run { slabs } = self.state(first)? else { return None };
+        Some((first * SLAB_BYTES, slabs * SLAB_BYTES))
+    }
+
+    /// Takes an object back; `false` where none begins at the offset.
+    pub(super) fn free(&mut self, medium: &Medium, offset: u64) -> bool {
+        match self.object(offset) {
+            Some(Object::Small { slab, class, index }) => {
+                let bytes = class_bytes(class);
+                let Some(Slab::Small { used, count, .. }) = self.states.get_mut(to_usize(slab))
+                else {
+                    // Of a slab that is unknown: the next sweep finds it free.
+                    return true;
+                };
+                if !set_bit(used, index, false) {
+                    return false;
+                }
+                *count -= 1;
+                let is_empty = *count == 0;
+                self.used_bytes -= bytes;
+                if let Some(roomy) = self.roomy.get_mut(class) {
+                    if is_empty {
+                        roomy.remove(&slab)
+                    } else {
+                        roomy.insert(slab)
+                    };
+                }
+                if is_empty {
+                    self.set(slab, Slab::Free);
+                    self.free.insert(slab);
+                    self.note_free(medium, slab);
+                }
+                true
+            }
+            Some(Object::Run { slab, slabs }) => {
+                for one in slab..slab + slabs {
+                    self.set(one, Slab::Free);
+                    self.free.insert(one);
+                }
+                self.used_bytes -= slabs * SLAB_BYTES;
+                self.note_free(medium, slab);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Bytes given out, with what sizes were rounded up to; unknown slabs count whole.
+    pub(super) const fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+}
+
+/// What is told to a sweep.
+pub(super) struct Sweep {
+    /// Objects of each small slab, and 1 for each run, that are reachable.
+    reached: Vec<Bitmap>,
+}
+
+impl Sweep {
+    pub(super) fn new(slabs: &Slabs) -> Self {
+        let of = |state: &Slab| match state {
+            Slab::Small { class, .. } | Slab::Unknown { class } => bitmap(*class),
+            Slab::Run { .. } => vec![0].into_boxed_slice(),
+            _ => Bitmap::default(),
+        };
+        Self { reached: slabs.states.iter().map(of).collect() }
+    }
+
+    /// The slabs once all that was not told of is free.
+    pub(super) fn finish(mut self, slabs: &mut Slabs, medium: &Medium) {
+        let mut fresh = Slabs::new(slabs.segments);
+        fresh.states = vec![Slab::Free; slabs.states.len()];
+        for (slab, state) in (0..).zip(std::mem::take(&mut slabs.states)) {
+            let reached = self.reached.get_mut(to_usize(slab)).map(std::mem::take);
+            let reached = reached.unwrap_or_default();
+            let count: u64 = reached.iter().map(|word| u64::from(word.count_ones())).sum();
+            match state {
+                Slab::Directory => fresh.set(slab, Slab::Directory),
+                Slab::Small { class, .. } | Slab::Unknown { class } if count > 0 => {
+                    if count < objects_of(class_bytes(class)) {
+                        fresh.roomy.get_mut(class).map(|roomy| roomy.insert(slab));
+                    }
+                    fresh.used_bytes += count * class_bytes(class);
+                    fresh.set(slab, Slab::Small { class, used: reached, count });
+                }
+                Slab::Run { slabs } if count > 0 => {
+                    fresh.used_bytes += slabs * SLAB_BYTES;
+                    fresh.set(slab, Slab::Run { slabs });
+                    let rest = slab + 1..slab + slabs;
+                    rest.for_each(|one| fresh.set(one, Slab::Rest { first: slab }));
+                }
+                Slab::Small { .. } | Slab::Unknown { .. } | Slab::Run { .. } => {
+                    fresh.note_free(medium, slab);
+                }
+                Slab::Free | Slab::Rest { .. } => {}
+            }
+        }
+        let is_free = |(_, state): &(u64, &Slab)| **state == Slab::Free;
+        fresh.free = (0..).zip(&fresh.states).filter(is_free).map(|(slab, _)| slab).collect();
+        medium.fence();
+        *slabs = fresh;
+    }
+}
+
+/// Objects that structures reach: see [`Pool::sweep`](super::Pool::sweep).
+pub(crate) struct Marks<'s> {
+    pub(super) slabs: &'s Slabs,
+    pub(super) sweep: &'s mut Sweep,
+}
+
+impl Marks<'_> {
+    /// The object that begins at an offset is reachable; `false` where none can begin.
+    #[must_use]
+    pub(crate) fn add(&mut self, offset: u64) -> bool {
+        let (slab, index) = match self.slabs.object(offset) {
+            Some(Object::Small { slab, index, .. }) => (slab, index),
+            Some(Object::Run { slab, .. }) => (slab, 0),
+            None => return false,
+        };
+        if let Some(reached) = self.sweep.reached.get_mut(to_usize(slab)) {
+            set_bit(reached, index, true);
+        }
+        true
+    }
+}
+
+/// Bytes that an object of so many takes.
+#[cfg(test)]
+pub(super) fn rounded(bytes: u64) -> u64 {
+    class_for(bytes).map_or(bytes.next_multiple_of(SLAB_BYTES), class_bytes)
+}
+
+const _: () = assert!(CLASS_BYTES[39] * 4 <= SLAB_BYTES, "a slab has some objects");

@@ -1,0 +1,11 @@
+//! What every layer uses: integers and checksums, the memory account, locks and atomics, errors.
+
+pub mod budget;
+pub mod codec;
+pub(crate) mod error;
+pub mod format;
+pub mod mutant;
+pub(crate) mod report;
+pub(crate) mod sync;
+pub(crate) mod types;
+pub(crate) mod words;
