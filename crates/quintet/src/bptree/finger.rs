@@ -1,9 +1,9 @@
 //! Lookups and puts of keys in order: most are in the leaf of the one before, and need no descent.
 //!
-//! A [`Near`] has a leaf as it was seen last, and the separators that bound it.
+//! A [`Finger`] has a leaf as it was seen last, and the separators that bound it.
 //!
 //! Invariants: a leaf's bounds change with its version only, so while that is what was seen, a key
-//! between them belongs to it. What a caller puts through the same [`Near`] keeps it up to date.
+//! between them belongs to it. What a caller puts through the same [`Finger`] keeps it up to date.
 
 use super::{
     Change, Garbage, Step, Tree,
@@ -18,12 +18,12 @@ use crate::{
 
 /// Where keys were looked for last. See the module head.
 #[derive(Debug, Default)]
-pub struct Near {
+pub struct Finger {
     leaf: Option<Seen>,
     bounds: Bounds,
 }
 
-impl Near {
+impl Finger {
     fn has(&self, key: &[u8]) -> bool {
         let Bounds { lower, upper } = &self.bounds;
         let is_inside = lower.as_deref().is_none_or(|lower| lower <= key)
@@ -34,20 +34,20 @@ impl Near {
 
 impl Tree {
     /// The leaf that a key belongs to.
-    fn leaf_by(&self, near: &mut Near, key: &[u8]) -> Step<ReadGuard<'_>> {
+    fn leaf_by(&self, near: &mut Finger, key: &[u8]) -> Step<ReadGuard<'_>> {
         let leaf = near.leaf.as_ref().filter(|_| near.has(key));
         if let Some(leaf) = leaf.and_then(|leaf| self.cache.seen(leaf)) {
             return Ok(leaf);
         }
         let (leaf, bounds) = self.bounded_leaf_ahead(Target::Key(key), 0)?;
-        *near = Near { leaf: Some(leaf.seen()), bounds };
+        *near = Finger { leaf: Some(leaf.seen()), bounds };
         Ok(leaf)
     }
 
     /// As [`Tree::get`], of a key that is likely near the one before.
     pub fn get_near<V>(
         &self,
-        near: &mut Near,
+        near: &mut Finger,
         key: &[u8],
         make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
     ) -> Result<Option<V>> {
@@ -60,7 +60,7 @@ impl Tree {
     }
 
     /// As [`Tree::put`] of a small value, of a key that is likely near the one before.
-    pub fn put_near(&self, near: &mut Near, key: &[u8], value: &[u8]) -> Result<Change> {
+    pub fn put_near(&self, near: &mut Finger, key: &[u8], value: &[u8]) -> Result<Change> {
         if !self.shape().is_inline(key, value.len()) {
             return self.put(key, [value, &[]], None);
         }

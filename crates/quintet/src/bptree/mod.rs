@@ -77,7 +77,7 @@ use crate::{
     bptree::page_cache::{PageCache, PageId, ReadGuard, Seen, WriteGuard, page_bytes::PageWords},
     util::{
         codec::{to_u64, to_usize},
-        sync::{AtomicBool, AtomicU64, Mutex, Ordering, Patience},
+        sync::{AtomicBool, AtomicU64, Backoff, Mutex, Ordering},
     },
 };
 
@@ -340,7 +340,7 @@ impl Tree {
 
     /// Tries until nothing changes meanwhile.
     fn repeat<T>(&self, mut attempt: impl FnMut(&Self) -> Step<T>) -> crate::Result<T> {
-        let mut patience = Patience::default();
+        let mut patience = Backoff::default();
         loop {
             match attempt(self) {
                 Ok(done) => return Ok(done),

@@ -314,7 +314,7 @@ fn many_keys_agree() {
 fn keys_near_one_another() {
     for (seed, frames) in [(0, 100_000), (1, 100_000), (2, 40)] {
         let (mut random, tree, mut model) = (Random(seed), tree(frames), BTreeMap::new());
-        let (mut figures, mut near) = (Change::default(), finger::Near::default());
+        let (mut figures, mut near) = (Change::default(), finger::Finger::default());
         for round in 0..60 {
             let mut keys: Vec<_> = (0..100).map(|_| some_key(&mut random, 3_000)).collect();
             if round % 5 != 4 {
@@ -411,7 +411,7 @@ fn a_few_threads_and_readers_agree() {
         for thread in 1..5_u32 {
             let tree = &tree;
             scope.spawn(move || {
-                let (mut random, mut near) = (Random(u64::from(thread)), finger::Near::default());
+                let (mut random, mut near) = (Random(u64::from(thread)), finger::Finger::default());
                 for _ in 0..20_000 {
                     let number = u32::try_from(random.below(u64::from(keys))).unwrap();
                     let own = number - number % 10 + thread;

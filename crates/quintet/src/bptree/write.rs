@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Says of a stored value whether it goes.
-pub type Condemn<'c> = &'c dyn Fn(&[u8]) -> bool;
+pub type DropFilter<'c> = &'c dyn Fn(&[u8]) -> bool;
 
 /// A value to be put: in pieces, or in an extent already.
 #[derive(Clone, Copy, Debug)]
@@ -515,7 +515,7 @@ impl Tree {
         &self,
         (start, end): (&[u8], Option<&[u8]>),
         ahead: isize,
-        doomed: Option<Condemn<'_>>,
+        doomed: Option<DropFilter<'_>>,
     ) -> Result<(Change, Option<Vec<u8>>)> {
         let (change, thin, upper) =
             self.repeat(|tree| tree.delete_some_in_leaf((start, end), ahead, doomed))?;
@@ -543,7 +543,7 @@ impl Tree {
         &self,
         (start, end): (&[u8], Option<&[u8]>),
         ahead: isize,
-        doomed: Option<Condemn<'_>>,
+        doomed: Option<DropFilter<'_>>,
     ) -> Step<(Change, bool, Option<Vec<u8>>)> {
         let (leaf, bounds) = self.bounded_leaf_ahead(Target::Key(start), ahead)?;
         let (first, last) = self.look(&leaf, |view, fetch| {

@@ -7,24 +7,24 @@ use crate::{
     Error, Result,
     io::{Env, sim::SimEnv},
     util::{
-        budget::{Budget, Charge},
+        budget::{Budget, Reservation},
         codec::{KeyHash, Lsn},
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
     },
 };
 
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct FakeHost {
     pub(crate) log_syncs: AtomicU64,
     /// Syncs of the log fail.
     pub(crate) refuses: AtomicBool,
     /// A round of persisting is always due.
     pub(crate) hurries: AtomicBool,
     /// Memory of work under way: it ends when the database is asked to work.
-    pub(crate) lent: Mutex<Option<Charge>>,
+    pub(crate) lent: Mutex<Option<Reservation>>,
 }
 
-impl Desk {
+impl FakeHost {
     /// A table in `table` of a simulated disk.
     pub(crate) fn context(self: &Arc<Self>, env: &SimEnv, budget: u64) -> Context {
         Context {
@@ -41,7 +41,7 @@ impl Desk {
     }
 }
 
-impl Host for Desk {
+impl Host for FakeHost {
     fn sync_log(&self) -> Result<()> {
         self.log_syncs.fetch_add(1, Ordering::Relaxed);
         let refuses = self.refuses.load(Ordering::Relaxed);

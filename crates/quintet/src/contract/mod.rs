@@ -32,7 +32,7 @@ pub(crate) mod value_sink;
 use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
 pub use options::{EngineKind, TableOptions};
-pub(crate) use value::Answered;
+pub(crate) use value::FoundValue;
 pub use value::Value;
 
 use crate::{
@@ -278,7 +278,7 @@ impl Context {
         let began = self.env.monotonic();
         while !self.has_free(bytes) {
             let waited = self.env.monotonic().saturating_sub(began);
-            if self.budget.lent() == 0 || waited > LENT_MAX {
+            if self.budget.transient_bytes() == 0 || waited > LENT_MAX {
                 return false;
             }
             self.env.pause(LENT_STEP);
@@ -296,7 +296,7 @@ impl Context {
         for _ in 0..FINDS_MAX {
             match find() {
                 Err(Error::OutOfMemory { .. })
-                    if self.budget.lent() > 0 || self.has_free(bytes) =>
+                    if self.budget.transient_bytes() > 0 || self.has_free(bytes) =>
                 {
                     self.host.wake();
                     self.await_lent(bytes);

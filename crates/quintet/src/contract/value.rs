@@ -109,12 +109,12 @@ impl From<Vec<u8>> for Value {
 
 /// A value on its way to whoever asked for it.
 #[derive(Debug)]
-pub(crate) enum Answered<'a> {
+pub(crate) enum FoundValue<'a> {
     Bytes(&'a [u8]),
     Value(Value),
 }
 
-impl Answered<'_> {
+impl FoundValue<'_> {
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {

@@ -7,24 +7,24 @@ use crate::{
 };
 
 /// Makes something of a stored value.
-pub(crate) trait Take {
+pub(crate) trait ValueSink {
     /// What is made.
-    type Taken;
+    type Output;
 
     /// Of the value of `bytes` that begins at byte `at` of `words`. Words of a cache may change
     /// meanwhile: then what was made is thrown away, and it is asked for again.
-    fn of_words(&mut self, words: &[AtomicU64], place: (usize, usize)) -> Self::Taken;
+    fn of_words(&mut self, words: &[AtomicU64], place: (usize, usize)) -> Self::Output;
 
     /// Of these bytes.
-    fn of_bytes(&mut self, bytes: &[u8]) -> Self::Taken;
+    fn of_bytes(&mut self, bytes: &[u8]) -> Self::Output;
 }
 
 /// A value that stands alone.
 #[derive(Debug)]
-pub(crate) struct Whole;
+pub(crate) struct OwnedValue;
 
-impl Take for Whole {
-    type Taken = Value;
+impl ValueSink for OwnedValue {
+    type Output = Value;
 
     #[inline]
     fn of_words(&mut self, words: &[AtomicU64], (at, bytes): (usize, usize)) -> Value {
@@ -41,29 +41,29 @@ impl Take for Whole {
 /// three lines of memory, and moving it through every return costs more than finding it. For
 /// memtables alone, which do not change under a reader: in a cache it might be put there twice.
 #[derive(Debug)]
-pub(crate) struct Appended<'a>(pub(crate) &'a mut Vec<Option<Value>>);
+pub(crate) struct AppendOwned<'a>(pub(crate) &'a mut Vec<Option<Value>>);
 
-impl Take for Appended<'_> {
-    type Taken = ();
+impl ValueSink for AppendOwned<'_> {
+    type Output = ();
 
     #[inline]
     fn of_words(&mut self, words: &[AtomicU64], place: (usize, usize)) {
-        self.0.push(Some(Whole.of_words(words, place)));
+        self.0.push(Some(OwnedValue.of_words(words, place)));
     }
 
     #[inline]
     fn of_bytes(&mut self, bytes: &[u8]) {
-        self.0.push(Some(Whole.of_bytes(bytes)));
+        self.0.push(Some(OwnedValue.of_bytes(bytes)));
     }
 }
 
 /// All but the first byte goes into a buffer; the first byte is what is made. See
 /// [`crate::contract::Engine::get_split`].
 #[derive(Debug)]
-pub(crate) struct Split<'a>(pub(crate) &'a mut Vec<u8>);
+pub(crate) struct HeadAndBuffer<'a>(pub(crate) &'a mut Vec<u8>);
 
-impl Take for Split<'_> {
-    type Taken = u8;
+impl ValueSink for HeadAndBuffer<'_> {
+    type Output = u8;
 
     #[inline]
     fn of_words(&mut self, words: &[AtomicU64], place: (usize, usize)) -> u8 {
@@ -78,10 +78,10 @@ impl Take for Split<'_> {
 
 /// The bytes go into a buffer, in place of what was there.
 #[derive(Debug)]
-pub(crate) struct Copied<'a>(pub(crate) &'a mut Vec<u8>);
+pub(crate) struct IntoBuffer<'a>(pub(crate) &'a mut Vec<u8>);
 
-impl Take for Copied<'_> {
-    type Taken = ();
+impl ValueSink for IntoBuffer<'_> {
+    type Output = ();
 
     #[inline]
     fn of_words(&mut self, words: &[AtomicU64], (at, bytes): (usize, usize)) {
@@ -98,10 +98,10 @@ impl Take for Copied<'_> {
 
 /// Where the value lies: its first byte, and how many it has.
 #[derive(Debug)]
-pub(crate) struct Located;
+pub(crate) struct ValueLocation;
 
-impl Take for Located {
-    type Taken = (usize, usize);
+impl ValueSink for ValueLocation {
+    type Output = (usize, usize);
 
     #[inline]
     fn of_words(&mut self, _words: &[AtomicU64], place: (usize, usize)) -> (usize, usize) {

@@ -28,8 +28,8 @@ use crate::{
         codec::{KeyHash, Lsn},
         mutant::{self, Bug},
         sync::{
-            Apart, AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read,
-            turns::Turns,
+            AtomicBool, AtomicU8, AtomicU64, CachePadded, Mutex, OnceLock, Ordering, RwLock, lock,
+            read, turns::FairMutex,
         },
         types::TableTypes,
     },
@@ -72,7 +72,7 @@ pub(super) struct TableState {
     /// Its last name, once it is dropped.
     pub(super) dropped_name: OnceLock<String>,
     /// Past the last operation applied. Every write stores it; gets read what is around it.
-    applied_end: Apart<AtomicU64>,
+    applied_end: CachePadded<AtomicU64>,
     /// What its files are complete to.
     persisted: AtomicU64,
     /// It may have entries in the expiry index.
@@ -103,7 +103,7 @@ impl TableState {
             status: AtomicU8::new(0),
             failure: OnceLock::new(),
             dropped_name: OnceLock::new(),
-            applied_end: Apart(AtomicU64::new(0)),
+            applied_end: CachePadded(AtomicU64::new(0)),
             persisted: AtomicU64::new(persisted.0),
             may_expire: AtomicBool::new(false),
             types: types.map_or_else(OnceLock::new, OnceLock::from),
@@ -296,7 +296,7 @@ pub(super) struct Core {
     pub(super) log: Arc<Log>,
     pub(super) stripes: Stripes,
     /// One round of persisting at a time.
-    pub(super) round: Turns,
+    pub(super) round: FairMutex,
     /// Dropped tables whose files are still to be removed.
     pub(super) doomed: Mutex<Vec<Arc<TableState>>>,
     /// Below this, the log holds nothing that some table lacks.
@@ -306,7 +306,7 @@ pub(super) struct Core {
     pub(super) closed: AtomicBool,
     pub(super) sync_armed: AtomicBool,
     pub(super) prepare_armed: AtomicBool,
-    pub(super) counters: Apart<Counters>,
+    pub(super) counters: CachePadded<Counters>,
     /// The last failure of a background job that has not succeeded since.
     pub(super) background_failure: Mutex<Option<String>>,
     /// `None` once closed.

@@ -120,7 +120,7 @@ struct Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.give(self.bytes);
+        self.budget.release(self.bytes);
     }
 }
 
@@ -289,7 +289,7 @@ impl Core {
         explain: &dyn Fn(String) -> Error,
     ) -> Result<Opened> {
         let bytes = self.budget.limit() / BUDGET_SHARE;
-        self.budget.take(bytes)?;
+        self.budget.reserve(bytes)?;
         let memory = Share { budget: Arc::clone(&self.budget), bytes };
         let options = Options::new()
             .create(false)

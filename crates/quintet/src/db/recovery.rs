@@ -36,7 +36,9 @@ use crate::{
     util::{
         budget::Budget,
         codec::{Decoder, KeyHash, Lsn},
-        sync::{Apart, AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, RwLock, turns::Turns},
+        sync::{
+            AtomicBool, AtomicU64, CachePadded, Mutex, OnceLock, Ordering, RwLock, turns::FairMutex,
+        },
     },
     wal::{Anchor, LogOptions},
 };
@@ -139,7 +141,7 @@ fn assemble(
     let budget = Arc::new(Budget::new(options.budget_on(&**env)));
     let segment_bytes = options.segment_bytes_within(budget.limit());
     // The log's tail and the segment after it.
-    budget.take_anyway(2 * segment_bytes);
+    budget.reserve_unchecked(2 * segment_bytes);
     let shared = Arc::new(Shared {
         clock: Clock::new(Arc::clone(env)),
         log: OnceLock::new(),
@@ -196,12 +198,12 @@ fn assemble(
         log,
         round_end: AtomicU64::new(0),
         stripes: Stripes::default(),
-        round: Turns::default(),
+        round: FairMutex::default(),
         doomed: Mutex::new(Vec::new()),
         closed: AtomicBool::new(false),
         sync_armed: AtomicBool::new(false),
         prepare_armed: AtomicBool::new(false),
-        counters: Apart::default(),
+        counters: CachePadded::default(),
         background_failure: Mutex::new(None),
         lock: Mutex::new(Some(lock)),
     })

@@ -36,7 +36,7 @@ use crate::{
         budget::Budget,
         codec::{Lsn, crc32c, low_u32, to_u64, to_usize},
         mutant::{self, Bug},
-        sync::{AtomicBool, AtomicU32, Mutex, Ordering, Patience, lock},
+        sync::{AtomicBool, AtomicU32, Backoff, Mutex, Ordering, lock},
     },
     wal::{Anchor, Log, LogOptions},
 };
@@ -78,7 +78,7 @@ pub(super) fn open_log(
     let part = usize::try_from(budget.limit() / GATHERED_PART).unwrap_or(usize::MAX);
     let bytes_max = part.clamp(GATHERED_BYTES_MIN, GATHERED_BYTES_MAX);
     // Places in lanes take about as much as short records.
-    let _memory = budget.charge_anyway(to_u64(2 * bytes_max));
+    let _memory = budget.reserve_transient(to_u64(2 * bytes_max));
     let replay = Replay::new(into, bytes_max / BATCHES);
     let opened = Mutex::new(None);
     env.parallel(LANES + 1, &|thread| {
@@ -200,12 +200,12 @@ impl<'a> Replay<'a> {
 
     /// Applies what is gathered until there will be no more.
     fn help(&self) {
-        let mut patience = Patience::default();
+        let mut patience = Backoff::default();
         loop {
             // What was gathered before the end is looked for after it was seen.
             let ended = self.ended.load(Ordering::Acquire);
             if self.work() {
-                patience = Patience::default();
+                patience = Backoff::default();
             } else if ended {
                 return;
             } else {
@@ -335,7 +335,7 @@ impl<'a> Gatherer<'_, 'a> {
     /// Has what is gathered applied, by whoever has time.
     fn publish(&mut self) -> Result<()> {
         let replay = self.replay;
-        let mut patience = Patience::default();
+        let mut patience = Backoff::default();
         // One is being gathered.
         while lock(&replay.waiting).len() + 1 >= BATCHES {
             if !replay.work() {
@@ -353,7 +353,7 @@ impl<'a> Gatherer<'_, 'a> {
         if self.batch.count > 0 {
             self.publish()?;
         }
-        let mut patience = Patience::default();
+        let mut patience = Backoff::default();
         while !lock(&self.replay.waiting).is_empty() {
             if !self.replay.work() {
                 patience.wait();

@@ -31,11 +31,11 @@ pub(crate) fn micros(time: Duration) -> u64 {
 
 /// A moment from which on the next piece of work may start.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct RateLimiter {
     next_micros: AtomicU64,
 }
 
-impl Pace {
+impl RateLimiter {
     /// How long work of so many bytes has to wait at this rate.
     fn wait(&self, bytes: u64, rate: u64, now: Duration) -> Duration {
         let now = micros(now);
@@ -60,12 +60,12 @@ impl Pace {
 
 /// A rate that is measured again and again.
 #[derive(Debug, Default)]
-pub(crate) struct Measured {
+pub(crate) struct Throughput {
     /// Bytes a second; 0: not measured yet.
     rate: AtomicU64,
 }
 
-impl Measured {
+impl Throughput {
     /// Notes that so many bytes took so long.
     pub(crate) fn note(&self, bytes: u64, time: Duration) {
         let rate = low_u64(u128::from(bytes) * 1_000_000 / u128::from(micros(time).max(1)));
@@ -83,20 +83,20 @@ impl Measured {
 
 /// Whether nothing happens.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct IdleDetector {
     /// What a number was that changes with whatever happens, at the last look, and since when.
     mark: AtomicU64,
     since_micros: AtomicU64,
 }
 
-impl Default for Rest {
+impl Default for IdleDetector {
     /// Nobody has looked yet.
     fn default() -> Self {
         Self { mark: AtomicU64::new(u64::MAX), since_micros: AtomicU64::new(0) }
     }
 }
 
-impl Rest {
+impl IdleDetector {
     /// Whether the number has been the same for a while.
     pub(crate) fn has_come(&self, env: &dyn Env, mark: u64) -> bool {
         let now = env.monotonic();

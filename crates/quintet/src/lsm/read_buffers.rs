@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use crate::{
     io::AlignedBuffer,
     util::{
-        budget::{Budget, Spare},
+        budget::{Budget, Reclaimable},
         codec::to_u64,
         sync::{Mutex, lock},
     },
@@ -50,7 +50,7 @@ fn room(buffer: &AlignedBuffer) -> u64 {
 impl Buffers {
     pub(crate) fn new(budget: &Arc<Budget>) -> Arc<Self> {
         let buffers = Arc::new(Self { kept: Mutex::default(), budget: Arc::clone(budget) });
-        budget.add_spare(Arc::downgrade(&buffers) as Weak<dyn Spare>);
+        budget.register_reclaimable(Arc::downgrade(&buffers) as Weak<dyn Reclaimable>);
         buffers
     }
 
@@ -58,7 +58,7 @@ impl Buffers {
     pub(crate) fn lend(&self, bytes: usize) -> AlignedBuffer {
         let kept = lock(&self.kept).pop();
         let mut buffer = kept.unwrap_or_else(|| AlignedBuffer::zeroed(0));
-        self.budget.give(room(&buffer));
+        self.budget.release(room(&buffer));
         buffer.fit(bytes);
         buffer
     }
@@ -67,33 +67,33 @@ impl Buffers {
     pub(crate) fn keep(&self, buffer: AlignedBuffer) {
         let mut kept = lock(&self.kept);
         let bytes = room(&buffer);
-        if kept.bytes + bytes <= KEPT_BYTES && self.budget.take_free(bytes).is_ok() {
+        if kept.bytes + bytes <= KEPT_BYTES && self.budget.try_reserve(bytes).is_ok() {
             kept.bytes += bytes;
             kept.buffers.push(buffer);
         }
     }
 }
 
-impl Spare for Buffers {
-    fn held(&self) -> u64 {
+impl Reclaimable for Buffers {
+    fn reclaimable_bytes(&self) -> u64 {
         lock(&self.kept).bytes
     }
 
-    fn give_back(&self, bytes: u64) -> u64 {
+    fn reclaim(&self, bytes: u64) -> u64 {
         let mut given = 0;
         while given < bytes
             && let Some(buffer) = lock(&self.kept).pop()
         {
             given += room(&buffer);
         }
-        self.budget.give(given);
+        self.budget.release(given);
         given
     }
 }
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        self.give_back(u64::MAX);
+        self.reclaim(u64::MAX);
     }
 }
 
@@ -119,15 +119,15 @@ mod tests {
         buffers.keep(large);
         buffers.keep(AlignedBuffer::zeroed(1 << 20));
         buffers.keep(AlignedBuffer::zeroed(4096));
-        let held = buffers.held();
+        let held = buffers.reclaimable_bytes();
         assert_eq!(held, budget.used());
         assert!((1 << 20..=KEPT_BYTES).contains(&held), "{held}: the second MiB is too much");
-        budget.take(3 << 20).unwrap();
-        assert_eq!((buffers.held(), budget.used()), (0, 3 << 20));
+        budget.reserve(3 << 20).unwrap();
+        assert_eq!((buffers.reclaimable_bytes(), budget.used()), (0, 3 << 20));
         // Where nothing is free, nothing is kept.
         buffers.keep(AlignedBuffer::zeroed(4096));
-        assert_eq!((buffers.held(), budget.used()), (0, 3 << 20));
-        budget.give(3 << 20);
+        assert_eq!((buffers.reclaimable_bytes(), budget.used()), (0, 3 << 20));
+        budget.release(3 << 20);
         buffers.keep(AlignedBuffer::zeroed(4096));
         assert!(budget.used() > 0);
         drop(buffers);

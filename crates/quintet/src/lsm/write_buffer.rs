@@ -3,7 +3,7 @@
 //! What: one [`View`] at a time, swapped whole; room for writes, found before they are logged.
 //! A write is admitted with what it needs drawn from the budget, inserted, and no more; where
 //! memtables fill faster than they are flushed, writers are delayed and in the end flush
-//! themselves ([`Backing`]).
+//! themselves ([`FlushTarget`]).
 //!
 //! Memtables may be frozen at less than is flushed at once, so that inserts find their places in
 //! the processor's caches; those that are flushed together are a group with one filter, which a
@@ -23,14 +23,14 @@ use arc_swap::ArcSwap;
 use super::memtable::{Answer, Filter, Memtable, cost};
 use crate::{
     Error, Result,
-    contract::{Context, LENT_STEP, Op, value_sink::Take},
+    contract::{Context, LENT_STEP, Op, value_sink::ValueSink},
     io::write_throttle::DELAY_MAX,
     lsm::{
         memtable::arenas::Arenas,
-        rate_limiter::{Measured, Pace, RATE_MIN, Rest, micros},
+        rate_limiter::{IdleDetector, RATE_MIN, RateLimiter, Throughput, micros},
     },
     util::{
-        budget::Spare as _,
+        budget::Reclaimable as _,
         codec::{Lsn, to_u64},
         sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
     },
@@ -83,12 +83,12 @@ impl<V> View<V> {
 
     /// What the memtables say of a key.
     #[inline]
-    pub(crate) fn in_memory<T: Take>(
+    pub(crate) fn in_memory<T: ValueSink>(
         &self,
         hash: u64,
         key: &[u8],
         take: &mut T,
-    ) -> Answer<T::Taken> {
+    ) -> Answer<T::Output> {
         let mut asked: Option<(&Arc<Filter>, bool)> = None;
         for memtable in self.memtables() {
             // The one that is written to may have nothing, and its filter costs a line of memory.
@@ -111,7 +111,7 @@ impl<V> View<V> {
 }
 
 /// What stands behind the front.
-pub(crate) trait Backing<V> {
+pub(crate) trait FlushTarget<V> {
     /// Flushes what is frozen and, where nothing is, the active memtable.
     fn flush_backlog(&self) -> Result<()>;
     /// Waits for work that gives memory back when it ends.
@@ -122,7 +122,7 @@ pub(crate) trait Backing<V> {
 
 /// Counts since the table was opened.
 #[derive(Debug, Default)]
-pub(crate) struct FrontCounters {
+pub(crate) struct WriteBufferCounters {
     pub(crate) helps_total: AtomicU64,
     pub(crate) delays_total: AtomicU64,
     pub(crate) delay_micros_total: AtomicU64,
@@ -133,7 +133,7 @@ pub(crate) struct FrontCounters {
 
 /// See the module head.
 #[derive(Debug)]
-pub(crate) struct Front<V> {
+pub(crate) struct WriteBuffer<V> {
     context: Context,
     /// What is flushed at once, in bytes, and how much of it waits at most, what is written to
     /// included.
@@ -158,11 +158,11 @@ pub(crate) struct Front<V> {
     reserved: AtomicU64,
     /// Bytes a second that writers may bring; 0: as many as they like.
     write_rate: AtomicU64,
-    write_pace: Pace,
+    write_pace: RateLimiter,
     /// Bytes of memtables a second that flushes take away.
-    pub(crate) flushed: Measured,
-    rest: Rest,
-    pub(crate) counters: FrontCounters,
+    pub(crate) flushed: Throughput,
+    rest: IdleDetector,
+    pub(crate) counters: WriteBufferCounters,
 }
 
 fn no_space(error: std::io::Error) -> Error {
@@ -181,7 +181,7 @@ fn new_group(bytes: u64, context: &Context) -> Result<Arc<Filter>> {
     Filter::new(bytes, &context.budget).map(Arc::new).map_err(no_space)
 }
 
-impl<V> Front<V> {
+impl<V> WriteBuffer<V> {
     /// An empty memtable in front of these files. One is frozen at `list_bytes_max` even where more
     /// are flushed at once.
     pub(crate) fn new(
@@ -210,15 +210,15 @@ impl<V> Front<V> {
             frozen_since: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
             write_rate: AtomicU64::new(0),
-            write_pace: Pace::default(),
-            flushed: Measured::default(),
-            rest: Rest::default(),
-            counters: FrontCounters::default(),
+            write_pace: RateLimiter::default(),
+            flushed: Throughput::default(),
+            rest: IdleDetector::default(),
+            counters: WriteBufferCounters::default(),
         })
     }
 
     /// Freezes the active memtable, unless another has its place already.
-    pub(crate) fn rotate(&self, active: &Arc<Memtable>, back: &impl Backing<V>) -> Result<()> {
+    pub(crate) fn rotate(&self, active: &Arc<Memtable>, back: &impl FlushTarget<V>) -> Result<()> {
         let group = match active.group() {
             Some(group) if group.members() < self.lists => Some(Arc::clone(group)),
             _ if self.lists > 1 => Some(new_group(self.memtable_bytes, &self.context)?),
@@ -230,7 +230,7 @@ impl<V> Front<V> {
     }
 
     /// Freezes the active memtable and goes on in `fresh`, unless another has its place already.
-    fn put_before(&self, fresh: Arc<Memtable>, active: &Arc<Memtable>, back: &impl Backing<V>) {
+    fn put_before(&self, fresh: Arc<Memtable>, active: &Arc<Memtable>, back: &impl FlushTarget<V>) {
         let _alone = write(&self.writing);
         let _viewing = lock(&self.viewing);
         let view = self.view.load_full();
@@ -247,7 +247,7 @@ impl<V> Front<V> {
     }
 
     /// Freezes the active memtable if it has anything.
-    pub(crate) fn rotate_any(&self, back: &impl Backing<V>) -> Result<()> {
+    pub(crate) fn rotate_any(&self, back: &impl FlushTarget<V>) -> Result<()> {
         let view = self.view.load_full();
         if view.active.is_empty() { Ok(()) } else { self.rotate(&view.active, back) }
     }
@@ -257,7 +257,7 @@ impl<V> Front<V> {
         &self,
         edit: impl FnOnce(&V) -> V,
         flushed: &[Arc<Memtable>],
-        back: &impl Backing<V>,
+        back: &impl FlushTarget<V>,
     ) {
         let _viewing = lock(&self.viewing);
         let view = self.view.load_full();
@@ -315,7 +315,7 @@ impl<V> Front<V> {
     }
 
     /// Freezes a full memtable, and flushes where too many wait for it.
-    fn make_room(&self, back: &impl Backing<V>) -> Result<()> {
+    fn make_room(&self, back: &impl FlushTarget<V>) -> Result<()> {
         let full = |view: &View<V>| view.active.charged() >= self.list_bytes();
         if !full(&self.view.load()) {
             return Ok(());
@@ -333,7 +333,7 @@ impl<V> Front<V> {
     }
 
     /// A writer flushes.
-    fn help(&self, back: &impl Backing<V>) -> Result<()> {
+    fn help(&self, back: &impl FlushTarget<V>) -> Result<()> {
         let began = self.context.env.monotonic();
         let outcome = back.flush_backlog();
         self.counters.helps_total.fetch_add(1, Ordering::Relaxed);
@@ -349,13 +349,13 @@ impl<V> Front<V> {
 
     /// Draws what an operation needs, if it is there.
     fn draw(&self, bytes: u64) -> Result<()> {
-        self.context.budget.take(bytes)?;
+        self.context.budget.reserve(bytes)?;
         self.reserved.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
     /// Draws what an operation needs, flushing where the budget has no more.
-    fn reserve(&self, bytes: u64, back: &impl Backing<V>) -> Result<()> {
+    fn reserve(&self, bytes: u64, back: &impl FlushTarget<V>) -> Result<()> {
         if self.draw(bytes).is_ok() {
             return Ok(());
         }
@@ -371,7 +371,7 @@ impl<V> Front<V> {
             if !self.view.load().is_unwritten() {
                 self.counters.helps_total.fetch_add(1, Ordering::Relaxed);
                 back.flush_backlog()?;
-            } else if self.context.budget.lent() > 0 {
+            } else if self.context.budget.transient_bytes() > 0 {
                 // A part of that work first, where there is nothing to flush; then all of it.
                 if !self.context.await_lent(bytes) {
                     back.await_work();
@@ -392,7 +392,7 @@ impl<V> Front<V> {
         };
         let (env, budget) = (&self.context.env, &self.context.budget);
         while budget.used().saturating_add(bytes) > budget.limit()
-            && budget.lent() > 0
+            && budget.transient_bytes() > 0
             && is_small(&self.view.load())
             && env.monotonic().saturating_sub(began) < AWAIT_MAX
         {
@@ -401,7 +401,7 @@ impl<V> Front<V> {
     }
 
     /// Finds room for an operation, and delays or refuses it where there is none.
-    pub(crate) fn admit(&self, op: &Op<'_>, back: &impl Backing<V>) -> Result<()> {
+    pub(crate) fn admit(&self, op: &Op<'_>, back: &impl FlushTarget<V>) -> Result<()> {
         let room = self.make_room(back);
         match op {
             Op::Put { .. } => {
@@ -412,7 +412,7 @@ impl<V> Front<V> {
             // Deletes give space back: they go on where a flush fails.
             Op::Delete { .. } => {
                 if self.reserve(cost(op), back).is_err() {
-                    self.context.budget.take_anyway(cost(op));
+                    self.context.budget.reserve_unchecked(cost(op));
                     self.reserved.fetch_add(cost(op), Ordering::Relaxed);
                 }
                 Ok(())
@@ -424,7 +424,7 @@ impl<V> Front<V> {
     /// Gives back what was drawn for an operation that does not come.
     pub(crate) fn retract(&self, op: &Op<'_>) {
         if self.claim(cost(op)) {
-            self.context.budget.give(cost(op));
+            self.context.budget.release(cost(op));
         }
     }
 
@@ -440,10 +440,10 @@ impl<V> Front<V> {
         lsn: Lsn,
         op: &Op<'_>,
         hash: u64,
-        back: &impl Backing<V>,
+        back: &impl FlushTarget<V>,
     ) -> Result<()> {
         if !self.claim(cost(op)) {
-            self.context.budget.take_anyway(cost(op));
+            self.context.budget.reserve_unchecked(cost(op));
         }
         loop {
             let active = {
@@ -472,10 +472,10 @@ impl<V> Front<V> {
     pub(crate) fn insert_replayed(
         &self,
         ops: &[(Lsn, Op<'_>)],
-        back: &impl Backing<V>,
+        back: &impl FlushTarget<V>,
     ) -> Result<()> {
         let bytes = ops.iter().map(|(_, op)| cost(op)).sum();
-        self.context.budget.take_anyway(bytes);
+        self.context.budget.reserve_unchecked(bytes);
         loop {
             let (active, has_taken) = {
                 let _writing = read(&self.writing);
@@ -501,7 +501,7 @@ impl<V> Front<V> {
     }
 
     /// Freezes a full memtable, of operations that were not admitted one by one.
-    pub(crate) fn rotate_full(&self, back: &impl Backing<V>) -> Result<()> {
+    pub(crate) fn rotate_full(&self, back: &impl FlushTarget<V>) -> Result<()> {
         let active = Arc::clone(&self.view.load().active);
         if active.charged() >= self.list_bytes() {
             self.rotate(&active, back)?;
@@ -580,7 +580,7 @@ impl<V> Front<V> {
     pub(crate) fn is_unwritten(&self, view: &View<V>) -> bool {
         let is_unwritten = view.is_unwritten();
         if is_unwritten {
-            self.arenas.give_back(u64::MAX);
+            self.arenas.reclaim(u64::MAX);
         }
         is_unwritten
     }
@@ -591,8 +591,8 @@ impl<V> Front<V> {
     }
 }
 
-impl<V> Drop for Front<V> {
+impl<V> Drop for WriteBuffer<V> {
     fn drop(&mut self) {
-        self.context.budget.give(self.reserved.load(Ordering::Relaxed));
+        self.context.budget.release(self.reserved.load(Ordering::Relaxed));
     }
 }

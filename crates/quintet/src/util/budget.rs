@@ -1,13 +1,22 @@
-//! One number that bounds what a database keeps in memory.
+//! The memory budget: one limit for everything that a database keeps in memory.
 //!
-//! What: a shared account from which engines, caches and the log draw before they allocate.
-//! Why: an embedder gives the store one figure; nobody inside may exceed it, recovery and
-//! compaction included.
-//! Invariants: `used` is at most `limit`, except for [`Budget::take_anyway`] and
-//! [`Budget::charge_anyway`], which replay of already acknowledged writes may use (refusing those
-//! would lose data) and the work that gives memory back.
-//! Thread rules: any thread; one atomic. Who draws with [`Budget::take`] holds no lock that a
-//! [`Spare`] takes to give memory back.
+//! An embedder gives the store one number. Engines, caches and the log reserve memory here before
+//! they allocate it, so that the database as a whole stays below that number, also during recovery
+//! and compaction.
+//!
+//! Three kinds of memory are told apart:
+//! - ordinary reservations, held for as long as the data structure lives;
+//! - *transient* reservations ([`Reservation`]): buffers of a running flush, merge or load, which
+//!   are released when that work ends, so that a writer may wait for them;
+//! - *reclaimable* memory ([`Reclaimable`]): caches. A reservation that does not fit makes the
+//!   largest of them shrink.
+//!
+//! Invariants: `used` is at most `limit`, except through [`Budget::reserve_unchecked`] and
+//! [`Budget::reserve_transient`]. These two are for replay of acknowledged writes, which cannot be
+//! refused without data loss, and for work that releases memory when it ends.
+//!
+//! Locks: none is held while memory is reserved; `used` is one atomic. A caller of
+//! [`Budget::reserve`] must not hold a lock that an implementation of [`Reclaimable`] takes.
 
 use std::{
     fmt,
@@ -19,111 +28,113 @@ use crate::{
     util::sync::{AtomicU64, Mutex, Ordering, lock},
 };
 
-/// So often a draw has others give back before it is refused.
-const RELIEFS_MAX: u32 = 16;
+/// Maximum number of times that one reservation makes a cache shrink before it fails. Another thread
+/// may take the memory that was reclaimed for this one.
+const RECLAIMS_MAX: u32 = 16;
 
-/// Memory that its holder can do without: what is in it can be had again.
-pub trait Spare: fmt::Debug + Send + Sync {
-    /// Bytes that are drawn for it.
-    fn held(&self) -> u64;
-    /// Gives back at least `bytes`, or all there is; how much.
-    fn give_back(&self, bytes: u64) -> u64;
+/// A cache: memory whose contents can be read again from the files.
+pub trait Reclaimable: fmt::Debug + Send + Sync {
+    /// Bytes that the cache has reserved.
+    fn reclaimable_bytes(&self) -> u64;
+    /// Releases at least `bytes` to the budget, or all that the cache has. Returns how many bytes it
+    /// released.
+    fn reclaim(&self, bytes: u64) -> u64;
 }
 
-/// The account. Bytes are estimates that include allocator overhead.
+/// The account of a database's memory. Amounts are in bytes and include allocator overhead, so they
+/// are estimates.
 #[derive(Debug)]
 pub struct Budget {
     limit: u64,
     used: AtomicU64,
-    /// What of it work has that is under way.
-    lent: AtomicU64,
-    spares: Mutex<Vec<Weak<dyn Spare>>>,
-    /// The most that was used at once.
+    /// The part of `used` that [`Reservation`]s hold.
+    transient: AtomicU64,
+    caches: Mutex<Vec<Weak<dyn Reclaimable>>>,
+    /// The highest value of `used` so far.
     #[cfg(feature = "testing")]
     peak: AtomicU64,
 }
 
 impl Budget {
-    /// An account of `limit` bytes.
+    /// Creates an account with a limit of `limit` bytes.
     pub fn new(limit: u64) -> Self {
         Self {
             limit,
             used: AtomicU64::new(0),
-            lent: AtomicU64::new(0),
-            spares: Mutex::new(Vec::new()),
+            transient: AtomicU64::new(0),
+            caches: Mutex::new(Vec::new()),
             #[cfg(feature = "testing")]
             peak: AtomicU64::new(0),
         }
     }
 
-    /// What may be used in all, in bytes.
+    /// Returns the limit in bytes.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// What is used now, in bytes.
+    /// Returns how many bytes are reserved now.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Has `spare` give back what others need ([`Budget::take`]).
-    pub fn add_spare(&self, spare: Weak<dyn Spare>) {
-        let mut spares = lock(&self.spares);
-        spares.retain(|one| one.strong_count() > 0);
-        spares.push(spare);
+    /// Registers a cache that [`Budget::reserve`] may shrink. Caches that were dropped are removed
+    /// from the list.
+    pub fn register_reclaimable(&self, cache: Weak<dyn Reclaimable>) {
+        let mut caches = lock(&self.caches);
+        caches.retain(|one| one.strong_count() > 0);
+        caches.push(cache);
     }
 
-    /// Draws `bytes` that have to be had: where there is not enough, who holds most that can be
-    /// had again gives way, whichever table it belongs to. Refuses with [`Error::OutOfMemory`].
-    pub fn take(&self, bytes: u64) -> Result<()> {
+    /// Reserves `bytes`. If they do not fit, the largest cache of the database shrinks, whichever
+    /// table it belongs to. Fails with [`Error::OutOfMemory`] if that does not make enough room.
+    pub fn reserve(&self, bytes: u64) -> Result<()> {
         #[cfg(feature = "testing")]
         if refusal::refuses(bytes) {
             return Err(self.out_of_memory(bytes));
         }
-        if self.draw(bytes) { Ok(()) } else { self.take_from_others(bytes) }
+        if self.reserve_if_free(bytes) { Ok(()) } else { self.reserve_after_reclaim(bytes) }
     }
 
     #[cold]
-    fn take_from_others(&self, bytes: u64) -> Result<()> {
-        // What was given back for this draw, another thread's may have taken.
-        let mut attempts = 0..RELIEFS_MAX;
-        while bytes <= self.limit && attempts.next().is_some() && self.relieve(bytes) {
-            if self.draw(bytes) {
+    fn reserve_after_reclaim(&self, bytes: u64) -> Result<()> {
+        let mut attempts = 0..RECLAIMS_MAX;
+        while bytes <= self.limit && attempts.next().is_some() && self.reclaim(bytes) {
+            if self.reserve_if_free(bytes) {
                 return Ok(());
             }
         }
         Err(self.out_of_memory(bytes))
     }
 
-    /// Where so many bytes cannot be drawn, has who holds most that can be had again give back
-    /// what is missing; whether another draw may succeed.
-    pub fn relieve(&self, bytes: u64) -> bool {
+    /// Makes the largest cache release what is missing for a reservation of `bytes`. Returns whether
+    /// another attempt may succeed: nothing was missing, or the cache released something.
+    pub fn reclaim(&self, bytes: u64) -> bool {
         let missing = self.used().saturating_add(bytes).saturating_sub(self.limit);
-        let spares: Vec<_> = lock(&self.spares).iter().filter_map(Weak::upgrade).collect();
-        let most = spares.iter().max_by_key(|spare| spare.held());
-        missing == 0 || most.is_some_and(|most| most.give_back(missing) > 0)
+        let caches: Vec<_> = lock(&self.caches).iter().filter_map(Weak::upgrade).collect();
+        let largest = caches.iter().max_by_key(|cache| cache.reclaimable_bytes());
+        missing == 0 || largest.is_some_and(|largest| largest.reclaim(missing) > 0)
     }
 
-    /// Draws `bytes` that nobody has, or refuses with [`Error::OutOfMemory`]: for who can do
-    /// without.
-    pub fn take_free(&self, bytes: u64) -> Result<()> {
+    /// Reserves `bytes` without shrinking a cache: for memory that the caller can do without. Fails
+    /// with [`Error::OutOfMemory`] if they are not free.
+    pub fn try_reserve(&self, bytes: u64) -> Result<()> {
         #[cfg(feature = "testing")]
         if refusal::refuses(bytes) {
             return Err(self.out_of_memory(bytes));
         }
-        if self.draw(bytes) { Ok(()) } else { Err(self.out_of_memory(bytes)) }
+        if self.reserve_if_free(bytes) { Ok(()) } else { Err(self.out_of_memory(bytes)) }
     }
 
-    /// Draws `bytes` if they are free; whether.
     #[inline]
-    fn draw(&self, bytes: u64) -> bool {
+    fn reserve_if_free(&self, bytes: u64) -> bool {
         let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
-        let drawn = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
+        let reserved = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
         #[cfg(feature = "testing")]
-        if drawn {
-            self.note_peak();
+        if reserved {
+            self.record_peak();
         }
-        drawn
+        reserved
     }
 
     #[cold]
@@ -131,89 +142,88 @@ impl Budget {
         Error::OutOfMemory { budget: self.limit, needed }
     }
 
-    /// Draws `bytes` even past the limit: for what is acknowledged already.
-    pub fn take_anyway(&self, bytes: u64) {
+    /// Reserves `bytes` even past the limit: for writes that were acknowledged already.
+    pub fn reserve_unchecked(&self, bytes: u64) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         #[cfg(feature = "testing")]
-        self.note_peak();
+        self.record_peak();
     }
 
-    /// Draws `bytes` even past the limit until the [`Charge`] is dropped: for the buffers of work
-    /// that has to be done, which are bounded, and which give memory back in the end.
-    pub fn charge_anyway(self: &Arc<Self>, bytes: u64) -> Charge {
-        self.take_anyway(bytes);
-        self.lent.fetch_add(bytes, Ordering::Relaxed);
-        Charge { budget: Arc::clone(self), bytes }
+    /// Reserves `bytes`, even past the limit, until the [`Reservation`] is dropped: for the bounded
+    /// buffers of work that must be done and that releases memory when it ends.
+    pub fn reserve_transient(self: &Arc<Self>, bytes: u64) -> Reservation {
+        self.reserve_unchecked(bytes);
+        self.transient.fetch_add(bytes, Ordering::Relaxed);
+        Reservation { budget: Arc::clone(self), bytes }
     }
 
-    /// Bytes that [`Charge`]s have now: they come back when their work is done.
-    pub fn lent(&self) -> u64 {
-        self.lent.load(Ordering::Relaxed)
+    /// Returns how many bytes [`Reservation`]s hold. They are released when the work that made them
+    /// ends, so a writer that lacks memory may wait for them.
+    pub fn transient_bytes(&self) -> u64 {
+        self.transient.load(Ordering::Relaxed)
     }
 
     #[cfg(feature = "testing")]
-    fn note_peak(&self) {
+    fn record_peak(&self) {
         self.peak.fetch_max(self.used(), Ordering::Relaxed);
     }
 
-    /// The most that was used at once, in bytes.
+    /// Returns the highest number of bytes that were reserved at once.
     #[cfg(feature = "testing")]
     pub fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Gives `bytes` back.
-    pub fn give(&self, bytes: u64) {
+    /// Releases `bytes`.
+    pub fn release(&self, bytes: u64) {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
-        debug_assert!(before >= bytes, "gave back {bytes} of {before}");
+        debug_assert!(before >= bytes, "released {bytes} of {before}");
     }
 }
 
-/// Bytes that are drawn from a budget for as long as this lives.
+/// A transient reservation: it is released when this value is dropped.
 #[derive(Debug)]
-pub struct Charge {
+pub struct Reservation {
     budget: Arc<Budget>,
     bytes: u64,
 }
 
-impl Drop for Charge {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.budget.lent.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.budget.give(self.bytes);
+        self.budget.transient.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.release(self.bytes);
     }
 }
 
-/// Memory that runs out on purpose.
+/// Fault injection: fails chosen reservations.
 ///
-/// Stable Rust aborts the process when an ordinary allocation fails, so a test cannot fail one and
-/// look at what follows. What the store does about memory it does here, before it allocates:
-/// everything large is drawn from a [`Budget`] first, and a draw can be refused. That covers "the
-/// k-th allocation above 64 KiB fails" for all accounted memory; what is not accounted is small
-/// and bounded.
+/// Stable Rust aborts the process when an ordinary allocation fails, so a test cannot observe what
+/// follows. The store reserves everything large from a [`Budget`] before it allocates, and a
+/// reservation can be failed. Memory that is not accounted is small and bounded.
 ///
-/// The count is the calling thread's own, so that tests in parallel do not disturb each other.
+/// The counter is thread-local, so tests that run in parallel do not disturb each other.
 #[cfg(feature = "testing")]
 pub mod refusal {
     use std::cell::Cell;
 
     thread_local! {
         static PLAN: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
-        static DRAWS: Cell<u64> = const { Cell::new(0) };
+        static COUNT: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// What counts as a large allocation unless a test says otherwise, in bytes.
+    /// Size in bytes above which a reservation counts, unless a test chooses another size.
     pub const LARGE_BYTES: u64 = 64 * 1024;
 
-    /// Refuses the `number`th draw from now (the first is 1) of more than `above_bytes` that this
-    /// thread makes, once. With 0, no draw is refused. Starts the count anew.
+    /// Fails, once, the `number`th reservation of more than `above_bytes` that this thread makes from
+    /// now on (the first is 1). With 0, none fails. Resets the counter.
     pub fn refuse(number: u64, above_bytes: u64) {
         PLAN.set((number, above_bytes));
-        DRAWS.set(0);
+        COUNT.set(0);
     }
 
-    /// Draws above the bound since [`refuse`].
-    pub fn draws() -> u64 {
-        DRAWS.get()
+    /// Returns how many reservations above the size were made since [`refuse`].
+    pub fn count() -> u64 {
+        COUNT.get()
     }
 
     pub(super) fn refuses(bytes: u64) -> bool {
@@ -221,8 +231,8 @@ pub mod refusal {
         if bytes <= above_bytes {
             return false;
         }
-        DRAWS.set(DRAWS.get() + 1);
-        DRAWS.get() == number
+        COUNT.set(COUNT.get() + 1);
+        COUNT.get() == number
     }
 }
 
@@ -231,74 +241,81 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_draw_takes_nothing_and_the_next_one_goes_through() {
+    fn a_failed_reservation_reserves_nothing_and_the_next_one_succeeds() {
         let budget = Budget::new(1 << 20);
         refusal::refuse(2, refusal::LARGE_BYTES);
-        budget.take(100).unwrap();
-        budget.take(100_000).unwrap();
-        assert!(matches!(budget.take(100_000), Err(Error::OutOfMemory { .. })));
+        budget.reserve(100).unwrap();
+        budget.reserve(100_000).unwrap();
+        assert!(matches!(budget.reserve(100_000), Err(Error::OutOfMemory { .. })));
         assert_eq!(budget.used(), 100_100);
-        budget.take(100_000).unwrap();
-        assert_eq!(refusal::draws(), 3);
+        budget.reserve(100_000).unwrap();
+        assert_eq!(refusal::count(), 3);
         refusal::refuse(0, refusal::LARGE_BYTES);
     }
 
     #[test]
-    fn the_limit_is_never_passed_but_by_replay() {
+    fn only_unchecked_reservations_exceed_the_limit() {
         let budget = Budget::new(100);
-        budget.take(60).unwrap();
-        assert!(matches!(budget.take(41), Err(Error::OutOfMemory { budget: 100, needed: 41 })));
-        assert!(budget.take(u64::MAX).is_err());
-        budget.take_anyway(60);
+        budget.reserve(60).unwrap();
+        assert!(matches!(budget.reserve(41), Err(Error::OutOfMemory { budget: 100, needed: 41 })));
+        assert!(budget.reserve(u64::MAX).is_err());
+        budget.reserve_unchecked(60);
         assert_eq!(budget.used(), 120);
-        budget.give(120);
-        budget.take(100).unwrap();
+        budget.release(120);
+        budget.reserve(100).unwrap();
     }
 
     #[derive(Debug)]
     struct Cache(Arc<Budget>, AtomicU64);
 
-    impl Spare for Cache {
-        fn held(&self) -> u64 {
+    impl Reclaimable for Cache {
+        fn reclaimable_bytes(&self) -> u64 {
             self.1.load(Ordering::Relaxed)
         }
 
-        fn give_back(&self, bytes: u64) -> u64 {
-            let given = bytes.min(self.held());
-            self.1.fetch_sub(given, Ordering::Relaxed);
-            self.0.give(given);
-            given
+        fn reclaim(&self, bytes: u64) -> u64 {
+            let released = bytes.min(self.reclaimable_bytes());
+            self.1.fetch_sub(released, Ordering::Relaxed);
+            self.0.release(released);
+            released
         }
     }
 
     #[test]
-    fn who_holds_most_that_can_be_had_again_gives_way() {
+    fn the_largest_cache_shrinks() {
         let budget = Arc::new(Budget::new(100));
         let caches = [30, 60].map(|bytes| {
-            budget.take_free(bytes).unwrap();
+            budget.try_reserve(bytes).unwrap();
             let cache = Arc::new(Cache(Arc::clone(&budget), AtomicU64::new(bytes)));
-            let spare: Weak<dyn Spare> = Arc::downgrade(&cache) as Weak<dyn Spare>;
-            budget.add_spare(spare);
+            let registered: Weak<dyn Reclaimable> = Arc::downgrade(&cache) as Weak<dyn Reclaimable>;
+            budget.register_reclaimable(registered);
             cache
         });
-        assert!(budget.take_free(20).is_err());
-        budget.take(20).unwrap();
-        assert_eq!((caches[0].held(), caches[1].held(), budget.used()), (30, 50, 100));
-        assert!(budget.take(101).is_err());
-        assert_eq!((caches[0].held(), caches[1].held()), (30, 50), "in vain");
+        assert!(budget.try_reserve(20).is_err());
+        budget.reserve(20).unwrap();
+        assert_eq!(
+            (caches[0].reclaimable_bytes(), caches[1].reclaimable_bytes(), budget.used()),
+            (30, 50, 100)
+        );
+        assert!(budget.reserve(101).is_err());
+        assert_eq!(
+            (caches[0].reclaimable_bytes(), caches[1].reclaimable_bytes()),
+            (30, 50),
+            "in vain"
+        );
         let [small, large] = caches;
-        budget.give(large.held());
+        budget.release(large.reclaimable_bytes());
         drop(large);
-        budget.take(70).unwrap();
-        assert_eq!((small.held(), budget.used()), (10, 100));
+        budget.reserve(70).unwrap();
+        assert_eq!((small.reclaimable_bytes(), budget.used()), (10, 100));
     }
 
     #[test]
-    fn a_charge_is_given_back_when_it_is_dropped() {
+    fn a_transient_reservation_is_released_when_it_is_dropped() {
         let budget = Arc::new(Budget::new(100));
-        let charge = budget.charge_anyway(130);
+        let reservation = budget.reserve_transient(130);
         assert_eq!(budget.used(), 130);
-        drop(charge);
+        drop(reservation);
         assert_eq!((budget.used(), budget.peak()), (0, 130));
     }
 }

@@ -26,13 +26,13 @@ use crate::{
         Change, ROOT,
         bulk::{Built, Bulk, Sink, Site},
         checkpoint::{
-            checkpointer::Keeper,
+            checkpointer::Checkpointer,
             write_back::{REQUEST_BYTES, Requests, WAITING_BYTES_MAX},
         },
         page_allocator::pages_of,
     },
     util::{
-        budget::Charge,
+        budget::Reservation,
         codec::{Lsn, to_u64},
         mutant::{self, Bug},
         sync::Ordering,
@@ -46,7 +46,7 @@ pub(crate) struct Loading {
     requests: Option<Requests>,
     built: Option<Built>,
     failure: Option<Error>,
-    _memory: Charge,
+    _memory: Reservation,
 }
 
 struct ToFile<'r>(&'r mut Requests);
@@ -70,7 +70,7 @@ impl Loading {
         let (bulk, last) = paged.tree.begin_bulk()?;
         let requests = Requests::new(paged.tree.cache(), &*paged.context.env)?;
         let buffers = WAITING_BYTES_MAX + 2 * to_u64(REQUEST_BYTES);
-        let memory = paged.context.budget.charge_anyway(buffers);
+        let memory = paged.context.budget.reserve_transient(buffers);
         let (bulk, requests) = (Some(bulk), Some(requests));
         Ok((Self { bulk, requests, built: None, failure: None, _memory: memory }, last))
     }
@@ -123,7 +123,12 @@ impl Loading {
     /// Makes what was loaded durable and then visible; the files are complete to `lsn`, below which
     /// everything is applied. An error: nothing has changed, but that the file may have the load
     /// if it is found before another cut is stored.
-    pub(crate) fn adopt(&mut self, paged: &Paged, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
+    pub(crate) fn adopt(
+        &mut self,
+        paged: &Paged,
+        keeper: &mut Checkpointer,
+        lsn: Lsn,
+    ) -> Result<()> {
         self.finish(paged)?;
         let Some(built) = self.built.take() else { return Err(stopped()) };
         paged.adopt(keeper, lsn, &built)
@@ -146,7 +151,7 @@ impl Loading {
 }
 
 impl Paged {
-    fn adopt(&self, keeper: &mut Keeper, lsn: Lsn, built: &Built) -> Result<()> {
+    fn adopt(&self, keeper: &mut Checkpointer, lsn: Lsn, built: &Built) -> Result<()> {
         let (cache, tree) = (self.tree.cache(), &self.tree);
         // Of the nodes that the new root does not lead to, nothing is to be in its cut.
         if cache.dirty_count() > 0 {

@@ -26,14 +26,14 @@
 
 use std::{io, sync::Arc};
 
-use super::{Beside, Gate, Paged, Settings, meta::Meta};
+use super::{CheckpointParticipant, Gate, Paged, Settings, meta::Meta};
 use crate::{
     Error, Result,
     bptree::{
         Tree,
         checkpoint::write_back::runs,
         page_allocator::{Bits, MAP_HEAD_BYTES, Space, is_set, map_page},
-        page_cache::{Cut, Layer, PageCache, PageId, checksum, page_bytes::UNITS},
+        page_cache::{CacheCheckpoint, Layer, PageCache, PageId, checksum, page_bytes::UNITS},
     },
     contract::Context,
     io::{AlignedBuffer, File, Open, write_all_at},
@@ -66,7 +66,7 @@ const OVERLAY_BATCH: usize = 256;
 
 /// What belongs to whoever persists.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct Checkpointer {
     redo: Redo,
     complete: Lsn,
     /// Groups up to this one are in place.
@@ -75,7 +75,7 @@ pub(crate) struct Keeper {
     in_doubt: bool,
 }
 
-impl Keeper {
+impl Checkpointer {
     /// What the files are complete to.
     pub(crate) fn complete(&self) -> Lsn {
         self.complete
@@ -119,7 +119,7 @@ fn owner(context: &Context) -> Owner {
 pub(super) fn open(
     settings: &Settings,
     context: Context,
-    beside: Option<Arc<dyn Beside>>,
+    beside: Option<Arc<dyn CheckpointParticipant>>,
 ) -> Result<(Paged, Lsn)> {
     let label = owner(&context).label(PAGES_NAME);
     let budget = Arc::clone(&context.budget);
@@ -159,7 +159,7 @@ pub(super) fn open(
         context,
         tree,
         gate: Gate::new(keys, bytes),
-        keeper: Mutex::new(Keeper { redo, complete: lsn, placed, in_doubt }),
+        keeper: Mutex::new(Checkpointer { redo, complete: lsn, placed, in_doubt }),
         making: Mutex::new(()),
         beside,
         unsettled_bytes: AtomicU64::new(unsettled),
@@ -321,7 +321,7 @@ impl Paged {
     }
 
     /// Makes everything applied so far durable in the files, which are complete to `lsn` then.
-    pub(crate) fn persist_cut(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
+    pub(crate) fn persist_cut(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         if self.is_overlay_in_the_way() {
             return self.place_overlaid(keeper, lsn);
         }
@@ -333,7 +333,7 @@ impl Paged {
     }
 
     /// As [`Inner::persist_cut`], and brings a part of what is in the journal alone in place.
-    pub(crate) fn place_oldest(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
+    pub(crate) fn place_oldest(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         let cache = self.tree.cache();
         if cache.is_overlaid() {
             return self.place_everything(keeper, lsn);
@@ -350,7 +350,7 @@ impl Paged {
     }
 
     /// As [`Inner::persist_cut`]; nothing is in the journal alone then.
-    pub(crate) fn place_everything(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
+    pub(crate) fn place_everything(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         loop {
             self.place_overlaid(keeper, lsn)?;
             if !self.tree.cache().is_overlaid() {
@@ -361,7 +361,7 @@ impl Paged {
 
     /// As [`Inner::persist_cut`], and brings in place what is in the journal alone: of what was not
     /// changed since the table was opened, no more than fits.
-    fn place_overlaid(&self, keeper: &mut Keeper, lsn: Lsn) -> Result<()> {
+    fn place_overlaid(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         self.make_file()?;
         let cache = self.tree.cache();
         let most = self.kept_limit() / 2;
@@ -384,7 +384,12 @@ impl Paged {
     }
 
     /// Stores a cut, and places so many pages.
-    pub(super) fn store_one(&self, keeper: &mut Keeper, lsn: Lsn, placed: usize) -> Result<()> {
+    pub(super) fn store_one(
+        &self,
+        keeper: &mut Checkpointer,
+        lsn: Lsn,
+        placed: usize,
+    ) -> Result<()> {
         self.make_file()?;
         let cut = self.take_cut(lsn, keeper.next_group(), placed);
         self.store_taken(keeper, lsn, cut)
@@ -393,9 +398,9 @@ impl Paged {
     /// Stores a cut that was taken.
     pub(super) fn store_taken(
         &self,
-        keeper: &mut Keeper,
+        keeper: &mut Checkpointer,
         lsn: Lsn,
-        cut: Result<Cut>,
+        cut: Result<CacheCheckpoint>,
     ) -> Result<()> {
         let cache = self.tree.cache();
         let cut = match cut {
@@ -428,7 +433,7 @@ impl Paged {
 
     /// The moment of a cut: of what changed since the last one, and of so many pages that are not
     /// in place. `group` is the journal's next.
-    pub(crate) fn take_cut(&self, lsn: Lsn, group: u64, placed: usize) -> Result<Cut> {
+    pub(crate) fn take_cut(&self, lsn: Lsn, group: u64, placed: usize) -> Result<CacheCheckpoint> {
         let (cache, space) = (self.tree.cache(), self.tree.space());
         let _closed = self.gate.close();
         if let Some(beside) = &self.beside {
@@ -471,7 +476,12 @@ impl Paged {
         }
     }
 
-    pub(crate) fn store_cut(&self, keeper: &mut Keeper, cut: &Cut, lsn: Lsn) -> Result<()> {
+    pub(crate) fn store_cut(
+        &self,
+        keeper: &mut Checkpointer,
+        cut: &CacheCheckpoint,
+        lsn: Lsn,
+    ) -> Result<()> {
         let cache = self.tree.cache();
         if !mutant::active(Bug::CutSkipsLogSync) {
             self.context.host.sync_log()?;
@@ -515,12 +525,12 @@ impl Paged {
     /// number, and its bytes.
     fn journal(
         &self,
-        keeper: &mut Keeper,
-        (cut, pages): (&Cut, &[(PageId, u32)]),
+        keeper: &mut Checkpointer,
+        (cut, pages): (&CacheCheckpoint, &[(PageId, u32)]),
         lsn: Lsn,
     ) -> Result<(u64, u64)> {
         let cache = self.tree.cache();
-        let _memory = self.context.budget.charge_anyway(WRITER_BYTES);
+        let _memory = self.context.budget.reserve_transient(WRITER_BYTES);
         let needed = keeper.placed + 1;
         let mut writer = keeper.redo.begin(&*self.context.env)?;
         let mut freed = self.tree.space().freed_by_cut().into_iter().peekable();
@@ -546,7 +556,7 @@ impl Paged {
 
     /// Has the meta page say which group is in place. A hint, which need not become durable: what
     /// it saves is applying the group again.
-    fn note_placed(&self, cut: &Cut, sequence: u64) -> Result<()> {
+    fn note_placed(&self, cut: &CacheCheckpoint, sequence: u64) -> Result<()> {
         let cache = self.tree.cache();
         let meta = cut.pages().iter().find(|(page, _)| *page == PageId(0));
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
@@ -567,7 +577,7 @@ impl Paged {
     }
 
     /// Gives the disk space of free pages back to the file system.
-    pub(crate) fn give_back_space(&self, keeper: &mut Keeper) -> Result<()> {
+    pub(crate) fn give_back_space(&self, keeper: &mut Checkpointer) -> Result<()> {
         let complete = keeper.complete();
         if self.tree.cache().dirty_count() > 0 || keeper.placed != keeper.redo.newest() {
             self.place_everything(keeper, complete)?;
@@ -582,7 +592,7 @@ impl Paged {
     }
 
     /// Whether the newest group is known to be in place.
-    fn is_in_place(&self, keeper: &Keeper) -> Result<bool> {
+    fn is_in_place(&self, keeper: &Checkpointer) -> Result<bool> {
         let cache = self.tree.cache();
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
         match cache.read_page(PageId(0), &mut buffer) {
@@ -598,7 +608,7 @@ impl Paged {
     /// Verifies the files: the journal, and every page that the durable tree has, once it is in
     /// place. Where the pages are not those of one cut, the journal alone: it holds what they
     /// lack.
-    pub(crate) fn check_files(&self, keeper: &mut Keeper, report: &mut Report) -> Result<()> {
+    pub(crate) fn check_files(&self, keeper: &mut Checkpointer, report: &mut Report) -> Result<()> {
         if keeper.complete == Lsn(0) && self.tree.cache().file().is_err() {
             return Ok(());
         }

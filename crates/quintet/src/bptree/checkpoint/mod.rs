@@ -9,7 +9,7 @@
 //! - The files hold whole operations only: a cut has all of an operation or nothing, and the
 //!   journal all of a cut or nothing.
 //! - A page that the journal does not hold is not written in place.
-//! - What lies beside the tree and has to agree with it ([`Beside`]) joins each cut while nobody
+//! - What lies beside the tree and has to agree with it ([`CheckpointParticipant`]) joins each cut while nobody
 //!   changes the tree, and is durable before the cut is.
 //! - While the log is replayed nothing is written but large values, to pages that no durable state
 //!   uses.
@@ -25,7 +25,7 @@ mod write_back;
 
 use std::{fmt, sync::Arc};
 
-use self::{checkpointer::Keeper, gate::Gate};
+use self::{checkpointer::Checkpointer, gate::Gate};
 use crate::{
     Error, Result,
     bptree::{
@@ -58,7 +58,7 @@ const HELPS_MAX: u32 = 3;
 pub(crate) const CHANGE_PAGES: u64 = 12;
 
 /// What lies beside a tree and has to agree with it.
-pub(crate) trait Beside: Send + Sync + fmt::Debug {
+pub(crate) trait CheckpointParticipant: Send + Sync + fmt::Debug {
     /// A cut begins, and nobody changes the tree: puts into it what has to agree with it.
     fn join(&self, tree: &Tree) -> Result<Change>;
     /// The cut is to be written: makes durable what it names.
@@ -147,10 +147,10 @@ pub(crate) struct Paged {
     pub(crate) context: Context,
     pub(crate) tree: Tree,
     pub(crate) gate: Gate,
-    pub(crate) keeper: Mutex<Keeper>,
+    pub(crate) keeper: Mutex<Checkpointer>,
     /// Held while the table's file is made.
     making: Mutex<()>,
-    beside: Option<Arc<dyn Beside>>,
+    beside: Option<Arc<dyn CheckpointParticipant>>,
     /// Bytes of the journal since its pages were last all brought in place at rest.
     unsettled_bytes: AtomicU64,
     pub(crate) cuts_total: AtomicU64,
@@ -167,7 +167,7 @@ impl Paged {
     pub(crate) fn open(
         settings: &Settings,
         context: Context,
-        beside: Option<Arc<dyn Beside>>,
+        beside: Option<Arc<dyn CheckpointParticipant>>,
     ) -> Result<(Self, Lsn)> {
         checkpointer::open(settings, context, beside)
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::{PAGE_BYTES_MAX, Paged};
 use crate::{
     Result,
-    bptree::page_cache::{Cut, PageCache, PageId, page_bytes::UNITS},
+    bptree::page_cache::{CacheCheckpoint, PageCache, PageId, page_bytes::UNITS},
     io::{AlignedBuffer, BLOCK_BYTES, Env, File},
     journal::write_back::Writeback,
     util::{
@@ -80,7 +80,7 @@ impl Requests {
 
 impl Paged {
     /// Writes those of a cut's pages whole that no durable cut has.
-    pub(super) fn place_fresh(&self, cut: &Cut, pages: &[(PageId, u32)]) -> Result<()> {
+    pub(super) fn place_fresh(&self, cut: &CacheCheckpoint, pages: &[(PageId, u32)]) -> Result<()> {
         let cache = self.tree.cache();
         let mut image = vec![0; cache.page_bytes()];
         self.place_each(pages, |place, requests| {
@@ -91,7 +91,7 @@ impl Paged {
     }
 
     /// Writes the blocks of a cut's pages that the file lacks.
-    pub(super) fn place(&self, cut: &Cut, pages: &[(PageId, u32)]) -> Result<()> {
+    pub(super) fn place(&self, cut: &CacheCheckpoint, pages: &[(PageId, u32)]) -> Result<()> {
         let cache = self.tree.cache();
         let unit = cache.page_bytes() / UNITS;
         let units_of_block = (to_usize(BLOCK_BYTES) / unit).min(UNITS);

@@ -97,7 +97,7 @@ pub struct Units {
 
 /// A page that is journaled and not placed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unplaced {
+pub(super) struct PendingWriteBack {
     page: PageId,
     frame: u32,
     /// The first group of the journal that has it, at the earliest.
@@ -106,7 +106,7 @@ pub(super) struct Unplaced {
 
 /// The pages of a cut. Hand it back to [`PageCache::finish`] or [`PageCache::abandon`].
 #[derive(Debug)]
-pub struct Cut {
+pub struct CacheCheckpoint {
     pages: Vec<(PageId, u32)>,
     /// Frames of those that are to be placed, ascending.
     placed: Vec<u32>,
@@ -117,7 +117,7 @@ pub struct Cut {
     group: u64,
 }
 
-impl Cut {
+impl CacheCheckpoint {
     /// The pages and their places, in no order; a page may be there twice, or not be dirty.
     pub fn pages(&self) -> &[(PageId, u32)] {
         &self.pages
@@ -170,7 +170,7 @@ impl PageCache {
             let words = Vec::with_capacity(USUAL_UNITS * unit);
             let order = Vec::with_capacity(USUAL_UNITS);
             let saved = Saved { words, order, units: 0, mask, pending };
-            self.budget.take_anyway(saved.memory_bytes());
+            self.budget.reserve_unchecked(saved.memory_bytes());
             self.saved_total.fetch_add(1, Ordering::Relaxed);
             lock(&self.saved).insert(page, saved);
             if let Some(word) = self.word(frame, KEPT) {
@@ -199,7 +199,7 @@ impl PageCache {
         let Some(saved) = all.get_mut(&page) else { return };
         let mut rest = units & !saved.units;
         saved.units |= rest;
-        self.budget.take_anyway(u64::from(rest.count_ones()) * to_u64(unit * 8));
+        self.budget.reserve_unchecked(u64::from(rest.count_ones()) * to_u64(unit * 8));
         while rest != 0 {
             let number = rest.trailing_zeros();
             rest &= rest - 1;
@@ -232,13 +232,13 @@ impl PageCache {
     /// `group` is the group of the journal that it will be, at the earliest; `placed` are frames of
     /// pages to be placed with it. The caller keeps all writers out for the call, and has finished
     /// the cut before.
-    pub fn cut(&self, group: u64, mut placed: Vec<u32>) -> Cut {
+    pub fn cut(&self, group: u64, mut placed: Vec<u32>) -> CacheCheckpoint {
         self.changed_bytes.store(0, Ordering::Relaxed);
         let epoch = self.epoch.fetch_add(1, Ordering::AcqRel);
         placed.sort_unstable();
         placed.dedup();
         let (pages, fresh) = (std::mem::take(&mut *lock(&self.dirty)), Vec::new());
-        Cut { pages, placed, fresh, epoch, group }
+        CacheCheckpoint { pages, placed, fresh, epoch, group }
     }
 
     /// Makes `count` pages that are not placed part of the cut to come, the oldest first, but for
@@ -250,7 +250,7 @@ impl PageCache {
         let mut unplaced = lock(&self.unplaced);
         let mut joined = Vec::new();
         while joined.len() < count
-            && let Some(Unplaced { page, frame, .. }) = unplaced.pop_front()
+            && let Some(PendingWriteBack { page, frame, .. }) = unplaced.pop_front()
         {
             let there = self.get(frame, PAGE) == u64::from(page.0);
             if !there || self.get(frame, PENDING) == 0 {
@@ -275,7 +275,7 @@ impl PageCache {
     /// `None`: all are.
     pub fn oldest_unplaced(&self) -> Option<u64> {
         let mut unplaced = lock(&self.unplaced);
-        while let Some(Unplaced { page, frame, group }) = unplaced.front().copied() {
+        while let Some(PendingWriteBack { page, frame, group }) = unplaced.front().copied() {
             let there = self.get(frame, PAGE) == u64::from(page.0);
             if there && self.get(frame, PENDING) != 0 {
                 return Some(group);
@@ -305,12 +305,12 @@ impl PageCache {
     pub(super) fn add_pending(&self, (page, frame): (PageId, u32), units: u64, group: u64) {
         let before = self.get(frame, PENDING);
         if before == 0 && units != 0 {
-            self.push_unplaced(Unplaced { page, frame, group });
+            self.push_unplaced(PendingWriteBack { page, frame, group });
         }
         self.mark(frame, self.get(frame, EPOCH), before | units);
     }
 
-    fn push_unplaced(&self, entry: Unplaced) {
+    fn push_unplaced(&self, entry: PendingWriteBack) {
         let mut unplaced = lock(&self.unplaced);
         if entry.group == 0 {
             unplaced.push_front(entry);
@@ -321,7 +321,12 @@ impl PageCache {
 
     /// A page of a cut as it was then, checksum included, and what it differs in; `None` where the
     /// page was given up before the cut. One that is not placed with the cut leaves it.
-    pub fn image(&self, cut: &Cut, (page, frame): (PageId, u32), out: &mut [u8]) -> Option<Units> {
+    pub fn image(
+        &self,
+        cut: &CacheCheckpoint,
+        (page, frame): (PageId, u32),
+        out: &mut [u8],
+    ) -> Option<Units> {
         let word = self.word(frame, LATCH)?;
         latch::lock(word);
         let units = self.latched_image(cut, (page, frame), out);
@@ -338,7 +343,7 @@ impl PageCache {
 
     fn latched_image(
         &self,
-        cut: &Cut,
+        cut: &CacheCheckpoint,
         (page, frame): (PageId, u32),
         out: &mut [u8],
     ) -> Option<Units> {
@@ -351,7 +356,7 @@ impl PageCache {
         if leave && let Some(saved) = all.remove(&page) {
             drop(all);
             saved.restore(out);
-            self.budget.give(saved.memory_bytes());
+            self.budget.release(saved.memory_bytes());
             let units = Units { changed: saved.mask, unplaced: saved.pending | saved.mask };
             if there {
                 self.forget_saved(frame);
@@ -381,8 +386,8 @@ impl PageCache {
 
     /// The cut's pages are where they belong: in the journal those that left it, in the file the
     /// others, which are clean unless they changed since.
-    pub fn finish(&self, cut: Cut) {
-        let Cut { pages, fresh, epoch, .. } = cut;
+    pub fn finish(&self, cut: CacheCheckpoint) {
+        let CacheCheckpoint { pages, fresh, epoch, .. } = cut;
         for (page, frame) in &pages {
             let Some(word) = self.word(*frame, LATCH) else { continue };
             latch::lock(word);
@@ -402,7 +407,7 @@ impl PageCache {
     }
 
     /// The cut did not get where it belongs: its pages belong to the next cut again, whole.
-    pub fn abandon(&self, cut: Cut) {
+    pub fn abandon(&self, cut: CacheCheckpoint) {
         let current = self.epoch.load(Ordering::Acquire);
         for (page, frame) in cut.pages {
             let Some(word) = self.word(frame, LATCH) else { continue };
@@ -419,7 +424,7 @@ impl PageCache {
                     lock(&self.dirty).push((page, frame));
                 }
                 if pending != 0 {
-                    self.push_unplaced(Unplaced { page, frame, group: 0 });
+                    self.push_unplaced(PendingWriteBack { page, frame, group: 0 });
                 }
                 self.set(frame, MASK, u64::MAX);
             }
@@ -430,6 +435,6 @@ impl PageCache {
 
     pub(super) fn drop_saved(&self) {
         let saved = std::mem::take(&mut *lock(&self.saved));
-        self.budget.give(saved.values().map(Saved::memory_bytes).sum());
+        self.budget.release(saved.values().map(Saved::memory_bytes).sum());
     }
 }

@@ -11,9 +11,9 @@ use crate::util::{
 
 /// Top of the stack: number of the frame plus one, and the count of changes above it.
 #[derive(Debug, Default)]
-pub struct FreeStack(AtomicU64);
+pub struct FreeList(AtomicU64);
 
-impl FreeStack {
+impl FreeList {
     /// Puts a frame in. `link` is the word of a frame that the stack may use while it is in.
     pub fn push<'a>(&self, frame: u32, link: impl Fn(u32) -> Option<&'a AtomicU64>) {
         let mut head = self.0.load(Ordering::Relaxed);

@@ -9,7 +9,7 @@
 
 use crate::util::{
     mutant::{self, Bug},
-    sync::{AtomicU64, Ordering, Patience, fence},
+    sync::{AtomicU64, Backoff, Ordering, fence},
 };
 
 /// The version at which the page can be read, once nobody changes it.
@@ -21,7 +21,7 @@ pub fn begin(latch: &AtomicU64) -> u64 {
 
 #[cold]
 fn begin_slowly(latch: &AtomicU64) -> u64 {
-    let mut patience = Patience::default();
+    let mut patience = Backoff::default();
     loop {
         let version = latch.load(Ordering::Acquire);
         if version & 1 == 0 {
@@ -60,7 +60,7 @@ pub fn try_lock(latch: &AtomicU64) -> bool {
 
 /// Takes the latch.
 pub fn lock(latch: &AtomicU64) {
-    let mut patience = Patience::default();
+    let mut patience = Backoff::default();
     while !try_lock(latch) {
         patience.wait();
     }

@@ -61,14 +61,14 @@ use std::{
 
 pub use self::overlay::Layer;
 pub use self::{
-    checkpoint::Cut,
+    checkpoint::CacheCheckpoint,
     guard::{ReadGuard, WriteGuard},
     page_file::checksum,
     pin::{Kept, Seen},
 };
 use self::{
-    checkpoint::{SavedPages, Unplaced},
-    free_list::FreeStack,
+    checkpoint::{PendingWriteBack, SavedPages},
+    free_list::FreeList,
     overlay::Overlay,
 };
 use crate::{
@@ -78,7 +78,7 @@ use crate::{
         budget::Budget,
         codec::{low_u8, low_u32, to_u64, to_usize},
         mutant::{self, Bug},
-        sync::{AtomicU64, Mutex, Ordering, Patience, lock},
+        sync::{AtomicU64, Backoff, Mutex, Ordering, lock},
     },
 };
 
@@ -179,7 +179,7 @@ pub struct PageCache {
     frames: Region,
     descriptors: Region,
     buckets: Box<[AtomicU64]>,
-    free: FreeStack,
+    free: FreeList,
     free_count: AtomicU64,
     /// Frames that had a page when frames were made ready last.
     filled_before: AtomicU64,
@@ -193,7 +193,7 @@ pub struct PageCache {
     dirty_count: AtomicU64,
     /// Pages that are journaled and not placed, by the first group that has them; some of them
     /// twice, or no more.
-    unplaced: Mutex<VecDeque<Unplaced>>,
+    unplaced: Mutex<VecDeque<PendingWriteBack>>,
     unplaced_count: AtomicU64,
     /// Frames whose page must not leave.
     kept_count: AtomicU64,
@@ -229,7 +229,7 @@ impl PageCache {
             frames,
             descriptors,
             buckets: (0..bucket_count).map(|_| AtomicU64::new(0)).collect(),
-            free: FreeStack::default(),
+            free: FreeList::default(),
             free_count: AtomicU64::new(0),
             filled_before: AtomicU64::new(0),
             made: AtomicU64::new(0),
@@ -606,7 +606,7 @@ impl PageCache {
     /// is from when it was free. Nobody changes the page, or has changed it since the last cut.
     pub fn forget(&self, page: PageId) {
         self.overlay.take(page, &self.budget);
-        let mut patience = Patience::default();
+        let mut patience = Backoff::default();
         while let Some(frame) = self.find(page) {
             let Some(guard) = self.latch_as(page, frame) else { continue };
             // Somebody may have found it when it was another's leaf, and will let go of it.
@@ -685,7 +685,7 @@ impl PageCache {
 
     /// A latched frame without a page.
     fn take_frame(&self) -> u32 {
-        let mut patience = Patience::default();
+        let mut patience = Backoff::default();
         loop {
             if let Some(frame) = self.free.pop(|frame| self.word(frame, NEXT)) {
                 self.free_count.fetch_sub(1, Ordering::Relaxed);
@@ -727,7 +727,7 @@ impl PageCache {
         let _growing = lock(&self.growing);
         let made = self.frames();
         let count = if must {
-            self.budget.take_anyway(count * self.frame_cost());
+            self.budget.reserve_unchecked(count * self.frame_cost());
             self.overflows.fetch_add(if made > 0 { count } else { 0 }, Ordering::Relaxed);
             count
         } else {
@@ -752,10 +752,10 @@ impl PageCache {
     /// Draws memory for frames; whether there is some.
     fn draw(&self, cost: u64) -> bool {
         if self.options.goes_first {
-            return self.budget.take(cost).is_ok();
+            return self.budget.reserve(cost).is_ok();
         }
         self.budget.used() + cost + self.left_to_others() <= self.budget.limit()
-            && self.budget.take_free(cost).is_ok()
+            && self.budget.try_reserve(cost).is_ok()
     }
 
     /// Bytes of the budget that are for other tables.
@@ -819,7 +819,7 @@ impl Drop for PageCache {
     fn drop(&mut self) {
         self.drop_saved();
         self.overlay.set(Vec::new(), false, &self.budget);
-        self.budget.give(self.memory_bytes());
+        self.budget.release(self.memory_bytes());
     }
 }
 
@@ -846,7 +846,7 @@ fn index_of(number: u32) -> usize {
 }
 
 fn lock_bucket(bucket: &AtomicU64) -> u64 {
-    let mut patience = Patience::default();
+    let mut patience = Backoff::default();
     loop {
         let head = bucket.load(Ordering::Relaxed);
         let free = head & BUCKET_LOCK == 0;

@@ -3,7 +3,7 @@
 
 use super::latch;
 use crate::{
-    bptree::page_cache::free_list::FreeStack,
+    bptree::page_cache::free_list::FreeList,
     util::{
         mutant::{self, Bug},
         sync::{Arc, AtomicU64, Ordering, thread},
@@ -69,11 +69,11 @@ fn one_holder_at_a_time() {
 fn a_frame_has_one_owner() {
     model(|| {
         let links: Arc<[AtomicU64; 4]> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
-        let stack = Arc::new(FreeStack::default());
+        let stack = Arc::new(FreeList::default());
         for frame in 0..2 {
             stack.push(frame, |frame| links.get(usize::try_from(frame).unwrap()));
         }
-        let turn = |stack: &FreeStack, links: &[AtomicU64; 4]| {
+        let turn = |stack: &FreeList, links: &[AtomicU64; 4]| {
             let word = |frame: u32| links.get(usize::try_from(frame).unwrap());
             if let Some(frame) = stack.pop(word) {
                 let owner = &links[2 + usize::try_from(frame).unwrap()];

@@ -182,10 +182,10 @@ impl Overlay {
         for layer in &*Arc::clone(&after.layers) {
             layer.pieces.iter().for_each(|piece| after.set(piece.page, piece.bytes > 0));
         }
-        budget.take_anyway(after.memory_bytes());
+        budget.reserve_unchecked(after.memory_bytes());
         self.filled.store(after.left > 0, Ordering::Release);
         let before = std::mem::replace(&mut *lock(&self.state), after);
-        budget.give(before.memory_bytes());
+        budget.release(before.memory_bytes());
     }
 
     pub(super) fn is_filled(&self) -> bool {
@@ -265,7 +265,7 @@ impl Overlay {
         state.set(page.0, false);
         state.ahead.remove(&page);
         if state.left == 0 {
-            budget.give(state.memory_bytes());
+            budget.release(state.memory_bytes());
             *state = State::default();
             self.filled.store(false, Ordering::Release);
         }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::{
     io::{Env as _, Open, sim::SimEnv},
-    lsm::block_cache::{Blocks, Places},
+    lsm::block_cache::{BlockCache, BlockHandles},
 };
 
 fn cache(frames: u64, replacement: Replacement) -> PageCache {
@@ -109,11 +109,11 @@ fn a_cache_full_of_dirty_pages_grows() {
 fn a_cache_that_goes_first_has_blocks_give_way() {
     for goes_first in [true, false] {
         let budget = Arc::new(Budget::new(4 << 20));
-        let blocks = Arc::new(Blocks::new((4 << 20, 1000), 7, &budget).unwrap());
-        budget.add_spare(Arc::downgrade(&blocks) as _);
+        let blocks = Arc::new(BlockCache::new((4 << 20, 1000), 7, &budget).unwrap());
+        budget.register_reclaimable(Arc::downgrade(&blocks) as _);
         let options = cache(32, Replacement::Clock).options.clone();
         let cache = cache_of(CacheOptions { frames_max: 600, goes_first, ..options }, &budget);
-        let places = Places::new(&blocks, 0).with_count(4_000);
+        let places = BlockHandles::new(&blocks, 0).with_count(4_000);
         for block in 0..4_000 {
             blocks.fill(places.get(block).unwrap(), &[&[7; 1000]]);
         }

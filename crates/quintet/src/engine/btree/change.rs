@@ -11,7 +11,7 @@ use crate::{
     Error, Result,
     bptree::Change,
     contract::Op,
-    util::sync::{Ordering, Patience},
+    util::sync::{Backoff, Ordering},
 };
 
 /// How often a read that fails is tried while a logged write is applied.
@@ -21,7 +21,7 @@ const KEPT_SHARE: u64 = 8;
 
 /// Tries again what the disk kept from being done.
 fn persistently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-    let mut patience = Patience::default();
+    let mut patience = Backoff::default();
     loop {
         match attempt() {
             Err(Error::Io { .. }) if patience.count() < TRIES => patience.wait(),

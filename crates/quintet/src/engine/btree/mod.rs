@@ -42,13 +42,13 @@ mod tests;
 
 use std::sync::Arc;
 
-use self::{admissions::Admissions, range::Range, replay_buffer::Young};
+use self::{admissions::Admissions, range::Range, replay_buffer::ReplayBuffer};
 use crate::{
     Error, Result,
     bptree::{
         checkpoint::{CHANGE_PAGES, Paged, Settings},
         scan_forward::{Ascent, Run},
-        write::Condemn,
+        write::DropFilter,
     },
     contract::{
         Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange,
@@ -78,7 +78,7 @@ struct Inner {
     paged: Paged,
     admissions: Admissions,
     /// What replay leaves for later.
-    young: Young,
+    young: ReplayBuffer,
     /// The background was asked to persist.
     woken: AtomicBool,
     /// Writers have met leaves that were not in the cache.
@@ -113,7 +113,7 @@ impl BTree {
         let admissions = Admissions::new();
         // A table without files has nothing to be read.
         let budget = Arc::clone(&paged.context.budget);
-        let young = Young::new(paged.context.hash, budget, lsn > Lsn(0));
+        let young = ReplayBuffer::new(paged.context.hash, budget, lsn > Lsn(0));
         let inner = Inner { paged, admissions, young, woken, is_cold };
         Ok((Self { inner: Arc::new(inner) }, lsn))
     }
@@ -285,7 +285,7 @@ impl Engine for BTree {
         while let Some(from) = next {
             inner.paged.make_room(CHANGE_PAGES)?;
             let pass = inner.paged.gate.enter(&from);
-            let doomed = Some::<Condemn<'_>>(&expired);
+            let doomed = Some::<DropFilter<'_>>(&expired);
             let (change, after) =
                 inner.paged.tree.delete_some((&from, None), SCAN_AHEAD, doomed)?;
             pass.note(change);
@@ -359,6 +359,6 @@ impl Engine for BTree {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.paged.context.budget.give(self.young.memory_bytes());
+        self.paged.context.budget.release(self.young.memory_bytes());
     }
 }

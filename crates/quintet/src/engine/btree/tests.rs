@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::{
     bptree::checkpoint::{checkpointer::PAGES_NAME, gate::Gate},
-    contract::{EngineKind, fake_host::Desk},
+    contract::{EngineKind, fake_host::FakeHost},
     io::{
         Dir, Env, Open,
         sim::{Call, Effect, Fault, Policy, SimEnv, When},
@@ -20,7 +20,7 @@ use crate::{
 pub(super) struct Fixture {
     pub(super) env: SimEnv,
     pub(super) budget: Arc<Budget>,
-    desk: Arc<Desk>,
+    desk: Arc<FakeHost>,
     complete: Lsn,
 }
 
@@ -29,7 +29,7 @@ impl Fixture {
         let env = SimEnv::new(1);
         let root = env.open_dir("table".as_ref(), true).unwrap();
         root.sync().unwrap();
-        let (budget, desk) = (Arc::new(Budget::new(budget)), Arc::new(Desk::default()));
+        let (budget, desk) = (Arc::new(Budget::new(budget)), Arc::new(FakeHost::default()));
         Self { env, budget, desk, complete: Lsn(0) }
     }
 

@@ -170,9 +170,9 @@ impl Arena {
             return None;
         }
         if anyway {
-            self.budget.take_anyway(self.chunk_bytes());
+            self.budget.reserve_unchecked(self.chunk_bytes());
         } else {
-            self.budget.take_free(self.chunk_bytes()).ok()?;
+            self.budget.try_reserve(self.chunk_bytes()).ok()?;
         }
         frames.in_use += 1;
         let frame = frames.free.pop().unwrap_or_else(|| {
@@ -243,7 +243,7 @@ impl Arena {
         let start = frame * self.chunk_bytes();
         self.frames.discard(start..start + self.chunk_bytes());
         frames.free.push(frame);
-        self.budget.give(self.chunk_bytes());
+        self.budget.release(self.chunk_bytes());
     }
 
     pub(super) fn give_frame(&self, frame: u64) {

@@ -281,7 +281,7 @@ impl HashLog {
             span,
             hint_bytes: to_u64(hints.len()),
         };
-        let memory = self.context.budget.charge_anyway(to_u64(hints.len()));
+        let memory = self.context.budget.reserve_transient(to_u64(hints.len()));
         Ok(Pending { extent, hints, _memory: memory })
     }
 

@@ -217,7 +217,7 @@ impl HashLog {
         let free = budget.limit().saturating_sub(budget.used());
         let memory = (budget.limit() / 3).min(free / 2).max(DEALT_BYTES_MIN);
         let passes = (total * DEALT_BYTES).div_ceil(memory).max(1);
-        let _memory = budget.charge_anyway((total * DEALT_BYTES).div_ceil(passes));
+        let _memory = budget.reserve_transient((total * DEALT_BYTES).div_ceil(passes));
         let loaded = Loaded::default();
         let groups: Vec<&[Source]> =
             sources.chunks(sources.len().div_ceil(GROUPS).max(1)).collect();
@@ -281,7 +281,7 @@ impl HashLog {
         dealing: &Dealing<'_>,
         group: &mut Group,
     ) -> Result<()> {
-        let _memory = self.context.budget.charge_anyway(source.hints.bytes);
+        let _memory = self.context.budget.reserve_transient(source.hints.bytes);
         let bytes = manifest.hints(&source.hints)?;
         let bytes = bytes.filter(|bytes| {
             let (directory, hints) = directory_and_hints(bytes, &source.extent);
@@ -315,7 +315,7 @@ impl HashLog {
     fn hints_of_data(&self, source: &Source) -> Result<Vec<u8>> {
         let Source { extent, place, .. } = source;
         let size = to_usize((extent.end - extent.start) * 8);
-        let _memory = self.context.budget.charge_anyway(2 * to_u64(size));
+        let _memory = self.context.budget.reserve_transient(2 * to_u64(size));
         let (image, mut out) = if extent.packing_bytes() > 0 {
             let (image, directory) = self.read_packed(place, extent)?;
             adopt_piece(source, &directory);

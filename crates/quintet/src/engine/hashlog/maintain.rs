@@ -20,7 +20,7 @@ use crate::{
     Error, Result,
     io::Dir,
     util::{
-        budget::Charge,
+        budget::Reservation,
         codec::{Lsn, to_u64},
         mutant::{self, Bug},
         sync::{Ordering, lock, write},
@@ -71,7 +71,7 @@ pub(super) struct Pending {
     pub(super) extent: Extent,
     pub(super) hints: Vec<u8>,
     /// For the hints.
-    pub(super) _memory: Charge,
+    pub(super) _memory: Reservation,
 }
 
 impl Maintenance {
@@ -298,10 +298,10 @@ impl HashLog {
     /// Draws memory for a buffer of maintenance or recovery. What is colder makes room for it;
     /// where nothing is, it is drawn past the limit, because the work that it is for is what gives
     /// memory back.
-    pub(super) fn working_memory(&self, bytes: u64) -> Charge {
+    pub(super) fn working_memory(&self, bytes: u64) -> Reservation {
         let budget = &self.context.budget;
         while budget.used() + bytes > budget.limit() && self.evict_one() {}
-        budget.charge_anyway(bytes)
+        budget.reserve_transient(bytes)
     }
 
     pub(super) fn count_bytes(&self, maintenance: &Maintenance) {

@@ -79,8 +79,8 @@ use self::{
 use crate::{
     Error, Result,
     contract::{
-        Answered, Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange,
-        Op, TableOptions, Value,
+        Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, FoundValue,
+        KeyRange, Op, TableOptions, Value,
     },
     engine::hashlog::index::SlotTable,
     io::Queues,
@@ -336,8 +336,8 @@ impl HashLog {
     fn charge_index(&self) {
         let now = self.index.bytes();
         let before = self.counters.index_charged.swap(now, Ordering::Relaxed);
-        self.context.budget.take_anyway(now.saturating_sub(before));
-        self.context.budget.give(before.saturating_sub(now));
+        self.context.budget.reserve_unchecked(now.saturating_sub(before));
+        self.context.budget.release(before.saturating_sub(now));
     }
 
     /// Waste in units, and all units.
@@ -417,7 +417,7 @@ impl Drop for HashLog {
         let in_memory =
             |large: &Arc<Large>| lock(&large.state).bytes.as_ref().map_or(0, |bytes| bytes.len());
         let larges: usize = larges.values().map(in_memory).sum();
-        self.context.budget.give(held + to_u64(larges));
+        self.context.budget.release(held + to_u64(larges));
     }
 }
 
@@ -437,14 +437,16 @@ impl Engine for HashLog {
         out.extend(keys.iter().map(|_| None));
         self.read_many(keys, &mut |index, answer| {
             if let Some(slot) = out.get_mut(first + index) {
-                *slot = answer.map(Answered::into_value);
+                *slot = answer.map(FoundValue::into_value);
             }
             Ok(())
         })
     }
 
     fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
-        self.read_many(keys, &mut |index, answer| each(index, answer.as_ref().map(Answered::bytes)))
+        self.read_many(keys, &mut |index, answer| {
+            each(index, answer.as_ref().map(FoundValue::bytes))
+        })
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {

@@ -11,12 +11,12 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{Answered, Cursor, Entry, NO_FIRST_BYTE, Value, copy_split, split_value},
+    contract::{Cursor, Entry, FoundValue, NO_FIRST_BYTE, Value, copy_split, split_value},
     engine::hashlog::index::Verdict,
     io::{AlignedBuffer, Completion, Request},
     util::{
         codec::Decoder,
-        sync::{AtomicU64, Ordering, Patience},
+        sync::{AtomicU64, Backoff, Ordering},
         words::copy_out,
     },
 };
@@ -40,7 +40,7 @@ enum Answer {
 }
 
 /// Where the answers of a batch go: each with the position of its key.
-type Answers<'a> = dyn FnMut(usize, Option<Answered<'_>>) -> Result<()> + 'a;
+type Answers<'a> = dyn FnMut(usize, Option<FoundValue<'_>>) -> Result<()> + 'a;
 
 /// What an entry from the disk says of a key.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl HashLog {
         mut others: Vec<(u64, u64)>,
     ) -> Result<Option<Value>> {
         let (mut answer, mut value) = first;
-        let mut patience = Patience::default();
+        let mut patience = Backoff::default();
         while patience.count() < ATTEMPTS_MAX {
             match answer {
                 None => return Ok(None),
@@ -216,11 +216,11 @@ impl HashLog {
                 let index = number * BATCH + index;
                 match self.answer_seen(key, hash, seen, &mut scratch) {
                     None => each(index, None)?,
-                    Some(Answer::Taken) => each(index, Some(Answered::Bytes(&scratch)))?,
+                    Some(Answer::Taken) => each(index, Some(FoundValue::Bytes(&scratch)))?,
                     Some(Answer::Cold(address, state)) => cold.push((index, address, state)),
                     Some(answer) => {
                         let value = self.read_slowly(key, hash, answer)?;
-                        each(index, value.map(Answered::Value))?;
+                        each(index, value.map(FoundValue::Value))?;
                     }
                 }
             }
@@ -278,7 +278,7 @@ impl HashLog {
                 }
                 None => self.read_value(key)?,
             };
-            each(*index, value.map(Answered::Value))?;
+            each(*index, value.map(FoundValue::Value))?;
         }
         Ok(())
     }
@@ -359,7 +359,7 @@ impl HashLog {
         };
         let mut entries = Vec::new();
         let mut addresses = Vec::new();
-        let mut patience = Patience::default();
+        let mut patience = Backoff::default();
         while entries.len() < limit.max(1) {
             addresses.clear();
             let next = self.walk(cursor, &mut addresses);
@@ -385,7 +385,7 @@ impl HashLog {
             }
             match next {
                 None => return Ok((entries, Cursor::START)),
-                Some(next) => (cursor, patience) = (next, Patience::default()),
+                Some(next) => (cursor, patience) = (next, Backoff::default()),
             }
         }
         Ok((entries, Cursor(cursor.to_le_bytes().to_vec())))

@@ -47,7 +47,7 @@ impl HashLog {
             maintenance.manifest = Some(manifest);
         }
         // Read, and sorted by chunk.
-        let _memory = self.context.budget.charge_anyway(2 * contents.memory_bytes());
+        let _memory = self.context.budget.reserve_transient(2 * contents.memory_bytes());
         let Commit { next_serial, next_large, next_file, .. } = contents.commit;
         if [next_serial, next_large, next_file].iter().any(|number| *number >= NUMBER_END) {
             let what = "the manifest's next numbers cannot be";

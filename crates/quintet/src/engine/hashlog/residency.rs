@@ -17,7 +17,7 @@ use crate::{
     Result,
     io::AlignedBuffer,
     util::{
-        budget::Charge,
+        budget::Reservation,
         codec::{crc32c, to_u64, to_usize},
         mutant::{self, Bug},
         sync::{Ordering, lock, read},
@@ -31,7 +31,7 @@ const WARM_STEP: usize = 16;
 #[derive(Debug)]
 pub(super) struct ChunkImage {
     buffer: AlignedBuffer,
-    _memory: Charge,
+    _memory: Reservation,
 }
 
 impl ChunkImage {
@@ -64,7 +64,7 @@ impl HashLog {
             if large.written.load(Ordering::Acquire)
                 && let Some(bytes) = lock(&large.state).bytes.take()
             {
-                self.context.budget.give(to_u64(bytes.len()));
+                self.context.budget.release(to_u64(bytes.len()));
                 return true;
             }
         }

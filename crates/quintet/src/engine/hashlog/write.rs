@@ -77,7 +77,7 @@ impl HashLog {
             front.copy_from_slice(value[0]);
             back.copy_from_slice(value[1]);
         }
-        self.context.budget.take_anyway(to_u64(length));
+        self.context.budget.reserve_unchecked(to_u64(length));
         self.counters.live_bytes.fetch_add(to_u64(length), Ordering::Relaxed);
         let large = Arc::new(Large {
             number,
@@ -348,7 +348,7 @@ impl HashLog {
             // A flush has begun to write it: the place is freed with the next publication.
             lock(&self.dead_larges).push(number);
         } else if let Some(bytes) = state.bytes.take() {
-            self.context.budget.give(to_u64(bytes.len()));
+            self.context.budget.release(to_u64(bytes.len()));
             drop(write(&self.larges).remove(&number));
         }
     }
@@ -357,7 +357,7 @@ impl HashLog {
     pub(super) fn remove_large(&self, number: u64) -> Option<Arc<Large>> {
         let large = write(&self.larges).remove(&number)?;
         if let Some(bytes) = lock(&large.state).bytes.take() {
-            self.context.budget.give(to_u64(bytes.len()));
+            self.context.budget.release(to_u64(bytes.len()));
         }
         Some(large)
     }
@@ -524,7 +524,7 @@ impl HashLog {
         }
         // Two chunks are the least that a table works with.
         let in_memory = self.arena.memory_bytes() / self.arena.chunk_bytes();
-        budget.relieve(needed);
+        budget.reclaim(needed);
         if budget.used() + needed > budget.limit() && (in_memory >= 2 || large) {
             return Err(self.out_of_memory(needed));
         }

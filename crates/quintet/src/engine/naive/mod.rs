@@ -230,7 +230,7 @@ impl Naive {
         let hash = self.context.hash.hash(key);
         let Some(shard) = self.shard(hash) else { return };
         if in_hand == 0 {
-            self.context.budget.take_anyway(cost);
+            self.context.budget.reserve_unchecked(cost);
         }
         let mut shard = write(shard);
         let before = shard.table.bucket_bytes();
@@ -260,13 +260,13 @@ impl Naive {
             let payload = to_u64(record.bytes.len());
             shard.live_bytes -= payload;
             shard.charged -= record.cost();
-            self.context.budget.give(record.cost());
+            self.context.budget.release(record.cost());
             self.dead_bytes.fetch_add(payload, Ordering::Relaxed);
         }
         let after = shard.table.bucket_bytes();
         // Growing the array cannot be refused here; it is 8 bytes an entry, a shard at a time.
-        self.context.budget.take_anyway(after.saturating_sub(bucket_bytes_before));
-        self.context.budget.give(bucket_bytes_before.saturating_sub(after));
+        self.context.budget.reserve_unchecked(after.saturating_sub(bucket_bytes_before));
+        self.context.budget.release(bucket_bytes_before.saturating_sub(after));
         shard.charged = shard.charged + after - bucket_bytes_before;
     }
 
@@ -355,7 +355,7 @@ impl Naive {
 impl Drop for Naive {
     fn drop(&mut self) {
         let charged: u64 = self.shards.iter().map(|shard| read(shard).charged).sum();
-        self.context.budget.give(charged + self.reserved.load(Ordering::Relaxed));
+        self.context.budget.release(charged + self.reserved.load(Ordering::Relaxed));
     }
 }
 
@@ -369,7 +369,7 @@ impl Engine for Naive {
     fn admit(&self, op: &Op<'_>) -> Result<()> {
         if let Op::Put { key, head, body } = op {
             let cost = cost(key.len() + head.len() + body.len());
-            self.context.budget.take(cost)?;
+            self.context.budget.reserve(cost)?;
             self.reserved.fetch_add(cost, Ordering::Relaxed);
         }
         Ok(())
@@ -379,7 +379,7 @@ impl Engine for Naive {
         if let Op::Put { key, head, body } = op {
             let cost = cost(key.len() + head.len() + body.len());
             if self.claim(cost) {
-                self.context.budget.give(cost);
+                self.context.budget.release(cost);
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::{
 
 /// What a database does for its engines, counted.
 #[derive(Debug, Default)]
-struct Desk {
+struct FakeHost {
     log_syncs: AtomicU64,
     wakes: AtomicU64,
     /// Written to by whoever asks about an expiry: a writer that comes in the middle of a
@@ -21,7 +21,7 @@ struct Desk {
     busy: Mutex<Option<std::sync::Weak<Naive>>>,
 }
 
-impl Host for Desk {
+impl Host for FakeHost {
     fn sync_log(&self) -> Result<()> {
         self.log_syncs.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -43,14 +43,14 @@ impl Host for Desk {
 struct Fixture {
     env: SimEnv,
     budget: Arc<Budget>,
-    desk: Arc<Desk>,
+    desk: Arc<FakeHost>,
 }
 
 impl Fixture {
     fn new() -> Self {
         let env = SimEnv::new(1);
         env.open_dir("table".as_ref(), true).unwrap();
-        Self { env, budget: Arc::new(Budget::new(1 << 20)), desk: Arc::new(Desk::default()) }
+        Self { env, budget: Arc::new(Budget::new(1 << 20)), desk: Arc::new(FakeHost::default()) }
     }
 
     fn dir(&self) -> Arc<dyn Dir> {

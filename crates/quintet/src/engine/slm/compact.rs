@@ -23,15 +23,15 @@ use super::{
 };
 use crate::{
     Result,
-    bptree::finger::Near,
+    bptree::finger::Finger,
     engine::slm::{index_update::Batch, key_code::Buffer},
     io::Flow,
     lsm::{
-        cursor::merge::{Ahead, Merge, PieceCursor, Start, Walk as _, Way},
+        cursor::merge::{Ahead, Direction, Merge, SstCursor, Start, Walk as _},
         rate_limiter::MERGE_DELAY_MAX,
     },
     util::{
-        budget::Charge,
+        budget::Reservation,
         codec::to_u64,
         mutant::{self, Bug},
         sync::{AtomicU64, Ordering, lock},
@@ -55,9 +55,9 @@ const RANGES_RATE: u64 = 512 << 20;
 #[derive(Debug)]
 pub(super) struct Sources {
     runs: Vec<Arc<Run>>,
-    merge: Merge<PieceCursor>,
+    merge: Merge<SstCursor>,
     /// Where the index was asked last.
-    near: Near,
+    near: Finger,
     step_bytes: usize,
     /// The merge is for order alone: it makes way for who reads the disk.
     yields: bool,
@@ -69,7 +69,7 @@ pub(super) struct Sources {
 #[derive(Debug)]
 pub(super) struct Merging {
     sources: Sources,
-    _memory: Charge,
+    _memory: Reservation,
 }
 
 impl Sources {
@@ -77,14 +77,13 @@ impl Sources {
         let share = (READ_BYTES / to_u64(runs.len().max(1))).clamp(READ_BYTES_MIN, 1 << 20);
         let ahead = Ahead::bounded(share);
         let start = Start::up(None).with(flow);
-        let cursor =
-            |run: &Arc<Run>| PieceCursor::new(Arc::clone(&run.piece), start.clone(), ahead);
-        let mut merge = Merge::new(runs.iter().map(cursor).collect(), Way::Up);
+        let cursor = |run: &Arc<Run>| SstCursor::new(Arc::clone(&run.piece), start.clone(), ahead);
+        let mut merge = Merge::new(runs.iter().map(cursor).collect(), Direction::Up);
         merge.settle()?;
         Ok(Self {
             runs,
             merge,
-            near: Near::default(),
+            near: Finger::default(),
             step_bytes: 0,
             yields: false,
             reads_before: (0, 0),
@@ -106,7 +105,7 @@ impl Sources {
     }
 
     /// The source that has the next key at this place, and the run whose it is.
-    fn source_of(&self, place: Place) -> Option<(&PieceCursor, &Arc<Run>)> {
+    fn source_of(&self, place: Place) -> Option<(&SstCursor, &Arc<Run>)> {
         let index = self.runs.iter().position(|run| run.number == place.run)?;
         Some((self.merge.sources.get(index)?, self.runs.get(index)?))
     }
@@ -171,7 +170,7 @@ impl Inner {
         let entries: u64 = runs.iter().map(|run| run.live()).sum();
         let moves =
             Self::moves_bytes(entries, self.settings.run_bytes / (bytes / entries.max(1)).max(1));
-        let memory = self.context.budget.charge_anyway(READ_BYTES.min(bytes) * 2 + moves);
+        let memory = self.context.budget.reserve_transient(READ_BYTES.min(bytes) * 2 + moves);
         self.make_space();
         let sources = Sources::new(runs, &self.queues.flow(&*self.context.env)?)?;
         Ok(Merging { sources, _memory: memory })

@@ -21,10 +21,10 @@ use crate::{
         key_code::Buffer,
     },
     lsm::{
-        block_cache::Room,
-        cursor::merge::{MemCursor, Merge, Start, Way},
+        block_cache::CacheAdmission,
+        cursor::merge::{Direction, MemtableCursor, Merge, Start},
         memtable::Memtable,
-        sst::Writer,
+        sst::SstWriter,
     },
     util::{
         codec::{Lsn, to_u64},
@@ -40,7 +40,7 @@ const MOVE_BYTES: u64 = 72;
 pub(super) struct Draft<'a> {
     inner: &'a Inner,
     number: u32,
-    writer: Option<Writer>,
+    writer: Option<SstWriter>,
     low: Vec<u8>,
     high: Vec<u8>,
     pub(super) moves: Moves,
@@ -53,13 +53,18 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds an entry and says where it is. Its block gets this room in the cache at least.
-    pub(super) fn add(&mut self, key: &[u8], value: &[u8], room: Room) -> Result<Entered> {
+    pub(super) fn add(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        room: CacheAdmission,
+    ) -> Result<Entered> {
         if self.writer.is_none() {
             self.number = self.inner.ledger.next_number()?;
             let (inner, number) = (self.inner, u64::from(self.number));
             let flow = inner.queues.flow(&*inner.context.env)?;
             let shape = inner.settings.shape;
-            let writer = Writer::create(&inner.owner, number, shape, (&inner.cache, &flow))?;
+            let writer = SstWriter::create(&inner.owner, number, shape, (&inner.cache, &flow))?;
             self.writer = Some(writer);
             self.low = key.to_vec();
         }
@@ -80,7 +85,7 @@ impl<'a> Draft<'a> {
 
     /// Whether a run of it would be large enough.
     pub(super) fn is_full(&self) -> bool {
-        let bytes = self.writer.as_ref().map_or(0, Writer::data_bytes);
+        let bytes = self.writer.as_ref().map_or(0, SstWriter::data_bytes);
         // Deletes are no part of the file, but of memory.
         bytes >= self.inner.settings.run_bytes || self.moves.len() >= MOVES_MAX
     }
@@ -159,7 +164,7 @@ impl Inner {
 
     /// Flushes what is frozen, and, where nothing is, the active memtable.
     pub(super) fn flush_some(&self) -> Result<()> {
-        // No view is held while waiting: see `Front::make_room`.
+        // No view is held while waiting: see `WriteBuffer::make_room`.
         let before = self.front.view.load().frozen.len();
         let _flushing = lock(&self.flushing);
         let view = self.front.view.load_full();
@@ -199,16 +204,17 @@ impl Inner {
         let keys: u64 = frozen.iter().map(|one| one.keys()).sum();
         let bytes: u64 = frozen.iter().map(|one| one.payload_bytes()).sum();
         let of_run = self.settings.run_bytes / (bytes / keys.max(1)).max(1);
-        let _memory = self.context.budget.charge_anyway(Self::moves_bytes(keys, of_run));
+        let _memory = self.context.budget.reserve_transient(Self::moves_bytes(keys, of_run));
         self.make_space();
         let start = Start::up(None);
-        let mut merge = Merge::new(MemCursor::all(frozen.to_vec(), &start), Way::Up);
+        let mut merge = Merge::new(MemtableCursor::all(frozen.to_vec(), &start), Direction::Up);
         merge.settle()?;
         self.enter_all(&mut || {
             let mut draft = Draft::new(self);
             while let Some(key) = merge.key().filter(|_| !draft.is_full()) {
                 let value = merge.value().filter(|value| !self.context.host.is_expired(value));
-                let to = value.map(|value| draft.add(key, value, Room::Turn)).transpose()?;
+                let to =
+                    value.map(|value| draft.add(key, value, CacheAdmission::Normal)).transpose()?;
                 let mut buffer = Buffer::default();
                 if let Some(coded) = self.keys.index_key(key, &mut buffer) {
                     draft.moves.push((self.hash(key), coded), to, None);
@@ -265,14 +271,14 @@ impl Inner {
 
     /// Draws what a run takes in memory.
     fn charge_runs(&self, bytes: u64) {
-        self.context.budget.take_anyway(bytes);
+        self.context.budget.reserve_unchecked(bytes);
         self.runs_charged.fetch_add(bytes, Ordering::Relaxed);
         self.make_space();
     }
 
     fn give_runs(&self, bytes: u64) {
         self.runs_charged.fetch_sub(bytes, Ordering::Relaxed);
-        self.context.budget.give(bytes);
+        self.context.budget.release(bytes);
     }
 }
 

@@ -28,14 +28,14 @@ use crate::{
     bptree::scan_forward::{Ascent, Run as IndexRun},
     contract::{
         Visit,
-        value_sink::{Copied, Take},
+        value_sink::{IntoBuffer, ValueSink},
     },
     engine::slm::{
         compaction_picker::Sequence,
         key_code::Series,
         read_ahead::{Ahead, Wanted},
     },
-    lsm::{cursor::merge::Way, memtable::Answer},
+    lsm::{cursor::merge::Direction, memtable::Answer},
     util::sync::{AtomicU32, Ordering},
 };
 
@@ -113,7 +113,7 @@ impl Together {
 /// See the module head.
 #[derive(Debug)]
 pub(super) struct Stream {
-    way: Way,
+    way: Direction,
     /// Where the index goes on: from `ascent.start` up, or from `ascent.end` down.
     ascent: Ascent,
     /// Steps that were taken.
@@ -150,7 +150,7 @@ impl Stream {
     /// Over the keys from `start` (included) to `end` (excluded).
     pub(super) fn new(
         keys: &Keys,
-        way: Way,
+        way: Direction,
         (start, end): (&[u8], Option<&[u8]>),
         sequence: Option<Sequence>,
     ) -> Self {
@@ -205,7 +205,7 @@ impl Stream {
         {
             return Ok(Some(flow));
         }
-        let found = self.value(inner, &mut Copied(buffer))?;
+        let found = self.value(inner, &mut IntoBuffer(buffer))?;
         self.are_large = buffer.len() >= IN_PLACE_BYTES;
         let key = self.key().filter(|_| found.is_some());
         key.map(|key| each(key, buffer)).transpose()
@@ -239,7 +239,7 @@ impl Stream {
             }
             flow
         } else {
-            let found = inner.cache.find_at(slot, at, &mut self.shown, &mut Copied(buffer));
+            let found = inner.cache.find_at(slot, at, &mut self.shown, &mut IntoBuffer(buffer));
             self.are_large = buffer.len() >= IN_PLACE_BYTES;
             debug_assert!(
                 found.is_none() || self.is_at(inner, &self.shown),
@@ -347,11 +347,11 @@ impl Stream {
 
     /// What `take` makes of the value of the key that the stream is at, which was restored; `None`
     /// where it was removed meanwhile.
-    pub(super) fn value<T: Take>(
+    pub(super) fn value<T: ValueSink>(
         &mut self,
         inner: &Inner,
         take: &mut T,
-    ) -> Result<Option<T::Taken>> {
+    ) -> Result<Option<T::Output>> {
         if self.next >= self.loaded {
             self.load(inner);
         }
@@ -395,8 +395,8 @@ impl Stream {
         self.steps += 1;
         let tree = &inner.paged.tree;
         match self.way {
-            Way::Up => tree.ascend(&mut self.ascent, (step, ahead), &mut self.run)?,
-            Way::Down => {
+            Direction::Up => tree.ascend(&mut self.ascent, (step, ahead), &mut self.run)?,
+            Direction::Down => {
                 self.run.clear();
                 let range = (self.ascent.end.as_deref(), Some(&*self.ascent.start));
                 let pair = |key, entered| (key, entered);

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    bptree::{checkpoint::CHANGE_PAGES, finger::Near},
+    bptree::{checkpoint::CHANGE_PAGES, finger::Finger},
     util::{
         mutant::{self, Bug},
         sync::{Mutex, lock},
@@ -127,7 +127,7 @@ impl Inner {
     /// Enters one batch.
     fn enter(&self, batch: &Batch) -> Result<()> {
         let count = batch.moves.len();
-        let (mut first, mut near) = (0, Near::default());
+        let (mut first, mut near) = (0, Finger::default());
         while first < count {
             let last = (first + TURN).min(count);
             let entered = {
@@ -145,7 +145,7 @@ impl Inner {
         Ok(())
     }
 
-    fn enter_one(&self, moves: &Moves, index: usize, runs: &Runs, near: &mut Near) -> Result<()> {
+    fn enter_one(&self, moves: &Moves, index: usize, runs: &Runs, near: &mut Finger) -> Result<()> {
         let (key, Some(one)) = (moves.key(index), moves.list.get(index)) else { return Ok(()) };
         let tree = &self.paged.tree;
         self.paged.make_room(CHANGE_PAGES + tree.pages_for(key.0, size_of::<Place>()))?;

@@ -23,7 +23,7 @@ use crate::{
     bptree::KEY_BYTES_MAX,
     engine::slm::key_code::{Buffer, GROWTH_MAX, KeyCode, Series, Trainer},
     lsm::{
-        cursor::merge::{MemCursor, Merge, Start, Way},
+        cursor::merge::{Direction, MemtableCursor, Merge, Start},
         memtable::Memtable,
     },
     util::sync::OnceLock,
@@ -149,7 +149,8 @@ fn train(memtables: &[Arc<Memtable>]) -> crate::Result<Option<KeyCode>> {
     let keys: u64 = memtables.iter().map(|memtable| memtable.keys()).sum();
     let (every, mut number) = ((keys / SAMPLE).max(1), 0_u64);
     let mut trainer = Trainer::default();
-    let mut walk = Merge::new(MemCursor::all(memtables.to_vec(), &Start::up(None)), Way::Up);
+    let mut walk =
+        Merge::new(MemtableCursor::all(memtables.to_vec(), &Start::up(None)), Direction::Up);
     walk.settle()?;
     while let Some(key) = walk.key() {
         if number.is_multiple_of(every) {

@@ -99,15 +99,15 @@ use crate::{
     contract::{
         Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, Presence,
         TableOptions, Value, Visit,
-        value_sink::{Split, Whole},
+        value_sink::{HeadAndBuffer, OwnedValue},
     },
     io::Queues,
     lsm::{
-        block_cache::decoded_block::Cache,
-        rate_limiter::{Pace, Rest},
+        block_cache::decoded_block::DecodedBlockCache,
+        rate_limiter::{IdleDetector, RateLimiter},
         read_buffers::Buffers,
-        sst::{BLOCK_BYTES_MOST, Owner, Shape, block::Packing},
-        write_buffer::{Backing, Front},
+        sst::{BLOCK_BYTES_MOST, Owner, SstShape, block::Packing},
+        write_buffer::{FlushTarget, WriteBuffer},
     },
     util::{
         codec::{Lsn, to_u64, to_usize},
@@ -148,7 +148,7 @@ struct Settings {
     memtable_bytes: u64,
     memtables: u64,
     run_bytes: u64,
-    shape: Shape,
+    shape: SstShape,
     /// Most that the cache of blocks takes, and how much of it the index leaves it at least.
     cache_bytes: u64,
     cache_bytes_min: u64,
@@ -182,14 +182,14 @@ impl Settings {
             memtable_bytes: memtable_bytes.min(most.max(64 << 10)),
             memtables,
             run_bytes: bytes("run_bytes", run_bytes, 4 << 30)?,
-            shape: Shape {
+            shape: SstShape {
                 block_bytes: to_usize(options.number(
                     "block_bytes",
                     4096,
                     512..=BLOCK_BYTES_MOST,
                 )?),
                 packing: Packing::named(options.word("compression", &Packing::NAMES)?),
-                write_bytes: Shape::write_bytes(budget),
+                write_bytes: SstShape::write_bytes(budget),
                 keys: false,
             },
             cache_bytes,
@@ -244,7 +244,7 @@ struct Inner {
     paged: Paged,
     keys: Arc<Keys>,
     ledger: Arc<Ledger>,
-    front: Front<Runs>,
+    front: WriteBuffer<Runs>,
     flushing: Mutex<()>,
     /// Holds the merge that has paused, if one has.
     compacting: Mutex<Option<compact::Merging>>,
@@ -262,15 +262,15 @@ struct Inner {
     step_wanted: AtomicBool,
     /// Nobody writes: the next `persist` has the journal's pages brought in place.
     settling_wanted: AtomicBool,
-    rest: Rest,
+    rest: IdleDetector,
     /// Tells ranges how much to read at once.
     together: index_scan::Together,
     queues: Queues,
     /// What gets and ranges read into.
     buffers: Arc<Buffers>,
-    merge_pace: Pace,
+    merge_pace: RateLimiter,
     /// Hot blocks of the runs.
-    cache: Arc<Cache>,
+    cache: Arc<DecodedBlockCache>,
     /// Where gets have found entries.
     shortcuts: Shortcuts,
     counters: Counters,
@@ -341,7 +341,7 @@ impl Inner {
     }
 }
 
-impl Backing<Runs> for Inner {
+impl FlushTarget<Runs> for Inner {
     fn flush_backlog(&self) -> Result<()> {
         self.flush_some()
     }
@@ -361,19 +361,19 @@ impl Backing<Runs> for Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         let runs = self.runs_charged.load(Ordering::Relaxed);
-        self.context.budget.give(runs + self.shortcuts.memory_bytes());
+        self.context.budget.release(runs + self.shortcuts.memory_bytes());
     }
 }
 
 impl Engine for Slm {
     #[inline]
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.inner.read_value(key, &mut Whole)
+        self.inner.read_value(key, &mut OwnedValue)
     }
 
     #[inline]
     fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
-        self.inner.read_value(key, &mut Split(out))
+        self.inner.read_value(key, &mut HeadAndBuffer(out))
     }
 
     fn presence(&self, key: &[u8]) -> Result<Presence> {

@@ -8,9 +8,9 @@ use std::{cmp::Ordering, sync::Arc};
 use super::{Inner, View};
 use crate::{
     Result,
-    contract::{Entry, KeyRange, Value, Visit, value_sink::Whole},
+    contract::{Entry, KeyRange, Value, Visit, value_sink::OwnedValue},
     engine::slm::{compaction_picker::Sequence, index_scan::Stream},
-    lsm::cursor::merge::{MemCursor, Merge, Start, Way},
+    lsm::cursor::merge::{Direction, MemtableCursor, Merge, Start},
     util::mutant::{self, Bug},
 };
 
@@ -42,7 +42,7 @@ pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<(
     if walk.is_done {
         return Ok(());
     }
-    let mut both = walk.open(Way::Up, inner)?;
+    let mut both = walk.open(Direction::Up, inner)?;
     let outcome = both.visit(walk.end.as_deref(), inner, each);
     walk.front = Some(both);
     walk.end(inner);
@@ -52,7 +52,7 @@ pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<(
 /// Memory and files, walked side by side.
 #[derive(Debug)]
 struct Both {
-    memory: Merge<MemCursor>,
+    memory: Merge<MemtableCursor>,
     stored: Stream,
 }
 
@@ -84,13 +84,13 @@ impl Both {
     }
 
     /// The next key, and whether memory has it.
-    fn restored(&mut self, way: Way, inner: &Inner) -> Result<Option<(&[u8], bool)>> {
+    fn restored(&mut self, way: Direction, inner: &Inner) -> Result<Option<(&[u8], bool)>> {
         self.stored.restore(inner)?;
         Ok(match (self.memory.key(), self.stored.key()) {
             (Some(memory), Some(stored)) => {
                 let is_memory = match way {
-                    Way::Up => memory <= stored,
-                    Way::Down => memory >= stored,
+                    Direction::Up => memory <= stored,
+                    Direction::Down => memory >= stored,
                 };
                 Some(if is_memory { (memory, true) } else { (stored, false) })
             }
@@ -133,7 +133,7 @@ impl Both {
     /// The value of the next key, where it has one, and goes past it.
     fn take(&mut self, (key, is_memory): (&[u8], bool), inner: &Inner) -> Result<Option<Value>> {
         if !is_memory {
-            let value = self.stored.value(inner, &mut Whole)?;
+            let value = self.stored.value(inner, &mut OwnedValue)?;
             self.stored.advance(inner)?;
             return Ok(value);
         }
@@ -163,10 +163,10 @@ impl Walk {
         Self { view, start, end, is_query, is_done, front: None, back: None }
     }
 
-    fn open(&self, way: Way, inner: &Inner) -> Result<Both> {
+    fn open(&self, way: Direction, inner: &Inner) -> Result<Both> {
         let key = match way {
-            Way::Up => Some(self.start.as_slice().into()),
-            Way::Down => self.end.as_deref().map(Arc::from),
+            Direction::Up => Some(self.start.as_slice().into()),
+            Direction::Down => self.end.as_deref().map(Arc::from),
         };
         let sequence = self.is_query.then(|| Sequence::new(inner)).flatten();
         let bounds = (self.start.as_slice(), self.end.as_deref());
@@ -176,13 +176,17 @@ impl Walk {
         stored.send(inner);
         let start = Start { way, key, cache: None, flow: None };
         let memtables = self.view.memtables().cloned().collect();
-        let mut memory = Merge::new(MemCursor::all(memtables, &start), way);
+        let mut memory = Merge::new(MemtableCursor::all(memtables, &start), way);
         memory.settle()?;
         Ok(Both { memory, stored })
     }
 
     /// The next entry from one end.
-    pub(super) fn step(&mut self, way: Way, inner: &Inner) -> Result<Option<(Vec<u8>, Value)>> {
+    pub(super) fn step(
+        &mut self,
+        way: Direction,
+        inner: &Inner,
+    ) -> Result<Option<(Vec<u8>, Value)>> {
         if self.is_done {
             return Ok(None);
         }
@@ -201,10 +205,10 @@ impl Walk {
         }
     }
 
-    fn find(&mut self, way: Way, inner: &Inner) -> Result<Option<(Vec<u8>, Value)>> {
+    fn find(&mut self, way: Direction, inner: &Inner) -> Result<Option<(Vec<u8>, Value)>> {
         let open = match way {
-            Way::Up => self.front.take(),
-            Way::Down => self.back.take(),
+            Direction::Up => self.front.take(),
+            Direction::Down => self.back.take(),
         };
         let mut both = match open {
             Some(both) => both,
@@ -212,8 +216,8 @@ impl Walk {
         };
         while let Some((key, is_memory)) = both.restored(way, inner)? {
             let inside = match way {
-                Way::Up => self.end.as_deref().is_none_or(|end| key < end),
-                Way::Down => key >= self.start.as_slice(),
+                Direction::Up => self.end.as_deref().is_none_or(|end| key < end),
+                Direction::Down => key >= self.start.as_slice(),
             };
             if !inside {
                 break;
@@ -221,14 +225,14 @@ impl Walk {
             let key = key.to_vec();
             let Some(value) = both.take((&key, is_memory), inner)? else { continue };
             match way {
-                Way::Up => {
+                Direction::Up => {
                     // The back stops before what the front has given.
                     self.start.clear();
                     self.start.extend_from_slice(&key);
                     self.start.push(0);
                     self.front = Some(both);
                 }
-                Way::Down => {
+                Direction::Down => {
                     self.end = Some(key.clone());
                     self.back = Some(both);
                 }
@@ -236,8 +240,8 @@ impl Walk {
             return Ok(Some((key, value)));
         }
         match way {
-            Way::Up => self.front = Some(both),
-            Way::Down => self.back = Some(both),
+            Direction::Up => self.front = Some(both),
+            Direction::Down => self.back = Some(both),
         }
         Ok(None)
     }
@@ -246,9 +250,9 @@ impl Walk {
     pub(super) fn next_key(&mut self, inner: &Inner) -> Result<Option<Vec<u8>>> {
         let mut both = match self.front.take() {
             Some(both) => both,
-            None => self.open(Way::Up, inner)?,
+            None => self.open(Direction::Up, inner)?,
         };
-        while let Some((key, is_memory)) = both.restored(Way::Up, inner)? {
+        while let Some((key, is_memory)) = both.restored(Direction::Up, inner)? {
             if self.end.as_deref().is_some_and(|end| key >= end) {
                 return Ok(None);
             }
@@ -280,14 +284,14 @@ impl Iterator for Range {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let found = self.walk.step(Way::Up, &self.inner).transpose();
+        let found = self.walk.step(Direction::Up, &self.inner).transpose();
         found.map(|found| found.map(|(key, value)| Entry { key, value }))
     }
 }
 
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let found = self.walk.step(Way::Down, &self.inner).transpose();
+        let found = self.walk.step(Direction::Down, &self.inner).transpose();
         found.map(|found| found.map(|(key, value)| Entry { key, value }))
     }
 }

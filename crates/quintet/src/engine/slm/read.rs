@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{
     Error, Result,
-    bptree::finger::Near,
+    bptree::finger::Finger,
     contract::{
         Presence, Value,
-        value_sink::{Appended, Take, Whole},
+        value_sink::{AppendOwned, OwnedValue, ValueSink},
     },
     engine::slm::{
         key_code::Buffer,
@@ -77,7 +77,11 @@ impl Inner {
     }
 
     /// As [`Self::locate`], of a key that is likely near the one before.
-    pub(super) fn locate_near(&self, near: &mut Near, key: IndexKey<'_>) -> Result<Option<Place>> {
+    pub(super) fn locate_near(
+        &self,
+        near: &mut Finger,
+        key: IndexKey<'_>,
+    ) -> Result<Option<Place>> {
         let found = self.paged.tree.get_near(near, key.0, Entered::take)?;
         found.map(|entered| Ok(self.sure(key, entered)?.place)).transpose()
     }
@@ -86,7 +90,7 @@ impl Inner {
     pub(super) fn presence(&self, key: &[u8]) -> Result<Presence> {
         let view = self.front.view.load();
         let hash = self.hash(key);
-        if !matches!(view.in_memory(hash, key, &mut Whole), Answer::Nothing) {
+        if !matches!(view.in_memory(hash, key, &mut OwnedValue), Answer::Nothing) {
             return Ok(Presence::InValue);
         }
         Ok(match self.entered(key)? {
@@ -110,7 +114,11 @@ impl Inner {
 
     /// What `take` makes of the value of a key.
     #[inline]
-    pub(super) fn read_value<T: Take>(&self, key: &[u8], take: &mut T) -> Result<Option<T::Taken>> {
+    pub(super) fn read_value<T: ValueSink>(
+        &self,
+        key: &[u8],
+        take: &mut T,
+    ) -> Result<Option<T::Output>> {
         let view = self.front.view.load();
         let hash = self.hash(key);
         self.shortcuts.approach(hash);
@@ -122,12 +130,12 @@ impl Inner {
 
     /// The value of a key that the memtables of a view do not have.
     #[inline]
-    pub(super) fn read_stored<T: Take>(
+    pub(super) fn read_stored<T: ValueSink>(
         &self,
         view: &View,
         (hash, key): (u64, &[u8]),
         take: &mut T,
-    ) -> Result<Option<T::Taken>> {
+    ) -> Result<Option<T::Output>> {
         let there = |entered| self.take_there(view, entered, key, take);
         let known = self.shortcuts.known(hash);
         if let Some(taken) = known.as_ref().and_then(|known| known.follow(there)) {
@@ -140,13 +148,13 @@ impl Inner {
 
     /// The same by the index, and what it says for whoever asks next.
     #[inline]
-    pub(super) fn read_indexed<T: Take>(
+    pub(super) fn read_indexed<T: ValueSink>(
         &self,
         view: &View,
         (hash, key): (u64, &[u8]),
         claim: Option<Claim<'_>>,
         take: &mut T,
-    ) -> Result<Option<T::Taken>> {
+    ) -> Result<Option<T::Output>> {
         let Some(entered) = self.entered(key)? else { return Ok(None) };
         let place = entered.place;
         match view.version.find(place.run) {
@@ -163,13 +171,13 @@ impl Inner {
 
     /// The value of a key, if its entry is at this place, in the cache, and alone begins there.
     #[inline]
-    fn take_there<T: Take>(
+    fn take_there<T: ValueSink>(
         &self,
         view: &View,
         entered: Entered,
         key: &[u8],
         take: &mut T,
-    ) -> Option<T::Taken> {
+    ) -> Option<T::Output> {
         let run = view.version.find(entered.place.run)?;
         let at = run.beginning(entered)?;
         run.prefetch(entered, &self.cache);
@@ -178,12 +186,12 @@ impl Inner {
 
     /// The value of a key whose run is newer than a view, or gone.
     #[cold]
-    fn read_moved<T: Take>(
+    fn read_moved<T: ValueSink>(
         &self,
         mut place: Place,
         (hash, key): (u64, &[u8]),
         take: &mut T,
-    ) -> Result<Option<T::Taken>> {
+    ) -> Result<Option<T::Output>> {
         loop {
             let view = self.front.view.load();
             if let Some(run) = view.version.find(place.run) {
@@ -199,12 +207,12 @@ impl Inner {
 
     /// The value of a key in a block that has it.
     #[inline]
-    fn read_at<T: Take>(
+    fn read_at<T: ValueSink>(
         &self,
         (run, number): (&Run, u32),
         (hash, key): (u64, &[u8]),
         take: &mut T,
-    ) -> Result<T::Taken> {
+    ) -> Result<T::Output> {
         match self.cache.find(run.piece.slot(number), (hash, key), take) {
             Some(Answer::Value(value)) => Ok(value),
             Some(_) => Err(not_there(run, number, key)),
@@ -214,13 +222,13 @@ impl Inner {
 
     /// The same, from the disk.
     #[cold]
-    fn read_block<T: Take>(
+    fn read_block<T: ValueSink>(
         &self,
         run: &Run,
         number: u32,
         key: &[u8],
         take: &mut T,
-    ) -> Result<T::Taken> {
+    ) -> Result<T::Output> {
         if number >= run.piece.blocks() {
             return Err(not_there(run, number, key));
         }
@@ -239,13 +247,13 @@ impl Inner {
     }
 
     /// The value of a key in a block that was read.
-    fn take_block<T: Take>(
+    fn take_block<T: ValueSink>(
         &self,
         (run, number): (&Run, u32),
         (span, buffer): (Span, &AlignedBuffer),
         key: &[u8],
         take: &mut T,
-    ) -> Result<T::Taken> {
+    ) -> Result<T::Output> {
         let open = run.piece.open_block(buffer, span, (number, number))?;
         let entries = open.entries();
         self.cache.fill(run.piece.slot_to_fill(number, &self.cache), entries);
@@ -280,7 +288,7 @@ impl Inner {
         let mut wanted: Vec<(&'k [u8], u64, usize)> = Vec::with_capacity(keys.len());
         for key in keys {
             let hash = self.hash(key);
-            match view.in_memory(hash, key, &mut Appended(out)) {
+            match view.in_memory(hash, key, &mut AppendOwned(out)) {
                 Answer::Value(()) => {}
                 Answer::Deleted => out.push(None),
                 Answer::Nothing => {
@@ -312,10 +320,10 @@ impl Inner {
             let Some(entered) = entered else { continue };
             let place = self.sure(IndexKey(coded), entered)?.place;
             let Some(run) = view.version.find(place.run) else {
-                put_in(out, slot, self.read_moved(place, (hash, key), &mut Whole)?);
+                put_in(out, slot, self.read_moved(place, (hash, key), &mut OwnedValue)?);
                 continue;
             };
-            match self.cache.find(run.piece.slot(place.block), (hash, key), &mut Whole) {
+            match self.cache.find(run.piece.slot(place.block), (hash, key), &mut OwnedValue) {
                 Some(Answer::Value(value)) => put_in(out, slot, Some(value)),
                 None if place.block < run.piece.blocks() => {
                     let span = run.piece.span(place.block..place.block + 1);
@@ -350,10 +358,10 @@ impl Inner {
                 let value = match result {
                     Ok(count) if count == buffer.len() => {
                         let read = (one.span, &buffer);
-                        self.take_block((&one.run, one.block), read, one.key, &mut Whole)
+                        self.take_block((&one.run, one.block), read, one.key, &mut OwnedValue)
                     }
                     // Once more, alone: it says what is wrong.
-                    _ => self.read_at((&one.run, one.block), (one.hash, one.key), &mut Whole),
+                    _ => self.read_at((&one.run, one.block), (one.hash, one.key), &mut OwnedValue),
                 };
                 match value {
                     Ok(value) => put_in(out, one.slot, Some(value)),

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     io::{AlignedBuffer, Flow, Pending, Request},
     lsm::{
-        cursor::merge::Way,
+        cursor::merge::Direction,
         memtable::Answer,
         sst::{OpenBlock, Span, block},
     },
@@ -152,7 +152,7 @@ impl Ahead {
     pub(super) fn ask(
         &mut self,
         wanted: BTreeMap<Place, Wanted<'_>>,
-        way: Way,
+        way: Direction,
         inner: &Inner,
     ) -> usize {
         let most = self.window / 2;
@@ -202,7 +202,7 @@ impl Ahead {
     }
 
     /// Reads what is waited for at once, with nothing else under way: one call of the system.
-    fn read_alone(&mut self, token: usize, way: Way, inner: &Inner) {
+    fn read_alone(&mut self, token: usize, way: Direction, inner: &Inner) {
         let Some(read) = self.reads.get(token) else { return };
         let mut buffer = inner.buffers.lend(read.span().whole());
         let outcome = read.run.piece.read_into(read.span(), &mut buffer);
@@ -210,7 +210,7 @@ impl Ahead {
     }
 
     /// Has the reads from this one on under way.
-    fn start(&mut self, first: usize, way: Way, inner: &Inner) {
+    fn start(&mut self, first: usize, way: Direction, inner: &Inner) {
         if self.flow.is_none() {
             self.flow = inner.queues.flow(&*inner.context.env).ok();
         }
@@ -231,7 +231,7 @@ impl Ahead {
     }
 
     /// Waits for a block that is on its way.
-    pub(super) fn wait_for(&mut self, place: Place, way: Way, inner: &Inner) {
+    pub(super) fn wait_for(&mut self, place: Place, way: Direction, inner: &Inner) {
         if !self.is_under_way(place) {
             return;
         }
@@ -251,7 +251,7 @@ impl Ahead {
     }
 
     /// Takes the blocks of a read, if it went well.
-    fn take(&mut self, token: usize, buffer: Option<AlignedBuffer>, way: Way, inner: &Inner) {
+    fn take(&mut self, token: usize, buffer: Option<AlignedBuffer>, way: Direction, inner: &Inner) {
         let Some(read) = self.reads.get_mut(token) else { return };
         let piece = &read.run.piece;
         // What came along, on the way that the stream goes, is likely what it asks for next.

@@ -14,11 +14,11 @@ use crate::{
     engine::slm::{index_scan::Together, location_cache::Shortcuts},
     io::Queues,
     lsm::{
-        block_cache::decoded_block::Cache,
-        rate_limiter::{Pace, Rest},
+        block_cache::decoded_block::DecodedBlockCache,
+        rate_limiter::{IdleDetector, RateLimiter},
         read_buffers::Buffers,
         sst::{Kind, Owner},
-        write_buffer::Front,
+        write_buffer::WriteBuffer,
     },
     util::{
         codec::Lsn,
@@ -48,7 +48,7 @@ impl Inner {
             table_id: context.table_id,
         };
         let ledger = Arc::new(Ledger::new(owner.clone()));
-        let beside = Arc::clone(&ledger) as Arc<dyn checkpoint::Beside>;
+        let beside = Arc::clone(&ledger) as Arc<dyn checkpoint::CheckpointParticipant>;
         let (paged, complete) = Paged::open(&index, context.clone(), Some(beside))?;
         let list = load_list(&paged, complete)?;
         let keys = Arc::new(Keys::new(list.coding.clone()));
@@ -58,15 +58,15 @@ impl Inner {
             remove_strays(&owner, &list)?;
         }
         let sizes = (settings.cache_bytes, settings.shape.block_bytes);
-        let cache = Arc::new(Cache::new(sizes, &context, u64::MAX)?);
+        let cache = Arc::new(DecodedBlockCache::new(sizes, &context, u64::MAX)?);
         let charged = runs.iter().map(|run| run.memory_bytes()).sum();
-        context.budget.take_anyway(charged);
+        context.budget.reserve_unchecked(charged);
         let memory = (settings.memtable_bytes, settings.memtables);
-        let front = Front::new(&context, memory, LIST_BYTES_MAX, runs)?;
+        let front = WriteBuffer::new(&context, memory, LIST_BYTES_MAX, runs)?;
         let shortcuts = Shortcuts::new(settings.cache_bytes.min(budget) / SHORTCUTS_SHARE)
             .map_err(|error| Error::io("reserve address space for shortcuts", error))?;
         // Not lent: nobody is to wait until it comes back.
-        context.budget.take_anyway(shortcuts.memory_bytes());
+        context.budget.reserve_unchecked(shortcuts.memory_bytes());
         let buffers = Buffers::new(&context.budget);
         let inner = Self {
             settings,
@@ -85,11 +85,11 @@ impl Inner {
             compaction_wanted: AtomicBool::new(!list.runs.is_empty()),
             step_wanted: AtomicBool::new(false),
             settling_wanted: AtomicBool::new(false),
-            rest: Rest::default(),
+            rest: IdleDetector::default(),
             together: Together::default(),
             queues: Queues::default(),
             buffers,
-            merge_pace: Pace::default(),
+            merge_pace: RateLimiter::default(),
             cache,
             shortcuts,
             counters: Counters::default(),

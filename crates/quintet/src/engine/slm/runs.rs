@@ -34,10 +34,10 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use super::keys::{Coding, Keys};
 use crate::{
     Error, Result,
-    bptree::{Change, Tree, checkpoint::Beside},
+    bptree::{Change, Tree, checkpoint::CheckpointParticipant},
     engine::slm::key_code::{KeyCode, SYMBOLS},
     lsm::{
-        block_cache::decoded_block::Cache,
+        block_cache::decoded_block::DecodedBlockCache,
         sst::{Owner, Piece},
     },
     util::{
@@ -311,7 +311,7 @@ impl Run {
 
     /// Starts loading an entry of it, if its block is in the cache.
     #[inline]
-    pub(super) fn prefetch(&self, entered: Entered, cache: &Cache) {
+    pub(super) fn prefetch(&self, entered: Entered, cache: &DecodedBlockCache) {
         let at = bytes_of(entered.part, cache.block_bytes).start;
         cache.prefetch_entry(self.piece.slot(entered.place.block), (self.of_block, at));
     }
@@ -504,7 +504,7 @@ impl Ledger {
     }
 }
 
-impl Beside for Ledger {
+impl CheckpointParticipant for Ledger {
     fn join(&self, tree: &Tree) -> Result<Change> {
         let mut entries = lock(&self.entries);
         let (mut left_out, mut runs) = (Vec::new(), Vec::new());

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Error, Result,
     lsm::{
-        cursor::merge::{Ahead, PieceCursor, Start, Walk, Way},
+        cursor::merge::{Ahead, Direction, SstCursor, Start, Walk},
         sst::{Piece, key_section::KeyCursor},
     },
     util::{codec::to_u64, report::Report},
@@ -57,7 +57,7 @@ impl Inner {
         let keys = KeyCursor::new(piece, Ahead::WHOLE.most(), &flow);
         let Some(mut keys) = keys else { return Ok(()) };
         let start = Start::up(None).with(&flow);
-        let mut entries = PieceCursor::new(Arc::clone(piece), start, Ahead::WHOLE);
+        let mut entries = SstCursor::new(Arc::clone(piece), start, Ahead::WHOLE);
         keys.settle()?;
         entries.settle()?;
         while keys.key().is_some() || entries.key().is_some() {
@@ -80,7 +80,7 @@ impl Inner {
     /// says.
     fn check_entries(&self, table: &Table, part: Option<&Part>, report: &mut Report) -> Result<()> {
         let start = Start::up(None);
-        let mut merge = Merge::new(table.cursors(&start, Ahead::WHOLE), Way::Up);
+        let mut merge = Merge::new(table.cursors(&start, Ahead::WHOLE), Direction::Up);
         merge.settle()?;
         let mut live = vec![(0_u64, 0_u64); table.uses.len()];
         let (mut tombstones, mut last) = (0, None::<Vec<u8>>);
@@ -133,7 +133,7 @@ impl Inner {
 
 /// Seeks come by the block of each key of a piece.
 fn check_fences(piece: &Arc<Piece>, report: &mut Report) -> Result<()> {
-    let mut entries = PieceCursor::new(Arc::clone(piece), Start::up(None), Ahead::WHOLE);
+    let mut entries = SstCursor::new(Arc::clone(piece), Start::up(None), Ahead::WHOLE);
     entries.settle()?;
     while let Some(key) = entries.key() {
         if !piece.seek(key).contains(&entries.block()) {

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     Result,
-    lsm::cursor::merge::{Start, Way},
+    lsm::cursor::merge::{Direction, Start},
     util::{
         codec::to_u64,
         sync::{Mutex, lock},
@@ -337,9 +337,9 @@ impl Inner {
         let part = Part { route: self.route, places, is_last: next.is_none() };
         let flow = self.queues.flow(&*self.context.env)?;
         let start = Start::up(part.first_key()).with(&flow);
-        let inner = Merge::new(delta(&start), Way::Up);
+        let inner = Merge::new(delta(&start), Direction::Up);
         let filter = Source::Filter(Box::new(Filter { inner, part }));
-        let mut probe = Merge::new(vec![filter], Way::Up);
+        let mut probe = Merge::new(vec![filter], Direction::Up);
         probe.settle()?;
         if probe.key().is_none() {
             return Ok(None);

@@ -6,7 +6,7 @@ use super::{Version, table::Part};
 use crate::{
     Result,
     lsm::{
-        cursor::merge::{Ahead, MemCursor, PieceCursor, Start, Walk, Way},
+        cursor::merge::{Ahead, Direction, MemtableCursor, SstCursor, Start, Walk},
         sst::key_section::KeyCursor,
     },
     util::{
@@ -36,12 +36,16 @@ impl LevelCursor {
         let tables = version.levels.get(level).map_or(&[][..], Vec::as_slice);
         let key = start.key.as_deref();
         let after = match (key, start.way) {
-            (Some(key), Way::Up) => tables.partition_point(|table| table.low.as_slice() <= key),
-            (Some(key), Way::Down) => tables.partition_point(|table| table.low.as_slice() < key),
-            (None, Way::Up) => 1,
-            (None, Way::Down) => tables.len(),
+            (Some(key), Direction::Up) => {
+                tables.partition_point(|table| table.low.as_slice() <= key)
+            }
+            (Some(key), Direction::Down) => {
+                tables.partition_point(|table| table.low.as_slice() < key)
+            }
+            (None, Direction::Up) => 1,
+            (None, Direction::Down) => tables.len(),
         };
-        let next = if start.way == Way::Up { after.saturating_sub(1) } else { after };
+        let next = if start.way == Direction::Up { after.saturating_sub(1) } else { after };
         let mut cursor = Self { version, level, start, ahead, next, inner: None };
         cursor.open_next();
         cursor
@@ -52,15 +56,15 @@ impl LevelCursor {
         self.inner = None;
         loop {
             let place = match self.start.way {
-                Way::Up => Some(self.next),
-                Way::Down => self.next.checked_sub(1),
+                Direction::Up => Some(self.next),
+                Direction::Down => self.next.checked_sub(1),
             };
             let tables = self.version.levels.get(self.level);
             let table = place.and_then(|place| tables?.get(place));
             let Some(table) = table else { return };
             self.next = match self.start.way {
-                Way::Up => self.next + 1,
-                Way::Down => self.next - 1,
+                Direction::Up => self.next + 1,
+                Direction::Down => self.next - 1,
             };
             if !table.uses.is_empty() {
                 let sources = table.cursors(&self.start, self.ahead);
@@ -124,8 +128,8 @@ impl Filter {
 /// One walk of a merge.
 #[derive(Debug)]
 pub(super) enum Source {
-    Mem(Box<MemCursor>),
-    Piece(Box<PieceCursor>),
+    Mem(Box<MemtableCursor>),
+    Piece(Box<SstCursor>),
     /// Of a piece whose values nobody wants: they look empty.
     Keys(Box<KeyCursor>),
     Level(Box<LevelCursor>),
@@ -186,7 +190,7 @@ impl Walk for Source {
         }
     }
 
-    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut PieceCursor>) -> Result<()> {
+    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut SstCursor>) -> Result<()> {
         match self {
             Self::Piece(cursor) => cursor.waiting(out),
             Self::Level(cursor) => {

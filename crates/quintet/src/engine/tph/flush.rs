@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Result,
     lsm::{
-        cursor::merge::{MemCursor, Start},
+        cursor::merge::{MemtableCursor, Start},
         memtable::Memtable,
     },
     util::{
@@ -27,7 +27,7 @@ use crate::{
 
 /// Walks over memtables.
 pub(super) fn walks(memtables: &[Arc<Memtable>], start: &Start) -> Vec<Source> {
-    let cursors = MemCursor::all(memtables.to_vec(), start);
+    let cursors = MemtableCursor::all(memtables.to_vec(), start);
     cursors.into_iter().map(|cursor| Source::Mem(Box::new(cursor))).collect()
 }
 
@@ -41,7 +41,7 @@ impl Inner {
 
     /// Flushes what is frozen, and, where nothing is, the active memtable.
     pub(super) fn flush_backlog(&self) -> Result<()> {
-        // No view is held while waiting: see `Front::make_room`.
+        // No view is held while waiting: see `WriteBuffer::make_room`.
         let before = self.front.view.load().frozen.len();
         let _flushing = lock(&self.flushing);
         let view = self.front.view.load_full();

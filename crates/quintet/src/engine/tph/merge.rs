@@ -38,10 +38,10 @@ use crate::{
     engine::tph::perfect_hash::Options,
     io::{Array, Flow},
     lsm::{
-        block_cache::Room,
-        cursor::merge::{Ahead, PieceCursor, Start, Way},
+        block_cache::CacheAdmission,
+        cursor::merge::{Ahead, Direction, SstCursor, Start},
         sst::{
-            Piece, Shape, Writer,
+            Piece, SstShape, SstWriter,
             block::{self, EntryRef},
             key_section::KeyCursor,
         },
@@ -131,7 +131,7 @@ const PIECE_SHIFT: u32 = 32;
 #[derive(Debug)]
 struct Draft {
     low: Vec<u8>,
-    writer: Option<Writer>,
+    writer: Option<SstWriter>,
     /// Hash and place of each key.
     places: Array<(u64, u64)>,
     /// Of the new piece and of each of the base: live entries, and bytes of keys and values.
@@ -185,7 +185,7 @@ impl Inner {
         // Where indexes leave little memory, writers need some of it too.
         let is_large = work_bytes * WORK_SHARE > self.front.room() && !plan.is_flush;
         let _turn = is_large.then(|| lock(&self.large_merge));
-        let _memory = self.context.budget.charge_anyway(work_bytes);
+        let _memory = self.context.budget.reserve_transient(work_bytes);
         self.make_space();
         let flow = self.queues.flow(&*self.context.env)?;
         let start = Start::up(None).with(&flow);
@@ -200,10 +200,10 @@ impl Inner {
             } else {
                 read += one.piece.data_bytes();
                 let piece = Arc::clone(&one.piece);
-                old.push(Source::Piece(Box::new(PieceCursor::new(piece, start.clone(), ahead))));
+                old.push(Source::Piece(Box::new(SstCursor::new(piece, start.clone(), ahead))));
             }
         }
-        let mut merge = Merge::new(delta.into_iter().chain(old).collect(), Way::Up);
+        let mut merge = Merge::new(delta.into_iter().chain(old).collect(), Direction::Up);
         merge.settle()?;
         let mut tables = Vec::new();
         let mut draft = Draft::new(base.low.clone(), base.uses.len(), &flow);
@@ -280,7 +280,7 @@ impl Inner {
             }
         }
         let writer = self.writer_of(draft, plan, fresh)?;
-        let (block, _) = writer.add(key, value, Room::Spare)?;
+        let (block, _) = writer.add(key, value, CacheAdmission::IfFree)?;
         draft.note((hash, key), (0, block), value.map(|value| to_u64(value.len())));
         Ok(())
     }
@@ -290,12 +290,12 @@ impl Inner {
         draft: &'a mut Draft,
         plan: &Plan,
         fresh: &Fresh<'_>,
-    ) -> Result<&'a mut Writer> {
+    ) -> Result<&'a mut SstWriter> {
         if draft.writer.is_none() {
             let number = fresh.next();
             // A table of level 0 is merged once, and whole.
-            let shape = Shape { keys: !plan.is_flush, ..self.settings.shape };
-            let writer = Writer::create(&self.owner, number, shape, (&self.cache, &draft.flow))?;
+            let shape = SstShape { keys: !plan.is_flush, ..self.settings.shape };
+            let writer = SstWriter::create(&self.owner, number, shape, (&self.cache, &draft.flow))?;
             draft.writer = Some(writer);
         }
         let missing = || Error::Limit { what: "a piece has no writer".to_owned() };
@@ -364,7 +364,7 @@ impl Inner {
         &self,
         places: &[(u64, u64)],
         base: &Base,
-        writer: &mut Writer,
+        writer: &mut SstWriter,
         number: impl Fn(u64) -> u32,
     ) -> Result<Vec<Collision>> {
         let mut found = Vec::new();

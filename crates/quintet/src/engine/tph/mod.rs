@@ -78,14 +78,14 @@ use crate::{
     contract::{
         Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions,
         Value, Visit,
-        value_sink::{Split, Whole},
+        value_sink::{HeadAndBuffer, OwnedValue},
     },
     engine::tph::perfect_hash::{Lanes, Method},
     io::Queues,
     lsm::{
-        block_cache::decoded_block::Cache,
-        sst::{BLOCK_BYTES_MOST, Owner, Shape, block::Packing},
-        write_buffer::{Backing, Front},
+        block_cache::decoded_block::DecodedBlockCache,
+        sst::{BLOCK_BYTES_MOST, Owner, SstShape, block::Packing},
+        write_buffer::{FlushTarget, WriteBuffer},
     },
     util::{
         codec::{Lsn, to_u64, to_usize},
@@ -143,7 +143,7 @@ struct Settings {
     level0_tables: usize,
     level_bytes: u64,
     fanout: u64,
-    shape: Shape,
+    shape: SstShape,
     tag_bits: u32,
     hash: Method,
 }
@@ -187,14 +187,14 @@ impl Settings {
             level0_tables: to_usize(level0_tables),
             level_bytes: bytes("level_bytes", level, 1 << 46)?,
             fanout: options.number("fanout", 8, 2..=64)?,
-            shape: Shape {
+            shape: SstShape {
                 block_bytes: to_usize(options.number(
                     "block_bytes",
                     4096,
                     512..=BLOCK_BYTES_MOST,
                 )?),
                 packing: Packing::named(options.word("compression", &Packing::NAMES)?),
-                write_bytes: Shape::write_bytes(budget),
+                write_bytes: SstShape::write_bytes(budget),
                 keys: true,
             },
             tag_bits: u32::try_from(tag_bits).unwrap_or(11),
@@ -274,7 +274,7 @@ struct Inner {
     route: Route,
     /// All ones, but for tests of equal hashes.
     hash_mask: u64,
-    front: Front<Version>,
+    front: WriteBuffer<Version>,
     flushing: Mutex<()>,
     compacting: Mutex<()>,
     /// Held by a merge that takes much of the memory that there is.
@@ -292,7 +292,7 @@ struct Inner {
     /// A merge is flushing: one thread of it is enough.
     flush_within: AtomicBool,
     /// Hot blocks of the pieces.
-    cache: Arc<Cache>,
+    cache: Arc<DecodedBlockCache>,
     counters: Counters,
 }
 
@@ -356,7 +356,7 @@ impl Inner {
     }
 }
 
-impl Backing<Version> for Inner {
+impl FlushTarget<Version> for Inner {
     fn flush_backlog(&self) -> Result<()> {
         Self::flush_backlog(self)
     }
@@ -372,19 +372,19 @@ impl Backing<Version> for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.context.budget.give(self.index_charged.load(Ordering::Relaxed));
+        self.context.budget.release(self.index_charged.load(Ordering::Relaxed));
     }
 }
 
 impl Engine for Tph {
     #[inline]
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.inner.read_value(key, &mut Whole)
+        self.inner.read_value(key, &mut OwnedValue)
     }
 
     #[inline]
     fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
-        self.inner.read_value(key, &mut Split(out))
+        self.inner.read_value(key, &mut HeadAndBuffer(out))
     }
 
     fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {

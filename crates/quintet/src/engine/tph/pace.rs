@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{Inner, View};
 use crate::{
-    lsm::rate_limiter::{MERGE_DELAY_MAX, Measured, Pace, RATE_MIN, micros},
+    lsm::rate_limiter::{MERGE_DELAY_MAX, RATE_MIN, RateLimiter, Throughput, micros},
     util::{
         codec::to_u64,
         sync::{AtomicU64, Ordering},
@@ -23,9 +23,9 @@ const LEVEL0_TIMES: usize = 3;
 /// What was measured of merges.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    merge_pace: Pace,
+    merge_pace: RateLimiter,
     /// Bytes a second that merges take out of level 0; and when they last did.
-    merged: Measured,
+    merged: Throughput,
     merged_at_micros: AtomicU64,
 }
 

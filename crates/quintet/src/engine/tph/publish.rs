@@ -158,8 +158,8 @@ impl Inner {
         let memory = |table: &Arc<Table>| table.memory_bytes().iter().sum::<u64>();
         let now: u64 = version.tables().map(memory).sum();
         let charged = self.index_charged.swap(now, Ordering::Relaxed);
-        self.context.budget.take_anyway(now.saturating_sub(charged));
-        self.context.budget.give(charged.saturating_sub(now));
+        self.context.budget.reserve_unchecked(now.saturating_sub(charged));
+        self.context.budget.release(charged.saturating_sub(now));
         self.front.set_room(self.context.budget.limit().saturating_sub(now));
     }
 

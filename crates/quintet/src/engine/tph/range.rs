@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Result,
     contract::{Entry, KeyRange, Value, Visit},
-    lsm::cursor::merge::{Ahead, Start, Way},
+    lsm::cursor::merge::{Ahead, Direction, Start},
     util::codec::to_u64,
 };
 
@@ -60,7 +60,7 @@ pub(super) struct Keys<'a> {
 impl Keys<'_> {
     /// The next key that has a value.
     pub(super) fn next_key(&mut self) -> Result<Option<Vec<u8>>> {
-        let entry = self.walk.step(Way::Up, self.inner)?;
+        let entry = self.walk.step(Direction::Up, self.inner)?;
         Ok(entry.map(|entry| entry.key))
     }
 }
@@ -72,7 +72,7 @@ pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<(
     if walk.is_done {
         return Ok(());
     }
-    let mut merge = walk.open(Way::Up, inner)?;
+    let mut merge = walk.open(Direction::Up, inner)?;
     while let Some(key) = merge.key() {
         if walk.end.as_deref().is_some_and(|end| key >= end) {
             break;
@@ -102,10 +102,10 @@ impl Walk {
         Self { view, start, end: range.end, is_done, front: None, back: None }
     }
 
-    fn open(&self, way: Way, inner: &Inner) -> Result<Merge> {
+    fn open(&self, way: Direction, inner: &Inner) -> Result<Merge> {
         let key = match way {
-            Way::Up => Some(self.start.as_slice().into()),
-            Way::Down => self.end.as_deref().map(Arc::from),
+            Direction::Up => Some(self.start.as_slice().into()),
+            Direction::Down => self.end.as_deref().map(Arc::from),
         };
         let start = Start { way, key, cache: Some(Arc::clone(&inner.cache)), flow: None };
         let mut sources = walks(std::slice::from_ref(&self.view.active), &start);
@@ -135,7 +135,7 @@ impl Walk {
         Ok(merge)
     }
 
-    fn step(&mut self, way: Way, inner: &Inner) -> Result<Option<Entry>> {
+    fn step(&mut self, way: Direction, inner: &Inner) -> Result<Option<Entry>> {
         if self.is_done {
             return Ok(None);
         }
@@ -148,10 +148,10 @@ impl Walk {
         found
     }
 
-    fn find(&mut self, way: Way, inner: &Inner) -> Result<Option<Entry>> {
+    fn find(&mut self, way: Direction, inner: &Inner) -> Result<Option<Entry>> {
         let open = match way {
-            Way::Up => self.front.take(),
-            Way::Down => self.back.take(),
+            Direction::Up => self.front.take(),
+            Direction::Down => self.back.take(),
         };
         let mut merge = match open {
             Some(merge) => merge,
@@ -159,8 +159,8 @@ impl Walk {
         };
         while let Some(key) = merge.key() {
             let inside = match way {
-                Way::Up => self.end.as_deref().is_none_or(|end| key < end),
-                Way::Down => key >= self.start.as_slice(),
+                Direction::Up => self.end.as_deref().is_none_or(|end| key < end),
+                Direction::Down => key >= self.start.as_slice(),
             };
             if !inside {
                 return Ok(None);
@@ -172,14 +172,14 @@ impl Walk {
             merge.advance()?;
             let Some(entry) = entry else { continue };
             match way {
-                Way::Up => {
+                Direction::Up => {
                     // The back stops before what the front has given.
                     self.start.clear();
                     self.start.extend_from_slice(&entry.key);
                     self.start.push(0);
                     self.front = Some(merge);
                 }
-                Way::Down => {
+                Direction::Down => {
                     self.end = Some(entry.key.clone());
                     self.back = Some(merge);
                 }
@@ -194,12 +194,12 @@ impl Iterator for Range {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.walk.step(Way::Up, &self.inner).transpose()
+        self.walk.step(Direction::Up, &self.inner).transpose()
     }
 }
 
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.walk.step(Way::Down, &self.inner).transpose()
+        self.walk.step(Direction::Down, &self.inner).transpose()
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     Result,
     contract::{
         Value,
-        value_sink::{Appended, Take, Whole},
+        value_sink::{AppendOwned, OwnedValue, ValueSink},
     },
     io::{AlignedBuffer, Queue, Request},
     lsm::{
@@ -94,7 +94,11 @@ impl Inner {
 
     /// What `take` makes of the value of a key.
     #[inline]
-    pub(super) fn read_value<T: Take>(&self, key: &[u8], take: &mut T) -> Result<Option<T::Taken>> {
+    pub(super) fn read_value<T: ValueSink>(
+        &self,
+        key: &[u8],
+        take: &mut T,
+    ) -> Result<Option<T::Output>> {
         let view = self.front.view.load();
         let hash = self.hash(key);
         match view.in_memory(hash, key, take) {
@@ -115,12 +119,12 @@ impl Inner {
 
     /// Goes on with a search until it ends, or to a block that has to be read.
     #[inline]
-    fn look<'v, T: Take>(
+    fn look<'v, T: ValueSink>(
         &self,
         view: &'v View,
         search: &mut Search<'_>,
         take: &mut T,
-    ) -> Found<'v, T::Taken> {
+    ) -> Found<'v, T::Output> {
         while let Some((piece, number)) = search.next(self, view) {
             match self.cache.find(piece.slot(number), (search.hash, search.key), take) {
                 None => return Found::Block(piece, number),
@@ -133,12 +137,12 @@ impl Inner {
 
     /// What a block on the disk says of a key.
     #[cold]
-    fn read_block<T: Take>(
+    fn read_block<T: ValueSink>(
         &self,
         (piece, number): (&Piece, u32),
         search: &Search<'_>,
         take: &mut T,
-    ) -> Result<Answer<T::Taken>> {
+    ) -> Result<Answer<T::Output>> {
         let span = piece.span(number..number + 1);
         self.note_read(span);
         let buffer = piece.read(span)?;
@@ -150,13 +154,13 @@ impl Inner {
         self.counters.read_bytes.fetch_add(to_u64(span.whole()), Ordering::Relaxed);
     }
 
-    fn answer<T: Take>(
+    fn answer<T: ValueSink>(
         &self,
         (piece, number): (&Piece, u32),
         (span, buffer): (Span, &AlignedBuffer),
         search: &Search<'_>,
         take: &mut T,
-    ) -> Result<Answer<T::Taken>> {
+    ) -> Result<Answer<T::Output>> {
         let open = piece.open_block(buffer, span, (number, number))?;
         let entries = open.entries();
         self.cache.fill(piece.slot_to_fill(number, &self.cache), entries);
@@ -179,7 +183,7 @@ impl Inner {
             for key in window {
                 let hash = self.hash(key);
                 let mut search = Search { key, place: out.len(), hash, next: 0, is_over: false };
-                let answer = view.in_memory(hash, key, &mut Appended(out));
+                let answer = view.in_memory(hash, key, &mut AppendOwned(out));
                 search.is_over = !matches!(answer, Answer::Nothing);
                 if !matches!(answer, Answer::Value(())) {
                     out.push(None);
@@ -241,7 +245,7 @@ impl Inner {
                 search.next += 1;
                 let Some((piece, number)) = *found else { continue };
                 let wanted = (search.hash, search.key);
-                match self.cache.find(piece.slot(number), wanted, &mut Whole) {
+                match self.cache.find(piece.slot(number), wanted, &mut OwnedValue) {
                     Some(Answer::Nothing) => {}
                     Some(answer) => {
                         search.is_over = true;
@@ -270,7 +274,7 @@ impl Inner {
         if asked.search.is_over {
             return None;
         }
-        match self.look(view, &mut asked.search, &mut Whole) {
+        match self.look(view, &mut asked.search, &mut OwnedValue) {
             Found::Answer(answer) => {
                 if let Some(slot) = out.get_mut(asked.search.place) {
                     *slot = answer.value();
@@ -306,7 +310,7 @@ impl Inner {
             let answer = match completion.result {
                 Ok(count) if count == completion.buffer.len() => {
                     let read = (one.span, &completion.buffer);
-                    self.answer((one.piece, one.number), read, &one.search, &mut Whole)
+                    self.answer((one.piece, one.number), read, &one.search, &mut OwnedValue)
                 }
                 Ok(_) => Err(one.piece.damage(one.span.offset, "the file ends before its data")),
                 Err(error) => Err(one.piece.read_error(one.span.offset, error)),

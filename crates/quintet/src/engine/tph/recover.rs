@@ -14,9 +14,9 @@ use crate::{
     contract::{Context, TableOptions},
     io::Queues,
     lsm::{
-        block_cache::decoded_block::Cache,
+        block_cache::decoded_block::DecodedBlockCache,
         sst::{Kind, Owner, Piece},
-        write_buffer::Front,
+        write_buffer::WriteBuffer,
     },
     util::{
         codec::Lsn,
@@ -69,9 +69,9 @@ impl Inner {
             remove_strays(&owner, &found, contents)?;
         }
         let sizes = (settings.cache_bytes, settings.shape.block_bytes);
-        let cache = Arc::new(Cache::new(sizes, &context, hash_mask)?);
+        let cache = Arc::new(DecodedBlockCache::new(sizes, &context, hash_mask)?);
         let memory = (settings.memtable_bytes, settings.memtables);
-        let front = Front::new(&context, memory, u64::MAX, version)?;
+        let front = WriteBuffer::new(&context, memory, u64::MAX, version)?;
         let next_piece = contents.next_piece.max(1);
         let publisher = Publisher { manifest, obsolete: Vec::new() };
         let inner = Self {
@@ -138,7 +138,7 @@ fn load_table(context: &Context, owner: &Owner, record: &TableRecord) -> Result<
     let mut table = Table { low, uses, tombstones: record.tombstones, index: None };
     if let Some(newest) = table.uses.first() {
         let section = newest.piece.footer.index;
-        let _memory = context.budget.charge_anyway(section.bytes);
+        let _memory = context.budget.reserve_transient(section.bytes);
         let bytes = newest.piece.section(section)?;
         let place = (&*newest.piece.label, section.offset);
         table.index = Some(Index::decode(&bytes, table.blocks(), place)?);

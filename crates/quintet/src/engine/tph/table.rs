@@ -8,7 +8,7 @@ use std::{ops::Range, sync::Arc};
 use super::{cursor::Source, index::Index};
 use crate::{
     lsm::{
-        cursor::merge::{Ahead, PieceCursor, Start},
+        cursor::merge::{Ahead, SstCursor, Start},
         sst::Piece,
     },
     util::codec::{KeyHash, low_u32},
@@ -103,7 +103,7 @@ impl Table {
     /// Walks over its pieces.
     pub(super) fn cursors(&self, start: &Start, ahead: Ahead) -> Vec<Source> {
         let cursor = |one: &PieceUse| {
-            let cursor = PieceCursor::new(Arc::clone(&one.piece), start.clone(), ahead);
+            let cursor = SstCursor::new(Arc::clone(&one.piece), start.clone(), ahead);
             Source::Piece(Box::new(cursor))
         };
         self.uses.iter().map(cursor).collect()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
-    contract::{EngineKind, Host, fake_host::Desk},
+    contract::{EngineKind, Host, fake_host::FakeHost},
     io::{
         Env,
         sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
@@ -43,7 +43,7 @@ impl Bench {
     fn context(&self) -> Context {
         Context {
             complete: Lsn(self.complete),
-            ..Arc::new(Desk::default()).context(&self.env, self.budget)
+            ..Arc::new(FakeHost::default()).context(&self.env, self.budget)
         }
     }
 
@@ -797,7 +797,7 @@ fn a_merge_keeps_to_its_rate_and_flushes_what_waits() {
 /// Nothing is published that the log can still lose.
 fn the_log_comes_first() {
     let bench = Bench::new(16, "sorted");
-    let (context, host) = (bench.context(), Arc::new(Desk::default()));
+    let (context, host) = (bench.context(), Arc::new(FakeHost::default()));
     let context = Context { host: Arc::clone(&host) as Arc<dyn Host>, ..context };
     let (engine, _) = Tph::open(&bench.options, context).unwrap();
     for round in 1..4 {
@@ -860,7 +860,7 @@ fn a_budget_that_is_too_small_flushes_and_never_overflows() {
     assert!(budget.used() <= 4 << 20);
     // A merge under way has most of it: nobody waits for its end.
     let merging = lock(&engine.inner.compacting);
-    let lent = budget.charge_anyway(3 << 20);
+    let lent = budget.reserve_transient(3 << 20);
     for step in 20_000..30_000 {
         put(&engine, step, &(step * 7919 % 10_007).to_be_bytes(), &[7; 500]);
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::Answered,
+    contract::FoundValue,
     engine::trie::{
         index::{Ahead, Step},
         store::regions::{BLOCK_UNITS, Look, UNIT_BYTES},
@@ -29,7 +29,7 @@ use crate::{
 const BATCH: usize = 32;
 
 /// Where the answers of a batch go: each with the position of its key.
-type Answers<'a> = dyn FnMut(usize, Option<Answered<'_>>) -> Result<()> + 'a;
+type Answers<'a> = dyn FnMut(usize, Option<FoundValue<'_>>) -> Result<()> + 'a;
 
 impl Trie {
     /// Looks all keys up; `each` is called once for each, in any order.
@@ -42,13 +42,13 @@ impl Trie {
             for (index, (key, way)) in (number * BATCH..).zip(batch.iter().zip(ways)) {
                 match self.answer_met(key, way, &mut scratch)? {
                     None => each(index, None)?,
-                    Some(Answer::Taken) => each(index, Some(Answered::Bytes(&scratch)))?,
+                    Some(Answer::Taken) => each(index, Some(FoundValue::Bytes(&scratch)))?,
                     Some(Answer::Cold(address, life)) if !self.wants_warming(address) => {
                         cold.push((index, address, life));
                     }
                     Some(answer) => {
                         let value = self.read_slowly(key, way.hash(), answer)?;
-                        each(index, value.map(Answered::Value))?;
+                        each(index, value.map(FoundValue::Value))?;
                     }
                 }
             }
@@ -60,7 +60,7 @@ impl Trie {
                 Some(Cold::Value(value)) => Some(value),
                 _ => self.read_value(key)?,
             };
-            each(index, value.map(Answered::Value))
+            each(index, value.map(FoundValue::Value))
         })
     }
 

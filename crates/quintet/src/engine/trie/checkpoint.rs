@@ -29,7 +29,7 @@ use crate::{
         write_back::Writeback,
     },
     util::{
-        budget::Charge,
+        budget::Reservation,
         codec::{Lsn, put_varint, to_usize},
         mutant::{self, Bug},
         sync::{AtomicU64, Ordering, lock},
@@ -129,8 +129,8 @@ impl Trie {
 
     /// Draws memory for what a cut needs until it is durable, and has others give theirs back where
     /// the budget does not have it. The caller has no subtree locked.
-    fn draw_for_work(&self, bytes: u64) -> Charge {
-        let charge = self.context.budget.charge_anyway(bytes);
+    fn draw_for_work(&self, bytes: u64) -> Reservation {
+        let charge = self.context.budget.reserve_transient(bytes);
         self.give_back(0);
         charge
     }

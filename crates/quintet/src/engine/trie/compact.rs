@@ -145,7 +145,7 @@ impl Trie {
     /// a cut freed it, and a writer begun it anew. What it holds then is updated in place, and a
     /// copy of it would undo that.
     pub(super) fn empty(&self, region: u64, life: u64) -> Result<()> {
-        let _buffer = self.context.budget.charge_anyway(self.regions.region_bytes());
+        let _buffer = self.context.budget.reserve_transient(self.regions.region_bytes());
         let bytes = match self.image(region, life) {
             // It was emptied, and may be used again.
             _ if self.is_reborn(region, life) => return Ok(()),

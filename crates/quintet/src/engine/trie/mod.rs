@@ -69,12 +69,12 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::{checkpoint::Maintenance, replay_buffer::Young, write::Known};
+use self::{checkpoint::Maintenance, replay_buffer::ReplayBuffer, write::Known};
 use crate::{
     Error, Result,
     contract::{
-        Answered, Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange,
-        Op, TableOptions, Value,
+        Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, FoundValue,
+        KeyRange, Op, TableOptions, Value,
     },
     engine::trie::{
         index::{Layout, Trie as Index},
@@ -87,7 +87,7 @@ use crate::{
     util::{
         codec::{Lsn, to_u64},
         report::Report,
-        sync::{Apart, AtomicBool, AtomicU64, Mutex, Ordering, lock},
+        sync::{AtomicBool, AtomicU64, CachePadded, Mutex, Ordering, lock},
     },
 };
 
@@ -229,8 +229,8 @@ pub struct Trie {
     queues: Queues,
     /// What admitted writes found on the disk, by hash.
     learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
-    young: Young,
-    counters: Apart<Counters>,
+    young: ReplayBuffer,
+    counters: CachePadded<Counters>,
 }
 
 impl Trie {
@@ -249,8 +249,8 @@ impl Trie {
     fn charge_index(&self) {
         let now = self.index.memory_bytes() + self.index.space().change_bytes();
         let before = self.counters.index_charged.swap(now, Ordering::Relaxed);
-        self.context.budget.take_anyway(now.saturating_sub(before));
-        self.context.budget.give(before.saturating_sub(now));
+        self.context.budget.reserve_unchecked(now.saturating_sub(before));
+        self.context.budget.release(before.saturating_sub(now));
     }
 
     /// Brings the region of a word of the trie into memory, and others out of it where that is
@@ -381,7 +381,7 @@ impl Drop for Trie {
     fn drop(&mut self) {
         let charged = self.counters.index_charged.load(Ordering::Relaxed);
         let young = self.young.memory_bytes();
-        self.context.budget.give(self.regions.memory_bytes() + charged + young);
+        self.context.budget.release(self.regions.memory_bytes() + charged + young);
     }
 }
 
@@ -401,14 +401,16 @@ impl Engine for Trie {
         out.extend(keys.iter().map(|_| None));
         self.read_many(keys, &mut |index, answer| {
             if let Some(slot) = out.get_mut(first + index) {
-                *slot = answer.map(Answered::into_value);
+                *slot = answer.map(FoundValue::into_value);
             }
             Ok(())
         })
     }
 
     fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
-        self.read_many(keys, &mut |index, answer| each(index, answer.as_ref().map(Answered::bytes)))
+        self.read_many(keys, &mut |index, answer| {
+            each(index, answer.as_ref().map(FoundValue::bytes))
+        })
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {

@@ -15,7 +15,7 @@ use crate::{
     contract::{Cursor, Entry, NO_FIRST_BYTE, Value, copy_split, split_value},
     engine::trie::{
         index::Verdict,
-        replay_buffer::YoungAnswer,
+        replay_buffer::ReplayBufferAnswer,
         store::regions::{Look, UNIT_BYTES},
     },
     io::{AlignedBuffer, prefetch},
@@ -147,8 +147,8 @@ impl Trie {
             && let Some(answer) = self.young_answer(key, hash, take)
         {
             return match answer {
-                YoungAnswer::Deleted => Ok(None),
-                YoungAnswer::Record(answer) => Ok(Some(answer)),
+                ReplayBufferAnswer::Deleted => Ok(None),
+                ReplayBufferAnswer::Record(answer) => Ok(Some(answer)),
             };
         }
         let look = |address| match self.regions.look(address, |words| answer_in(words, key, take)) {
@@ -312,7 +312,7 @@ impl Trie {
         }
         let life = self.regions.life(region);
         let Some(frame) = self.regions.take_frame(false) else { return Ok(false) };
-        let _buffer = self.context.budget.charge_anyway(self.regions.region_bytes());
+        let _buffer = self.context.budget.reserve_transient(self.regions.region_bytes());
         match self.fill_frame(region, life, frame) {
             Ok(true) => {
                 self.regions.attach_to(region, life, frame);

@@ -13,7 +13,7 @@ use crate::{
     engine::trie::{
         checkpoint::{Maintenance, STATE, STATE_VERSION},
         index::{ADDRESS_END, Trie as Index},
-        replay_buffer::Young,
+        replay_buffer::ReplayBuffer,
         store::{
             extents::Extents,
             regions::Regions,
@@ -24,7 +24,7 @@ use crate::{
     journal::redo::{Group, Owner, Redo},
     util::{
         codec::{Decoder, Lsn},
-        sync::{Apart, AtomicBool, AtomicU64, Mutex, Ordering},
+        sync::{AtomicBool, AtomicU64, CachePadded, Mutex, Ordering},
     },
 };
 
@@ -96,8 +96,8 @@ impl Trie {
             cut_wanted: AtomicBool::new(false),
             queues: Queues::default(),
             learned: Mutex::default(),
-            young: Young::new(last.is_some()),
-            counters: Apart::default(),
+            young: ReplayBuffer::new(last.is_some()),
+            counters: CachePadded::default(),
             context,
         };
         match last {

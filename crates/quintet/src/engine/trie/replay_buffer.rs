@@ -46,7 +46,7 @@ const DELETED: u64 = 0;
 const MERGED_AT_ONCE: usize = 64;
 
 /// What an entry says.
-pub(super) enum YoungAnswer {
+pub(super) enum ReplayBufferAnswer {
     Deleted,
     Record(Answer),
 }
@@ -56,7 +56,7 @@ type Part = BTreeMap<Box<[u8]>, u64>;
 
 /// The entries. See the module head.
 #[derive(Debug)]
-pub(super) struct Young {
+pub(super) struct ReplayBuffer {
     /// The log is replayed: nothing was admitted yet.
     is_replaying: AtomicBool,
     count: AtomicU64,
@@ -64,7 +64,7 @@ pub(super) struct Young {
     parts: Box<[Mutex<Part>]>,
 }
 
-impl Young {
+impl ReplayBuffer {
     pub(super) fn new(is_replaying: bool) -> Self {
         Self {
             is_replaying: AtomicBool::new(is_replaying),
@@ -120,14 +120,14 @@ impl Trie {
         key: &[u8],
         hash: u64,
         take: &mut impl FnMut(&Head, &[AtomicU64]),
-    ) -> Option<YoungAnswer> {
+    ) -> Option<ReplayBufferAnswer> {
         loop {
             let version = self.index.version(hash);
             let address = self.young.find(key, hash)?;
             let answer = match self.regions.look(address, |words| answer_in(words, key, take)) {
-                _ if address == DELETED => Some(YoungAnswer::Deleted),
-                Look::Found(seen) => seen.answer().map(YoungAnswer::Record),
-                Look::Cold(life) => Some(YoungAnswer::Record(Answer::Cold(address, life))),
+                _ if address == DELETED => Some(ReplayBufferAnswer::Deleted),
+                Look::Found(seen) => seen.answer().map(ReplayBufferAnswer::Record),
+                Look::Cold(life) => Some(ReplayBufferAnswer::Record(Answer::Cold(address, life))),
                 Look::Changed => None,
             };
             if let Some(answer) = answer
@@ -188,7 +188,7 @@ impl Trie {
         }
         part.insert(key.into(), address);
         let bytes = entry_bytes(key);
-        self.context.budget.take_anyway(bytes);
+        self.context.budget.reserve_unchecked(bytes);
         self.young.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.young.count.fetch_add(1, Ordering::Release);
     }
@@ -257,7 +257,7 @@ impl Trie {
                 && lock(part).remove(key).is_some()
             {
                 let bytes = entry_bytes(key);
-                self.context.budget.give(bytes);
+                self.context.budget.release(bytes);
                 self.young.bytes.fetch_sub(bytes, Ordering::Relaxed);
                 self.young.count.fetch_sub(1, Ordering::Release);
             }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{record::Stored, *};
 use crate::{
-    contract::{EngineKind, fake_host::Desk},
+    contract::{EngineKind, fake_host::FakeHost},
     io::{
         AlignedBuffer,
         sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
@@ -41,7 +41,7 @@ impl Bench {
     }
 
     fn context(&self) -> Context {
-        Arc::new(Desk::default()).context(&self.env, self.budget)
+        Arc::new(FakeHost::default()).context(&self.env, self.budget)
     }
 
     fn open(&self) -> (Trie, Lsn) {
@@ -180,12 +180,12 @@ fn little_memory_is_enough() {
 
 #[test]
 fn a_writer_waits_for_the_memory_of_work_under_way() {
-    let desk = Arc::new(Desk::default());
+    let desk = Arc::new(FakeHost::default());
     let bench = Bench::new(16);
     let context = desk.context(&bench.env, 1 << 20);
     let budget = Arc::clone(&context.budget);
     let (engine, _) = Trie::open(&bench.options, context).unwrap();
-    *lock(&desk.lent) = Some(budget.charge_anyway(budget.limit()));
+    *lock(&desk.lent) = Some(budget.reserve_transient(budget.limit()));
     for step in 1..100_u64 {
         put(&engine, step, &step.to_be_bytes(), &[7; 2_000]);
     }
@@ -805,7 +805,7 @@ fn a_region_begun_anew_is_not_emptied_for_what_it_was() {
 
 fn persisting_syncs_the_log_first() {
     let bench = Bench::new(13);
-    let host = Arc::new(Desk::default());
+    let host = Arc::new(FakeHost::default());
     let context = Context { host: host.clone(), ..bench.context() };
     let (engine, _) = Trie::open(&bench.options, context).unwrap();
     put(&engine, 1, b"key", b"value");

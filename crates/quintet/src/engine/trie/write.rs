@@ -429,7 +429,7 @@ impl Trie {
         // Two regions are the least that a table works with.
         let in_memory = self.regions.memory_bytes() / self.regions.region_bytes();
         let is_large = !needed.is_multiple_of(self.regions.region_bytes());
-        budget.relieve(needed);
+        budget.reclaim(needed);
         if budget.used() + needed > budget.limit() && (in_memory >= 2 || is_large) {
             return Err(self.out_of_memory(needed));
         }

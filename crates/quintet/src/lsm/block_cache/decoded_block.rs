@@ -21,17 +21,17 @@ use crate::{
     Error, Result,
     contract::{
         Context,
-        value_sink::{Located, Take},
+        value_sink::{ValueLocation, ValueSink},
     },
     io::prefetch,
     lsm::{
-        block_cache::{Blocks, Places, Slot},
-        cursor::merge::Way,
+        block_cache::{BlockCache, BlockHandles, BlockRef},
+        cursor::merge::Direction,
         memtable::Answer,
         sst::block::{self, EntryRef},
     },
     util::{
-        budget::Charge,
+        budget::Reservation,
         codec::{KeyHash, low_u8, low_u32, put_u32, to_u64, to_usize},
         sync::AtomicU64,
         words::{WORD_BYTES, compare_at, copy_out, equals_at, load_at},
@@ -50,8 +50,8 @@ fn payload_bytes(block_bytes: usize) -> usize {
 
 /// The cache of a table's blocks.
 #[derive(Debug)]
-pub(crate) struct Cache {
-    pub(crate) blocks: Arc<Blocks>,
+pub(crate) struct DecodedBlockCache {
+    pub(crate) blocks: Arc<BlockCache>,
     /// Of an ordinary block.
     pub(crate) block_bytes: usize,
     hash: KeyHash,
@@ -65,10 +65,10 @@ fn shape(count: usize) -> (usize, usize) {
     (offsets, offsets + (count * 2).next_multiple_of(8))
 }
 
-impl Cache {
+impl DecodedBlockCache {
     /// Draws memory for work from the budget that the cache draws from.
-    pub(crate) fn charge(&self, bytes: u64) -> Charge {
-        self.blocks.budget().charge_anyway(bytes)
+    pub(crate) fn charge(&self, bytes: u64) -> Reservation {
+        self.blocks.budget().reserve_transient(bytes)
     }
 
     /// An empty cache of at most so many bytes, for blocks of this size.
@@ -79,21 +79,21 @@ impl Cache {
     ) -> Result<Self> {
         let payload = payload_bytes(block_bytes);
         let secret = context.hash.hash(b"frames of blocks");
-        let blocks = Blocks::new((bytes, payload), secret, &context.budget)
+        let blocks = BlockCache::new((bytes, payload), secret, &context.budget)
             .map_err(|error| Error::io("reserve address space for a cache", error))?;
         let blocks = Arc::new(blocks);
         let spare = Arc::downgrade(&blocks);
-        context.budget.add_spare(spare);
+        context.budget.register_reclaimable(spare);
         Ok(Self { blocks, block_bytes, hash: context.hash, hash_mask })
     }
 
     /// Places for the blocks of a piece.
-    pub(crate) fn places(&self, piece: u64) -> Places {
-        Places::new(&self.blocks, piece << 32)
+    pub(crate) fn places(&self, piece: u64) -> BlockHandles {
+        BlockHandles::new(&self.blocks, piece << 32)
     }
 
     /// Puts a block into the cache.
-    pub(crate) fn fill(&self, slot: Option<Slot<'_>>, entries: &[u8]) {
+    pub(crate) fn fill(&self, slot: Option<BlockRef<'_>>, entries: &[u8]) {
         let Some(slot) = slot else { return };
         if let Some(head) = self.directory(entries) {
             self.blocks.fill(slot, &[&head, entries]);
@@ -108,12 +108,12 @@ impl Cache {
 
     /// What a block in the cache says of a key; `None` where it is not there.
     #[inline]
-    pub(crate) fn find<T: Take>(
+    pub(crate) fn find<T: ValueSink>(
         &self,
-        slot: Option<Slot<'_>>,
+        slot: Option<BlockRef<'_>>,
         (hash, key): (u64, &[u8]),
         take: &mut T,
-    ) -> Option<Answer<T::Taken>> {
+    ) -> Option<Answer<T::Output>> {
         self.blocks.read(slot?, |words| look(words, (low_u8(hash), key), take))
     }
 
@@ -121,12 +121,12 @@ impl Cache {
     /// meanwhile; `None` where it is not there, or cannot be shown so.
     pub(crate) fn show<T>(
         &self,
-        slot: Option<Slot<'_>>,
+        slot: Option<BlockRef<'_>>,
         (hash, key): (u64, &[u8]),
         each: impl FnOnce(&[u8]) -> T,
     ) -> Option<Answer<T>> {
         let pinned = self.blocks.pin(slot?)?;
-        match look(pinned.words(), (low_u8(hash), key), &mut Located) {
+        match look(pinned.words(), (low_u8(hash), key), &mut ValueLocation) {
             Answer::Value((at, bytes)) => {
                 pinned.bytes(at..at.saturating_add(bytes)).map(|value| Answer::Value(each(value)))
             }
@@ -139,13 +139,13 @@ impl Cache {
     /// entries, and its key in place of what is in `key`; `None` where the block is not in the
     /// cache, or that is no entry alone, or it has no value.
     #[inline]
-    pub(crate) fn find_at<T: Take>(
+    pub(crate) fn find_at<T: ValueSink>(
         &self,
-        slot: Option<Slot<'_>>,
+        slot: Option<BlockRef<'_>>,
         at: Range<usize>,
         key: &mut Vec<u8>,
         take: &mut T,
-    ) -> Option<T::Taken> {
+    ) -> Option<T::Output> {
         let found = self.blocks.read(slot?, |words| {
             let entry = entry_at(words, at)?;
             key.resize(entry.key.len(), 0);
@@ -158,13 +158,13 @@ impl Cache {
     /// What `take` makes of the value of the entry that [`Self::find_at`] finds, if it is of this
     /// key.
     #[inline]
-    pub(crate) fn find_key_at<T: Take>(
+    pub(crate) fn find_key_at<T: ValueSink>(
         &self,
-        slot: Option<Slot<'_>>,
+        slot: Option<BlockRef<'_>>,
         at: Range<usize>,
         key: &[u8],
         take: &mut T,
-    ) -> Option<T::Taken> {
+    ) -> Option<T::Output> {
         let found = self.blocks.read(slot?, |words| {
             let Lying { key: there, value } = entry_at(words, at)?;
             let is_it = there.len() == key.len() && equals_at(words, there.start, key);
@@ -176,7 +176,7 @@ impl Cache {
     /// As [`Self::show`], of the entry that [`Self::find_at`] finds.
     pub(crate) fn show_at<T>(
         &self,
-        slot: Option<Slot<'_>>,
+        slot: Option<BlockRef<'_>>,
         at: Range<usize>,
         each: impl FnOnce(&[u8], &[u8]) -> T,
     ) -> Option<T> {
@@ -190,7 +190,7 @@ impl Cache {
 
     /// Starts loading what [`find`] will look at.
     #[inline]
-    pub(crate) fn prefetch(&self, slot: Option<Slot<'_>>) {
+    pub(crate) fn prefetch(&self, slot: Option<BlockRef<'_>>) {
         if let Some(slot) = slot {
             self.blocks.prefetch(slot);
         }
@@ -199,22 +199,22 @@ impl Cache {
     /// Starts loading what [`Self::find`] will look at, if the entry lies about so many bytes
     /// behind the block's directory, which is that of so many entries, about.
     #[inline]
-    pub(crate) fn prefetch_entry(&self, slot: Option<Slot<'_>>, (entries, at): (usize, usize)) {
+    pub(crate) fn prefetch_entry(&self, slot: Option<BlockRef<'_>>, (entries, at): (usize, usize)) {
         if let Some(slot) = slot {
             self.blocks.prefetch_near(slot, shape(entries).1 + at);
         }
     }
 
     /// Whether a block is in the cache.
-    pub(crate) fn has(&self, slot: Option<Slot<'_>>) -> bool {
+    pub(crate) fn has(&self, slot: Option<BlockRef<'_>>) -> bool {
         slot.is_some_and(|slot| self.blocks.has(slot))
     }
 
     /// An entry of the first block is dead: the second one has a newer one of its key, if there
     /// is any. A block of that entry alone leaves, instead of going round until its turn comes, and
     /// the new one counts as used if it was. What is used of several entries, nobody knows.
-    pub(crate) fn replace(&self, old: Option<Slot<'_>>, new: Option<Slot<'_>>) {
-        let is_alone = |old: &Slot<'_>| {
+    pub(crate) fn replace(&self, old: Option<BlockRef<'_>>, new: Option<BlockRef<'_>>) {
+        let is_alone = |old: &BlockRef<'_>| {
             self.blocks.first_word(*old).is_some_and(|word| word & 0xffff_ffff == 1)
         };
         let Some(old) = old.filter(is_alone) else { return };
@@ -228,8 +228,8 @@ impl Cache {
     /// or those before it, walking down; at most `most`.
     pub(crate) fn part(
         &self,
-        slot: Option<Slot<'_>>,
-        (look, way, most): (Look<'_>, Way, usize),
+        slot: Option<BlockRef<'_>>,
+        (look, way, most): (Look<'_>, Direction, usize),
         out: &mut Vec<u8>,
     ) -> Option<Part> {
         let copied = self.blocks.read(slot?, |words| copy_part(words, (look, way, most), out));
@@ -260,7 +260,7 @@ pub(crate) struct Part {
 
 fn copy_part(
     words: &[AtomicU64],
-    (look, way, most): (Look<'_>, Way, usize),
+    (look, way, most): (Look<'_>, Direction, usize),
     out: &mut Vec<u8>,
 ) -> Option<Part> {
     let head = load_at(words, 0);
@@ -302,8 +302,8 @@ fn copy_part(
         _ => at > 0,
     };
     let entries = match way {
-        Way::Up => at..at.saturating_add(most).min(count),
-        Way::Down => at.saturating_sub(most)..at,
+        Direction::Up => at..at.saturating_add(most).min(count),
+        Direction::Down => at.saturating_sub(most)..at,
     };
     let (from, to) =
         if count == 0 { (0, bytes) } else { (offset(entries.start), offset(entries.end)) };
@@ -342,7 +342,11 @@ fn directory_of(entries: &[u8], most: usize, print: impl Fn(&[u8]) -> u8) -> Opt
 }
 
 #[inline]
-fn look<T: Take>(words: &[AtomicU64], (print, key): (u8, &[u8]), take: &mut T) -> Answer<T::Taken> {
+fn look<T: ValueSink>(
+    words: &[AtomicU64],
+    (print, key): (u8, &[u8]),
+    take: &mut T,
+) -> Answer<T::Output> {
     let head = load_at(words, 0);
     let count = to_usize(head & 0xffff_ffff).min(words.len() * 8);
     let (offsets, first) = shape(count);
@@ -429,12 +433,12 @@ fn lengths(words: &[AtomicU64], at: usize) -> (usize, usize, u64) {
 
 /// The answer of an entry, where it is of this key.
 #[inline]
-fn entry_of<T: Take>(
+fn entry_of<T: ValueSink>(
     words: &[AtomicU64],
     at: usize,
     key: &[u8],
     take: &mut T,
-) -> Option<Answer<T::Taken>> {
+) -> Option<Answer<T::Output>> {
     // An entry of some hundred bytes comes at once, not a line after the other.
     for line in 1..=2 {
         words.get(at / WORD_BYTES + line * LINE_WORDS).into_iter().for_each(prefetch);
@@ -455,12 +459,12 @@ fn entry_of<T: Take>(
 
 /// A block without a directory: entry by entry.
 #[cold]
-fn look_through<T: Take>(
+fn look_through<T: ValueSink>(
     words: &[AtomicU64],
     bytes: usize,
     key: &[u8],
     take: &mut T,
-) -> Answer<T::Taken> {
+) -> Answer<T::Output> {
     let end = HEAD_BYTES + bytes.min(words.len() * 8);
     let mut at = HEAD_BYTES;
     while at < end {
@@ -525,8 +529,8 @@ mod tests {
             {
                 let at = keys.partition_point(|one| one < key);
                 for (way, expected) in [
-                    (Way::Up, at..(at + count).min(keys.len())),
-                    (Way::Down, at.saturating_sub(count)..at),
+                    (Direction::Up, at..(at + count).min(keys.len())),
+                    (Direction::Down, at.saturating_sub(count)..at),
                 ] {
                     for look in [Look::Key(key), Look::Entry(at)] {
                         let mut out = Vec::new();

@@ -1,9 +1,9 @@
 //! Hot blocks of immutable files, in frames of memory.
 //!
-//! What: whoever owns a file keeps [`Places`] for its blocks: a word each that says in which frame
+//! What: whoever owns a file keeps [`BlockHandles`] for its blocks: a word each that says in which frame
 //! it was put. A read through the place takes no lock and writes no shared memory, but for a count
 //! of uses that stops at three. Frames fill as blocks are read, and give way to others; what a
-//! block gets that has just been written, its writer says ([`Room`]). With the file's places go
+//! block gets that has just been written, its writer says ([`CacheAdmission`]). With the file's places go
 //! its blocks: what a merge replaced takes no memory.
 //! Why: no table to probe. The place is found by the block's number, so a hit costs one word and
 //! the frame itself; and a block of an immutable file never changes, so nothing is written back.
@@ -40,7 +40,7 @@
 //! but by one chance in 2^64; and nothing is written through a place but a count of uses, which
 //! lies apart, unless [`cells`] says that a frame begins there. A frame that is shown in place
 //! ([`pins`]) stays as it is. Memory is drawn from the budget in chunks, while a sixteenth of it is
-//! free (an eighth of a small one), and given back by [`Blocks::shrink`].
+//! free (an eighth of a small one), and given back by [`BlockCache::shrink`].
 //!
 //! Thread rules: any thread. Fills and shrinking hold `admin`.
 
@@ -56,7 +56,7 @@ mod tests;
 
 use std::{collections::VecDeque, io, mem, ops::Range, sync::Arc};
 
-pub(crate) use self::handles::{Place, Places, Room, Slot};
+pub(crate) use self::handles::{BlockHandle, BlockHandles, BlockRef, CacheAdmission};
 use self::{
     allocator::{CHUNK_CELLS_MAX, Cells},
     pins::{Pinned, Pins},
@@ -64,7 +64,7 @@ use self::{
 use crate::{
     io::Region,
     util::{
-        budget::{Budget, Spare},
+        budget::{Budget, Reclaimable},
         codec::{low_u32, round_up, to_u64, to_usize},
         mutant::{self, Bug},
         sync::{AtomicU64, Mutex, Ordering, fence, lock},
@@ -114,7 +114,7 @@ const LOOKS_MAX: usize = 128;
 
 /// The frames. See the module head.
 #[derive(Debug)]
-pub(crate) struct Blocks {
+pub(crate) struct BlockCache {
     frames: Region,
     /// A byte for each cell.
     uses: Region,
@@ -159,7 +159,7 @@ struct Waiting {
 }
 
 /// Finds room for a frame of so many cells.
-type TakeFrame = fn(&Blocks, &mut Admin, u32) -> Option<u32>;
+type TakeFrame = fn(&BlockCache, &mut Admin, u32) -> Option<u32>;
 
 /// Spreads the bits of an identity.
 fn mix(id: u64) -> u64 {
@@ -167,7 +167,7 @@ fn mix(id: u64) -> u64 {
     mixed ^ mixed >> 32
 }
 
-impl Blocks {
+impl BlockCache {
     /// Frames for ordinary blocks of up to `payload_bytes`, and for larger ones, in at most `bytes`
     /// of memory. Nobody who chooses what blocks hold knows the secret.
     pub(crate) fn new(
@@ -265,7 +265,7 @@ impl Blocks {
 
     /// Starts loading what a place names. A hint.
     #[inline]
-    pub(crate) fn prefetch(&self, slot: Slot<'_>) {
+    pub(crate) fn prefetch(&self, slot: BlockRef<'_>) {
         if let Some(cell) = slot.frame() {
             self.words(cell).iter().step_by(LINE_WORDS).take(3).for_each(crate::io::prefetch);
         }
@@ -274,7 +274,7 @@ impl Blocks {
     /// Starts loading the front of what a place names, and what lies about byte `at` of the block.
     /// A hint.
     #[inline]
-    pub(crate) fn prefetch_near(&self, slot: Slot<'_>, at: usize) {
+    pub(crate) fn prefetch_near(&self, slot: BlockRef<'_>, at: usize) {
         let Some(cell) = slot.frame() else { return };
         let words = self.words(cell);
         let near = HEAD_WORDS + at / WORD_BYTES;
@@ -284,7 +284,7 @@ impl Blocks {
     }
 
     /// Whether a block is here. It may leave at any time.
-    pub(crate) fn has(&self, slot: Slot<'_>) -> bool {
+    pub(crate) fn has(&self, slot: BlockRef<'_>) -> bool {
         let head = slot.frame().and_then(|cell| self.head(cell));
         head.is_some_and(|([version, owner, _], _)| {
             version.load(Ordering::Relaxed) != 0
@@ -293,7 +293,7 @@ impl Blocks {
     }
 
     /// Whether a block is here, and not only because it was put here once.
-    pub(crate) fn is_used(&self, slot: Slot<'_>) -> bool {
+    pub(crate) fn is_used(&self, slot: BlockRef<'_>) -> bool {
         let uses = slot.frame().and_then(|cell| self.uses(cell));
         uses.is_some_and(|(word, at)| word.load(Ordering::Relaxed) >> at & 0xff > 0)
             && self.has(slot)
@@ -304,7 +304,7 @@ impl Blocks {
     #[inline]
     pub(crate) fn read<T>(
         &self,
-        slot: Slot<'_>,
+        slot: BlockRef<'_>,
         look: impl FnOnce(&[AtomicU64]) -> T,
     ) -> Option<T> {
         let cell = slot.frame()?;
@@ -328,7 +328,7 @@ impl Blocks {
     }
 
     /// The first word of a block, which does not count as a use.
-    pub(crate) fn first_word(&self, slot: Slot<'_>) -> Option<u64> {
+    pub(crate) fn first_word(&self, slot: BlockRef<'_>) -> Option<u64> {
         let ([version, owner, _], payload) = self.head(slot.frame()?)?;
         let before = version.load(Ordering::Acquire);
         let is_here = before != 0 && owner.load(Ordering::Relaxed) == self.sealed(slot.id);
@@ -338,14 +338,14 @@ impl Blocks {
     }
 
     /// Counts a use of a block, if it is here.
-    pub(crate) fn touch(&self, slot: Slot<'_>) {
+    pub(crate) fn touch(&self, slot: BlockRef<'_>) {
         if let Some(cell) = slot.frame().filter(|_| self.has(slot)) {
             self.count_use(cell);
         }
     }
 
     /// A block that nobody will ask for any more leaves, unless it is pinned.
-    pub(crate) fn leave(&self, slot: Slot<'_>) {
+    pub(crate) fn leave(&self, slot: BlockRef<'_>) {
         let mut admin = lock(&self.admin);
         if let Some(cell) = slot.frame().filter(|cell| self.holds(&admin, *cell, slot.id)) {
             self.empty(&mut admin, cell);
@@ -364,7 +364,7 @@ impl Blocks {
     /// A block that stays where it is while the caller has it; `None` where it is not here, or
     /// [`pins`] has no slot.
     #[inline]
-    pub(crate) fn pin(&self, slot: Slot<'_>) -> Option<Pinned<'_>> {
+    pub(crate) fn pin(&self, slot: BlockRef<'_>) -> Option<Pinned<'_>> {
         let cell = slot.frame()?;
         let ([version, owner, size], payload) = self.head(cell)?;
         let pin = self.pins.take(cell)?;
@@ -379,11 +379,11 @@ impl Blocks {
     }
 
     /// Puts a block into a frame, unless it is there, too large, or there is no memory.
-    pub(crate) fn fill(&self, slot: Slot<'_>, payload: &[&[u8]]) {
+    pub(crate) fn fill(&self, slot: BlockRef<'_>, payload: &[&[u8]]) {
         self.put(slot, payload, Self::take_frame);
     }
 
-    fn put(&self, slot: Slot<'_>, payload: &[&[u8]], find: TakeFrame) {
+    fn put(&self, slot: BlockRef<'_>, payload: &[&[u8]], find: TakeFrame) {
         let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
         let Some(cells) = self.cells_for(bytes).filter(|_| self.is_on()) else { return };
         let mut admin = lock(&self.admin);
@@ -450,12 +450,12 @@ impl Blocks {
     }
 
     /// Empties the frames of blocks whose file is gone.
-    fn release(&self, places: &[Place], first: u64) {
+    fn release(&self, places: &[BlockHandle], first: u64) {
         let mut id = first;
         for turn in places.chunks(RELEASE_TURN) {
             let mut admin = lock(&self.admin);
             for place in turn {
-                let cell = (Slot { place, id }).frame();
+                let cell = (BlockRef { place, id }).frame();
                 if let Some(cell) = cell.filter(|cell| self.holds(&admin, *cell, id)) {
                     self.empty(&mut admin, cell);
                 }
@@ -551,7 +551,7 @@ impl Blocks {
         let spare = least.max((least * 2).min(SPARE_CHUNKS * bytes));
         let is_free = self.budget.used().saturating_add(bytes + spare) <= self.budget.limit();
         let most = self.chunks_now.load(Ordering::Relaxed);
-        if to_u64(admin.chunks) >= most || !is_free || self.budget.take_free(bytes).is_err() {
+        if to_u64(admin.chunks) >= most || !is_free || self.budget.try_reserve(bytes).is_err() {
             return;
         }
         let cells = self.cells_of(admin.chunks);
@@ -630,7 +630,7 @@ impl Blocks {
         admin.long.retain(|one| one.frame < left);
         admin.count_short();
         drop(admin);
-        self.budget.give(given);
+        self.budget.release(given);
         given
     }
 
@@ -651,12 +651,12 @@ impl Blocks {
     }
 }
 
-impl Spare for Blocks {
-    fn held(&self) -> u64 {
+impl Reclaimable for BlockCache {
+    fn reclaimable_bytes(&self) -> u64 {
         self.memory_bytes()
     }
 
-    fn give_back(&self, bytes: u64) -> u64 {
+    fn reclaim(&self, bytes: u64) -> u64 {
         self.shrink(bytes)
     }
 }
@@ -710,7 +710,7 @@ impl Admin {
     }
 }
 
-impl Drop for Blocks {
+impl Drop for BlockCache {
     fn drop(&mut self) {
         self.shrink(u64::MAX);
     }

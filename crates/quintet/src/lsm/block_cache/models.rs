@@ -11,9 +11,9 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
 }
 
 /// Cells of five words, which may be one frame.
-fn few_cells(cells: u32) -> Blocks {
+fn few_cells(cells: u32) -> BlockCache {
     let count = u64::from(cells);
-    let blocks = Blocks {
+    let blocks = BlockCache {
         frames: Region::reserve(count * 40).unwrap(),
         uses: Region::reserve(8).unwrap(),
         pins: Pins::new(),
@@ -44,13 +44,13 @@ fn payload(block: u64) -> [u8; 16] {
     bytes
 }
 
-fn slot(place: &Place, id: u64) -> Slot<'_> {
-    Slot { place, id }
+fn slot(place: &BlockHandle, id: u64) -> BlockRef<'_> {
+    BlockRef { place, id }
 }
 
 /// Block 1 is there; a reader asks for it while block 2 takes its frame, and block 1 takes it back.
 fn a_reader_beside_fills() {
-    let shared = ModelArc::new((few_cells(1), Place::default(), Place::default()));
+    let shared = ModelArc::new((few_cells(1), BlockHandle::default(), BlockHandle::default()));
     shared.0.fill(slot(&shared.1, 1), &[&payload(1)]);
     let writer = {
         let shared = ModelArc::clone(&shared);
@@ -73,7 +73,7 @@ fn a_reader_beside_fills() {
 
 /// Blocks 1 and 2 have a cell each; a reader asks for the second while block 3 takes both.
 fn a_reader_beside_a_larger_fill() {
-    let shared = ModelArc::new((few_cells(2), [0; 3].map(|_| Place::default())));
+    let shared = ModelArc::new((few_cells(2), [0; 3].map(|_| BlockHandle::default())));
     for id in [1, 2] {
         shared.0.fill(slot(&shared.1[id - 1], to_u64(id)), &[&payload(to_u64(id))]);
     }
@@ -98,7 +98,7 @@ fn a_reader_beside_a_larger_fill() {
 
 /// Block 1 is there; a reader pins it while block 2 would take its frame.
 fn a_pinned_frame_beside_a_fill() {
-    let shared = ModelArc::new((few_cells(1), Place::default(), Place::default()));
+    let shared = ModelArc::new((few_cells(1), BlockHandle::default(), BlockHandle::default()));
     shared.0.fill(slot(&shared.1, 1), &[&payload(1)]);
     let writer = {
         let shared = ModelArc::clone(&shared);

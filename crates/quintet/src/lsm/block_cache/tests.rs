@@ -15,17 +15,17 @@ fn payload(id: u64) -> Vec<u8> {
     (0..64).map(|index| low_u8(id.wrapping_mul(index + 3))).collect()
 }
 
-fn blocks(bytes: u64) -> (Arc<Blocks>, Arc<Budget>) {
+fn blocks(bytes: u64) -> (Arc<BlockCache>, Arc<Budget>) {
     let budget = Arc::new(Budget::new(1 << 20));
-    (Arc::new(Blocks::new((bytes, 1000), 7, &budget).unwrap()), budget)
+    (Arc::new(BlockCache::new((bytes, 1000), 7, &budget).unwrap()), budget)
 }
 
-fn places(blocks: &Arc<Blocks>, count: u32) -> Places {
-    Places::new(blocks, 0).with_count(count)
+fn places(blocks: &Arc<BlockCache>, count: u32) -> BlockHandles {
+    BlockHandles::new(blocks, 0).with_count(count)
 }
 
 /// How many of the ids are there, each with its own bytes.
-fn count(blocks: &Blocks, places: &Places, ids: impl Iterator<Item = u64>) -> usize {
+fn count(blocks: &BlockCache, places: &BlockHandles, ids: impl Iterator<Item = u64>) -> usize {
     ids.filter(|id| {
         let found = blocks.read(places.get(low_u32(*id)).unwrap(), bytes);
         assert!(found.as_ref().is_none_or(|found| *found == payload(*id)), "{id}");
@@ -111,16 +111,16 @@ fn what_is_used_again_outlives_a_scan() {
 #[test]
 fn memory_is_left_to_others() {
     let budget = Arc::new(Budget::new(512 << 10));
-    let blocks = Arc::new(Blocks::new((1 << 30, 1000), 7, &budget).unwrap());
+    let blocks = Arc::new(BlockCache::new((1 << 30, 1000), 7, &budget).unwrap());
     let places = places(&blocks, 4_000);
     let used = budget.used();
-    budget.take(200 << 10).unwrap();
+    budget.reserve(200 << 10).unwrap();
     for id in 1..4_000 {
         blocks.fill(places.get(low_u32(id)).unwrap(), &[&payload(id)]);
     }
     assert!(budget.used() <= (512 << 10) / 8 * 7);
     assert!(budget.used() > (512 << 10) / 8 * 7 - (64 << 10) - used);
-    let none = Blocks::new((1000, 1000), 7, &budget).unwrap();
+    let none = BlockCache::new((1000, 1000), 7, &budget).unwrap();
     assert!(!none.is_on());
     none.fill(places.get(1).unwrap(), &[b"x"]);
 }
@@ -135,10 +135,10 @@ fn blocks_of_a_file_that_is_gone_leave_their_frames() {
     }
     // Many files, each written and removed: none evicts anything, and no queue grows.
     for file in 1..200_u64 {
-        let mut written = Places::new(&blocks, file << 32);
+        let mut written = BlockHandles::new(&blocks, file << 32);
         for block in 0..20 {
             let payload = payload(file << 32 | block);
-            written.push((block % 5 != 4).then_some(&[&payload[..]]), Room::Spare);
+            written.push((block % 5 != 4).then_some(&[&payload[..]]), CacheAdmission::IfFree);
         }
         let written = written.with_count(20);
         for block in 0..20_u64 {
@@ -154,16 +154,16 @@ fn blocks_of_a_file_that_is_gone_leave_their_frames() {
     drop(admin);
     assert!(waiting <= 2 * frames + 1, "{waiting} of {frames}");
     // What is full takes no more, and loses nothing.
-    let mut written = Places::new(&blocks, 300 << 32);
+    let mut written = BlockHandles::new(&blocks, 300 << 32);
     for block in 0..to_u64(frames) {
-        written.push(Some(&[&payload(300 << 32 | block)]), Room::Spare);
+        written.push(Some(&[&payload(300 << 32 | block)]), CacheAdmission::IfFree);
     }
     assert_eq!(blocks.totals(), (to_u64(199 * 16 + frames), 0));
     assert_eq!(count(&blocks, &stays, 1..10), 9);
     // Unless it is to: what is kept outlives what only waits for its turn.
-    let mut wanted = Places::new(&blocks, 301 << 32);
+    let mut wanted = BlockHandles::new(&blocks, 301 << 32);
     for block in 0..to_u64(2 * frames) {
-        let room = if block % 32 == 0 { Room::Kept } else { Room::Turn };
+        let room = if block % 32 == 0 { CacheAdmission::Hot } else { CacheAdmission::Normal };
         wanted.push(Some(&[&payload(301 << 32 | block)]), room);
         assert!(blocks.has(wanted.get(low_u32(block)).unwrap()));
     }
@@ -205,7 +205,7 @@ fn sized(id: u64) -> Vec<u8> {
     (0..bytes).map(|at| low_u8((id + 1).wrapping_mul(at / 8 + 3))).collect()
 }
 
-fn has_sized(blocks: &Blocks, places: &Places, id: u64) -> bool {
+fn has_sized(blocks: &BlockCache, places: &BlockHandles, id: u64) -> bool {
     let expected = sized(id);
     let found = blocks.read(places.get(low_u32(id)).unwrap(), |words| {
         assert!(words.len() * WORD_BYTES < expected.len() + 128, "the smallest frame");
@@ -264,7 +264,7 @@ fn blocks_of_all_sizes_share_the_memory() {
     let (blocks, budget) = blocks(256 << 10);
     let places = places(&blocks, 600);
     let (mut random, mut known, mut found) = (9_u64, BTreeMap::new(), 0);
-    let free_cells = |blocks: &Blocks| {
+    let free_cells = |blocks: &BlockCache| {
         let admin = lock(&blocks.admin);
         let (free, used, whole) = admin.cells.counts();
         assert_eq!(free + used, admin.chunks * blocks.chunk_cells, "every cell is one of both");
@@ -326,7 +326,7 @@ fn a_block_that_would_fill_a_small_cache_is_not_kept() {
     // Cells of more than a page each, and chunks that end with one, for blocks of up to 1 MiB.
     for block_bytes in [512, 4_096, 16 << 10, 64 << 10, 1 << 20] {
         let budget = Arc::new(Budget::new(1 << 30));
-        let blocks = Blocks::new((1 << 30, block_bytes * 9 / 8), 7, &budget).unwrap();
+        let blocks = BlockCache::new((1 << 30, block_bytes * 9 / 8), 7, &budget).unwrap();
         let cells = blocks.chunk_bytes();
         assert!(cells.is_multiple_of(BLOCK_BYTES));
         let most = blocks.payload_bytes_max().unwrap();
@@ -346,10 +346,10 @@ fn what_is_shown_in_place_stays() {
         blocks.fill(slot(id), &[&payload(id)]);
     }
     let of_file = 300 << 32;
-    let mut written = Places::new(&blocks, of_file);
+    let mut written = BlockHandles::new(&blocks, of_file);
     blocks.shrink(1);
     while blocks.memory_bytes() < 256 << 10 {
-        written.push(Some(&[&payload(of_file)]), Room::Spare);
+        written.push(Some(&[&payload(of_file)]), CacheAdmission::IfFree);
         assert!(blocks.has(written.get(0).unwrap()));
     }
     let pinned = blocks.pin(written.get(0).unwrap()).unwrap();

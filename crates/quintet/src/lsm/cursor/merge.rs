@@ -14,11 +14,11 @@
 
 use std::{cmp, sync::Arc};
 
-pub(crate) use crate::lsm::cursor::source::{MemCursor, PieceCursor};
+pub(crate) use crate::lsm::cursor::source::{MemtableCursor, SstCursor};
 use crate::{
     Result,
     io::{AlignedBuffer, Env, Flow, Queue, Queues, Request},
-    lsm::block_cache::decoded_block::Cache,
+    lsm::block_cache::decoded_block::DecodedBlockCache,
     util::codec::to_u64,
 };
 
@@ -28,7 +28,7 @@ const SCAN_BYTES: u64 = 32 << 10;
 
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     Up,
     Down,
 }
@@ -36,10 +36,10 @@ pub(crate) enum Way {
 /// Where a walk starts: up from the first key not below, or down from the last key below.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
-    pub(crate) way: Way,
+    pub(crate) way: Direction,
     pub(crate) key: Option<Arc<[u8]>>,
     /// Where blocks are looked for first. Of what is read, the first read's blocks go there.
-    pub(crate) cache: Option<Arc<Cache>>,
+    pub(crate) cache: Option<Arc<DecodedBlockCache>>,
     /// Upwards, what comes next is read before it is wanted.
     pub(crate) flow: Option<Flow>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Start {
 impl Start {
     /// Up, and round the cache: what passes over a whole table would only fill it.
     pub(crate) fn up(key: Option<Vec<u8>>) -> Self {
-        Self { way: Way::Up, key: key.map(Arc::from), cache: None, flow: None }
+        Self { way: Direction::Up, key: key.map(Arc::from), cache: None, flow: None }
     }
 
     /// The same, with reads that go on meanwhile.
@@ -109,7 +109,7 @@ pub(crate) trait Walk {
     /// Has what [`waiting`](Self::waiting) will look at in the cache come nearer.
     fn approach(&self);
     /// Takes what the cache has, and appends the pieces that wait for a read.
-    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut PieceCursor>) -> Result<()>;
+    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut SstCursor>) -> Result<()>;
 }
 
 /// Many walks as one.
@@ -117,7 +117,7 @@ pub(crate) trait Walk {
 pub(crate) struct Merge<W> {
     /// Newest first.
     pub(crate) sources: Vec<W>,
-    way: Way,
+    way: Direction,
     /// The sources that have an entry, in the order of the walk, of one key newest first;
     /// [`Merge::settle`] finds them.
     order: Vec<usize>,
@@ -125,7 +125,7 @@ pub(crate) struct Merge<W> {
 }
 
 impl<W: Walk> Merge<W> {
-    pub(crate) fn new(sources: Vec<W>, way: Way) -> Self {
+    pub(crate) fn new(sources: Vec<W>, way: Direction) -> Self {
         Self { sources, way, order: Vec::new(), settled: false }
     }
 
@@ -167,8 +167,8 @@ impl<W: Walk> Merge<W> {
     fn compare(&self, one: usize, other: usize) -> cmp::Ordering {
         let keys = (self.key_of(one), self.key_of(other));
         let order = match self.way {
-            Way::Up => keys.0.cmp(&keys.1),
-            Way::Down => keys.1.cmp(&keys.0),
+            Direction::Up => keys.0.cmp(&keys.1),
+            Direction::Down => keys.1.cmp(&keys.0),
         };
         order.then(one.cmp(&other))
     }
@@ -239,7 +239,7 @@ impl<W: Walk> Merge<W> {
 }
 
 /// Makes the first reads of walks at once.
-fn read_all(waiting: &mut [&mut PieceCursor], queue: &mut dyn Queue) -> Result<()> {
+fn read_all(waiting: &mut [&mut SstCursor], queue: &mut dyn Queue) -> Result<()> {
     for (token, cursor) in waiting.iter().enumerate() {
         if let Some(span) = cursor.request() {
             let (file, offset) = (Arc::clone(cursor.piece().file()), span.offset);

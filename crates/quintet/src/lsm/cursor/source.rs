@@ -17,7 +17,7 @@ use crate::{
     io::{AlignedBuffer, Pending, Request},
     lsm::{
         block_cache::decoded_block::{Look, Part},
-        cursor::merge::{Ahead, Start, Walk, Way},
+        cursor::merge::{Ahead, Direction, Start, Walk},
         memtable::{Memtable, skiplist::Node},
         sst::{
             Piece, Span,
@@ -33,22 +33,22 @@ const PART_MAX: usize = 64;
 
 /// A walk over one memtable.
 #[derive(Debug)]
-pub(crate) struct MemCursor {
+pub(crate) struct MemtableCursor {
     memtable: Arc<Memtable>,
-    way: Way,
+    way: Direction,
     node: Option<Node>,
     key: Vec<u8>,
     value: Vec<u8>,
     tombstone: bool,
 }
 
-impl MemCursor {
+impl MemtableCursor {
     /// One for each of some memtables.
     pub(crate) fn all(memtables: Vec<Arc<Memtable>>, start: &Start) -> Vec<Self> {
         let (way, key) = (start.way, start.key.as_deref());
         let nodes = match way {
-            Way::Up => Memtable::seek_all(&memtables, key.unwrap_or(&[])),
-            Way::Down => memtables.iter().map(|one| one.seek_before(key)).collect(),
+            Direction::Up => Memtable::seek_all(&memtables, key.unwrap_or(&[])),
+            Direction::Down => memtables.iter().map(|one| one.seek_before(key)).collect(),
         };
         let at = |(memtable, node)| {
             let (key, value) = Default::default();
@@ -68,14 +68,14 @@ impl MemCursor {
     fn go_on(&mut self) {
         self.node = match (self.node, self.way) {
             (None, _) => None,
-            (Some(node), Way::Up) => self.memtable.next_key(node, &self.key),
-            (Some(_), Way::Down) => self.memtable.seek_before(Some(&self.key)),
+            (Some(node), Direction::Up) => self.memtable.next_key(node, &self.key),
+            (Some(_), Direction::Down) => self.memtable.seek_before(Some(&self.key)),
         };
         self.load();
     }
 }
 
-impl Walk for MemCursor {
+impl Walk for MemtableCursor {
     #[inline]
     fn key(&self) -> Option<&[u8]> {
         self.node.is_some().then_some(self.key.as_slice())
@@ -96,7 +96,7 @@ impl Walk for MemCursor {
 
     fn approach(&self) {}
 
-    fn waiting<'a>(&'a mut self, _out: &mut Vec<&'a mut PieceCursor>) -> Result<()> {
+    fn waiting<'a>(&'a mut self, _out: &mut Vec<&'a mut SstCursor>) -> Result<()> {
         Ok(())
     }
 }
@@ -150,7 +150,7 @@ fn list(data: &[u8], range: Range<usize>, block: u32, out: &mut Vec<Listed>) -> 
 
 /// A walk over one piece.
 #[derive(Debug)]
-pub(crate) struct PieceCursor {
+pub(crate) struct SstCursor {
     piece: Arc<Piece>,
     start: Start,
     /// What is read next.
@@ -179,19 +179,19 @@ pub(crate) struct PieceCursor {
     spare: AlignedBuffer,
 }
 
-impl PieceCursor {
+impl SstCursor {
     pub(crate) fn new(piece: Arc<Piece>, start: Start, ahead: Ahead) -> Self {
         let (blocks, read_bytes) = (piece.blocks(), ahead.first_of(piece.data_bytes()));
         let wanted = match (&start.key, start.way) {
             (Some(key), _) => piece.seek(key),
-            (None, Way::Up) => 0..1,
-            (None, Way::Down) => blocks.saturating_sub(1)..blocks,
+            (None, Direction::Up) => 0..1,
+            (None, Direction::Down) => blocks.saturating_sub(1)..blocks,
         };
         let pending = (blocks > 0).then(|| match start.way {
-            Way::Up => {
+            Direction::Up => {
                 wanted.start..piece.blocks_from(wanted.start, read_bytes).end.max(wanted.end)
             }
-            Way::Down => {
+            Direction::Down => {
                 piece.blocks_before(wanted.end, read_bytes).start.min(wanted.start)..wanted.end
             }
         });
@@ -329,8 +329,8 @@ impl PieceCursor {
             cache.part(self.piece.slot(number), wanted, bytes)
         };
         let edge = match self.start.way {
-            Way::Up => blocks.start,
-            Way::Down => blocks.end.saturating_sub(1),
+            Direction::Up => blocks.start,
+            Direction::Down => blocks.end.saturating_sub(1),
         };
         let found = match (self.goal, self.start.key.as_deref(), self.start.way) {
             (Goal::Key { start, end }, Some(key), _) => {
@@ -347,8 +347,8 @@ impl PieceCursor {
             (Goal::Entry { number, .. }, ..) => {
                 copy(edge, Look::Entry(number)).map(|part| (edge, part))
             }
-            (_, _, Way::Up) => copy(edge, Look::Entry(0)).map(|part| (edge, part)),
-            (_, _, Way::Down) => copy(edge, Look::Entry(usize::MAX)).map(|part| (edge, part)),
+            (_, _, Direction::Up) => copy(edge, Look::Entry(0)).map(|part| (edge, part)),
+            (_, _, Direction::Down) => copy(edge, Look::Entry(usize::MAX)).map(|part| (edge, part)),
         };
         let Some((number, part)) = found else { return Ok(()) };
         self.entries.clear();
@@ -370,8 +370,8 @@ impl PieceCursor {
 
     fn place_at_edge(&mut self) {
         self.place = match self.start.way {
-            Way::Up => (!self.entries.is_empty()).then_some(0),
-            Way::Down => self.entries.len().checked_sub(1),
+            Direction::Up => (!self.entries.is_empty()).then_some(0),
+            Direction::Down => self.entries.len().checked_sub(1),
         };
     }
 
@@ -389,14 +389,14 @@ impl PieceCursor {
             }
             // The block is the first of those that were loaded, or the last.
             (Goal::Entry { number, of }, _) => match self.start.way {
-                Way::Up => number,
-                Way::Down => (self.entries.len() + number).saturating_sub(of),
+                Direction::Up => number,
+                Direction::Down => (self.entries.len() + number).saturating_sub(of),
             },
             _ => return self.place_at_edge(),
         };
         self.place = match self.start.way {
-            Way::Up => (first < self.entries.len()).then_some(first),
-            Way::Down => first.checked_sub(1),
+            Direction::Up => (first < self.entries.len()).then_some(first),
+            Direction::Down => first.checked_sub(1),
         };
     }
 
@@ -405,8 +405,8 @@ impl PieceCursor {
         let (way, blocks) = (self.start.way, self.piece.blocks());
         if let Some(part) = self.part.take() {
             let number = match way {
-                Way::Up => part.entries.end,
-                Way::Down => part.entries.start,
+                Direction::Up => part.entries.end,
+                Direction::Down => part.entries.start,
             };
             if number > 0 && number < part.count {
                 self.goal = Goal::Entry { number, of: part.count };
@@ -419,11 +419,11 @@ impl PieceCursor {
         }
         let bytes = self.read_bytes;
         self.pending = match way {
-            Way::Up if self.loaded.end < blocks => match &self.ahead {
+            Direction::Up if self.loaded.end < blocks => match &self.ahead {
                 Some((ahead, _)) => Some(ahead.clone()),
                 None => Some(self.piece.blocks_from(self.loaded.end, bytes)),
             },
-            Way::Down if self.loaded.start > 0 => {
+            Direction::Down if self.loaded.start > 0 => {
                 Some(self.piece.blocks_before(self.loaded.start, bytes))
             }
             _ => None,
@@ -452,7 +452,7 @@ impl PieceCursor {
     }
 }
 
-impl Walk for PieceCursor {
+impl Walk for SstCursor {
     #[inline]
     fn key(&self) -> Option<&[u8]> {
         self.place.map(|place| self.key_at(place))
@@ -465,8 +465,10 @@ impl Walk for PieceCursor {
     fn advance(&mut self) -> Result<()> {
         self.place = match (self.place, self.start.way) {
             (None, _) => return Ok(()),
-            (Some(place), Way::Up) => Some(place + 1).filter(|next| *next < self.entries.len()),
-            (Some(place), Way::Down) => place.checked_sub(1),
+            (Some(place), Direction::Up) => {
+                Some(place + 1).filter(|next| *next < self.entries.len())
+            }
+            (Some(place), Direction::Down) => place.checked_sub(1),
         };
         if self.place.is_none() && self.ask_on() { self.load_on() } else { Ok(()) }
     }
@@ -479,14 +481,14 @@ impl Walk for PieceCursor {
         if let (Some(cache), Some(blocks)) = (&self.start.cache, &self.pending) {
             let number = match (self.goal, self.start.way) {
                 (Goal::Key { end, .. }, _) => end.saturating_sub(1),
-                (_, Way::Up) => blocks.start,
-                (_, Way::Down) => blocks.end.saturating_sub(1),
+                (_, Direction::Up) => blocks.start,
+                (_, Direction::Down) => blocks.end.saturating_sub(1),
             };
             cache.prefetch(self.piece.slot(number));
         }
     }
 
-    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut PieceCursor>) -> Result<()> {
+    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut SstCursor>) -> Result<()> {
         self.take_cached()?;
         if self.pending.is_some() {
             out.push(self);

@@ -19,7 +19,7 @@ use crate::{
     io::Region,
     lsm::memtable::skiplist::Arena,
     util::{
-        budget::{Budget, Spare},
+        budget::{Budget, Reclaimable},
         codec::to_usize,
         mutant::{self, Bug},
         sync::{Mutex, Ordering, lock},
@@ -75,7 +75,7 @@ impl Arenas {
             kept: Mutex::default(),
             budget: Arc::clone(budget),
         });
-        budget.add_spare(Arc::downgrade(&arenas) as Weak<dyn Spare>);
+        budget.register_reclaimable(Arc::downgrade(&arenas) as Weak<dyn Reclaimable>);
         arenas
     }
 
@@ -93,7 +93,7 @@ impl Arenas {
     pub(crate) fn take(&self) -> io::Result<(Words, Words)> {
         let kept = lock(&self.kept).pop();
         if let Some(kept) = kept {
-            self.budget.give(kept.bytes);
+            self.budget.release(kept.bytes);
             return Ok((Words(Some(kept.nodes)), Words(Some(kept.buckets))));
         }
         let nodes = Region::reserve(self.capacity * 2 + ENTRY_BYTES_MAX)?;
@@ -119,29 +119,29 @@ impl Arenas {
                 word.store(0, Ordering::Relaxed);
             }
         }
-        if self.budget.take_free(bytes).is_err() {
+        if self.budget.try_reserve(bytes).is_err() {
             return;
         }
         let mut kept = lock(&self.kept);
         if kept.len() < self.most {
             kept.push(Kept { nodes, buckets, bytes });
         } else {
-            self.budget.give(bytes);
+            self.budget.release(bytes);
         }
     }
 }
 
-impl Spare for Arenas {
-    fn held(&self) -> u64 {
+impl Reclaimable for Arenas {
+    fn reclaimable_bytes(&self) -> u64 {
         lock(&self.kept).iter().map(|kept| kept.bytes).sum()
     }
 
-    fn give_back(&self, bytes: u64) -> u64 {
+    fn reclaim(&self, bytes: u64) -> u64 {
         let mut given = 0;
         while given < bytes {
             let Some(kept) = lock(&self.kept).pop() else { break };
             given += kept.bytes;
-            self.budget.give(kept.bytes);
+            self.budget.release(kept.bytes);
         }
         given
     }
@@ -149,7 +149,7 @@ impl Spare for Arenas {
 
 impl Drop for Arenas {
     fn drop(&mut self) {
-        self.give_back(u64::MAX);
+        self.reclaim(u64::MAX);
     }
 }
 
@@ -173,9 +173,9 @@ mod tests {
         store(&nodes, 5, 7);
         store(&buckets, 5, 7);
         arenas.put(&mut nodes, &mut buckets, 800);
-        assert_eq!((arenas.held(), budget.used()), (800 + 4096, 800 + 4096));
+        assert_eq!((arenas.reclaimable_bytes(), budget.used()), (800 + 4096, 800 + 4096));
         let (nodes, buckets) = arenas.take().unwrap();
-        assert_eq!((arenas.held(), budget.used()), (0, 0));
+        assert_eq!((arenas.reclaimable_bytes(), budget.used()), (0, 0));
         assert_eq!(nodes.words()[5].load(Ordering::Relaxed), 7, "the same memory");
         assert!(buckets.words().iter().all(|word| word.load(Ordering::Relaxed) == 0));
     }
@@ -193,11 +193,11 @@ mod tests {
         for (nodes, buckets) in &mut all {
             arenas.put(nodes, buckets, 100);
         }
-        assert_eq!(arenas.held(), 2 * 4196);
-        budget.take(9000).unwrap();
-        assert_eq!((arenas.held(), budget.used()), (0, 9000));
+        assert_eq!(arenas.reclaimable_bytes(), 2 * 4196);
+        budget.reserve(9000).unwrap();
+        assert_eq!((arenas.reclaimable_bytes(), budget.used()), (0, 9000));
         let (mut nodes, mut buckets) = arenas.take().unwrap();
         arenas.put(&mut nodes, &mut buckets, 100);
-        assert_eq!((arenas.held(), budget.used()), (0, 9000), "no room");
+        assert_eq!((arenas.reclaimable_bytes(), budget.used()), (0, 9000), "no room");
     }
 }

@@ -11,7 +11,7 @@ pub(crate) mod skiplist;
 use std::{io, sync::Arc};
 
 use crate::{
-    contract::{Op, Value, value_sink::Take},
+    contract::{Op, Value, value_sink::ValueSink},
     io::Region,
     lsm::memtable::{
         arenas::{Arenas, Words},
@@ -78,7 +78,7 @@ impl Filter {
         let bytes = Self::bytes(capacity);
         let words = Region::reserve(bytes)?;
         words.advise_huge(0..bytes);
-        budget.take_anyway(bytes);
+        budget.reserve_unchecked(bytes);
         Ok(Self {
             words,
             mask: bytes / 8 - 1,
@@ -119,7 +119,7 @@ impl Filter {
 
 impl Drop for Filter {
     fn drop(&mut self) {
-        self.budget.give(self.memory_bytes());
+        self.budget.release(self.memory_bytes());
     }
 }
 
@@ -161,7 +161,7 @@ impl Memtable {
         budget: &Arc<Budget>,
     ) -> io::Result<Self> {
         let (nodes, buckets) = arenas.take()?;
-        budget.take_anyway(arenas.buckets_bytes());
+        budget.reserve_unchecked(arenas.buckets_bytes());
         if let Some(group) = group {
             group.members.fetch_add(1, Ordering::Relaxed);
         }
@@ -274,7 +274,12 @@ impl Memtable {
 
     /// What it says of a key.
     #[inline]
-    pub(crate) fn get<T: Take>(&self, hash: u64, key: &[u8], take: &mut T) -> Answer<T::Taken> {
+    pub(crate) fn get<T: ValueSink>(
+        &self,
+        hash: u64,
+        key: &[u8],
+        take: &mut T,
+    ) -> Answer<T::Output> {
         if self.list.is_empty() {
             return Answer::Nothing;
         }
@@ -327,7 +332,7 @@ impl Memtable {
 
 impl Drop for Memtable {
     fn drop(&mut self) {
-        self.budget.give(self.charged() + self.arenas.buckets_bytes());
+        self.budget.release(self.charged() + self.arenas.buckets_bytes());
         let used_bytes = self.list.used_words() * 8;
         let [nodes, buckets] = self.list.arenas_mut();
         self.arenas.put(nodes, buckets, used_bytes);

@@ -89,7 +89,7 @@ struct Group {
 
 /// The fences and hints of a piece. See the module head.
 #[derive(Debug, Default)]
-pub(crate) struct Fences {
+pub(crate) struct BlockIndex {
     /// One more for the end.
     groups: Vec<Group>,
     /// The fences of all groups.
@@ -98,7 +98,7 @@ pub(crate) struct Fences {
     hints: Vec<u16>,
 }
 
-impl Fences {
+impl BlockIndex {
     /// The fences of a piece of so many blocks; `None` where they do not parse.
     pub(crate) fn decode(bytes: &[u8], blocks: u32) -> Option<Self> {
         let mut decoder = Decoder::new(bytes);
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     /// The fences of blocks with these keys.
-    fn build(blocks: &[Vec<Vec<u8>>], block_bytes: u64) -> Fences {
+    fn build(blocks: &[Vec<Vec<u8>>], block_bytes: u64) -> BlockIndex {
         let mut builder = Builder::default();
         let mut last: &[u8] = &[];
         for block in blocks {
@@ -260,11 +260,11 @@ mod tests {
             builder.end_block(block_bytes, to_u64(block.len()), last);
         }
         let bytes = builder.finish(last);
-        Fences::decode(&bytes, low_u32(to_u64(blocks.len()))).expect("what was built")
+        BlockIndex::decode(&bytes, low_u32(to_u64(blocks.len()))).expect("what was built")
     }
 
     /// Where a seek has to come by: the block of the last key below, and of the first not below.
-    fn assert_finds(fences: &Fences, blocks: &[Vec<Vec<u8>>], key: &[u8]) {
+    fn assert_finds(fences: &BlockIndex, blocks: &[Vec<Vec<u8>>], key: &[u8]) {
         let found = fences.seek(key).expect("a fence");
         let found = to_usize(u64::from(found.start))..to_usize(u64::from(found.end));
         assert!(!found.is_empty() && found.end <= blocks.len(), "{found:?} for {key:?}");

@@ -19,18 +19,18 @@ const GROUP: usize = 16;
 
 /// See the module head.
 #[derive(Debug)]
-pub(crate) enum Offsets {
+pub(crate) enum BlockOffsets {
     Narrow { bases: Box<[u32]>, steps: Box<[u16]> },
     Wide(Box<[u32]>),
 }
 
-impl Default for Offsets {
+impl Default for BlockOffsets {
     fn default() -> Self {
         Self::Wide(Box::default())
     }
 }
 
-impl Offsets {
+impl BlockOffsets {
     /// Keeps numbers, if they ascend.
     pub(crate) fn new(offsets: &[u32]) -> Option<Self> {
         if !offsets.is_sorted() {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn check(numbers: &[u32]) {
-        let offsets = Offsets::new(numbers).unwrap();
+        let offsets = BlockOffsets::new(numbers).unwrap();
         assert_eq!(offsets.len(), numbers.len());
         assert_eq!(offsets.last(), numbers.last().copied());
         let found: Vec<u32> = (0..).map_while(|index| offsets.get(index)).collect();
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn large_blocks_are_kept_whole_and_small_ones_in_little() {
         let of = |step: u32| (0..1000).map(|index| index * step).collect::<Vec<u32>>();
-        let bytes = |step| Offsets::new(&of(step)).unwrap().memory_bytes();
+        let bytes = |step| BlockOffsets::new(&of(step)).unwrap().memory_bytes();
         assert_eq!(bytes(512), 63 * 4 + 2000, "blocks of 4 KiB");
         assert_eq!(bytes(1 << 13), 4000, "blocks of 64 KiB");
         check(&of(512));
@@ -146,6 +146,6 @@ mod tests {
 
     #[test]
     fn numbers_that_do_not_ascend_are_refused() {
-        assert!(Offsets::new(&[1, 3, 2]).is_none());
+        assert!(BlockOffsets::new(&[1, 3, 2]).is_none());
     }
 }

@@ -311,7 +311,7 @@ impl KeyCursor {
 mod tests {
     use super::*;
     use crate::{
-        contract::{Context, fake_host::Desk},
+        contract::{Context, fake_host::FakeHost},
         io::{Open, sim::SimEnv, write_all_at},
         lsm::sst::{
             Kind, Owner,
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn keys_come_back_whatever_is_read_at_once() {
-        let context = Arc::new(Desk::default()).context(&SimEnv::new(1), 64 << 20);
+        let context = Arc::new(FakeHost::default()).context(&SimEnv::new(1), 64 << 20);
         let (owner, piece) = write(&context, &rows());
         for read_bytes in [0, 100, 5000, 1 << 20] {
             assert_eq!(read(&piece, read_bytes).unwrap(), rows());
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn keys_are_not_kept_where_they_are_most_of_the_data() {
-        let context = Arc::new(Desk::default()).context(&SimEnv::new(1), 64 << 20);
+        let context = Arc::new(FakeHost::default()).context(&SimEnv::new(1), 64 << 20);
         let short: Vec<Row> = (0..200_u8).map(|number| (vec![number], None)).collect();
         let (_, piece) = write(&context, &short);
         assert_eq!(piece.footer.keys.bytes, 0);
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_flipped_byte_is_an_error_or_changes_nothing() {
-        let context = Arc::new(Desk::default()).context(&SimEnv::new(1), 64 << 20);
+        let context = Arc::new(FakeHost::default()).context(&SimEnv::new(1), 64 << 20);
         let (owner, piece) = write(&context, &rows());
         let section = piece.footer.keys;
         let file = owner.dir.open(&Kind::PIECE.name_of(1), Open::WRITE).unwrap();

@@ -55,17 +55,17 @@ mod writer;
 
 use std::{io, ops::Range, sync::Arc};
 
-pub(crate) use self::writer::{Shape, Writer};
+pub(crate) use self::writer::{SstShape, SstWriter};
 use crate::{
     Error, Result,
     io::{AlignedBuffer, BLOCK_BYTES, Dir, File, Open, read_exact_at, read_up_to},
     lsm::{
-        block_cache::{Places, Room, Slot, decoded_block::Cache},
-        cursor::merge::Way,
+        block_cache::{BlockHandles, BlockRef, CacheAdmission, decoded_block::DecodedBlockCache},
+        cursor::merge::Direction,
         sst::{
             block::{Entries, HEAD_BYTES as BLOCK_HEAD_BYTES, UNIT_BYTES},
-            block_index::Fences,
-            block_offsets::Offsets,
+            block_index::BlockIndex,
+            block_offsets::BlockOffsets,
         },
     },
     util::{
@@ -277,11 +277,11 @@ pub(crate) struct Piece {
     salt: u32,
     pub(crate) file_bytes: u64,
     pub(crate) footer: Footer,
-    offsets: Offsets,
-    fences: Fences,
+    offsets: BlockOffsets,
+    fences: BlockIndex,
     head: Vec<u8>,
     /// Where its blocks are in the cache; made when the first one is put there.
-    places: OnceLock<Places>,
+    places: OnceLock<BlockHandles>,
 }
 
 /// A read of whole disk blocks.
@@ -330,8 +330,8 @@ impl Piece {
             salt,
             file_bytes,
             footer: Footer::default(),
-            offsets: Offsets::default(),
-            fences: Fences::default(),
+            offsets: BlockOffsets::default(),
+            fences: BlockIndex::default(),
             head: Vec::new(),
             places: OnceLock::new(),
         };
@@ -353,11 +353,12 @@ impl Piece {
         let first = offsets.first().map(|offset| u64::from(*offset) * UNIT_BYTES);
         let last = offsets.last().map_or(0, |offset| u64::from(*offset) * UNIT_BYTES);
         let are_sound = first == Some(BLOCKS_START) && last <= self.footer.index.offset;
-        self.offsets =
-            Offsets::new(&offsets).filter(|_| are_sound).ok_or_else(|| self.offsets_damage())?;
+        self.offsets = BlockOffsets::new(&offsets)
+            .filter(|_| are_sound)
+            .ok_or_else(|| self.offsets_damage())?;
         let fences = self.section(self.footer.fences)?;
         let blocks = u32::try_from(self.footer.blocks).unwrap_or(u32::MAX);
-        self.fences = Fences::decode(&fences, blocks)
+        self.fences = BlockIndex::decode(&fences, blocks)
             .ok_or_else(|| self.damage(self.footer.fences.offset, "the fences do not parse"))?;
         Ok(())
     }
@@ -458,7 +459,7 @@ impl Piece {
         low_u32(to_u64(start)).min(end.saturating_sub(1))..end
     }
 
-    /// The blocks that may hold a key: see [`Fences::seek`]. All of them, where there are no
+    /// The blocks that may hold a key: see [`BlockIndex::seek`]. All of them, where there are no
     /// fences.
     pub(crate) fn seek(&self, key: &[u8]) -> Range<u32> {
         self.fences.seek(key).unwrap_or(0..self.blocks())
@@ -476,17 +477,17 @@ impl Piece {
 
     /// Some blocks, and those that follow them on a way and come whole with what is read of the
     /// disk for them.
-    pub(crate) fn whole_blocks(&self, blocks: Range<u32>, way: Way) -> Range<u32> {
+    pub(crate) fn whole_blocks(&self, blocks: Range<u32>, way: Direction) -> Range<u32> {
         let span = self.span(blocks.clone());
         let end = span.offset + to_u64(span.whole());
         let Range { start: mut first, end: mut last } = blocks;
         match way {
-            Way::Up => {
+            Direction::Up => {
                 while last < self.blocks() && self.offset(last + 1) <= end {
                     last += 1;
                 }
             }
-            Way::Down => {
+            Direction::Down => {
                 while first > 0 && self.offset(first - 1) >= span.offset {
                     first -= 1;
                 }
@@ -517,12 +518,16 @@ impl Piece {
 
     /// Where a block is in the cache, if any block of this piece is.
     #[inline]
-    pub(crate) fn slot(&self, block: u32) -> Option<Slot<'_>> {
+    pub(crate) fn slot(&self, block: u32) -> Option<BlockRef<'_>> {
         self.places.get()?.get(block)
     }
 
     /// The same, for one that is to be put there.
-    pub(crate) fn slot_to_fill(&self, block: u32, cache: &Cache) -> Option<Slot<'_>> {
+    pub(crate) fn slot_to_fill(
+        &self,
+        block: u32,
+        cache: &DecodedBlockCache,
+    ) -> Option<BlockRef<'_>> {
         if !cache.blocks.is_on() {
             return None;
         }
@@ -531,9 +536,9 @@ impl Piece {
     }
 
     /// What room a block gets that an entry of this one is copied to: what is used stays.
-    pub(crate) fn room_of_copy(&self, block: u32, cache: &Cache) -> Room {
+    pub(crate) fn room_of_copy(&self, block: u32, cache: &DecodedBlockCache) -> CacheAdmission {
         let is_used = self.slot(block).is_some_and(|slot| cache.blocks.is_used(slot));
-        if is_used { Room::Kept } else { Room::Spare }
+        if is_used { CacheAdmission::Hot } else { CacheAdmission::IfFree }
     }
 
     /// Bytes of memory that finding entries takes, without the table's index.

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::{
-    contract::{Context, fake_host::Desk},
+    contract::{Context, fake_host::FakeHost},
     io::{Flow, Queues, sim::SimEnv, write_all_at},
     lsm::{
-        cursor::merge::{Ahead, PieceCursor, Start, Walk},
+        cursor::merge::{Ahead, SstCursor, Start, Walk},
         sst::block::Packing,
     },
 };
@@ -18,12 +18,12 @@ pub(crate) fn write(context: &Context, rows: &[Row], packing: Packing) -> (Owner
     let Context { database_id, table_id, .. } = *context;
     let dir = Arc::clone(&context.dir);
     let owner = Owner { kind: Kind::PIECE, dir, database_id, table_id };
-    let cache = Arc::new(Cache::new((0, 4096), context, u64::MAX).unwrap());
-    let shape = Shape { block_bytes: 4096, packing, write_bytes: 1 << 20, keys: true };
-    let mut writer = Writer::create(&owner, 1, shape, (&cache, &flow())).unwrap();
+    let cache = Arc::new(DecodedBlockCache::new((0, 4096), context, u64::MAX).unwrap());
+    let shape = SstShape { block_bytes: 4096, packing, write_bytes: 1 << 20, keys: true };
+    let mut writer = SstWriter::create(&owner, 1, shape, (&cache, &flow())).unwrap();
     for (key, value) in rows {
         let value = value.map(|bytes| vec![9; bytes]);
-        writer.add(key, value.as_deref(), Room::Spare).unwrap();
+        writer.add(key, value.as_deref(), CacheAdmission::IfFree).unwrap();
     }
     (owner, Arc::new(writer.finish([[]]).unwrap()))
 }
@@ -33,12 +33,12 @@ pub(crate) fn flow() -> Flow {
 }
 
 fn context() -> Context {
-    Arc::new(Desk::default()).context(&SimEnv::new(1), 64 << 20)
+    Arc::new(FakeHost::default()).context(&SimEnv::new(1), 64 << 20)
 }
 
-fn walked(piece: &Arc<Piece>, way: Way) -> Vec<Row> {
+fn walked(piece: &Arc<Piece>, way: Direction) -> Vec<Row> {
     let start = Start { way, ..Start::up(None) };
-    let mut cursor = PieceCursor::new(Arc::clone(piece), start, Ahead::bounded(20_000));
+    let mut cursor = SstCursor::new(Arc::clone(piece), start, Ahead::bounded(20_000));
     cursor.settle().unwrap();
     let mut rows = Vec::new();
     while let Some(key) = cursor.key() {
@@ -71,7 +71,9 @@ fn walks_pass_over_whole_and_short_entries() {
     let opened = Arc::new(Piece::open(&owner, 1, piece.file_bytes).unwrap());
     let backwards: Vec<Row> = rows.iter().rev().cloned().collect();
     for piece in [&piece, &opened] {
-        assert!(walked(piece, Way::Up) == rows && walked(piece, Way::Down) == backwards);
+        assert!(
+            walked(piece, Direction::Up) == rows && walked(piece, Direction::Down) == backwards
+        );
     }
 }
 
@@ -98,7 +100,7 @@ fn the_format_before_is_read_and_others_are_refused() {
         set_format(&owner, &piece, format);
         let piece = Arc::new(open().unwrap());
         piece.check_head().unwrap();
-        assert_eq!(walked(&piece, Way::Up), rows);
+        assert_eq!(walked(&piece, Direction::Up), rows);
     }
     set_format(&owner, &piece, 4);
     match open().unwrap_err() {

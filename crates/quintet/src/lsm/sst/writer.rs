@@ -9,16 +9,16 @@ use crate::{
         AlignedBuffer, BLOCK_BYTES, File, Flow, Open, Pending, Request, read_exact_at, write_all_at,
     },
     lsm::{
-        block_cache::{Places, Room, decoded_block::Cache},
+        block_cache::{BlockHandles, CacheAdmission, decoded_block::DecodedBlockCache},
         sst::{
             block::{self, Entries, Filling, Packing, UNIT_BYTES},
-            block_index::{self, Fences},
-            block_offsets::Offsets,
+            block_index::{self, BlockIndex},
+            block_offsets::BlockOffsets,
             key_section::Gather,
         },
     },
     util::{
-        budget::Charge,
+        budget::Reservation,
         codec::{crc32c_append, low_u32, to_u64, to_usize},
         mutant::{self, Bug},
         sync::OnceLock,
@@ -34,7 +34,7 @@ const WASTE_SHARE: u64 = 16;
 
 /// How pieces are written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct SstShape {
     pub(crate) block_bytes: usize,
     pub(crate) packing: Packing,
     /// Data is handed to the disk when there is so much.
@@ -43,7 +43,7 @@ pub(crate) struct Shape {
     pub(crate) keys: bool,
 }
 
-impl Shape {
+impl SstShape {
     /// How much is handed to the disk at once with a memory budget of so many bytes.
     pub(crate) fn write_bytes(budget: u64) -> usize {
         to_usize((budget / 128).clamp(WRITE_BYTES_MIN, WRITE_BYTES_MAX))
@@ -53,12 +53,12 @@ impl Shape {
 /// Writes a piece: entries in key order, then the index. The disk takes one part while the next one
 /// is filled.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct SstWriter {
     owner: Owner,
     number: u64,
     label: String,
     file: Arc<dyn File>,
-    shape: Shape,
+    shape: SstShape,
     salt: u32,
     /// What is not yet handed to the disk, and where it goes.
     buffer: Vec<u8>,
@@ -73,24 +73,24 @@ pub(crate) struct Writer {
     /// The last key.
     last_key: Vec<u8>,
     /// Keys apart, and the memory that they take until the piece is finished.
-    keys: Option<(Gather, Charge)>,
+    keys: Option<(Gather, Reservation)>,
     fences: block_index::Builder,
     /// Entries of the piece before the block that is filled.
     entries_before: u64,
     footer: Footer,
     /// Where blocks go that were written, and what room the one gets that is filled.
-    cache: Arc<Cache>,
-    places: Places,
-    room: Room,
+    cache: Arc<DecodedBlockCache>,
+    places: BlockHandles,
+    room: CacheAdmission,
 }
 
-impl Writer {
+impl SstWriter {
     /// Makes the file. Its name is durable after the directory's next sync.
     pub(crate) fn create(
         owner: &Owner,
         number: u64,
-        shape: Shape,
-        (cache, flow): (&Arc<Cache>, &Flow),
+        shape: SstShape,
+        (cache, flow): (&Arc<DecodedBlockCache>, &Flow),
     ) -> Result<Self> {
         let name = owner.kind.name_of(number);
         let label = owner.label(&name);
@@ -124,7 +124,7 @@ impl Writer {
             },
             places: cache.places(number),
             cache: Arc::clone(cache),
-            room: Room::Spare,
+            room: CacheAdmission::IfFree,
         })
     }
 
@@ -144,9 +144,9 @@ impl Writer {
         &mut self,
         key: &[u8],
         value: Option<&[u8]>,
-        room: Room,
+        room: CacheAdmission,
     ) -> Result<(u32, usize)> {
-        let Shape { block_bytes, packing, .. } = self.shape;
+        let SstShape { block_bytes, packing, .. } = self.shape;
         let entry = (key, value.map_or(0, <[u8]>::len));
         if !self.filling.has_room(entry, block_bytes, packing) {
             self.end_block()?;
@@ -181,7 +181,7 @@ impl Writer {
         self.filling.put(&mut self.buffer, place, self.shape.packing);
         let directory = self.cache.directory(self.filling.entries());
         let payload = directory.as_deref().map(|directory| [directory, self.filling.entries()]);
-        let room = mem::replace(&mut self.room, Room::Spare);
+        let room = mem::replace(&mut self.room, CacheAdmission::IfFree);
         self.places.push(payload.as_ref().map(|payload| &payload[..]), room);
         self.filling.clear();
         let waste = self.position().next_multiple_of(BLOCK_BYTES) - self.position();
@@ -294,7 +294,7 @@ impl Writer {
             synced.map_err(|error| Error::io(format!("sync {}", self.label), error))?;
         }
         let damage = |what: &str| Error::corruption(&*self.label, 0, what);
-        let fences = Fences::decode(&fences, blocks);
+        let fences = BlockIndex::decode(&fences, blocks);
         Ok(Piece {
             number: self.number,
             salt: self.salt,
@@ -303,7 +303,7 @@ impl Writer {
             fences: fences.ok_or_else(|| damage("the fences do not parse"))?,
             head: head(FORMAT, &self.owner, self.number),
             places: OnceLock::from(self.places.with_count(blocks)),
-            offsets: Offsets::new(&self.offsets)
+            offsets: BlockOffsets::new(&self.offsets)
                 .ok_or_else(|| damage("the offsets of blocks are impossible"))?,
             label: self.label,
             file: self.file,
@@ -313,7 +313,7 @@ impl Writer {
 
 /// Reads blocks of a piece that is being written.
 #[derive(Debug)]
-pub(crate) struct BlockReader<'a>(&'a Writer);
+pub(crate) struct BlockReader<'a>(&'a SstWriter);
 
 impl BlockReader<'_> {
     /// The entries of a block.

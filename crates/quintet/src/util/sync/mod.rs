@@ -62,9 +62,9 @@ pub use std::sync::Condvar;
 /// from the processor of whoever writes it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Apart<T>(pub T);
+pub struct CachePadded<T>(pub T);
 
-impl<T> std::ops::Deref for Apart<T> {
+impl<T> std::ops::Deref for CachePadded<T> {
     type Target = T;
 
     #[inline]
@@ -94,9 +94,9 @@ const NAP: std::time::Duration = std::time::Duration::from_micros(20);
 
 /// Waits a little longer each time.
 #[derive(Debug, Default)]
-pub struct Patience(u32);
+pub struct Backoff(u32);
 
-impl Patience {
+impl Backoff {
     /// Waits once.
     pub fn wait(&mut self) {
         self.0 = self.0.saturating_add(1);
@@ -162,7 +162,7 @@ impl<T> Lockable for Mutex<T> {
 }
 
 #[cfg(any(loom, shuttle))]
-impl<M: Lockable> Lockable for Apart<M> {
+impl<M: Lockable> Lockable for CachePadded<M> {
     type Guard<'a>
         = M::Guard<'a>
     where

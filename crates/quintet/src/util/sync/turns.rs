@@ -11,7 +11,7 @@ use super::{Arc, AtomicBool, Mutex, Ordering, Thread, lock, thread};
 
 /// The lock.
 #[derive(Debug, Default)]
-pub struct Turns(Mutex<State>);
+pub struct FairMutex(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -29,9 +29,9 @@ struct Waiter {
 /// Holds the lock.
 #[derive(Debug)]
 #[must_use]
-pub struct Turn<'a>(&'a Turns);
+pub struct Turn<'a>(&'a FairMutex);
 
-impl Turns {
+impl FairMutex {
     /// Waits until all who came before have had their turn.
     #[cold]
     pub fn wait(&self) -> Turn<'_> {
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn who_takes_it_again_at_once_waits_for_those_before() {
         for _ in 0..200 {
-            let (turns, order) = (Turns::default(), Mutex::new(Vec::new()));
+            let (turns, order) = (FairMutex::default(), Mutex::new(Vec::new()));
             let first = turns.wait();
             thread::scope(|scope| {
                 let (turns, order) = (&turns, &order);
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn threads_have_it_alone() {
-        let (turns, count) = (Turns::default(), crate::util::sync::AtomicU64::new(0));
+        let (turns, count) = (FairMutex::default(), crate::util::sync::AtomicU64::new(0));
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

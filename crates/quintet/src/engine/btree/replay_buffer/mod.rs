@@ -66,7 +66,7 @@ enum Answer {
 
 /// The entries. See the module head.
 #[derive(Debug)]
-pub(super) struct Young {
+pub(super) struct ReplayBuffer {
     /// How many parts have entries, and whether the log is replayed.
     state: AtomicU64,
     bytes: AtomicU64,
@@ -83,7 +83,7 @@ enum End {
     Last,
 }
 
-impl Young {
+impl ReplayBuffer {
     /// Without entries; `takes_replay`: what is applied before the first write is admitted waits
     /// here.
     pub(super) fn new(hash: KeyHash, budget: Arc<Budget>, takes_replay: bool) -> Self {
@@ -143,10 +143,10 @@ impl Young {
         let done = change(part);
         let after = part.memory_bytes();
         if after > bytes {
-            self.budget.take_anyway(after - bytes);
+            self.budget.reserve_unchecked(after - bytes);
             self.bytes.fetch_add(after - bytes, Ordering::Relaxed);
         } else if after < bytes {
-            self.budget.give(bytes - after);
+            self.budget.release(bytes - after);
             self.bytes.fetch_sub(bytes - after, Ordering::Relaxed);
         }
         match (was_empty, part.is_empty()) {

@@ -301,7 +301,7 @@ fn buffers_of_persisting_and_opening_are_drawn_from_the_budget() {
 #[test]
 fn nothing_is_published_that_the_log_may_lose() {
     let bench = Bench { budget: 300 << 10, ..Bench::new(19) };
-    let host = Arc::new(Desk::default());
+    let host = Arc::new(FakeHost::default());
     let context = Context { host: Arc::clone(&host) as Arc<dyn Host>, ..bench.context() };
     let (table, _) = HashLog::open_with_mask(&bench.options, context, bench.hash_mask).unwrap();
     put(&table, 1, b"before", b"value");

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use super::*;
 use crate::{
-    contract::{Host, fake_host::Desk},
+    contract::{Host, fake_host::FakeHost},
     io::{Env, sim::SimEnv},
     util::{
         budget::Budget,
@@ -28,7 +28,7 @@ struct Bench {
     options: TableOptions,
     budget: u64,
     hash_mask: u64,
-    host: Arc<Desk>,
+    host: Arc<FakeHost>,
 }
 
 impl Bench {
@@ -342,7 +342,7 @@ fn a_writer_waits_for_the_memory_of_work_under_way() {
     let context = bench.context();
     let budget = Arc::clone(&context.budget);
     let (table, _) = HashLog::open_with_mask(&bench.options, context, u64::MAX).unwrap();
-    *lock(&bench.host.lent) = Some(budget.charge_anyway(budget.limit()));
+    *lock(&bench.host.lent) = Some(budget.reserve_transient(budget.limit()));
     for lsn in 1..100_u64 {
         put(&table, lsn, &lsn.to_be_bytes(), &[7; 2_000]);
     }

@@ -20,7 +20,7 @@ fn opening_with_and_without_the_checkpoint() {
     let path = root.join(format!("quintet-reopening-{}", std::process::id()));
     let env = OsEnv::new();
     let dir = env.open_dir(&path, true).unwrap();
-    let host: Arc<Desk> = Arc::default();
+    let host: Arc<FakeHost> = Arc::default();
     let context = || Context {
         env: Arc::new(OsEnv::new()),
         dir: Arc::clone(&dir),

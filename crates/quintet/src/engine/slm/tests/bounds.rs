@@ -74,7 +74,7 @@ fn a_budget_that_is_too_small_flushes_and_never_overflows() {
 #[test]
 fn blocks_take_the_memory_that_the_index_leaves_and_give_it_back() {
     let env = SimEnv::new(23);
-    let context = Arc::new(Desk::default()).context(&env, 8 << 20);
+    let context = Arc::new(FakeHost::default()).context(&env, 8 << 20);
     let budget = Arc::clone(&context.budget);
     let options = TableOptions::new(EngineKind::Slm).set("page_bytes", "4096");
     let (engine, _) = Slm::open(&options, context).unwrap();
@@ -126,7 +126,7 @@ fn bytes_written_for_each_user_byte() {
         let options = TableOptions::new(EngineKind::Slm)
             .set("memtable_bytes", memtable.to_string())
             .set("run_bytes", (memtable / 2).to_string());
-        let context = Arc::new(Desk::default()).context(&env, 256 << 20);
+        let context = Arc::new(FakeHost::default()).context(&env, 256 << 20);
         let (engine, _) = Slm::open(&options, context).unwrap();
         let (mut random, mut user, mut since, count) = (Random(7), 0, 0, keys * 2);
         for step in 1..=count {

@@ -2,14 +2,14 @@
 
 use super::{keys::Coding, *};
 
-type Shape = fn(u64) -> Vec<u8>;
+type SstShape = fn(u64) -> Vec<u8>;
 
 /// Well spread, the same each time.
 fn spread(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-const SHAPES: [(&str, Shape); 6] = [
+const SHAPES: [(&str, SstShape); 6] = [
     ("decimal", |number| format!("user{:019}", spread(number) >> 1).into_bytes()),
     ("hex", |number| format!("{:x}", spread(number)).into_bytes()),
     ("binary", |number| spread(number).to_be_bytes().to_vec()),
@@ -82,7 +82,7 @@ fn agrees(first: usize, seed: u64) {
     let bench = coded(seed);
     let (engine, _) = bench.open();
     let (mut rows, mut lsn, mut random) = (Rows::new(), 0, Random(seed));
-    let mut write = |engine: &Slm, rows: &mut Rows, shape: Shape, numbers: ops::Range<u64>| {
+    let mut write = |engine: &Slm, rows: &mut Rows, shape: SstShape, numbers: ops::Range<u64>| {
         for number in numbers {
             lsn += 1;
             let key = shape(number);
@@ -193,7 +193,7 @@ fn a_get_goes_on_across_the_first_flush() {
     assert_eq!(inner.entered(&key).unwrap(), None);
     put(&engine, 1, &key, b"v");
     let hash = inner.hash(&key);
-    let stored = || inner.read_stored(&view, (hash, &key), &mut Whole);
+    let stored = || inner.read_stored(&view, (hash, &key), &mut OwnedValue);
     assert!(stored().unwrap().is_none());
     engine.persist(Lsn(2)).unwrap();
     assert_eq!(stored().unwrap().as_deref(), Some(&b"v"[..]));

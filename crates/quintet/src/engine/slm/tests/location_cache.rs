@@ -94,7 +94,7 @@ fn entries_that_lie_close_together_have_no_shortcuts() {
 fn the_table_holds_its_memory_and_does_not_lend_it() {
     let engine = roomy(64);
     let budget = Arc::clone(&engine.inner.context.budget);
-    assert_eq!(budget.lent(), 0);
+    assert_eq!(budget.transient_bytes(), 0);
     assert!(budget.used() >= detail(&engine, "shortcut_bytes"));
     drop(engine);
     assert_eq!(budget.used(), 0);

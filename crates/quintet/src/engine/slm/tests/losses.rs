@@ -199,13 +199,13 @@ fn a_cut_may_be_taken_between_any_two_keys() {
     inner.front.rotate_any(&**inner).unwrap();
     let frozen = inner.front.view.load().frozen.clone();
     let start = Start::up(None);
-    let mut cursor = MemCursor::all(vec![Arc::clone(&frozen[0])], &start).remove(0);
+    let mut cursor = MemtableCursor::all(vec![Arc::clone(&frozen[0])], &start).remove(0);
     inner
         .enter_all(&mut || {
             let mut draft = flush::Draft::new(inner);
             while let Some(key) = cursor.key().filter(|_| draft.moves.len() < 97) {
                 let key = key.to_vec();
-                let place = draft.add(&key, cursor.value().unwrap(), Room::Spare)?;
+                let place = draft.add(&key, cursor.value().unwrap(), CacheAdmission::IfFree)?;
                 let mut buffer = Buffer::default();
                 let coded = inner.keys.index_key(&key, &mut buffer).unwrap();
                 draft.moves.push((inner.hash(&key), coded), Some(place), None);
@@ -289,7 +289,7 @@ fn writers_are_delayed_before_they_have_to_stop() {
 /// Nothing is published that the log can still lose.
 fn the_log_comes_first() {
     let bench = Bench::new(19);
-    let (context, host) = (bench.context(), Arc::new(Desk::default()));
+    let (context, host) = (bench.context(), Arc::new(FakeHost::default()));
     let context = Context { host: Arc::clone(&host) as Arc<dyn Host>, ..context };
     let (engine, _) = Slm::open(&bench.options, context).unwrap();
     for round in 1..4 {

@@ -17,12 +17,12 @@ use std::{collections::BTreeMap, ops};
 
 use super::*;
 use crate::{
-    contract::{EngineKind, Host, fake_host::Desk},
+    contract::{EngineKind, Host, fake_host::FakeHost},
     engine::slm::{compaction_picker, key_code::Buffer},
     io::sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
     lsm::{
-        block_cache::Room,
-        cursor::merge::{MemCursor, Start, Walk as _},
+        block_cache::CacheAdmission,
+        cursor::merge::{MemtableCursor, Start, Walk as _},
     },
     util::mutant::{Bug, finds},
 };
@@ -60,7 +60,7 @@ impl Bench {
     fn context(&self) -> Context {
         Context {
             complete: Lsn(self.complete),
-            ..Arc::new(Desk::default()).context(&self.env, self.budget)
+            ..Arc::new(FakeHost::default()).context(&self.env, self.budget)
         }
     }
 

@@ -8,7 +8,7 @@ fn key(number: u64) -> [u8; 8] {
 
 /// A table whose host always asks for a round, with several runs of the same keys.
 fn hurried(bench: &Bench) -> (Slm, BTreeMap<[u8; 8], Vec<u8>>) {
-    let desk = Desk::default();
+    let desk = FakeHost::default();
     desk.hurries.store(true, Ordering::Relaxed);
     let context = Arc::new(desk).context(&bench.env, bench.budget);
     let (engine, _) = Slm::open(&bench.options, context).unwrap();
@@ -72,9 +72,9 @@ fn a_paused_merge_is_given_up_for_memory_and_for_a_whole_one() {
         assert!(is_paused(&engine));
     };
     pause();
-    let lent = engine.inner.context.budget.lent();
+    let lent = engine.inner.context.budget.transient_bytes();
     engine.inner.await_work();
-    assert!(!is_paused(&engine) && engine.inner.context.budget.lent() < lent);
+    assert!(!is_paused(&engine) && engine.inner.context.budget.transient_bytes() < lent);
     assert_holds(&engine, &model);
     pause();
     engine.inner.compact_all().unwrap();

@@ -63,7 +63,7 @@ use crate::{
     util::{
         codec::{Decoder, put_varint, to_u64, to_usize},
         mutant::{self, Bug},
-        sync::{Apart, AtomicU64, Mutex, Ordering, fence, lock, spin_loop, yield_now},
+        sync::{AtomicU64, CachePadded, Mutex, Ordering, fence, lock, spin_loop, yield_now},
     },
 };
 
@@ -130,8 +130,8 @@ pub(crate) struct Trie {
     sluggishness: usize,
     layout: Layout,
     subtrees: Box<[Subtree]>,
-    objects: Apart<Mutex<Objects>>,
-    counts: Apart<Counts>,
+    objects: CachePadded<Mutex<Objects>>,
+    counts: CachePadded<Counts>,
     /// One thread gathers at a time.
     gathering: Mutex<()>,
 }
@@ -153,8 +153,8 @@ impl Trie {
             sluggishness: to_usize(sluggishness),
             layout,
             subtrees: (0..ROOTS).map(|_| Subtree::default()).collect(),
-            objects: Apart(Mutex::new(Objects::starting_at(RESERVED_WORDS))),
-            counts: Apart::default(),
+            objects: CachePadded(Mutex::new(Objects::starting_at(RESERVED_WORDS))),
+            counts: CachePadded::default(),
             gathering: Mutex::default(),
         }
     }

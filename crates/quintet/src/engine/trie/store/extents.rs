@@ -85,7 +85,7 @@ impl Extents {
     /// Finds a place for a value, which stays in memory until a cut has written it.
     pub(crate) fn put(&self, value: Arc<[u8]>) -> u64 {
         let bytes = round_up(to_u64(value.len()).max(1), BLOCK_BYTES);
-        self.budget.take_anyway(to_u64(value.len()));
+        self.budget.reserve_unchecked(to_u64(value.len()));
         let mut allocator = lock(&self.allocator);
         let offset = allocator.allocate(bytes, self.scan_max);
         allocator.unwritten.insert(offset, value);
@@ -97,7 +97,7 @@ impl Extents {
         let bytes = round_up(value_bytes.max(1), BLOCK_BYTES);
         let mut allocator = lock(&self.allocator);
         if let Some(value) = allocator.unwritten.remove(&offset) {
-            self.budget.give(to_u64(value.len()));
+            self.budget.release(to_u64(value.len()));
         }
         allocator.dying.push((offset, bytes));
     }
@@ -161,7 +161,7 @@ impl Extents {
             let same = allocator.unwritten.get(offset).is_some_and(|now| Arc::ptr_eq(now, value));
             if same {
                 allocator.unwritten.remove(offset);
-                self.budget.give(to_u64(value.len()));
+                self.budget.release(to_u64(value.len()));
             }
         }
         let file = lock(&self.file).clone();
@@ -267,7 +267,7 @@ impl Extents {
 
 impl Drop for Extents {
     fn drop(&mut self) {
-        self.budget.give(self.memory_bytes());
+        self.budget.release(self.memory_bytes());
     }
 }
 

@@ -226,9 +226,9 @@ impl Regions {
             return None;
         }
         if anyway {
-            self.budget.take_anyway(self.region_bytes());
+            self.budget.reserve_unchecked(self.region_bytes());
         } else {
-            self.budget.take_free(self.region_bytes()).ok()?;
+            self.budget.try_reserve(self.region_bytes()).ok()?;
         }
         frames.in_use += 1;
         let frame = frames.free.pop().unwrap_or_else(|| {
@@ -293,7 +293,7 @@ impl Regions {
         let start = frame * self.region_bytes();
         self.frames.discard(start..start + self.region_bytes());
         frames.free.push(frame);
-        self.budget.give(self.region_bytes());
+        self.budget.release(self.region_bytes());
     }
 
     /// Bytes drawn from the budget.

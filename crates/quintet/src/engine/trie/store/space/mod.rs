@@ -55,7 +55,7 @@ use crate::{
     util::{
         codec::{crc32c, low_u32, to_u64, to_usize},
         mutant::{self, Bug},
-        sync::{Apart, AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, lock, yield_now},
+        sync::{AtomicBool, AtomicU64, CachePadded, Mutex, MutexGuard, Ordering, lock, yield_now},
     },
 };
 
@@ -139,9 +139,9 @@ pub(crate) struct Space {
     evicted_total: AtomicU64,
     /// The region after which the search for one to evict goes on.
     hand: AtomicU64,
-    lists: Box<[Apart<Mutex<Changes>>]>,
+    lists: Box<[CachePadded<Mutex<Changes>>]>,
     /// Every change adds to it; gets read what is around it.
-    unsaved: Apart<AtomicU64>,
+    unsaved: CachePadded<AtomicU64>,
     flying: AtomicU64,
     pending: AtomicU64,
     disk: Mutex<OnDisk>,
@@ -168,8 +168,8 @@ impl Space {
             loads_total: AtomicU64::new(0),
             evicted_total: AtomicU64::new(0),
             hand: AtomicU64::new(0),
-            lists: (0..LIST_COUNT).map(|_| Apart::default()).collect(),
-            unsaved: Apart(AtomicU64::new(0)),
+            lists: (0..LIST_COUNT).map(|_| CachePadded::default()).collect(),
+            unsaved: CachePadded(AtomicU64::new(0)),
             flying: AtomicU64::new(0),
             pending: AtomicU64::new(0),
             disk: Mutex::default(),
