@@ -10,10 +10,11 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     let bugs = bugs(list);
     for (line, variant, name) in &bugs {
         let site = format!("Bug::{variant}");
-        let has_site = tree
-            .library()
-            .filter(|(path, _)| *path != "util/mutant.rs")
-            .any(|(_, source)| source.words(&site).any(|offset| !source.is_test(offset)));
+        let forms = [site.clone(), format!("mutant!({variant}")];
+        let has_site =
+            tree.library().filter(|(path, _)| *path != "util/mutant.rs").any(|(_, source)| {
+                forms.iter().any(|form| source.words(form).any(|offset| !source.is_test(offset)))
+            });
         if !has_site {
             let message = format!("no code asks for `{site}`: give the bug a site or remove it");
             findings.push(Finding::error(&list.path, *line, message));

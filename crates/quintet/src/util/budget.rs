@@ -28,7 +28,8 @@ use crate::{
     util::sync::{AtomicU64, Mutex, Ordering, lock},
 };
 
-/// Maximum number of times that one reservation makes a cache shrink before it fails. Another thread
+/// Maximum number of times that one reservation makes a cache shrink before it fails. Another
+/// thread
 /// may take the memory that was reclaimed for this one.
 const RECLAIMS_MAX: u32 = 16;
 
@@ -36,7 +37,8 @@ const RECLAIMS_MAX: u32 = 16;
 pub trait Reclaimable: fmt::Debug + Send + Sync {
     /// Bytes that the cache has reserved.
     fn reclaimable_bytes(&self) -> u64;
-    /// Releases at least `bytes` to the budget, or all that the cache has. Returns how many bytes it
+    /// Releases at least `bytes` to the budget, or all that the cache has. Returns how many bytes
+    /// it
     /// released.
     fn reclaim(&self, bytes: u64) -> u64;
 }
@@ -107,7 +109,8 @@ impl Budget {
         Err(self.out_of_memory(bytes))
     }
 
-    /// Makes the largest cache release what is missing for a reservation of `bytes`. Returns whether
+    /// Makes the largest cache release what is missing for a reservation of `bytes`. Returns
+    /// whether
     /// another attempt may succeed: nothing was missing, or the cache released something.
     pub fn reclaim(&self, bytes: u64) -> bool {
         let missing = self.used().saturating_add(bytes).saturating_sub(self.limit);
@@ -214,7 +217,8 @@ pub mod refusal {
     /// Size in bytes above which a reservation counts, unless a test chooses another size.
     pub const LARGE_BYTES: u64 = 64 * 1024;
 
-    /// Fails, once, the `number`th reservation of more than `above_bytes` that this thread makes from
+    /// Fails, once, the `number`th reservation of more than `above_bytes` that this thread makes
+    /// from
     /// now on (the first is 1). With 0, none fails. Resets the counter.
     pub fn refuse(number: u64, above_bytes: u64) {
         PLAN.set((number, above_bytes));

@@ -1,18 +1,39 @@
-//! Deliberate bugs, to show that the tests find them.
+//! Planted bugs ("mutants"): deliberate errors that show that the tests find them.
 //!
-//! What: a switch for each [`Bug`]. A *site* in the code asks [`active`] and then does the wrong
-//! thing; a test plants the bug, runs, and must see a failure. `docs/testing.md` lists site and
-//! test of each. Why: a test programme that never failed has proved nothing. The bugs are ones
-//! that other stores shipped, or that this design invites.
+//! Each [`Bug`] is one that another store shipped or that this design invites. A test plants it,
+//! runs,
+//! and must see a failure. `docs/planted-bugs.md` lists the site and the test of each.
+//!
+//! A *site* is one line, the first statement of the step that it breaks:
+//!
+//! ```ignore
+//! mutant!(LogSkipsSync => return Ok(copied));             // a statement instead of the step
+//! let valid = mutant!(LogSkipsHeadChecksum: true, else checksum == expected); // a wrong value
+//! ```
+//!
+//! Wrong code of more than one line is a function in the folder's `mutants.rs`.
 //!
 //! Invariants:
-//! - Without the feature `testing`, `active` is a constant `false`: the optimiser removes every
+//! - Without the feature `testing`, [`active`] is the constant `false`: the optimiser removes every
 //!   site.
-//! - A bug stays active until its [`Planted`] guard is dropped, panics included.
+//! - A bug is active until its [`Planted`] guard is dropped, also after a panic.
 //! - Every bug has a site (`cargo xtask tidy` checks) and a test that finds it.
 //!
-//! Thread rules: [`plant`] acts on the calling thread alone, so that tests run side by side (the
-//! simulated disk runs everything on one thread); [`plant_everywhere`] acts on all threads.
+//! Threads: [`plant`] acts on the calling thread only, so that tests run in parallel (the simulated
+//! disk runs everything on one thread). [`plant_everywhere`] acts on all threads.
+
+/// A site of a planted bug. See the module documentation.
+macro_rules! mutant {
+    ($bug:ident => $wrong:expr) => {
+        if $crate::util::mutant::active($crate::util::mutant::Bug::$bug) {
+            $wrong
+        }
+    };
+    ($bug:ident: $wrong:expr, else $right:expr) => {
+        if $crate::util::mutant::active($crate::util::mutant::Bug::$bug) { $wrong } else { $right }
+    };
+}
+pub(crate) use mutant;
 
 macro_rules! bugs {
     ($($(#[doc = $doc:literal])+ $variant:ident = $number:literal, $name:literal;)+) => {

@@ -39,7 +39,7 @@ use crate::{
     io::Open,
     util::{
         codec::{Decoder, Lsn, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::{self, Bug, mutant},
         report::Report,
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
     },
@@ -449,10 +449,7 @@ impl Engine for Naive {
             self.dead_bytes.fetch_sub(dead, Ordering::Relaxed);
         }
         let mut lsn = lock(&self.published).lsn;
-        if mutant::active(Bug::SnapshotClaimsItsEnd) {
-            // As far past the start as writers have come meanwhile.
-            lsn.0 += self.update_bytes.load(Ordering::Relaxed);
-        }
+        mutant!(SnapshotClaimsItsEnd => lsn.0 += self.update_bytes.load(Ordering::Relaxed));
         Ok(lsn)
     }
 

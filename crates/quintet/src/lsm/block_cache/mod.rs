@@ -1,9 +1,11 @@
 //! Hot blocks of immutable files, in frames of memory.
 //!
-//! What: whoever owns a file keeps [`BlockHandles`] for its blocks: a word each that says in which frame
+//! What: whoever owns a file keeps [`BlockHandles`] for its blocks: a word each that says in which
+//! frame
 //! it was put. A read through the place takes no lock and writes no shared memory, but for a count
 //! of uses that stops at three. Frames fill as blocks are read, and give way to others; what a
-//! block gets that has just been written, its writer says ([`CacheAdmission`]). With the file's places go
+//! block gets that has just been written, its writer says ([`CacheAdmission`]). With the file's
+//! places go
 //! its blocks: what a merge replaced takes no memory.
 //! Why: no table to probe. The place is found by the block's number, so a hit costs one word and
 //! the frame itself; and a block of an immutable file never changes, so nothing is written back.
