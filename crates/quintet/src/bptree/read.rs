@@ -7,6 +7,7 @@ use super::{
 use crate::{
     Result,
     bptree::page_cache::{PageId, ReadGuard},
+    contract::ValueSink,
     util::{codec::to_usize, sync::Ordering},
 };
 
@@ -164,14 +165,12 @@ impl Tree {
         Ok(sink.value.filter(|_| found))
     }
 
-    /// Copies the value of a key into `out`, in place of what was there, but for its first byte,
-    /// which it returns (`empty` for an empty value). Where there is no value, `None`, and `out` is
-    /// anything.
+    /// Passes the value of a key to `sink`, which may be called more than once.
     #[inline]
-    pub fn get_split(&self, key: &[u8], empty: u8, out: &mut Vec<u8>) -> Result<Option<u8>> {
-        let mut split = Split { first: empty, empty, out };
-        let found = self.find(key, &mut split)?;
-        Ok(found.then_some(split.first))
+    pub fn get_with<S: ValueSink>(&self, key: &[u8], sink: &mut S) -> Result<Option<S::Output>> {
+        let mut adapter = SinkAdapter { sink, output: None };
+        let found = self.find(key, &mut adapter)?;
+        Ok(adapter.output.filter(|_| found))
     }
 
     /// Gives the value of a key to `sink`; `false`: there is none.
@@ -245,43 +244,48 @@ impl Tree {
         }
     }
 
-    /// Copies a value into `out`, in place of what was there, from byte `from` on, which is at most
-    /// its length.
+    /// Copies a value into `out`, replacing its content.
     #[inline]
-    fn copy_value(
-        &self,
-        leaf: &ReadGuard<'_>,
-        held: &Held,
-        from: usize,
-        out: &mut Vec<u8>,
-    ) -> Step<()> {
+    fn copy_value(&self, leaf: &ReadGuard<'_>, held: &Held, out: &mut Vec<u8>) -> Step<()> {
         match held {
             Held::Here(at, length) => {
-                out.resize(length - from, 0);
-                let copied = leaf.words().copy_to(at + from, out);
+                out.resize(*length, 0);
+                let copied = leaf.words().copy_to(*at, out);
                 copied.ok_or_else(|| self.senseless(leaf))
             }
-            Held::Far(far) => self.copy_far(leaf, far, from, out),
+            Held::Far(far) => self.copy_far(leaf, far, out),
         }
     }
 
+    /// Passes a value that is not in its leaf to `sink`.
     #[cold]
-    fn copy_far(
+    fn copy_far_to<S: ValueSink>(
         &self,
         leaf: &ReadGuard<'_>,
-        far: &Far,
-        from: usize,
-        out: &mut Vec<u8>,
-    ) -> Step<()> {
+        held: &Held,
+        sink: &mut S,
+    ) -> Step<S::Output> {
+        // The length is arbitrary if the page has changed.
+        let Held::Far(far) = held else { return Err(self.senseless(leaf)) };
+        if !leaf.is_unchanged() {
+            return Err(Stop::Again);
+        }
+        let mut outcome = Ok(());
+        let output = sink.of_copy(to_usize(u64::from(far.length)), &mut |out: &mut [u8]| {
+            outcome = self.read_value(leaf, far, out);
+        });
+        outcome.map(|()| output)
+    }
+
+    #[cold]
+    fn copy_far(&self, leaf: &ReadGuard<'_>, far: &Far, out: &mut Vec<u8>) -> Step<()> {
         // A length from a page that has changed may be any.
         if !leaf.is_unchanged() {
             return Err(Stop::Again);
         }
         out.clear();
         out.resize(to_usize(u64::from(far.length)), 0);
-        self.read_value(leaf, far, out)?;
-        out.drain(..from);
-        Ok(())
+        self.read_value(leaf, far, out)
     }
 
     /// The child of a node that a key belongs to, and the node's level; `None` for a leaf.
@@ -318,26 +322,21 @@ impl<V, M: Fn(usize, &mut dyn FnMut(&mut [u8])) -> V> Sink for Made<M, V> {
     }
 }
 
-/// The first byte of a value, and the rest.
-struct Split<'o> {
-    first: u8,
-    /// The first byte of an empty value.
-    empty: u8,
-    out: &'o mut Vec<u8>,
+/// A [`ValueSink`] for values of a leaf.
+struct SinkAdapter<'s, S: ValueSink> {
+    sink: &'s mut S,
+    output: Option<S::Output>,
 }
 
-impl Sink for Split<'_> {
+impl<S: ValueSink> Sink for SinkAdapter<'_, S> {
     #[inline]
     fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()> {
-        if let Held::Here(at, length) = *held
-            && length > 0
-        {
-            self.first = leaf.words().u8(at).unwrap_or(self.empty);
-            return tree.copy_value(leaf, held, 1, self.out);
+        if let Held::Here(at, length) = *held {
+            let words = leaf.words().atomics(at, length).ok_or_else(|| tree.senseless(leaf))?;
+            self.output = Some(self.sink.of_words(words, (at, length)));
+            return Ok(());
         }
-        tree.copy_value(leaf, held, 0, self.out)?;
-        self.first = self.out.first().copied().unwrap_or(self.empty);
-        self.out.drain(..self.out.len().min(1));
+        self.output = Some(tree.copy_far_to(leaf, held, self.sink)?);
         Ok(())
     }
 }
@@ -349,6 +348,6 @@ pub(super) struct Bytes(pub(super) Vec<u8>);
 impl Sink for Bytes {
     #[inline]
     fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()> {
-        tree.copy_value(leaf, held, 0, &mut self.0)
+        tree.copy_value(leaf, held, &mut self.0)
     }
 }

@@ -1,26 +1,27 @@
 //! The engine contract: what a table's index structure does for the database.
 //!
-//! What: the trait [`Engine`], the types that cross it, and the closed set of engines.
-//! Why: policy (when to flush, merge, recover) differs by engine; the log, atomicity, expiry and
-//! names do not, and live in `db`.
+//! Policy (when to flush, merge, recover) differs by engine. The log, atomicity, expiry and names do
+//! not: `db` does them once, above all engines. This module has the trait [`Engine`] between the
+//! two, the types that cross it, and [`Host`], the way back. It imports no engine;
+//! [`crate::engine`] has the closed set of engines and dispatches to them.
 //!
 //! Invariants that every engine keeps:
-//! - `admit` is the only place that refuses or delays a write; once logged, `apply` does not fail
-//!   because of memory, space or debt. An error from `apply` stops the table.
-//! - Applying a record twice, in order, gives the same state: replay is idempotent.
-//! - No effect of an LSN beyond the durable end of the log reaches a file that recovery reads:
-//!   before it publishes such a file, an engine calls [`Host::sync_log`].
-//! - `persist` returns only LSNs below which every effect is durable in the table's own files.
-//! - Values are stored as given: the envelope (`db::envelope`) is not looked into.
-//! - No threads, clocks or randomness: background work is asked for through [`Host::wake`] and
-//!   done when the database calls `persist` or `compact`, as [`Engine::due`] says.
+//! - [`Engine::admit`] is the only method that refuses or delays a write. Once a write is logged,
+//!   [`Engine::apply`] does not fail because of memory, disk space or compaction debt. An error from
+//!   `apply` stops the table.
+//! - Replay is idempotent: applying a record twice, in order, gives the same state.
+//! - No effect of an LSN beyond the durable end of the log reaches a file that recovery reads. An
+//!   engine calls [`Host::sync_log`] before it publishes such a file.
+//! - [`Engine::checkpoint`] returns only LSNs below which every effect is durable in the table's own
+//!   files.
+//! - Values are stored as given. Engines do not interpret the envelope (`db::envelope`).
+//! - Engines own no threads, clocks or randomness. They ask for background work with
+//!   [`Host::wake`]; the database then asks [`Engine::pending_work`] and calls
+//!   [`Engine::checkpoint`] or [`Engine::maintain`].
 //!
-//! Thread rules: every method is `&self` and may run on any number of threads. The database
-//! serialises `apply` for one key, in log order, and runs at most one of `persist` and `compact`
-//! of a table at once.
-//!
-//! Lock order, crate-wide, first to last: catalog, stripes (by index), log slots, an engine's own
-//! locks, log rotation, log sync.
+//! Threads: every method takes `&self` and may run on any number of threads. The database
+//! serialises `apply` for one key, in log order, and runs at most one of `checkpoint` and `maintain`
+//! of a table at a time. ARCHITECTURE.md has the lock order.
 
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
@@ -32,8 +33,9 @@ pub(crate) mod value_sink;
 use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
 pub use options::{EngineKind, TableOptions};
-pub(crate) use value::FoundValue;
 pub use value::Value;
+pub(crate) use value_sink::FoundValue;
+pub use value_sink::{OwnedValue, ValueSink};
 
 use crate::{
     Error, Result,
@@ -42,21 +44,19 @@ use crate::{
         budget::Budget,
         codec::{KeyHash, Lsn},
         report::Report,
-        sync::AtomicU64,
-        words::copy_out,
     },
 };
 
-/// How often the memory of a write is looked for again: others may be quicker to take what work
-/// under way gives back.
-const FINDS_MAX: u32 = 16;
-/// So long a writer waits for a part of that work.
-pub(crate) const LENT_MAX: Duration = Duration::from_secs(1);
-/// It looks again after this.
-pub(crate) const LENT_STEP: Duration = Duration::from_millis(1);
+/// Maximum number of times a write retries to reserve memory. Another writer may take memory that a
+/// flush has just released.
+const RESERVE_ATTEMPTS_MAX: u32 = 16;
+/// Longest time that one attempt waits for transient memory to be released.
+pub(crate) const TRANSIENT_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Interval at which a waiting writer checks again.
+pub(crate) const TRANSIENT_WAIT_STEP: Duration = Duration::from_millis(1);
 
 /// One mutation of one table. A value is stored as `head` followed by `body`: `head` is the
-/// database's envelope, `body` the user's bytes (replay gives both in `body`).
+/// database's envelope, `body` the user's bytes (replay passes both in `body`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op<'a> {
     /// Sets the value of a key.
@@ -87,19 +87,19 @@ pub enum Op<'a> {
 pub struct Entry {
     /// The key.
     pub key: Vec<u8>,
-    /// The value.
+    /// The stored value, envelope included.
     pub value: Value,
 }
 
-/// A place in a scan: opaque bytes of the engine; empty at the start and again at the end.
+/// A position in a scan: opaque bytes of the engine. Empty at the start and again at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cursor(pub Vec<u8>);
 
 impl Cursor {
-    /// The place before the first entry, and the one after the last.
+    /// The position before the first entry, and the one after the last.
     pub const START: Self = Self(Vec::new());
 
-    /// Whether this is the start (or, returned by a scan, the end).
+    /// Returns whether this is the start (or, if a scan returned it, the end).
     pub fn is_start(&self) -> bool {
         self.0.is_empty()
     }
@@ -114,156 +114,201 @@ pub struct KeyRange {
     pub end: Option<Vec<u8>>,
 }
 
-/// What an entry of a range is shown to: key and stored value. Says whether to go on.
+/// Callback of [`OrderedEngine::visit`]: gets key and stored value, and returns whether to go on.
 pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>;
 
 /// Entries of a range, in key order from the front and in reverse order from the back.
 pub type EntryIter = Box<dyn DoubleEndedIterator<Item = Result<Entry>> + Send>;
 
-/// What [`Engine::multi_get_each`] calls: the position of a key, and its value.
+/// Callback of [`MultiGetSink::Each`]: gets the index of a key in the request, and its value.
 pub type EachValue<'a> = dyn FnMut(usize, Option<&[u8]>) -> Result<()> + 'a;
 
-/// What [`Engine::get_split`] returns of an empty value. No envelope begins with it.
-pub const NO_FIRST_BYTE: u8 = 0xff;
-
-/// A value as [`Engine::get_split`] returns it.
-pub fn split_value(value: &[u8], out: &mut Vec<u8>) -> u8 {
-    let (first, rest) = value.split_first().unwrap_or((&NO_FIRST_BYTE, &[]));
-    out.clear();
-    out.extend_from_slice(rest);
-    *first
+/// Where [`Engine::multi_get`] puts the values.
+pub enum MultiGetSink<'a> {
+    /// Appends them, in the order of the keys.
+    Append(&'a mut Vec<Option<Value>>),
+    /// Calls the function once for each key, in any order. The engine need not allocate a value.
+    Each(&'a mut EachValue<'a>),
 }
 
-/// As [`split_value`], of the value of `bytes` that begins at byte `at` of `words`.
-#[inline]
-pub(crate) fn copy_split(
-    words: &[AtomicU64],
-    (at, bytes): (usize, usize),
-    out: &mut Vec<u8>,
-) -> u8 {
-    let Some(rest) = bytes.checked_sub(1) else {
-        out.clear();
-        return NO_FIRST_BYTE;
-    };
-    out.resize(rest, 0);
-    copy_out(words, at + 1, out);
-    let mut first = [0];
-    copy_out(words, at, &mut first);
-    first[0]
+impl fmt::Debug for MultiGetSink<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Append(_) => "Append",
+            Self::Each(_) => "Each",
+        })
+    }
 }
 
-/// A sorted load under way ([`Engine::load`]). Dropped before it is adopted, it has changed nothing
-/// and its space is given back.
+impl MultiGetSink<'_> {
+    /// Runs `read`, which appends the values to a vector, and passes them on.
+    pub(crate) fn fill(
+        self,
+        read: impl FnOnce(&mut Vec<Option<Value>>) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            Self::Append(out) => read(out),
+            Self::Each(each) => {
+                let mut values = Vec::new();
+                read(&mut values)?;
+                let mut values = values.iter().enumerate();
+                values.try_for_each(|(index, value)| each(index, value.as_deref()))
+            }
+        }
+    }
+}
+
+/// What will happen soon. Engines use it to prefetch memory or pages; ignoring it is correct.
+pub enum Hint<'a, 'k> {
+    /// Replay will apply an operation on this key a few records later.
+    Replay(&'k [u8]),
+    /// A write of the key with this hash ([`Context::hash`]) is in progress. `step` counts the cache
+    /// misses that there was time for since step 0: the engine prefetches what it reads next.
+    Write {
+        /// Hash of the key.
+        hash: u64,
+        /// 0, 1 or 2.
+        step: u32,
+    },
+    /// Operations on these keys will be admitted or applied. An engine whose pages are on disk reads
+    /// them with many reads in flight. Others do not iterate.
+    Batch(&'a mut dyn Iterator<Item = &'k [u8]>),
+}
+
+impl fmt::Debug for Hint<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Replay(_) => "Replay",
+            Self::Write { .. } => "Write",
+            Self::Batch(_) => "Batch",
+        })
+    }
+}
+
+/// How much [`Engine::maintain`] does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaintenanceMode {
+    /// One bounded step of what [`Engine::pending_work`] found: the background job calls again.
+    Step,
+    /// All that a user who asks for compaction expects: rewrites what wastes space and drops what
+    /// has expired.
+    Full,
+}
+
+/// A sorted load in progress ([`BulkLoad::begin_load`]). If it is dropped before
+/// [`Load::adopt`], the table is unchanged and the load's space is free again.
 pub trait Load: Send + fmt::Debug {
-    /// Adds an entry, whose key is above all others. After an error the load takes no more.
+    /// Adds an entry, whose key must be above all others. After an error the load accepts no more.
     fn put(&mut self, key: &[u8], head: &[u8], body: &[u8]) -> Result<()>;
     /// Writes what can be written before the load is adopted.
     fn finish(&mut self) -> Result<()>;
-    /// Makes all of it durable and then visible, at once; the table's files are complete to the LSN
-    /// returned. Everything below `up_to` is applied. As [`Engine::persist`], not beside it.
+    /// Makes the whole load durable and then visible, at once. Returns the LSN to which the table's
+    /// files are complete. Everything below `up_to` is applied. Has the locking rules of
+    /// [`Engine::checkpoint`].
     fn adopt(&mut self, up_to: Lsn) -> Result<Lsn>;
 }
 
 /// A load that was begun.
 #[derive(Debug)]
 pub struct LoadStart {
-    /// It.
+    /// The load.
     pub load: Box<dyn Load>,
-    /// The table's last key, which all of the load's have to be above.
+    /// The table's last key. All keys of the load must be above it.
     pub last: Option<Vec<u8>>,
 }
 
 /// The background work that an engine wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum PendingWork {
     /// None.
-    Nothing,
-    /// [`Engine::persist`].
-    Persist,
-    /// [`Engine::compact`].
-    Compact,
-    /// None now; but ask again after a second: work that is better done once the writers rest.
+    None,
+    /// [`Engine::checkpoint`].
+    Checkpoint,
+    /// [`Engine::maintain`] with [`MaintenanceMode::Step`].
+    Maintain,
+    /// None now. Ask again after a second: there is work that is better done when writes pause.
     Later,
 }
 
-/// Figures of one table. Bytes and counts are current, not cumulative, unless the name says
-/// otherwise.
+/// Statistics of one table. Bytes and counts are current, not cumulative, unless the name ends in
+/// `_total`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineStats {
-    /// Live keys (those expired but not yet swept included).
+    /// Live keys, including those that have expired and are not swept yet.
     pub keys: u64,
     /// Bytes of live keys and values.
     pub live_bytes: u64,
-    /// Bytes in files that a compaction would give back.
+    /// Bytes in files that a compaction would free.
     pub dead_bytes: u64,
     /// Bytes in files.
     pub file_bytes: u64,
     /// Bytes in memory.
     pub memory_bytes: u64,
-    /// Of `memory_bytes`, what finds keys rather than holds them.
+    /// The part of `memory_bytes` that is index rather than data.
     pub index_bytes: u64,
     /// Bytes written to the table's files since the database was opened.
     pub written_bytes_total: u64,
-    /// What only this engine counts, by name.
+    /// Statistics of this engine alone, by name.
     pub details: Vec<(&'static str, u64)>,
 }
 
-/// What [`Engine::presence`] says.
+/// Answer of [`Engine::exists_hint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// There is no value.
+    /// The key has no value.
     Absent,
-    /// There is one, which never expires.
+    /// The key has a value that never expires.
     Present,
-    /// Only [`Engine::get`] says.
+    /// The value must be read to know.
     InValue,
 }
 
 /// What the database does for its engines.
 pub trait Host: Send + Sync + fmt::Debug {
-    /// Makes the log durable past every operation applied before the call. An error means that an
-    /// effect in memory may not be in the log after a crash: the engine publishes nothing, and
-    /// says so. Always an error while the log is replayed, since what is replayed is not known to
-    /// be durable before all of it is: an engine that has to give memory back then can do so only
-    /// of what its files have already.
+    /// Makes the log durable past every operation applied before the call. After an error an effect
+    /// in memory may be missing from the log after a crash, so the engine publishes nothing and
+    /// returns the error. Always fails while the log is replayed: replayed operations are known to be
+    /// durable only when replay has ended. An engine that needs memory during replay can therefore
+    /// evict only what its files hold already.
     fn sync_log(&self) -> Result<()>;
-    /// Has [`Engine::due`] asked soon. Cheap; callable with locks held.
+    /// Makes the database call [`Engine::pending_work`] soon. Cheap; may be called with locks held.
     fn wake(&self);
-    /// Whether so much log has gathered that the next round of persisting should not wait for work
-    /// that can go on after it. Cheap.
+    /// Returns whether so much log has accumulated that the next checkpoint round should not wait for
+    /// other work. Cheap.
     fn is_round_due(&self) -> bool {
         false
     }
-    /// Whether a stored value has expired and may be dropped.
+    /// Returns whether a stored value has expired and may be dropped.
     fn is_expired(&self, stored: &[u8]) -> bool;
-    /// Whether a stored value may expire one day. Where it says no, that the key is there is
-    /// enough to know that it has a value.
+    /// Returns whether a stored value can expire. If not, the presence of its key alone shows that it
+    /// has a value.
     fn expires(&self, _stored: &[u8]) -> bool {
         true
     }
 }
 
-/// Where a table lives and what it draws on.
+/// What an engine gets when a table is opened.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// The system.
+    /// Access to the operating system.
     pub env: Arc<dyn Env>,
     /// The table's own directory.
     pub dir: Arc<dyn Dir>,
-    /// Identity of the database: goes into every file's head.
+    /// Identity of the database, written to the head of every file.
     pub database_id: [u8; 16],
-    /// Number of the table, never used again: goes into every file's head.
+    /// Number of the table, never reused, written to the head of every file.
     pub table_id: u64,
-    /// The table's keyed hash.
+    /// The table's keyed hash function.
     pub hash: KeyHash,
-    /// The database's memory account.
+    /// The database's memory budget.
     pub budget: Arc<Budget>,
-    /// The database.
+    /// The database that the table belongs to.
     pub host: Arc<dyn Host>,
-    /// Nothing may be written.
+    /// The database is open read-only: nothing may be written.
     pub read_only: bool,
-    /// The catalog's word for how far the files are complete. An engine that finds less removes
-    /// nothing: the database refuses the table, and what is missing may come back.
+    /// The LSN to which the table's files are complete, according to the catalog. An engine whose
+    /// files are complete to less removes nothing: the database refuses the table, and the missing
+    /// files may be restored.
     pub complete: Lsn,
 }
 
@@ -272,120 +317,146 @@ impl Context {
         self.budget.used().saturating_add(bytes) <= self.budget.limit()
     }
 
-    /// Waits until work under way has given back so much that `bytes` are free, but not long;
-    /// whether they are. Not for who has memory lent itself.
-    pub(crate) fn await_lent(&self, bytes: u64) -> bool {
+    /// Waits until `bytes` are free, for at most [`TRANSIENT_WAIT_MAX`]. Returns whether they are.
+    /// Returns at once if no transient memory is reserved. Must not be called by a thread that holds
+    /// a transient reservation.
+    pub(crate) fn await_transient(&self, bytes: u64) -> bool {
         let began = self.env.monotonic();
         while !self.has_free(bytes) {
             let waited = self.env.monotonic().saturating_sub(began);
-            if self.budget.transient_bytes() == 0 || waited > LENT_MAX {
+            if self.budget.transient_bytes() == 0 || waited > TRANSIENT_WAIT_MAX {
                 return false;
             }
-            self.env.pause(LENT_STEP);
+            self.env.pause(TRANSIENT_WAIT_STEP);
         }
         true
     }
 
-    /// Has `find` look for the memory of a write, and again where it is refused while work under
-    /// way has memory, which that gives back in the end. Not for who has memory lent itself.
-    pub(crate) fn find_memory(
+    /// Calls `reserve` to reserve the memory of a write, and calls it again after
+    /// [`Error::OutOfMemory`] while running work holds transient memory. Must not be called by a
+    /// thread that holds a transient reservation.
+    pub(crate) fn reserve_with_retry(
         &self,
         bytes: u64,
-        mut find: impl FnMut() -> Result<()>,
+        mut reserve: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        for _ in 0..FINDS_MAX {
-            match find() {
+        for _ in 0..RESERVE_ATTEMPTS_MAX {
+            match reserve() {
                 Err(Error::OutOfMemory { .. })
                     if self.budget.transient_bytes() > 0 || self.has_free(bytes) =>
                 {
                     self.host.wake();
-                    self.await_lent(bytes);
+                    self.await_transient(bytes);
                 }
                 outcome => return outcome,
             }
         }
-        find()
+        reserve()
     }
 }
 
-/// A table's index structure. See the module head for what every engine keeps.
+/// A table's index structure. The module documentation lists the invariants of every engine.
+///
+/// No method has a default body except [`Engine::get`], so that the compiler finds a method that the
+/// dispatch in [`crate::engine`] has forgotten.
 pub trait Engine: Send + Sync {
-    /// The value of `key`.
-    fn get(&self, key: &[u8]) -> Result<Option<Value>>;
-    /// Whether `key` has a value, as far as the engine can say without reading one: for conditional
-    /// writes.
-    fn presence(&self, _key: &[u8]) -> Result<Presence> {
-        Ok(Presence::InValue)
+    /// Passes the value of `key` to `sink` and returns what the sink made of it; `None` if there is
+    /// no value. The sink may be called more than once; its last result counts.
+    fn get_with<S: ValueSink>(&self, key: &[u8], sink: &mut S) -> Result<Option<S::Output>>;
+
+    /// Returns the value of `key`.
+    #[inline]
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.get_with(key, &mut OwnedValue)
     }
-    /// The values of `keys`, appended to `out` in their order.
-    fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        for key in keys {
-            out.push(self.get(key)?);
-        }
-        Ok(())
-    }
-    /// Copies the value of `key` into `out`, in place of what was there, but for its first byte,
-    /// which it returns: the database's envelope is one byte, nearly always. For an empty value,
-    /// which the database never stores, [`NO_FIRST_BYTE`]. `None` where there is no value; `out` is
-    /// anything then.
-    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
-        Ok(self.get(key)?.map(|value| split_value(&value, out)))
-    }
-    /// The values of `keys`: `each` is called once for each with its position, in any order.
-    fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
-        let mut values = Vec::with_capacity(keys.len());
-        self.multi_get(keys, &mut values)?;
-        let mut values = values.iter().enumerate();
-        values.try_for_each(|(index, value)| each(index, value.as_deref()))
-    }
-    /// Refuses or delays a write before it is logged. What it grants, `apply` can rely on.
+
+    /// Looks up many keys. Cache misses and disk reads of different keys overlap.
+    fn multi_get(&self, keys: &[&[u8]], sink: MultiGetSink<'_>) -> Result<()>;
+
+    /// Returns whether `key` has a value, as far as the engine knows without reading the value: for
+    /// conditional writes.
+    fn exists_hint(&self, key: &[u8]) -> Result<Presence>;
+
+    /// Prefetches for an operation that will follow. Changes nothing that a caller can observe.
+    fn prefetch(&self, hint: Hint<'_, '_>);
+
+    /// Refuses or delays a write before it is logged, and reserves what [`Engine::apply`] needs.
     fn admit(&self, op: &Op<'_>) -> Result<()>;
-    /// Takes back an `admit` whose operation will not be logged after all (a condition did not
-    /// hold, the log refused). Engines that reserve nothing in `admit` have nothing to do.
-    fn retract(&self, _op: &Op<'_>) {}
-    /// A hint that an operation on `key` is soon to be applied, so that what it will look at can be
-    /// on its way from memory: replay gives it some records ahead.
-    fn expect(&self, _key: &[u8]) {}
-    /// A hint that a write of the key of this hash ([`Context::hash`]) is under way: while it is
-    /// logged, what it will look at can come from memory, a miss after the other. `steps` is how
-    /// many there was time for since the first of these calls.
-    fn approach(&self, _hash: u64, _steps: u32) {}
-    /// A hint that operations on `keys` are soon to be admitted or applied, so that what has to be
-    /// read from the disk for them can be read at once. Looks at `keys` only if that is of use.
-    fn expect_many(&self, _keys: &mut dyn Iterator<Item = &[u8]>) {}
-    /// Applies a logged operation. In replay there was no `admit`.
+
+    /// Reverts an `admit` whose operation is not logged after all: a condition did not hold, or the
+    /// log refused the record.
+    fn cancel(&self, op: &Op<'_>);
+
+    /// Applies a logged operation. During replay there was no `admit`.
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()>;
-    /// Applies some logged operations, each on one key, in their order, when a database is opened:
-    /// as `apply` does, but together they cost less.
-    fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
-        for (_, op) in ops {
-            if let Op::Put { key, .. } | Op::Delete { key } = op {
-                self.expect(key);
-            }
-        }
-        ops.iter().try_for_each(|(lsn, op)| self.apply(*lsn, op))
-    }
-    /// Begins a load of entries in ascending order, behind all that the table has, that goes round
-    /// the log; `None`: the engine has nothing better than [`Engine::apply`]. Until it is adopted
-    /// or dropped, nothing is applied to the table, and it is not compacted.
-    fn load(&self) -> Result<Option<LoadStart>> {
-        Ok(None)
-    }
-    /// About `limit` entries from `from` on, and where to go on ([`Cursor::START`] at the end).
-    /// Every entry that is present throughout a whole scan is returned at least once; a scan ends.
+
+    /// Applies logged operations, each on one key, in their order, while the database is opened. Does
+    /// what `apply` does for each, at a lower cost.
+    fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()>;
+
+    /// Returns about `limit` entries from `from` on, and the cursor to continue with
+    /// ([`Cursor::START`] at the end). An entry that is present throughout the whole scan is returned
+    /// at least once. A scan ends even if the table is written meanwhile.
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)>;
-    /// The entries of a range; `None` for an engine without order.
-    fn range(&self, range: KeyRange) -> Result<Option<EntryIter>>;
+
+    /// Returns the operations that need key order; `None` for an engine without order.
+    fn ordered(&self) -> Option<&dyn OrderedEngine>;
+
     /// Makes every effect below `up_to` durable in the table's files (`up_to` is at most what is
-    /// applied) and returns the LSN below which they are complete.
-    fn persist(&self, up_to: Lsn) -> Result<Lsn>;
-    /// Gives back space: rewrites what is mostly dead, drops what has expired
+    /// applied). Returns the LSN below which they are complete.
+    fn checkpoint(&self, up_to: Lsn) -> Result<Lsn>;
+
+    /// Frees space: rewrites what is mostly dead and drops what has expired
     /// ([`Host::is_expired`]).
-    fn compact(&self) -> Result<()>;
-    /// Verifies every file of the table and that what is in memory agrees.
+    fn maintain(&self, mode: MaintenanceMode) -> Result<()>;
+
+    /// Verifies every file of the table, and that memory agrees with the files.
     fn check(&self, report: &mut Report) -> Result<()>;
-    /// Figures.
+
+    /// Returns the table's statistics.
     fn stats(&self) -> EngineStats;
-    /// The background work that is wanted now. Cheap: a few loads.
-    fn due(&self) -> Due;
+
+    /// Returns the background work that the engine wants now. Cheap: a few loads. Changes nothing but
+    /// the time stamps with which an engine detects that writes have paused.
+    fn pending_work(&self) -> PendingWork;
+}
+
+/// Operations of the engines that keep their keys in order.
+pub trait OrderedEngine: Send + Sync {
+    /// Returns the entries of a range, from both ends.
+    fn range(&self, range: KeyRange) -> Result<EntryIter>;
+
+    /// Calls `each` for the entries of a range in key order until it breaks off. Allocates nothing
+    /// per entry.
+    fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()>;
+
+    /// Returns about how many keys a range holds, within a small factor, at the cost of a few block
+    /// or page reads.
+    fn estimate_count(&self, range: &KeyRange) -> Result<u64>;
+
+    /// Returns the sorted load of the engine, if it has one that is faster than [`Engine::apply`].
+    fn bulk(&self) -> Option<&dyn BulkLoad>;
+}
+
+/// Sorted loads that bypass the log.
+pub trait BulkLoad: Send + Sync {
+    /// Begins a load of entries in ascending order, above all keys of the table. Until it is adopted
+    /// or dropped, the database applies nothing to the table and does not maintain it.
+    fn begin_load(&self) -> Result<LoadStart>;
+}
+
+/// [`Engine::replay`] of an engine that applies the operations one by one: prefetches all, then
+/// applies.
+pub(crate) fn replay_one_by_one(engine: &impl Engine, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
+    for (_, op) in ops {
+        if let Op::Put { key, .. } | Op::Delete { key } = op {
+            engine.prefetch(Hint::Replay(key));
+        }
+    }
+    ops.iter().try_for_each(|(lsn, op)| engine.apply(*lsn, op))
+}
+
+/// The error for an operation that needs key order on a table without it.
+pub(crate) fn unordered(context: &Context, kind: EngineKind) -> Error {
+    Error::Unordered { table: context.table_id.to_string(), engine: kind.name() }
 }

@@ -51,6 +51,11 @@ impl EngineKind {
         }
     }
 
+    /// Returns whether each entry of a table is a heap allocation of its own.
+    pub(crate) const fn allocates_per_entry(self) -> bool {
+        matches!(self, Self::Naive)
+    }
+
     /// Whether its tables have key order and so ranges.
     pub const fn is_ordered(self) -> bool {
         matches!(self, Self::BTree | Self::Slm | Self::Tph)

@@ -107,31 +107,6 @@ impl From<Vec<u8>> for Value {
     }
 }
 
-/// A value on its way to whoever asked for it.
-#[derive(Debug)]
-pub(crate) enum FoundValue<'a> {
-    Bytes(&'a [u8]),
-    Value(Value),
-}
-
-impl FoundValue<'_> {
-    #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Bytes(bytes) => bytes,
-            Self::Value(value) => value,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn into_value(self) -> Value {
-        match self {
-            Self::Bytes(bytes) => Value::copy(bytes),
-            Self::Value(value) => value,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,27 +1,48 @@
-//! What becomes of a value that was found: read where it lies, into whatever the caller wants, so
-//! that nothing is copied twice.
+//! Sinks for values read from cache or disk.
+//!
+//! A sink decides whether a value is copied into an allocation of its own, copied into a buffer of
+//! the caller, or only located, so that each value is copied at most once. [`Engine::get_with`] is
+//! generic over its sink: each get compiles to code for one kind of copy.
+//!
+//! [`Engine::get_with`]: super::Engine::get_with
 
 use crate::{
-    contract::{Value, copy_split, split_value},
+    contract::Value,
     util::{sync::AtomicU64, words::copy_out},
 };
 
-/// Makes something of a stored value.
-pub(crate) trait ValueSink {
-    /// What is made.
+/// First byte that [`HeadAndBuffer`] returns for an empty value. No envelope begins with it.
+pub const NO_FIRST_BYTE: u8 = 0xff;
+
+/// Copies a value, or a part of it.
+pub trait ValueSink {
+    /// What the sink makes of a value.
     type Output;
 
-    /// Of the value of `bytes` that begins at byte `at` of `words`. Words of a cache may change
-    /// meanwhile: then what was made is thrown away, and it is asked for again.
+    /// Copies the value of `bytes` bytes that begins at byte `at` of `words`. A reader without a lock
+    /// may see `words` change: it then discards the result and calls the sink again.
     fn of_words(&mut self, words: &[AtomicU64], place: (usize, usize)) -> Self::Output;
 
-    /// Of these bytes.
+    /// Copies these bytes.
     fn of_bytes(&mut self, bytes: &[u8]) -> Self::Output;
+
+    /// Takes a value that is already in an allocation of its own.
+    #[inline]
+    fn of_value(&mut self, value: Value) -> Self::Output {
+        self.of_bytes(&value)
+    }
+
+    /// Takes a value of `bytes` bytes that `copy` writes into a buffer of that length: for values
+    /// that are spread over several pages.
+    #[inline]
+    fn of_copy(&mut self, bytes: usize, copy: &mut dyn FnMut(&mut [u8])) -> Self::Output {
+        self.of_value(Value::fill_with(bytes, |out| copy(out)))
+    }
 }
 
-/// A value that stands alone.
+/// Returns the value in an allocation of its own.
 #[derive(Debug)]
-pub(crate) struct OwnedValue;
+pub struct OwnedValue;
 
 impl ValueSink for OwnedValue {
     type Output = Value;
@@ -35,11 +56,16 @@ impl ValueSink for OwnedValue {
     fn of_bytes(&mut self, bytes: &[u8]) -> Value {
         Value::copy(bytes)
     }
+
+    #[inline]
+    fn of_value(&mut self, value: Value) -> Value {
+        value
+    }
 }
 
-/// A value that stands alone, put at the end of what was found before it: a value is as long as
-/// three lines of memory, and moving it through every return costs more than finding it. For
-/// memtables alone, which do not change under a reader: in a cache it might be put there twice.
+/// Appends the value to a vector. A [`Value`] is as large as three cache lines, and moving it through
+/// every return costs more than finding it. For memtables only, whose entries do not change under a
+/// reader: for a cache that is read again, the value could be appended twice.
 #[derive(Debug)]
 pub(crate) struct AppendOwned<'a>(pub(crate) &'a mut Vec<Option<Value>>);
 
@@ -57,8 +83,9 @@ impl ValueSink for AppendOwned<'_> {
     }
 }
 
-/// All but the first byte goes into a buffer; the first byte is what is made. See
-/// [`crate::contract::Engine::get_split`].
+/// Copies all but the first byte into a buffer and returns the first byte: the database's envelope is
+/// one byte for nearly every value. Returns [`NO_FIRST_BYTE`] for an empty value, which the database
+/// never stores.
 #[derive(Debug)]
 pub(crate) struct HeadAndBuffer<'a>(pub(crate) &'a mut Vec<u8>);
 
@@ -66,17 +93,37 @@ impl ValueSink for HeadAndBuffer<'_> {
     type Output = u8;
 
     #[inline]
-    fn of_words(&mut self, words: &[AtomicU64], place: (usize, usize)) -> u8 {
-        copy_split(words, place, self.0)
+    fn of_words(&mut self, words: &[AtomicU64], (at, bytes): (usize, usize)) -> u8 {
+        let Some(rest) = bytes.checked_sub(1) else {
+            self.0.clear();
+            return NO_FIRST_BYTE;
+        };
+        self.0.resize(rest, 0);
+        copy_out(words, at + 1, self.0);
+        let mut first = [0];
+        copy_out(words, at, &mut first);
+        first[0]
     }
 
     #[inline]
     fn of_bytes(&mut self, bytes: &[u8]) -> u8 {
-        split_value(bytes, self.0)
+        let (first, rest) = bytes.split_first().unwrap_or((&NO_FIRST_BYTE, &[]));
+        self.0.clear();
+        self.0.extend_from_slice(rest);
+        *first
+    }
+
+    fn of_copy(&mut self, bytes: usize, copy: &mut dyn FnMut(&mut [u8])) -> u8 {
+        self.0.clear();
+        self.0.resize(bytes, 0);
+        copy(self.0);
+        let first = self.0.first().copied().unwrap_or(NO_FIRST_BYTE);
+        self.0.drain(..bytes.min(1));
+        first
     }
 }
 
-/// The bytes go into a buffer, in place of what was there.
+/// Copies the bytes into a buffer, replacing its content.
 #[derive(Debug)]
 pub(crate) struct IntoBuffer<'a>(pub(crate) &'a mut Vec<u8>);
 
@@ -96,7 +143,7 @@ impl ValueSink for IntoBuffer<'_> {
     }
 }
 
-/// Where the value lies: its first byte, and how many it has.
+/// Returns where the value is: the index of its first byte, and its length.
 #[derive(Debug)]
 pub(crate) struct ValueLocation;
 
@@ -111,5 +158,30 @@ impl ValueSink for ValueLocation {
     #[inline]
     fn of_bytes(&mut self, bytes: &[u8]) -> (usize, usize) {
         (0, bytes.len())
+    }
+}
+
+/// A value found by a batch of gets: borrowed from a buffer that the next key overwrites, or owned.
+#[derive(Debug)]
+pub(crate) enum FoundValue<'a> {
+    Bytes(&'a [u8]),
+    Value(Value),
+}
+
+impl FoundValue<'_> {
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Value(value) => value,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn into_value(self) -> Value {
+        match self {
+            Self::Bytes(bytes) => Value::copy(bytes),
+            Self::Value(value) => value,
+        }
     }
 }

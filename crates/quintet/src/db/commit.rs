@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{Engine as _, Op, Presence},
+    contract::{Engine as _, Hint, Op},
     io::write_throttle::brake,
     util::{
         codec::Lsn,
@@ -54,12 +54,12 @@ impl Core {
     ) -> Result<bool> {
         let hash = hash_of(table, op);
         // What applying the operation will look at comes from memory while it is logged.
-        table.engine.approach(hash, 0);
+        table.engine.prefetch(Hint::Write { hash, step: 0 });
         self.check_writable()?;
         self.check_takes_writes(table)?;
         self.bound_recovery(frees(op))?;
         table.engine.admit(op)?;
-        table.engine.approach(hash, 1);
+        table.engine.prefetch(Hint::Write { hash, step: 1 });
         let logged = self
             .admit_expiry(table, op)
             .and_then(|()| self.log_and_apply(table, (op, hash), condition));
@@ -81,7 +81,7 @@ impl Core {
 
     /// Takes back what was admitted, in the table and in the expiry index.
     fn retract(&self, table: &TableState, op: &Op<'_>) {
-        table.engine.retract(op);
+        table.engine.cancel(op);
         self.retract_expiry(table, op);
     }
 
@@ -115,7 +115,7 @@ impl Core {
         }
         let replaced = table.replaced_expiry(op);
         let mut ticket = self.log.begin()?;
-        table.engine.approach(hash, 2);
+        table.engine.prefetch(Hint::Write { hash, step: 2 });
         let appended = ticket.append(&pieces)?;
         let applied = self.apply(table, appended, op);
         let listed = self.list(table, appended, op, replaced);
@@ -136,22 +136,13 @@ impl Core {
         let (Op::Put { key, .. } | Op::Delete { key }) = op else { return Ok(true) };
         match condition {
             Condition::Always => Ok(true),
-            Condition::Absent => self.has(table, key).map(|has| !has),
-            Condition::Present => self.has(table, key),
+            Condition::Absent => self.contains(table, key).map(|has| !has),
+            Condition::Present => self.contains(table, key),
             Condition::Expired { .. } if mutant::active(Bug::SweepDoesNotLookAgain) => Ok(true),
             Condition::Expired { .. } => {
                 let expires_at = table.stored_expiry(key)?;
                 Ok(expires_at.is_some_and(|time| time <= self.shared.clock.now()))
             }
-        }
-    }
-
-    /// Whether a key has a value, for which the value is read only where it has to be.
-    fn has(&self, table: &TableState, key: &[u8]) -> Result<bool> {
-        match table.engine.presence(key)? {
-            Presence::Absent => Ok(false),
-            Presence::Present => Ok(true),
-            Presence::InValue => self.get(table, key).map(|value| value.is_some()),
         }
     }
 
@@ -246,7 +237,7 @@ impl Core {
     fn admit_batch(&self, body: &[u8], tables: &[BatchTable], admitted: &mut usize) -> Result<()> {
         tables.iter().try_for_each(|table| self.check_takes_writes(table))?;
         for_each_expected(body, tables, |table, op| {
-            table.engine.approach(hash_of(table, &op), 0);
+            table.engine.prefetch(Hint::Write { hash: hash_of(table, &op), step: 0 });
             table.engine.admit(&op)?;
             *admitted += 1;
             self.admit_expiry(table, &op)
@@ -350,7 +341,7 @@ fn for_each_expected(
             for table in tables {
                 let ahead = operations.clone().take(EXPECTED);
                 let mut keys = ahead.filter(|(of, _)| of.id == table.id).filter_map(key_of);
-                table.engine.expect_many(&mut keys);
+                table.engine.prefetch(Hint::Batch(&mut keys));
             }
             expected = EXPECTED;
         }

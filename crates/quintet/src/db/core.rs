@@ -12,7 +12,7 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use super::{
     Durability,
     catalog::Catalog,
-    envelope::{ENVELOPE_BYTES_MAX, Envelope},
+    envelope::{ENVELOPE_BYTES_MAX, Envelope, EnvelopeSink},
     expiry::{Clock, Expiries},
     mount::Mounts,
     stripes::Stripes,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{Engine as _, EngineKind, Host, Load},
+    contract::{Engine as _, EngineKind, Host, Load, Presence, value_sink::HeadAndBuffer},
     engine::AnyEngine,
     io::{Dir, Env, JobHandle, LockGuard},
     util::{
@@ -440,6 +440,28 @@ impl Core {
         }
     }
 
+    /// Returns whether a reader sees a value of a key. Reads the value only if the engine cannot tell
+    /// from its index, and copies no more than the envelope.
+    pub(super) fn contains(&self, table: &TableState, key: &[u8]) -> Result<bool> {
+        match table.engine.exists_hint(key)? {
+            Presence::Absent => return Ok(false),
+            Presence::Present => return Ok(true),
+            Presence::InValue => {}
+        }
+        let Some(envelope) = table.engine.get_with(key, &mut EnvelopeSink)? else {
+            return Ok(false);
+        };
+        let envelope = envelope.ok_or_else(|| self.bad_envelope(table))?;
+        if envelope.expires_at.is_none() {
+            return Ok(true);
+        }
+        let now = self.shared.clock.now();
+        if !envelope.is_expired(now) {
+            return Ok(true);
+        }
+        self.look_again(table, key, now).map(|value| value.is_some())
+    }
+
     /// Copies what a reader sees of a key's value into `out`; `false`, and anything in `out`, where
     /// there is none.
     #[inline]
@@ -449,7 +471,7 @@ impl Core {
         key: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<bool> {
-        match table.engine.get_split(key, out)? {
+        match table.engine.get_with(key, &mut HeadAndBuffer(out))? {
             None => Ok(false),
             Some(Envelope::PLAIN) => Ok(true),
             Some(flags) => self.open_split(table, key, flags, out),

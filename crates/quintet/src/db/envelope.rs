@@ -11,7 +11,10 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use crate::util::{codec::Decoder, types::TypeTag};
+use crate::{
+    contract::ValueSink,
+    util::{codec::Decoder, sync::AtomicU64, types::TypeTag, words::copy_out},
+};
 
 /// The longest envelope.
 pub(crate) const ENVELOPE_BYTES_MAX: usize = 10;
@@ -87,6 +90,25 @@ impl Envelope {
     /// Whether the value is gone at `now` (milliseconds since 1970).
     pub(crate) fn is_expired(&self, now: u64) -> bool {
         self.expires_at.is_some_and(|expires_at| expires_at <= now)
+    }
+}
+
+/// Decodes the envelope of a value and copies nothing else; `None` if it is damaged.
+#[derive(Debug)]
+pub(crate) struct EnvelopeSink;
+
+impl ValueSink for EnvelopeSink {
+    type Output = Option<Envelope>;
+
+    fn of_words(&mut self, words: &[AtomicU64], (at, bytes): (usize, usize)) -> Option<Envelope> {
+        let mut front = [0; ENVELOPE_BYTES_MAX];
+        let front = front.get_mut(..bytes.min(ENVELOPE_BYTES_MAX))?;
+        copy_out(words, at, front);
+        Envelope::decode(front).map(|(envelope, _)| envelope)
+    }
+
+    fn of_bytes(&mut self, bytes: &[u8]) -> Option<Envelope> {
+        Envelope::decode(bytes).map(|(envelope, _)| envelope)
     }
 }
 

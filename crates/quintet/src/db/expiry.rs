@@ -43,7 +43,7 @@ use std::sync::Arc;
 
 use super::{
     core::{Core, JobKind, TableState},
-    envelope::Envelope,
+    envelope::{Envelope, EnvelopeSink},
 };
 use crate::{
     Error, Result,
@@ -223,9 +223,8 @@ pub(super) fn replay(index: &TableState, listing: &Listing<'_>, lsn: Lsn) -> Res
 impl TableState {
     /// When a key's stored value expires, visible or not.
     pub(super) fn stored_expiry(&self, key: &[u8]) -> Result<Option<u64>> {
-        let stored = self.engine.get(key)?;
-        let envelope = stored.and_then(|stored| Envelope::decode(&stored));
-        Ok(envelope.and_then(|(envelope, _)| envelope.expires_at))
+        let envelope = self.engine.get_with(key, &mut EnvelopeSink)?.flatten();
+        Ok(envelope.and_then(|envelope| envelope.expires_at))
     }
 
     /// When the value that a put is about to replace expires, if the new one does. Unknown is as
@@ -251,7 +250,7 @@ impl Core {
     /// Takes back [`Core::admit_expiry`].
     pub(super) fn retract_expiry(&self, table: &TableState, op: &Op<'_>) {
         if let (Some(listing), Some(index)) = (Listing::of(table.id, op), self.expiries.index()) {
-            index.engine.retract(&Op::Put { key: &listing.encode(), head: &[], body: &[] });
+            index.engine.cancel(&Op::Put { key: &listing.encode(), head: &[], body: &[] });
         }
     }
 

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{Due, Engine as _},
+    contract::{Engine as _, MaintenanceMode, PendingWork},
     util::{
         codec::Lsn,
         mutant::{self, Bug},
@@ -60,7 +60,11 @@ impl Core {
     /// Whether a table's engine, or the log's length, asks for a round.
     pub(super) fn is_anything_due(&self) -> bool {
         let wants = |table: &Arc<TableState>| {
-            table.is_live() && matches!(table.engine.due(), Due::Persist | Due::Compact)
+            table.is_live()
+                && matches!(
+                    table.engine.pending_work(),
+                    PendingWork::Checkpoint | PendingWork::Maintain
+                )
         };
         self.arrears(self.log.end()) > self.recovery_budget / 2
             || read(&self.tables).values().any(wants)
@@ -83,27 +87,29 @@ impl Core {
         // Who saw that before the last round ended may have said so after it.
         self.shared.round_due.store(false, Ordering::Relaxed);
         for table in &tables {
-            if table.engine.due() == Due::Compact {
-                outcome = outcome.and(self.compact_alone(table));
+            if table.engine.pending_work() == PendingWork::Maintain {
+                outcome = outcome.and(self.maintain(table, MaintenanceMode::Step));
             }
         }
         if self.arrears(self.log.end()) > self.recovery_budget / 2 {
             return outcome.and(self.persist_whole_round());
         }
-        tables.retain(|table| table.engine.due() == Due::Persist);
+        tables.retain(|table| table.engine.pending_work() == PendingWork::Checkpoint);
         if tables.is_empty() { outcome } else { outcome.and(self.persist_round(&tables)) }
     }
 
     /// Whether an engine has work for when the writers rest.
     pub(super) fn wants_persist_later(&self) -> bool {
-        self.all_tables().iter().any(|table| table.is_live() && table.engine.due() == Due::Later)
+        self.all_tables()
+            .iter()
+            .any(|table| table.is_live() && table.engine.pending_work() == PendingWork::Later)
     }
 
     /// Compacts one table, and writes what that leaves to be written.
     pub(super) fn compact(&self, table: &Arc<TableState>) -> Result<()> {
         let _round = self.round.wait();
-        self.compact_alone(table)?;
-        if table.engine.due() == Due::Persist {
+        self.maintain(table, MaintenanceMode::Full)?;
+        if table.engine.pending_work() == PendingWork::Checkpoint {
             self.persist_round(std::slice::from_ref(table))?;
         }
         Ok(())
@@ -123,7 +129,7 @@ impl Core {
         if let Some(also) = also {
             let _maintenance = lock(&also.maintenance);
             self.check_usable(also)?;
-            let lsn = also.engine.persist(up_to)?;
+            let lsn = also.engine.checkpoint(up_to)?;
             also.note_persisted(lsn);
             progress.tables.push((also.id, lsn));
         }
@@ -139,11 +145,11 @@ impl Core {
         self.advance_log(up_to, progress)
     }
 
-    fn compact_alone(&self, table: &TableState) -> Result<()> {
+    fn maintain(&self, table: &TableState, mode: MaintenanceMode) -> Result<()> {
         self.check_open()?;
         let _maintenance = lock(&table.maintenance);
         self.check_takes_writes(table)?;
-        table.engine.compact()
+        table.engine.maintain(mode)
     }
 
     /// The caller holds `round`.
@@ -228,12 +234,12 @@ impl Core {
 /// What the table's files are complete to now, if that has changed.
 fn persist_table(table: &TableState, up_to: Lsn) -> Result<Option<Lsn>> {
     let _maintenance = lock(&table.maintenance);
-    let wanted = table.is_dirty() || table.engine.due() == Due::Persist;
+    let wanted = table.is_dirty() || table.engine.pending_work() == PendingWork::Checkpoint;
     if !table.is_live() || !wanted {
         return Ok(None);
     }
     let before = table.persisted();
-    let lsn = table.engine.persist(up_to)?;
+    let lsn = table.engine.checkpoint(up_to)?;
     table.note_persisted(lsn);
     Ok((lsn > before).then_some(lsn))
 }

@@ -296,7 +296,7 @@ impl<'a> Gatherer<'_, 'a> {
 
     fn push_op(&mut self, lsn: Lsn, id: u64, op: &Op<'_>) -> Result<()> {
         let Some(table) = self.table(lsn, id)? else { return Ok(()) };
-        if table.engine.is_on_heap() {
+        if table.kind.allocates_per_entry() {
             if apply_op(self.replay.into, table, lsn, op)? {
                 table.note_applied(Lsn(lsn.0 + 1));
             }

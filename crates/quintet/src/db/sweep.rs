@@ -151,7 +151,7 @@ impl State {
         core.expiries.next_look.store(u64::MAX, Ordering::SeqCst);
         let coming = (now.saturating_add(1)).to_be_bytes();
         let range = KeyRange { start: Some(coming.to_vec()), end: None };
-        let next = index.engine.range(range)?.and_then(|mut entries| entries.next()).transpose()?;
+        let next = first_entry(index, range)?;
         let Some(time) = next.and_then(|entry| Some(Listing::decode(&entry.key)?.time)) else {
             return Ok(if self.kept > 0 { Left::Kept } else { Left::Nothing });
         };
@@ -236,7 +236,16 @@ fn to_millis(time: Duration) -> u64 {
 fn due_entries(index: &TableState, from: &[u8], now: u64, limit: usize) -> Result<Vec<Entry>> {
     let end = now.checked_add(1).map(|end| end.to_be_bytes().to_vec());
     let range = KeyRange { start: Some(from.to_vec()), end };
-    index.engine.range(range)?.into_iter().flatten().take(limit).collect()
+    match index.engine.ordered() {
+        Some(ordered) => ordered.range(range)?.take(limit).collect(),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The first entry of a range of the expiry index, which is an ordered table.
+fn first_entry(index: &TableState, range: KeyRange) -> Result<Option<Entry>> {
+    let entries = index.engine.ordered().map(|ordered| ordered.range(range)).transpose()?;
+    entries.and_then(|mut entries| entries.next()).transpose()
 }
 
 /// Removes entries of tables that are gone, from `from` on; where to go on, unless it is over.

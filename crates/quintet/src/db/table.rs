@@ -18,7 +18,10 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{self, Cursor, Engine as _, EngineKind, Entry, EntryIter, KeyRange, Op},
+    contract::{
+        self, Cursor, Engine as _, EngineKind, Entry, EntryIter, KeyRange, MultiGetSink, Op,
+        OrderedEngine,
+    },
     util::types::TableTypes,
 };
 
@@ -105,7 +108,7 @@ impl Table {
         let core = &self.session.core;
         core.check_usable(&self.state)?;
         let mut stored = Vec::with_capacity(keys.len());
-        self.state.engine.multi_get(&keys, &mut stored)?;
+        self.state.engine.multi_get(&keys, MultiGetSink::Append(&mut stored))?;
         let visible = |(key, stored): (&&[u8], Option<_>)| match stored {
             Some(stored) => core.visible(&self.state, key, stored),
             None => Ok(None),
@@ -124,7 +127,7 @@ impl Table {
         keys.iter().try_for_each(|key| check_key(key))?;
         let core = &self.session.core;
         core.check_usable(&self.state)?;
-        self.state.engine.multi_get_each(keys, &mut |index, stored| {
+        let mut each_stored = |index: usize, stored: Option<&[u8]>| {
             let Some(stored) = stored else {
                 each(index, None);
                 return Ok(());
@@ -137,12 +140,17 @@ impl Table {
             let value = core.visible(&self.state, key, contract::Value::copy(stored))?;
             each(index, value.as_deref());
             Ok(())
-        })
+        };
+        self.state.engine.multi_get(keys, MultiGetSink::Each(&mut each_stored))
     }
 
-    /// Whether `key` has a value.
+    /// Returns whether `key` has a value. Does not copy the value, and does not read it where the
+    /// engine's index alone can tell.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.get(key).map(|value| value.is_some())
+        let key = key.as_ref();
+        check_key(key)?;
+        self.session.core.check_usable(&self.state)?;
+        self.session.core.contains(&self.state, key)
     }
 
     /// Removes `key`, present or not. Fails as [`Table::put`] does.
@@ -184,8 +192,7 @@ impl Table {
     /// [`Error::Unordered`]. After an error the iterator ends.
     pub fn range(&self, range: impl KeyBounds) -> Result<Entries> {
         self.check_ordered()?;
-        let stored = self.state.engine.range(range.into_key_range())?;
-        let stored = stored.ok_or_else(|| self.unordered())?;
+        let stored = self.ordered_engine()?.range(range.into_key_range())?;
         Ok(Entries { table: self.clone(), stored, failed: false })
     }
 
@@ -211,8 +218,7 @@ impl Table {
             let value = core.visible(&self.state, key, stored)?;
             Ok(value.map_or(ControlFlow::Continue(()), |value| each(key, &value)))
         };
-        let ordered = self.state.engine.visit(range.into_key_range(), &mut show)?;
-        if ordered { Ok(()) } else { Err(self.unordered()) }
+        self.ordered_engine()?.visit(range.into_key_range(), &mut show)
     }
 
     /// About how many keys a range holds, those that have expired and are not swept yet included:
@@ -220,8 +226,7 @@ impl Table {
     /// only, else [`Error::Unordered`].
     pub fn estimate_count(&self, range: impl KeyBounds) -> Result<u64> {
         self.check_ordered()?;
-        let estimate = self.state.engine.estimate(&range.into_key_range())?;
-        estimate.ok_or_else(|| self.unordered())
+        self.ordered_engine()?.estimate_count(&range.into_key_range())
     }
 
     /// About `count` entries (at least 1, as far as there are any) from `cursor` on, and the
@@ -274,6 +279,11 @@ impl Table {
     fn check_ordered(&self) -> Result<()> {
         self.session.core.check_usable(&self.state)?;
         if self.state.kind.is_ordered() { Ok(()) } else { Err(self.unordered()) }
+    }
+
+    /// The engine of a table with key order, else [`Error::Unordered`].
+    fn ordered_engine(&self) -> Result<&dyn OrderedEngine> {
+        self.state.engine.ordered().ok_or_else(|| self.unordered())
     }
 
     fn unordered(&self) -> Error {

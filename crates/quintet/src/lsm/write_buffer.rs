@@ -23,7 +23,7 @@ use arc_swap::ArcSwap;
 use super::memtable::{Answer, Filter, Memtable, cost};
 use crate::{
     Error, Result,
-    contract::{Context, LENT_STEP, Op, value_sink::ValueSink},
+    contract::{Context, Op, TRANSIENT_WAIT_STEP, ValueSink},
     io::write_throttle::DELAY_MAX,
     lsm::{
         memtable::arenas::Arenas,
@@ -373,7 +373,7 @@ impl<V> WriteBuffer<V> {
                 back.flush_backlog()?;
             } else if self.context.budget.transient_bytes() > 0 {
                 // A part of that work first, where there is nothing to flush; then all of it.
-                if !self.context.await_lent(bytes) {
+                if !self.context.await_transient(bytes) {
                     back.await_work();
                 }
             } else {
@@ -396,7 +396,7 @@ impl<V> WriteBuffer<V> {
             && is_small(&self.view.load())
             && env.monotonic().saturating_sub(began) < AWAIT_MAX
         {
-            env.pause(LENT_STEP);
+            env.pause(TRANSIENT_WAIT_STEP);
         }
     }
 

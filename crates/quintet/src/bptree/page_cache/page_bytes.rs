@@ -78,6 +78,12 @@ impl<'a> PageWords<'a> {
         }
     }
 
+    /// Returns all words of the page, if `length` bytes from `offset` on are within it.
+    #[inline]
+    pub fn atomics(&self, offset: usize, length: usize) -> Option<&'a [AtomicU64]> {
+        (offset.checked_add(length)? <= self.len()).then_some(self.0)
+    }
+
     /// Copies bytes out.
     #[inline]
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> Option<()> {

@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{Engine as _, Op},
+    contract::{BulkLoad, Engine as _, Op, OrderedEngine},
     util::{
         sync::{Ordering, lock},
         types::{TypedKey, TypedValue},
@@ -132,7 +132,9 @@ impl Table {
         let core = &self.session.core;
         core.check_writable()?;
         core.check_takes_writes(&self.state)?;
-        let (way, last) = if options.logged || !self.state.engine.loads_sorted() {
+        let (way, last) = if options.logged
+            || self.state.engine.ordered().and_then(OrderedEngine::bulk).is_none()
+        {
             let batch = Box::new(Batch::new(Arc::clone(&self.session)));
             let durability = options.durability.unwrap_or(core.durability);
             (Way::ThroughTheLog(batch, durability), Vec::new())
@@ -292,10 +294,10 @@ impl Core {
         }
         let begun = {
             let _maintenance = lock(&table.maintenance);
-            table.engine.load()
+            table.engine.ordered().and_then(OrderedEngine::bulk).map(BulkLoad::begin_load)
         };
+        let begun = begun.unwrap_or_else(|| Err(self.load_is_gone(table)));
         let last = begun.and_then(|start| {
-            let start = start.ok_or_else(|| self.load_is_gone(table))?;
             *lock(&table.load) = Some(start.load);
             // Closing notes that it has closed, and then ends loads.
             self.check_open()?;

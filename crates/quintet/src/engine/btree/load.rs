@@ -8,7 +8,7 @@ use super::{BTree, Inner};
 use crate::{
     Result,
     bptree::checkpoint::bulk_load::Loading,
-    contract::{Load, LoadStart},
+    contract::{BulkLoad, Load, LoadStart},
     util::{codec::Lsn, sync::lock},
 };
 
@@ -19,8 +19,8 @@ struct Loader {
     loading: Loading,
 }
 
-impl BTree {
-    pub(super) fn begin_load(&self) -> Result<LoadStart> {
+impl BulkLoad for BTree {
+    fn begin_load(&self) -> Result<LoadStart> {
         let inner = Arc::clone(&self.inner);
         inner.check_usable()?;
         inner.merge_all()?;

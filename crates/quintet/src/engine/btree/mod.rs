@@ -51,8 +51,9 @@ use crate::{
         write::DropFilter,
     },
     contract::{
-        Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, KeyRange,
-        LoadStart, NO_FIRST_BYTE, Op, TableOptions, Value, Visit,
+        BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
+        MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
+        Value, ValueSink, Visit, replay_one_by_one,
     },
     util::{
         codec::{Lsn, to_u64},
@@ -117,17 +118,6 @@ impl BTree {
         let inner = Inner { paged, admissions, young, woken, is_cold };
         Ok((Self { inner: Arc::new(inner) }, lsn))
     }
-
-    /// Shows `each` the entries of a range, in key order, until it breaks off: as stored.
-    pub fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
-        range::visit(&self.inner, range, each)
-    }
-
-    /// About how many keys a range holds, from two descents.
-    pub fn estimate(&self, range: &KeyRange) -> Result<u64> {
-        let (keys, _) = self.inner.paged.gate.figures();
-        self.inner.paged.tree.estimate(range.start.as_deref(), range.end.as_deref(), keys)
-    }
 }
 
 impl Inner {
@@ -154,33 +144,38 @@ impl Inner {
 
 impl Engine for BTree {
     #[inline]
-    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+    fn get_with<S: ValueSink>(&self, key: &[u8], sink: &mut S) -> Result<Option<S::Output>> {
         if !self.inner.young.is_empty() {
-            return self.get_young(key);
+            return self.get_buffered(key, sink);
         }
-        self.inner.paged.tree.get(key, make_value)
+        self.inner.paged.tree.get_with(key, sink)
     }
 
-    #[inline]
-    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
-        if !self.inner.young.is_empty() {
-            return self.get_split_young(key, out);
+    fn multi_get(&self, keys: &[&[u8]], sink: MultiGetSink<'_>) -> Result<()> {
+        let is_buffered = !self.inner.young.is_empty();
+        match sink {
+            MultiGetSink::Append(out) if is_buffered => self.multi_get_young(keys, out),
+            MultiGetSink::Append(out) => self.inner.paged.tree.multi_get(keys, make_value, out),
+            MultiGetSink::Each(each) if is_buffered => self.multi_get_each_young(keys, each),
+            MultiGetSink::Each(each) => self.inner.paged.tree.multi_get_each(keys, each),
         }
-        self.inner.paged.tree.get_split(key, NO_FIRST_BYTE, out)
     }
 
-    fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        if !self.inner.young.is_empty() {
-            return self.multi_get_young(keys, out);
-        }
-        self.inner.paged.tree.multi_get(keys, make_value, out)
+    fn exists_hint(&self, _key: &[u8]) -> Result<Presence> {
+        Ok(Presence::InValue)
     }
 
-    fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
-        if !self.inner.young.is_empty() {
-            return self.multi_get_each_young(keys, each);
+    fn prefetch(&self, hint: Hint<'_, '_>) {
+        let inner = &self.inner;
+        match hint {
+            Hint::Replay(key) => inner.young.expect(key),
+            Hint::Batch(keys) => {
+                if inner.is_cold.load(Ordering::Relaxed) && !inner.paged.tree.bring(keys) {
+                    inner.is_cold.store(false, Ordering::Relaxed);
+                }
+            }
+            Hint::Write { .. } => {}
         }
-        self.inner.paged.tree.multi_get_each(keys, each)
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
@@ -206,20 +201,9 @@ impl Engine for BTree {
         }
     }
 
-    fn retract(&self, op: &Op<'_>) {
+    fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, .. } | Op::Delete { key } = op {
             self.inner.retract(key);
-        }
-    }
-
-    fn expect(&self, key: &[u8]) {
-        self.inner.young.expect(key);
-    }
-
-    fn expect_many(&self, keys: &mut dyn Iterator<Item = &[u8]>) {
-        let inner = &self.inner;
-        if inner.is_cold.load(Ordering::Relaxed) && !inner.paged.tree.bring(keys) {
-            inner.is_cold.store(false, Ordering::Relaxed);
         }
     }
 
@@ -238,8 +222,8 @@ impl Engine for BTree {
         outcome
     }
 
-    fn load(&self) -> Result<Option<LoadStart>> {
-        self.begin_load().map(Some)
+    fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
+        replay_one_by_one(self, ops)
     }
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
@@ -256,11 +240,11 @@ impl Engine for BTree {
         Ok((entries, next))
     }
 
-    fn range(&self, range: KeyRange) -> Result<Option<EntryIter>> {
-        Ok(Some(Box::new(Range::new(Arc::clone(&self.inner), range))))
+    fn ordered(&self) -> Option<&dyn OrderedEngine> {
+        Some(self)
     }
 
-    fn persist(&self, up_to: Lsn) -> Result<Lsn> {
+    fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
         let inner = &self.inner;
         inner.check_usable()?;
         inner.woken.store(false, Ordering::Relaxed);
@@ -276,7 +260,7 @@ impl Engine for BTree {
         Ok(complete)
     }
 
-    fn compact(&self) -> Result<()> {
+    fn maintain(&self, _mode: MaintenanceMode) -> Result<()> {
         let inner = &self.inner;
         inner.check_usable()?;
         inner.merge_all()?;
@@ -350,10 +334,30 @@ impl Engine for BTree {
         }
     }
 
-    fn due(&self) -> Due {
+    fn pending_work(&self) -> PendingWork {
         let (paged, young) = (&self.inner.paged, &self.inner.young);
         let is_due = paged.is_cut_due() || paged.is_overlay_in_the_way() || !young.is_empty();
-        if is_due { Due::Persist } else { Due::Nothing }
+        if is_due { PendingWork::Checkpoint } else { PendingWork::None }
+    }
+}
+
+impl OrderedEngine for BTree {
+    fn range(&self, range: KeyRange) -> Result<EntryIter> {
+        Ok(Box::new(Range::new(Arc::clone(&self.inner), range)))
+    }
+
+    fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
+        range::visit(&self.inner, range, each)
+    }
+
+    /// Two descents of the tree.
+    fn estimate_count(&self, range: &KeyRange) -> Result<u64> {
+        let (keys, _) = self.inner.paged.gate.figures();
+        self.inner.paged.tree.estimate(range.start.as_deref(), range.end.as_deref(), keys)
+    }
+
+    fn bulk(&self) -> Option<&dyn BulkLoad> {
+        Some(self)
     }
 }
 

@@ -70,7 +70,7 @@ pub(super) fn delete(table: &BTree, key: &[u8]) {
 }
 
 pub(super) fn contents(table: &BTree) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let entries = table.range(KeyRange::default()).unwrap().unwrap();
+    let entries = table.ordered().unwrap().range(KeyRange::default()).unwrap();
     entries.map(|entry| entry.map(|entry| (entry.key, entry.value.to_vec())).unwrap()).collect()
 }
 
@@ -99,7 +99,7 @@ fn writers_make_room_in_a_cache_smaller_than_the_data() {
     for number in 0..20_000 {
         assert_eq!(table.get(&key(number)).unwrap().unwrap(), [7; 100]);
     }
-    assert_eq!(table.persist(Lsn(9)).unwrap(), Lsn(9));
+    assert_eq!(table.checkpoint(Lsn(9)).unwrap(), Lsn(9));
     assert_eq!(findings(&table), Vec::<String>::new());
     drop(table);
     assert_eq!(fixture.budget.used(), 0);
@@ -151,7 +151,7 @@ fn a_disk_that_cannot_be_read_stops_no_admitted_write() {
     }
     assert!(refused > 500 && done == 2_000, "{refused} of {done} were refused first");
     assert_eq!(table.inner.admissions.len(), 0);
-    table.persist(Lsn(10)).unwrap();
+    table.checkpoint(Lsn(10)).unwrap();
     assert_eq!(findings(&table), Vec::<String>::new());
 }
 
@@ -164,12 +164,12 @@ fn what_is_taken_back_is_let_go_of() {
         let op = Op::Put { key: &key, head: &[], body: &grown };
         table.admit(&op).unwrap();
         table.admit(&op).unwrap();
-        table.retract(&op);
+        table.cancel(&op);
         table.apply(Lsn(1), &op).unwrap();
-        table.retract(&op);
+        table.cancel(&op);
         let delete = Op::Delete { key: &key };
         table.admit(&delete).unwrap();
-        table.retract(&delete);
+        table.cancel(&delete);
     }
     assert_eq!(table.inner.admissions.len(), 0);
     assert_eq!(contents(&table).len(), 1_000);
@@ -199,8 +199,8 @@ fn a_get_reads_one_page_where_data_are_larger_than_memory() {
     for number in 0..count {
         put(&table, &key(number), &[7; 100]);
     }
-    table.persist(Lsn(9)).unwrap();
-    table.compact().unwrap();
+    table.checkpoint(Lsn(9)).unwrap();
+    table.maintain(MaintenanceMode::Full).unwrap();
     let stats = table.stats();
     assert!(stats.file_bytes > 8 * (800 << 10), "{stats:?}");
     let misses = || table.inner.paged.tree.cache().misses();
@@ -222,21 +222,21 @@ fn leaves_of_a_batch_are_read_together() {
     for number in 0..20_000 {
         put(&table, &key(number), &[7; 100]);
     }
-    table.persist(Lsn(9)).unwrap();
+    table.checkpoint(Lsn(9)).unwrap();
     drop(table);
     let table = fixture.open();
     let keys: Vec<_> = (0..200).map(|step| key(step * 97)).collect();
     let misses = || table.inner.paged.tree.cache().misses();
     assert!(misses() < 100);
-    table.expect_many(&mut keys.iter().map(|key| &key[..]));
+    table.prefetch(Hint::Batch(&mut keys.iter().map(|key| &key[..])));
     let before = misses();
     for key in &keys {
         put(&table, key, &[8; 100]);
     }
     assert_eq!(misses(), before);
     // Where nothing is missing, nobody looks.
-    table.expect_many(&mut keys.iter().map(|key| &key[..]));
-    table.expect_many(&mut keys.iter().map(|_| -> &[u8] { panic!("it looks at keys") }));
+    table.prefetch(Hint::Batch(&mut keys.iter().map(|key| &key[..])));
+    table.prefetch(Hint::Batch(&mut keys.iter().map(|_| -> &[u8] { panic!("it looks at keys") })));
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn more_threads_than_frames_get_through() {
     });
     assert_eq!(contents(&table).len(), 64 * 100);
     assert_eq!(table.stats().keys, 64 * 100);
-    table.persist(Lsn(5)).unwrap();
+    table.checkpoint(Lsn(5)).unwrap();
     assert_eq!(findings(&table), Vec::<String>::new());
 }
 
@@ -319,15 +319,15 @@ fn reading_what_the_journal_has_takes_no_more_memory_than_reading_pages() {
         }
     };
     put_all(&[0; 100]);
-    table.persist(Lsn(1)).unwrap();
+    table.checkpoint(Lsn(1)).unwrap();
     // What no cut has goes in place; these changes are in the journal alone.
     put_all(&[1; 100]);
-    table.persist(Lsn(2)).unwrap();
+    table.checkpoint(Lsn(2)).unwrap();
     drop(table);
     fixture.budget = Arc::new(Budget::new(1 << 20));
     let table = fixture.open();
     let cache = table.inner.paged.tree.cache();
-    assert!(cache.is_overlaid() && table.due() == Due::Persist);
+    assert!(cache.is_overlaid() && table.pending_work() == PendingWork::Checkpoint);
     for key in &rows {
         assert_eq!(table.get(key).unwrap().unwrap(), [1; 100]);
         assert!(fixture.budget.used() <= 1 << 20);
@@ -336,11 +336,11 @@ fn reading_what_the_journal_has_takes_no_more_memory_than_reading_pages() {
     assert!(cache.is_overlaid());
     // A part of it at a time, and then all of it.
     let mut persists = 0;
-    while table.due() == Due::Persist && persists < 1000 {
-        table.persist(Lsn(2)).unwrap();
+    while table.pending_work() == PendingWork::Checkpoint && persists < 1000 {
+        table.checkpoint(Lsn(2)).unwrap();
         persists += 1;
     }
-    assert!(persists > 1 && !cache.is_overlaid() && table.due() == Due::Nothing);
+    assert!(persists > 1 && !cache.is_overlaid() && table.pending_work() == PendingWork::None);
     assert!(fixture.budget.used() <= 1 << 20, "{:?}", cache.stats());
     let before = cache.stats().misses_total;
     for key in &rows {
@@ -397,7 +397,7 @@ fn every_crash_point_of_a_cut_is_whole() {
         put(&table, &key(number), &[1; 90]);
     }
     put(&table, b"large", &vec![1; 70_000]);
-    table.persist(Lsn(5)).unwrap();
+    table.checkpoint(Lsn(5)).unwrap();
     // Brings everything in place.
     assert_eq!(findings(&table), Vec::<String>::new());
     fixture.env.record_history();
@@ -410,7 +410,7 @@ fn every_crash_point_of_a_cut_is_whole() {
     delete(&table, b"large");
     // Pages that the old state needs must not be used yet.
     put(&table, b"larger", &vec![2; 60_000]);
-    table.persist(Lsn(6)).unwrap();
+    table.checkpoint(Lsn(6)).unwrap();
     table.inner.paged.place_everything(&mut lock(&table.inner.paged.keeper), Lsn(6)).unwrap();
     drop(table);
     let (recorded, events) = (fixture.env.clone(), fixture.env.history());
@@ -452,7 +452,7 @@ fn log_is_synced_first() {
     let fixture = Fixture::new(8 << 20);
     let table = fixture.open();
     put(&table, b"key", b"value");
-    table.persist(Lsn(5)).unwrap();
+    table.checkpoint(Lsn(5)).unwrap();
     assert_eq!(fixture.desk.log_syncs.load(Ordering::Relaxed), 1);
 }
 
@@ -490,7 +490,7 @@ fn ranges_are_complete() {
     }
     assert!(table.inner.paged.tree.height() > 1);
     assert!(contents(&table) == model);
-    let mut both = table.range(KeyRange::default()).unwrap().unwrap();
+    let mut both = table.ordered().unwrap().range(KeyRange::default()).unwrap();
     let (mut front, mut back) = (Vec::new(), Vec::new());
     while let Some(entry) = both.next() {
         front.push(entry.unwrap().key);
@@ -504,7 +504,7 @@ fn ranges_are_complete() {
     }
     assert_eq!(table.inner.paged.tree.height(), 1, "merged");
     assert_eq!(contents(&table).len(), 10);
-    table.persist(Lsn(5)).unwrap();
+    table.checkpoint(Lsn(5)).unwrap();
     assert_eq!(findings(&table), Vec::<String>::new());
 }
 
@@ -525,10 +525,10 @@ fn compaction_drops_what_expired_and_gives_space_back() {
             if number % 4 == 0 { b"stays" } else { &[b"expired", &[0; 90][..]].concat() };
         put(&table, &key(number), value);
     }
-    table.persist(Lsn(5)).unwrap();
+    table.checkpoint(Lsn(5)).unwrap();
     let before = table.stats();
-    table.compact().unwrap();
-    table.persist(Lsn(6)).unwrap();
+    table.maintain(MaintenanceMode::Full).unwrap();
+    table.checkpoint(Lsn(6)).unwrap();
     let after = table.stats();
     assert_eq!(after.keys, 2000);
     let journal = lock(&table.inner.paged.keeper).journal_bytes();
@@ -538,7 +538,7 @@ fn compaction_drops_what_expired_and_gives_space_back() {
     for number in 8000..9000 {
         put(&table, &key(number), &[3; 90]);
     }
-    table.persist(Lsn(7)).unwrap();
+    table.checkpoint(Lsn(7)).unwrap();
     assert_eq!(findings(&table), Vec::<String>::new());
     assert_eq!(contents(&table).len(), 3000);
 }
@@ -551,7 +551,7 @@ fn every_flipped_byte_of_a_page_is_found() {
         put(&table, &key(number), &[7; 100]);
     }
     put(&table, b"large", &vec![1; 70_000]);
-    table.persist(Lsn(5)).unwrap();
+    table.checkpoint(Lsn(5)).unwrap();
     // What the journal has over it is not looked at in the file: first everything is in place.
     assert_eq!(findings(&table), Vec::<String>::new());
     let file = fixture.dir().open(PAGES_NAME, Open::WRITE).unwrap();
@@ -584,7 +584,7 @@ fn every_flipped_byte_of_a_page_is_found() {
         let fixture = Fixture::new(8 << 20);
         let table = fixture.open();
         put(&table, b"key", &[7; 100]);
-        table.persist(Lsn(5)).unwrap();
+        table.checkpoint(Lsn(5)).unwrap();
         drop(table);
         let file = fixture.dir().open(PAGES_NAME, Open::WRITE).unwrap();
         file.write_at(&[9], 3 * 4096 - 50).unwrap();
@@ -600,7 +600,7 @@ fn a_read_only_table_writes_nothing_and_sees_the_newest_group() {
     for number in 0..500 {
         put(&table, &key(number), &[7; 100]);
     }
-    table.persist(Lsn(5)).unwrap();
+    table.checkpoint(Lsn(5)).unwrap();
     drop(table);
     // Everything after the journal's sync is lost: the group is all there is.
     fixture.env = fixture.env.crash(Policy::AllLost);
@@ -612,7 +612,7 @@ fn a_read_only_table_writes_nothing_and_sees_the_newest_group() {
     let op = Op::Put { key: b"replayed", head: &[], body: &vec![5; 100_000] };
     table.apply(Lsn(6), &op).unwrap();
     assert_eq!(table.get(b"replayed").unwrap().unwrap(), vec![5; 100_000]);
-    assert!(matches!(table.persist(Lsn(7)), Err(Error::ReadOnly)));
+    assert!(matches!(table.checkpoint(Lsn(7)), Err(Error::ReadOnly)));
     drop(table);
     assert_eq!(fixture.env.image_hash(), before);
 }

@@ -40,9 +40,17 @@ const UNPUBLISHED_MAX: usize = 8;
 const AHEAD: usize = 16;
 
 impl HashLog {
-    /// One bounded step of compaction, then of warming.
-    pub(super) fn compact_step(&self) -> Result<()> {
+    /// Compacts until no chunk is worth rewriting.
+    pub(super) fn compact_all(&self) -> Result<()> {
+        while self.compact_step(LONG_REST_WASTE_PER_CENT)? {}
+        Ok(())
+    }
+
+    /// One bounded step of compaction to at most `target` per cent of waste, then of warming.
+    /// Returns whether it rewrote a chunk.
+    pub(super) fn compact_step(&self, target: u64) -> Result<bool> {
         self.make_frames_ready();
+        let mut victims = 0;
         let mut maintenance = lock(&self.maintenance);
         if !self.context.read_only {
             if !maintenance.retired.is_empty() {
@@ -50,8 +58,7 @@ impl HashLog {
                 let complete = maintenance.complete;
                 self.publish(&mut maintenance, complete)?;
             }
-            let target = self.counters.waste_target.load(Ordering::Relaxed);
-            let victims = self.compact_victims(&mut maintenance, target, VICTIMS_PER_STEP)?;
+            victims = self.compact_victims(&mut maintenance, target, VICTIMS_PER_STEP)?;
             if victims > 0 {
                 let complete = maintenance.complete;
                 self.publish(&mut maintenance, complete)?;
@@ -63,9 +70,9 @@ impl HashLog {
         if self.warm_wanted.load(Ordering::Relaxed) {
             self.warm_step()?;
         }
-        // Whatever is left is for another step.
+        // Another step does the rest.
         self.context.host.wake();
-        Ok(())
+        Ok(victims > 0)
     }
 
     /// There is no victim: looks for what else there is to do.

@@ -79,8 +79,9 @@ use self::{
 use crate::{
     Error, Result,
     contract::{
-        Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, FoundValue,
-        KeyRange, Op, TableOptions, Value,
+        Context, Cursor, Engine, EngineKind, EngineStats, Entry, FoundValue, Hint, MaintenanceMode,
+        MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, ValueSink,
+        replay_one_by_one, unordered,
     },
     engine::hashlog::index::SlotTable,
     io::Queues,
@@ -202,7 +203,6 @@ struct Counters {
     applied_seen: AtomicU64,
     applied_seen_millis: AtomicU64,
     /// Per cent of waste down to which compaction is to go.
-    waste_target: AtomicU64,
     /// `applied` + 1 when compaction found nothing to do, and when it last closed the hot chunk.
     stuck_at: AtomicU64,
     closed_hot_at: AtomicU64,
@@ -423,30 +423,36 @@ impl Drop for HashLog {
 
 impl Engine for HashLog {
     #[inline]
-    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.read_value(key)
+    fn get_with<S: ValueSink>(&self, key: &[u8], sink: &mut S) -> Result<Option<S::Output>> {
+        self.read_with(key, sink)
     }
 
-    #[inline]
-    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
-        self.read_split(key, out)
-    }
-
-    fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        let first = out.len();
-        out.extend(keys.iter().map(|_| None));
-        self.read_many(keys, &mut |index, answer| {
-            if let Some(slot) = out.get_mut(first + index) {
-                *slot = answer.map(FoundValue::into_value);
+    fn multi_get(&self, keys: &[&[u8]], sink: MultiGetSink<'_>) -> Result<()> {
+        match sink {
+            MultiGetSink::Append(out) => {
+                let first = out.len();
+                out.extend(keys.iter().map(|_| None));
+                self.read_many(keys, &mut |index, answer| {
+                    if let Some(slot) = out.get_mut(first + index) {
+                        *slot = answer.map(FoundValue::into_value);
+                    }
+                    Ok(())
+                })
             }
-            Ok(())
-        })
+            MultiGetSink::Each(each) => self.read_many(keys, &mut |index, answer| {
+                each(index, answer.as_ref().map(FoundValue::bytes))
+            }),
+        }
     }
 
-    fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
-        self.read_many(keys, &mut |index, answer| {
-            each(index, answer.as_ref().map(FoundValue::bytes))
-        })
+    fn exists_hint(&self, _key: &[u8]) -> Result<Presence> {
+        Ok(Presence::InValue)
+    }
+
+    fn prefetch(&self, hint: Hint<'_, '_>) {
+        if let Hint::Replay(key) = hint {
+            self.index.prefetch(self.hash(key));
+        }
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
@@ -461,24 +467,17 @@ impl Engine for HashLog {
         }
     }
 
-    fn retract(&self, op: &Op<'_>) {
+    fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, .. } | Op::Delete { key } = op {
             drop(self.take_learned(self.hash(key)));
         }
-    }
-
-    fn expect(&self, key: &[u8]) {
-        self.index.prefetch(self.hash(key));
     }
 
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
         match op {
             Op::Put { key, head, body } => self.put(lsn, key, [head, body]),
             Op::Delete { key } => self.delete(lsn, key),
-            Op::DeleteRange { .. } => Err(Error::Unordered {
-                table: self.context.table_id.to_string(),
-                engine: "hashlog",
-            }),
+            Op::DeleteRange { .. } => Err(unordered(&self.context, EngineKind::HashLog)),
         }
     }
 
@@ -486,16 +485,23 @@ impl Engine for HashLog {
         self.scan_from(from, limit)
     }
 
-    fn range(&self, _range: KeyRange) -> Result<Option<EntryIter>> {
-        Ok(None)
+    fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
+        replay_one_by_one(self, ops)
     }
 
-    fn persist(&self, up_to: Lsn) -> Result<Lsn> {
+    fn ordered(&self) -> Option<&dyn OrderedEngine> {
+        None
+    }
+
+    fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
         self.persist_to(up_to)
     }
 
-    fn compact(&self) -> Result<()> {
-        self.compact_step()
+    fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
+        match mode {
+            MaintenanceMode::Step => self.maintain_step(),
+            MaintenanceMode::Full => self.compact_all(),
+        }
     }
 
     fn check(&self, report: &mut Report) -> Result<()> {
@@ -537,43 +543,71 @@ impl Engine for HashLog {
         }
     }
 
-    fn due(&self) -> Due {
+    fn pending_work(&self) -> PendingWork {
+        match self.wanted_work() {
+            WantedWork::None => PendingWork::None,
+            WantedWork::Checkpoint => PendingWork::Checkpoint,
+            WantedWork::Compact(_) => PendingWork::Maintain,
+            WantedWork::Later => PendingWork::Later,
+        }
+    }
+}
+
+/// What the table needs done in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WantedWork {
+    None,
+    Checkpoint,
+    /// Compaction until waste is at most so many per cent, or a step of warming.
+    Compact(u64),
+    /// None while writes go on.
+    Later,
+}
+
+impl HashLog {
+    fn wanted_work(&self) -> WantedWork {
         let counters = &self.counters;
         let unflushed = counters.unflushed_units.load(Ordering::Relaxed);
         if unflushed >= self.mutable_chunks * self.arena.chunk_units()
             || self.publish_wanted.load(Ordering::Relaxed)
         {
-            return Due::Persist;
+            return WantedWork::Checkpoint;
         }
         let applied = counters.applied.load(Ordering::Relaxed);
         let most = self.waste_per_cent_max();
-        let compact_to = |target| {
-            counters.waste_target.store(target, Ordering::Relaxed);
-            Due::Compact
-        };
         let stuck = counters.stuck_at.load(Ordering::Relaxed) == applied + 1;
         if !stuck && self.waste_exceeds(most) || self.wants_frames() {
-            return compact_to(most);
+            return WantedWork::Compact(most);
         }
         let rest_millis = self.rest_millis(applied);
-        // The log need not hold any longer what the files lack.
+        // A table whose files are complete does not hold log segments.
         let persisted = counters.applied_persisted.load(Ordering::Relaxed);
         let lacking = (unflushed > 0 || applied != persisted) && !self.context.read_only;
         if lacking && rest_millis >= REST_MILLIS {
-            return Due::Persist;
+            return WantedWork::Checkpoint;
         }
         let tidying = self.tidying(applied);
         if let Some((_, target)) = tidying.filter(|(millis, _)| rest_millis >= *millis) {
-            if target == LONG_REST_WASTE_PER_CENT {
-                counters.tidying_at.store(applied + 1, Ordering::Relaxed);
-            }
-            return compact_to(target);
+            return WantedWork::Compact(target);
         }
         let ready = self.arena.has_ready();
         let warm = self.warm_wanted.load(Ordering::Relaxed) && self.has_room_to_warm();
         if warm || ready && rest_millis >= REST_MILLIS {
-            return compact_to(most);
+            return WantedWork::Compact(most);
         }
-        if lacking || ready || tidying.is_some() { Due::Later } else { Due::Nothing }
+        if lacking || ready || tidying.is_some() { WantedWork::Later } else { WantedWork::None }
+    }
+
+    /// One step of what [`HashLog::wanted_work`] says now.
+    fn maintain_step(&self) -> Result<()> {
+        let target = match self.wanted_work() {
+            WantedWork::Compact(target) => target,
+            _ => self.waste_per_cent_max(),
+        };
+        if target == LONG_REST_WASTE_PER_CENT {
+            let applied = self.counters.applied.load(Ordering::Relaxed);
+            self.counters.tidying_at.store(applied + 1, Ordering::Relaxed);
+        }
+        self.compact_step(target).map(drop)
     }
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{Cursor, Entry, FoundValue, NO_FIRST_BYTE, Value, copy_split, split_value},
+    contract::{Cursor, Entry, FoundValue, OwnedValue, Value, ValueSink},
     engine::hashlog::index::Verdict,
     io::{AlignedBuffer, Completion, Request},
     util::{
@@ -53,35 +53,28 @@ enum InCold {
 
 impl HashLog {
     #[inline]
-    pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
+    pub(super) fn read_with<S: ValueSink>(
+        &self,
+        key: &[u8],
+        sink: &mut S,
+    ) -> Result<Option<S::Output>> {
         let hash = self.hash(key);
-        let mut value = None;
+        let mut output = None;
         let mut take = |head: &Head, words: &[AtomicU64]| {
-            value = Some(Value::fill_with(head.value_bytes, |out| copy_value(head, words, out)));
+            output = Some(sink.of_words(words, (head.value_at(), head.value_bytes)));
         };
         match self.answer(key, hash, &[], &mut take) {
             None => Ok(None),
-            Some(Answer::Taken) => Ok(value),
-            Some(answer) => self.read_slowly(key, hash, answer),
+            Some(Answer::Taken) => Ok(output),
+            Some(answer) => {
+                let value = self.read_slowly(key, hash, answer)?;
+                Ok(value.map(|value| sink.of_value(value)))
+            }
         }
     }
 
-    /// See [`Engine::get_split`](crate::contract::Engine::get_split).
-    #[inline]
-    pub(super) fn read_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
-        let hash = self.hash(key);
-        let mut first = NO_FIRST_BYTE;
-        let mut take = |head: &Head, words: &[AtomicU64]| {
-            first = copy_split(words, (head.value_at(), head.value_bytes), out);
-        };
-        match self.answer(key, hash, &[], &mut take) {
-            None => Ok(None),
-            Some(Answer::Taken) => Ok(Some(first)),
-            Some(answer) => {
-                let value = self.read_slowly(key, hash, answer)?;
-                Ok(value.map(|value| split_value(&value, out)))
-            }
-        }
+    pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.read_with(key, &mut OwnedValue)
     }
 
     /// Looks the key up in memory; entries in `others` are known to be other keys'. `take` is given

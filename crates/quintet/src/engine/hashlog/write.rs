@@ -499,7 +499,7 @@ impl HashLog {
         if budget.used() + needed <= budget.limit() || needed == 0 {
             return Ok(());
         }
-        self.context.find_memory(needed, || self.find_room(needed, fits, large))
+        self.context.reserve_with_retry(needed, || self.find_room(needed, fits, large))
     }
 
     /// As [`Self::make_room`], for so many bytes of an entry that `fits` into the chunk that takes

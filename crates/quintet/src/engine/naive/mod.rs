@@ -32,8 +32,9 @@ use std::sync::Arc;
 use crate::{
     Error, Result,
     contract::{
-        Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions,
-        Value,
+        Context, Cursor, Engine, EngineKind, EngineStats, Entry, Hint, MaintenanceMode,
+        MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, Value, ValueSink,
+        replay_one_by_one, unordered,
     },
     engine::naive::table::{HashTable, Keyed, NODE_BYTES},
     io::Open,
@@ -360,11 +361,21 @@ impl Drop for Naive {
 }
 
 impl Engine for Naive {
-    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+    fn get_with<S: ValueSink>(&self, key: &[u8], sink: &mut S) -> Result<Option<S::Output>> {
         let hash = self.context.hash.hash(key);
         let Some(shard) = self.shard(hash) else { return Ok(None) };
-        Ok(read(shard).table.get(hash, key).map(Record::value))
+        Ok(read(shard).table.get(hash, key).map(|record| sink.of_value(record.value())))
     }
+
+    fn multi_get(&self, keys: &[&[u8]], sink: MultiGetSink<'_>) -> Result<()> {
+        sink.fill(|out| keys.iter().try_for_each(|key| Ok(out.push(self.get(key)?))))
+    }
+
+    fn exists_hint(&self, _key: &[u8]) -> Result<Presence> {
+        Ok(Presence::InValue)
+    }
+
+    fn prefetch(&self, _hint: Hint<'_, '_>) {}
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
         if let Op::Put { key, head, body } = op {
@@ -375,7 +386,7 @@ impl Engine for Naive {
         Ok(())
     }
 
-    fn retract(&self, op: &Op<'_>) {
+    fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, head, body } = op {
             let cost = cost(key.len() + head.len() + body.len());
             if self.claim(cost) {
@@ -399,10 +410,7 @@ impl Engine for Naive {
                 self.note_update(key.len());
                 Ok(())
             }
-            Op::DeleteRange { .. } => Err(Error::Unordered {
-                table: self.context.table_id.to_string(),
-                engine: crate::contract::EngineKind::Naive.name(),
-            }),
+            Op::DeleteRange { .. } => Err(unordered(&self.context, EngineKind::Naive)),
         }
     }
 
@@ -430,11 +438,15 @@ impl Engine for Naive {
         Ok((entries, encode_cursor(number, cursor)))
     }
 
-    fn range(&self, _range: KeyRange) -> Result<Option<EntryIter>> {
-        Ok(None)
+    fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
+        replay_one_by_one(self, ops)
     }
 
-    fn persist(&self, up_to: Lsn) -> Result<Lsn> {
+    fn ordered(&self) -> Option<&dyn OrderedEngine> {
+        None
+    }
+
+    fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
         let updates = self.update_bytes.load(Ordering::Relaxed);
         let dead = self.dead_bytes.load(Ordering::Relaxed);
         let wanted = self.snapshot_wanted.swap(false, Ordering::Relaxed);
@@ -453,7 +465,7 @@ impl Engine for Naive {
         Ok(lsn)
     }
 
-    fn compact(&self) -> Result<()> {
+    fn maintain(&self, _mode: MaintenanceMode) -> Result<()> {
         for shard in &self.shards {
             let mut cursor = 0;
             loop {
@@ -530,12 +542,12 @@ impl Engine for Naive {
         stats
     }
 
-    fn due(&self) -> Due {
+    fn pending_work(&self) -> PendingWork {
         let updates = self.update_bytes.load(Ordering::Relaxed);
         if updates >= self.snapshot_bytes || self.snapshot_wanted.load(Ordering::Relaxed) {
-            Due::Persist
+            PendingWork::Checkpoint
         } else {
-            Due::Nothing
+            PendingWork::None
         }
     }
 }

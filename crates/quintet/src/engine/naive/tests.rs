@@ -108,7 +108,7 @@ fn layout_is_pinned() {
     let fixture = Fixture::new();
     let (naive, _) = fixture.open().unwrap();
     commit(&naive, &put(b"key", b"value")).unwrap();
-    assert_eq!(naive.persist(Lsn(0x1234)).unwrap(), Lsn(0x1234));
+    assert_eq!(naive.checkpoint(Lsn(0x1234)).unwrap(), Lsn(0x1234));
     assert_eq!(fixture.files(), ["0000000000001234.snapshot"]);
     let bytes = fixture.env.contents("table/0000000000001234.snapshot").unwrap();
     let crc = |parts: &[&[u8]]| crate::util::codec::crc32c(&parts.concat()).to_le_bytes();
@@ -147,11 +147,11 @@ fn snapshots_hold_values_of_every_size_and_the_newest_counts() {
     for (number, length) in [0, 1, 100, 65_535, 65_536, 65_537, 200_000].into_iter().enumerate() {
         commit(&naive, &put(&vec![b'k'; 1 + number * 9000], &vec![7; length])).unwrap();
     }
-    assert_eq!(naive.persist(Lsn(100)).unwrap(), Lsn(100));
+    assert_eq!(naive.checkpoint(Lsn(100)).unwrap(), Lsn(100));
     // Nothing new: the files stay as they are, and say what they are complete to.
-    assert_eq!(naive.persist(Lsn(200)).unwrap(), Lsn(100));
+    assert_eq!(naive.checkpoint(Lsn(200)).unwrap(), Lsn(100));
     commit(&naive, &Op::Delete { key: b"k" }).unwrap();
-    assert_eq!(naive.persist(Lsn(300)).unwrap(), Lsn(300));
+    assert_eq!(naive.checkpoint(Lsn(300)).unwrap(), Lsn(300));
     assert_eq!(fixture.files(), ["000000000000012c.snapshot"]);
     assert_eq!(fixture.desk.log_syncs.load(Ordering::Relaxed), 2);
     let before = contents(&naive);
@@ -170,10 +170,10 @@ fn older_and_unfinished_snapshots_are_removed() {
     let fixture = Fixture::new();
     let (naive, _) = fixture.open().unwrap();
     commit(&naive, &put(b"k", b"old")).unwrap();
-    naive.persist(Lsn(1)).unwrap();
+    naive.checkpoint(Lsn(1)).unwrap();
     let old = fixture.env.contents("table/0000000000000001.snapshot").unwrap();
     commit(&naive, &put(b"k", b"new")).unwrap();
-    naive.persist(Lsn(2)).unwrap();
+    naive.checkpoint(Lsn(2)).unwrap();
     drop(naive);
     for name in ["0000000000000001.snapshot", checkpoint::UNFINISHED_NAME] {
         let file = fixture.dir().open(name, Open::CREATE).unwrap();
@@ -193,7 +193,7 @@ fn every_damage_is_noticed() {
     for key in [b"a", b"b", b"c"] {
         commit(&naive, &put(key, &[key[0]; 50])).unwrap();
     }
-    naive.persist(Lsn(1)).unwrap();
+    naive.checkpoint(Lsn(1)).unwrap();
     drop(naive);
     let name = "0000000000000001.snapshot";
     let sound = fixture.env.contents(format!("table/{name}")).unwrap();
@@ -222,7 +222,7 @@ fn a_swapped_snapshot_is_refused() {
     let fixture = Fixture::new();
     let (naive, _) = fixture.open().unwrap();
     commit(&naive, &put(b"k", b"v")).unwrap();
-    naive.persist(Lsn(1)).unwrap();
+    naive.checkpoint(Lsn(1)).unwrap();
     drop(naive);
     fixture.dir().rename("0000000000000001.snapshot", "0000000000000009.snapshot").unwrap();
     assert!(fixture.open().is_err_and(|error| error.is_corruption()));
@@ -238,7 +238,7 @@ fn the_budget_is_exact() {
     naive.admit(&op).unwrap();
     naive.admit(&op).unwrap();
     naive.admit(&op).unwrap();
-    naive.retract(&op);
+    naive.cancel(&op);
     naive.apply(Lsn(0), &op).unwrap();
     naive.apply(Lsn(8), &op).unwrap();
     let one = used();
@@ -267,13 +267,19 @@ fn a_snapshot_is_asked_for_once_the_updates_are_enough() {
     for _ in 0..4 {
         commit(&naive, &put(b"k", &[1; 1000])).unwrap();
     }
-    assert_eq!((naive.due(), fixture.desk.wakes.load(Ordering::Relaxed)), (Due::Nothing, 0));
+    assert_eq!(
+        (naive.pending_work(), fixture.desk.wakes.load(Ordering::Relaxed)),
+        (PendingWork::None, 0)
+    );
     for _ in 0..4 {
         commit(&naive, &put(b"k", &[1; 1000])).unwrap();
     }
-    assert_eq!((naive.due(), fixture.desk.wakes.load(Ordering::Relaxed)), (Due::Persist, 1));
-    naive.persist(Lsn(1)).unwrap();
-    assert_eq!(naive.due(), Due::Nothing);
+    assert_eq!(
+        (naive.pending_work(), fixture.desk.wakes.load(Ordering::Relaxed)),
+        (PendingWork::Checkpoint, 1)
+    );
+    naive.checkpoint(Lsn(1)).unwrap();
+    assert_eq!(naive.pending_work(), PendingWork::None);
 }
 
 #[test]
@@ -282,12 +288,12 @@ fn what_has_expired_stays_out_of_snapshots_and_goes_with_a_compaction() {
     let (naive, _) = fixture.open().unwrap();
     commit(&naive, &put(b"gone", b"expired")).unwrap();
     commit(&naive, &put(b"here", b"value")).unwrap();
-    naive.persist(Lsn(1)).unwrap();
+    naive.checkpoint(Lsn(1)).unwrap();
     assert_eq!(naive.stats().keys, 2);
-    naive.compact().unwrap();
-    assert_eq!((naive.stats().keys, naive.due()), (1, Due::Persist));
-    naive.persist(Lsn(2)).unwrap();
-    assert_eq!(naive.due(), Due::Nothing);
+    naive.maintain(MaintenanceMode::Full).unwrap();
+    assert_eq!((naive.stats().keys, naive.pending_work()), (1, PendingWork::Checkpoint));
+    naive.checkpoint(Lsn(2)).unwrap();
+    assert_eq!(naive.pending_work(), PendingWork::None);
     drop(naive);
     let (naive, _) = fixture.open().unwrap();
     assert_eq!(contents(&naive).len(), 1);
@@ -316,7 +322,7 @@ fn a_snapshot_does_not_stop_writers() {
         for round in 1..=20 {
             // Always something new, whoever gets to run.
             commit(&naive, &put(b"round", b"x")).unwrap();
-            naive.persist(Lsn(round)).unwrap();
+            naive.checkpoint(Lsn(round)).unwrap();
         }
         stop.store(true, Ordering::Relaxed);
         writer.join().unwrap();
@@ -334,11 +340,11 @@ fn a_crash_at_any_event_leaves_a_whole_snapshot() {
     let fixture = Fixture::new();
     let (naive, _) = fixture.open().unwrap();
     commit(&naive, &put(b"k", b"1")).unwrap();
-    naive.persist(Lsn(1)).unwrap();
+    naive.checkpoint(Lsn(1)).unwrap();
     fixture.env.record_history();
     let start = fixture.env.mark();
     commit(&naive, &put(b"k", b"2")).unwrap();
-    naive.persist(Lsn(2)).unwrap();
+    naive.checkpoint(Lsn(2)).unwrap();
     let end = fixture.env.mark();
     for event in start..=end {
         for policy in fixture.env.policies(event, crate::io::sim::PolicyLimits::default()) {
@@ -361,11 +367,11 @@ fn a_snapshot_is_complete_to_where_it_began() {
     let naive = Arc::new(naive);
     commit(&naive, &put(b"k", b"v")).unwrap();
     *lock(&fixture.desk.busy) = Some(Arc::downgrade(&naive));
-    assert_eq!(naive.persist(Lsn(100)).unwrap(), Lsn(100));
+    assert_eq!(naive.checkpoint(Lsn(100)).unwrap(), Lsn(100));
     // And the next one takes the rest.
     *lock(&fixture.desk.busy) = None;
-    assert_eq!(naive.persist(Lsn(200)).unwrap(), Lsn(200));
-    assert_eq!(naive.persist(Lsn(300)).unwrap(), Lsn(200));
+    assert_eq!(naive.checkpoint(Lsn(200)).unwrap(), Lsn(200));
+    assert_eq!(naive.checkpoint(Lsn(300)).unwrap(), Lsn(200));
 }
 
 /// Each deliberate bug makes a test above fail.

@@ -26,10 +26,7 @@ use super::{
 use crate::{
     Result,
     bptree::scan_forward::{Ascent, Run as IndexRun},
-    contract::{
-        Visit,
-        value_sink::{IntoBuffer, ValueSink},
-    },
+    contract::{ValueSink, Visit, value_sink::IntoBuffer},
     engine::slm::{
         compaction_picker::Sequence,
         key_code::Series,

@@ -97,9 +97,9 @@ use crate::{
     Error, Result,
     bptree::checkpoint::Paged,
     contract::{
-        Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, Presence,
-        TableOptions, Value, Visit,
-        value_sink::{HeadAndBuffer, OwnedValue},
+        BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
+        MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
+        ValueSink, Visit,
     },
     io::Queues,
     lsm::{
@@ -258,10 +258,6 @@ struct Inner {
     runs_charged: AtomicU64,
     /// Something has changed that may be worth a merge.
     compaction_wanted: AtomicBool,
-    /// The background was told so: the next `compact` is its, and takes one step.
-    step_wanted: AtomicBool,
-    /// Nobody writes: the next `persist` has the journal's pages brought in place.
-    settling_wanted: AtomicBool,
     rest: IdleDetector,
     /// Tells ranges how much to read at once.
     together: index_scan::Together,
@@ -282,13 +278,6 @@ impl Slm {
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         let (inner, complete) = Inner::open(options, context)?;
         Ok((Self { inner: Arc::new(inner) }, complete))
-    }
-}
-
-impl Slm {
-    /// Shows `each` the entries of a range, in key order, until it breaks off: as stored.
-    pub fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
-        range::visit(&self.inner, range, each)
     }
 }
 
@@ -367,35 +356,31 @@ impl Drop for Inner {
 
 impl Engine for Slm {
     #[inline]
-    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.inner.read_value(key, &mut OwnedValue)
+    fn get_with<S: ValueSink>(&self, key: &[u8], sink: &mut S) -> Result<Option<S::Output>> {
+        self.inner.read_value(key, sink)
     }
 
-    #[inline]
-    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
-        self.inner.read_value(key, &mut HeadAndBuffer(out))
+    fn multi_get(&self, keys: &[&[u8]], sink: MultiGetSink<'_>) -> Result<()> {
+        sink.fill(|out| self.inner.read_many(keys, out))
     }
 
-    fn presence(&self, key: &[u8]) -> Result<Presence> {
+    fn exists_hint(&self, key: &[u8]) -> Result<Presence> {
         self.inner.presence(key)
     }
 
-    fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        self.inner.read_many(keys, out)
+    #[inline]
+    fn prefetch(&self, hint: Hint<'_, '_>) {
+        if let Hint::Write { hash, step: 0 } = hint {
+            self.inner.front.approach(hash);
+        }
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
         self.inner.front.admit(op, &*self.inner)
     }
 
-    fn retract(&self, op: &Op<'_>) {
+    fn cancel(&self, op: &Op<'_>) {
         self.inner.front.retract(op);
-    }
-
-    fn approach(&self, hash: u64, steps: u32) {
-        if steps == 0 {
-            self.inner.front.approach(hash);
-        }
     }
 
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
@@ -432,25 +417,28 @@ impl Engine for Slm {
         Ok((found, next))
     }
 
-    fn range(&self, range: KeyRange) -> Result<Option<EntryIter>> {
-        Ok(Some(Box::new(Range::new(Arc::clone(&self.inner), range, true))))
+    fn ordered(&self) -> Option<&dyn OrderedEngine> {
+        Some(self)
     }
 
-    fn persist(&self, up_to: Lsn) -> Result<Lsn> {
+    fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
         self.inner.check_usable()?;
-        let complete = self.inner.flush_to(up_to)?;
-        if self.inner.settling_wanted.swap(false, Ordering::Relaxed) {
-            self.inner.paged.settle()?;
+        let inner = &self.inner;
+        let complete = inner.flush_to(up_to)?;
+        if inner.is_clean(&inner.front.view.load())
+            && inner.paged.is_journal_long()
+            && inner.is_calm()
+        {
+            inner.paged.settle()?;
         }
         Ok(complete)
     }
 
-    fn compact(&self) -> Result<()> {
+    fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
         self.inner.check_usable()?;
-        if self.inner.step_wanted.swap(false, Ordering::Relaxed) {
-            self.inner.compact_step()
-        } else {
-            self.inner.compact_all()
+        match mode {
+            MaintenanceMode::Step => self.inner.compact_step(),
+            MaintenanceMode::Full => self.inner.compact_all(),
         }
     }
 
@@ -462,36 +450,79 @@ impl Engine for Slm {
         self.inner.stats()
     }
 
-    fn due(&self) -> Due {
+    fn pending_work(&self) -> PendingWork {
         let inner = &self.inner;
         let view = inner.front.view.load();
         if inner.context.read_only {
-            Due::Nothing
+            PendingWork::None
         } else if inner.front.is_flush_due(&view) || inner.compaction_wanted.load(Ordering::Relaxed)
         {
-            inner.step_wanted.store(true, Ordering::Relaxed);
-            Due::Compact
+            PendingWork::Maintain
         } else if inner.paged.is_cut_due() || inner.paged.is_overlay_in_the_way() {
-            Due::Persist
-        } else if inner.front.is_unwritten(&view) && inner.paged.tree.cache().dirty_count() == 0 {
+            PendingWork::Checkpoint
+        } else if inner.is_clean(&view) {
             if !inner.paged.is_journal_long() {
-                Due::Nothing
+                PendingWork::None
             } else if inner.is_calm() {
-                inner.settling_wanted.store(true, Ordering::Relaxed);
-                Due::Persist
+                PendingWork::Checkpoint
             } else {
-                Due::Later
+                PendingWork::Later
             }
         } else if inner.front.is_at_rest(&view.active) {
             // Gets need not descend through it any more, and the log can go.
-            Due::Persist
+            PendingWork::Checkpoint
         } else {
-            Due::Later
+            PendingWork::Later
         }
     }
 }
 
+impl OrderedEngine for Slm {
+    fn range(&self, range: KeyRange) -> Result<EntryIter> {
+        Ok(Box::new(Range::new(Arc::clone(&self.inner), range, true)))
+    }
+
+    fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
+        range::visit(&self.inner, range, each)
+    }
+
+    fn estimate_count(&self, range: &KeyRange) -> Result<u64> {
+        self.inner.estimate_count(range)
+    }
+
+    fn bulk(&self) -> Option<&dyn BulkLoad> {
+        None
+    }
+}
+
 impl Inner {
+    /// Returns whether the files have everything: no memtable and no page has changes.
+    fn is_clean(&self, view: &View) -> bool {
+        self.front.is_unwritten(view) && self.paged.tree.cache().dirty_count() == 0
+    }
+
+    /// Returns about how many keys a range holds: two descents of the index, and a sample of each
+    /// memtable. A key that is both in memory and in the index counts twice.
+    fn estimate_count(&self, range: &KeyRange) -> Result<u64> {
+        let view = self.front.view.load_full();
+        let (start, end) = (range.start.as_deref(), range.end.as_deref());
+        let in_memory: u64 = view.memtables().map(|one| one.estimate_count(start, end)).sum();
+        if !self.keys.is_decided() {
+            return Ok(in_memory);
+        }
+        let index_key = |key: Option<&[u8]>| {
+            key.map(|key| {
+                let mut coded = Vec::new();
+                self.keys.push(key, &mut coded);
+                coded
+            })
+        };
+        let stored: u64 = view.version.iter().map(|run| run.live()).sum();
+        let (start, end) = (index_key(start), index_key(end));
+        let in_index = self.paged.tree.estimate(start.as_deref(), end.as_deref(), stored)?;
+        Ok(in_memory + in_index)
+    }
+
     /// Whether no cut was taken for a while.
     fn is_calm(&self) -> bool {
         let cuts = self.paged.cuts_total.load(Ordering::Relaxed);

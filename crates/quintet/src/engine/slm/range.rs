@@ -8,7 +8,7 @@ use std::{cmp::Ordering, sync::Arc};
 use super::{Inner, View};
 use crate::{
     Result,
-    contract::{Entry, KeyRange, Value, Visit, value_sink::OwnedValue},
+    contract::{Entry, KeyRange, OwnedValue, Value, Visit},
     engine::slm::{compaction_picker::Sequence, index_scan::Stream},
     lsm::cursor::merge::{Direction, MemtableCursor, Merge, Start},
     util::mutant::{self, Bug},

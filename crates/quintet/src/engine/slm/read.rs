@@ -19,10 +19,7 @@ use super::{
 use crate::{
     Error, Result,
     bptree::finger::Finger,
-    contract::{
-        Presence, Value,
-        value_sink::{AppendOwned, OwnedValue, ValueSink},
-    },
+    contract::{OwnedValue, Presence, Value, ValueSink, value_sink::AppendOwned},
     engine::slm::{
         key_code::Buffer,
         location_cache::{Claim, Token},

@@ -83,8 +83,6 @@ impl Inner {
             runs_charged: AtomicU64::new(charged),
             // There may have been more to do.
             compaction_wanted: AtomicBool::new(!list.runs.is_empty()),
-            step_wanted: AtomicBool::new(false),
-            settling_wanted: AtomicBool::new(false),
             rest: IdleDetector::default(),
             together: Together::default(),
             queues: Queues::default(),

@@ -76,9 +76,9 @@ use self::{
 use crate::{
     Error, Result,
     contract::{
-        Context, Cursor, Due, Engine, EngineStats, Entry, EntryIter, KeyRange, Op, TableOptions,
-        Value, Visit,
-        value_sink::{HeadAndBuffer, OwnedValue},
+        BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
+        MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
+        ValueSink, Visit,
     },
     engine::tph::perfect_hash::{Lanes, Method},
     io::Queues,
@@ -285,8 +285,6 @@ struct Inner {
     index_charged: AtomicU64,
     /// A version asks to be compacted.
     compaction_wanted: AtomicBool,
-    /// The background was told so: the next `compact` is its, and takes one step.
-    step_wanted: AtomicBool,
     queues: Queues,
     rates: Rates,
     /// A merge is flushing: one thread of it is enough.
@@ -305,14 +303,27 @@ impl Tph {
     }
 }
 
-impl Tph {
-    /// Shows `each` the entries of a range, in key order, until it breaks off: as stored.
-    pub fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
-        range::visit(&self.inner, range, each)
-    }
-}
-
 impl Inner {
+    /// Returns about how many keys a range holds, from the block indexes of all files and a sample of
+    /// each memtable. A key that several files hold counts once, unless it is in memory as well.
+    fn estimate_count(&self, range: &KeyRange) -> u64 {
+        let view = self.front.view.load_full();
+        let (start, end) = (range.start.as_deref(), range.end.as_deref());
+        let in_memory: u64 = view.memtables().map(|one| one.estimate_count(start, end)).sum();
+        let in_files: u64 = view
+            .version
+            .tables()
+            .flat_map(|table| &table.uses)
+            .map(|one| {
+                let first = start.map_or(0, |key| one.piece.seek(key).start);
+                let behind = end.map_or(one.blocks, |key| one.piece.seek(key).end);
+                let blocks = u64::from(behind.saturating_sub(first));
+                one.live * blocks / u64::from(one.blocks.max(1))
+            })
+            .sum();
+        in_memory + in_files
+    }
+
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
         self.context.hash.hash(key) & self.hash_mask
@@ -378,31 +389,31 @@ impl Drop for Inner {
 
 impl Engine for Tph {
     #[inline]
-    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.inner.read_value(key, &mut OwnedValue)
+    fn get_with<S: ValueSink>(&self, key: &[u8], sink: &mut S) -> Result<Option<S::Output>> {
+        self.inner.read_value(key, sink)
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], sink: MultiGetSink<'_>) -> Result<()> {
+        sink.fill(|out| self.inner.read_many(keys, out))
+    }
+
+    fn exists_hint(&self, _key: &[u8]) -> Result<Presence> {
+        Ok(Presence::InValue)
     }
 
     #[inline]
-    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
-        self.inner.read_value(key, &mut HeadAndBuffer(out))
-    }
-
-    fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        self.inner.read_many(keys, out)
+    fn prefetch(&self, hint: Hint<'_, '_>) {
+        if let Hint::Write { hash, step: 0 } = hint {
+            self.inner.front.approach(hash);
+        }
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
         self.inner.front.admit(op, &*self.inner)
     }
 
-    fn retract(&self, op: &Op<'_>) {
+    fn cancel(&self, op: &Op<'_>) {
         self.inner.front.retract(op);
-    }
-
-    fn approach(&self, hash: u64, steps: u32) {
-        if steps == 0 {
-            self.inner.front.approach(hash);
-        }
     }
 
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
@@ -439,21 +450,20 @@ impl Engine for Tph {
         Ok((found, next))
     }
 
-    fn range(&self, range: KeyRange) -> Result<Option<EntryIter>> {
-        Ok(Some(Box::new(Range::new(Arc::clone(&self.inner), range))))
+    fn ordered(&self) -> Option<&dyn OrderedEngine> {
+        Some(self)
     }
 
-    fn persist(&self, up_to: Lsn) -> Result<Lsn> {
+    fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
         self.inner.check_usable()?;
         self.inner.flush_to(up_to)
     }
 
-    fn compact(&self) -> Result<()> {
+    fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
         self.inner.check_usable()?;
-        if self.inner.step_wanted.swap(false, Ordering::Relaxed) {
-            self.inner.compact_step().map(drop)
-        } else {
-            self.inner.compact_all()
+        match mode {
+            MaintenanceMode::Step => self.inner.compact_step().map(drop),
+            MaintenanceMode::Full => self.inner.compact_all(),
         }
     }
 
@@ -465,24 +475,41 @@ impl Engine for Tph {
         self.inner.stats()
     }
 
-    fn due(&self) -> Due {
+    fn pending_work(&self) -> PendingWork {
         let inner = &self.inner;
         let view = inner.front.view.load();
         if inner.context.read_only {
-            Due::Nothing
+            PendingWork::None
         } else if inner.front.is_flush_due(&view) {
-            Due::Persist
+            PendingWork::Checkpoint
         } else if inner.compaction_wanted.load(Ordering::Relaxed) {
-            inner.step_wanted.store(true, Ordering::Relaxed);
-            Due::Compact
+            PendingWork::Maintain
         } else if inner.front.is_unwritten(&view) {
-            Due::Nothing
+            PendingWork::None
         } else if inner.front.is_at_rest(&view.active) {
             // Gets need not descend through it any more.
-            Due::Persist
+            PendingWork::Checkpoint
         } else {
-            Due::Later
+            PendingWork::Later
         }
+    }
+}
+
+impl OrderedEngine for Tph {
+    fn range(&self, range: KeyRange) -> Result<EntryIter> {
+        Ok(Box::new(Range::new(Arc::clone(&self.inner), range)))
+    }
+
+    fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
+        range::visit(&self.inner, range, each)
+    }
+
+    fn estimate_count(&self, range: &KeyRange) -> Result<u64> {
+        Ok(self.inner.estimate_count(range))
+    }
+
+    fn bulk(&self) -> Option<&dyn BulkLoad> {
+        None
     }
 }
 

@@ -9,10 +9,7 @@ use std::sync::Arc;
 use super::{Inner, View, table::Table};
 use crate::{
     Result,
-    contract::{
-        Value,
-        value_sink::{AppendOwned, OwnedValue, ValueSink},
-    },
+    contract::{OwnedValue, Value, ValueSink, value_sink::AppendOwned},
     io::{AlignedBuffer, Queue, Request},
     lsm::{
         memtable::Answer,

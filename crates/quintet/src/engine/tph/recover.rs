@@ -87,7 +87,6 @@ impl Inner {
             next_piece: AtomicU64::new(next_piece),
             index_charged: AtomicU64::new(0),
             compaction_wanted: AtomicBool::new(false),
-            step_wanted: AtomicBool::new(false),
             queues: Queues::default(),
             rates: super::pace::Rates::default(),
             flush_within: AtomicBool::new(false),

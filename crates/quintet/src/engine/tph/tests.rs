@@ -72,10 +72,10 @@ fn delete(engine: &Tph, lsn: u64, key: &[u8]) {
 /// What the background does when it is asked.
 fn background(engine: &Tph, lsn: u64) {
     for _ in 0..100 {
-        match engine.due() {
-            Due::Persist => drop(engine.persist(Lsn(lsn)).unwrap()),
-            Due::Compact => engine.compact().unwrap(),
-            Due::Nothing | Due::Later => return,
+        match engine.pending_work() {
+            PendingWork::Checkpoint => drop(engine.checkpoint(Lsn(lsn)).unwrap()),
+            PendingWork::Maintain => engine.maintain(MaintenanceMode::Full).unwrap(),
+            PendingWork::None | PendingWork::Later => return,
         }
     }
     panic!("the background does not come to an end: {:?}", engine.stats());
@@ -100,7 +100,7 @@ fn compare(engine: &Tph, rows: &Rows) {
     }
     let keys: Vec<&[u8]> = rows.keys().map(Vec::as_slice).collect();
     let mut found = Vec::new();
-    engine.multi_get(&keys, &mut found).unwrap();
+    engine.multi_get(&keys, MultiGetSink::Append(&mut found)).unwrap();
     for (value, found) in rows.values().zip(&found) {
         assert_eq!(found.as_deref(), Some(&value[..]));
     }
@@ -115,7 +115,7 @@ fn compare(engine: &Tph, rows: &Rows) {
     }
     assert_eq!(scanned.keys().collect::<Vec<_>>(), rows.keys().collect::<Vec<_>>());
     assert_eq!(&scanned, rows);
-    let all = || engine.range(KeyRange::default()).unwrap().unwrap();
+    let all = || engine.ordered().unwrap().range(KeyRange::default()).unwrap();
     let pair = |entry: Result<Entry>| entry.map(|entry| (entry.key, entry.value.to_vec())).unwrap();
     let expected = || rows.iter().map(|(key, value)| (key.clone(), value.clone()));
     assert!(all().map(pair).eq(expected()));
@@ -142,7 +142,7 @@ fn compare_range(engine: &Tph, rows: &Rows, random: &mut Random) {
     let mut expected: std::collections::VecDeque<_> =
         rows.keys().filter(|key| inside(key)).cloned().collect();
     let range = KeyRange { start: Some(start.clone()), end: Some(end.clone()) };
-    let mut found = engine.range(range).unwrap().unwrap();
+    let mut found = engine.ordered().unwrap().range(range).unwrap();
     loop {
         let up = random.below(2) == 0;
         let one = if up { found.next() } else { found.next_back() };
@@ -184,8 +184,8 @@ fn run(bench: &Bench, seed: u64, steps: u64, keys: u64) -> Tph {
                 compare_range(&engine, &rows, &mut random);
             }
             950..985 => background(&engine, step),
-            985..992 => assert_eq!(engine.persist(Lsn(step)).unwrap(), Lsn(step)),
-            992..994 => engine.compact().unwrap(),
+            985..992 => assert_eq!(engine.checkpoint(Lsn(step)).unwrap(), Lsn(step)),
+            992..994 => engine.maintain(MaintenanceMode::Full).unwrap(),
             994..996 => {
                 let end = [&key[..], b"5"].concat();
                 let op = Op::DeleteRange { start: &key, end: &end };
@@ -260,7 +260,7 @@ fn load(mode: &str, cache: &str, keys: u64, updates: u64) -> (Tph, Rows) {
         let value = vec![low(step); to_usize(60 + random.below(60))];
         put(&engine, step, &key, &value);
         rows.insert(key, value);
-        if engine.due() != Due::Nothing {
+        if engine.pending_work() != PendingWork::None {
             background(&engine, step);
         }
     }
@@ -287,7 +287,7 @@ fn levels_tables_pieces_and_collections_are_reached() {
 #[test]
 fn a_get_reads_once_and_an_absent_key_hardly_ever() {
     let (engine, rows) = load("sorted", "0", 6_000, 9_000);
-    engine.persist(Lsn(1 << 20)).unwrap();
+    engine.checkpoint(Lsn(1 << 20)).unwrap();
     let before = detail(&engine, "reads_total");
     for key in rows.keys() {
         engine.get(key).unwrap().unwrap();
@@ -307,7 +307,7 @@ fn a_get_reads_once_and_an_absent_key_hardly_ever() {
 fn what_was_written_or_read_is_not_read_again() {
     for mode in MODES {
         let (engine, rows) = load(mode, "4194304", 6_000, 9_000);
-        engine.persist(Lsn(1 << 20)).unwrap();
+        engine.checkpoint(Lsn(1 << 20)).unwrap();
         let all = |engine: &Tph| {
             let before = detail(engine, "reads_total");
             for (key, value) in &rows {
@@ -315,7 +315,7 @@ fn what_was_written_or_read_is_not_read_again() {
             }
             let keys: Vec<&[u8]> = rows.keys().map(Vec::as_slice).collect();
             let mut found = Vec::new();
-            engine.multi_get(&keys, &mut found).unwrap();
+            engine.multi_get(&keys, MultiGetSink::Append(&mut found)).unwrap();
             assert!(found.iter().flatten().map(|value| &**value).eq(rows.values()));
             detail(engine, "reads_total") - before
         };
@@ -347,10 +347,10 @@ fn compacting_leaves_nothing_dead_or_expired() {
                 rows.remove(&key);
             }
             if step % 700 == 0 {
-                engine.persist(Lsn(step)).unwrap();
+                engine.checkpoint(Lsn(step)).unwrap();
             }
         }
-        engine.compact().unwrap();
+        engine.maintain(MaintenanceMode::Full).unwrap();
         rows.retain(|_, value| value != b"expired");
         compare(&engine, &rows);
         let stats = engine.stats();
@@ -360,7 +360,7 @@ fn compacting_leaves_nothing_dead_or_expired() {
         for step in 0..1_000_u64 {
             delete(&engine, 9_000 + step, format!("{step:05}").as_bytes());
         }
-        engine.compact().unwrap();
+        engine.maintain(MaintenanceMode::Full).unwrap();
         compare(&engine, &Rows::new());
         assert_eq!(detail(&engine, "pieces"), 0, "{mode}");
     }
@@ -380,7 +380,7 @@ fn a_value_of_every_size_comes_back() {
     put(&engine, 50, &longest, b"v");
     rows.insert(longest, b"v".to_vec());
     compare(&engine, &rows);
-    engine.persist(Lsn(100)).unwrap();
+    engine.checkpoint(Lsn(100)).unwrap();
     compare(&engine, &rows);
     drop(engine);
     let (engine, complete) = bench.open();
@@ -404,7 +404,7 @@ fn tombstones() {
                     put(&engine, lsn, key.as_bytes(), format!("{round}").as_bytes());
                 }
             }
-            engine.persist(Lsn(lsn)).unwrap();
+            engine.checkpoint(Lsn(lsn)).unwrap();
             background(&engine, lsn);
             for number in 0..400_u64 {
                 let found = engine.get(format!("{number:05}").as_bytes()).unwrap();
@@ -454,7 +454,7 @@ fn merges_read_keys_of_what_stays() {
         put(&engine, step, &key, &value);
         rows.insert(key, value);
         if step % 50 == 0 {
-            engine.persist(Lsn(step)).unwrap();
+            engine.checkpoint(Lsn(step)).unwrap();
         }
     }
     // Fourteen merges; the last finds 650 entries in 13 pieces.
@@ -499,7 +499,7 @@ fn flipped_bytes() {
     for number in 0..600 {
         put(&engine, number + 1, format!("{number:05}").as_bytes(), &value(number));
     }
-    engine.persist(Lsn(1000)).unwrap();
+    engine.checkpoint(Lsn(1000)).unwrap();
     drop(engine);
     let (mut refused, mut random) = (0, Random(17));
     let files: Vec<_> = bench.env.files().into_iter().map(|(path, _)| path).collect();
@@ -516,7 +516,7 @@ fn flipped_bytes() {
                     let found = engine.get(format!("{number:05}").as_bytes())?;
                     assert_eq!(found.as_deref(), Some(&value(number)[..]), "{path} {offset}");
                 }
-                let all = engine.range(KeyRange::default())?.unwrap();
+                let all = engine.ordered().unwrap().range(KeyRange::default())?;
                 for (number, entry) in (0..).zip(all) {
                     assert_eq!(*entry?.value, value(number)[..]);
                 }
@@ -557,7 +557,7 @@ fn power_loss() {
             lsn += 1;
             put(&engine, lsn, format!("{number:03}").as_bytes(), &[low(round); 50]);
         }
-        engine.persist(Lsn(lsn)).unwrap();
+        engine.checkpoint(Lsn(lsn)).unwrap();
         background(&engine, lsn);
         marks.push((bench.env.history().len(), round));
     }
@@ -575,7 +575,7 @@ fn power_loss() {
             let round = found.as_deref().map(|value| u64::from(value[0]));
             assert!(round >= least, "{event:?} {policy}: {round:?}, persisted {least:?}");
             assert!(complete.0 >= least.map_or(0, |round| (round + 1) * 40));
-            let all = engine.range(KeyRange::default()).unwrap().unwrap();
+            let all = engine.ordered().unwrap().range(KeyRange::default()).unwrap();
             let all: Vec<_> = all.map(Result::unwrap).collect();
             assert_eq!(all.len(), if round.is_some() { 40 } else { 0 });
             check(&engine);
@@ -610,11 +610,11 @@ fn failing_flushes() {
                 put(&engine, step, &key, &[low(step); 30]);
                 rows.insert(key, vec![low(step); 30]);
                 if step == 100 {
-                    engine.persist(Lsn(100)).unwrap();
+                    engine.checkpoint(Lsn(100)).unwrap();
                 }
             }
             bench.env.inject(Fault::new(&[call], When::Nth(number), Effect::Io));
-            let outcome = engine.persist(Lsn(200));
+            let outcome = engine.checkpoint(Lsn(200));
             bench.env.clear_faults();
             compare(&engine, &rows);
             if outcome.is_err() {
@@ -625,7 +625,7 @@ fn failing_flushes() {
                 assert!(complete >= Lsn(100), "{call:?} {number}");
                 check(&engine);
             }
-            assert_eq!(engine.persist(Lsn(200)).unwrap(), Lsn(200));
+            assert_eq!(engine.checkpoint(Lsn(200)).unwrap(), Lsn(200));
             // What was promised does not hang on what a failed sync left in the cache.
             let env = bench.env.crash(Policy::AllLost);
             let other = Bench { env, options: bench.options.clone(), ..Bench::new(1, "sorted") };
@@ -661,7 +661,7 @@ fn the_manifest_is_written_anew_before_it_grows_long() {
         let key = format!("{:03}", step % 40).into_bytes();
         put(&engine, step, &key, &[low(step); 30]);
         rows.insert(key, vec![low(step); 30]);
-        engine.persist(Lsn(step)).unwrap();
+        engine.checkpoint(Lsn(step)).unwrap();
         background(&engine, step);
     }
     let manifests: Vec<_> = bench.env.files().into_iter().map(|(path, _)| path).collect();
@@ -697,7 +697,7 @@ fn writers_are_delayed_before_they_have_to_stop() {
     // Nobody merges: level 0 grows.
     for _ in 0..8 {
         let lsn = fill(&engine, 30 << 10);
-        engine.persist(Lsn(lsn)).unwrap();
+        engine.checkpoint(Lsn(lsn)).unwrap();
     }
     assert!(detail(&engine, "level0_tables") > 6);
     assert!(detail(&engine, "write_rate") > 0);
@@ -718,7 +718,7 @@ fn a_level_goes_down_although_level_0_is_full() {
                     lsn += 1;
                     put(&engine, lsn, &(lsn * 7919 % 100_003).to_be_bytes(), &[1; 100]);
                 }
-                engine.persist(Lsn(lsn)).unwrap();
+                engine.checkpoint(Lsn(lsn)).unwrap();
             }
             assert!(inner.compact_step().unwrap(), "{mode}");
         }
@@ -779,7 +779,7 @@ fn a_merge_keeps_to_its_rate_and_flushes_what_waits() {
         put(&engine, step, &step.to_be_bytes(), &[2; 200]);
         rows.insert(step.to_be_bytes().to_vec(), vec![2; 200]);
         if step % 200 == 0 {
-            engine.persist(Lsn(step)).unwrap();
+            engine.checkpoint(Lsn(step)).unwrap();
         }
     }
     put(&engine, 401, b"late", b"x");
@@ -802,7 +802,7 @@ fn the_log_comes_first() {
     let (engine, _) = Tph::open(&bench.options, context).unwrap();
     for round in 1..4 {
         put(&engine, round, b"key", b"value");
-        engine.persist(Lsn(round)).unwrap();
+        engine.checkpoint(Lsn(round)).unwrap();
         assert_eq!(host.log_syncs.load(Ordering::Relaxed), round);
     }
 }
@@ -834,7 +834,7 @@ fn options_are_checked_and_memory_is_given_back() {
     }
     let refused = Op::Put { key: b"never", head: b"", body: &[1; 100] };
     engine.admit(&refused).unwrap();
-    engine.retract(&refused);
+    engine.cancel(&refused);
     assert!(budget.used() > 0);
     drop(engine);
     assert_eq!(budget.used(), 0);

@@ -36,11 +36,12 @@ const DEBT_PER_CENT: u64 = 4;
 const DEBT_REGIONS: usize = 4;
 
 impl Trie {
-    pub(super) fn compact_step(&self) -> Result<()> {
+    pub(super) fn compact_step(&self) -> Result<bool> {
         self.merge_all()?;
         let counters = &self.counters;
         let applied = counters.applied.load(Ordering::Relaxed);
-        let mut is_idle = self.empty_some(STEP_REGIONS, u64::MAX)? == 0;
+        let emptied = self.empty_some(STEP_REGIONS, u64::MAX)?;
+        let mut is_idle = emptied == 0;
         if self.index.wants_gathering() {
             is_idle = false;
             if self.index.gather()? {
@@ -60,7 +61,7 @@ impl Trie {
             self.regions.give_back(true);
             counters.stuck_at.store(applied + 1, Ordering::Relaxed);
         }
-        Ok(())
+        Ok(emptied > 0)
     }
 
     /// Empties the regions with the most waste, one after the other: at most `count_max`, until

@@ -73,8 +73,9 @@ use self::{checkpoint::Maintenance, replay_buffer::ReplayBuffer, write::Known};
 use crate::{
     Error, Result,
     contract::{
-        Context, Cursor, Due, EachValue, Engine, EngineStats, Entry, EntryIter, FoundValue,
-        KeyRange, Op, TableOptions, Value,
+        Context, Cursor, Engine, EngineKind, EngineStats, Entry, FoundValue, Hint, MaintenanceMode,
+        MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, ValueSink,
+        replay_one_by_one, unordered,
     },
     engine::trie::{
         index::{Layout, Trie as Index},
@@ -387,37 +388,47 @@ impl Drop for Trie {
 
 impl Engine for Trie {
     #[inline]
-    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.read_value(key)
+    fn get_with<S: ValueSink>(&self, key: &[u8], sink: &mut S) -> Result<Option<S::Output>> {
+        self.read_with(key, sink)
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], sink: MultiGetSink<'_>) -> Result<()> {
+        match sink {
+            MultiGetSink::Append(out) => {
+                let first = out.len();
+                out.extend(keys.iter().map(|_| None));
+                self.read_many(keys, &mut |index, answer| {
+                    if let Some(slot) = out.get_mut(first + index) {
+                        *slot = answer.map(FoundValue::into_value);
+                    }
+                    Ok(())
+                })
+            }
+            MultiGetSink::Each(each) => self.read_many(keys, &mut |index, answer| {
+                each(index, answer.as_ref().map(FoundValue::bytes))
+            }),
+        }
+    }
+
+    fn exists_hint(&self, _key: &[u8]) -> Result<Presence> {
+        Ok(Presence::InValue)
     }
 
     #[inline]
-    fn get_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
-        self.read_split(key, out)
-    }
-
-    fn multi_get(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        let first = out.len();
-        out.extend(keys.iter().map(|_| None));
-        self.read_many(keys, &mut |index, answer| {
-            if let Some(slot) = out.get_mut(first + index) {
-                *slot = answer.map(FoundValue::into_value);
-            }
-            Ok(())
-        })
-    }
-
-    fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
-        self.read_many(keys, &mut |index, answer| {
-            each(index, answer.as_ref().map(FoundValue::bytes))
-        })
+    fn prefetch(&self, hint: Hint<'_, '_>) {
+        if let Hint::Write { hash, step } = hint
+            && self.hash.is_siphash()
+            && let Some(address) = self.index.look_ahead(hash & self.hash_mask, step)
+        {
+            self.regions.prefetch(address);
+        }
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
         let needed = self.room_for(op);
         if needed > 0 {
             self.pay_debt();
-            self.context.find_memory(needed, || self.find_room(op, needed))?;
+            self.context.reserve_with_retry(needed, || self.find_room(op, needed))?;
         }
         match op {
             Op::Put { key, .. } | Op::Delete { key } if self.is_cold.load(Ordering::Relaxed) => {
@@ -431,29 +442,18 @@ impl Engine for Trie {
         }
     }
 
-    fn retract(&self, op: &Op<'_>) {
+    fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, .. } | Op::Delete { key } = op {
             drop(self.take_learned(self.hash(key)));
         }
     }
 
-    #[inline]
-    fn approach(&self, hash: u64, steps: u32) {
-        if self.hash.is_siphash()
-            && let Some(address) = self.index.look_ahead(hash & self.hash_mask, steps)
-        {
-            self.regions.prefetch(address);
-        }
-    }
-
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
         match op {
-            Op::Put { .. } | Op::Delete { .. } if self.young.is_replaying() => self.replay(op),
+            Op::Put { .. } | Op::Delete { .. } if self.young.is_replaying() => self.replay_op(op),
             Op::Put { key, head, body } => self.put(key, [head, body]),
             Op::Delete { key } => self.delete(key),
-            Op::DeleteRange { .. } => {
-                Err(Error::Unordered { table: self.context.table_id.to_string(), engine: "trie" })
-            }
+            Op::DeleteRange { .. } => Err(unordered(&self.context, EngineKind::Trie)),
         }
     }
 
@@ -461,16 +461,21 @@ impl Engine for Trie {
         self.scan_from(from, limit)
     }
 
-    fn range(&self, _range: KeyRange) -> Result<Option<EntryIter>> {
-        Ok(None)
+    fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
+        replay_one_by_one(self, ops)
     }
 
-    fn persist(&self, up_to: Lsn) -> Result<Lsn> {
+    fn ordered(&self) -> Option<&dyn OrderedEngine> {
+        None
+    }
+
+    fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
         self.persist_to(up_to)
     }
 
-    fn compact(&self) -> Result<()> {
-        self.compact_step()
+    fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
+        while self.compact_step()? && mode == MaintenanceMode::Full {}
+        Ok(())
     }
 
     fn check(&self, report: &mut Report) -> Result<()> {
@@ -528,7 +533,7 @@ impl Engine for Trie {
         }
     }
 
-    fn due(&self) -> Due {
+    fn pending_work(&self) -> PendingWork {
         let counters = &self.counters;
         let applied = counters.applied.load(Ordering::Relaxed);
         if self.wants_cut() || !self.young.is_empty() {
@@ -536,18 +541,18 @@ impl Engine for Trie {
             let cuts = counters.cuts_total.load(Ordering::Relaxed);
             let is_turn = counters.compacted_at.load(Ordering::Relaxed) <= cuts;
             let wants = self.young.is_empty() && self.waste_exceeds(self.waste_per_cent_max());
-            return if is_turn && wants { Due::Compact } else { Due::Persist };
+            return if is_turn && wants { PendingWork::Maintain } else { PendingWork::Checkpoint };
         }
         if counters.stuck_at.load(Ordering::Relaxed) == applied + 1 {
-            return Due::Nothing;
+            return PendingWork::None;
         }
         if self.waste_exceeds(self.waste_per_cent_max()) {
-            return Due::Compact;
+            return PendingWork::Maintain;
         }
         let rest_waste = REST_WASTE_PER_CENT.min(self.waste_per_cent_max());
         if !self.waste_exceeds(rest_waste) && !self.index.wants_gathering() {
-            return Due::Nothing;
+            return PendingWork::None;
         }
-        if self.is_resting(applied) { Due::Compact } else { Due::Later }
+        if self.is_resting(applied) { PendingWork::Maintain } else { PendingWork::Later }
     }
 }

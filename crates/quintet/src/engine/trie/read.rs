@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{Cursor, Entry, NO_FIRST_BYTE, Value, copy_split, split_value},
+    contract::{Cursor, Entry, OwnedValue, Value, ValueSink},
     engine::trie::{
         index::Verdict,
         replay_buffer::ReplayBufferAnswer,
@@ -105,32 +105,28 @@ pub(super) fn answer_in(
 
 impl Trie {
     #[inline]
-    pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
+    pub(super) fn read_with<S: ValueSink>(
+        &self,
+        key: &[u8],
+        sink: &mut S,
+    ) -> Result<Option<S::Output>> {
         let hash = self.hash(key);
-        let (answer, value) = self.answer_with_value(key, hash, &[])?;
-        match answer {
-            None => Ok(None),
-            Some(Answer::Taken) => Ok(value),
-            Some(answer) => self.read_slowly(key, hash, answer),
-        }
-    }
-
-    /// See [`Engine::get_split`](crate::contract::Engine::get_split).
-    #[inline]
-    pub(super) fn read_split(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
-        let hash = self.hash(key);
-        let mut first = NO_FIRST_BYTE;
+        let mut output = None;
         let mut take = |head: &Head, words: &[AtomicU64]| {
-            first = copy_split(words, (head.value_at(), head.value_bytes), out);
+            output = Some(sink.of_words(words, (head.value_at(), head.value_bytes)));
         };
         match self.answer(key, hash, &[], &mut take)? {
             None => Ok(None),
-            Some(Answer::Taken) => Ok(Some(first)),
+            Some(Answer::Taken) => Ok(output),
             Some(answer) => {
                 let value = self.read_slowly(key, hash, answer)?;
-                Ok(value.map(|value| split_value(&value, out)))
+                Ok(value.map(|value| sink.of_value(value)))
             }
         }
+    }
+
+    pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.read_with(key, &mut OwnedValue)
     }
 
     /// Looks the key up in memory; records in `others` are known to be other keys'. `take` is given

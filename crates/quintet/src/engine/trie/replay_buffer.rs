@@ -140,7 +140,7 @@ impl Trie {
     }
 
     /// Applies an operation of the log that the table's files do not have.
-    pub(super) fn replay(&self, op: &Op<'_>) -> Result<()> {
+    pub(super) fn replay_op(&self, op: &Op<'_>) -> Result<()> {
         self.make_room_in_replay(op);
         match op {
             Op::Put { key, head, body } => {

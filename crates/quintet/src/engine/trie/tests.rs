@@ -76,7 +76,7 @@ fn compare(engine: &Trie, rows: &Rows) {
     }
     let keys: Vec<&[u8]> = rows.keys().map(Vec::as_slice).collect();
     let mut found = Vec::new();
-    engine.multi_get(&keys, &mut found).unwrap();
+    engine.multi_get(&keys, MultiGetSink::Append(&mut found)).unwrap();
     for (value, found) in rows.values().zip(&found) {
         assert_eq!(found.as_deref(), Some(&value[..]));
     }
@@ -129,8 +129,8 @@ fn run(bench: &Bench, seed: u64, steps: u64, keys: u64) {
                 log.push((step, key.clone(), None));
                 rows.remove(&key);
             }
-            90..94 => durable = engine.persist(Lsn(step)).unwrap(),
-            94..97 => engine.compact().unwrap(),
+            90..94 => durable = engine.checkpoint(Lsn(step)).unwrap(),
+            94..97 => engine.maintain(MaintenanceMode::Step).unwrap(),
             97 => compare(&engine, &rows),
             _ => {
                 drop(engine);
@@ -148,7 +148,7 @@ fn run(bench: &Bench, seed: u64, steps: u64, keys: u64) {
         }
     }
     compare(&engine, &rows);
-    engine.persist(Lsn(steps + 1)).unwrap();
+    engine.checkpoint(Lsn(steps + 1)).unwrap();
     drop(engine);
     let (engine, _) = bench.open();
     compare(&engine, &rows);
@@ -209,9 +209,9 @@ fn a_trie_larger_than_the_budget(bench: Bench) {
             put(&engine, step, &key, &value);
             rows.insert(key, value);
         }
-        match engine.due() {
-            Due::Persist => drop(engine.persist(Lsn(step + 1)).unwrap()),
-            Due::Compact => engine.compact().unwrap(),
+        match engine.pending_work() {
+            PendingWork::Checkpoint => drop(engine.checkpoint(Lsn(step + 1)).unwrap()),
+            PendingWork::Maintain => engine.maintain(MaintenanceMode::Step).unwrap(),
             _ => {}
         }
         // An apply may take regions past the bound, which the next admission gives back.
@@ -222,7 +222,7 @@ fn a_trie_larger_than_the_budget(bench: Bench) {
     assert!(engine.index.space_bytes() > budget.limit());
     assert!(loads > 100 && evictions > 100, "{loads} loads, {evictions} evictions");
     compare(&engine, &rows);
-    engine.persist(Lsn(100_000)).unwrap();
+    engine.checkpoint(Lsn(100_000)).unwrap();
     assert!(budget.used() <= budget.limit() + (64 << 10), "{} are used", budget.used());
     drop(engine);
     let bench = Bench { env: bench.env.crash(Policy::AllLost), ..bench };
@@ -244,11 +244,11 @@ fn threads_beside_eviction_find_what_stays() {
     let (engine, _) = bench.open();
     for number in 0..30_000_u64 {
         put(&engine, number + 1, &number.to_le_bytes(), &number.to_be_bytes());
-        if engine.due() == Due::Persist {
-            engine.persist(Lsn(number + 1)).unwrap();
+        if engine.pending_work() == PendingWork::Checkpoint {
+            engine.checkpoint(Lsn(number + 1)).unwrap();
         }
     }
-    engine.persist(Lsn(30_001)).unwrap();
+    engine.checkpoint(Lsn(30_001)).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..2_u64 {
@@ -271,7 +271,7 @@ fn threads_beside_eviction_find_what_stays() {
                 put(&engine, step, &key, &step.to_le_bytes());
             }
             if step % 200 == 0 {
-                engine.persist(Lsn(step)).unwrap();
+                engine.checkpoint(Lsn(step)).unwrap();
             }
         }
         stop.store(true, Ordering::Relaxed);
@@ -291,14 +291,14 @@ fn a_hit_on_the_disk_is_one_read() {
     for (lsn, key) in (1..).zip(&keys) {
         put(&engine, lsn, key.as_bytes(), &[b'v'; 900]);
     }
-    engine.persist(Lsn(9_000)).unwrap();
+    engine.checkpoint(Lsn(9_000)).unwrap();
     drop(engine);
     bench.budget = 600 << 10;
     let (engine, _) = bench.open();
     let bytes: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
     // What there is room for is in memory after this.
     let mut values = Vec::new();
-    engine.multi_get(&bytes, &mut values).unwrap();
+    engine.multi_get(&bytes, MultiGetSink::Append(&mut values)).unwrap();
     let figures = || {
         let cold = engine.counters.cold_reads_total.load(Ordering::Relaxed);
         (bench.env.calls(&[Call::Read]), cold, engine.index.space().moves().0)
@@ -309,7 +309,7 @@ fn a_hit_on_the_disk_is_one_read() {
     }
     values.clear();
     for batch in bytes.chunks(32) {
-        engine.multi_get(batch, &mut values).unwrap();
+        engine.multi_get(batch, MultiGetSink::Append(&mut values)).unwrap();
     }
     assert!(values.iter().all(|value| value.as_deref() == Some(&[b'v'; 900][..])));
     let (reads_after, cold_after, loads_after) = figures();
@@ -330,15 +330,15 @@ fn compaction_gives_space_back() {
     for number in 0..3_000_u64 {
         put(&engine, number + 1, &number.to_le_bytes(), &[b'v'; 1_000]);
     }
-    engine.persist(Lsn(4_000)).unwrap();
+    engine.checkpoint(Lsn(4_000)).unwrap();
     let full = blocks();
     for number in (0..3_000_u64).filter(|number| number % 30 != 0) {
         delete(&engine, 5_000 + number, &number.to_le_bytes());
     }
-    engine.persist(Lsn(9_000)).unwrap();
+    engine.checkpoint(Lsn(9_000)).unwrap();
     for _ in 0..100 {
-        engine.compact().unwrap();
-        engine.persist(Lsn(9_000)).unwrap();
+        engine.maintain(MaintenanceMode::Step).unwrap();
+        engine.checkpoint(Lsn(9_000)).unwrap();
         bench.env.advance(std::time::Duration::from_secs(1));
     }
     let left = blocks();
@@ -364,8 +364,8 @@ fn writers_empty_regions_where_nobody_else_does() {
             let value = vec![b'v'; [128, 256, 1024][to_usize(random.below(3))]];
             put(&engine, step, &key, &value);
             rows.insert(key.to_vec(), value);
-            if matches!(engine.due(), Due::Persist | Due::Compact) {
-                engine.persist(Lsn(step + 1)).unwrap();
+            if matches!(engine.pending_work(), PendingWork::Checkpoint | PendingWork::Maintain) {
+                engine.checkpoint(Lsn(step + 1)).unwrap();
             }
             let (units, waste) = engine.regions.units();
             most = most.max(if step < 5_000 { 0 } else { waste * 100 / units });
@@ -388,11 +388,11 @@ fn expired_records_go_with_compaction() {
             put(&engine, number + 1, b"waste", &vec![1; to_usize(number + 30)]);
         }
     }
-    engine.persist(Lsn(5_000)).unwrap();
-    while engine.due() != Due::Nothing {
-        match engine.due() {
-            Due::Persist => drop(engine.persist(Lsn(5_000)).unwrap()),
-            _ => engine.compact().unwrap(),
+    engine.checkpoint(Lsn(5_000)).unwrap();
+    while engine.pending_work() != PendingWork::None {
+        match engine.pending_work() {
+            PendingWork::Checkpoint => drop(engine.checkpoint(Lsn(5_000)).unwrap()),
+            _ => engine.maintain(MaintenanceMode::Step).unwrap(),
         }
         bench.env.advance(std::time::Duration::from_secs(1));
     }
@@ -415,8 +415,8 @@ fn a_compacted_trie_has_few_nodes() {
             if number % 10 == 0 {
                 rows.insert(key(number), b"value".to_vec());
             }
-            if engine.due() == Due::Persist {
-                engine.persist(Lsn(number + 2)).unwrap();
+            if engine.pending_work() == PendingWork::Checkpoint {
+                engine.checkpoint(Lsn(number + 2)).unwrap();
             }
         }
         let detail = |engine: &Trie, name| {
@@ -427,12 +427,12 @@ fn a_compacted_trie_has_few_nodes() {
         for number in (0..6_400).filter(|number| number % 10 != 0) {
             delete(&engine, 50_000 + number, &key(number));
         }
-        engine.persist(Lsn(100_000)).unwrap();
+        engine.checkpoint(Lsn(100_000)).unwrap();
         let (nodes, images) = (detail(&engine, "node_bytes"), detail(&engine, "image_bytes"));
         assert!(images > 0);
         for _ in 0..20 {
-            engine.compact().unwrap();
-            engine.persist(Lsn(100_000)).unwrap();
+            engine.maintain(MaintenanceMode::Step).unwrap();
+            engine.checkpoint(Lsn(100_000)).unwrap();
         }
         let fresh = Bench { env: SimEnv::new(1), options: bench.options.clone(), ..bench };
         let (new, _) = fresh.open();
@@ -457,7 +457,7 @@ fn a_compacted_trie_has_few_nodes() {
             put(&engine, 200_000 + number, &key(number), b"again");
             rows.insert(key(number), b"again".to_vec());
         }
-        engine.persist(Lsn(300_000)).unwrap();
+        engine.checkpoint(Lsn(300_000)).unwrap();
         drop(engine);
         let bench = Bench { env: bench.env.crash(Policy::AllLost), ..bench };
         compare(&bench.open().0, &rows);
@@ -481,13 +481,13 @@ fn random_inserts_and_deletes_do_not_grow_the_trie() {
         } else {
             delete(&engine, step, &key);
         }
-        if engine.due() == Due::Persist {
-            engine.persist(Lsn(step)).unwrap();
+        if engine.pending_work() == PendingWork::Checkpoint {
+            engine.checkpoint(Lsn(step)).unwrap();
         }
         if step % (steps / 6) == 0 {
-            engine.persist(Lsn(step)).unwrap();
-            engine.compact().unwrap();
-            engine.persist(Lsn(step)).unwrap();
+            engine.checkpoint(Lsn(step)).unwrap();
+            engine.maintain(MaintenanceMode::Step).unwrap();
+            engine.checkpoint(Lsn(step)).unwrap();
             sizes.push((engine.index.space_bytes(), engine.stats().file_bytes));
         }
     }
@@ -507,7 +507,7 @@ fn fill(bench: &Bench) -> Rows {
         put(&engine, step, key.as_bytes(), value.as_bytes());
         rows.insert(key.into_bytes(), value.into_bytes());
         if step % 500 == 0 {
-            engine.persist(Lsn(step + 1)).unwrap();
+            engine.checkpoint(Lsn(step + 1)).unwrap();
         }
     }
     assert!(engine.stats().details.contains(&("cuts_total", 12)));
@@ -573,11 +573,11 @@ fn work_on_a_failing_disk(engine: &Trie, rows: &mut Rows, steps: std::ops::Range
             rows.insert(key.into_bytes(), value.into_bytes());
         }
         if step % 40 == 0 {
-            let complete = engine.persist(Lsn(step + 1));
+            let complete = engine.checkpoint(Lsn(step + 1));
             assert!(complete.is_err() || complete.unwrap() == Lsn(step + 1));
         }
         if step % 100 == 0 {
-            let _ = engine.compact();
+            let _ = engine.maintain(MaintenanceMode::Step);
         }
     }
 }
@@ -600,7 +600,7 @@ fn what_a_failed_call_touched_is_written_anew() {
                 bench.env.clear_faults();
                 compare(&engine, &rows);
                 work_on_a_failing_disk(&engine, &mut rows, 301..=310);
-                assert_eq!(engine.persist(Lsn(311)).unwrap(), Lsn(311));
+                assert_eq!(engine.checkpoint(Lsn(311)).unwrap(), Lsn(311));
                 let bench = Bench { env: bench.env.crash(Policy::AllLost), ..bench };
                 let (engine, complete) = bench.open();
                 assert_eq!(complete, Lsn(311), "{call:?} {when:?}");
@@ -631,7 +631,7 @@ fn no_write_reads_the_disk_once_it_is_admitted() {
             rows.remove(&key);
         }
     }
-    assert_eq!(engine.persist(Lsn(2_000)).unwrap(), Lsn(2_000));
+    assert_eq!(engine.checkpoint(Lsn(2_000)).unwrap(), Lsn(2_000));
     drop(engine);
     let (engine, _) = bench.open();
     let (mut refused, mut granted) = (0, 0);
@@ -657,7 +657,7 @@ fn no_write_reads_the_disk_once_it_is_admitted() {
             _ => drop(rows.remove(key.as_bytes())),
         }
         if step % 200 == 0 {
-            engine.persist(Lsn(3_001 + step)).unwrap();
+            engine.checkpoint(Lsn(3_001 + step)).unwrap();
         }
     }
     assert!(refused > 100 && granted > refused, "{refused} of {granted} refused at first");
@@ -680,7 +680,7 @@ fn a_reopened_table_grows_where_it_ended() {
                 rows.insert(key, b"value".to_vec());
             }
             compare(&engine, &rows);
-            engine.persist(Lsn(round + 1)).unwrap();
+            engine.checkpoint(Lsn(round + 1)).unwrap();
         }
     }
 }
@@ -716,7 +716,7 @@ fn replay_reads_nothing_and_what_it_gives_back_is_seen_at_once() {
             put(&engine, number + 1, &key, &[b'o'; 300]);
             rows.insert(key, vec![b'o'; 300]);
         }
-        engine.persist(Lsn(5_000)).unwrap();
+        engine.checkpoint(Lsn(5_000)).unwrap();
         drop(engine);
         for number in (0..2_000_u64).filter(|number| number % 5 < 2) {
             let key = format!("key-{number}").into_bytes();
@@ -742,7 +742,7 @@ fn replay_reads_nothing_and_what_it_gives_back_is_seen_at_once() {
                 let found = engine.get(&key).unwrap();
                 assert_eq!(found.as_deref(), rows.get(&key).map(Vec::as_slice), "{number}");
             }
-            assert_eq!(engine.due(), Due::Persist);
+            assert_eq!(engine.pending_work(), PendingWork::Checkpoint);
             if is_last {
                 // A key is written before what was replayed of it is in the trie.
                 put(&engine, 9_000, b"key-5", b"newest");
@@ -752,7 +752,7 @@ fn replay_reads_nothing_and_what_it_gives_back_is_seen_at_once() {
                 // Where memory is short, the first write made a cut.
                 assert!(!engine.young.is_empty() || budget == 1 << 20);
                 assert_eq!(engine.get(b"key-5").unwrap().as_deref(), Some(&b"newest"[..]));
-                engine.persist(Lsn(9_002)).unwrap();
+                engine.checkpoint(Lsn(9_002)).unwrap();
                 assert!(engine.young.is_empty());
             }
         }
@@ -771,12 +771,12 @@ fn a_region_begun_anew_is_not_emptied_for_what_it_was() {
     let (engine, _) = Bench::new(17).open();
     let key = |number: u64| format!("key-{number}").into_bytes();
     (0..600).for_each(|number| put(&engine, number + 1, &key(number), &[b'o'; 300]));
-    engine.persist(Lsn(1_000)).unwrap();
+    engine.checkpoint(Lsn(1_000)).unwrap();
     (0..100).for_each(|number| put(&engine, 1_001, &key(number), &[b'n'; 300]));
     let (_, region, life) = engine.victims()[0];
     assert_eq!(engine.regions.settled(region), Some(life));
     engine.empty(region, life).unwrap();
-    engine.persist(Lsn(1_100)).unwrap();
+    engine.checkpoint(Lsn(1_100)).unwrap();
     assert_eq!(engine.regions.life(region), 0, "emptied, and freed by the cut");
     let mut number = 1_000;
     while engine.regions.life(region) == 0 || engine.regions.live(region) < 200 {
@@ -809,7 +809,7 @@ fn persisting_syncs_the_log_first() {
     let context = Context { host: host.clone(), ..bench.context() };
     let (engine, _) = Trie::open(&bench.options, context).unwrap();
     put(&engine, 1, b"key", b"value");
-    engine.persist(Lsn(2)).unwrap();
+    engine.checkpoint(Lsn(2)).unwrap();
     assert_eq!(host.log_syncs.load(Ordering::Relaxed), 1);
 }
 
@@ -864,8 +864,8 @@ fn readers_beside_writers_see_whole_values_that_never_go_back() {
                         put(engine, step, &key, &step.to_le_bytes().repeat(size / 8));
                     }
                     if writer == 0 && step % 1_000 == 0 {
-                        engine.persist(Lsn(step)).unwrap();
-                        engine.compact().unwrap();
+                        engine.checkpoint(Lsn(step)).unwrap();
+                        engine.maintain(MaintenanceMode::Step).unwrap();
                     }
                 }
                 stop.store(true, Ordering::Relaxed);

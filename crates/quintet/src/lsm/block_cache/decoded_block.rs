@@ -19,10 +19,7 @@ use std::{ops::Range, sync::Arc};
 
 use crate::{
     Error, Result,
-    contract::{
-        Context,
-        value_sink::{ValueLocation, ValueSink},
-    },
+    contract::{Context, ValueSink, value_sink::ValueLocation},
     io::prefetch,
     lsm::{
         block_cache::{BlockCache, BlockHandles, BlockRef},

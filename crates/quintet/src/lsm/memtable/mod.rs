@@ -11,7 +11,7 @@ pub(crate) mod skiplist;
 use std::{io, sync::Arc};
 
 use crate::{
-    contract::{Op, Value, value_sink::ValueSink},
+    contract::{Op, Value, ValueSink},
     io::Region,
     lsm::memtable::{
         arenas::{Arenas, Words},
@@ -19,13 +19,16 @@ use crate::{
     },
     util::{
         budget::Budget,
-        codec::{KeyHash, Lsn, to_u64, to_usize},
+        codec::{KeyHash, Lsn, key_prefix, to_u64, to_usize},
         mutant::{self, Bug},
         sync::{AtomicU64, Ordering},
     },
 };
 
 const PUT: u8 = 0;
+/// Number of keys that an estimate counts one by one.
+const ESTIMATE_KEYS_MAX: u64 = 1024;
+
 const TOMBSTONE: u8 = 1;
 /// Words of a node beside key and value: head and, on average, links.
 const NODE_BYTES: u64 = 6 * 8;
@@ -315,6 +318,39 @@ impl Memtable {
         self.list.next_key(node, key)
     }
 
+    /// Returns about how many keys from `start` (included) to `end` (excluded) the memtable holds,
+    /// tombstones included. Counts up to [`ESTIMATE_KEYS_MAX`] keys and extrapolates behind them.
+    pub(crate) fn estimate_count(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> u64 {
+        let mut node = match start {
+            None => self.list.seek(&[]),
+            Some(key) => self.list.seek(key),
+        };
+        let (mut count, mut key, mut first) = (0, Vec::new(), Vec::new());
+        while let Some(one) = node {
+            self.list.copy_key(one, &mut key);
+            if end.is_some_and(|end| *key >= *end) {
+                break;
+            }
+            if count == 0 {
+                first.clone_from(&key);
+            }
+            count += 1;
+            if count == ESTIMATE_KEYS_MAX {
+                let last = match self.list.seek_before(end) {
+                    None => break,
+                    Some(last) => {
+                        let mut bytes = Vec::new();
+                        self.list.copy_key(last, &mut bytes);
+                        bytes
+                    }
+                };
+                return extrapolate(count, (&first, &key, &last)).min(self.keys());
+            }
+            node = self.list.next_key(one, &key);
+        }
+        count
+    }
+
     /// Copies key and value out; whether it is a tombstone.
     pub(crate) fn read(&self, node: Node, key: &mut Vec<u8>, value: &mut Vec<u8>) -> bool {
         self.list.copy_key(node, key);
@@ -337,4 +373,14 @@ impl Drop for Memtable {
         let [nodes, buckets] = self.list.arenas_mut();
         self.arenas.put(nodes, buckets, used_bytes);
     }
+}
+
+/// Scales `count` keys between `first` and `reached` to the interval from `first` to `last`, as if
+/// keys were spread evenly behind their common prefix.
+fn extrapolate(count: u64, (first, reached, last): (&[u8], &[u8], &[u8])) -> u64 {
+    let shared = first.iter().zip(last).take_while(|(one, other)| one == other).count();
+    let number = |key: &[u8]| u128::from(key_prefix(key.get(shared..).unwrap_or(&[])));
+    let counted = number(reached).saturating_sub(number(first)).max(1);
+    let whole = number(last).saturating_sub(number(first)).max(counted);
+    u64::try_from(u128::from(count) * whole / counted).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,7 @@
 //! The hashlog engine: chunks, entries, manifests and index checkpoints that may hold anything.
 
+use quintet::testing::engine::MaintenanceMode;
+use quintet::testing::engine::MultiGetSink;
 use std::sync::OnceLock;
 
 use quintet::{
@@ -7,7 +9,7 @@ use quintet::{
     testing::{
         codec::Lsn,
         disk::sim::{Damage, SimEnv},
-        engine::{Cursor, Due, Engine, EngineKind, Op, TableOptions, hashlog::HashLog},
+        engine::{Cursor, Engine, EngineKind, Op, PendingWork, TableOptions, hashlog::HashLog},
         report::Report,
     },
 };
@@ -52,10 +54,10 @@ fn base() -> &'static SimEnv {
         let (long, large) = ([b'k'; 300], vec![b'v'; 6_000]);
         apply(&Op::Put { key: &long, head: b"", body: b"of a long key" });
         apply(&Op::Put { key: b"large", head: b"", body: &large });
-        table.persist(Lsn(100)).expect("room");
+        table.checkpoint(Lsn(100)).expect("room");
         apply(&Op::Delete { key: b"a" });
         apply(&Op::Put { key: b"key", head: b"", body: b"another value of another size" });
-        table.persist(Lsn(200)).expect("room");
+        table.checkpoint(Lsn(200)).expect("room");
         drop(table);
         env
     })
@@ -99,19 +101,19 @@ fn open_with(files: &[(&str, Vec<u8>)]) {
 fn use_table(table: &HashLog) -> bool {
     let op = Op::Put { key: b"added", head: b"", body: b"later" };
     let outcome = table.get(b"key").map(drop).and_then(|()| {
-        table.multi_get(&[b"a", b"large", b"nothing"], &mut Vec::new())?;
+        table.multi_get(&[b"a", b"large", b"nothing"], MultiGetSink::Append(&mut Vec::new()))?;
         table.admit(&op)?;
         table.apply(Lsn(LSN), &op)?;
         let value = table.get(b"added")?.expect("what was just put");
         assert_eq!(&value[..], b"later");
-        table.persist(Lsn(LSN + 8)).map(drop)
+        table.checkpoint(Lsn(LSN + 8)).map(drop)
     });
     let outcome = outcome.and_then(|()| {
         for _ in 0..20 {
-            match table.due() {
-                Due::Compact => table.compact()?,
-                Due::Persist => drop(table.persist(Lsn(LSN + 8))?),
-                Due::Nothing | Due::Later => break,
+            match table.pending_work() {
+                PendingWork::Maintain => table.maintain(MaintenanceMode::Step)?,
+                PendingWork::Checkpoint => drop(table.checkpoint(Lsn(LSN + 8))?),
+                PendingWork::None | PendingWork::Later => break,
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! What the two engines of pieces share: footers, sections and blocks that may hold anything.
 
+use quintet::testing::engine::MaintenanceMode;
 use quintet::testing::{
     codec::{Lsn, crc32c, crc32c_append},
     engine::{Engine, KeyRange, Op},
@@ -78,7 +79,7 @@ pub(super) fn laid_over(
 
 /// Has 80 entries in two files, and every other of the last 20 deleted where `deletes` says so. The
 /// first ten of each file are small, and their keys have much in common.
-pub(super) fn fill(table: &dyn Engine, deletes: bool) {
+pub(super) fn fill(table: &impl Engine, deletes: bool) {
     for number in 0..80_u64 {
         let (key, body) = match number {
             0..10 | 51..61 => (format!("a common head of {number:02}"), vec![7; 9]),
@@ -90,13 +91,13 @@ pub(super) fn fill(table: &dyn Engine, deletes: bool) {
         table.admit(&op).expect("room");
         table.apply(Lsn(number), &op).expect("room");
         if number == 50 || number == 79 {
-            table.persist(Lsn(number)).expect("room");
+            table.checkpoint(Lsn(number)).expect("room");
         }
     }
 }
 
 /// Reads and writes everything of a table that may be damaged.
-pub(super) fn use_table(table: &dyn Engine) {
+pub(super) fn use_table(table: &impl Engine) {
     let mut report = Report::default();
     if let Err(error) = table.check(&mut report) {
         explains_itself(&error);
@@ -106,7 +107,8 @@ pub(super) fn use_table(table: &dyn Engine) {
             explains_itself(&error);
         }
     }
-    let all = || table.range(KeyRange::default()).expect("a range").expect("an ordered engine");
+    let all =
+        || table.ordered().expect("an ordered engine").range(KeyRange::default()).expect("a range");
     if let Some(Err(error)) =
         all().find(Result::is_err).or_else(|| all().rev().find(Result::is_err))
     {
@@ -115,8 +117,8 @@ pub(super) fn use_table(table: &dyn Engine) {
     let op = Op::Put { key: b"added", head: b"", body: b"later" };
     let outcome = table.admit(&op).and_then(|()| {
         table.apply(Lsn(LSN), &op)?;
-        table.persist(Lsn(LSN + 8))?;
-        table.compact()
+        table.checkpoint(Lsn(LSN + 8))?;
+        table.maintain(MaintenanceMode::Full)
     });
     if let Err(error) = outcome {
         explains_itself(&error);

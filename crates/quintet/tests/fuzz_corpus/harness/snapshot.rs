@@ -1,5 +1,6 @@
 //! The naive engine: snapshot files that may hold anything.
 
+use quintet::testing::engine::MaintenanceMode;
 use std::path::Path;
 
 use quintet::{
@@ -43,8 +44,8 @@ pub(super) fn naive_snapshot(bytes: &[u8]) {
     naive.check(&mut report).expect("a check of a readable file");
     assert!(report.is_sound(), "what loads is sound: {report:?}");
     let entries = scan(&naive);
-    naive.compact().expect("compaction");
-    naive.persist(Lsn(LSN + 8)).expect("a snapshot");
+    naive.maintain(MaintenanceMode::Full).expect("compaction");
+    naive.checkpoint(Lsn(LSN + 8)).expect("a snapshot");
     drop(naive);
     let (again, _) = open(&env).expect("our own snapshot");
     assert_eq!(scan(&again), entries);

@@ -1,6 +1,7 @@
 //! The trie engine: groups of its journal (words of the trie and the state) and regions of records
 //! that may hold anything.
 
+use quintet::testing::engine::MaintenanceMode;
 use std::{path::Path, sync::OnceLock};
 
 use quintet::{
@@ -55,7 +56,7 @@ fn base() -> &'static (SimEnv, String) {
             table.admit(&op).expect("room");
             table.apply(Lsn(number), &op).expect("room");
         }
-        table.persist(Lsn(KEYS)).expect("room");
+        table.checkpoint(Lsn(KEYS)).expect("room");
         drop(table);
         let dir = env.open_dir(Path::new("/table"), false).expect("a folder");
         let files = dir.list().expect("a sound disk");
@@ -109,7 +110,9 @@ fn open_with(name: &str, bytes: Vec<u8>) {
             explains_itself(&error);
         }
     }
-    if let Err(error) = table.persist(Lsn(KEYS * 2)).and_then(|_| table.compact()) {
+    if let Err(error) =
+        table.checkpoint(Lsn(KEYS * 2)).and_then(|_| table.maintain(MaintenanceMode::Step))
+    {
         explains_itself(&error);
     }
 }

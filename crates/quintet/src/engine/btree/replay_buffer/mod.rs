@@ -27,14 +27,14 @@ use self::{
     key::Key,
     part::{Memory, Part},
 };
-use super::{BTree, Inner, NO_FIRST_BYTE, make_entry, make_value};
+use super::{BTree, Inner, make_entry, make_value};
 use crate::{
     Result,
     bptree::{
         checkpoint::CHANGE_PAGES,
         scan_forward::{Ascent, Run},
     },
-    contract::{EachValue, Entry, Op, Value, split_value},
+    contract::{EachValue, Entry, Op, Value, ValueSink},
     util::{
         budget::Budget,
         codec::{KeyHash, to_u64, to_usize},
@@ -234,23 +234,17 @@ fn between<'k>(start: &'k [u8], end: Option<&'k [u8]>) -> (Bound<&'k [u8]>, Boun
 }
 
 impl BTree {
-    /// As `get`, while there are entries.
+    /// As `get_with`, while there are entries.
     #[cold]
-    pub(super) fn get_young(&self, key: &[u8]) -> Result<Option<Value>> {
+    pub(super) fn get_buffered<S: ValueSink>(
+        &self,
+        key: &[u8],
+        sink: &mut S,
+    ) -> Result<Option<S::Output>> {
         match self.inner.young_answer(key) {
-            Answer::Value(value) => Ok(Some(value)),
+            Answer::Value(value) => Ok(Some(sink.of_value(value))),
             Answer::Deleted => Ok(None),
-            Answer::None => self.inner.paged.tree.get(key, make_value),
-        }
-    }
-
-    /// As `get_split`, while there are entries.
-    #[cold]
-    pub(super) fn get_split_young(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u8>> {
-        match self.inner.young_answer(key) {
-            Answer::Value(value) => Ok(Some(split_value(&value, out))),
-            Answer::Deleted => Ok(None),
-            Answer::None => self.inner.paged.tree.get_split(key, NO_FIRST_BYTE, out),
+            Answer::None => self.inner.paged.tree.get_with(key, sink),
         }
     }
 
@@ -469,6 +463,8 @@ fn following(key: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
+    use crate::contract::MultiGetSink;
+    use crate::contract::value_sink::HeadAndBuffer;
     use std::collections::BTreeMap;
 
     use super::{
@@ -476,7 +472,7 @@ mod tests {
         *,
     };
     use crate::{
-        contract::{Due, Engine, KeyRange},
+        contract::{Engine, KeyRange, PendingWork},
         io::sim::{Call, Policy},
         util::codec::Lsn,
     };
@@ -522,7 +518,7 @@ mod tests {
         let mut fixture = Fixture::new(budget);
         let table = fixture.open();
         (0..2000).for_each(|number| put(&table, &key(number), &[7; 90]));
-        table.persist(Lsn(9)).unwrap();
+        table.checkpoint(Lsn(9)).unwrap();
         drop(table);
         fixture.env = fixture.env.crash(Policy::AllLost);
         let table = fixture.open();
@@ -536,7 +532,7 @@ mod tests {
             assert!(fixture.env.calls(&[Call::Read]) - reads <= to_u64(most) + 40);
             assert!(table.inner.young.len() > 600);
         }
-        assert_eq!(table.due(), Due::Persist);
+        assert_eq!(table.pending_work(), PendingWork::Checkpoint);
         (fixture, table, rows)
     }
 
@@ -544,13 +540,13 @@ mod tests {
         let keys: Vec<_> = (0..2500).map(key).collect();
         let keys: Vec<_> = keys.iter().map(|key| &key[..]).collect();
         let mut many = Vec::new();
-        table.multi_get(&keys, &mut many).unwrap();
+        table.multi_get(&keys, MultiGetSink::Append(&mut many)).unwrap();
         for (key, many) in keys.iter().zip(many) {
             let expected = rows.get(*key).map(Vec::as_slice);
             assert_eq!(table.get(key).unwrap().as_deref(), expected);
             assert_eq!(many.as_deref(), expected);
             let mut rest = Vec::new();
-            let first = table.get_split(key, &mut rest).unwrap();
+            let first = table.get_with(key, &mut HeadAndBuffer(&mut rest)).unwrap();
             let whole = first.map(|first| [&[first], &rest[..]].concat());
             assert_eq!(whole.as_deref(), expected);
         }
@@ -561,7 +557,8 @@ mod tests {
         for pair in bounds.windows(2) {
             let range = KeyRange { start: Some(pair[0].clone()), end: Some(pair[1].clone()) };
             let expected: Vec<_> = rows.range(pair[0].clone()..pair[1].clone()).collect();
-            let entries = || table.range(range.clone()).unwrap().unwrap().map(Result::unwrap);
+            let entries =
+                || table.ordered().unwrap().range(range.clone()).unwrap().map(Result::unwrap);
             let agree = |found: Vec<Entry>| {
                 let found = found.iter().map(|entry| (&entry.key, entry.value.to_vec()));
                 assert!(found.eq(expected.iter().map(|(key, value)| (*key, (*value).clone()))));
@@ -631,9 +628,9 @@ mod tests {
         for budget in [64 << 20, 1 << 20] {
             let (mut fixture, table, rows) = reopened(budget);
             assert!(table.inner.young.memory_bytes() <= budget / BUDGET_SHARE + (64 << 10));
-            assert_eq!(table.persist(Lsn(30)).unwrap(), Lsn(30));
+            assert_eq!(table.checkpoint(Lsn(30)).unwrap(), Lsn(30));
             assert!(table.inner.young.is_empty());
-            assert_eq!(table.due(), Due::Nothing);
+            assert_eq!(table.pending_work(), PendingWork::None);
             drop(table);
             assert_eq!(fixture.budget.used(), 0);
             fixture.env = fixture.env.crash(Policy::AllLost);
@@ -648,7 +645,7 @@ mod tests {
         let (_fixture, table, mut rows) = reopened(64 << 20);
         let written: Vec<_> = (0..2400).filter(|number| number % 7 == 0).collect();
         std::thread::scope(|scope| {
-            scope.spawn(|| table.persist(Lsn(30)).unwrap());
+            scope.spawn(|| table.checkpoint(Lsn(30)).unwrap());
             scope.spawn(|| {
                 for number in &written {
                     put(&table, &key(*number), b"newest");

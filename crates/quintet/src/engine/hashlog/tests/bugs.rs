@@ -25,7 +25,7 @@ fn publications_sync_the_log() {
     for lsn in 1..4 {
         put(&table, lsn, b"key", &[1; 10]);
         let syncs = bench.host.log_syncs.load(Ordering::Relaxed);
-        table.persist(Lsn(lsn + 1)).unwrap();
+        table.checkpoint(Lsn(lsn + 1)).unwrap();
         assert!(bench.host.log_syncs.load(Ordering::Relaxed) > syncs);
     }
 }
@@ -69,7 +69,7 @@ fn damaged_chunks_stay_out_of_memory() {
     for lsn in 1..=300_u64 {
         put(&table, lsn, format!("key{lsn}").as_bytes(), &[5; 100]);
     }
-    table.persist(Lsn(301)).unwrap();
+    table.checkpoint(Lsn(301)).unwrap();
     drop(table);
     let path = "table/data-00000000";
     let content = bench.env.contents(path).unwrap();
@@ -79,7 +79,7 @@ fn damaged_chunks_stay_out_of_memory() {
     assert!(table.get(b"key107").unwrap_err().is_corruption());
     assert!(table.get(b"key108").unwrap().is_some());
     for _ in 0..3 {
-        let _ = table.compact();
+        let _ = table.maintain(MaintenanceMode::Step);
     }
     match table.get(b"key107") {
         Ok(value) => assert_eq!(value.unwrap(), [5; 100]),

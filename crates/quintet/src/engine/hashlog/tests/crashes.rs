@@ -33,7 +33,7 @@ fn replayed(log: &Logged) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 fn publish(bench: &Bench, table: &HashLog, log: &Logged, published: &mut Vec<(u64, Lsn)>) {
-    let complete = table.persist(Lsn(to_u64(log.len()) + 1)).unwrap();
+    let complete = table.checkpoint(Lsn(to_u64(log.len()) + 1)).unwrap();
     published.push((bench.env.mark(), complete));
 }
 
@@ -84,8 +84,7 @@ fn crash_everywhere(bench: &Bench) {
     for key in 200..260 {
         do_put(&table, &mut log, key, 100);
     }
-    table.counters.waste_target.store(0, Ordering::Relaxed);
-    table.compact().unwrap();
+    table.compact_step(0).unwrap();
     publish(bench, &table, &log, &mut published);
     do_put(&table, &mut log, 777, 20_001);
     publish(bench, &table, &log, &mut published);

@@ -15,7 +15,7 @@ fn prepare(bench: &Bench) -> (HashLog, Entries, Entries) {
     for key in 0..KEYS {
         put(&table, 1 + key, format!("key{key}").as_bytes(), &[1; 100]);
     }
-    table.persist(Lsn(1000)).unwrap();
+    table.checkpoint(Lsn(1000)).unwrap();
     let old = all(&table);
     for key in (0..KEYS).step_by(3) {
         put(&table, 2000 + key, format!("key{key}").as_bytes(), &[2; 120]);
@@ -42,19 +42,19 @@ fn fails_once_and_recovers(fault: Fault) {
     let bench = Bench::new(11);
     let (table, old, new) = prepare(&bench);
     bench.env.inject(fault);
-    table.persist(Lsn(4000)).expect_err(&what);
-    assert_eq!(table.due(), Due::Persist, "{what}");
+    table.checkpoint(Lsn(4000)).expect_err(&what);
+    assert_eq!(table.pending_work(), PendingWork::Checkpoint, "{what}");
     assert_eq!(all(&table), new, "{what}");
     let (found, complete) = reopened(&lose_power(&bench));
     assert!(complete < Lsn(4000), "{what}");
     assert!(found == old || found == new, "{what}");
     bench.env.clear_faults();
     assert_sound(&table);
-    assert_eq!(table.persist(Lsn(4000)).unwrap(), Lsn(4000), "{what}");
+    assert_eq!(table.checkpoint(Lsn(4000)).unwrap(), Lsn(4000), "{what}");
     assert_eq!(reopened(&lose_power(&bench)), (new.clone(), Lsn(4000)), "{what}");
     // And the publication after that one.
     put(&table, 5000, b"later", b"value");
-    table.persist(Lsn(6000)).unwrap();
+    table.checkpoint(Lsn(6000)).unwrap();
     assert_sound(&table);
     let (found, complete) = reopened(&lose_power(&bench));
     assert_eq!((found.len(), complete), (new.len() + 1, Lsn(6000)), "{what}");
@@ -115,7 +115,7 @@ fn the_first_publication_recovers_from_every_failed_call() {
                 }
                 let new = all(&table);
                 bench.env.inject(Fault::new(&[call], When::Nth(number), *effect));
-                let outcome = table.persist(Lsn(1000));
+                let outcome = table.checkpoint(Lsn(1000));
                 if bench.env.faults_fired() == 0 {
                     assert!(number > 1, "{call:?} is never called");
                     break;
@@ -123,7 +123,7 @@ fn the_first_publication_recovers_from_every_failed_call() {
                 met += 1;
                 assert!(outcome.is_err(), "{call:?} {effect:?} {number}");
                 assert_eq!(all(&table), new);
-                assert_eq!(table.persist(Lsn(1000)).unwrap(), Lsn(1000));
+                assert_eq!(table.checkpoint(Lsn(1000)).unwrap(), Lsn(1000));
                 assert_eq!(reopened(&lose_power(&bench)), (new, Lsn(1000)));
             }
         }
@@ -140,13 +140,13 @@ fn a_chunk_of_several_extents_leaves_a_failed_file_whole() {
     let (table, _) = bench.open();
     for part in 0..3 {
         put(&table, 1 + part, format!("key{part}").as_bytes(), &[1; 100]);
-        table.persist(Lsn(100 * (part + 1))).unwrap();
+        table.checkpoint(Lsn(100 * (part + 1))).unwrap();
     }
     put(&table, 1000, b"last", b"value");
     bench.env.inject(once(Call::Sync, Effect::Io, "data-"));
-    table.persist(Lsn(2000)).unwrap_err();
+    table.checkpoint(Lsn(2000)).unwrap_err();
     let before = all(&table);
-    table.persist(Lsn(2000)).unwrap();
+    table.checkpoint(Lsn(2000)).unwrap();
     let names: Vec<String> = bench.env.files().into_iter().map(|(path, _)| path).collect();
     assert!(names.iter().any(|name| name.ends_with("data-00000001")), "{names:?}");
     assert!(!names.iter().any(|name| name.ends_with("data-00000000")), "the old one goes");
@@ -160,13 +160,13 @@ fn a_publication_that_only_the_cache_has_is_not_built_upon() {
     let bench = Bench::new(14);
     let (table, old, _) = prepare(&bench);
     bench.env.inject(once(Call::Sync, Effect::Io, "manifest"));
-    table.persist(Lsn(4000)).unwrap_err();
+    table.checkpoint(Lsn(4000)).unwrap_err();
     drop(table);
     let killed = Bench { env: bench.env.kill(), ..Bench::new(0) };
     let (table, complete) = killed.open();
     assert_eq!((all(&table), complete), (old, Lsn(1000)));
     put(&table, 5000, b"later", b"value");
-    table.persist(Lsn(6000)).unwrap();
+    table.checkpoint(Lsn(6000)).unwrap();
     let before = all(&table);
     assert_eq!(reopened(&lose_power(&killed)), (before, Lsn(6000)));
 }
@@ -198,7 +198,7 @@ fn memory_is_given_up_only_for_what_is_durable() {
         model.insert(key, vec![8; 100]);
     }
     assert_eq!(all(&table), model);
-    table.persist(Lsn(8000)).unwrap();
+    table.checkpoint(Lsn(8000)).unwrap();
     let image = Bench { budget: bench.budget, ..lose_power(&bench) };
     assert_eq!(reopened(&image), (model, Lsn(8000)));
 }
@@ -210,7 +210,7 @@ fn a_key_that_cannot_be_read_is_refused_before_it_is_logged() {
     for lsn in 1..4000_u64 {
         put(&table, lsn, format!("key{lsn}").as_bytes(), &[7; 100]);
     }
-    table.persist(Lsn(4000)).unwrap();
+    table.checkpoint(Lsn(4000)).unwrap();
     for effect in [Effect::Io, Effect::TryAgain] {
         bench.env.inject(Fault::new(&[Call::Read], When::From(1), effect));
         let cold = Op::Delete { key: b"key5" };
@@ -220,7 +220,7 @@ fn a_key_that_cannot_be_read_is_refused_before_it_is_logged() {
         table.admit(&cold).unwrap();
         bench.env.inject(Fault::new(&[Call::Read], When::From(1), effect));
         if effect == Effect::Io {
-            table.retract(&cold);
+            table.cancel(&cold);
         } else {
             table.apply(Lsn(5000), &cold).unwrap();
         }
@@ -236,7 +236,7 @@ fn a_key_that_cannot_be_read_is_refused_before_it_is_logged() {
 fn a_manifest_that_cannot_be_rewritten_does_not_fail_a_persist() {
     let bench = Bench::new(17);
     let (table, _) = bench.open();
-    table.persist(Lsn(1)).unwrap();
+    table.checkpoint(Lsn(1)).unwrap();
     let faults = [Call::Create, Call::Rename]
         .map(|call| Fault::new(&[call], When::From(1), Effect::NoSpace).on("manifest-"));
     for fault in faults {
@@ -249,10 +249,10 @@ fn a_manifest_that_cannot_be_rewritten_does_not_fail_a_persist() {
         for lsn in from..from + 5000 {
             put(&table, lsn, format!("key{}", lsn % 50).as_bytes(), &[u8::MAX; 100]);
             if lsn % 20 == 0 {
-                assert_eq!(table.persist(Lsn(lsn)).unwrap(), Lsn(lsn));
+                assert_eq!(table.checkpoint(Lsn(lsn)).unwrap(), Lsn(lsn));
             }
-            if table.due() == Due::Compact {
-                table.compact().unwrap();
+            if table.pending_work() == PendingWork::Maintain {
+                table.maintain(MaintenanceMode::Step).unwrap();
             }
         }
     };
@@ -264,7 +264,7 @@ fn a_manifest_that_cannot_be_rewritten_does_not_fail_a_persist() {
     work(6000);
     assert!(load(&table.counters.manifest_bytes) < grown / 2);
     assert!(lock(&table.maintenance).files.give_back() == 0);
-    table.persist(Lsn(12_000)).unwrap();
+    table.checkpoint(Lsn(12_000)).unwrap();
     assert_sound(&table);
     assert_eq!(reopened(&lose_power(&bench)).0, all(&table));
 }
@@ -282,7 +282,7 @@ fn buffers_of_persisting_and_opening_are_drawn_from_the_budget() {
     // Persisting charges what the index has grown by as well.
     table.charge_index();
     let before = budget.used();
-    table.persist(Lsn(20_001)).unwrap();
+    table.checkpoint(Lsn(20_001)).unwrap();
     // The copy of the large value that is written.
     assert!(budget.peak() >= before + (1 << 20), "{} after {before}", budget.peak());
     assert_eq!(budget.used(), before, "all of it is given back");
@@ -305,7 +305,7 @@ fn nothing_is_published_that_the_log_may_lose() {
     let context = Context { host: Arc::clone(&host) as Arc<dyn Host>, ..bench.context() };
     let (table, _) = HashLog::open_with_mask(&bench.options, context, bench.hash_mask).unwrap();
     put(&table, 1, b"before", b"value");
-    table.persist(Lsn(10)).unwrap();
+    table.checkpoint(Lsn(10)).unwrap();
     host.refuses.store(true, Ordering::Relaxed);
     let mut applied = 0;
     // Replay: nothing is admitted, and memory runs over rather than that a write is lost.
@@ -314,11 +314,11 @@ fn nothing_is_published_that_the_log_may_lose() {
         table.apply(Lsn(lsn), &Op::Put { key: &key, head: b"", body: &[7; 100] }).unwrap();
         applied += 1;
     }
-    assert!(matches!(table.persist(Lsn(6000)), Err(Error::LogFailed { .. })));
+    assert!(matches!(table.checkpoint(Lsn(6000)), Err(Error::LogFailed { .. })));
     assert_eq!(all(&table).len(), applied + 1);
     let (found, complete) = reopened(&lose_power(&bench));
     assert_eq!((found.len(), complete), (1, Lsn(10)));
     host.refuses.store(false, Ordering::Relaxed);
-    assert_eq!(table.persist(Lsn(6000)).unwrap(), Lsn(6000));
+    assert_eq!(table.checkpoint(Lsn(6000)).unwrap(), Lsn(6000));
     assert_eq!(reopened(&lose_power(&bench)).0.len(), applied + 1);
 }

@@ -28,14 +28,14 @@ fn fast_writers_find_frames_ready_and_slow_ones_need_none() {
     let bench = bench(256 << 20);
     let (table, _) = bench.open();
     fill(&bench, &table, 0, 3, Duration::from_millis(20));
-    assert_ne!(table.due(), Due::Compact, "a chunk takes longer than that");
+    assert_ne!(table.pending_work(), PendingWork::Maintain, "a chunk takes longer than that");
     fill(&bench, &table, 3, 3, Duration::ZERO);
-    assert_eq!(table.due(), Due::Compact);
+    assert_eq!(table.pending_work(), PendingWork::Maintain);
     let before = (table.arena.memory_bytes(), table.context.budget.used());
-    table.compact().unwrap();
+    table.maintain(MaintenanceMode::Step).unwrap();
     let after = (table.arena.memory_bytes(), table.context.budget.used());
     assert_eq!((after.0 - before.0, after.1 - before.1), (8 * CHUNK, 8 * CHUNK));
-    assert_ne!(table.due(), Due::Compact);
+    assert_ne!(table.pending_work(), PendingWork::Maintain);
     fill(&bench, &table, 6, 3, Duration::ZERO);
     assert_eq!(table.arena.memory_bytes(), after.0, "the frames that were ready");
     settle(&bench, &table, 1 << 20);
@@ -52,7 +52,7 @@ fn nothing_is_made_ready_where_memory_is_short() {
     let (table, _) = bench.open();
     for round in 0..10 {
         fill(&bench, &table, round * 2, 2, Duration::ZERO);
-        table.persist(Lsn(1 << 20)).unwrap();
+        table.checkpoint(Lsn(1 << 20)).unwrap();
         settle(&bench, &table, 1 << 20);
         let used = table.context.budget.used();
         assert!(used <= 16 << 20, "{used}");

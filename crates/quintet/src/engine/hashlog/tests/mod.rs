@@ -33,7 +33,7 @@ struct Bench {
 
 impl Bench {
     fn new(seed: u64) -> Self {
-        let options = TableOptions::new(crate::contract::EngineKind::HashLog)
+        let options = TableOptions::new(EngineKind::HashLog)
             .set("chunk_bytes", "16384")
             .set("mutable_chunks", "2");
         Self {
@@ -99,11 +99,11 @@ fn assert_sound(table: &HashLog) {
 /// Runs background work until none is due.
 fn settle(bench: &Bench, table: &HashLog, lsn: u64) {
     for _ in 0..200 {
-        match table.due() {
-            Due::Nothing => return,
-            Due::Later => bench.env.advance(Duration::from_secs(1)),
-            Due::Persist => drop(table.persist(Lsn(lsn)).unwrap()),
-            Due::Compact => table.compact().unwrap(),
+        match table.pending_work() {
+            PendingWork::None => return,
+            PendingWork::Later => bench.env.advance(Duration::from_secs(1)),
+            PendingWork::Checkpoint => drop(table.checkpoint(Lsn(lsn)).unwrap()),
+            PendingWork::Maintain => table.maintain(MaintenanceMode::Step).unwrap(),
         }
     }
     panic!("background work does not end: {:?}", table.stats());
@@ -148,10 +148,10 @@ fn run_model(bench: &Bench, seed: u64, steps: u64, keys: u64) {
                 let found = table.get(&key).unwrap().map(|value| value.to_vec());
                 assert_eq!(found.as_ref(), model.get(&key), "seed {seed} lsn {lsn}");
             }
-            97 => drop(table.persist(Lsn(lsn)).unwrap()),
+            97 => drop(table.checkpoint(Lsn(lsn)).unwrap()),
             98 => {
-                table.due();
-                table.compact().unwrap();
+                table.pending_work();
+                table.maintain(MaintenanceMode::Step).unwrap();
             }
             _ => {
                 if random.below(10) == 0 {
@@ -178,14 +178,14 @@ fn run_model(bench: &Bench, seed: u64, steps: u64, keys: u64) {
     assert!(counted.abs_diff(live) <= 8 * keys, "{counted} live bytes counted, {live} are there");
     let keys: Vec<&[u8]> = model.keys().map(Vec::as_slice).chain([b"absent".as_slice()]).collect();
     let mut values = Vec::new();
-    table.multi_get(&keys, &mut values).unwrap();
+    table.multi_get(&keys, MultiGetSink::Append(&mut values)).unwrap();
     for (key, value) in keys.iter().zip(values) {
         assert_eq!(value.map(|value| value.to_vec()).as_ref(), model.get(*key));
     }
     assert_sound(&table);
     settle(bench, &table, steps);
     assert_sound(&table);
-    table.persist(Lsn(steps + 1)).unwrap();
+    table.checkpoint(Lsn(steps + 1)).unwrap();
     drop(table);
     let (table, complete) = bench.open();
     assert_eq!(complete, Lsn(steps + 1));
@@ -232,7 +232,7 @@ fn damaged_hints_are_made_anew_from_the_entries() {
     for lsn in 1..2000 {
         put(&table, lsn, format!("key{}", lsn % 700).as_bytes(), &[7; 100]);
     }
-    table.persist(Lsn(2000)).unwrap();
+    table.checkpoint(Lsn(2000)).unwrap();
     let before = all(&table);
     drop(table);
     let path = "table/manifest-00000001";
@@ -258,23 +258,22 @@ fn expired_entries_go_with_compaction_and_do_not_bring_older_ones_back() {
     for key in 0..400 {
         put(&table, 1 + key, format!("key{key}").as_bytes(), &[1; 90]);
     }
-    table.persist(Lsn(500)).unwrap();
+    table.checkpoint(Lsn(500)).unwrap();
     for key in 0..400 {
         put(&table, 1000 + key, format!("key{key}").as_bytes(), b"expired and then some");
     }
     for key in 0..400 {
         put(&table, 2000 + key, format!("other{key}").as_bytes(), &[2; 90]);
     }
-    table.persist(Lsn(3000)).unwrap();
-    table.counters.waste_target.store(0, Ordering::Relaxed);
+    table.checkpoint(Lsn(3000)).unwrap();
     for _ in 0..20 {
         table.counters.stuck_at.store(0, Ordering::Relaxed);
-        table.compact().unwrap();
+        table.compact_step(0).unwrap();
     }
     for lsn in 0..400_u64 {
         put(&table, 4000 + lsn, format!("third{lsn}").as_bytes(), &[2; 90]);
     }
-    table.persist(Lsn(5000)).unwrap();
+    table.checkpoint(Lsn(5000)).unwrap();
     drop(table);
     let (table, _) = bench.open();
     assert!(all(&table).into_values().all(|value| value[0] != 1), "an older value came back");
@@ -294,10 +293,10 @@ fn space_stays_bounded_under_updates_and_shrinks_at_rest() {
         let size = if lsn % 2 == 0 { 100 } else { 104 };
         put(&table, lsn, key.as_bytes(), &vec![1; size]);
         if lsn % 64 == 0 {
-            match table.due() {
-                Due::Nothing | Due::Later => bench.env.advance(Duration::from_secs(1)),
-                Due::Persist => drop(table.persist(Lsn(lsn)).unwrap()),
-                Due::Compact => table.compact().unwrap(),
+            match table.pending_work() {
+                PendingWork::None | PendingWork::Later => bench.env.advance(Duration::from_secs(1)),
+                PendingWork::Checkpoint => drop(table.checkpoint(Lsn(lsn)).unwrap()),
+                PendingWork::Maintain => table.maintain(MaintenanceMode::Step).unwrap(),
             }
         }
         if lsn > 60_000 && lsn % 500 == 0 {
@@ -322,11 +321,11 @@ fn everything_can_be_deleted_and_the_space_comes_back() {
         put(&table, lsn, format!("key{lsn}").as_bytes(), &[1; 100]);
     }
     settle(&bench, &table, 5001);
-    table.persist(Lsn(5001)).unwrap();
+    table.checkpoint(Lsn(5001)).unwrap();
     for lsn in 1..=5000 {
         delete(&table, 10_000 + lsn, format!("key{lsn}").as_bytes());
     }
-    table.persist(Lsn(20_000)).unwrap();
+    table.checkpoint(Lsn(20_000)).unwrap();
     settle(&bench, &table, 20_000);
     let stats = table.stats();
     assert_eq!((stats.keys, stats.live_bytes), (0, 0));
@@ -358,7 +357,7 @@ fn a_hot_key_is_updated_in_place() {
     }
     assert_eq!(table.get(b"hot").unwrap().unwrap(), 10_000_u64.to_le_bytes());
     assert!(table.counters.in_place_total.load(Ordering::Relaxed) > 9_990);
-    table.persist(Lsn(10_001)).unwrap();
+    table.checkpoint(Lsn(10_001)).unwrap();
     put(&table, 10_002, b"hot", &[1; 8]);
     assert_eq!(table.get(b"hot").unwrap().unwrap(), [1; 8]);
     drop(table);
@@ -367,7 +366,7 @@ fn a_hot_key_is_updated_in_place() {
     assert_eq!(table.get(b"hot").unwrap().unwrap(), 10_000_u64.to_le_bytes());
     for lsn in [10_003, 10_005] {
         put(&table, lsn, b"hot", &lsn.to_le_bytes());
-        table.persist(Lsn(lsn + 1)).unwrap();
+        table.checkpoint(Lsn(lsn + 1)).unwrap();
     }
     drop(table);
     let (table, _) = bench.open();
@@ -381,7 +380,7 @@ fn a_hit_on_the_disk_costs_one_read() {
     for lsn in 1..=8000_u64 {
         put(&table, lsn, format!("key{lsn:05}").as_bytes(), &[3; 128]);
     }
-    table.persist(Lsn(8001)).unwrap();
+    table.checkpoint(Lsn(8001)).unwrap();
     let reads = bench.env.calls(&[crate::io::sim::Call::Read]);
     let cold = table.counters.cold_reads_total.load(Ordering::Relaxed);
     for lsn in 1..=8000_u64 {
@@ -406,11 +405,11 @@ fn every_flipped_byte_is_an_error_or_harmless() {
             &[u8::try_from(lsn % 200).unwrap(); 60],
         );
         if lsn % 100 == 0 {
-            table.persist(Lsn(lsn + 1)).unwrap();
+            table.checkpoint(Lsn(lsn + 1)).unwrap();
         }
     }
     put(&table, 400, b"large", &vec![9; 20_000]);
-    table.persist(Lsn(401)).unwrap();
+    table.checkpoint(Lsn(401)).unwrap();
     let before = all(&table);
     drop(table);
     let mut silent = 0;
@@ -511,10 +510,10 @@ fn readers_writers_and_maintenance_agree() {
         let start = std::time::Instant::now();
         while start.elapsed().as_secs() < seconds {
             let at = lsn.load(Ordering::Relaxed).saturating_sub(100);
-            match table.due() {
-                Due::Nothing | Due::Later => std::thread::yield_now(),
-                Due::Persist => drop(table.persist(Lsn(at)).unwrap()),
-                Due::Compact => table.compact().unwrap(),
+            match table.pending_work() {
+                PendingWork::None | PendingWork::Later => std::thread::yield_now(),
+                PendingWork::Checkpoint => drop(table.checkpoint(Lsn(at)).unwrap()),
+                PendingWork::Maintain => table.maintain(MaintenanceMode::Step).unwrap(),
             }
         }
         done.store(true, Ordering::Relaxed);
@@ -528,7 +527,7 @@ fn readers_writers_and_maintenance_agree() {
     );
     assert_sound(&table);
     let before = all(&table);
-    table.persist(Lsn(lsn.load(Ordering::Relaxed))).unwrap();
+    table.checkpoint(Lsn(lsn.load(Ordering::Relaxed))).unwrap();
     drop(table);
     let (table, _) = bench.open();
     assert_eq!(all(&table), before);

@@ -24,7 +24,7 @@ fn fill(table: &HashLog, keys: u64) {
     for key in 1..=keys {
         put(table, key, format!("key{key:05}").as_bytes(), &text(key, 200));
     }
-    table.persist(Lsn(keys + 1)).unwrap();
+    table.checkpoint(Lsn(keys + 1)).unwrap();
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn text_takes_half_the_space_and_a_get_one_read() {
     assert_eq!(packed.env.calls(&[Call::Read]) - reads, 6000);
     let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut values = Vec::new();
-    table.multi_get(&names, &mut values).unwrap();
+    table.multi_get(&names, MultiGetSink::Append(&mut values)).unwrap();
     for (key, value) in (1..).zip(values) {
         assert_eq!(value.unwrap(), text(key, 200));
     }
@@ -93,7 +93,7 @@ fn large_values_are_packed_where_that_pays() {
         (0..100_000).map(|_| u8::try_from(random.below(256)).unwrap()).collect()
     };
     put(&table, 2, b"noise", &noise);
-    table.persist(Lsn(3)).unwrap();
+    table.checkpoint(Lsn(3)).unwrap();
     let bytes = table.stats().file_bytes;
     assert!((100_000..290_000).contains(&bytes), "{bytes}");
     drop(table);
@@ -110,7 +110,7 @@ pub(super) fn flipped_bytes_of_packed_chunks_are_noticed() {
     let (table, _) = bench.open();
     fill(&table, 300);
     put(&table, 400, b"large", &text(9, 20_000));
-    table.persist(Lsn(401)).unwrap();
+    table.checkpoint(Lsn(401)).unwrap();
     let before = all(&table);
     drop(table);
     let (path, size) =
@@ -135,7 +135,7 @@ pub(super) fn flipped_bytes_of_packed_chunks_are_noticed() {
                 }
             }
             // Chunks that gets met on the disk go to memory now.
-            let _ = table.compact();
+            let _ = table.maintain(MaintenanceMode::Step);
         }
     }
     assert!(refused > 100, "{refused}");

@@ -32,13 +32,13 @@ fn opening_with_and_without_the_checkpoint() {
         read_only: false,
         complete: Lsn(0),
     };
-    let options = TableOptions::new(crate::contract::EngineKind::HashLog);
+    let options = TableOptions::new(EngineKind::HashLog);
     let (table, _) = HashLog::open(&options, context()).unwrap();
     for lsn in 1..=RECORDS {
         let key = lsn.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         put(&table, lsn, &[&b"a key of 15 and "[..15], &key].concat(), &[7; 129]);
         if lsn.is_multiple_of(PERSIST_EVERY) {
-            table.persist(Lsn(lsn + 1)).unwrap();
+            table.checkpoint(Lsn(lsn + 1)).unwrap();
         }
     }
     drop(table);

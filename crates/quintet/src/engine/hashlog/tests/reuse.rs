@@ -41,7 +41,7 @@ fn reads_after_reuse() {
             put(&table, step(), format!("new-{number}").as_bytes(), &[round; 100]);
         }
         let now = step();
-        table.persist(Lsn(now)).unwrap();
+        table.checkpoint(Lsn(now)).unwrap();
         settle(&bench, &table, now);
     }
     let is_reused = |address: u64, state: u64| {

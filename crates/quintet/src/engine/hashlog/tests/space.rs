@@ -73,17 +73,17 @@ fn run(pattern: Pattern, keys: u64, sizes: &[usize]) -> (f64, f64) {
         // The job runs when it is woken, which happens at new chunks: here often enough.
         let every = (CHUNK_BYTES / entry_bytes(9, size) / 2).max(1);
         if step.is_multiple_of(every) {
-            match table.due() {
-                Due::Nothing | Due::Later => {}
-                Due::Persist => drop(table.persist(Lsn(step + 2)).unwrap()),
-                Due::Compact => table.compact().unwrap(),
+            match table.pending_work() {
+                PendingWork::None | PendingWork::Later => {}
+                PendingWork::Checkpoint => drop(table.checkpoint(Lsn(step + 2)).unwrap()),
+                PendingWork::Maintain => table.maintain(MaintenanceMode::Step).unwrap(),
             }
             if step > keys {
                 worst = worst.max(ratio(&table, live_bytes));
             }
         }
     }
-    table.persist(Lsn(steps + 2)).unwrap();
+    table.checkpoint(Lsn(steps + 2)).unwrap();
     settle(&bench, &table, steps + 2);
     assert_sound(&table);
     (worst, ratio(&table, live_bytes))
@@ -140,12 +140,12 @@ fn files_and_index_shrink_after_a_mass_delete() {
     for key in 0..keys {
         put(&table, key + 1, &name(key), &[3; 100]);
     }
-    table.persist(Lsn(keys + 1)).unwrap();
+    table.checkpoint(Lsn(keys + 1)).unwrap();
     let full = table.stats();
     for key in (0..keys).filter(|key| key % 20 > 0) {
         delete(&table, keys + 1 + key, &name(key));
     }
-    table.persist(Lsn(3 * keys)).unwrap();
+    table.checkpoint(Lsn(3 * keys)).unwrap();
     settle(&bench, &table, 3 * keys);
     let rest = table.stats();
     assert_eq!(rest.keys, keys / 20);
@@ -195,14 +195,14 @@ fn compaction_is_in_proportion_to_updates() {
         if step % 256 > 0 {
             continue;
         }
-        match table.due() {
-            Due::Nothing | Due::Later => {}
-            Due::Persist => drop(table.persist(Lsn(step + 2)).unwrap()),
-            Due::Compact => {
+        match table.pending_work() {
+            PendingWork::None | PendingWork::Later => {}
+            PendingWork::Checkpoint => drop(table.checkpoint(Lsn(step + 2)).unwrap()),
+            PendingWork::Maintain => {
                 let (waste, units) = table.waste();
                 assert!(waste * 100 > units * table.waste_per_cent_max(), "{waste} of {units}");
                 let before = detail("chunks_compacted_total");
-                table.compact().unwrap();
+                table.maintain(MaintenanceMode::Step).unwrap();
                 let compacted = detail("chunks_compacted_total") - before;
                 assert!(compacted <= STEP_CHUNKS, "{compacted} chunks in one step");
                 steps_taken += 1;
@@ -229,7 +229,7 @@ fn a_long_rest_leaves_little_waste_and_few_updates_do_not_undo_it() {
         let key = if step < keys { step } else { random.below(keys) };
         put(&table, step + 1, &name(key), &vec![1; 100 + to_usize(step / keys % 2 * 8)]);
     }
-    table.persist(Lsn(keys * 3 + 1)).unwrap();
+    table.checkpoint(Lsn(keys * 3 + 1)).unwrap();
     settle(&bench, &table, keys * 3 + 1);
     let (waste, units) = table.waste();
     assert!(waste * 100 <= units * (LONG_REST_WASTE_PER_CENT + 1), "{waste} of {units}");
@@ -254,9 +254,9 @@ fn a_resting_table_is_persisted_although_nothing_in_it_awaits_a_flush() {
     table.publish(&mut maintenance, 0).unwrap();
     drop(maintenance);
     assert_eq!(table.counters.unflushed_units.load(Ordering::Relaxed), 0);
-    assert_eq!(table.due(), Due::Later);
+    assert_eq!(table.pending_work(), PendingWork::Later);
     bench.env.advance(Duration::from_secs(1));
-    assert_eq!(table.due(), Due::Persist);
-    table.persist(Lsn(2)).unwrap();
-    assert_eq!(table.due(), Due::Nothing);
+    assert_eq!(table.pending_work(), PendingWork::Checkpoint);
+    table.checkpoint(Lsn(2)).unwrap();
+    assert_eq!(table.pending_work(), PendingWork::None);
 }

@@ -21,7 +21,7 @@ fn options_are_checked_and_memory_is_given_back() {
     }
     let refused = Op::Put { key: b"never", head: b"", body: &[1; 100] };
     engine.admit(&refused).unwrap();
-    engine.retract(&refused);
+    engine.cancel(&refused);
     assert!(budget.used() > 0);
     drop(engine);
     assert_eq!(budget.used(), 0);
@@ -36,7 +36,7 @@ fn what_the_journal_has_of_an_index_larger_than_its_cache_is_placed_and_then_the
         for number in 0..20_000 {
             put(&engine, round * 20_000 + number + 1, &key(number), &round.to_be_bytes());
         }
-        engine.persist(Lsn(round * 20_000 + 20_001)).unwrap();
+        engine.checkpoint(Lsn(round * 20_000 + 20_001)).unwrap();
     }
     drop(engine);
     let bench = bench.set("index_cache_bytes", "65536");
@@ -85,7 +85,7 @@ fn blocks_take_the_memory_that_the_index_leaves_and_give_it_back() {
             step += 1;
             put(&engine, step, &key(number), &vec![low(number); value_bytes]);
         }
-        engine.persist(Lsn(step)).unwrap();
+        engine.checkpoint(Lsn(step)).unwrap();
         for number in keys {
             assert_eq!(engine.get(&key(number)).unwrap().unwrap(), vec![low(number); value_bytes]);
         }
@@ -102,7 +102,7 @@ fn blocks_take_the_memory_that_the_index_leaves_and_give_it_back() {
 #[test]
 fn a_merge_ends_and_its_runs_follow_one_another() {
     let (engine, rows) = load(&Bench::new(22), 1 << 40, 6_000);
-    engine.compact().unwrap();
+    engine.maintain(MaintenanceMode::Full).unwrap();
     let view = engine.inner.front.view.load_full();
     let mut runs: Vec<_> = view.version.iter().collect();
     runs.sort_by(|one, other| one.low.cmp(&other.low));
@@ -137,13 +137,13 @@ fn bytes_written_for_each_user_byte() {
             if since > 2 * memtable {
                 // As the database does for its recovery budget.
                 since = 0;
-                engine.persist(Lsn(step)).unwrap();
+                engine.checkpoint(Lsn(step)).unwrap();
             }
-            if engine.due() == Due::Compact {
+            if engine.pending_work() == PendingWork::Maintain {
                 background(&engine, step);
             }
         }
-        engine.persist(Lsn(count)).unwrap();
+        engine.checkpoint(Lsn(count)).unwrap();
         background(&engine, count);
         let stats = engine.stats();
         let share = |bytes: u64| bytes * 100 / user;

@@ -1,6 +1,7 @@
 //! Keys of the index in a code of the table's own.
 
 use super::{keys::Coding, *};
+use crate::contract::OwnedValue;
 
 type SstShape = fn(u64) -> Vec<u8>;
 
@@ -55,7 +56,8 @@ fn compare_ranges(engine: &Slm, rows: &Rows, random: &mut Random) {
         let inside = |key: &&Vec<u8>| **key >= start && **key < end;
         let expected: Vec<Vec<u8>> = rows.keys().filter(inside).cloned().collect();
         let range = || KeyRange { start: Some(start.clone()), end: Some(end.clone()) };
-        let open = || engine.range(range()).unwrap().unwrap().map(|entry| entry.unwrap().key);
+        let open =
+            || engine.ordered().unwrap().range(range()).unwrap().map(|entry| entry.unwrap().key);
         assert_eq!(open().collect::<Vec<_>>(), expected, "from {start:?} to {end:?}");
         let mut down: Vec<Vec<u8>> = open().rev().collect();
         down.reverse();
@@ -71,7 +73,7 @@ fn compare_presence(engine: &Slm, rows: &Rows) {
         for key in [&longer, &key[..], shorter].into_iter().filter(|key| !key.is_empty()) {
             let expected =
                 if rows.contains_key(key) { Presence::Present } else { Presence::Absent };
-            assert_eq!(engine.presence(key).unwrap(), expected, "{}", key.escape_ascii());
+            assert_eq!(engine.exists_hint(key).unwrap(), expected, "{}", key.escape_ascii());
         }
     }
 }
@@ -100,18 +102,18 @@ fn agrees(first: usize, seed: u64) {
     compare(&engine, &rows);
     assert_eq!(engine.inner.keys.coding(), Coding::Open);
     compare_ranges(&engine, &rows, &mut random);
-    engine.persist(Lsn(300)).unwrap();
+    engine.checkpoint(Lsn(300)).unwrap();
     assert_eq!(is_coded(&engine), name != "binary", "{name}");
     let mut last = 0;
     for (_, other) in SHAPES {
         last = write(&engine, &mut rows, other, 0..400);
         background(&engine, last);
     }
-    engine.persist(Lsn(last)).unwrap();
+    engine.checkpoint(Lsn(last)).unwrap();
     compare(&engine, &rows);
     compare_ranges(&engine, &rows, &mut random);
     compare_presence(&engine, &rows);
-    engine.compact().unwrap();
+    engine.maintain(MaintenanceMode::Full).unwrap();
     compare(&engine, &rows);
     let coding = engine.inner.keys.coding();
     drop(engine);
@@ -122,7 +124,7 @@ fn agrees(first: usize, seed: u64) {
     }
     let end = write(&engine, &mut rows, shape, 0..0);
     compare(&engine, &rows);
-    engine.persist(Lsn(end)).unwrap();
+    engine.checkpoint(Lsn(end)).unwrap();
     compare(&engine, &rows);
     compare_ranges(&engine, &rows, &mut random);
     compare_presence(&engine, &rows);
@@ -154,7 +156,7 @@ fn a_range_goes_on_across_the_first_flush() {
         keys.sort_unstable();
         let (start, end) = (keys[100].clone(), keys[400].clone());
         let range = KeyRange { start: Some(start.clone()), end: Some(end.clone()) };
-        let mut found = engine.range(range).unwrap().unwrap();
+        let mut found = engine.ordered().unwrap().range(range).unwrap();
         let (mut up, mut down) = (Vec::new(), Vec::new());
         let mut next = |count: usize| {
             for _ in 0..count {
@@ -165,7 +167,7 @@ fn a_range_goes_on_across_the_first_flush() {
         if begun {
             next(20);
         }
-        engine.persist(Lsn(501)).unwrap();
+        engine.checkpoint(Lsn(501)).unwrap();
         assert!(is_coded(&engine));
         next(20);
         // Keys of later, and old ones that go, in the index too.
@@ -173,7 +175,7 @@ fn a_range_goes_on_across_the_first_flush() {
             put(&engine, lsn, &shape(number), b"later");
         }
         delete(&engine, 702, &keys[250]);
-        engine.persist(Lsn(703)).unwrap();
+        engine.checkpoint(Lsn(703)).unwrap();
         next(300);
         down.reverse();
         up.extend(down);
@@ -195,7 +197,7 @@ fn a_get_goes_on_across_the_first_flush() {
     let hash = inner.hash(&key);
     let stored = || inner.read_stored(&view, (hash, &key), &mut OwnedValue);
     assert!(stored().unwrap().is_none());
-    engine.persist(Lsn(2)).unwrap();
+    engine.checkpoint(Lsn(2)).unwrap();
     assert_eq!(stored().unwrap().as_deref(), Some(&b"v"[..]));
 }
 
@@ -205,7 +207,7 @@ fn a_table_stays_as_it_was_decided() {
         let mut bench = Bench::new(72).set("key_code", first);
         let (engine, _) = bench.open();
         // An empty table is saved undecided.
-        engine.persist(Lsn(1)).unwrap();
+        engine.checkpoint(Lsn(1)).unwrap();
         drop(engine);
         let (engine, _) = bench.open();
         let mut rows = Rows::new();
@@ -214,7 +216,7 @@ fn a_table_stays_as_it_was_decided() {
             put(&engine, number + 1, &key, b"v");
             rows.insert(key, b"v".to_vec());
         }
-        engine.persist(Lsn(2_001)).unwrap();
+        engine.checkpoint(Lsn(2_001)).unwrap();
         assert_eq!(is_coded(&engine), first == "auto");
         bench = bench.set("key_code", second);
         drop(engine);
@@ -225,7 +227,7 @@ fn a_table_stays_as_it_was_decided() {
         for (key, lsn) in rows.keys().zip(2_002..) {
             delete(&engine, lsn, key);
         }
-        engine.persist(Lsn(9_000)).unwrap();
+        engine.checkpoint(Lsn(9_000)).unwrap();
         drop(engine);
         let (engine, _) = bench.open();
         assert_eq!(engine.stats().keys, 0);
@@ -240,7 +242,7 @@ fn coded_keys_take_fewer_pages() {
         for number in 0..6_000 {
             put(&engine, number + 1, &SHAPES[0].1(number), b"v");
         }
-        engine.persist(Lsn(6_001)).unwrap();
+        engine.checkpoint(Lsn(6_001)).unwrap();
         detail(&engine, "index_pages")
     };
     let (plain, coded) = (pages("none"), pages("auto"));
@@ -258,15 +260,15 @@ fn long_keys_of_rare_bytes_come_back() {
     for (key, lsn) in rows.keys().zip(1..) {
         put(&engine, lsn, key, b"v");
     }
-    engine.persist(Lsn(1_000)).unwrap();
+    engine.checkpoint(Lsn(1_000)).unwrap();
     for (length, lsn) in [200, 255, 256, 257, 300, 4_096, 30_000, 65_535].into_iter().zip(1_001..) {
         let key: Vec<u8> =
             (0..length).map(|at| if at % 100 == 99 { low(lsn) } else { 200 }).collect();
         put(&engine, lsn, &key, b"v");
         rows.insert(key, b"v".to_vec());
     }
-    engine.persist(Lsn(2_000)).unwrap();
+    engine.checkpoint(Lsn(2_000)).unwrap();
     compare(&engine, &rows);
-    engine.compact().unwrap();
+    engine.maintain(MaintenanceMode::Full).unwrap();
     compare(&engine, &rows);
 }

@@ -33,7 +33,7 @@ fn gets_see_what_was_flushed_since() {
     for number in 0..2_000 {
         put(&engine, next(), &key(number), &[1; 100]);
     }
-    engine.persist(Lsn(next())).unwrap();
+    engine.checkpoint(Lsn(next())).unwrap();
     agree(&engine, &|_| Some(1));
     assert!(detail(&engine, "shortcuts") > 1_000, "{:?}", engine.stats());
     for number in (0..2_000).filter(|number| number % 5 == 0) {
@@ -48,9 +48,9 @@ fn gets_see_what_was_flushed_since() {
         _ => Some(1),
     };
     agree(&engine, &expected);
-    engine.persist(Lsn(next())).unwrap();
+    engine.checkpoint(Lsn(next())).unwrap();
     agree(&engine, &expected);
-    engine.compact().unwrap();
+    engine.maintain(MaintenanceMode::Full).unwrap();
     agree(&engine, &expected);
     check(&engine);
 }
@@ -65,7 +65,7 @@ fn a_get_is_not_led_to_where_its_entry_was() {
 fn absent_keys_are_not_remembered() {
     let engine = roomy(62);
     put(&engine, 1, &key(1), &[1; 100]);
-    engine.persist(Lsn(2)).unwrap();
+    engine.checkpoint(Lsn(2)).unwrap();
     for number in 2..500 {
         assert_eq!(engine.get(&key(number)).unwrap(), None);
     }
@@ -81,7 +81,7 @@ fn entries_that_lie_close_together_have_no_shortcuts() {
     for number in 0..2_000_u64 {
         put(&engine, number + 1, &number.to_be_bytes()[5..], &[low(number)]);
     }
-    engine.persist(Lsn(2_001)).unwrap();
+    engine.checkpoint(Lsn(2_001)).unwrap();
     for number in 0..2_000_u64 {
         let found = engine.get(&number.to_be_bytes()[5..]).unwrap();
         assert_eq!(found.as_deref(), Some(&[low(number)][..]));

@@ -10,11 +10,11 @@ fn loads() {
 /// Everything is deleted again, and stays so.
 fn deletes() {
     let (engine, rows) = load(&Bench::new(12), 1_000, 3_000);
-    engine.persist(Lsn(10_000)).unwrap();
+    engine.checkpoint(Lsn(10_000)).unwrap();
     for (lsn, key) in (10_001..).zip(rows.keys()) {
         delete(&engine, lsn, key);
     }
-    engine.persist(Lsn(20_000)).unwrap();
+    engine.checkpoint(Lsn(20_000)).unwrap();
     compare(&engine, &Rows::new());
 }
 
@@ -28,7 +28,7 @@ fn writes_between() {
         put(&engine, step, &key, &[low(step); 90]);
         rows.insert(key, vec![low(step); 90]);
         if step % 200 == 0 {
-            engine.persist(Lsn(step)).unwrap();
+            engine.checkpoint(Lsn(step)).unwrap();
         }
     }
     let inner = &engine.inner;
@@ -83,7 +83,7 @@ fn flipped_bytes() {
     for number in 0..600 {
         put(&engine, number + 1, format!("{number:05}").as_bytes(), &value(number));
     }
-    engine.persist(Lsn(1000)).unwrap();
+    engine.checkpoint(Lsn(1000)).unwrap();
     // Brings the pages of the index in place.
     check(&engine);
     drop(engine);
@@ -105,7 +105,7 @@ fn flipped_bytes() {
                     let found = engine.get(format!("{number:05}").as_bytes())?;
                     assert_eq!(found.as_deref(), Some(&value(number)[..]), "{path} {offset}");
                 }
-                let all = engine.range(KeyRange::default())?.unwrap();
+                let all = engine.ordered().unwrap().range(KeyRange::default())?;
                 for (number, entry) in (0..).zip(all) {
                     assert_eq!(*entry?.value, value(number)[..]);
                 }
@@ -143,7 +143,7 @@ fn power_loss() {
             lsn += 1;
             put(&engine, lsn, format!("{number:03}").as_bytes(), &[low(round); 50]);
         }
-        engine.persist(Lsn(lsn)).unwrap();
+        engine.checkpoint(Lsn(lsn)).unwrap();
         marks.push((bench.env.history().len(), round));
         background(&engine, lsn);
     }
@@ -160,7 +160,7 @@ fn power_loss() {
             let round = found.as_deref().map(|value| u64::from(value[0]));
             assert!(round >= least, "{event:?} {policy}: {round:?}, persisted {least:?}");
             assert!(complete.0 >= least.map_or(0, |round| (round + 1) * 40));
-            let all = engine.range(KeyRange::default()).unwrap().unwrap();
+            let all = engine.ordered().unwrap().range(KeyRange::default()).unwrap();
             let all: Vec<_> = all.map(Result::unwrap).collect();
             assert_eq!(all.len(), if round.is_some() { 40 } else { 0 });
             check(&engine);
@@ -191,7 +191,7 @@ fn a_cut_may_be_taken_between_any_two_keys() {
     for number in 0..400_u64 {
         put(&engine, number + 1, format!("{number:05}").as_bytes(), b"old");
     }
-    engine.persist(Lsn(400)).unwrap();
+    engine.checkpoint(Lsn(400)).unwrap();
     for number in 0..400_u64 {
         put(&engine, number + 401, format!("{number:05}").as_bytes(), b"new");
     }
@@ -219,7 +219,7 @@ fn a_cut_may_be_taken_between_any_two_keys() {
     let (crashed, complete) = bench.on(env).open();
     assert_eq!(complete, Lsn(400));
     check(&crashed);
-    let all = crashed.range(KeyRange::default()).unwrap().unwrap();
+    let all = crashed.ordered().unwrap().range(KeyRange::default()).unwrap();
     let values: Vec<Vec<u8>> = all.map(|entry| entry.unwrap().value.to_vec()).collect();
     assert_eq!(values.len(), 400);
     let fresh = values.iter().filter(|value| *value == b"new").count();
@@ -238,11 +238,11 @@ fn a_flush_that_fails_changes_nothing_and_the_next_one_goes_through() {
                 put(&engine, step, &key, &[low(step); 30]);
                 rows.insert(key, vec![low(step); 30]);
                 if step == 100 {
-                    engine.persist(Lsn(100)).unwrap();
+                    engine.checkpoint(Lsn(100)).unwrap();
                 }
             }
             bench.env.inject(Fault::new(&[call], When::Nth(number), Effect::Io));
-            let outcome = engine.persist(Lsn(200));
+            let outcome = engine.checkpoint(Lsn(200));
             bench.env.clear_faults();
             compare(&engine, &rows);
             if outcome.is_err() {
@@ -250,7 +250,7 @@ fn a_flush_that_fails_changes_nothing_and_the_next_one_goes_through() {
                 assert!(complete >= Lsn(100), "{call:?} {number}");
                 check(&engine);
             }
-            assert_eq!(engine.persist(Lsn(200)).unwrap(), Lsn(200));
+            assert_eq!(engine.checkpoint(Lsn(200)).unwrap(), Lsn(200));
             // What was promised does not hang on what a failed sync left in the cache.
             let (lost, complete) = bench.on(bench.env.crash(Policy::AllLost)).open();
             assert_eq!(complete, Lsn(200), "{call:?} {number}");
@@ -294,7 +294,7 @@ fn the_log_comes_first() {
     let (engine, _) = Slm::open(&bench.options, context).unwrap();
     for round in 1..4 {
         put(&engine, round, b"key", b"value");
-        engine.persist(Lsn(round)).unwrap();
+        engine.checkpoint(Lsn(round)).unwrap();
         assert_eq!(host.log_syncs.load(Ordering::Relaxed), round);
     }
 }

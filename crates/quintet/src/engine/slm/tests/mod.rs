@@ -94,10 +94,10 @@ fn delete(engine: &Slm, lsn: u64, key: &[u8]) {
 /// What the background does when it is asked.
 fn background(engine: &Slm, lsn: u64) {
     for _ in 0..200 {
-        match engine.due() {
-            Due::Persist => drop(engine.persist(Lsn(lsn)).unwrap()),
-            Due::Compact => engine.compact().unwrap(),
-            Due::Nothing | Due::Later => return,
+        match engine.pending_work() {
+            PendingWork::Checkpoint => drop(engine.checkpoint(Lsn(lsn)).unwrap()),
+            PendingWork::Maintain => engine.maintain(MaintenanceMode::Full).unwrap(),
+            PendingWork::None | PendingWork::Later => return,
         }
     }
     panic!("the background does not come to an end: {:?}", engine.stats());
@@ -123,10 +123,10 @@ fn conditions() {
         let value = if number % 4 == 0 { "expires later" } else { "stays" };
         put(&engine, number, &number.to_be_bytes(), value.as_bytes());
     }
-    let ask = |number: u64| engine.presence(&number.to_be_bytes()).unwrap();
+    let ask = |number: u64| engine.exists_hint(&number.to_be_bytes()).unwrap();
     // What is in memory says itself.
     assert_eq!(ask(1), Presence::InValue);
-    engine.persist(Lsn(2_000)).unwrap();
+    engine.checkpoint(Lsn(2_000)).unwrap();
     for _ in 0..2 {
         let before = detail(&engine, "reads_total");
         for number in 0..2_000 {
@@ -136,7 +136,7 @@ fn conditions() {
         assert!((2_000..3_000).all(|number| ask(number) == Presence::Absent));
         assert_eq!(detail(&engine, "reads_total"), before, "runs were read");
         // A merge keeps what was known.
-        engine.compact().unwrap();
+        engine.maintain(MaintenanceMode::Full).unwrap();
     }
 }
 
@@ -155,7 +155,7 @@ fn compare(engine: &Slm, rows: &Rows) {
     }
     let keys: Vec<&[u8]> = rows.keys().map(Vec::as_slice).collect();
     let mut found = Vec::new();
-    engine.multi_get(&keys, &mut found).unwrap();
+    engine.multi_get(&keys, MultiGetSink::Append(&mut found)).unwrap();
     for (value, found) in rows.values().zip(&found) {
         assert_eq!(found.as_deref(), Some(&value[..]));
     }
@@ -170,7 +170,7 @@ fn compare(engine: &Slm, rows: &Rows) {
     }
     assert_eq!(scanned.keys().collect::<Vec<_>>(), rows.keys().collect::<Vec<_>>());
     assert_eq!(&scanned, rows);
-    let all = || engine.range(KeyRange::default()).unwrap().unwrap();
+    let all = || engine.ordered().unwrap().range(KeyRange::default()).unwrap();
     let pair = |entry: Result<Entry>| entry.map(|entry| (entry.key, entry.value.to_vec())).unwrap();
     let expected = || rows.iter().map(|(key, value)| (key.clone(), value.clone()));
     assert!(all().map(pair).eq(expected()));
@@ -197,7 +197,7 @@ fn compare_range(engine: &Slm, rows: &Rows, random: &mut Random) {
     let mut expected: std::collections::VecDeque<_> =
         rows.keys().filter(|key| inside(key)).cloned().collect();
     let range = KeyRange { start: Some(start.clone()), end: Some(end.clone()) };
-    let mut found = engine.range(range).unwrap().unwrap();
+    let mut found = engine.ordered().unwrap().range(range).unwrap();
     loop {
         let up = random.below(2) == 0;
         let one = if up { found.next() } else { found.next_back() };
@@ -243,8 +243,8 @@ fn run(bench: &Bench, seed: u64, steps: u64, keys: u64) -> Slm {
                 compare_range(&engine, &rows, &mut random);
             }
             950..985 => background(&engine, step),
-            985..992 => assert_eq!(engine.persist(Lsn(step)).unwrap(), Lsn(step)),
-            992..994 => engine.compact().unwrap(),
+            985..992 => assert_eq!(engine.checkpoint(Lsn(step)).unwrap(), Lsn(step)),
+            992..994 => engine.maintain(MaintenanceMode::Full).unwrap(),
             994..996 => {
                 let end = [&key[..], b"5"].concat();
                 let op = Op::DeleteRange { start: &key, end: &end };
@@ -301,7 +301,7 @@ fn load(bench: &Bench, keys: u64, updates: u64) -> (Slm, Rows) {
         let value = vec![low(step); to_usize(60 + random.below(60))];
         put(&engine, step, &key, &value);
         rows.insert(key, value);
-        if engine.due() != Due::Nothing {
+        if engine.pending_work() != PendingWork::None {
             background(&engine, step);
         }
     }
@@ -329,7 +329,7 @@ fn add_runs(engine: &Slm, counts: &[u64], keys: ops::Range<u64>) {
             let key = (key * 100 + to_u64(number)).to_be_bytes();
             put(engine, first + place + 1, &key, b"value");
         }
-        engine.persist(Lsn(first + count)).unwrap();
+        engine.checkpoint(Lsn(first + count)).unwrap();
     }
 }
 
@@ -367,7 +367,7 @@ fn small_runs_do_not_pile_up() {
         let key = format!("{step:05}").into_bytes();
         put(&engine, step, &key, b"value");
         rows.insert(key, b"value".to_vec());
-        engine.persist(Lsn(step)).unwrap();
+        engine.checkpoint(Lsn(step)).unwrap();
         background(&engine, step);
     }
     assert!(detail(&engine, "runs") <= 12, "{}", detail(&engine, "runs"));
@@ -378,7 +378,7 @@ fn small_runs_do_not_pile_up() {
 #[test]
 fn a_get_reads_once_and_an_absent_key_never() {
     let (engine, rows) = load(&Bench::new(7).set("cache_bytes", "0"), 6_000, 9_000);
-    engine.persist(Lsn(1 << 20)).unwrap();
+    engine.checkpoint(Lsn(1 << 20)).unwrap();
     let before = detail(&engine, "reads_total");
     for key in rows.keys() {
         engine.get(key).unwrap().unwrap();
@@ -394,7 +394,7 @@ fn a_get_reads_once_and_an_absent_key_never() {
 #[test]
 fn what_was_read_is_not_read_again() {
     let (engine, rows) = load(&Bench::new(8).set("cache_bytes", "4194304"), 6_000, 9_000);
-    engine.persist(Lsn(1 << 20)).unwrap();
+    engine.checkpoint(Lsn(1 << 20)).unwrap();
     background(&engine, 1 << 20);
     let all = || {
         let before = detail(&engine, "reads_total");
@@ -403,7 +403,7 @@ fn what_was_read_is_not_read_again() {
         }
         let keys: Vec<&[u8]> = rows.keys().map(Vec::as_slice).collect();
         let mut found = Vec::new();
-        engine.multi_get(&keys, &mut found).unwrap();
+        engine.multi_get(&keys, MultiGetSink::Append(&mut found)).unwrap();
         assert!(found.iter().flatten().map(|value| &**value).eq(rows.values()));
         detail(&engine, "reads_total") - before
     };
@@ -429,10 +429,10 @@ fn compacting_leaves_nothing_dead_or_expired() {
             rows.remove(&key);
         }
         if step % 700 == 0 {
-            engine.persist(Lsn(step)).unwrap();
+            engine.checkpoint(Lsn(step)).unwrap();
         }
     }
-    engine.compact().unwrap();
+    engine.maintain(MaintenanceMode::Full).unwrap();
     rows.retain(|_, value| value != b"expired");
     compare(&engine, &rows);
     let stats = engine.stats();
@@ -441,7 +441,7 @@ fn compacting_leaves_nothing_dead_or_expired() {
     for step in 0..1_000_u64 {
         delete(&engine, 9_000 + step, format!("{step:05}").as_bytes());
     }
-    engine.compact().unwrap();
+    engine.maintain(MaintenanceMode::Full).unwrap();
     compare(&engine, &Rows::new());
     assert_eq!(detail(&engine, "runs"), 0);
     assert!(bench.env.files().iter().all(|(path, _)| path.rsplit('.').next() != Some("run")));
@@ -462,7 +462,7 @@ fn a_value_of_every_size_comes_back() {
         rows.insert(key, b"v".to_vec());
     }
     compare(&engine, &rows);
-    engine.persist(Lsn(100)).unwrap();
+    engine.checkpoint(Lsn(100)).unwrap();
     compare(&engine, &rows);
     drop(engine);
     let (engine, complete) = bench.open();

@@ -13,7 +13,7 @@ fn fewer_runs_lie_over_one_another_at_rest_than_while_somebody_writes() {
     put(&engine, 601, b"somebody writes", b"value");
     engine.inner.scan_leaves().unwrap();
     assert_eq!(picked(&engine), 0);
-    engine.persist(Lsn(602)).unwrap();
+    engine.checkpoint(Lsn(602)).unwrap();
     // The run of the one key is over no other.
     assert_eq!(picked(&engine), 6);
     background(&engine, 602);

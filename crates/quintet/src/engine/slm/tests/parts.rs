@@ -32,7 +32,7 @@ fn is_sound() {
     for number in 0..200_u64 {
         put(&engine, number + 1, &number.to_be_bytes(), &[7; 40]);
     }
-    engine.persist(Lsn(201)).unwrap();
+    engine.checkpoint(Lsn(201)).unwrap();
     let mut report = Report::default();
     engine.check(&mut report).unwrap();
     assert!(report.is_sound(), "{report:?}");
@@ -51,8 +51,8 @@ fn an_entry_begins_where_the_index_says() {
         let bytes = if number % 50 == 0 { 3_000 } else { number % 90 };
         put(&engine, number + 1, &number.to_be_bytes(), &vec![7; to_usize(bytes)]);
     }
-    engine.persist(Lsn(3_001)).unwrap();
+    engine.checkpoint(Lsn(3_001)).unwrap();
     assert_eq!(true_parts(&engine), 3_000);
-    engine.compact().unwrap();
+    engine.maintain(MaintenanceMode::Full).unwrap();
     assert_eq!(true_parts(&engine), 3_000);
 }

@@ -18,7 +18,7 @@ fn hurried(bench: &Bench) -> (Slm, BTreeMap<[u8; 8], Vec<u8>>) {
         put(&engine, number + 1, &key(number), &value);
         model.insert(key(number), value);
         if number % 1_000 == 999 {
-            engine.persist(Lsn(number + 2)).unwrap();
+            engine.checkpoint(Lsn(number + 2)).unwrap();
         }
     }
     (engine, model)
@@ -28,7 +28,7 @@ fn assert_holds(engine: &Slm, model: &BTreeMap<[u8; 8], Vec<u8>>) {
     for (key, value) in model {
         assert_eq!(engine.get(key).unwrap().as_deref(), Some(&**value));
     }
-    assert_eq!(engine.range(KeyRange::default()).unwrap().unwrap().count(), model.len());
+    assert_eq!(engine.ordered().unwrap().range(KeyRange::default()).unwrap().count(), model.len());
 }
 
 fn is_paused(engine: &Slm) -> bool {
@@ -41,17 +41,17 @@ fn a_merge_pauses_where_a_round_is_due_and_goes_on() {
     let (engine, mut model) = hurried(&bench);
     let (mut pauses, mut lsn) = (0, 6_001);
     for _ in 0..200 {
-        if engine.due() != Due::Compact {
+        if engine.pending_work() != PendingWork::Maintain {
             break;
         }
-        engine.compact().unwrap();
+        engine.maintain(MaintenanceMode::Full).unwrap();
         pauses += u64::from(is_paused(&engine));
         // Writers and a round come between.
         let number = lsn - 1;
         put(&engine, lsn, &key(number), b"later");
         model.insert(key(number), b"later".to_vec());
         lsn += 1;
-        engine.persist(Lsn(lsn)).unwrap();
+        engine.checkpoint(Lsn(lsn)).unwrap();
         // A crash at a pause leaves all of it.
         let mut crashed = bench.on(bench.env.crash(Policy::AllLost));
         crashed.complete = lsn;
@@ -67,8 +67,8 @@ fn a_merge_pauses_where_a_round_is_due_and_goes_on() {
 fn a_paused_merge_is_given_up_for_memory_and_for_a_whole_one() {
     let (engine, model) = hurried(&Bench::new(51));
     let pause = || {
-        assert_eq!(engine.due(), Due::Compact);
-        engine.compact().unwrap();
+        assert_eq!(engine.pending_work(), PendingWork::Maintain);
+        engine.maintain(MaintenanceMode::Full).unwrap();
         assert!(is_paused(&engine));
     };
     pause();
@@ -107,7 +107,7 @@ fn operations_that_are_replayed_at_once_are_as_one_by_one() {
     // Many more than one memtable has room for.
     assert!(detail(&engine, "memtables") > 3);
     assert_holds(&engine, &model);
-    engine.persist(Lsn(6_001)).unwrap();
+    engine.checkpoint(Lsn(6_001)).unwrap();
     assert_holds(&engine, &model);
     check(&engine);
     let mut crashed = bench.on(bench.env.crash(Policy::AllLost));

@@ -12,7 +12,7 @@ fn full() -> Slm {
     for number in 0..6_000 {
         put(&engine, number + 1, &key(number), &[7; 100]);
     }
-    engine.persist(Lsn(6_001)).unwrap();
+    engine.checkpoint(Lsn(6_001)).unwrap();
     assert!(reads(&engine, (0..6_000).step_by(10)) > 500);
     engine
 }
@@ -34,7 +34,7 @@ fn what_was_just_flushed_is_in_memory() {
     for number in some() {
         put(&engine, 10_000 + number, &key(number), &[8; 100]);
     }
-    engine.persist(Lsn(20_000)).unwrap();
+    engine.checkpoint(Lsn(20_000)).unwrap();
     assert_eq!(reads(&engine, some()), 0);
 }
 
@@ -45,7 +45,7 @@ fn what_is_read_often_stays_in_memory_through_a_merge() {
     assert!(reads(&engine, some()) > 15, "the cache has it all");
     reads(&engine, some());
     assert_eq!(reads(&engine, some()), 0);
-    engine.compact().unwrap();
+    engine.maintain(MaintenanceMode::Full).unwrap();
     assert_eq!(reads(&engine, some()), 0);
     check(&engine);
 }

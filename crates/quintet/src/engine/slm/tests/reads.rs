@@ -14,7 +14,7 @@ fn table(cache_bytes: &str) -> Slm {
     for number in 0..KEYS {
         put(&engine, number + 1, &key(number), &[7; 1000]);
     }
-    engine.persist(Lsn(KEYS + 1)).unwrap();
+    engine.checkpoint(Lsn(KEYS + 1)).unwrap();
     engine
 }
 
@@ -24,9 +24,9 @@ fn a_range_reads_across_what_is_dead() {
     for number in (0..KEYS).filter(|number| number % 2 == 0) {
         delete(&engine, KEYS + 2 + number, &key(number));
     }
-    engine.persist(Lsn(3 * KEYS)).unwrap();
+    engine.checkpoint(Lsn(3 * KEYS)).unwrap();
     let before = detail(&engine, "reads_total");
-    let found = engine.range(KeyRange::default()).unwrap().unwrap();
+    let found = engine.ordered().unwrap().range(KeyRange::default()).unwrap();
     let found = found.map(|entry| entry.unwrap()).map(|entry| (entry.key, entry.value.to_vec()));
     let live = (0..KEYS).filter(|number| number % 2 == 1);
     assert!(found.eq(live.map(|number| (key(number).to_vec(), vec![7; 1000]))));
@@ -50,7 +50,7 @@ fn what_an_update_replaces_leaves_the_cache() {
         for number in 0..KEYS {
             put(&engine, round * 1_000 + number, &key(number), &[8; 1000]);
         }
-        engine.persist(Lsn(round * 1_000 + KEYS)).unwrap();
+        engine.checkpoint(Lsn(round * 1_000 + KEYS)).unwrap();
         assert!(all(0), "round {round}");
     }
     assert_eq!(detail(&engine, "cache_evicted_total"), 0);
@@ -64,16 +64,16 @@ fn blocks_of_another_size_are_read() {
     for number in 0..KEYS {
         put(&engine, number + 1, &key(number), &[7; 400]);
     }
-    engine.persist(Lsn(KEYS + 1)).unwrap();
+    engine.checkpoint(Lsn(KEYS + 1)).unwrap();
     drop(engine);
     let (engine, complete) = bench.set("block_bytes", "1024").open();
     assert_eq!(complete, Lsn(KEYS + 1));
     for number in KEYS..2 * KEYS {
         put(&engine, number + 1, &key(number), &[7; 400]);
     }
-    engine.persist(Lsn(2 * KEYS + 1)).unwrap();
+    engine.checkpoint(Lsn(2 * KEYS + 1)).unwrap();
     compare(&engine, &(0..2 * KEYS).map(|number| (key(number).to_vec(), vec![7; 400])).collect());
-    engine.compact().unwrap();
+    engine.maintain(MaintenanceMode::Full).unwrap();
     check(&engine);
 }
 
@@ -82,7 +82,7 @@ fn ranges_that_find_neighbours_together_read_more_at_once() {
     let engine = table("0");
     let reads = |entries: u64| {
         let before = detail(&engine, "reads_total");
-        let range = engine.range(KeyRange::default()).unwrap().unwrap();
+        let range = engine.ordered().unwrap().range(KeyRange::default()).unwrap();
         assert_eq!(to_u64(range.take(to_usize(entries)).count()), entries);
         detail(&engine, "reads_total") - before
     };
@@ -99,7 +99,7 @@ fn ranges_that_find_neighbours_together_read_more_at_once() {
         for number in (0..KEYS).filter(|number| number % 8 == round) {
             put(&engine, 1_000 * (round + 1) + number, &key(number), &[8; 1000]);
         }
-        engine.persist(Lsn(1_000 * (round + 2))).unwrap();
+        engine.checkpoint(Lsn(1_000 * (round + 2))).unwrap();
     }
     let few = after(20, 10);
     assert!(few <= 16, "{few} reads for a range of 10: one step of 16");
@@ -111,7 +111,7 @@ fn large(bench: &Bench, keys: u64) -> Slm {
     for number in 0..keys {
         put(&engine, number + 1, &key(number), &vec![7; 64 << 10]);
     }
-    engine.persist(Lsn(keys + 1)).unwrap();
+    engine.checkpoint(Lsn(keys + 1)).unwrap();
     engine
 }
 
@@ -120,7 +120,7 @@ fn a_range_of_large_values_reads_little_in_vain() {
     let engine = large(&Bench::new(54).set("cache_bytes", "0"), 60);
     for entries in [1, 2, 7, 20, 60] {
         let before = detail(&engine, "read_bytes_total");
-        let range = engine.range(KeyRange::default()).unwrap().unwrap();
+        let range = engine.ordered().unwrap().range(KeyRange::default()).unwrap();
         assert_eq!(range.take(entries).count(), entries);
         let bytes = detail(&engine, "read_bytes_total") - before;
         let asked = to_u64(entries) * (68 << 10);
@@ -135,7 +135,7 @@ fn what_could_not_be_read_ahead_is_read_alone_and_an_error_is_that_of_its_entry(
     let bench = Bench::new(55).set("cache_bytes", "0");
     let engine = large(&bench, 40);
     let shown = || {
-        let range = engine.range(KeyRange::default()).unwrap().unwrap();
+        let range = engine.ordered().unwrap().range(KeyRange::default()).unwrap();
         let whole = |entry: &Result<Entry>| {
             entry.as_ref().is_ok_and(|entry| entry.value.to_vec() == vec![7; 64 << 10])
         };
@@ -165,6 +165,6 @@ fn a_range_goes_past_what_is_newer_in_memory_while_it_is_read() {
         rows.insert(key(number).to_vec(), b"newer".to_vec());
     }
     compare(&engine, &rows);
-    let found = engine.range(KeyRange::default()).unwrap().unwrap().rev();
+    let found = engine.ordered().unwrap().range(KeyRange::default()).unwrap().rev();
     assert!(found.map(|entry| entry.unwrap().value.to_vec()).eq(rows.into_values().rev()));
 }

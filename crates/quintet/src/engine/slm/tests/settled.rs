@@ -17,14 +17,14 @@ fn rests() {
             lsn += 1;
             put(&engine, lsn, format!("{number:03}").as_bytes(), &[low(round); 50]);
         }
-        engine.persist(Lsn(lsn)).unwrap();
+        engine.checkpoint(Lsn(lsn)).unwrap();
         marks.push((bench.env.history().len(), round));
         background(&engine, lsn);
-        assert_eq!(engine.due(), Due::Later);
+        assert_eq!(engine.pending_work(), PendingWork::Later);
         let long = detail(&engine, "journal_live_bytes");
         bench.env.advance(Duration::from_secs(2));
         background(&engine, lsn);
-        assert_eq!(engine.due(), Due::Nothing);
+        assert_eq!(engine.pending_work(), PendingWork::None);
         let short = detail(&engine, "journal_live_bytes");
         // The head of a file and a small group.
         assert!(short <= 3 * 4096 && short < long, "{short} of {long} bytes");
@@ -36,7 +36,7 @@ fn rests() {
         for policy in [Policy::Killed, Policy::AllLost, Policy::AllKept, Policy::Random { seed: 5 }]
         {
             let (engine, _) = bench.on(bench.env.image_at(event.number, policy)).open();
-            let all = engine.range(KeyRange::default()).unwrap().unwrap();
+            let all = engine.ordered().unwrap().range(KeyRange::default()).unwrap();
             let all: Vec<_> = all.map(Result::unwrap).collect();
             assert!(all.is_empty() || all.len() == to_usize(KEYS), "{event:?} {policy}");
             let round = all.first().map(|entry| u64::from(entry.value[0]));
