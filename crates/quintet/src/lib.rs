@@ -94,12 +94,21 @@ pub mod testing {
     }
 }
 
-/// The README's example, compiled as a test.
+/// The examples of the README and of the guide, compiled and run as tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
-
-/// The example of the documentation of tables, likewise.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/tables.md")]
-struct Tables;
+mod documents {
+    macro_rules! pages {
+        ($($name:ident $path:literal)*) => {
+            $(#[doc = include_str!(concat!("../../../", $path))] struct $name;)*
+        };
+    }
+    pages! {
+        Readme "README.md"
+        GettingStarted "docs/guide/01-getting-started.md"
+        ChoosingAnEngine "docs/guide/02-choosing-an-engine.md"
+        TablesAndKeys "docs/guide/03-tables-and-keys.md"
+        Batches "docs/guide/04-batches.md"
+        Expiry "docs/guide/05-expiry.md"
+        BulkLoading "docs/guide/08-bulk-loading.md"
+    }
+}

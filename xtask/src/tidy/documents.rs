@@ -1,13 +1,15 @@
-//! Markdown: one first-level heading in each document, and links between files that lead
-//! somewhere.
+//! Markdown: one first-level heading in each document, and links to files and headings that exist.
+
+use std::collections::HashMap;
 
 use super::{Finding, Tree};
 
 pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     let documents = tree.texts.iter().filter(|(path, _)| !path.ends_with("toml"));
     for (path, text) in documents {
-        // Templates become part of a page that has its heading.
-        if !path.starts_with(".github/") {
+        // Templates become part of a page that has its heading. The book's table of contents has a
+        // first-level heading for each part.
+        if !path.starts_with(".github/") && !path.ends_with("SUMMARY.md") {
             check_headings(path, text, findings);
         }
         check_links(tree, path, text, findings);
@@ -41,18 +43,56 @@ fn check_headings(path: &str, text: &str, findings: &mut Vec<Finding>) {
 
 fn check_links(tree: &Tree, path: &str, text: &str, findings: &mut Vec<Finding>) {
     for (line, content) in prose(text) {
-        for part in content.split("](").skip(1) {
-            let target = part.split([')', '#', ' ']).next().unwrap_or_default();
-            if target.is_empty() || target.contains(':') {
+        for part in without_code(content).split("](").skip(1) {
+            let link = part.split([')', ' ']).next().unwrap_or_default();
+            if link.is_empty() || link.contains(':') {
                 continue;
             }
-            let full = join(path, target);
+            let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let full = if target.is_empty() { path.to_owned() } else { join(path, target) };
             if !tree.names.contains(&full) {
                 let message = format!("the link to `{target}` leads nowhere (no `{full}`)");
+                findings.push(Finding::error(path, line, message));
+                continue;
+            }
+            let document = tree.texts.get(&full).filter(|_| full.ends_with(".md"));
+            if let Some(document) = document
+                && !anchor.is_empty()
+                && !anchors(document).iter().any(|known| known == anchor)
+            {
+                let message = format!("`{full}` has no heading `#{anchor}`");
                 findings.push(Finding::error(path, line, message));
             }
         }
     }
+}
+
+/// The line without its code spans, in which brackets are no links.
+fn without_code(line: &str) -> String {
+    line.split('`').step_by(2).collect::<Vec<_>>().join("`")
+}
+
+/// The anchors of a document's headings, as GitHub and mdBook make them.
+fn anchors(text: &str) -> Vec<String> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    prose(text)
+        .filter_map(|(_, line)| {
+            let heading = line.trim_start_matches('#');
+            let level = line.len() - heading.len();
+            if !(1..=6).contains(&level) || !heading.starts_with(' ') {
+                return None;
+            }
+            let kept = |c: char| match c {
+                ' ' => Some('-'),
+                c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c.to_ascii_lowercase()),
+                _ => None,
+            };
+            let anchor: String = heading.trim().chars().filter_map(kept).collect();
+            let times = seen.entry(anchor.clone()).or_default();
+            *times += 1;
+            Some(if *times == 1 { anchor } else { format!("{anchor}-{}", *times - 1) })
+        })
+        .collect()
 }
 
 /// The path of `target` as seen from the document at `path`.

@@ -221,8 +221,16 @@ fn documents_have_one_heading_and_sound_links() {
     let said = says(&[("a.md", "# A\n\n# B\n")]);
     assert_finds(&said, "a.md:3:", "second first-level heading");
     assert_eq!(says(&[("a.md", "# A\n```\n# not a heading\n```\n")]), "");
-    let linked = [("docs/a.md", "# A\n[b](../b.md#part) [c](https://c.d/e)\n"), ("b.md", "# B\n")];
-    assert_eq!(says(&linked), "");
+    let parts = "# B\n## A part, `of` it\n## Part\n## Part\n";
+    let to = |link: &str| {
+        says(&[("docs/a.md", &format!("# A\n[b]({link}) [c](https://c.d/e)\n")), ("b.md", parts)])
+    };
+    for sound in ["../b.md", "../b.md#a-part-of-it", "../b.md#part-1", "#a"] {
+        assert_eq!(to(sound), "", "{sound}");
+    }
+    assert_finds(&to("../b.md#lost"), "docs/a.md:2:", "`b.md` has no heading `#lost`");
+    assert_finds(&to("#lost"), "docs/a.md:2:", "`docs/a.md` has no heading `#lost`");
+    assert_eq!(says(&[("docs/SUMMARY.md", "# A\n\n# B\n")]), "");
     let said = says(&[("docs/a.md", "# A\n[b](b.md)\n")]);
     assert_finds(&said, "docs/a.md:2:", "no `docs/b.md`");
 }
