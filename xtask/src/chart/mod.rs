@@ -75,8 +75,13 @@ const PANELS: [Panel; 5] = [
     Panel {
         engine: "tph",
         about: "point access, large data",
-        peers: &[ROCKSDB, LMDB],
-        sources: &[source(TPH, "load", 1e7), source(TPH, "c", 1e6), source(TPH, "a", 1e6)],
+        peers: &[ROCKSDB, LMDB, LEVELDB],
+        sources: &[
+            source(TPH, "load", 1e7),
+            source(TPH, "c", 1e6),
+            source(TPH, "a", 1e6),
+            source(TPH, "e", 1e6),
+        ],
     },
     Panel {
         engine: "btree",
@@ -153,7 +158,13 @@ fn finish(repository: &Path, path: &str, image: &str, check: bool) -> Result<(),
 /// Returns each image with its path.
 fn draw_all(repository: &Path) -> Result<Vec<(&'static str, String)>, String> {
     let panels = collect(repository)?;
-    Ok(IMAGES.iter().map(|(path, scheme)| (*path, picture::draw(&panels, scheme))).collect())
+    IMAGES
+        .iter()
+        .map(|(path, scheme)| {
+            let image = picture::draw(&panels, scheme).map_err(|error| error.to_string())?;
+            Ok((*path, image))
+        })
+        .collect()
 }
 
 fn collect(repository: &Path) -> Result<Vec<Drawn>, String> {
@@ -232,6 +243,6 @@ mod tests {
         assert_eq!(labels, ["hashlog", "RocksDB", "LMDB"]);
         assert_eq!((hashlog.date.as_str(), hashlog.runs), ("2026-11-22", 3));
         // The better LMDB of this load is the one with read-ahead.
-        assert_eq!((hashlog.bars[2].ops_per_second / 1e3).round() as u32, 331);
+        assert!((330e3..331e3).contains(&hashlog.bars[2].ops_per_second), "{hashlog:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! The picture: panels of horizontal bars as SVG.
 
+use std::fmt::{self, Write};
+
 use super::{Drawn, Group};
 
 /// Colours of the picture.
@@ -50,8 +52,8 @@ const GROUP_HEAD: u32 = 20;
 const GROUP_GAP: u32 = 10;
 const ROW_GAP: u32 = 22;
 
-/// The notes, which take the place of a sixth panel.
-const NOTES: [&str; 12] = [
+/// The notes, a line each.
+const NOTES: [&str; 14] = [
     "How to read it",
     "Ratios are ours divided by the peer's.",
     "Orange: the peer is faster.",
@@ -60,34 +62,39 @@ const NOTES: [&str; 12] = [
     "are of different days: do not compare them.",
     "LMDB is the better of read-ahead on and off",
     "where both were run.",
+    "tph, slm: measured at rest after the load.",
     "load: random inserts. C: gets. A: half gets,",
     "half updates. E: ranges of about 50 entries",
-    "(btree: uniform; slm: zipfian).",
+    "(tph, btree: uniform; slm: zipfian).",
+    "E of btree: files in memory (tmpfs).",
     "FASTER has not been measured.",
 ];
 
-/// Draws the panels, three in a row.
-pub(super) fn draw(panels: &[Drawn], scheme: &Scheme) -> String {
+/// Draws the panels, three in a row, and the notes at the end of the first row.
+pub(super) fn draw(panels: &[Drawn], scheme: &Scheme) -> Result<String, fmt::Error> {
+    let mut cells: Vec<Option<&Drawn>> = panels.iter().map(Some).collect();
+    cells.insert(cells.len().min(COLUMNS - 1), None);
     let mut body = String::new();
     let mut top = PANELS_AT;
-    let mut rows = panels.chunks(COLUMNS).peekable();
-    while let Some(row) = rows.next() {
-        for (column, panel) in (0..).zip(row) {
-            draw_panel(&mut body, panel, MARGIN + column * COLUMN_STEP, top, scheme);
+    for row in cells.chunks(COLUMNS) {
+        let mut tallest = 0;
+        for (column, cell) in (0..).zip(row) {
+            let left = MARGIN + column * COLUMN_STEP;
+            let height = match cell {
+                Some(panel) => draw_panel(&mut body, panel, left, top, scheme)?,
+                None => draw_notes(&mut body, left, top, scheme)?,
+            };
+            tallest = tallest.max(height);
         }
-        if rows.peek().is_none() && row.len() < COLUMNS {
-            let column = u32::try_from(row.len()).unwrap_or(0);
-            draw_notes(&mut body, MARGIN + column * COLUMN_STEP, top, scheme);
-        }
-        top += row.iter().map(height).max().unwrap_or(0) + ROW_GAP;
+        top += tallest + ROW_GAP;
     }
-    let mut out = head(top, scheme);
+    let mut out = head(top, scheme)?;
     out += &body;
     out += "</svg>\n";
-    out
+    Ok(out)
 }
 
-fn head(height: u32, scheme: &Scheme) -> String {
+fn head(height: u32, scheme: &Scheme) -> Result<String, fmt::Error> {
     let Scheme { background, text, muted, .. } = scheme;
     let title = "Throughput in thousand operations a second";
     let mut out = format!(
@@ -97,52 +104,65 @@ fn head(height: u32, scheme: &Scheme) -> String {
          font-size=\"12\">\n<title>{title}</title>\n\
          <rect width=\"{WIDTH}\" height=\"{height}\" rx=\"8\" fill=\"{background}\"/>\n"
     );
-    out += &format!(
+    write!(
+        out,
         "<text x=\"{MARGIN}\" y=\"36\" font-size=\"18\" font-weight=\"600\" \
          fill=\"{text}\">{title}</text>\n\
          <text x=\"{MARGIN}\" y=\"58\" fill=\"{muted}\">10 million records of 23 + 128 bytes, all \
          in memory, one thread, buffered writes, 2 cores of an AMD EPYC. Medians.</text>\n"
-    );
-    out
-}
-
-fn height(panel: &Drawn) -> u32 {
-    PANEL_HEAD + panel.groups.iter().map(group_height).sum::<u32>()
+    )?;
+    Ok(out)
 }
 
 fn group_height(group: &Group) -> u32 {
     GROUP_HEAD + group.bars.iter().map(|_| BAR_STEP).sum::<u32>() + GROUP_GAP
 }
 
-fn draw_panel(out: &mut String, panel: &Drawn, left: u32, top: u32, scheme: &Scheme) {
+/// Draws a panel and returns its height.
+fn draw_panel(
+    out: &mut String,
+    panel: &Drawn,
+    left: u32,
+    top: u32,
+    scheme: &Scheme,
+) -> Result<u32, fmt::Error> {
     let Scheme { text, muted, line, .. } = scheme;
     let right = left + PANEL_WIDTH;
     let (name_at, line_at) = (top + 14, top + 22);
-    *out += &format!(
+    write!(
+        out,
         "<text x=\"{left}\" y=\"{name_at}\" font-size=\"15\" font-weight=\"600\" \
          fill=\"{text}\">{}</text>\n\
          <text x=\"{right}\" y=\"{name_at}\" text-anchor=\"end\" fill=\"{muted}\">{}</text>\n\
          <path d=\"M{left} {line_at}H{right}\" stroke=\"{line}\"/>\n",
         panel.engine, panel.about,
-    );
+    )?;
     let mut at = top + PANEL_HEAD;
     for group in &panel.groups {
-        draw_group(out, group, left, at, scheme);
+        draw_group(out, group, left, at, scheme)?;
         at += group_height(group);
     }
+    Ok(at - top)
 }
 
-fn draw_group(out: &mut String, group: &Group, left: u32, top: u32, scheme: &Scheme) {
+fn draw_group(
+    out: &mut String,
+    group: &Group,
+    left: u32,
+    top: u32,
+    scheme: &Scheme,
+) -> fmt::Result {
     let Scheme { text, muted, .. } = scheme;
     let right = left + PANEL_WIDTH;
     let baseline = top + 13;
     let runs = if group.runs == 1 { "1 run".to_owned() } else { format!("{} runs", group.runs) };
-    *out += &format!(
+    write!(
+        out,
         "<text x=\"{left}\" y=\"{baseline}\" font-weight=\"600\" fill=\"{text}\">{}</text>\n\
          <text x=\"{right}\" y=\"{baseline}\" font-size=\"11\" text-anchor=\"end\" \
          fill=\"{muted}\">{}, {runs}</text>\n",
         group.title, group.date,
-    );
+    )?;
     let most = group.bars.iter().map(|bar| bar.ops_per_second).fold(0.0, f64::max);
     let ours = group.bars.first().map_or(0.0, |bar| bar.ops_per_second);
     let bars_at = left + BARS_AT;
@@ -153,7 +173,8 @@ fn draw_group(out: &mut String, group: &Group, left: u32, top: u32, scheme: &Sch
         let value_at = f64::from(bars_at) + length + 5.0;
         let is_ours = index == 0;
         let (fill, weight) = if is_ours { (scheme.ours, "600") } else { (scheme.peer, "400") };
-        *out += &format!(
+        write!(
+            out,
             "<text x=\"{left}\" y=\"{baseline}\" font-weight=\"{weight}\" \
              fill=\"{text}\">{}</text>\n\
              <rect x=\"{bars_at}\" y=\"{at}\" width=\"{length:.1}\" height=\"{BAR_HEIGHT}\" \
@@ -162,35 +183,40 @@ fn draw_group(out: &mut String, group: &Group, left: u32, top: u32, scheme: &Sch
              fill=\"{text}\">{}</text>\n",
             bar.label,
             thousands(bar.ops_per_second),
-        );
+        )?;
         if !is_ours {
             let ratio = ours / bar.ops_per_second;
             let (fill, weight) = if ratio < 1.0 { (scheme.lost, "600") } else { (*muted, "400") };
             let places = if ratio < 1.095 { 2 } else { 1 };
-            *out += &format!(
+            writeln!(
+                out,
                 "<text x=\"{right}\" y=\"{baseline}\" text-anchor=\"end\" \
-                 font-weight=\"{weight}\" fill=\"{fill}\">{ratio:.places$}\u{d7}</text>\n"
-            );
+                 font-weight=\"{weight}\" fill=\"{fill}\">{ratio:.places$}\u{d7}</text>"
+            )?;
         }
     }
+    Ok(())
 }
 
-fn draw_notes(out: &mut String, left: u32, top: u32, scheme: &Scheme) {
+/// Draws the notes and returns their height.
+fn draw_notes(out: &mut String, left: u32, top: u32, scheme: &Scheme) -> Result<u32, fmt::Error> {
     let Scheme { text, muted, line, .. } = scheme;
     let mut baseline = top + 14;
     for (index, note) in NOTES.iter().enumerate() {
         let (size, weight, fill) = if index == 0 { (15, "600", text) } else { (12, "400", muted) };
-        *out += &format!(
+        writeln!(
+            out,
             "<text x=\"{left}\" y=\"{baseline}\" font-size=\"{size}\" font-weight=\"{weight}\" \
-             fill=\"{fill}\">{note}</text>\n"
-        );
+             fill=\"{fill}\">{note}</text>"
+        )?;
         if index == 0 {
             let (line_at, right) = (top + 22, left + PANEL_WIDTH);
-            *out += &format!("<path d=\"M{left} {line_at}H{right}\" stroke=\"{line}\"/>\n");
+            writeln!(out, "<path d=\"M{left} {line_at}H{right}\" stroke=\"{line}\"/>")?;
             baseline += 10;
         }
         baseline += 19;
     }
+    Ok(baseline - top)
 }
 
 /// `rate` in thousands, with a decimal below 100 and commas from 1,000 thousand on.
@@ -233,9 +259,9 @@ mod tests {
             bars: vec![bar("ours", 100e3), bar("theirs", theirs)],
         };
         let panel = |theirs| Drawn { engine: "ours", about: "", groups: vec![group(theirs)] };
-        let lost = draw(&[panel(200e3)], &LIGHT);
+        let lost = draw(&[panel(200e3)], &LIGHT).unwrap();
         assert!(lost.contains(&format!("fill=\"{}\">0.50\u{d7}<", LIGHT.lost)), "{lost}");
-        let won = draw(&[panel(50e3)], &LIGHT);
+        let won = draw(&[panel(50e3)], &LIGHT).unwrap();
         assert!(won.contains(">2.0\u{d7}<") && !won.contains(LIGHT.lost), "{won}");
     }
 }
