@@ -1,6 +1,7 @@
-//! Repository chores: `cargo xtask tidy`, `cargo xtask instructions`.
+//! Repository chores: `cargo xtask tidy`, `cargo xtask instructions`, `cargo xtask chart`.
 #![forbid(unsafe_code)]
 
+mod chart;
 mod instructions;
 mod tidy;
 
@@ -17,6 +18,8 @@ commands:
                            (CONTRIBUTING.md lists them)
   instructions [--update]  count the instructions of the hot paths under valgrind and compare them
                            with the recorded ones (--update: record them)
+  chart [--check]          draw docs/images/throughput-*.svg from docs/results (--check: only say
+                           whether the committed images are those)
   help                     print this text
 ";
 
@@ -26,6 +29,8 @@ fn main() -> ExitCode {
         ["tidy"] => run_tidy(),
         ["instructions"] => instructions::run(&repository(), false),
         ["instructions", "--update"] => instructions::run(&repository(), true),
+        ["chart"] => chart::run(&repository(), false),
+        ["chart", "--check"] => chart::run(&repository(), true),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             ExitCode::SUCCESS
