@@ -33,7 +33,7 @@ crash states="1000000":
 footprint operations="20000000":
     QUINTET_FOOTPRINT_OPERATIONS={{operations}} cargo test --release --package quintet --lib do_not_grow_the_trie -- --nocapture
 
-# Power losses of persistent memory: so many images of each of pool, skip list, tree and flush
+# Power losses of persistent memory: number of images for each of pool, skip list, tree and flush
 pmem-crash images="250000":
     QUINTET_PMEM_IMAGES={{images}} cargo test --package quintet --lib pmem_crash -- --ignored --nocapture
 
@@ -41,11 +41,11 @@ pmem-crash images="250000":
 powercut cuts="20":
     .ci/powercut {{cuts}}
 
-# Child processes of the command killed with SIGKILL, on real files
+# Kills child processes of the command with SIGKILL, on real files
 kill:
     cargo test --release --package quintet-cli --test cli kill -- --nocapture
 
-# Every fuzz target for so many seconds: `just fuzz 480`
+# Every fuzz target, for the given number of seconds each: `just fuzz 480`
 fuzz seconds="60":
     fuzz/run {{seconds}}
 
@@ -53,23 +53,32 @@ fuzz seconds="60":
 loom:
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p quintet --lib --release loom_
 
-# Random schedules of the larger ones. With other seeds it says which planted bugs are found by luck
+# Random schedules of the larger models. Another seed shows which planted bugs are found only by chance
 shuttle seed="1":
     RUSTFLAGS="--cfg shuttle" SHUTTLE_RANDOM_SEED={{seed}} CARGO_TARGET_DIR=target/shuttle cargo test -p quintet --lib --release shuttle_
 
-# The threaded test of one engine, again and again: `just stress trie 500`
+# The threaded test of one engine, repeated: `just stress trie 500`
 stress engine rounds="100":
     QUINTET_STRESS_ENGINE={{engine}} QUINTET_STRESS_ROUNDS={{rounds}} cargo test --package quintet --test threads -- --nocapture
 
-# The threaded tests under ThreadSanitizer: so many operations a thread
+# The threaded tests under ThreadSanitizer, with the given number of operations for each thread
 tsan operations="6000":
     .ci/tsan {{operations}}
+
+# The long campaigns. The power cuts need root, the fuzz targets a nightly compiler; mutants are the planted bugs that crashes find
+nightly: (crash "5000000") pmem-crash (powercut "100") kill (fuzz "480") loom (tsan "20000") mutants
+    for seed in 1 2 3 4 5 6 7; do just shuttle $seed || exit 1; done
+    for engine in naive hashlog trie btree slm tph; do just stress $engine || exit 1; done
+
+# Each planted bug that a crash can show, searched for by crash enumeration
+mutants:
+    cargo test --release --package quintet --test crash planted_bugs_are_found -- --nocapture
 
 bench:
     cargo bench --workspace
 
-# The workloads on other stores as well: `just compare --preset smoke --out results.jsonl`. First
-# `crates/quintet-compare/setup`, for the stores that are not Rust
+# Runs the workloads on other stores too: `just compare --preset smoke --out results.jsonl`.
+# Run `crates/quintet-compare/setup` first: it builds the stores that are not written in Rust
 compare *args:
     cargo run --release --manifest-path crates/quintet-compare/Cargo.toml -- run {{args}}
 

@@ -1,4 +1,4 @@
-//! A bound on what one input may allocate.
+//! Bounds the memory that one input may allocate.
 
 #![expect(unsafe_code, reason = "a global allocator that counts and passes everything on")]
 
@@ -7,9 +7,10 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// What any input may take: the simulated disk and the database's own budget lie in it.
+/// Memory in bytes that any input may use. It covers the simulated disk and the memory budget of
+/// the database.
 const FREE_BYTES: usize = 64 << 20;
-/// And for each byte of input, so much.
+/// Additional memory in bytes for each byte of input.
 const PER_BYTE: usize = 4;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -17,8 +18,8 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
-// SAFETY: every call is passed to the system's allocator as it came; the counters touch no memory
-// of it.
+// SAFETY: every call is passed to the system's allocator unchanged; the counters touch no memory
+// that it owns.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let used = USED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
@@ -37,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Runs `work` on behalf of `input` and objects if it held too much memory at any time.
+/// Runs `work` for `input` and panics if its peak memory exceeds the bound.
 pub(crate) fn bounded(input: &[u8], work: impl FnOnce()) {
     let before = USED.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);

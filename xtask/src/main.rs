@@ -1,4 +1,4 @@
-//! Repository chores: `cargo xtask tidy`, `cargo xtask instructions`, `cargo xtask chart`.
+//! Repository commands: `cargo xtask tidy`, `planted-bugs`, `instructions`, `chart`.
 #![forbid(unsafe_code)]
 
 mod chart;
@@ -6,27 +6,35 @@ mod instructions;
 mod tidy;
 
 use std::{
+    fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
+
+use tidy::planted_bugs;
 
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  tidy                     check the rules of the repository that no compiler checks
-                           (CONTRIBUTING.md lists them)
+  tidy                     check the rules that no compiler checks (CONTRIBUTING.md lists them)
+  planted-bugs [--check]   write docs/planted-bugs.md from the list of planted bugs and the tests
+                           (--check: compare the file and write nothing)
   instructions [--update]  count the instructions of the hot paths under valgrind and compare them
-                           with the recorded ones (--update: record them)
-  chart [--check]          draw docs/images/throughput-*.svg from docs/results (--check: only say
-                           whether the committed images are those)
+                           with the recorded counts (--update: record the new counts)
+  chart [--check]          draw docs/images/throughput-*.svg from docs/results (--check: compare the
+                           committed images and write nothing)
   help                     print this text
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["tidy"] => run_tidy(),
+        ["tidy"] => with_tree("tidy", |tree| Ok(run_tidy(tree))),
+        ["planted-bugs"] => with_tree("planted-bugs", |tree| run_planted_bugs(tree, false)),
+        ["planted-bugs", "--check"] => {
+            with_tree("planted-bugs", |tree| run_planted_bugs(tree, true))
+        }
         ["instructions"] => instructions::run(&repository(), false),
         ["instructions", "--update"] => instructions::run(&repository(), true),
         ["chart"] => chart::run(&repository(), false),
@@ -42,15 +50,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn run_tidy() -> ExitCode {
-    let tree = match tidy::Tree::read(&repository()) {
-        Ok(tree) => tree,
-        Err(error) => {
-            eprintln!("tidy: cannot read the repository: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let findings = tidy::check(&tree);
+/// Reads the repository and runs `command` on it. An I/O error is printed after `name`.
+fn with_tree(name: &str, command: impl FnOnce(&tidy::Tree) -> io::Result<ExitCode>) -> ExitCode {
+    let outcome = tidy::Tree::read(&repository()).and_then(|tree| command(&tree));
+    outcome.unwrap_or_else(|error| {
+        eprintln!("{name}: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run_tidy(tree: &tidy::Tree) -> ExitCode {
+    let findings = tidy::check(tree);
     for finding in &findings {
         println!("{finding}");
     }
@@ -63,7 +73,20 @@ fn run_tidy() -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The root of the repository: the folder above this crate's.
+fn run_planted_bugs(tree: &tidy::Tree, check_only: bool) -> io::Result<ExitCode> {
+    if !check_only {
+        fs::write(repository().join(planted_bugs::DOCUMENT), planted_bugs::render(tree))?;
+        println!("planted-bugs: wrote {}", planted_bugs::DOCUMENT);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let findings = planted_bugs::findings(tree);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The root of the repository: the parent of this crate's folder.
 fn repository() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()

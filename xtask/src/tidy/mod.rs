@@ -9,8 +9,8 @@ mod documents;
 mod layers;
 mod manifests;
 mod paths;
+pub(crate) mod planted_bugs;
 mod reach;
-mod seeded;
 mod source;
 mod style;
 mod unsafe_list;
@@ -165,7 +165,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     reach::check(tree, &mut findings);
     documents::check(tree, &mut findings);
     manifests::check(tree, &mut findings);
-    seeded::check(tree, &mut findings);
+    planted_bugs::check(tree, &mut findings);
     findings.sort();
     findings.dedup();
     findings

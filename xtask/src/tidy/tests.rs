@@ -248,23 +248,3 @@ fn testing_stays_out_of_release_builds() {
     let table = "[dependencies.quintet]\npath = \"..\"\nfeatures = [\"testing\"]\n";
     assert_finds(&manifest(table), "Cargo.toml:3:", "only dev-dependencies");
 }
-
-#[test]
-fn a_seeded_bug_has_a_site_and_a_row() {
-    let with = |wal: &str, table: &str| {
-        says(&[
-            ("crates/quintet/src/lib.rs", "#![deny(unsafe_code)]\nmod util;\nmod wal;\n"),
-            ("crates/quintet/src/util/mod.rs", "mod mutant;\n"),
-            ("crates/quintet/src/util/mutant.rs", "bugs! {\n    SkipSync = 0, \"skip-sync\";\n}\n"),
-            ("crates/quintet/src/wal.rs", wal),
-            ("docs/testing.md", table),
-        ])
-    };
-    let site = "fn f() { if active(Bug::SkipSync) { g() } }\n";
-    let row = "# T\n| `skip-sync` | wal | a_test |\n";
-    assert_eq!(with(site, row), "");
-    assert_finds(&with("\n", row), "src/util/mutant.rs:2:", "no code asks for `Bug::SkipSync`");
-    assert_finds(&with(site, "# T\n"), "src/util/mutant.rs:2:", "has no row");
-    let stale = format!("{row}| `lost` | wal | b_test |\n");
-    assert_finds(&with(site, &stale), "docs/testing.md:3:", "`lost` is no bug");
-}
