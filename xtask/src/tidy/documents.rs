@@ -55,7 +55,7 @@ fn check_links(tree: &Tree, path: &str, text: &str, findings: &mut Vec<Finding>)
                 findings.push(Finding::error(path, line, message));
                 continue;
             }
-            let document = tree.texts.get(&full).filter(|_| full.ends_with(".md"));
+            let document = tree.texts.get(&full).filter(|_| super::is_document(&full));
             if let Some(document) = document
                 && !anchor.is_empty()
                 && !anchors(document).iter().any(|known| known == anchor)

@@ -1,18 +1,29 @@
 //! Layers of the library: the folder list is the architecture.
 //!
-//! - Imports (`crate::`, `super::`, and paths in code) only name layers that [`LAYERS`] allows.
-//! - Engines do not name one another.
+//! - A file imports only from folders that [`LAYERS`] allows for its own.
+//! - Engines do not import one another: none has another in its row.
 //! - Only `io` calls the operating system: files, threads, clocks, system calls.
 //!
 //! Unit tests are free to import what they like.
 
-use super::{Finding, LIBRARY, Tree, paths, source::Source};
+use super::{
+    Finding, LIBRARY, Tree,
+    imports::{File, Imports},
+    paths,
+    source::Source,
+};
 
-/// Modules below all layers. They may name one another.
+/// Folders below all layers. They may import one another.
 const BASE: [&str; 1] = ["util"];
 
-/// A layer and the layers that it may name, besides itself and [`BASE`].
-const LAYERS: [(&str, &[&str]); 10] = [
+/// What an engine may import.
+const BELOW_ENGINES: &[&str] = &["lsm", "bptree", "journal", "contract", "io"];
+
+/// A folder, and the folders that its files may import besides itself and [`BASE`].
+///
+/// The row with the longest path counts. A folder sees its sub-folders; a sub-folder with a row
+/// of its own sees the folder around it only if the row says so.
+const LAYERS: [(&str, &[&str]); 15] = [
     ("io", &[]),
     ("contract", &["io"]),
     ("wal", &["io"]),
@@ -20,13 +31,15 @@ const LAYERS: [(&str, &[&str]); 10] = [
     ("pmem", &["journal", "io"]),
     ("bptree", &["journal", "contract", "io"]),
     ("lsm", &["contract", "io"]),
-    ("engine", &["lsm", "bptree", "journal", "contract", "io"]),
+    ("engine", &["contract", "io"]),
+    ("engine/naive", BELOW_ENGINES),
+    ("engine/hashlog", BELOW_ENGINES),
+    ("engine/trie", BELOW_ENGINES),
+    ("engine/btree", BELOW_ENGINES),
+    ("engine/slm", BELOW_ENGINES),
+    ("engine/tph", BELOW_ENGINES),
     ("db", &["engine", "contract", "wal", "io"]),
-    ("inspect", &["db", "engine", "contract", "wal", "io"]),
 ];
-
-/// The engines: folders or files of `engine/`.
-const ENGINES: [&str; 6] = ["naive", "hashlog", "trie", "btree", "slm", "tph"];
 
 /// Paths that only `io` may name.
 const SYSTEM: [&str; 11] = [
@@ -54,125 +67,58 @@ const SYSTEM_CALLS: [&str; 6] = [
     "SystemTime::now",
 ];
 
-pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
-    let exports = tree.sources.get(&format!("{LIBRARY}lib.rs")).map(root_exports);
-    let exports = exports.unwrap_or_default();
-    for (path, source) in tree.library() {
-        if path == "lib.rs" {
-            continue;
+pub(super) fn check(tree: &Tree, imports: &Imports<'_>, findings: &mut Vec<Finding>) {
+    for (path, source) in tree.library().filter(|(path, _)| *path != "lib.rs") {
+        let layer = path.split('/').next().unwrap_or(path).trim_end_matches(".rs");
+        if !BASE.contains(&layer) && row(layer).is_none() {
+            let message = format!(
+                "`{layer}` is not a known layer; give it a row in xtask/src/tidy/layers.rs"
+            );
+            findings.push(Finding::error(&source.path, 1, message));
         }
-        let module = module_path(path);
-        check_imports(source, &module, &exports, findings);
-        if module.first().is_some_and(|layer| layer != "io") {
+        if layer != "io" {
             check_system(source, findings);
+        }
+    }
+    for edge in &imports.edges {
+        let (from, to) = (&imports.files[edge.from], &imports.files[edge.to]);
+        if let Some(message) = refusal(from, to).filter(|_| from.root == LIBRARY) {
+            let line = from.source.line_of(edge.offset);
+            let path = &from.source.path;
+            findings.push(Finding::of("layer", path, path, line, &message));
         }
     }
 }
 
-/// `disk/os/file.rs` is `disk::os::file`, `disk/mod.rs` is `disk`.
+/// `io/os/file.rs` is `io::os::file`, `io/mod.rs` is `io`.
 pub(super) fn module_path(path: &str) -> Vec<String> {
     let path = path.strip_suffix(".rs").unwrap_or(path);
     let path = path.strip_suffix("/mod").unwrap_or(path);
     path.split('/').map(str::to_owned).collect()
 }
 
-/// Names that `lib.rs` re-exports, each with the top module that it comes from.
-fn root_exports(source: &Source) -> Vec<(String, String)> {
-    let mut exports = Vec::new();
-    for (offset, _) in source.code.match_indices("pub use ") {
-        let Some(end) = source.code[offset..].find(';') else { continue };
-        // Read as a path below `crate`, so that one parser serves.
-        let text = format!("crate::{};", &source.code[offset + "pub use ".len()..offset + end]);
-        let text = text.replace("crate::self::", "crate::").replace("crate::crate::", "crate::");
-        for named in paths::starting_with(&Source::new("lib.rs", text), "crate") {
-            if let [_, module, .., name] = named.parts.as_slice() {
-                exports.push((name.clone(), module.clone()));
-            }
-        }
-    }
-    exports
+/// The row of the table that counts for a module.
+fn row(module: &str) -> Option<(&'static str, &'static [&'static str])> {
+    let rows = LAYERS.iter().filter(|(folder, _)| is_within(module, folder));
+    rows.max_by_key(|(folder, _)| folder.len()).copied()
 }
 
-fn check_imports(
-    source: &Source,
-    module: &[String],
-    exports: &[(String, String)],
-    findings: &mut Vec<Finding>,
-) {
-    let Some(layer) = module.first() else { return };
-    if !BASE.contains(&layer.as_str()) && !LAYERS.iter().any(|(name, _)| name == layer) {
-        findings.push(Finding::error(
-            &source.path,
-            1,
-            format!("`{layer}` is not a known layer; give it a place in xtask/src/tidy/layers.rs"),
-        ));
-        return;
-    }
-    let named = ["crate", "super"].into_iter().flat_map(|root| paths::starting_with(source, root));
-    for named in named.filter(|named| !source.is_test(named.offset)) {
-        let Some(target) = resolve(source, module, &named) else { continue };
-        let target = through_exports(target, exports);
-        if let Some(why) = refusal(module, &target) {
-            let line = source.line_of(named.offset);
-            let name = named.parts.join("::");
-            findings.push(Finding::error(&source.path, line, format!("`{name}`: {why}")));
-        }
-    }
+/// Whether `module` is `folder` or in it.
+fn is_within(module: &str, folder: &str) -> bool {
+    module.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The path from the root of the crate that `named` means, or `None` where it leads nowhere.
-fn resolve(source: &Source, module: &[String], named: &paths::Named) -> Option<Vec<String>> {
-    let mut here: Vec<String> = Vec::new();
-    if named.parts.first()? != "crate" {
-        here.extend(module.iter().cloned());
-        here.extend(source.inline_modules(named.offset).into_iter().map(str::to_owned));
-    }
-    for part in &named.parts {
-        match part.as_str() {
-            "crate" | "self" => {}
-            "super" => {
-                here.pop()?;
-            }
-            name => here.push(name.to_owned()),
-        }
-    }
-    Some(here)
-}
-
-fn through_exports(mut target: Vec<String>, exports: &[(String, String)]) -> Vec<String> {
-    let from = target.first().and_then(|name| exports.iter().find(|(export, _)| export == name));
-    if let Some((_, module)) = from {
-        target.insert(0, module.clone());
-    }
-    target
-}
-
-/// Why `module` may not name `target`; `None` where it may.
-fn refusal(module: &[String], target: &[String]) -> Option<String> {
-    let (from, to) = (module.first()?.as_str(), target.first()?.as_str());
-    if from == "engine" && to == "engine" {
-        return engine_refusal(module, target);
-    }
-    if from == to || BASE.contains(&to) {
-        return None;
-    }
-    let known = LAYERS.iter().any(|(name, _)| *name == to);
-    let allowed =
-        LAYERS.iter().find(|(name, _)| *name == from).map_or(&[][..], |(_, allowed)| allowed);
-    if !known || allowed.contains(&to) {
+/// Why a file may not import from another; `None` if it may.
+fn refusal(from: &File<'_>, to: &File<'_>) -> Option<String> {
+    let target = to.module.join("/");
+    let (layer, allowed) = row(&from.module.join("/"))?;
+    let (other, _) = row(&target)?;
+    // A folder sees what is in it, and `engine/mod.rs` its engines.
+    if is_within(other, layer) || allowed.iter().any(|folder| is_within(&target, folder)) {
         return None;
     }
     let list = if allowed.is_empty() { "nothing".to_owned() } else { allowed.join(", ") };
-    Some(format!("layer `{from}` may not import `{to}` (below it: {list})"))
-}
-
-fn engine_refusal(module: &[String], target: &[String]) -> Option<String> {
-    let engine =
-        |path: &[String]| path.get(1).filter(|name| ENGINES.contains(&name.as_str())).cloned();
-    let (from, to) = (engine(module)?, engine(target)?);
-    (from != to).then(|| {
-        format!("engine `{from}` may not import engine `{to}`; what two engines share moves down")
-    })
+    Some(format!("layer `{layer}` may not import `{target}` (below it: {list})"))
 }
 
 fn check_system(source: &Source, findings: &mut Vec<Finding>) {

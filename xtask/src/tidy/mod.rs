@@ -5,11 +5,19 @@
 //! Invariants: a rule has a test that plants a violation and sees it found (`tests.rs`); findings
 //! name file and line; a file that is not Rust, Markdown or a Cargo manifest is not looked at.
 
+mod allow;
+mod api;
+mod circles;
 mod documents;
+mod english;
+mod homes;
+mod imports;
 mod layers;
 mod manifests;
+mod names;
 mod paths;
 pub(crate) mod planted_bugs;
+mod prose;
 mod reach;
 mod source;
 mod style;
@@ -33,15 +41,19 @@ pub(crate) struct Finding {
     pub(crate) message: String,
     /// Whether it fails the run, or only warns.
     pub(crate) fails: bool,
+    /// The rule and the key by which the list of exceptions can allow it.
+    exception: Option<(&'static str, String)>,
 }
 
 impl Finding {
     fn error(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, message: message.into(), fails: true }
+        let (path, message) = (path.to_owned(), message.into());
+        Self { path, line, message, fails: true, exception: None }
     }
 
-    fn warning(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { fails: false, ..Self::error(path, line, message) }
+    /// A violation of `rule` that the list of exceptions can allow for `key`.
+    fn of(rule: &'static str, key: &str, path: &str, line: usize, message: &str) -> Self {
+        Self { exception: Some((rule, key.to_owned())), ..Self::error(path, line, message) }
     }
 }
 
@@ -59,6 +71,8 @@ pub(crate) struct Tree {
     sources: BTreeMap<String, Source>,
     /// Markdown documents and Cargo manifests.
     texts: BTreeMap<String, String>,
+    /// The list of accepted violations.
+    allowed: String,
     /// Every file and folder, for links.
     names: Vec<String>,
 }
@@ -119,6 +133,7 @@ impl Tree {
             Some("md" | "toml") => {
                 self.texts.insert(path.to_owned(), text()?);
             }
+            _ if path == allow::FILE => self.allowed = text()?,
             _ => {}
         }
         Ok(())
@@ -144,6 +159,12 @@ impl Tree {
         }
     }
 
+    /// Markdown documents by path.
+    fn documents(&self) -> impl Iterator<Item = (&str, &str)> {
+        let texts = self.texts.iter().map(|(path, text)| (path.as_str(), text.as_str()));
+        texts.filter(|(path, _)| is_document(path))
+    }
+
     /// Sources of the library, without those that are tests.
     fn library(&self) -> impl Iterator<Item = (&str, &Source)> {
         self.sources
@@ -153,14 +174,32 @@ impl Tree {
     }
 }
 
+/// Whether a path names a Markdown document.
+fn is_document(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "md")
+}
+
 /// Where the library's sources are.
 const LIBRARY: &str = "crates/quintet/src/";
 
-/// Runs every rule.
+/// Runs every rule, and takes what the list of exceptions allows.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = allow::apply(tree, every_finding(tree));
+    findings.sort();
+    findings
+}
+
+/// Runs every rule.
+fn every_finding(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    layers::check(tree, &mut findings);
+    let imports = imports::Imports::read(tree);
+    layers::check(tree, &imports, &mut findings);
+    circles::check(&imports, &mut findings);
+    homes::check(tree, &imports, &mut findings);
     style::check(tree, &mut findings);
+    names::check(tree, &mut findings);
+    api::check(tree, &mut findings);
+    english::check(tree, &mut findings);
     unsafe_list::check(tree, &mut findings);
     reach::check(tree, &mut findings);
     documents::check(tree, &mut findings);

@@ -1,14 +1,38 @@
 //! Paths that a source names: `use` trees and paths in expressions, spread into single paths.
 
-use super::source::Source;
+use super::source::{Source, UseItem};
 
 /// One path, as far as it is written with `::`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named {
     /// Its components; the first is `crate`, `super`, `self` or the name of a crate.
     pub(super) parts: Vec<String>,
+    /// The name behind `as`.
+    pub(super) alias: Option<String>,
     /// Where it starts.
     pub(super) offset: usize,
+}
+
+impl Named {
+    /// The name that a `use` of this path binds: none for `*` and `as _`.
+    pub(super) fn local_name(&self) -> Option<&str> {
+        let last = || self.parts.iter().rev().map(String::as_str).find(|part| *part != "self");
+        let name = self.alias.as_deref().or_else(last)?;
+        (!matches!(name, "*" | "_")).then_some(name)
+    }
+}
+
+/// The paths of a `use` item.
+pub(super) fn of_use(source: &Source, item: &UseItem) -> Vec<Named> {
+    let mut spread = Vec::new();
+    let text = &source.code[item.offset + "use".len()..item.end];
+    let text = text.trim_start().trim_start_matches("::");
+    tree(text, &mut Vec::new(), &mut spread);
+    named(spread, item.offset)
+}
+
+fn named(spread: Spread, offset: usize) -> Vec<Named> {
+    spread.into_iter().map(|(parts, alias)| Named { parts, alias, offset }).collect()
 }
 
 /// Every path in the code of `source` that starts with `root` (a whole word before `::`).
@@ -24,13 +48,16 @@ pub(super) fn starting_with(source: &Source, root: &str) -> Vec<Named> {
         let mut parts = vec![root.to_owned()];
         let mut spread = Vec::new();
         tree(&rest[2..], &mut parts, &mut spread);
-        found.extend(spread.into_iter().map(|parts| Named { parts, offset }));
+        found.extend(named(spread, offset));
     }
     found
 }
 
+/// Single paths with the names behind `as`.
+type Spread = Vec<(Vec<String>, Option<String>)>;
+
 /// Spreads the tree at the start of `text` below `prefix`; returns how many bytes it takes.
-fn tree(text: &str, prefix: &mut Vec<String>, out: &mut Vec<Vec<String>>) -> usize {
+fn tree(text: &str, prefix: &mut Vec<String>, out: &mut Spread) -> usize {
     let depth = prefix.len();
     let mut at = 0;
     loop {
@@ -43,9 +70,14 @@ fn tree(text: &str, prefix: &mut Vec<String>, out: &mut Vec<Vec<String>>) -> usi
         at += name.len();
         if !name.is_empty() {
             prefix.push(name);
+        } else if text[at..].starts_with('*') {
+            prefix.push("*".to_owned());
+            at += 1;
         }
         if !text[at..].starts_with("::") {
-            out.push(prefix.clone());
+            let (alias, length) = alias(&text[at..]);
+            out.push((prefix.clone(), alias));
+            at += length;
             break;
         }
         at += 2;
@@ -55,14 +87,13 @@ fn tree(text: &str, prefix: &mut Vec<String>, out: &mut Vec<Vec<String>>) -> usi
 }
 
 /// The branches of a brace, up to and with its end; returns how many bytes they take.
-fn branches(text: &str, prefix: &mut Vec<String>, out: &mut Vec<Vec<String>>) -> usize {
+fn branches(text: &str, prefix: &mut Vec<String>, out: &mut Spread) -> usize {
     let mut at = 0;
     while let Some(next) = text[at..].chars().next() {
         match next {
             '}' => return at + 1,
-            _ if is_name(next) || next == '{' => {
+            _ if is_name(next) || matches!(next, '{' | '*') => {
                 at += tree(&text[at..], prefix, out);
-                at += rename_length(&text[at..]);
             }
             _ => at += next.len_utf8(),
         }
@@ -70,13 +101,11 @@ fn branches(text: &str, prefix: &mut Vec<String>, out: &mut Vec<Vec<String>>) ->
     at
 }
 
-/// The length of ` as name` at the start of `text`.
-fn rename_length(text: &str) -> usize {
-    if text.trim_start().starts_with("as ") {
-        text.find([',', '}']).unwrap_or(text.len())
-    } else {
-        0
-    }
+/// The name in ` as name` at the start of `text`, and how many bytes it takes.
+fn alias(text: &str) -> (Option<String>, usize) {
+    let Some(rest) = text.trim_start().strip_prefix("as ") else { return (None, 0) };
+    let name: String = rest.trim_start().chars().take_while(|c| is_name(*c)).collect();
+    (Some(name), text.find([',', '}', ';']).unwrap_or(text.len()))
 }
 
 fn is_name(c: char) -> bool {
@@ -86,6 +115,17 @@ fn is_name(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_use_binds_the_last_name_or_its_alias() {
+        let text = "use crate::{a::{self, B as C, D as _}, e::*};";
+        let source = Source::new("a.rs", text.to_owned());
+        let item = source.use_items().next().unwrap();
+        let paths = of_use(&source, item);
+        let bound: Vec<Option<&str>> = paths.iter().map(Named::local_name).collect();
+        assert_eq!(bound, [Some("a"), Some("C"), None, None]);
+        assert_eq!(paths[3].parts, ["crate", "e", "*"]);
+    }
 
     #[test]
     fn use_trees_are_spread() {

@@ -14,12 +14,27 @@ pub(super) struct Source {
     pub(super) code: String,
     /// With everything but comments blanked.
     pub(super) comments: String,
+    /// With everything but the insides of strings blanked.
+    pub(super) literals: String,
     /// For each byte, whether it belongs to a test module.
     test: Vec<bool>,
     /// Inline modules: name, first and last byte of the braces.
     inline: Vec<(String, usize, usize)>,
     /// `mod name;` items.
     declared: Vec<Declared>,
+    /// `use` items.
+    uses: Vec<UseItem>,
+}
+
+/// A `use` item, from `use` to behind its `;`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UseItem {
+    /// Its first byte.
+    pub(super) offset: usize,
+    /// The byte behind its last.
+    pub(super) end: usize,
+    /// Whether `pub`, in any form, is before it.
+    pub(super) is_public: bool,
 }
 
 /// A module in a file of its own.
@@ -34,24 +49,42 @@ pub(super) struct Declared {
 impl Source {
     /// Scans `text`.
     pub(super) fn new(path: &str, text: String) -> Self {
-        let (code, comments) = split(&text);
+        let (code, comments, literals) = split(&text);
         let tested = vec![is_test_path(path); text.len()];
         let mut source = Self {
             path: path.to_owned(),
             text,
             code,
             comments,
+            literals,
             test: tested,
             inline: Vec::new(),
             declared: Vec::new(),
+            uses: Vec::new(),
         };
         source.find_modules();
+        source.find_uses();
+        source.mark_test_items();
         source
     }
 
     /// The `mod name;` items.
     pub(super) fn declared_modules(&self) -> impl Iterator<Item = &Declared> {
         self.declared.iter()
+    }
+
+    /// The `use` items.
+    pub(super) fn use_items(&self) -> impl Iterator<Item = &UseItem> {
+        self.uses.iter()
+    }
+
+    /// Names of the inline modules that no other inline module has around it.
+    pub(super) fn top_inline_modules(&self) -> impl Iterator<Item = &str> {
+        let is_top = |start: usize| self.inline_modules(start).len() == 1;
+        self.inline
+            .iter()
+            .filter(move |(_, start, _)| is_top(*start))
+            .map(|(name, _, _)| name.as_str())
     }
 
     /// Where the files of `mod name;` items are.
@@ -107,6 +140,55 @@ impl Source {
                 b'{' => depth += 1,
                 b'}' if depth == 1 => return offset,
                 b'}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        self.code.len()
+    }
+
+    fn find_uses(&mut self) {
+        let mut uses = Vec::new();
+        for offset in whole_words(&self.code, "use") {
+            let rest = &self.code[offset + 3..];
+            // `impl Trait + use<'a>` is no item.
+            let Some(length) = rest.find(';').filter(|_| !rest.starts_with('<')) else { continue };
+            let before = self.code[..offset].trim_end();
+            let is_public = before.ends_with("pub")
+                || before.rfind("pub(").is_some_and(|start| {
+                    before[start..].find(')').is_some_and(|end| start + end + 1 == before.len())
+                });
+            uses.push(UseItem { offset, end: offset + 3 + length + 1, is_public });
+        }
+        self.uses = uses;
+    }
+
+    /// Marks items with an attribute such as `#[cfg(test)]` as tests.
+    fn mark_test_items(&mut self) {
+        let mut marked = Vec::new();
+        for word in ["use", "fn", "impl", "struct", "enum", "trait", "const", "static", "type"] {
+            for offset in whole_words(&self.code, word) {
+                if test_attribute_before(&self.code[..offset]) {
+                    marked.push((offset, self.end_of_item(offset)));
+                }
+            }
+        }
+        for (start, end) in marked {
+            self.test[start..end].fill(true);
+        }
+    }
+
+    /// The byte behind the item that starts at `offset`: behind its `;`, or behind its braces.
+    fn end_of_item(&self, offset: usize) -> usize {
+        let mut depth = 0_usize;
+        let is_use = self.code[offset..].starts_with("use");
+        for (at, byte) in self.code.bytes().enumerate().skip(offset) {
+            match byte {
+                b'(' | b'[' => depth += 1,
+                b')' | b']' => depth = depth.saturating_sub(1),
+                b'{' if depth == 0 && !is_use => {
+                    return (self.closing_brace(at) + 1).min(self.code.len());
+                }
+                b';' if depth == 0 => return at + 1,
                 _ => {}
             }
         }
@@ -192,11 +274,12 @@ enum State {
     RawText { hashes: usize },
 }
 
-/// The code and the comments of `text`; newlines are kept in both.
-fn split(text: &str) -> (String, String) {
+/// The code, the comments and the strings of `text`; newlines are kept in each.
+fn split(text: &str) -> (String, String, String) {
     let bytes = text.as_bytes();
     let mut code = Vec::with_capacity(bytes.len());
     let mut comments = Vec::with_capacity(bytes.len());
+    let mut literals = Vec::with_capacity(bytes.len());
     let mut state = State::Code;
     let mut at = 0;
     while at < bytes.len() {
@@ -208,11 +291,13 @@ fn split(text: &str) -> (String, String) {
             let keep = |kept: bool| if kept || *byte == b'\n' { *byte } else { b' ' };
             code.push(keep(is_code));
             comments.push(keep(is_comment));
+            literals
+                .push(keep(state == next && matches!(state, State::Text | State::RawText { .. })));
         }
         state = next;
         at += length;
     }
-    (ascii(code), ascii(comments))
+    (ascii(code), ascii(comments), ascii(literals))
 }
 
 /// Bytes as a string; what is not ASCII becomes `?`, so that offsets stay.

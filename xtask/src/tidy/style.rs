@@ -2,10 +2,8 @@
 
 use super::{Finding, LIBRARY, Tree, source::Source};
 
-/// A file with more lines than this, unit tests not counted, is worth a talk.
-const FILE_LINES_WARNED: usize = 600;
-/// A file with more lines than this, unit tests not counted, is cut in two.
-const FILE_LINES_MAX: usize = 900;
+/// Lines of a file, unit tests not counted.
+const FILE_LINES_MAX: usize = 600;
 /// Lines of code between the braces of a function, as Clippy counts: comments and blanks are free.
 const FUNCTION_LINES_MAX: usize = 70;
 /// Characters in a line.
@@ -81,11 +79,12 @@ fn check_size(source: &Source, findings: &mut Vec<Finding>) {
         }
         offset += line.len();
     }
-    let message = format!("{lines} lines without unit tests; aim for 150 to 400, {FILE_LINES_MAX}");
     if lines > FILE_LINES_MAX {
-        findings.push(Finding::error(&source.path, 1, format!("{message} is the limit")));
-    } else if lines > FILE_LINES_WARNED {
-        findings.push(Finding::warning(&source.path, 1, format!("{message} is the limit")));
+        let path = &source.path;
+        let message = format!(
+            "{lines} lines without unit tests; aim for 150 to 400, {FILE_LINES_MAX} is the limit"
+        );
+        findings.push(Finding::of("file-length", path, path, 1, &message));
     }
 }
 
@@ -102,7 +101,9 @@ fn check_functions(source: &Source, findings: &mut Vec<Finding>) {
         let lines = inside.lines().filter(|line| !line.trim().is_empty()).count();
         if lines > FUNCTION_LINES_MAX {
             let message = format!("function `{name}`: {lines} lines of {FUNCTION_LINES_MAX}");
-            findings.push(Finding::error(&source.path, source.line_of(offset), message));
+            let (path, line) = (&source.path, source.line_of(offset));
+            let key = format!("{path}:{name}");
+            findings.push(Finding::of("function-length", &key, path, line, &message));
         }
     }
 }

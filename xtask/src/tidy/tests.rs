@@ -1,15 +1,15 @@
 //! Each rule finds the violation that is planted for it, and lets the sound form pass.
 
-use super::{Tree, check};
+use super::{Tree, allow, check, every_finding};
 
 /// What tidy says about `files`, errors and warnings, one a line.
-fn says(files: &[(&str, &str)]) -> String {
+pub(super) fn says(files: &[(&str, &str)]) -> String {
     let lines: Vec<String> = check(&Tree::of(files)).iter().map(ToString::to_string).collect();
     lines.join("\n")
 }
 
 /// A library whose root declares the modules of `files` below `crates/quintet/src/`.
-fn library(modules: &str, files: &[(&str, &str)]) -> String {
+pub(super) fn library(modules: &str, files: &[(&str, &str)]) -> String {
     let root = format!("#![deny(unsafe_code)]\n{modules}\n");
     let mut all = vec![("crates/quintet/src/lib.rs".to_owned(), root)];
     all.extend(
@@ -21,14 +21,20 @@ fn library(modules: &str, files: &[(&str, &str)]) -> String {
 }
 
 #[track_caller]
-fn assert_finds(said: &str, place: &str, words: &str) {
+pub(super) fn assert_finds(said: &str, place: &str, words: &str) {
     let found = said.lines().any(|line| line.contains(place) && line.contains(words));
     assert!(found, "expected {place} ... {words} in:\n{said}");
 }
 
 #[test]
 fn this_repository_is_tidy() {
-    let tree = Tree::read(&crate::repository()).unwrap();
+    let root = crate::repository();
+    let mut tree = Tree::read(&root).unwrap();
+    if std::env::var_os("UPDATE").is_some() {
+        let text = allow::updated(&tree, every_finding(&tree)).unwrap();
+        std::fs::write(root.join(allow::FILE), text).unwrap();
+        tree = Tree::read(&root).unwrap();
+    }
     let errors: Vec<String> =
         check(&tree).iter().filter(|finding| finding.fails).map(ToString::to_string).collect();
     assert!(errors.is_empty(), "run `cargo xtask tidy`:\n{}", errors.join("\n"));
@@ -62,13 +68,20 @@ fn a_re_export_counts_as_its_module() {
 #[test]
 fn engines_do_not_import_one_another() {
     let files = [
-        ("engine/mod.rs", "mod naive;\nmod trie;\n"),
+        ("engine/mod.rs", "mod naive;\nmod trie;\nuse trie::Node;\n"),
         ("engine/naive.rs", "use super::trie::Node;\n"),
-        ("engine/trie.rs", "use super::Engine;\n"),
+        ("engine/trie.rs", "use crate::contract::Engine;\n"),
+        ("contract.rs", "pub trait Engine {}\n"),
+    ];
+    let said = library("mod contract;\nmod engine;", &files);
+    assert_finds(&said, "engine/naive.rs:1:", "may not import `engine/trie`");
+    assert!(!said.contains("engine/trie.rs"), "{said}");
+    let files = [
+        ("engine/mod.rs", "mod naive;\npub struct AnyEngine;\n"),
+        ("engine/naive.rs", "use super::AnyEngine;\n"),
     ];
     let said = library("mod engine;", &files);
-    assert_finds(&said, "engine/naive.rs:1:", "may not import engine `trie`");
-    assert!(!said.contains("engine/trie.rs"), "{said}");
+    assert_finds(&said, "engine/naive.rs:1:", "`engine/naive` may not import `engine`");
 }
 
 #[test]
@@ -136,10 +149,8 @@ fn lines_are_short_and_ascii() {
 #[test]
 fn files_and_functions_are_small() {
     let lines = |count: usize| "const A: u8 = 0;\n".repeat(count);
-    let said = library("mod wal;", &[("wal.rs", lines(901).as_str())]);
-    assert_finds(&said, "wal.rs:1: error:", "901 lines");
     let said = library("mod wal;", &[("wal.rs", lines(601).as_str())]);
-    assert_finds(&said, "wal.rs:1: warning:", "601 lines");
+    assert_finds(&said, "wal.rs:1: error:", "601 lines");
     let tested = format!("{}#[cfg(test)]\nmod tests {{\n{}}}\n", lines(590), lines(600));
     assert_eq!(library("mod wal;", &[("wal.rs", tested.as_str())]), "");
 
