@@ -7,7 +7,7 @@
 use std::{hint::black_box, io::Write};
 
 use crate::{
-    data::{KeyOrder, Shape},
+    data::{KeyOrder, RecordShape},
     failure::{Failure, Outcome},
     numbers::to_usize,
     random::Random,
@@ -20,7 +20,7 @@ const BATCH: usize = 32;
 
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub struct InstructionArgs {
     /// The store.
     #[arg(long)]
     engine: String,
@@ -50,7 +50,7 @@ enum Operation {
 }
 
 /// Loads a store in a temporary directory and runs the operation.
-pub(crate) fn run(stores: &dyn Stores, args: &Args, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(stores: &dyn Stores, args: &InstructionArgs, out: &mut dyn Write) -> Outcome {
     let dir = std::env::temp_dir().join(format!("quintet-instructions-{}", std::process::id()));
     std::fs::create_dir(&dir).map_err(|error| Failure::io(dir.display(), &error))?;
     let outcome = run_in(stores, args, &dir);
@@ -60,8 +60,8 @@ pub(crate) fn run(stores: &dyn Stores, args: &Args, out: &mut dyn Write) -> Outc
     Ok(())
 }
 
-fn run_in(stores: &dyn Stores, args: &Args, dir: &std::path::Path) -> Outcome {
-    let shape = Shape {
+fn run_in(stores: &dyn Stores, args: &InstructionArgs, dir: &std::path::Path) -> Outcome {
+    let shape = RecordShape {
         key_bytes: 23,
         value_bytes: vec![128],
         repeated_percent: 0,
@@ -72,7 +72,7 @@ fn run_in(stores: &dyn Stores, args: &Args, dir: &std::path::Path) -> Outcome {
         durability: Durability::Buffered,
         records_max: args.records + args.count,
         bytes_written_max: (args.records + 2 * args.count) * 256,
-        memory_budget: None,
+        memory: None,
         settings: Vec::new(),
     };
     let store = stores.open(&args.engine, &options)?;

@@ -57,12 +57,12 @@ impl Sampler {
 
 /// Times of operations that were timed.
 #[derive(Clone, Debug)]
-pub struct Times {
+pub struct LatencyHistograms {
     reads: Histogram<u64>,
     writes: Histogram<u64>,
 }
 
-impl Times {
+impl LatencyHistograms {
     /// None yet.
     pub fn new() -> Outcome<Self> {
         Ok(Self { reads: histogram()?, writes: histogram()? })
@@ -124,7 +124,8 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    fn of(histogram: &Histogram<u64>) -> Self {
+    /// Returns the percentiles of a histogram of nanoseconds.
+    pub fn of(histogram: &Histogram<u64>) -> Self {
         Self {
             samples: histogram.len(),
             p50_ns: histogram.value_at_quantile(0.5),
@@ -163,8 +164,8 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_what_was_added() {
-        let mut times = Times::new().unwrap();
-        let mut other = Times::new().unwrap();
+        let mut times = LatencyHistograms::new().unwrap();
+        let mut other = LatencyHistograms::new().unwrap();
         for n in 1..=1000 {
             times.add(false, Duration::from_nanos(n * 100));
             other.add(true, Duration::from_micros(n * 100));

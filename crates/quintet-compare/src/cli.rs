@@ -2,26 +2,32 @@
 
 use std::{io::Write, path::PathBuf, time::Duration};
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, value_parser};
 use quintet_bench::{
-    cli::{count, key_bytes, option, rate, value_bytes},
+    args::{bytes, count, key_bytes, option, rate, value_bytes},
+    comparison::{self, Comparison},
     failure::{Failure, Outcome},
-    store::{Durability, StoreOptions},
-    workload::{Suite, find},
+    limits::{LimitsRecord, MeasurementScope},
+    report::{self, ReportArgs},
+    session::{
+        child,
+        plan::{self, MemoryPlan, SessionOptions, SessionPlan, StepRequest, StoreChoice},
+    },
+    store::{Durability, MemoryMode, StoreOptions, Stores as _},
+    workload::{self, Suite, WorkloadSpec, find},
 };
 
 use crate::{
-    job::Spec,
-    limits::{self, Extent},
-    measure,
-    peers::Peer,
-    plan::{self, Common, Request, parse_memory},
-    preset::{self, MemoryPlan, Preset},
-    report,
-    result::Memory,
-    runner::{self, Plan},
-    stores::{self, Set},
+    preset::{self, KnownPresets, Preset},
+    stores::{self, AllStores},
 };
+
+/// Default number of repetitions.
+const RUNS: u64 = 3;
+/// Default size of a key, that of YCSB.
+const KEY_BYTES: usize = 23;
+/// Default size of a value.
+const VALUE_BYTES: usize = 128;
 
 /// The same workloads on Quintet and on other stores, in turn, in processes of their own.
 #[derive(Debug, Parser)]
@@ -34,7 +40,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Runs a preset, or workloads by name, and appends the results to a file.
-    Run(Box<Run>),
+    Run(Box<RunArgs>),
     /// Lists the stores: versions, settings and their reasons, and why one cannot be had.
     Stores,
     /// Lists the presets: what each shows, and what the paper found.
@@ -43,7 +49,7 @@ enum Command {
         name: Option<String>,
     },
     /// Makes one HTML page with charts, and Markdown tables, of results files.
-    Report(report::Args),
+    Report(ReportArgs),
     /// Measures the limits of the machine (memory, disk) and prints them as a line of a results
     /// file. `run` measures them as well, more shortly.
     Limits {
@@ -51,15 +57,12 @@ enum Command {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
-    /// One run: started by `run`, told its job on standard input.
-    #[command(hide = true)]
-    Child,
 }
 
 /// Options of `run`.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
-struct Run {
+struct RunArgs {
     /// Presets, by comma; each brings its stores, sizes and workloads.
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["suite", "workload", "records"])]
     preset: Vec<String>,
@@ -82,7 +85,7 @@ struct Run {
     #[arg(long, value_parser = count)]
     operations: Option<u64>,
     /// Threads, by comma for several counts [default: 1, or the preset's].
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_delimiter = ',', value_parser = value_parser!(u64).range(1..=1024))]
     threads: Vec<u64>,
     /// Bytes of each key [default: 23, or the preset's].
     #[arg(long, value_parser = key_bytes)]
@@ -97,14 +100,14 @@ struct Run {
     /// Memory: `fits`; `limit:BYTES` or `share:FRACTION` of the data by a control group; `direct`
     /// or `direct:BYTES` for direct I/O with a cache of 32 MiB or so many bytes, `direct:0.8` for
     /// one of a share of the data [default: fits, or the preset's].
-    #[arg(long, value_parser = parse_memory)]
+    #[arg(long, value_parser = plan::parse_memory)]
     memory: Option<MemoryPlan>,
     /// What each store is told that it may use [default: three times the data, at least 1 GiB, at
     /// most half of the machine's; under a limit half of that].
-    #[arg(long, value_parser = plan::bytes)]
+    #[arg(long, value_parser = bytes)]
     budget: Option<u64>,
     /// Repetitions, all stores in turn [default: 3, or the preset's].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(long, value_parser = value_parser!(u64).range(1..=100))]
     runs: Option<u64>,
     /// An option of our engines, `name=value`; of one of several, `engine.name=value`.
     #[arg(long, value_parser = option)]
@@ -114,10 +117,10 @@ struct Run {
     seed: u64,
     /// Records that one atomic write loads, where loading is not measured [default: 1; synced:
     /// 1000].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_parser = value_parser!(u64).range(1..=100_000))]
     load_batch: Option<u64>,
     /// Times one operation in so many [default: 16; synced or at a rate: 1].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=1_000_000))]
     timed_one_in: Option<u32>,
     /// Operations a second, all threads together.
     #[arg(long, value_parser = rate)]
@@ -152,99 +155,95 @@ struct Run {
     #[arg(long)]
     no_limits: bool,
     /// The longest that one run may take, in seconds.
-    #[arg(long, default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 3600, value_parser = value_parser!(u64).range(1..))]
     limit: u64,
 }
 
 /// Runs what `args` ask for and prints to `out`.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
+    if let Some(outcome) = child::serve_if_child(&AllStores, out) {
+        return outcome;
+    }
     match &args.command {
         Command::Run(run) => run.run(),
         Command::Stores => list_stores(out),
         Command::Presets { name: None } => list_presets(out),
         Command::Presets { name: Some(name) } => show_preset(preset::find(name)?, out),
-        Command::Report(args) => report::run(args, &report::experiment, out),
+        Command::Report(args) => report::run(args, &KnownPresets, out),
         Command::Limits { dir } => {
             let dir = dir.clone().unwrap_or_else(std::env::temp_dir);
-            let record = limits::Record::measure(String::new(), &dir, Extent::FULL);
+            let record = LimitsRecord::measure(String::new(), &dir, MeasurementScope::FULL);
             Ok(writeln!(out, "{}", record.text()?)?)
         }
-        Command::Child => measure::serve(out),
     }
 }
 
-impl Run {
+impl RunArgs {
     fn run(&self) -> Outcome {
-        plan::check_stores(&self.store)?;
-        let tally = runner::run(&self.plan()?)?;
-        let total = tally.done + tally.failed;
-        if tally.failed > 0 {
-            let what = format!("{} of {total} runs failed", tally.failed);
+        plan::check_stores(&AllStores, "--store", &self.store)?;
+        let summary = comparison::run(&AllStores, &self.comparison()?)?;
+        let total = summary.done + summary.failed;
+        if summary.failed > 0 {
+            let what = format!("{} of {total} runs failed", summary.failed);
             return Err(Failure::Failed(what));
         }
         Ok(())
     }
 
-    fn plan(&self) -> Outcome<Plan> {
-        let mut plan = Plan {
-            groups: Vec::new(),
-            runs: self.runs.unwrap_or(3),
+    fn comparison(&self) -> Outcome<Comparison> {
+        let mut runs = self.runs.unwrap_or(RUNS);
+        let mut plan = SessionPlan::default();
+        if self.preset.is_empty() {
+            let options = self.session_options(None);
+            plan = plan::sessions(&AllStores, None, &self.requests()?, &options)?;
+        }
+        for name in &self.preset {
+            let preset = preset::find(name)?;
+            runs = self.runs.unwrap_or(preset.runs);
+            self.add(preset, &mut plan)?;
+        }
+        let SessionPlan { groups, notes } = plan;
+        if groups.is_empty() {
+            let why = notes.join("; ");
+            let why = if why.is_empty() { "no store is left".to_owned() } else { why };
+            return Err(Failure::Usage(format!("nothing to run: {why}")));
+        }
+        Ok(Comparison {
+            groups,
+            runs,
             dir: self.dir.clone().unwrap_or_else(std::env::temp_dir),
             out: self.out.clone(),
             resumes: self.resume,
             limit: Duration::from_secs(self.limit),
             measures_limits: !self.no_limits,
-            notes: Vec::new(),
-        };
-        if self.preset.is_empty() {
-            let (groups, notes) = plan::sessions(None, &self.requests()?, &self.common(None))?;
-            plan.groups = groups;
-            plan.notes = notes;
-        }
-        for name in &self.preset {
-            let preset = preset::find(name)?;
-            plan.runs = self.runs.unwrap_or(preset.runs);
-            self.add(preset, &mut plan)?;
-        }
-        if plan.groups.is_empty() {
-            let why = plan.notes.join("; ");
-            let why = if why.is_empty() { "no store is left".to_owned() } else { why };
-            return Err(Failure::Usage(format!("nothing to run: {why}")));
-        }
-        Ok(plan)
+            notes,
+        })
     }
 
-    /// Adds a preset's sessions.
-    fn add(&self, preset: &Preset, plan: &mut Plan) -> Outcome {
-        let mut common = self.common(Some(preset));
+    /// Adds the sessions of a preset to a plan.
+    fn add(&self, preset: &Preset, plan: &mut SessionPlan) -> Outcome {
+        let mut options = self.session_options(Some(preset));
         if self.store.is_empty() {
             let (names, notes) = preset.stores();
-            common.stores = names.into_iter().map(str::to_owned).collect();
+            options.stores = names.into_iter().map(StoreChoice::named).collect();
             plan.notes.extend(notes);
-            let ours = |name: &String| preset.engines.contains(&name.as_str());
-            if !preset.engines.is_empty() && !common.stores.iter().any(ours) {
-                plan.notes.push(format!("{}: none of its engines is there yet", preset.name));
-                return Ok(());
-            }
         }
         if preset.points.is_empty() {
             plan.notes.push(format!("{}: {}", preset.name, preset.about));
             return Ok(());
         }
-        let scale = self.scale.unwrap_or(preset.scale);
-        let mut requests: Vec<Request> =
-            preset.points.iter().map(|point| Request::of(point, scale)).collect();
+        let mut requests = preset.requests(self.scale.unwrap_or(preset.scale));
         for request in &mut requests {
             self.change(request);
         }
-        let (groups, notes) = plan::sessions(Some(preset), &requests, &common)?;
-        plan.groups.extend(groups);
-        plan.notes.extend(notes);
+        let added = plan::sessions(&AllStores, Some(preset.name), &requests, &options)?;
+        plan.groups.extend(added.groups);
+        plan.notes.extend(added.notes);
         Ok(())
     }
 
     /// What the command line says instead of the preset.
-    fn change(&self, request: &mut Request) {
+    fn change(&self, request: &mut StepRequest) {
         if let [threads] = self.threads.as_slice() {
             request.threads = *threads;
         }
@@ -260,8 +259,8 @@ impl Run {
     }
 
     /// The requests of workloads by name.
-    fn requests(&self) -> Outcome<Vec<Request>> {
-        let known = quintet_bench::workload::names(self.suite);
+    fn requests(&self) -> Outcome<Vec<StepRequest>> {
+        let known = workload::names(self.suite);
         let names: Vec<String> = if self.workload.is_empty() {
             known.iter().map(|&name| name.to_owned()).collect()
         } else {
@@ -274,14 +273,15 @@ impl Run {
                 for name in &names {
                     // A wrong name is found before anything is run.
                     find(self.suite, name)?;
-                    let mut request = Request {
+                    let mut request = StepRequest {
                         point: None,
-                        spec: Spec::Named { suite: self.suite, name: name.clone() },
+                        spec: WorkloadSpec::Named { suite: self.suite, name: name.clone() },
                         records,
                         operations: records,
                         threads,
-                        key_bytes: 23,
-                        value_bytes: vec![128],
+                        key_bytes: KEY_BYTES,
+                        value_bytes: vec![VALUE_BYTES],
+                        value_repeated_percent: 0,
                         settings: Vec::new(),
                     };
                     self.change(&mut request);
@@ -293,51 +293,51 @@ impl Run {
         Ok(requests)
     }
 
-    fn common(&self, preset: Option<&Preset>) -> Common {
-        let names = if self.store.is_empty() {
-            stores::default_names().into_iter().map(str::to_owned).collect()
+    fn session_options(&self, preset: Option<&Preset>) -> SessionOptions {
+        let stores = if self.store.is_empty() {
+            stores::default_names().into_iter().map(StoreChoice::named).collect()
         } else {
-            self.store.clone()
+            self.store.iter().map(|name| StoreChoice::named(name)).collect()
         };
         let durability = preset.map_or(Durability::Buffered, |preset| preset.durability);
         let memory = preset.map_or(MemoryPlan::Fits, |preset| preset.memory);
-        Common {
-            stores: names,
+        let seconds_min = self.seconds_min.or(preset.map(|preset| preset.seconds_min));
+        SessionOptions {
+            stores,
             options: self.option.clone(),
             durability: self.durability.unwrap_or(durability),
-            memory: self.memory.unwrap_or(memory),
+            memory: Some(self.memory.unwrap_or(memory)),
             budget_bytes: self.budget,
             seed: self.seed,
             load_batch: self.load_batch,
             timed_one_in: self.timed_one_in,
             rate: self.rate,
-            seconds_min: self
-                .seconds_min
-                .or(preset.map(|preset| preset.seconds_min))
-                .unwrap_or_default(),
+            seconds_min: seconds_min.unwrap_or_default(),
             settle_seconds: self.settle,
+            rest_seconds: 0,
+            verify: false,
             reopens: self.reopen || preset.is_some_and(|preset| preset.reopens),
             recovers: self.recovery || preset.is_some_and(|preset| preset.recovers),
+            skips_volatile: true,
+            shares_load: true,
         }
     }
 }
 
 fn list_stores(out: &mut dyn Write) -> Outcome {
-    let memory = Memory::Fits { budget_bytes: 4 << 30 };
-    let set = Set { memory };
     let options = StoreOptions {
         dir: PathBuf::new(),
         durability: Durability::Buffered,
         records_max: 0,
         bytes_written_max: 0,
-        memory_budget: Some(4 << 30),
+        memory: Some(MemoryMode::Fits { budget_bytes: 4 << 30 }),
         settings: Vec::new(),
     };
     writeln!(out, "Settings are shown for buffered writes and a budget of 4 GiB.")?;
-    for name in quintet_bench::store::Stores::names(&set) {
-        let info = set.describe(name, &options);
+    for name in AllStores.names() {
+        let info = AllStores.describe(name, &options);
         writeln!(out, "\n{name}, version {}", info.version)?;
-        if let Some(Err(failure)) = stores::peer(name).map(Peer::is_there) {
+        if let Err(failure) = AllStores.check_available(name) {
             writeln!(out, "  cannot be run: {failure}")?;
             continue;
         }

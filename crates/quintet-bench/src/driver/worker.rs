@@ -11,31 +11,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{BATCH_MAX, Phase, Shared, lock};
+use super::{BATCH_MAX, Phase, SharedState, lock};
 use crate::{
-    data::Found,
+    data::ReadMatch,
     failure::{Failure, Outcome},
-    latency::{Sampler, Times},
+    latency::{LatencyHistograms, Sampler},
     numbers::{to_f64, to_u64, to_usize},
     random::{mix, scale},
-    workload::{Amount, Kind, Op, VERSION_FIRST},
+    workload::{Op, OperationKind, RunSize, VERSION_FIRST},
 };
 
 /// Waits longer than this sleep, shorter ones spin: a sleep ends up to 60 microseconds late.
 const SPIN: Duration = Duration::from_micros(200);
 
-/// Which records have been inserted: all below [`Ledger::known`]. Numbers are handed out in turn;
+/// Which records have been inserted: all below [`InsertTracker::known`]. Numbers are handed out in turn;
 /// a record counts once it and all before it are in the store, so that no reader asks for one that
 /// is not there yet.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct InsertTracker {
     next: AtomicU64,
     known: AtomicU64,
     /// Inserted above `known`.
     early: Mutex<BTreeSet<u64>>,
 }
 
-impl Ledger {
+impl InsertTracker {
     pub(super) fn new(records: u64) -> Self {
         Self {
             next: AtomicU64::new(records),
@@ -71,10 +71,10 @@ impl Ledger {
 
 /// See the module head.
 pub(super) struct Worker<'a> {
-    shared: &'a Shared<'a>,
+    shared: &'a SharedState<'a>,
     thread: u64,
     sampler: Sampler,
-    times: Times,
+    times: LatencyHistograms,
     /// Operations done since the first, over all windows.
     done: u64,
     /// When the first operation was due, and the distance to the next, where there is a rate.
@@ -92,8 +92,8 @@ pub(super) struct Worker<'a> {
 }
 
 /// An operation whose key and value have been made.
-struct Prepared {
-    kind: Kind,
+struct PreparedOperation {
+    kind: OperationKind,
     number: u64,
     length: usize,
     /// Version to be written.
@@ -101,12 +101,12 @@ struct Prepared {
 }
 
 impl<'a> Worker<'a> {
-    pub(super) fn new(shared: &'a Shared<'a>, thread: u64) -> Outcome<Self> {
+    pub(super) fn new(shared: &'a SharedState<'a>, thread: u64) -> Outcome<Self> {
         Ok(Self {
             shared,
             thread,
             sampler: Sampler::new(shared.task.timed_one_in),
-            times: Times::new()?,
+            times: LatencyHistograms::new()?,
             done: 0,
             pace: None,
             found: 0,
@@ -121,7 +121,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    pub(super) fn amount(&self) -> Amount {
+    pub(super) fn amount(&self) -> RunSize {
         self.shared.task.amount
     }
 
@@ -168,7 +168,7 @@ impl<'a> Worker<'a> {
         } else {
             let mut numbers = numbers;
             numbers.try_for_each(|number| {
-                let op = self.prepare(Kind::Insert, number, 0, VERSION_FIRST);
+                let op = self.prepare(OperationKind::Insert, number, 0, VERSION_FIRST);
                 self.timed(&op)
             })
         };
@@ -212,7 +212,7 @@ impl<'a> Worker<'a> {
 
     fn note_loaded(&mut self, numbers: Range<u64>) {
         self.done += numbers.end - numbers.start;
-        let Some(truth) = &self.shared.truth else { return };
+        let Some(truth) = self.shared.truth else { return };
         for number in numbers {
             if let Some(writing) = truth.write(number) {
                 writing.finish(Some(VERSION_FIRST));
@@ -222,7 +222,7 @@ impl<'a> Worker<'a> {
 
     /// Overwrites a record, untimed.
     pub(super) fn update(&mut self, number: u64, version: u64) -> Outcome {
-        let op = self.prepare(Kind::Update, number, 0, version);
+        let op = self.prepare(OperationKind::Update, number, 0, version);
         self.perform(&op)
     }
 
@@ -231,10 +231,10 @@ impl<'a> Worker<'a> {
         let version = self.amount().version(self.thread, self.done);
         let known = self.shared.ledger.known();
         let number = match op.kind() {
-            Kind::Insert => self.shared.ledger.begin(),
-            Kind::ReadLatest => known.saturating_sub(1 + op.number()),
-            Kind::ReadDependent => scale(mix(self.last ^ op.number()), known),
-            Kind::ReadAbsent => op.number(),
+            OperationKind::Insert => self.shared.ledger.begin(),
+            OperationKind::ReadLatest => known.saturating_sub(1 + op.number()),
+            OperationKind::ReadDependent => scale(mix(self.last ^ op.number()), known),
+            OperationKind::ReadAbsent => op.number(),
             // A record that another thread is still to insert.
             _ if op.number() >= known => op.number() % known.max(1),
             _ => op.number(),
@@ -245,26 +245,35 @@ impl<'a> Worker<'a> {
 
     /// Makes key and value.
     #[inline]
-    fn prepare(&mut self, kind: Kind, number: u64, length: usize, version: u64) -> Prepared {
+    fn prepare(
+        &mut self,
+        kind: OperationKind,
+        number: u64,
+        length: usize,
+        version: u64,
+    ) -> PreparedOperation {
         let shape = self.shared.task.shape;
-        if kind == Kind::ReadAbsent {
+        if kind == OperationKind::ReadAbsent {
             shape.absent_key(number, &mut self.key);
         } else {
             shape.key(number, &mut self.key);
         }
-        let version = if kind == Kind::Insert { VERSION_FIRST } else { version };
-        if matches!(kind, Kind::Insert | Kind::Update | Kind::ReadModifyWrite) {
+        let version = if kind == OperationKind::Insert { VERSION_FIRST } else { version };
+        if matches!(
+            kind,
+            OperationKind::Insert | OperationKind::Update | OperationKind::ReadModifyWrite
+        ) {
             shape.value(number, version, &mut self.value);
         }
-        Prepared { kind, number, length, version }
+        PreparedOperation { kind, number, length, version }
     }
 
     #[inline]
-    fn timed(&mut self, op: &Prepared) -> Outcome {
+    fn timed(&mut self, op: &PreparedOperation) -> Outcome {
         let is_write = op.kind.is_write();
         self.clocked(is_write, |worker| worker.perform(op))?;
         self.done += 1;
-        if op.kind == Kind::Insert && op.number >= self.amount().records {
+        if op.kind == OperationKind::Insert && op.number >= self.amount().records {
             self.shared.ledger.finish(op.number);
         }
         Ok(())
@@ -304,23 +313,25 @@ impl<'a> Worker<'a> {
     }
 
     #[inline]
-    fn perform(&mut self, op: &Prepared) -> Outcome {
+    fn perform(&mut self, op: &PreparedOperation) -> Outcome {
         match op.kind {
-            Kind::Read | Kind::ReadLatest | Kind::ReadDependent => self.get(op.number),
-            Kind::ReadAbsent => self.get_absent(op.number),
-            Kind::Insert | Kind::Update => self.put(op),
-            Kind::ReadModifyWrite => {
+            OperationKind::Read | OperationKind::ReadLatest | OperationKind::ReadDependent => {
+                self.get(op.number)
+            }
+            OperationKind::ReadAbsent => self.get_absent(op.number),
+            OperationKind::Insert | OperationKind::Update => self.put(op),
+            OperationKind::ReadModifyWrite => {
                 self.get(op.number)?;
                 self.put(op)
             }
-            Kind::Range => self.range(op),
-            Kind::Delete => self.delete(op),
+            OperationKind::Range => self.range(op),
+            OperationKind::Delete => self.delete(op),
         }
     }
 
     #[inline]
     fn get(&mut self, number: u64) -> Outcome {
-        let truth = self.shared.truth.as_ref();
+        let truth = self.shared.truth;
         let before = truth.map(|truth| truth.before(number));
         let found = self.shared.store.get_into(&self.key, &mut self.read)?;
         self.count(found);
@@ -353,8 +364,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn put(&mut self, op: &Prepared) -> Outcome {
-        let writing = self.shared.truth.as_ref().and_then(|truth| truth.write(op.number));
+    fn put(&mut self, op: &PreparedOperation) -> Outcome {
+        let writing = self.shared.truth.and_then(|truth| truth.write(op.number));
         self.shared.store.put(&self.key, &self.value)?;
         self.bytes_written += to_u64(self.key.len() + self.value.len());
         if let Some(writing) = writing {
@@ -363,8 +374,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn delete(&mut self, op: &Prepared) -> Outcome {
-        let writing = self.shared.truth.as_ref().and_then(|truth| truth.write(op.number));
+    fn delete(&mut self, op: &PreparedOperation) -> Outcome {
+        let writing = self.shared.truth.and_then(|truth| truth.write(op.number));
         self.shared.store.delete(&self.key)?;
         self.bytes_written += to_u64(self.key.len());
         if let Some(writing) = writing {
@@ -373,7 +384,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn range(&mut self, op: &Prepared) -> Outcome {
+    fn range(&mut self, op: &PreparedOperation) -> Outcome {
         let verify = self.shared.task.verify;
         let mut last: Vec<u8> = Vec::new();
         let mut wrong = false;
@@ -416,7 +427,7 @@ impl<'a> Worker<'a> {
 
     fn multi_get_keys(&mut self, ops: &[Op], keys: &[&[u8]]) -> Outcome {
         let shared = self.shared;
-        let before: Vec<u64> = match &shared.truth {
+        let before: Vec<u64> = match shared.truth {
             Some(truth) => ops.iter().map(|op| truth.before(op.number())).collect(),
             None => Vec::new(),
         };
@@ -444,9 +455,9 @@ impl<'a> Worker<'a> {
     }
 
     fn check(&mut self, number: u64, before: u64, value: Option<&[u8]>) -> Outcome {
-        let Some(truth) = &self.shared.truth else { return Ok(()) };
+        let Some(truth) = self.shared.truth else { return Ok(()) };
         let found = match value {
-            None => Found::Absent,
+            None => ReadMatch::Absent,
             Some(value) => self.shared.task.shape.check(number, value, &mut self.scratch),
         };
         if truth.agrees(number, before, found) { Ok(()) } else { Err(lie(number, found)) }
@@ -454,12 +465,12 @@ impl<'a> Worker<'a> {
 }
 
 /// The failure of a read that gave what was not written last.
-pub(super) fn lie(number: u64, found: Found) -> Failure {
+pub(super) fn lie(number: u64, found: ReadMatch) -> Failure {
     let what = match found {
-        Found::Version(version) => format!("version {version}, which is not the last one"),
-        Found::Unversioned => "a value where there should be none".to_owned(),
-        Found::Absent => "nothing where there should be a value".to_owned(),
-        Found::Foreign => "bytes that were never written for it".to_owned(),
+        ReadMatch::Version(version) => format!("version {version}, which is not the last one"),
+        ReadMatch::Unversioned => "a value where there should be none".to_owned(),
+        ReadMatch::Absent => "nothing where there should be a value".to_owned(),
+        ReadMatch::Foreign => "bytes that were never written for it".to_owned(),
     };
     Failure::Damage(format!("record {number} gave {what}"))
 }

@@ -31,7 +31,7 @@ impl Engine {
     /// Opens the database in `options.dir`, and in it the table, making what is missing.
     pub fn open(kind: EngineKind, options: &StoreOptions) -> Outcome<Self> {
         let mut how = Options::new().durability(durability(options.durability));
-        if let Some(bytes) = options.memory_budget {
+        if let Some(bytes) = options.memory_budget() {
             how = how.memory_budget(bytes);
         }
         let (mut latency, mut bandwidth) = (None, None);

@@ -11,7 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Body, Choice, Kind, Suite, Workload};
+use super::{Body, OperationKind, RecordChoice, Suite, Workload};
 use crate::{
     data::KeyOrder,
     failure::{Failure, Outcome},
@@ -24,7 +24,7 @@ pub const VALUE_BYTES: usize = 500;
 
 /// The four parameters, each from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
+pub struct LogKvPoint {
     /// Probability that a command's key is in the store.
     pub hit_rate: f64,
     /// Probability that a command is a read.
@@ -35,7 +35,7 @@ pub struct Point {
     pub hot_rate: f64,
 }
 
-impl Point {
+impl LogKvPoint {
     /// The workload of these parameters.
     pub fn workload(self, name: &str) -> Outcome<Workload> {
         for (what, value) in [
@@ -51,10 +51,10 @@ impl Point {
         let (read, write) = (self.read_fraction, 1.0 - self.read_fraction);
         let (hit, miss) = (self.hit_rate, 1.0 - self.hit_rate);
         let shares = vec![
-            (Kind::Read, read * hit),
-            (Kind::ReadAbsent, read * miss),
-            (Kind::Insert, write * miss),
-            (Kind::Update, write * hit),
+            (OperationKind::Read, read * hit),
+            (OperationKind::ReadAbsent, read * miss),
+            (OperationKind::Insert, write * miss),
+            (OperationKind::Update, write * hit),
         ];
         let Self { hot_fraction, hot_rate, .. } = self;
         Ok(Workload {
@@ -66,7 +66,7 @@ impl Point {
             order: KeyOrder::Hashed,
             body: Body::Mix {
                 shares: shares.into_iter().filter(|(_, share)| *share > 0.0).collect(),
-                choice: Choice::HotCold { hot_fraction, hot_rate },
+                choice: RecordChoice::HotCold { hot_fraction, hot_rate },
             },
             batch: 1,
             sorted: false,
@@ -79,7 +79,7 @@ impl Point {
 /// The paper's experiments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Preset {
+pub enum LogKvPreset {
     /// The whole product of Table 1 (240 points), 100,000 commands each.
     Table1,
     /// The four scenarios of Table 2, 1,000,000 commands each.
@@ -96,12 +96,12 @@ pub enum Preset {
 }
 
 /// A store of a preset, with its options.
-pub type Variant = (&'static str, &'static [(&'static str, &'static str)]);
+pub type PresetVariant = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// Out of reach: as good as no snapshots.
 const NEVER: &[(&str, &str)] = &[("snapshot_bytes", "1099511627776")];
 
-impl Preset {
+impl LogKvPreset {
     /// Commands of each point in the paper.
     pub const fn operations(self) -> u64 {
         match self {
@@ -117,7 +117,7 @@ impl Preset {
     }
 
     /// The stores of the paper: its log-structured store and its naive one.
-    pub const fn variants(self) -> &'static [Variant] {
+    pub const fn variants(self) -> &'static [PresetVariant] {
         match self {
             Self::Table1 | Self::Table2 | Self::Fig4 | Self::Fig5 => {
                 &[("hashlog", &[]), ("naive", &[("snapshot_bytes", "2097152")])]
@@ -150,7 +150,7 @@ impl Preset {
     }
 
     /// The points, each with a name.
-    pub fn points(self) -> Vec<(String, Point)> {
+    pub fn points(self) -> Vec<(String, LogKvPoint)> {
         const HIT: [f64; 4] = [0.2, 0.6, 0.8, 0.99];
         const READ: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.99];
         const FRACTION: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
@@ -164,20 +164,24 @@ impl Preset {
                 ("write-heavy", 0.2, 0.0, 0.0),
             ]
             .map(|(name, read_fraction, hot_fraction, hot_rate)| {
-                let point = Point { hit_rate: 0.95, read_fraction, hot_fraction, hot_rate };
+                let point = LogKvPoint { hit_rate: 0.95, read_fraction, hot_fraction, hot_rate };
                 (name.to_owned(), point)
             })
             .to_vec(),
             Self::Table3 => {
-                let point =
-                    Point { hit_rate: 0.8, read_fraction: 0.2, hot_fraction: 0.2, hot_rate: 0.6 };
+                let point = LogKvPoint {
+                    hit_rate: 0.8,
+                    read_fraction: 0.2,
+                    hot_fraction: 0.2,
+                    hot_rate: 0.6,
+                };
                 vec![("recovery".to_owned(), point)]
             }
         }
     }
 }
 
-fn product(hit: &[f64], read: &[f64], fraction: &[f64], rate: &[f64]) -> Vec<(String, Point)> {
+fn product(hit: &[f64], read: &[f64], fraction: &[f64], rate: &[f64]) -> Vec<(String, LogKvPoint)> {
     let mut points = Vec::new();
     for hot_rate in rate.iter().copied() {
         for hot_fraction in fraction.iter().copied() {
@@ -186,7 +190,7 @@ fn product(hit: &[f64], read: &[f64], fraction: &[f64], rate: &[f64]) -> Vec<(St
                     let name = format!(
                         "hit-{hit_rate}-read-{read_fraction}-hot-{hot_fraction}-{hot_rate}"
                     );
-                    let point = Point { hit_rate, read_fraction, hot_fraction, hot_rate };
+                    let point = LogKvPoint { hit_rate, read_fraction, hot_fraction, hot_rate };
                     points.push((name, point));
                 }
             }
@@ -201,11 +205,13 @@ mod tests {
 
     #[test]
     fn presets_have_the_points_of_the_paper() {
-        assert_eq!(Preset::Table1.points().len(), 240);
-        assert_eq!(Preset::Table2.points().len(), 4);
-        assert_eq!(Preset::Fig3.points().len(), 80);
-        assert!(Preset::Fig4.points().iter().all(|(_, point)| point.hot_rate > 0.89));
-        for preset in [Preset::Table1, Preset::Table2, Preset::Fig5, Preset::Table3] {
+        assert_eq!(LogKvPreset::Table1.points().len(), 240);
+        assert_eq!(LogKvPreset::Table2.points().len(), 4);
+        assert_eq!(LogKvPreset::Fig3.points().len(), 80);
+        assert!(LogKvPreset::Fig4.points().iter().all(|(_, point)| point.hot_rate > 0.89));
+        for preset in
+            [LogKvPreset::Table1, LogKvPreset::Table2, LogKvPreset::Fig5, LogKvPreset::Table3]
+        {
             for (name, point) in preset.points() {
                 point.workload(&name).unwrap();
             }
@@ -214,14 +220,18 @@ mod tests {
 
     #[test]
     fn shares_follow_the_parameters() {
-        let point = Point { hit_rate: 0.8, read_fraction: 0.25, hot_fraction: 0.1, hot_rate: 0.9 };
+        let point =
+            LogKvPoint { hit_rate: 0.8, read_fraction: 0.25, hot_fraction: 0.1, hot_rate: 0.9 };
         let workload = point.workload("x").unwrap();
-        for (kind, share) in
-            [(Kind::Read, 0.2), (Kind::ReadAbsent, 0.05), (Kind::Update, 0.6), (Kind::Insert, 0.15)]
-        {
+        for (kind, share) in [
+            (OperationKind::Read, 0.2),
+            (OperationKind::ReadAbsent, 0.05),
+            (OperationKind::Update, 0.6),
+            (OperationKind::Insert, 0.15),
+        ] {
             assert!((workload.share(kind) - share).abs() < 1e-12, "{kind:?}");
         }
-        let wrong = Point { hit_rate: 1.5, ..point }.workload("x").unwrap_err();
+        let wrong = LogKvPoint { hit_rate: 1.5, ..point }.workload("x").unwrap_err();
         assert_eq!(wrong.code(), 2);
         assert!(wrong.to_string().contains("--hit-rate"));
     }

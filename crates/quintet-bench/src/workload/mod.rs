@@ -1,6 +1,6 @@
 //! Workloads: what is loaded, and which operations follow, chosen before the clock runs.
 //!
-//! What: [`Workload`] describes a mix of operations; [`Stream`] turns it into operations for one
+//! What: [`Workload`] describes a mix of operations; [`OperationStream`] turns it into operations for one
 //! thread, the same for the same seed; [`find`] and [`names`] know each suite's workloads by name.
 //! Why beforehand: drawing a zipfian number costs as much as half a get. Operations are drawn into
 //! a buffer and then run, so that throughput is the store's.
@@ -10,10 +10,12 @@
 
 mod catalogue;
 pub mod logkv;
+mod spec;
 
 use serde::{Deserialize, Serialize};
 
 pub use catalogue::{DB_BENCH, MICRO, YCSB, find, names};
+pub use spec::{OperationMix, WorkloadSpec};
 
 use crate::{
     data::KeyOrder,
@@ -49,7 +51,7 @@ pub enum Suite {
 /// Kinds of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum OperationKind {
     /// Reads a record.
     Read,
     /// Reads the record at this distance from the newest.
@@ -71,10 +73,10 @@ pub enum Kind {
 }
 
 /// How many kinds there are.
-pub const KINDS: usize = 9;
+pub const OPERATION_KINDS: usize = 9;
 
-impl Kind {
-    const ALL: [Self; KINDS] = [
+impl OperationKind {
+    const ALL: [Self; OPERATION_KINDS] = [
         Self::Read,
         Self::ReadLatest,
         Self::ReadAbsent,
@@ -112,27 +114,27 @@ impl Kind {
 pub struct Op(u64);
 
 impl Op {
-    fn new(kind: Kind, number: u64) -> Self {
+    fn new(kind: OperationKind, number: u64) -> Self {
         Self((kind.code() << KIND_BITS) | (number & ((1 << KIND_BITS) - 1)))
     }
 
     fn range(number: u64, length: u64) -> Self {
         let number = number & ((1 << LENGTH_BITS) - 1);
-        Self::new(Kind::Range, (length.min(255) << LENGTH_BITS) | number)
+        Self::new(OperationKind::Range, (length.min(255) << LENGTH_BITS) | number)
     }
 
     /// The kind.
     #[inline]
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> OperationKind {
         let code = crate::numbers::to_usize(self.0 >> KIND_BITS);
-        Kind::ALL.get(code).copied().unwrap_or(Kind::Read)
+        OperationKind::ALL.get(code).copied().unwrap_or(OperationKind::Read)
     }
 
-    /// The record number; a distance for [`Kind::ReadLatest`], any number for
-    /// [`Kind::ReadDependent`].
+    /// The record number; a distance for [`OperationKind::ReadLatest`], any number for
+    /// [`OperationKind::ReadDependent`].
     #[inline]
     pub fn number(self) -> u64 {
-        let bits = if self.kind() == Kind::Range { LENGTH_BITS } else { KIND_BITS };
+        let bits = if self.kind() == OperationKind::Range { LENGTH_BITS } else { KIND_BITS };
         self.0 & ((1 << bits) - 1)
     }
 
@@ -145,7 +147,7 @@ impl Op {
 
 /// How the records of a mix are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Choice {
+pub enum RecordChoice {
     /// All alike.
     Uniform,
     /// Zipfian, hashed over the records.
@@ -173,9 +175,9 @@ pub enum Body {
     /// Operations drawn from a mix.
     Mix {
         /// Kinds and their shares, which add up to 1.
-        shares: Vec<(Kind, f64)>,
+        shares: Vec<(OperationKind, f64)>,
         /// Which records.
-        choice: Choice,
+        choice: RecordChoice,
     },
 }
 
@@ -206,7 +208,9 @@ impl Workload {
     /// Whether it can run on ordered stores only.
     pub fn needs_order(&self) -> bool {
         match &self.body {
-            Body::Mix { shares, .. } => shares.iter().any(|(kind, _)| *kind == Kind::Range),
+            Body::Mix { shares, .. } => {
+                shares.iter().any(|(kind, _)| *kind == OperationKind::Range)
+            }
             _ => false,
         }
     }
@@ -215,8 +219,8 @@ impl Workload {
     pub fn operations(&self, asked: u64, records: u64) -> u64 {
         match &self.body {
             Body::Load | Body::ReadAll => records,
-            Body::Mix { choice: Choice::InTurn, shares }
-                if shares.iter().any(|(kind, _)| *kind == Kind::Delete) =>
+            Body::Mix { choice: RecordChoice::InTurn, shares }
+                if shares.iter().any(|(kind, _)| *kind == OperationKind::Delete) =>
             {
                 asked.min(records)
             }
@@ -226,11 +230,16 @@ impl Workload {
 
     /// The most records that there may be in the end.
     pub fn records_max(&self, operations: u64, records: u64) -> u64 {
-        records + if self.share(Kind::Insert) > 0.0 { operations } else { 0 }
+        records + if self.share(OperationKind::Insert) > 0.0 { operations } else { 0 }
+    }
+
+    /// Returns whether the workload adds or removes records.
+    pub fn changes_count(&self) -> bool {
+        self.share(OperationKind::Insert) > 0.0 || self.share(OperationKind::Delete) > 0.0
     }
 
     /// The share of a kind of operation.
-    pub fn share(&self, kind: Kind) -> f64 {
+    pub fn share(&self, kind: OperationKind) -> f64 {
         let Body::Mix { shares, .. } = &self.body else { return 0.0 };
         shares.iter().filter(|(each, _)| *each == kind).map(|(_, share)| share).sum()
     }
@@ -238,11 +247,11 @@ impl Workload {
     /// Refuses what cannot be run.
     pub fn check(&self, records: u64) -> Outcome {
         let reads_only = matches!(&self.body, Body::Mix { shares, .. }
-            if shares.iter().all(|(kind, _)| *kind == Kind::Read));
+            if shares.iter().all(|(kind, _)| *kind == OperationKind::Read));
         if self.batch > 1 && !reads_only {
             return Err(Failure::Usage(format!("{}: only reads go in batches", self.name)));
         }
-        let starts_empty = self.share(Kind::Insert) > 0.0 && self.suite == Suite::LogKv;
+        let starts_empty = self.share(OperationKind::Insert) > 0.0 && self.suite == Suite::LogKv;
         if records == 0 && !starts_empty {
             return Err(Failure::Usage(format!("{}: --records must be at least 1", self.name)));
         }
@@ -252,7 +261,7 @@ impl Workload {
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Amount {
+pub struct RunSize {
     /// Records loaded first.
     pub records: u64,
     /// Operations of all threads together.
@@ -263,7 +272,7 @@ pub struct Amount {
     pub seed: u64,
 }
 
-impl Amount {
+impl RunSize {
     /// The part of `count` that a thread does: from, to.
     pub fn part(&self, count: u64, thread: u64) -> (u64, u64) {
         let at = |index: u64| {
@@ -281,15 +290,15 @@ impl Amount {
 
 /// The operations of one thread, drawn one after the other.
 #[derive(Debug)]
-pub struct Stream {
-    shares: Vec<(Kind, f64)>,
-    choice: Choice,
+pub struct OperationStream {
+    shares: Vec<(OperationKind, f64)>,
+    choice: RecordChoice,
     distribution: Distribution,
     /// Records that popular ones are chosen among, once and for all.
     spread: u64,
     random: Random,
     range_entries: Option<u64>,
-    amount: Amount,
+    amount: RunSize,
     thread: u64,
     /// Operations drawn so far.
     drawn: u64,
@@ -299,26 +308,26 @@ pub struct Stream {
     total: u64,
 }
 
-impl Stream {
+impl OperationStream {
     /// The operations of thread number `thread`; none where the workload is no mix.
-    pub fn new(workload: &Workload, amount: Amount, thread: u64) -> Self {
+    pub fn new(workload: &Workload, amount: RunSize, thread: u64) -> Self {
         let (shares, choice, total) = match &workload.body {
             Body::Mix { shares, choice } => {
                 let (from, to) = amount.part(amount.operations, thread);
                 (shares.clone(), *choice, to - from)
             }
-            Body::Load | Body::ReadAll => (Vec::new(), Choice::Uniform, 0),
+            Body::Load | Body::ReadAll => (Vec::new(), RecordChoice::Uniform, 0),
         };
         let distribution = match choice {
-            Choice::Uniform | Choice::InTurn => Distribution::Uniform,
-            Choice::Zipfian => Distribution::scrambled(),
-            Choice::Latest => Distribution::latest(amount.records),
-            Choice::HotCold { hot_fraction, hot_rate } => {
+            RecordChoice::Uniform | RecordChoice::InTurn => Distribution::Uniform,
+            RecordChoice::Zipfian => Distribution::scrambled(),
+            RecordChoice::Latest => Distribution::latest(amount.records),
+            RecordChoice::HotCold { hot_fraction, hot_rate } => {
                 Distribution::HotCold { hot_fraction, hot_rate }
             }
         };
         // As YCSB: those that there are, and twice as many as will be inserted.
-        let inserts = to_f64(amount.operations) * workload.share(Kind::Insert);
+        let inserts = to_f64(amount.operations) * workload.share(OperationKind::Insert);
         let spread = amount.records.saturating_add(truncate(2.0 * inserts));
         let random = Random::new(amount.seed, thread);
         let range_entries = workload.range_entries;
@@ -344,9 +353,9 @@ impl Stream {
         out.extend(self.take(crate::numbers::to_usize(count)));
     }
 
-    fn kind(&mut self) -> Kind {
+    fn kind(&mut self) -> OperationKind {
         let mut rest = self.random.fraction();
-        let mut last = Kind::Read;
+        let mut last = OperationKind::Read;
         for (kind, share) in &self.shares {
             last = *kind;
             if rest < *share {
@@ -368,13 +377,13 @@ impl Stream {
             (threads, false) => self.amount.records + self.inserts * threads,
         };
         match kind {
-            Kind::Insert => self.insert(),
-            Kind::ReadAbsent | Kind::ReadDependent => {
+            OperationKind::Insert => self.insert(),
+            OperationKind::ReadAbsent | OperationKind::ReadDependent => {
                 Op::new(kind, self.random.bits() >> (64 - LENGTH_BITS))
             }
             _ if known == 0 && kind.is_write() => self.insert(),
-            _ if known == 0 => Op::new(Kind::ReadAbsent, 0),
-            Kind::Range => {
+            _ if known == 0 => Op::new(OperationKind::ReadAbsent, 0),
+            OperationKind::Range => {
                 let number = self.number(known);
                 let drawn = || 1 + self.random.below(SCAN_ENTRIES_MAX);
                 Op::range(number, self.range_entries.unwrap_or_else(drawn))
@@ -385,14 +394,14 @@ impl Stream {
 
     fn insert(&mut self) -> Op {
         self.inserts += 1;
-        Op::new(Kind::Insert, 0)
+        Op::new(OperationKind::Insert, 0)
     }
 
     fn number(&mut self, known: u64) -> u64 {
-        if self.choice == Choice::InTurn {
+        if self.choice == RecordChoice::InTurn {
             return (self.amount.part(self.amount.operations, self.thread).0 + self.drawn) % known;
         }
-        if self.choice == Choice::Zipfian {
+        if self.choice == RecordChoice::Zipfian {
             // Which records are popular must not change with every insert. Those that are not
             // there yet are drawn again.
             let among = |_| self.distribution.draw(&mut self.random, self.spread);
@@ -404,7 +413,7 @@ impl Stream {
     }
 }
 
-impl Iterator for Stream {
+impl Iterator for OperationStream {
     type Item = Op;
 
     fn next(&mut self) -> Option<Op> {

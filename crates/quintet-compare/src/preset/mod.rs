@@ -1,17 +1,16 @@
-//! Presets: the experiments of the papers, and our own comparisons, each a name.
+//! Presets: the experiments of the papers, and Quintet's own comparisons, by name.
 //!
-//! What: a [`Preset`] says which stores run which points at the paper's size, and which figures the
-//! paper prints for them, so that ours stand beside them. One file a paper; this one knows what
-//! they have in common.
+//! A [`Preset`] names the stores, the points at the paper's size, and the figures that the paper
+//! prints for them, so that a report shows both side by side. Each paper has a file.
 //!
-//! Sizes are the papers' own; `--scale` (each preset has a default for a machine of two processors
-//! and 24 GiB) multiplies records and operations. Hardware differs, so the figures to compare are
-//! ratios to the same peer; that is what the report puts first.
+//! Sizes are those of the papers. `--scale` multiplies records and operations; the default of each
+//! preset suits a machine with two processors and 24 GiB. Hardware differs, so the figures to
+//! compare are ratios to the same peer. Reports put these first.
 //!
-//! How we differ from the papers: all stores of a preset run the same operations drawn from the
-//! same seed; keys are 23 bytes where the paper leaves them open; a store that a paper compared
-//! with and that cannot be had here (FASTER, Masstree, `KVell`, `PebblesDB`) is left out, and its
-//! figures stand in the table alone.
+//! How we differ from the papers: all stores of a preset run the same operations from the same
+//! seed. Keys have 23 bytes if the paper gives no size. A store of a paper that is not available
+//! (FASTER, Masstree, `KVell`, `PebblesDB`) is left out, and its figures appear without a
+//! measurement.
 
 mod cedrusdb;
 mod ckvs;
@@ -22,16 +21,20 @@ mod slmdb;
 
 use quintet_bench::{
     failure::{Failure, Outcome},
-    store::Durability,
-    workload::{Suite, logkv::Point as LogKvPoint},
+    report::{Experiment, Experiments},
+    result::{Metric, PaperFigure},
+    session::{
+        job::scaled,
+        plan::{MemoryPlan, StepRequest},
+    },
+    store::{Durability, Stores as _},
+    workload::{OperationMix, Suite, Workload, WorkloadSpec, logkv::LogKvPoint},
 };
 
-use crate::{
-    job::{Mix, Spec},
-    peers::Peer,
-    result::{Metric, PaperFigure},
-    stores,
-};
+use crate::stores::AllStores;
+
+/// Minimum number of records and operations of a scaled point.
+const COUNT_MIN: u64 = 1000;
 
 /// One experiment.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +50,7 @@ pub struct Preset {
     /// The peers beside it.
     pub peers: &'static [&'static str],
     /// What is run; none where what is measured is no workload of a store.
-    pub points: &'static [Point],
+    pub points: &'static [PresetPoint],
     /// The scale where none is given.
     pub scale: f64,
     /// Repetitions where none are given.
@@ -66,28 +69,13 @@ pub struct Preset {
     pub figures: &'static [PaperFigure],
 }
 
-/// What memory the stores of a preset have.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum MemoryPlan {
-    /// Everything fits.
-    Fits,
-    /// A control group with this share of the bytes of the records.
-    Share(f64),
-    /// A control group with so many bytes.
-    Limit(u64),
-    /// Direct I/O and a cache of this size.
-    Direct(u64),
-    /// Direct I/O and a cache of this share of the bytes of the records.
-    DirectShare(f64),
-}
-
 /// One point of a figure or a table.
 #[derive(Clone, Copy, Debug)]
-pub struct Point {
+pub struct PresetPoint {
     /// Name within the preset.
     pub name: &'static str,
     /// What is run.
-    pub what: What,
+    pub what: PointWorkload,
     /// Records, in the paper.
     pub records: u64,
     /// Operations, in the paper.
@@ -104,23 +92,25 @@ pub struct Point {
 
 /// Which workload a point runs.
 #[derive(Clone, Copy, Debug)]
-pub enum What {
+pub enum PointWorkload {
     /// One of `quintet-bench`.
     Named(Suite, &'static str),
     /// A mix.
-    Mix(Mix),
+    Mix(OperationMix),
     /// A point of LogKV's generator: hit rate, read fraction, hot fraction, hot rate.
     LogKv([f64; 4]),
 }
 
-impl Point {
+impl PresetPoint {
     /// The workload.
-    pub fn spec(&self) -> Spec {
+    pub fn spec(&self) -> WorkloadSpec {
         let name = self.name.to_owned();
         match self.what {
-            What::Named(suite, workload) => Spec::Named { suite, name: workload.to_owned() },
-            What::Mix(mix) => Spec::Mix { name, mix },
-            What::LogKv([hits, reads, hot_keys, hot_share]) => Spec::LogKv {
+            PointWorkload::Named(suite, workload) => {
+                WorkloadSpec::Named { suite, name: workload.to_owned() }
+            }
+            PointWorkload::Mix(mix) => WorkloadSpec::Mix { name, mix },
+            PointWorkload::LogKv([hits, reads, hot_keys, hot_share]) => WorkloadSpec::LogKv {
                 name,
                 point: LogKvPoint {
                     hit_rate: hits,
@@ -129,6 +119,26 @@ impl Point {
                     hot_rate: hot_share,
                 },
             },
+        }
+    }
+}
+
+impl PresetPoint {
+    /// Returns the request of the point at a scale.
+    fn request(&self, scale: f64) -> StepRequest {
+        let owned = |(engine, name, value): &(&str, &str, &str)| {
+            ((*engine).to_owned(), (*name).to_owned(), (*value).to_owned())
+        };
+        StepRequest {
+            point: Some(self.name.to_owned()),
+            spec: self.spec(),
+            records: scaled(self.records, scale, COUNT_MIN),
+            operations: scaled(self.operations, scale, COUNT_MIN),
+            threads: self.threads,
+            key_bytes: self.key_bytes,
+            value_bytes: self.value_bytes.to_vec(),
+            value_repeated_percent: 0,
+            settings: self.settings.iter().map(owned).collect(),
         }
     }
 }
@@ -152,37 +162,36 @@ impl Preset {
         figures: &[],
     };
 
-    /// The stores that can be run here, and a line for each that cannot.
+    /// Returns the stores that are available, and a note for each that is not.
     pub fn stores(&self) -> (Vec<&'static str>, Vec<String>) {
-        let mut names = Vec::new();
+        let mut names = self.engines.to_vec();
         let mut notes = Vec::new();
-        for &name in self.engines {
-            if stores::is_future_engine(name) {
-                notes.push(format!("{}: this build has no engine {name} yet", self.name));
+        for &name in self.peers {
+            if AllStores.check(name).is_err() {
+                notes.push(format!("{name}: left out of this build"));
+            } else if let Err(failure) = AllStores.check_available(name) {
+                notes.push(failure.to_string());
             } else {
                 names.push(name);
             }
         }
-        for &name in self.peers {
-            match stores::peer(name).map(Peer::is_there) {
-                Some(Err(failure)) => notes.push(failure.to_string()),
-                None if stores::engine(name).is_none() && !is_reference(name) => {
-                    notes.push(format!("{name}: left out of this build"));
-                }
-                _ => names.push(name),
-            }
-        }
         (names, notes)
+    }
+
+    /// Returns the requests of the preset at a scale.
+    pub fn requests(&self, scale: f64) -> Vec<StepRequest> {
+        self.points.iter().map(|point| point.request(scale)).collect()
     }
 }
 
-fn is_reference(name: &str) -> bool {
-    ["floor", "hashbrown", "null"].contains(&name)
-}
-
 /// A point with the common sizes of this project.
-const fn point(name: &'static str, what: What, records: u64, operations: u64) -> Point {
-    Point {
+const fn point(
+    name: &'static str,
+    what: PointWorkload,
+    records: u64,
+    operations: u64,
+) -> PresetPoint {
+    PresetPoint {
         name,
         what,
         records,
@@ -194,7 +203,7 @@ const fn point(name: &'static str, what: What, records: u64, operations: u64) ->
     }
 }
 
-impl Point {
+impl PresetPoint {
     /// With so many threads.
     const fn threads(mut self, threads: u64) -> Self {
         self.threads = threads;
@@ -260,6 +269,22 @@ pub fn find(name: &str) -> Outcome<&'static Preset> {
     all().find(|preset| preset.name == name).ok_or_else(|| {
         Failure::Usage(format!("there is no preset {name:?}; `quintet-compare presets` lists them"))
     })
+}
+
+/// The presets of this build, for reports.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KnownPresets;
+
+impl Experiments for KnownPresets {
+    fn find(&self, preset: &str) -> Option<Experiment> {
+        let Preset { origin, about, figures, .. } = *find(preset).ok()?;
+        Some(Experiment { origin, about, figures })
+    }
+
+    fn workload(&self, preset: &str, point: &str) -> Option<Workload> {
+        let points = find(preset).ok()?.points;
+        points.iter().find(|known| known.name == point)?.spec().workload().ok()
+    }
 }
 
 #[cfg(test)]

@@ -53,9 +53,9 @@ const REMOVED: u64 = 1;
 /// | 3-47  | address | of the record                                |
 /// | 48-63 | tag     | upper bits of the key's hash                 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Word(u64);
+pub(super) struct SlotWord(u64);
 
-impl Word {
+impl SlotWord {
     /// A record of a key with this hash.
     pub(super) const fn new(hash: u64, address: Address) -> Self {
         Self((hash >> ADDRESS_BITS << ADDRESS_BITS) | address.0)
@@ -95,12 +95,12 @@ pub(super) struct Slot(AtomicU64);
 
 impl Slot {
     #[inline]
-    pub(super) fn load(&self) -> Word {
-        Word(self.0.load(Ordering::Acquire))
+    pub(super) fn load(&self) -> SlotWord {
+        SlotWord(self.0.load(Ordering::Acquire))
     }
 
     /// Puts `new` in the place of `seen`; false where something else is there by now.
-    pub(super) fn replace(&self, seen: Word, new: Word) -> bool {
+    pub(super) fn replace(&self, seen: SlotWord, new: SlotWord) -> bool {
         self.0.compare_exchange(seen.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
@@ -265,7 +265,7 @@ mod tests {
         let mut addresses = Vec::new();
         while let Some(address) = arena.append(b"key", &[7; 5000]) {
             assert_eq!(address.0 % 8, 0);
-            assert_eq!(Word::new(u64::MAX, address).removed().address(), Some(address));
+            assert_eq!(SlotWord::new(u64::MAX, address).removed().address(), Some(address));
             addresses.push(address);
         }
         assert_eq!(to_u64(addresses.len()), HUGE_PAGE_BYTES / 5016);

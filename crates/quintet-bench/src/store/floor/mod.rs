@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::numbers::{to_u64, to_usize};
 
-use self::arena::{Arena, Slot, Word};
+use self::arena::{Arena, Slot, SlotWord};
 use super::{EachEntry, EachFound, Store, StoreOptions, StoreStats, unordered};
 use crate::{
     failure::{Failure, Outcome},
@@ -56,14 +56,14 @@ impl Floor {
 
     /// The record that a slot holds; removed or not.
     #[inline]
-    fn record(&self, word: Word) -> Option<(&[u8], &[u8])> {
+    fn record(&self, word: SlotWord) -> Option<(&[u8], &[u8])> {
         word.address().map(|address| self.arena.record(address))
     }
 
     /// The key's slot and what it holds; or the first empty slot of its chain; `None` where the
     /// table is full of other keys.
     #[inline]
-    fn find(&self, key: &[u8], hash: u64) -> Option<(&Slot, Word)> {
+    fn find(&self, key: &[u8], hash: u64) -> Option<(&Slot, SlotWord)> {
         let slots = self.arena.slots();
         for step in 0..=self.mask {
             let slot = slots.get(to_usize(hash.wrapping_add(step) & self.mask))?;
@@ -77,7 +77,7 @@ impl Floor {
 
     /// Whether what a slot holds is of this key.
     #[inline]
-    fn holds(&self, seen: Word, key: &[u8], hash: u64) -> bool {
+    fn holds(&self, seen: SlotWord, key: &[u8], hash: u64) -> bool {
         seen.has_tag_of(hash) && self.record(seen).is_some_and(|(found, _)| found == key)
     }
 
@@ -93,7 +93,7 @@ impl Floor {
 
     /// Changes what the key's slot holds to `change` of it; `None` leaves it. False where the
     /// table is full.
-    fn swap(&self, key: &[u8], hash: u64, change: impl Fn(Word) -> Option<Word>) -> bool {
+    fn swap(&self, key: &[u8], hash: u64, change: impl Fn(SlotWord) -> Option<SlotWord>) -> bool {
         // A slot that another thread took or changed meanwhile is looked for again.
         while let Some((slot, seen)) = self.find(key, hash) {
             let Some(new) = change(seen) else { return true };
@@ -106,7 +106,7 @@ impl Floor {
     }
 
     /// Bytes of the live record that a slot holds.
-    fn live(&self, word: Word) -> Option<u64> {
+    fn live(&self, word: SlotWord) -> Option<u64> {
         let (key, value) = self.record(word)?;
         (!word.is_removed()).then(|| to_u64(key.len() + value.len()))
     }
@@ -164,7 +164,7 @@ impl Store for Floor {
             Failure::Failed("floor: the arena is full; it never reuses what is dead".to_owned())
         })?;
         let hash = hash(key);
-        if self.swap(key, hash, |_| Some(Word::new(hash, address))) {
+        if self.swap(key, hash, |_| Some(SlotWord::new(hash, address))) {
             return Ok(());
         }
         Err(Failure::Failed("floor: the table is full; it never grows".to_owned()))
