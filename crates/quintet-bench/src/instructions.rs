@@ -1,8 +1,8 @@
-//! One kind of operation, many times, in a function of its own: for an instruction counter.
+//! Runs one kind of operation many times, for an instruction counter.
 //!
-//! Why: times on a shared machine vary by tens of percent; instructions repeat. `cargo xtask
-//! instructions` runs this under callgrind, which counts only within the functions whose names
-//! begin with `measured_`, and compares with the figures in the repository.
+//! Times on a shared machine vary by tens of percent, but instruction counts repeat. `cargo xtask
+//! instructions` runs this module under callgrind. Callgrind counts only within the functions whose
+//! names begin with `measured_`. The task compares the counts with those in the repository.
 
 use std::{hint::black_box, io::Write};
 
@@ -18,13 +18,13 @@ use crate::{
 /// Keys of one `multi_get`.
 const BATCH: usize = 32;
 
-/// What to run.
+/// Arguments of `quintet bench instructions`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct InstructionArgs {
-    /// The store.
+    /// Store.
     #[arg(long)]
     engine: String,
-    /// The kind of operation.
+    /// Kind of operation.
     #[arg(long, value_enum)]
     operation: Operation,
     /// Records loaded first.
@@ -41,7 +41,7 @@ enum Operation {
     Get,
     /// Gets of absent keys.
     GetAbsent,
-    /// Gets of 32 keys at once; a key counts as one.
+    /// Gets of 32 keys in one call; each key counts as one.
     MultiGet,
     /// Updates of the same size.
     Put,
@@ -108,7 +108,7 @@ fn run_in(stores: &dyn Stores, args: &InstructionArgs, dir: &std::path::Path) ->
         Operation::Get | Operation::MultiGet => to_usize(args.count),
         _ => 0,
     };
-    // `null` finds nothing, and says what the loops cost.
+    // `null` finds no key; its count is that of the loops.
     if found != expected && args.engine != "null" {
         return Err(Failure::Damage(format!("{found} keys found, not {expected}")));
     }

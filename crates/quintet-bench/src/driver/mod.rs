@@ -1,10 +1,10 @@
-//! Runs a workload against a store and measures it.
+//! Runs a workload on a store and measures it.
 //!
-//! One thread a worker. Operations are drawn into a window before the clock starts, all workers
-//! begin at a barrier, and time runs until the last of them is done; a long run has several
-//! windows, and what lies between them is not counted. Keys and values are made within the
-//! measured time (and cost the same for every store; `null` shows how much), but outside of timed
-//! operations.
+//! Each thread is a worker. A worker draws its operations into a window before the clock starts.
+//! All workers begin at a barrier, and the time runs until the last one ends. A long run has
+//! several windows; the time between them does not count. Workers make keys and values within the
+//! measured time but outside of timed operations. That cost is the same for every store; `null`
+//! shows it.
 
 mod worker;
 
@@ -30,36 +30,36 @@ use crate::{
 
 use worker::{InsertTracker, Worker};
 
-/// The most keys of one `multi_get`.
+/// Maximum number of keys of one `multi_get`.
 pub const BATCH_MAX: usize = 256;
-/// Operations that a worker draws at once: 32 MiB of them.
+/// Maximum number of operations of a window: 32 MiB of memory.
 const WINDOW: u64 = 4 << 20;
 
-/// What to run and how to time it.
+/// A workload, its size, and how to time it.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
-    /// The workload.
+    /// Workload.
     pub workload: &'a Workload,
     /// Keys and values.
     pub shape: &'a RecordShape,
-    /// How much.
+    /// Size of the run.
     pub amount: RunSize,
-    /// One operation in so many is timed.
+    /// Mean number of operations for each operation that is timed.
     pub timed_one_in: u32,
-    /// Operations a second of all threads together; none: as fast as possible.
+    /// Operations per second of all threads together; `None` is as fast as possible.
     pub rate: Option<f64>,
-    /// Check every read.
+    /// Whether to check every read.
     pub verify: bool,
-    /// Records that one atomic write loads; 1 for single puts.
+    /// Records in one atomic write while loading; 1 for single puts.
     pub load_batch: usize,
 }
 
-/// What a phase of a run took.
+/// Measurement of a phase of a run.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// Operations done.
+    /// Number of operations.
     pub operations: u64,
-    /// Time.
+    /// Duration.
     pub time: Duration,
     /// Processor time of the whole process.
     pub cpu: Duration,
@@ -69,14 +69,14 @@ pub struct Phase {
     pub bytes_written: u64,
     /// Reads that found their key.
     pub found: u64,
-    /// Reads that did not.
+    /// Reads that did not find their key.
     pub absent: u64,
-    /// Bytes of drawn operations.
+    /// Bytes of the drawn operations.
     pub harness_bytes: u64,
 }
 
 impl Phase {
-    /// Operations a second.
+    /// Returns the operations per second.
     pub fn rate(&self) -> f64 {
         let seconds = self.time.as_secs_f64();
         if seconds > 0.0 { to_f64(self.operations) / seconds } else { 0.0 }
@@ -95,12 +95,12 @@ impl Phase {
     }
 }
 
-/// Loading, then the workload's operations.
+/// Measurement of loading and of the operations.
 #[derive(Clone, Debug)]
 pub struct Phases {
-    /// Loading the records.
+    /// Loading.
     pub load: Phase,
-    /// The operations; `None` where loading is the workload.
+    /// Operations; `None` if loading is the workload.
     pub body: Option<Phase>,
     /// Records that have been loaded or inserted.
     pub records: u64,
@@ -143,29 +143,29 @@ pub fn operate(
     Ok(body.map(|phase| (phase, shared.ledger.known())))
 }
 
-/// What all workers share.
+/// State that all workers of a phase share.
 pub(crate) struct SharedState<'a> {
     store: &'a dyn Store,
     task: &'a Task<'a>,
     truth: Option<&'a ExpectedState>,
     ledger: InsertTracker,
-    /// A worker has failed; the others give up.
+    /// Whether a worker has failed; the other workers then stop.
     stop: AtomicBool,
     failure: Mutex<Option<Failure>>,
-    /// Bytes written by the writer of `readwhilewriting`.
+    /// Bytes written by the background writer of `readwhilewriting`.
     background_bytes: AtomicU64,
 }
 
-/// A worker and where its operations come from.
+/// A worker and the source of its operations.
 struct WorkerSource<'a> {
     worker: Worker<'a>,
-    /// Drawn operations; else records from, to are loaded.
+    /// Drawn operations; if `None`, the worker loads the records `from..to`.
     stream: Option<OperationStream>,
     from: u64,
     to: u64,
 }
 
-/// What one worker did in a phase.
+/// Counts of one worker in a phase.
 struct WorkerReport {
     spans: Vec<(Instant, Instant)>,
     operations: u64,
@@ -185,7 +185,7 @@ impl<'a> SharedState<'a> {
         }
     }
 
-    /// What follows loading.
+    /// Runs the operations that follow loading.
     fn body(&'a self) -> Outcome<Option<Phase>> {
         match self.task.workload.body {
             Body::Load => Ok(None),
@@ -258,8 +258,8 @@ impl<'a> SharedState<'a> {
         Ok(phase)
     }
 
-    /// Updates records until told to end, or as many as there are reads: the writer of
-    /// `readwhilewriting`.
+    /// Background writer of `readwhilewriting`: updates records until `done` is set, or as many
+    /// records as there are reads.
     fn write_until(&self, done: &AtomicBool) -> Outcome {
         let threads = self.task.amount.threads;
         let mut worker = Worker::new(self, threads)?;
@@ -311,10 +311,11 @@ impl<'a> SharedState<'a> {
         Ok(phase)
     }
 
-    /// Notes a failure; the first one counts.
+    /// Records a failure. The first one counts.
     fn fail(&self, failure: Failure) {
         lock(&self.failure).get_or_insert(failure);
-        // After the failure is noted: who stops because of this notes one as well.
+        // After the failure is recorded: a worker that stops because of `stop` records a failure
+        // too.
         self.stop.store(true, Ordering::Release);
     }
 }
@@ -327,7 +328,8 @@ fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> Outcome<T> {
     handle.join().map_err(|_| Failure::Failed("a worker panicked".to_owned()))
 }
 
-/// The sum over windows of the time from the first worker's start to the last one's end.
+/// Returns the sum over all windows of the time from the start of the first worker to the end of
+/// the last one.
 fn total_time(reports: &[WorkerReport]) -> Duration {
     let windows = reports.iter().map(|report| report.spans.len()).max().unwrap_or(0);
     (0..windows)
@@ -339,9 +341,9 @@ fn total_time(reports: &[WorkerReport]) -> Duration {
         .sum()
 }
 
-/// One worker, from its first window to its last. All workers have the same number of windows to
-/// within one; who has none left still comes to the barriers. A worker that fails does too, so
-/// that nobody waits for ever.
+/// Runs one worker, from its first window to its last. The numbers of windows of two workers differ
+/// by at most one. A worker without a window still waits at the barriers, and so does a worker that
+/// failed; otherwise the others would block.
 fn work(source: &mut WorkerSource<'_>, barrier: &Barrier, cpu: &AtomicU64) -> WorkerReport {
     let amount = source.worker.amount();
     let parts = (0..amount.threads.max(1)).map(|thread| {
@@ -392,16 +394,16 @@ pub fn audit(
         let found =
             if found { shape.check(number, &value, &mut scratch) } else { ReadMatch::Absent };
         if !truth.agrees(number, truth.before(number), found) {
-            return Err(worker::lie(number, found));
+            return Err(worker::wrong_read(number, found));
         }
     }
     Ok(())
 }
 
-/// Calls `each` for every write of a thread's operations, in order: the record number and, unless
-/// it is a delete, the version. Inserts are left out, since which records they made depends on the
-/// other threads; all of them are numbered from `amount.records` on, with
-/// [`crate::workload::VERSION_FIRST`]. Returns their count.
+/// Calls `each` for every write of a thread, in order, with the record number and the version
+/// (`None` for a delete). It leaves out inserts, because the numbers of their records depend on the
+/// other threads. Inserted records have the numbers from `amount.records` on and the version
+/// [`crate::workload::VERSION_FIRST`]. Returns the number of inserts.
 pub fn each_write(
     workload: &Workload,
     amount: RunSize,

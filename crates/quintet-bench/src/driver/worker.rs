@@ -1,4 +1,4 @@
-//! One thread of a run: executes operations, times some of them, checks reads where asked.
+//! One thread of a run: executes operations, times some of them, and checks reads.
 
 use std::{
     collections::BTreeSet,
@@ -21,17 +21,17 @@ use crate::{
     workload::{Op, OperationKind, RunSize, VERSION_FIRST},
 };
 
-/// Waits longer than this sleep, shorter ones spin: a sleep ends up to 60 microseconds late.
+/// Longest wait that spins. A longer wait sleeps, which may end up to 60 microseconds late.
 const SPIN: Duration = Duration::from_micros(200);
 
-/// Which records have been inserted: all below [`InsertTracker::known`]. Numbers are handed out in turn;
-/// a record counts once it and all before it are in the store, so that no reader asks for one that
-/// is not there yet.
+/// Tracks inserted records: all records below [`InsertTracker::known`] are in the store. Workers
+/// take record numbers in sequence. A record counts as known once it and all records before it are
+/// in the store, so that no worker reads a record that is not there yet.
 #[derive(Debug)]
 pub(super) struct InsertTracker {
     next: AtomicU64,
     known: AtomicU64,
-    /// Inserted above `known`.
+    /// Inserted records above `known`.
     early: Mutex<BTreeSet<u64>>,
 }
 
@@ -44,7 +44,7 @@ impl InsertTracker {
         }
     }
 
-    /// Records that are in the store.
+    /// Returns the number of records that are in the store.
     #[inline]
     pub(super) fn known(&self) -> u64 {
         self.known.load(Ordering::Acquire)
@@ -69,20 +69,21 @@ impl InsertTracker {
     }
 }
 
-/// See the module head.
+/// One thread of a run. See the module head.
 pub(super) struct Worker<'a> {
     shared: &'a SharedState<'a>,
     thread: u64,
     sampler: Sampler,
     times: LatencyHistograms,
-    /// Operations done since the first, over all windows.
+    /// Operations since the first one, over all windows.
     done: u64,
-    /// When the first operation was due, and the distance to the next, where there is a rate.
+    /// Time at which the next operation is due and the distance between operations, if there is a
+    /// rate.
     pace: Option<(Instant, Duration)>,
     found: u64,
     absent: u64,
     bytes_written: u64,
-    /// Decides the next dependent read.
+    /// Determines the key of the next dependent read.
     last: u64,
     keys: Vec<Vec<u8>>,
     key: Vec<u8>,
@@ -91,12 +92,12 @@ pub(super) struct Worker<'a> {
     scratch: Vec<u8>,
 }
 
-/// An operation whose key and value have been made.
+/// An operation with its key and value.
 struct PreparedOperation {
     kind: OperationKind,
     number: u64,
     length: usize,
-    /// Version to be written.
+    /// Version that the operation writes.
     version: u64,
 }
 
@@ -129,7 +130,7 @@ impl<'a> Worker<'a> {
         self.bytes_written
     }
 
-    /// Adds what this worker counted.
+    /// Adds the counts of this worker to `phase`.
     pub(super) fn add_to(&self, phase: &mut Phase) -> Outcome {
         phase.bytes_written += self.bytes_written;
         phase.found += self.found;
@@ -137,7 +138,7 @@ impl<'a> Worker<'a> {
         phase.times.merge(&self.times)
     }
 
-    /// Runs operations; returns how many were done before one failed. The failure is noted.
+    /// Runs operations. Returns how many succeeded before one failed; records the failure.
     pub(super) fn run(&mut self, window: &[Op]) -> u64 {
         let before = self.done;
         if let Some(rate) = self.shared.task.rate {
@@ -156,7 +157,7 @@ impl<'a> Worker<'a> {
         self.done - before
     }
 
-    /// Loads records; returns how many. A failure is noted.
+    /// Loads records and returns how many. Records a failure.
     pub(super) fn load(&mut self, numbers: Range<u64>) -> u64 {
         let before = self.done;
         let batch = to_u64(self.shared.task.load_batch.max(1));
@@ -220,7 +221,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Overwrites a record, untimed.
+    /// Overwrites a record without timing it.
     pub(super) fn update(&mut self, number: u64, version: u64) -> Outcome {
         let op = self.prepare(OperationKind::Update, number, 0, version);
         self.perform(&op)
@@ -235,7 +236,7 @@ impl<'a> Worker<'a> {
             OperationKind::ReadLatest => known.saturating_sub(1 + op.number()),
             OperationKind::ReadDependent => scale(mix(self.last ^ op.number()), known),
             OperationKind::ReadAbsent => op.number(),
-            // A record that another thread is still to insert.
+            // Another thread has not inserted this record yet.
             _ if op.number() >= known => op.number() % known.max(1),
             _ => op.number(),
         };
@@ -243,7 +244,7 @@ impl<'a> Worker<'a> {
         self.timed(&op)
     }
 
-    /// Makes key and value.
+    /// Makes the key and the value of an operation.
     #[inline]
     fn prepare(
         &mut self,
@@ -279,7 +280,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Does `work`, timed if it is its turn.
+    /// Runs `work`, and times it if the sampler selects it.
     #[inline]
     fn clocked(&mut self, is_write: bool, work: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
         if !self.sampler.is_due() {
@@ -294,8 +295,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Waits for the moment when the next operation is due, and returns it: now, where there is no
-    /// rate.
+    /// Waits until the next operation is due, and returns that time; returns the current time if
+    /// there is no rate.
     fn due(&mut self) -> Instant {
         let Some((due, distance)) = &mut self.pace else { return Instant::now() };
         let moment = *due;
@@ -412,7 +413,7 @@ impl<'a> Worker<'a> {
         for (key, op) in self.keys.iter_mut().zip(ops) {
             shape.key(op.number(), key);
         }
-        // Taken out for the call: `self` is needed meanwhile.
+        // The buffers leave `self` for the call, which borrows `self`.
         let buffers = std::mem::take(&mut self.keys);
         let mut keys: [&[u8]; BATCH_MAX] = [&[]; BATCH_MAX];
         for (to, from) in keys.iter_mut().zip(&buffers) {
@@ -437,7 +438,7 @@ impl<'a> Worker<'a> {
             answers += 1;
             self.count(value.is_some());
             if let Some(value) = value {
-                // The copy that a get makes.
+                // Copy the value, as a get does.
                 self.read.clear();
                 self.read.extend_from_slice(value);
                 black_box(&self.read);
@@ -460,12 +461,12 @@ impl<'a> Worker<'a> {
             None => ReadMatch::Absent,
             Some(value) => self.shared.task.shape.check(number, value, &mut self.scratch),
         };
-        if truth.agrees(number, before, found) { Ok(()) } else { Err(lie(number, found)) }
+        if truth.agrees(number, before, found) { Ok(()) } else { Err(wrong_read(number, found)) }
     }
 }
 
-/// The failure of a read that gave what was not written last.
-pub(super) fn lie(number: u64, found: ReadMatch) -> Failure {
+/// Returns the failure of a read that did not return the last write.
+pub(super) fn wrong_read(number: u64, found: ReadMatch) -> Failure {
     let what = match found {
         ReadMatch::Version(version) => format!("version {version}, which is not the last one"),
         ReadMatch::Unversioned => "a value where there should be none".to_owned(),

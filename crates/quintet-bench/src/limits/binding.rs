@@ -1,5 +1,5 @@
-//! Which limit binds an operation, and how far a result is from it. The rules are the table in the
-//! head of [`super`].
+//! The limit that binds an operation, and the distance of a result from it. The rules are the table
+//! in the head of [`super`].
 
 use std::fmt;
 
@@ -12,26 +12,26 @@ use serde::{Deserialize, Serialize};
 
 use super::{Limits, READ_DEPTH};
 
-/// Mean entries of a range: 1 to 100, all alike (YCSB).
+/// Mean number of entries of a range of YCSB: 1 to 100 with the same probability.
 const RANGE_ENTRIES: f64 = 50.5;
-/// Ranks whose weights are added up one by one before an integral takes over.
+/// Number of ranks whose weights are added one by one; an integral approximates the others.
 const RANKS_EXACT: u32 = 1000;
 
 /// A limit of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// Dependent loads.
+    /// Latency of dependent loads.
     DramLatency,
-    /// Loads with many in flight.
+    /// Latency of loads with many in flight.
     DramOverlapped,
-    /// Copying.
+    /// Bandwidth of copying.
     Memcpy,
     /// Random reads of the device.
     RandomReads,
     /// Sequential writes to the device.
     SequentialWrites,
-    /// Syncs.
+    /// Latency of syncs.
     Fdatasync,
 }
 
@@ -48,10 +48,10 @@ impl fmt::Display for Limit {
     }
 }
 
-/// What is known of a run.
+/// Properties of a run that determine its cost.
 #[derive(Clone, Copy, Debug)]
 pub struct RunProfile<'a> {
-    /// The workload.
+    /// Workload.
     pub workload: &'a Workload,
     /// Threads.
     pub threads: u64,
@@ -61,22 +61,22 @@ pub struct RunProfile<'a> {
     pub record_bytes: f64,
     /// Whether each write is durable before it returns.
     pub synced: bool,
-    /// Memory that may hold records; `None` where all fit.
+    /// Memory for records; `None` if all records fit.
     pub memory_bytes: Option<u64>,
 }
 
-/// The limit that binds, and what it alone would take.
+/// The limit that binds a run, and its time per operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Binding {
-    /// Which.
+    /// Limit.
     pub limit: Limit,
     /// Nanoseconds between operations, all threads together.
     pub ns_per_operation: f64,
 }
 
 impl Binding {
-    /// How many times longer than the limit operations took at this throughput; `None` of a
-    /// throughput that is no positive number.
+    /// Returns the measured time of an operation as a multiple of the limit; `None` if the
+    /// throughput is not a positive number.
     pub fn multiple(&self, operations_per_second: f64) -> Option<f64> {
         let took = 1e9 / operations_per_second;
         let multiple = took / self.ns_per_operation;
@@ -84,10 +84,10 @@ impl Binding {
     }
 }
 
-/// What a mean operation needs.
+/// Cost of a mean operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct OperationCost {
-    /// Loads that miss, each after the one before.
+    /// Dependent loads that miss the caches.
     loads: f64,
     bytes_copied: f64,
     reads: f64,
@@ -95,7 +95,7 @@ struct OperationCost {
     syncs: f64,
 }
 
-/// The limit that binds `run`; `None` where no limit that it needs was measured.
+/// Returns the limit that binds `run`; `None` if no limit that it needs was measured.
 pub fn bind(run: RunProfile<'_>, limits: &Limits) -> Option<Binding> {
     let needs = needs(run);
     let threads = to_f64(run.threads.max(1));
@@ -121,7 +121,7 @@ pub fn bind(run: RunProfile<'_>, limits: &Limits) -> Option<Binding> {
     bindings.max_by(|a, b| a.ns_per_operation.total_cmp(&b.ns_per_operation))
 }
 
-/// Random reads a second with so many in flight: no more than the device gives at full depth.
+/// Returns the random reads per second at a queue depth, at most those at full depth.
 fn reads_at(in_flight: f64, limits: &Limits) -> Option<f64> {
     match (limits.read_iops_1, limits.read_iops_32) {
         (Some(one), Some(many)) if in_flight >= f64::from(READ_DEPTH) => Some(many.max(one)),
@@ -150,7 +150,8 @@ fn needs(run: RunProfile<'_>) -> OperationCost {
     }
 }
 
-/// What one operation of `kind` needs; `cold` is the share of records that is not in memory.
+/// Returns the cost of an operation of `kind`. `cold` is the share of records that are not in
+/// memory.
 fn of_kind(kind: OperationKind, run: RunProfile<'_>, cold: f64) -> OperationCost {
     let syncs = if run.synced { 1.0 } else { 0.0 };
     let record = run.record_bytes;
@@ -180,15 +181,15 @@ fn of_kind(kind: OperationKind, run: RunProfile<'_>, cold: f64) -> OperationCost
         OperationKind::Range => OperationCost {
             loads: 2.0,
             bytes_copied: RANGE_ENTRIES * record,
-            // A block of records in key order is one read.
+            // One read returns a block of records in key order.
             reads: cold,
             ..OperationCost::default()
         },
     }
 }
 
-/// The share of reads whose record is not in memory, when memory holds the records that are read
-/// most.
+/// Returns the share of reads whose record is not in memory, if memory holds the most popular
+/// records.
 fn cold_share(choice: RecordChoice, run: RunProfile<'_>) -> f64 {
     let Some(memory) = run.memory_bytes else { return 0.0 };
     let records = to_f64(run.records);
@@ -211,8 +212,8 @@ fn cold_share(choice: RecordChoice, run: RunProfile<'_>) -> f64 {
     }
 }
 
-/// The sum of `1 / rank^theta` over the first `count` ranks, the later ones by their integral
-/// (off by less than 0.1 %).
+/// Returns the sum of `1 / rank^theta` over the first `count` ranks. An integral approximates the
+/// later ones with an error below 0.1 %.
 fn zipfian_sum(count: f64) -> f64 {
     let exact = f64::from(RANKS_EXACT).min(count.max(0.0).floor());
     let mut sum = 0.0;

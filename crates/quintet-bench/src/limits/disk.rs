@@ -1,8 +1,8 @@
-//! The disk: random reads, sequential writes, and syncs, without the page cache.
+//! Limits of the disk without the page cache: random reads, sequential writes, and syncs.
 //!
-//! Random reads at depth 32 are 32 threads with a blocking read each: no slower than one
-//! submission queue as long as the processors are not busy with switching (about 10 us of
-//! processor time a read; the device of the reference machine gives out first).
+//! Random reads at depth 32 use 32 threads with a blocking read each. They are as fast as one
+//! submission queue if the processors are not busy with context switches (about 10 us of processor
+//! time for each read; the device of the reference machine is the bottleneck).
 
 use std::{
     fs::{self, File},
@@ -21,25 +21,27 @@ use rustix::fs::OFlags;
 
 use super::{Limits, MeasurementScope, READ_DEPTH};
 
+/// Bytes of one block.
 const BLOCK_BYTES: u64 = 4096;
 /// Blocks of one sequential write: 1 MiB.
 const WRITE_BLOCKS: usize = 256;
-/// The most syncs that are timed.
+/// Maximum number of timed syncs.
 const SYNCS_MAX: usize = 1000;
-/// Seed of the places that are read.
+/// Seed of the read positions.
 const SEED: u64 = 0x0051_7569;
 
-/// A block where direct I/O wants it.
+/// A block with the alignment that direct I/O needs.
 #[derive(Clone, Copy)]
 #[repr(C, align(4096))]
 struct Block([u8; 4096]);
 
-/// A file that goes away with this value.
+/// A file that is removed when the value is dropped.
 struct TemporaryFile(PathBuf);
 
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        // It may never have been made; a file that stays is the caller's directory's problem.
+        // The file may not exist. A file that cannot be removed remains in the directory of the
+        // caller.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -74,11 +76,12 @@ fn open_direct(path: &Path, write: bool) -> io::Result<File> {
     })
 }
 
-/// Writes a file of `bytes`, or as much as `time` allows; what was written, and bytes a second.
+/// Writes a file of `bytes`, or as much as `time` allows. Returns the bytes written and the bytes
+/// per second.
 fn write_in_sequence(path: &Path, bytes: u64, time: Duration) -> io::Result<(u64, f64)> {
     let mut file = open_direct(path, true)?;
     let mut random = Random::new(SEED, 0);
-    // Bytes that no device can make fewer of.
+    // Random bytes, which a device cannot compress.
     let mut blocks = vec![Block([0; 4096]); WRITE_BLOCKS];
     for word in blocks.iter_mut().flat_map(|block| block.0.chunks_exact_mut(8)) {
         word.copy_from_slice(&random.bits().to_le_bytes());
@@ -98,7 +101,7 @@ fn write_in_sequence(path: &Path, bytes: u64, time: Duration) -> io::Result<(u64
     Ok((written, to_f64(written) / start.elapsed().as_secs_f64()))
 }
 
-/// Random reads of single blocks a second, `threads` at a time.
+/// Returns the random reads of single blocks per second with `threads` at a time.
 fn reads_per_second(path: &Path, bytes: u64, threads: u32, time: Duration) -> io::Result<f64> {
     let file = open_direct(path, false)?;
     let blocks = bytes / BLOCK_BYTES;
@@ -125,7 +128,8 @@ fn reads_per_second(path: &Path, bytes: u64, threads: u32, time: Duration) -> io
     Ok(to_f64(count) / start.elapsed().as_secs_f64())
 }
 
-/// Times of syncs, each after an overwrite of one block of a file of its full size; ascending.
+/// Returns the durations of syncs in ascending order. Each follows an overwrite of one block of a
+/// file of its final size.
 fn sync_times(dir: &Path, time: Duration) -> io::Result<Vec<Duration>> {
     const BLOCKS: u64 = 1024;
     let path = TemporaryFile(dir.join("limits-sync"));
@@ -149,7 +153,7 @@ fn sync_times(dir: &Path, time: Duration) -> io::Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// The time that `percent` of 100 do not exceed (nearest rank), in nanoseconds.
+/// Returns a percentile (nearest rank) in nanoseconds.
 fn quantile(sorted: &[Duration], percent: u64) -> Option<u64> {
     let rank = (to_u64(sorted.len()) * percent).div_ceil(100).max(1) - 1;
     let time = sorted.get(to_usize(rank))?;

@@ -1,9 +1,9 @@
-//! Memory: latency by chains of dependent loads, and copying.
+//! Limits of memory: latency by chains of dependent loads, and bandwidth of copying.
 //!
 //! A chain visits each cache line of a mapping once and then begins again. Line `i` holds the
-//! number of the next one, `(a x i + c) mod lines` with `a mod 4 = 1` and odd `c`, for which the
-//! cycle is known to have full length (Hull and Dobell, 1962); so it is written in one sequential
-//! pass, while its steps jump over the whole mapping and no prefetcher foresees them.
+//! number of the next line, `(a x i + c) mod lines` with `a mod 4 = 1` and odd `c`. This cycle has
+//! full length (Hull and Dobell, 1962). One sequential pass writes it, but its steps jump over the
+//! whole mapping, so no prefetcher follows them.
 
 use std::{
     hint::black_box,
@@ -18,17 +18,17 @@ use super::{Limits, MeasurementScope};
 
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
-/// Chains at once: more than the misses that a core keeps in flight gain nothing.
+/// Number of chains at a time. A core keeps no more misses in flight.
 const CHAINS: usize = 16;
-/// Bytes of one copy: far more than the caches, so that DRAM is what is measured.
+/// Bytes of one copy, far more than the caches, so that the copy reaches DRAM.
 const COPY_BYTES: u64 = 64 << 20;
-/// Loads between two looks at the clock.
+/// Number of loads between two readings of the clock.
 const STEPS: u64 = 1 << 14;
-/// The generator's multiplier (1 mod 4) and increment (odd); see the module head.
+/// Multiplier (1 mod 4) and increment (odd) of the cycle; see the module head.
 const MULTIPLIER: u64 = 2_891_336_453;
 const INCREMENT: u64 = 1_640_531_527;
 
-/// Which pages a mapping asks for.
+/// Page size that a mapping requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageSize {
     Small,
@@ -37,7 +37,7 @@ enum PageSize {
 
 /// Measures latencies and copying into `limits`.
 pub(super) fn measure(scope: MeasurementScope, limits: &mut Limits) {
-    // Line numbers are 32 bits wide, and a chain needs at least one line for each page's worth.
+    // Line numbers have 32 bits, and a chain needs at least one line for each page.
     let most = scope.memory_bytes.clamp(1 << 16, 1 << 36).min(memory_available() / 4).max(1 << 16);
     let bytes = 1_u64 << most.ilog2();
     let time = Duration::from_millis(scope.time_ms);
@@ -56,7 +56,8 @@ pub(super) fn measure(scope: MeasurementScope, limits: &mut Limits) {
     limits.memcpy_bytes_per_second = limits.keep("copying", copied);
 }
 
-/// Bytes of memory that can be had without swapping; without limit where the system does not say.
+/// Returns the bytes of memory available without swapping; `u64::MAX` if the kernel does not report
+/// it.
 fn memory_available() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -74,15 +75,16 @@ fn map(bytes: u64, pages: PageSize) -> io::Result<MmapMut> {
     Ok(map)
 }
 
-/// One cycle over the lines of a mapping.
+/// A cycle over the cache lines of a mapping.
 struct LineCycle {
     map: MmapMut,
-    /// Their number less one; a power of two less one.
+    /// Number of lines minus one; the number is a power of two.
     mask: u64,
 }
 
 impl LineCycle {
-    /// A cycle over `bytes`, a power of two. Fails where the pages asked for cannot be had.
+    /// Returns a cycle over `bytes`, a power of two. Fails if the kernel does not give the
+    /// requested pages.
     fn new(bytes: u64, pages: PageSize) -> io::Result<Self> {
         let mut map = map(bytes, pages)?;
         let mask = bytes / to_u64(LINE_BYTES) - 1;
@@ -94,7 +96,7 @@ impl LineCycle {
             next = (next + MULTIPLIER) & mask;
         }
         let huge = huge_bytes(&map).unwrap_or(0);
-        // The ends of a mapping may be small pages; more than that and the figure would be a mix.
+        // The ends of a mapping may have small pages. More small pages would distort the figure.
         if pages == PageSize::Huge && huge < bytes - bytes / 8 {
             return Err(io::Error::other(format!(
                 "the kernel gave {huge} of {bytes} bytes in huge pages"
@@ -103,7 +105,7 @@ impl LineCycle {
         Ok(Self { map, mask })
     }
 
-    /// The number of the line after this one.
+    /// Returns the number of the line after `line`.
     #[inline]
     fn next(&self, line: u64) -> u64 {
         let at = to_usize(line) * LINE_BYTES;
@@ -111,7 +113,7 @@ impl LineCycle {
         head.map_or(0, |head| u64::from(u32::from_le_bytes(*head)))
     }
 
-    /// Nanoseconds a load where each waits for the one before.
+    /// Returns nanoseconds per dependent load.
     fn dependent_ns(&self, time: Duration) -> f64 {
         let mut line = 0;
         repeated_ns(time, STEPS, || {
@@ -122,9 +124,9 @@ impl LineCycle {
         })
     }
 
-    /// Nanoseconds a load where [`CHAINS`] are in flight.
+    /// Returns nanoseconds per load with [`CHAINS`] in flight.
     fn overlapped_ns(&self, time: Duration) -> f64 {
-        // Any lines do: all lie on the one cycle, far apart.
+        // Any start works: all lines are on one cycle, far apart.
         let part = (self.mask + 1) / to_u64(CHAINS);
         let mut lines: [u64; CHAINS] = std::array::from_fn(|chain| to_u64(chain) * part);
         repeated_ns(time, STEPS, || {
@@ -138,8 +140,8 @@ impl LineCycle {
     }
 }
 
-/// Repeats `work`, of `count` parts, for `time`; nanoseconds a part. The first tenth of the time
-/// is not counted: it warms the address translation up.
+/// Repeats `work`, which has `count` parts, for `time`. Returns nanoseconds per part. The first
+/// tenth of the time warms up the address translation and does not count.
 fn repeated_ns(time: Duration, count: u64, mut work: impl FnMut()) -> f64 {
     let warm = Instant::now();
     while warm.elapsed() < time / 10 {
@@ -154,14 +156,14 @@ fn repeated_ns(time: Duration, count: u64, mut work: impl FnMut()) -> f64 {
     start.elapsed().as_secs_f64() * 1e9 / to_f64(parts)
 }
 
-/// Bytes of a mapping that the kernel keeps in huge pages; `None` where it does not tell.
+/// Returns the bytes of a mapping in huge pages; `None` if the kernel does not report them.
 fn huge_bytes(map: &MmapMut) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/smaps").ok()?;
     huge_bytes_in(&text, map.as_ptr().addr())
 }
 
-/// `AnonHugePages` of the area that holds `address`. The kernel may have merged neighbouring
-/// mappings into that area, so the figure can be too high, never too low.
+/// Returns `AnonHugePages` of the area that contains `address`. The kernel may have merged
+/// neighbouring mappings into the area, so the result can be too high but never too low.
 fn huge_bytes_in(smaps: &str, address: usize) -> Option<u64> {
     let mut inside = false;
     for line in smaps.lines() {

@@ -1,43 +1,42 @@
-//! Limits of the machine: what memory and disk give when no store stands between.
+//! Limits of the machine: the performance of memory and disk without a store.
 //!
-//! What: each limit is measured in about a second, by a bare loop, into one [`Limits`].
-//! [`binding`] says what an operation needs of each of them, and so which one binds it.
-//! Why: a store's throughput alone does not tell whether there is anything left to win. As a
-//! multiple of the limit that binds it, it does, and it can be compared between machines.
+//! A simple loop measures each limit in about a second; the results are one [`Limits`]. [`binding`]
+//! determines the cost of an operation in each resource and the limit that binds it. Throughput as
+//! a multiple of this limit shows how much a store can still gain, and it can be compared between
+//! machines.
 //!
-//! | limit | how it is measured |
-//! |-------|--------------------|
+//! | limit | measurement |
+//! |-------|-------------|
 //! | DRAM latency, 4-KiB and 2-MiB pages | one chain of dependent loads over up to 1 GiB, in an order that no prefetcher follows |
-//! | DRAM latency, overlapped | 16 such chains at once, 2-MiB pages: nanoseconds a load |
-//! | copying | `memcpy` of 64 MiB, bytes copied a second (each is read once and written once) |
-//! | random reads | 4 KiB at random places of a file of up to 1 GiB, direct I/O, 1 and 32 threads |
-//! | sequential writes | the same file, 1 MiB at a time, direct I/O, the sync at the end included |
-//! | fdatasync | after each overwrite of 4 KiB of a file of its full size; p50 and p99 |
+//! | DRAM latency, overlapped | 16 such chains at a time, 2-MiB pages: nanoseconds per load |
+//! | copying | `memcpy` of 64 MiB, bytes copied per second (each is read once and written once) |
+//! | random reads | 4 KiB at random positions of a file of up to 1 GiB, direct I/O, 1 and 32 threads |
+//! | sequential writes | the same file, 1 MiB at a time, direct I/O, including the sync at the end |
+//! | fdatasync | after each overwrite of 4 KiB of a file of its final size; p50 and p99 |
 //!
-//! Which limit binds which operation (*r* is the bytes of a record, key and value). An operation
-//! needs something of several; the one that takes longest binds:
+//! The limits that bind an operation are below (*r* is the bytes of a record, key and value). An
+//! operation needs several resources; the slowest one binds it:
 //!
-//! | operation | needs | because |
-//! |-----------|-------|---------|
-//! | point read of a key that is there | 2 dependent loads; *r* bytes copied | a slot of an index leads to the record, and the value is handed out |
-//! | point read of an absent key | 1 load | a tag in the slot can rule the key out |
-//! | `multi_get` | as point reads, with overlapped loads | the keys are known beforehand, so misses overlap |
-//! | read whose record memory cannot hold | 1 random read of the device, at a depth of keys in flight | with an index in memory one block holds the record |
-//! | overwrite, delete, read-modify-write | 2 dependent loads; *r* bytes to the device in sequence | the key is compared; the record goes to the log, once |
+//! | operation | cost | reason |
+//! |-----------|------|--------|
+//! | point read of a present key | 2 dependent loads; *r* bytes copied | an index slot leads to the record, and the caller gets a copy of the value |
+//! | point read of an absent key | 1 load | a tag in the slot can exclude the key |
+//! | `multi_get` | as point reads, with overlapped loads | the keys are known in advance, so misses overlap |
+//! | read of a record that is not in memory | 1 random read of the device, at a depth of keys in flight | with an index in memory one block contains the record |
+//! | overwrite, delete, read-modify-write | 2 dependent loads; *r* bytes to the device in sequence | the key is compared; the record goes to the log once |
 //! | insert | 1 load; *r* bytes to the device in sequence | an empty slot; the log again |
-//! | the same, each synced | one `fdatasync` a group of all threads | a group commit can take all writers along, and no more |
-//! | range of *n* entries | 2 dependent loads; *n* x *r* bytes copied | records may lie in key order |
+//! | the same, each synced | one `fdatasync` per group of all threads | a group commit includes at most all writers |
+//! | range of *n* entries | 2 dependent loads; *n* x *r* bytes copied | records may be stored in key order |
 //! | visit of all entries | *r* bytes copied | as above |
 //!
-//! Several threads share the copying, the device and the sync; each has its own loads.
+//! All threads share copying, the device and the sync; each thread has its own loads.
 //!
-//! Not a law: a loop of independent reads lets the processor overlap their loads by itself, so a
-//! multiple below 1 of the DRAM latency is possible (the chained loads of `read-dependent` rule it
-//! out); zipfian keys hit the processor's caches; writes that are not synced yet reach the device
-//! after the measurement.
+//! A multiple below 1 of the DRAM latency is possible: the processor overlaps the loads of
+//! independent reads (`read-dependent` excludes that), zipfian keys hit the processor's caches, and
+//! writes that are not synced may reach the device after the measurement.
 //!
-//! Thread rules: measuring uses up to 32 threads of its own and expects an otherwise idle machine;
-//! the load average before and after stands beside the figures.
+//! Thread rules: a measurement uses up to 32 threads and expects an otherwise idle machine. The
+//! results contain the load average before and after.
 
 pub mod binding;
 mod disk;
@@ -53,58 +52,58 @@ use serde::{Deserialize, Serialize};
 
 use crate::result::{ResultLine, SCHEMA};
 
-/// Threads of the random reads at depth.
+/// Number of threads of the random reads at depth.
 pub const READ_DEPTH: u32 = 32;
 
-/// What the machine allows. Every figure is `None` where it could not be measured; `errors` says
-/// why. All times are for one thread unless said.
+/// Performance of memory and disk. A value is `None` if it could not be measured; `errors` contains
+/// the reason. Times are for one thread unless stated otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Nanoseconds of a dependent load that misses all caches, 4-KiB pages.
+    /// Nanoseconds per dependent load that misses all caches, 4-KiB pages.
     pub dram_4k_ns: Option<f64>,
-    /// The same with 2-MiB pages; `None` also where the kernel gives none.
+    /// The same with 2-MiB pages; also `None` if the kernel gives none.
     pub dram_2m_ns: Option<f64>,
-    /// Nanoseconds a load with 16 in flight, 2-MiB pages (else 4-KiB pages).
+    /// Nanoseconds per load with 16 in flight, 2-MiB pages (4-KiB pages if there are none).
     pub dram_overlapped_ns: Option<f64>,
-    /// Bytes that the loads were spread over.
+    /// Bytes over which the loads were spread.
     pub dram_bytes: u64,
-    /// Bytes copied a second.
+    /// Bytes copied per second.
     pub memcpy_bytes_per_second: Option<f64>,
-    /// Direct random reads of 4 KiB a second, one at a time.
+    /// Direct random reads of 4 KiB per second, one at a time.
     pub read_iops_1: Option<f64>,
     /// The same, 32 at a time.
     pub read_iops_32: Option<f64>,
-    /// Bytes of the file that was read and written.
+    /// Size of the file in bytes.
     pub disk_bytes: u64,
-    /// Bytes written in sequence a second, durable at the end.
+    /// Bytes written in sequence per second, durable at the end.
     pub write_bytes_per_second: Option<f64>,
     /// Median nanoseconds of an `fdatasync` after an overwrite of 4 KiB.
     pub fdatasync_p50_ns: Option<u64>,
-    /// 99 of 100 were not slower.
+    /// 99th percentile of the same.
     pub fdatasync_p99_ns: Option<u64>,
     /// Load average of the last minute before measuring.
     pub load_average_before: Option<f64>,
-    /// And after it. Measuring itself adds up to 1, the reads at depth more.
+    /// Load average after measuring. Measuring itself adds up to 1, the reads at depth more.
     pub load_average_after: Option<f64>,
-    /// One line for each limit that could not be measured.
+    /// Reason for each limit that could not be measured.
     pub errors: Vec<String>,
 }
 
-/// Limits as they stand in a results file.
+/// Limits in a results file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LimitsRecord {
-    /// [`SCHEMA`] when it was written.
+    /// [`SCHEMA`] of the program that wrote the line.
     pub schema: u32,
-    /// The comparison that they belong to, as in its runs.
+    /// Comparison that the limits belong to, as in its runs.
     pub run_id: String,
-    /// When they were measured, milliseconds since 1970, UTC.
+    /// Time of the measurement, milliseconds since 1970, UTC.
     pub measured_unix_ms: u64,
     /// The limits.
     pub limits: Limits,
 }
 
 impl LimitsRecord {
-    /// Limits for a results file.
+    /// Returns limits for a results file.
     pub const fn new(run_id: String, measured_unix_ms: u64, limits: Limits) -> Self {
         Self { schema: SCHEMA, run_id, measured_unix_ms, limits }
     }
@@ -114,12 +113,12 @@ impl LimitsRecord {
         Self::new(run_id, machine::unix_ms(), measure(dir, scope))
     }
 
-    /// As a line of a results file.
+    /// Returns a line of a results file.
     pub fn line(&self) -> Outcome<ResultLine> {
         serde_json::to_value(self).map(ResultLine::Limits).map_err(unwritable)
     }
 
-    /// The line's text, without its end.
+    /// Returns the text of the line without its end.
     pub fn text(&self) -> Outcome<String> {
         serde_json::to_string(&self.line()?).map_err(unwritable)
     }
@@ -129,26 +128,27 @@ fn unwritable(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(format!("limits: {error}"))
 }
 
-/// How much memory and disk measuring may use.
+/// Memory, disk space and time of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeasurementScope {
-    /// Bytes that the loads are spread over, rounded down to a power of two; far more than the
-    /// processor's caches, else what is measured is them.
+    /// Bytes over which the loads are spread, rounded down to a power of two. They must exceed the
+    /// caches by far.
     pub memory_bytes: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub disk_bytes: u64,
-    /// Milliseconds for each limit, roughly.
+    /// Approximate milliseconds for each limit.
     pub time_ms: u64,
 }
 
 impl MeasurementScope {
-    /// A GiB of each, a second for each limit: about 15 seconds in all.
+    /// 1 GiB of each, a second for each limit: about 15 seconds in total.
     pub const FULL: Self = Self { memory_bytes: 1 << 30, disk_bytes: 1 << 30, time_ms: 1000 };
-    /// Half of that, a fifth of a second for each: about 4 seconds, for the start of a run.
+    /// Half of that, a fifth of a second for each limit: about 4 seconds, for the start of a
+    /// comparison.
     pub const SHORT: Self = Self { memory_bytes: 1 << 29, disk_bytes: 1 << 29, time_ms: 200 };
 }
 
-/// Measures every limit; files go to `dir` and are removed. What fails is a line in `errors`.
+/// Measures every limit with files in `dir`, which it removes. A failure adds a line to `errors`.
 pub fn measure(dir: &Path, scope: MeasurementScope) -> Limits {
     let mut limits = Limits { load_average_before: machine::load_average(), ..Limits::default() };
     memory::measure(scope, &mut limits);
@@ -158,7 +158,7 @@ pub fn measure(dir: &Path, scope: MeasurementScope) -> Limits {
 }
 
 impl Limits {
-    /// Keeps `result`, or the reason why there is none.
+    /// Returns the result, or adds the reason of its failure to `errors`.
     fn keep<T>(&mut self, what: &str, result: std::io::Result<T>) -> Option<T> {
         result.map_err(|error| self.errors.push(format!("{what}: {error}"))).ok()
     }

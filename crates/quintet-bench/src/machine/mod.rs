@@ -27,43 +27,43 @@ pub use self::{
     process::{ProcessMemory, cpu_time, load_average, memory, unix_ms},
 };
 
-/// Bytes of a block of `st_blocks` and of a sector in the block device's counters.
+/// Unit of `st_blocks` in bytes.
 const SECTOR_BYTES: u64 = 512;
-/// What Linux reads ahead unless it is told otherwise (`VM_READAHEAD_PAGES`).
+/// Default read-ahead of Linux (`VM_READAHEAD_PAGES`).
 pub const READ_AHEAD_DEFAULT_BYTES: u64 = 128 << 10;
-/// Syncs of the measurement of their latency.
+/// Number of timed syncs.
 const SYNCS: usize = 33;
 
-/// What a result has to be read beside.
+/// Properties of the machine that influence results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor.
     pub cpu: Option<String>,
-    /// Processors that this process may use.
+    /// Processors available to this process.
     pub cpus: Option<u64>,
     /// Memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Release of the kernel.
+    /// Kernel release.
     pub kernel: Option<String>,
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub huge_pages: Option<String>,
-    /// Bytes that the kernel reads ahead in files of the benchmark's directory. Around a fault in
-    /// a mapped file it reads as much: a store that maps its files reads that for each block.
+    /// Read-ahead of the kernel in bytes, for files of the benchmark's directory. A page fault in a
+    /// mapped file reads that much around the page.
     #[serde(default)]
     pub read_ahead_bytes: Option<u64>,
-    /// Median time of an `fdatasync` after an overwrite of 4 KiB, in the benchmark's directory.
+    /// Median duration of an `fdatasync` after a 4 KiB overwrite in the benchmark's directory.
     pub fsync_p50_ns: Option<u64>,
-    /// What reading the clock costs.
+    /// Cost of reading the clock in nanoseconds.
     pub timer_ns: u64,
 }
 
 impl Machine {
-    /// Whether the disk reads so much ahead that stores which map their files suffer by it.
+    /// Returns whether the read-ahead exceeds the default, which slows down stores that map files.
     pub fn reads_far_ahead(&self) -> bool {
         self.read_ahead_bytes.is_some_and(|bytes| bytes > READ_AHEAD_DEFAULT_BYTES)
     }
 
-    /// Looks at this machine, and at the disk below `dir`.
+    /// Returns the properties of this machine and of the disk of `dir`.
     pub fn look(dir: &Path) -> Self {
         let cpus = std::thread::available_parallelism();
         Self {
@@ -82,8 +82,8 @@ impl Machine {
     }
 }
 
-/// A partition and a file system of several devices have none of their own: theirs is found by
-/// the number that its files have.
+/// Returns the read-ahead of the disk of `dir`. A partition has none: its disk has. A file system
+/// on several devices has one under the device number of its files.
 fn read_ahead_bytes(dir: &Path) -> Option<u64> {
     let (major, minor) = device(dir)?;
     let kibibytes = [
@@ -120,12 +120,12 @@ fn fsync_times(path: &Path) -> io::Result<Vec<Duration>> {
     (0..to_u64(SYNCS)).map(sync).collect()
 }
 
-/// Bytes that the files below `dir` take on the disk.
+/// Returns the allocated bytes of all files below `dir`.
 pub fn disk_bytes(dir: &Path) -> io::Result<u64> {
     let mut total = 0;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        // A file may go away between the listing and the look at it.
+        // The store may remove a file between the listing and this call.
         let Ok(metadata) = entry.metadata() else { continue };
         total += if metadata.is_dir() {
             disk_bytes(&entry.path()).unwrap_or(0)
@@ -136,7 +136,7 @@ pub fn disk_bytes(dir: &Path) -> io::Result<u64> {
     Ok(total)
 }
 
-/// Median, least and greatest of some figures; zeros where there are none.
+/// Returns median, minimum and maximum; zeros if there are no figures.
 pub fn spread(figures: &[f64]) -> (f64, f64, f64) {
     let mut sorted = figures.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

@@ -41,8 +41,8 @@ pub(super) fn add(groups: &[CaseGroup<'_>], styles: &Styles, to: &mut Document) 
         to.heading(
             3,
             match by {
-                ScalingAxis::Threads => "ScalingAxis threads",
-                ScalingAxis::Records => "ScalingAxis records",
+                ScalingAxis::Threads => "By threads",
+                ScalingAxis::Records => "By records",
             },
         );
         to.text(match by {

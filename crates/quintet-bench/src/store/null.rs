@@ -1,4 +1,4 @@
-//! The store that does nothing: what it costs is the harness itself.
+//! `null`: a store that does nothing. Its figures are the cost of the harness.
 
 use super::{EachEntry, EachFound, Store, StoreStats};
 use crate::failure::Outcome;

@@ -1,4 +1,4 @@
-//! The workloads by name.
+//! Named workloads of the suites.
 
 use super::{Body, OperationKind, RecordChoice, Suite, Workload};
 use crate::{
@@ -6,9 +6,9 @@ use crate::{
     failure::{Failure, Outcome},
 };
 
-/// YCSB's workloads, with the proportions of its `workloads/` directory.
+/// Workloads of YCSB, with the proportions in its `workloads/` directory.
 pub const YCSB: [&str; 7] = ["load", "a", "b", "c", "d", "e", "f"];
-/// One kind of operation each.
+/// Workloads of one kind of operation.
 pub const MICRO: [&str; 14] = [
     "read-uniform",
     "read-zipfian",
@@ -25,7 +25,7 @@ pub const MICRO: [&str; 14] = [
     "range-50",
     "range-100",
 ];
-/// The names of `db_bench`, and a load as sorted runs.
+/// Workloads of `db_bench`, by their names, and a load of sorted runs.
 pub const DB_BENCH: [&str; 10] = [
     "fillseq",
     "fillsorted",
@@ -39,7 +39,7 @@ pub const DB_BENCH: [&str; 10] = [
     "deleterandom",
 ];
 
-/// The workloads of a suite. LogKV's have parameters instead of names.
+/// Returns the names of the workloads of a suite. LogKV has parameters instead of names.
 pub const fn names(suite: Suite) -> &'static [&'static str] {
     match suite {
         Suite::Ycsb => &YCSB,
@@ -49,7 +49,7 @@ pub const fn names(suite: Suite) -> &'static [&'static str] {
     }
 }
 
-/// The workload of this name.
+/// Returns the workload of this name. An unknown name is a usage failure.
 pub fn find(suite: Suite, name: &str) -> Outcome<Workload> {
     let found = match suite {
         Suite::Ycsb => ycsb(name),

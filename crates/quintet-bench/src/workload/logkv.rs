@@ -1,13 +1,14 @@
-//! The generator of the LogKV paper (section 4) and its experiments as presets.
+//! The generator of the LogKV paper (section 4), and its experiments as presets.
 //!
-//! A command is a read with probability `read_fraction`, else a write. It goes to a key that is in
-//! the store with probability `hit_rate`; other reads ask for an absent key, other writes insert a
-//! new one. Among the keys in the store, the first `hot_fraction` of them take `hot_rate` of the
-//! commands (0 and 0: none is hot).
+//! A command is a read with probability `read_fraction`, otherwise a write. It uses a key in the
+//! store with probability `hit_rate`. Other reads use an absent key; other writes insert a new one.
+//! Of the keys in the store, the first `hot_fraction` receive `hot_rate` of the commands (0 and 0:
+//! no key is hot).
 //!
-//! How we differ: the paper starts from an unstated state and cannot say what a hit is in an empty
-//! store; we load `--records` records first (as many as there are commands, unless told), and do
-//! not measure that. Keys are 100 bytes and values 500, as in the authors' program.
+//! How we differ from the paper: it does not state the initial content of the store, and an empty
+//! store has no hits. The harness loads `--records` records first and does not measure that. The
+//! default is one record for each command. Keys have 100 bytes and values 500, as in the authors'
+//! program.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,26 +18,26 @@ use crate::{
     failure::{Failure, Outcome},
 };
 
-/// Bytes of a key in the authors' program.
+/// Size of a key in the authors' program.
 pub const KEY_BYTES: usize = 100;
-/// Bytes of a value in the authors' program.
+/// Size of a value in the authors' program.
 pub const VALUE_BYTES: usize = 500;
 
-/// The four parameters, each from 0 to 1.
+/// Parameters of the generator, each from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogKvPoint {
     /// Probability that a command's key is in the store.
     pub hit_rate: f64,
     /// Probability that a command is a read.
     pub read_fraction: f64,
-    /// Share of the keys that is hot.
+    /// Share of the keys that are hot.
     pub hot_fraction: f64,
-    /// Share of the commands that goes to hot keys.
+    /// Share of the commands that go to hot keys.
     pub hot_rate: f64,
 }
 
 impl LogKvPoint {
-    /// The workload of these parameters.
+    /// Returns the workload of these parameters. A parameter out of range is a usage failure.
     pub fn workload(self, name: &str) -> Outcome<Workload> {
         for (what, value) in [
             ("--hit-rate", self.hit_rate),
@@ -76,7 +77,7 @@ impl LogKvPoint {
     }
 }
 
-/// The paper's experiments.
+/// Experiments of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogKvPreset {
@@ -95,14 +96,14 @@ pub enum LogKvPreset {
     Table3,
 }
 
-/// A store of a preset, with its options.
+/// A store of a preset and its options.
 pub type PresetVariant = (&'static str, &'static [(&'static str, &'static str)]);
 
-/// Out of reach: as good as no snapshots.
+/// A threshold that no run reaches: no snapshots.
 const NEVER: &[(&str, &str)] = &[("snapshot_bytes", "1099511627776")];
 
 impl LogKvPreset {
-    /// Commands of each point in the paper.
+    /// Returns the commands of each point in the paper.
     pub const fn operations(self) -> u64 {
         match self {
             Self::Table1 | Self::Fig3 | Self::Table3 => 100_000,
@@ -111,12 +112,12 @@ impl LogKvPreset {
         }
     }
 
-    /// Whether the store is killed and reopened after each run.
+    /// Returns whether each run kills and reopens the store.
     pub const fn recovers(self) -> bool {
         matches!(self, Self::Table3)
     }
 
-    /// The stores of the paper: its log-structured store and its naive one.
+    /// Returns the stores of the paper: the log-structured one and the naive one.
     pub const fn variants(self) -> &'static [PresetVariant] {
         match self {
             Self::Table1 | Self::Table2 | Self::Fig4 | Self::Fig5 => {
@@ -132,7 +133,7 @@ impl LogKvPreset {
         }
     }
 
-    /// What the paper reports for this experiment, for the foot of the table.
+    /// Returns the result that the paper reports, for a note below the table.
     pub const fn paper(self) -> &'static str {
         match self {
             Self::Table1 => "paper: the product of Table 1; only figures 3 to 5 show parts of it",
@@ -149,7 +150,7 @@ impl LogKvPreset {
         }
     }
 
-    /// The points, each with a name.
+    /// Returns the points with their names.
     pub fn points(self) -> Vec<(String, LogKvPoint)> {
         const HIT: [f64; 4] = [0.2, 0.6, 0.8, 0.99];
         const READ: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.99];

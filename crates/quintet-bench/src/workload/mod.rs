@@ -1,12 +1,12 @@
-//! Workloads: what is loaded, and which operations follow, chosen before the clock runs.
+//! Workloads: the records that are loaded and the operations that follow.
 //!
-//! What: [`Workload`] describes a mix of operations; [`OperationStream`] turns it into operations for one
-//! thread, the same for the same seed; [`find`] and [`names`] know each suite's workloads by name.
-//! Why beforehand: drawing a zipfian number costs as much as half a get. Operations are drawn into
-//! a buffer and then run, so that throughput is the store's.
+//! [`Workload`] describes a mix of operations. [`OperationStream`] draws the operations of one
+//! thread; the same seed gives the same operations. [`find`] and [`names`] give the workloads of
+//! each suite by name. [`WorkloadSpec`] is a serializable description.
 //!
-//! A drawn operation is one word, [`Op`]: kind and record number. What only the run knows (how
-//! many records have been inserted by all threads) is resolved when it runs.
+//! The driver draws operations into a buffer before it runs them, because drawing a zipfian number
+//! costs half as much as a get. An operation is one word, [`Op`]: its kind and a record number. The
+//! run resolves numbers that depend on the inserts of all threads.
 
 mod catalogue;
 pub mod logkv;
@@ -21,30 +21,32 @@ use crate::{
     data::KeyOrder,
     distribution::Distribution,
     failure::{Failure, Outcome},
-    numbers::{to_f64, truncate},
+    numbers::{to_f64, to_usize, truncate},
     random::Random,
 };
 
-/// The version of a record that was loaded or inserted.
+/// Version of a record that was loaded or inserted.
 pub const VERSION_FIRST: u64 = 1;
-/// The most entries of a range, in YCSB and where a workload does not say how many.
+/// Maximum number of entries of a range, in YCSB and in workloads that do not set a number.
 const SCAN_ENTRIES_MAX: u64 = 100;
-/// Draws of one popular record, until it is one that is there.
+/// Maximum number of draws until one gives a record that exists.
 const DRAWS_MAX: u64 = 100;
+/// Position of the kind in an [`Op`].
 const KIND_BITS: u32 = 60;
+/// Position of the length of a range in an [`Op`].
 const LENGTH_BITS: u32 = 52;
 
-/// The families of workloads.
+/// Suites of workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Suite {
-    /// The Yahoo! Cloud Serving Benchmark.
+    /// Yahoo! Cloud Serving Benchmark.
     Ycsb,
-    /// One kind of operation each.
+    /// Workloads of one kind of operation.
     Micro,
-    /// The names of `db_bench`, the tool of `LevelDB` and RocksDB.
+    /// Workloads of `db_bench`, the tool of `LevelDB` and RocksDB.
     DbBench,
-    /// The generator of the LogKV paper.
+    /// Generator of the LogKV paper.
     LogKv,
 }
 
@@ -56,23 +58,23 @@ pub enum OperationKind {
     Read,
     /// Reads the record at this distance from the newest.
     ReadLatest,
-    /// Reads a key that is not there.
+    /// Reads an absent key.
     ReadAbsent,
-    /// Reads a record that the last value read decides.
+    /// Reads a record that the last value determines.
     ReadDependent,
     /// Overwrites a record.
     Update,
-    /// Adds a record.
+    /// Inserts a record.
     Insert,
     /// Reads a record, then overwrites it.
     ReadModifyWrite,
-    /// Reads some entries in key order from a record on.
+    /// Reads entries in key order from a record on.
     Range,
-    /// Removes a record.
+    /// Deletes a record.
     Delete,
 }
 
-/// How many kinds there are.
+/// Number of kinds.
 pub const OPERATION_KINDS: usize = 9;
 
 impl OperationKind {
@@ -88,7 +90,7 @@ impl OperationKind {
         Self::Delete,
     ];
 
-    /// Whether the operation changes the store.
+    /// Returns whether the operation changes the store.
     pub const fn is_write(self) -> bool {
         matches!(self, Self::Update | Self::Insert | Self::ReadModifyWrite | Self::Delete)
     }
@@ -108,8 +110,8 @@ impl OperationKind {
     }
 }
 
-/// One drawn operation: kind in the upper four bits, then (for ranges) a length of eight bits,
-/// then a number.
+/// A drawn operation: the kind in the upper four bits, the length of a range in the next eight
+/// bits, then a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op(u64);
 
@@ -123,60 +125,61 @@ impl Op {
         Self::new(OperationKind::Range, (length.min(255) << LENGTH_BITS) | number)
     }
 
-    /// The kind.
+    /// Returns the kind.
     #[inline]
     pub fn kind(self) -> OperationKind {
-        let code = crate::numbers::to_usize(self.0 >> KIND_BITS);
+        let code = to_usize(self.0 >> KIND_BITS);
         OperationKind::ALL.get(code).copied().unwrap_or(OperationKind::Read)
     }
 
-    /// The record number; a distance for [`OperationKind::ReadLatest`], any number for
-    /// [`OperationKind::ReadDependent`].
+    /// Returns the record number. For [`OperationKind::ReadLatest`] it is a distance, for
+    /// [`OperationKind::ReadDependent`] any number.
     #[inline]
     pub fn number(self) -> u64 {
         let bits = if self.kind() == OperationKind::Range { LENGTH_BITS } else { KIND_BITS };
         self.0 & ((1 << bits) - 1)
     }
 
-    /// Entries of a range.
+    /// Returns the number of entries of a range.
     #[inline]
     pub fn length(self) -> u64 {
         (self.0 >> LENGTH_BITS) & 255
     }
 }
 
-/// How the records of a mix are chosen.
+/// Choice of the records of a mix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RecordChoice {
-    /// All alike.
+    /// All records with the same probability.
     Uniform,
     /// Zipfian, hashed over the records.
     Zipfian,
-    /// Zipfian, the newest first.
+    /// Zipfian, new records most often.
     Latest,
-    /// A hot share of the records, at a rate.
+    /// Hot records at a given rate.
     HotCold {
-        /// Share of the records that is hot.
+        /// Share of the records that are hot.
         hot_fraction: f64,
-        /// Share of the operations that goes to them.
+        /// Share of the operations that go to hot records.
         hot_rate: f64,
     },
-    /// Each once, one after the other, round and round.
+    /// Each record once in sequence, then from the start again.
     InTurn,
 }
 
-/// What is run once the records are loaded.
+/// Operations that follow loading.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
-    /// Nothing: loading is what is measured.
+    /// None: the workload measures loading.
     Load,
-    /// Visiting all entries, in key order where there is one; an operation is an entry.
+    /// A visit of all entries, in key order if the store has one. Each entry counts as an
+    /// operation.
     ReadAll,
     /// Operations drawn from a mix.
     Mix {
         /// Kinds and their shares, which add up to 1.
         shares: Vec<(OperationKind, f64)>,
-        /// Which records.
+        /// Choice of records.
         choice: RecordChoice,
     },
 }
@@ -184,28 +187,28 @@ pub enum Body {
 /// A workload. See the module head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// Its family.
+    /// Suite.
     pub suite: Suite,
-    /// Its name within the family.
+    /// Name within the suite.
     pub name: String,
-    /// What it is, in a few words.
+    /// Short description.
     pub about: String,
-    /// How keys relate to record numbers.
+    /// Relation of key order to record numbers.
     pub order: KeyOrder,
-    /// What is measured.
+    /// Measured operations.
     pub body: Body,
-    /// Keys of one `multi_get`; 1 for single gets. Only mixes of reads have more.
+    /// Keys of one `multi_get`; 1 for single gets. Only workloads of reads have more.
     pub batch: usize,
-    /// Entries of each range; none: 1 to 100, all alike.
+    /// Entries of each range; `None` is 1 to 100 with the same probability.
     pub range_entries: Option<u64>,
-    /// Records are loaded as sorted runs, each in one piece.
+    /// Whether each thread loads its records as one sorted run.
     pub sorted: bool,
-    /// One more thread updates records meanwhile, unmeasured.
+    /// Whether one more thread updates records during the run. Its operations do not count.
     pub background_writer: bool,
 }
 
 impl Workload {
-    /// Whether it can run on ordered stores only.
+    /// Returns whether the workload needs a store with key order.
     pub fn needs_order(&self) -> bool {
         match &self.body {
             Body::Mix { shares, .. } => {
@@ -215,7 +218,7 @@ impl Workload {
         }
     }
 
-    /// Operations that this workload does when `asked` are asked for.
+    /// Returns the operations of the workload if `asked` are requested.
     pub fn operations(&self, asked: u64, records: u64) -> u64 {
         match &self.body {
             Body::Load | Body::ReadAll => records,
@@ -228,7 +231,7 @@ impl Workload {
         }
     }
 
-    /// The most records that there may be in the end.
+    /// Returns the maximum number of records at the end.
     pub fn records_max(&self, operations: u64, records: u64) -> u64 {
         records + if self.share(OperationKind::Insert) > 0.0 { operations } else { 0 }
     }
@@ -238,13 +241,13 @@ impl Workload {
         self.share(OperationKind::Insert) > 0.0 || self.share(OperationKind::Delete) > 0.0
     }
 
-    /// The share of a kind of operation.
+    /// Returns the share of a kind of operation.
     pub fn share(&self, kind: OperationKind) -> f64 {
         let Body::Mix { shares, .. } = &self.body else { return 0.0 };
         shares.iter().filter(|(each, _)| *each == kind).map(|(_, share)| share).sum()
     }
 
-    /// Refuses what cannot be run.
+    /// Fails if the workload cannot run.
     pub fn check(&self, records: u64) -> Outcome {
         let reads_only = matches!(&self.body, Body::Mix { shares, .. }
             if shares.iter().all(|(kind, _)| *kind == OperationKind::Read));
@@ -259,7 +262,7 @@ impl Workload {
     }
 }
 
-/// How much is run.
+/// Size of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunSize {
     /// Records loaded first.
@@ -268,12 +271,12 @@ pub struct RunSize {
     pub operations: u64,
     /// Threads.
     pub threads: u64,
-    /// Seed of everything random.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
 impl RunSize {
-    /// The part of `count` that a thread does: from, to.
+    /// Returns the part of `count` of a thread: from, to.
     pub fn part(&self, count: u64, thread: u64) -> (u64, u64) {
         let at = |index: u64| {
             let product = u128::from(count) * u128::from(index) / u128::from(self.threads.max(1));
@@ -282,34 +285,34 @@ impl RunSize {
         (at(thread), at(thread + 1))
     }
 
-    /// The version that a thread's operation writes.
+    /// Returns the version that an operation of a thread writes.
     pub fn version(&self, thread: u64, index: u64) -> u64 {
         VERSION_FIRST + 1 + index * self.threads + thread
     }
 }
 
-/// The operations of one thread, drawn one after the other.
+/// Operations of one thread.
 #[derive(Debug)]
 pub struct OperationStream {
     shares: Vec<(OperationKind, f64)>,
     choice: RecordChoice,
     distribution: Distribution,
-    /// Records that popular ones are chosen among, once and for all.
+    /// Number of records over which popular records are spread. It is fixed for the run.
     spread: u64,
     random: Random,
     range_entries: Option<u64>,
     amount: RunSize,
     thread: u64,
-    /// Operations drawn so far.
+    /// Operations drawn.
     drawn: u64,
     /// Inserts among them.
     inserts: u64,
-    /// Operations to draw in all.
+    /// Operations to draw.
     total: u64,
 }
 
 impl OperationStream {
-    /// The operations of thread number `thread`; none where the workload is no mix.
+    /// Returns the operations of a thread; none if the workload is not a mix.
     pub fn new(workload: &Workload, amount: RunSize, thread: u64) -> Self {
         let (shares, choice, total) = match &workload.body {
             Body::Mix { shares, choice } => {
@@ -326,7 +329,7 @@ impl OperationStream {
                 Distribution::HotCold { hot_fraction, hot_rate }
             }
         };
-        // As YCSB: those that there are, and twice as many as will be inserted.
+        // As in YCSB: the existing records, and twice as many as the run inserts.
         let inserts = to_f64(amount.operations) * workload.share(OperationKind::Insert);
         let spread = amount.records.saturating_add(truncate(2.0 * inserts));
         let random = Random::new(amount.seed, thread);
@@ -347,10 +350,10 @@ impl OperationStream {
         }
     }
 
-    /// Draws up to `count` operations over `out`; none at the end.
+    /// Overwrites `out` with up to `count` operations; with none at the end.
     pub fn fill(&mut self, out: &mut Vec<Op>, count: u64) {
         out.clear();
-        out.extend(self.take(crate::numbers::to_usize(count)));
+        out.extend(self.take(to_usize(count)));
     }
 
     fn kind(&mut self) -> OperationKind {
@@ -368,9 +371,9 @@ impl OperationStream {
 
     fn draw(&mut self) -> Op {
         let kind = self.kind();
-        // With one thread this is exact; with more, reads may be a little ahead of the other
-        // threads' inserts (the run brings them back), and writes keep to the records that
-        // are certainly there.
+        // With one thread this number is exact. With more threads, reads may use a number that
+        // another thread has not inserted yet, which the run corrects; writes use only records that
+        // exist.
         let known = match (self.amount.threads, kind.is_write()) {
             (1, _) => self.amount.records + self.inserts,
             (_, true) => self.amount.records,
@@ -402,8 +405,8 @@ impl OperationStream {
             return (self.amount.part(self.amount.operations, self.thread).0 + self.drawn) % known;
         }
         if self.choice == RecordChoice::Zipfian {
-            // Which records are popular must not change with every insert. Those that are not
-            // there yet are drawn again.
+            // Inserts must not change which records are popular. A record that does not exist yet
+            // is drawn again.
             let among = |_| self.distribution.draw(&mut self.random, self.spread);
             if let Some(number) = (0..DRAWS_MAX).map(among).find(|number| *number < known) {
                 return number;
