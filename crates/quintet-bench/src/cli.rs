@@ -37,9 +37,9 @@ enum SuiteCommand {
     },
     /// Workloads of one kind of operation.
     Micro {
-        /// Workloads, separated by commas: read-uniform, read-zipfian, read-absent, read-dependent, insert,
-        /// update, delete, multi-get-16, multi-get-32, multi-get-256, range-5,
-        /// range-10, range-50, range-100.
+        /// Workloads, separated by commas: read-uniform, read-zipfian, read-absent, read-dependent,
+        /// insert, update, delete, multi-get-16, multi-get-32, multi-get-256, range-5, range-10,
+        /// range-50, range-100.
         #[arg(
             long,
             value_delimiter = ',',
@@ -51,8 +51,8 @@ enum SuiteCommand {
     },
     /// The workloads of `db_bench`, by their names.
     Dbbench {
-        /// Workloads, separated by commas: fillseq, fillsorted (with one thread only), fillrandom, overwrite,
-        /// readrandom, readseq, readmissing, seekrandom, readwhilewriting, deleterandom.
+        /// Workloads, separated by commas: fillseq, fillsorted (with one thread only), fillrandom,
+        /// overwrite, readrandom, readseq, readmissing, seekrandom, readwhilewriting, deleterandom.
         #[arg(
             long,
             value_delimiter = ',',

@@ -1,11 +1,11 @@
 //! The benchmark harness of Quintet: workloads, measurement, results and reports.
 //!
-//! - [`workload`] draws operations before the clock starts; [`driver`] runs them on a [`store`] and
+//! - [`workload`] draws operations before the clock starts. [`driver`] runs them on a [`store`] and
 //!   measures throughput and latencies.
 //! - [`session`] runs one store in a child process: loading, then one or more workloads. It plans
 //!   sessions, starts children, and checks a store after a kill.
-//! - [`suites`] and [`cli`] are `quintet bench`: sessions of single workloads, medians as a table or
-//!   as JSON.
+//! - [`suites`] and [`cli`] are `quintet bench`: sessions of single workloads, and medians as a
+//!   table or as JSON.
 //! - [`comparison`] runs sessions of several stores in turn and appends raw results ([`result`]) to
 //!   a file. [`report`] makes pages from such files. [`limits`] measures the machine.
 //!

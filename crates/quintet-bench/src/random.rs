@@ -1,5 +1,5 @@
-//! Random numbers that are the same on every machine and in every release: a 64-bit mixing function,
-//! a generator of streams, and the scrambling hash of YCSB.
+//! Random numbers that are the same on every machine and in every release: a 64-bit mixing
+//! function, a generator of streams, and the scrambling hash of YCSB.
 //!
 //! A seed must give the same operations in every later release. General-purpose crates do not
 //! guarantee that, so the code is here.

@@ -1,5 +1,5 @@
-//! The results file. The runner appends a line when a run ends. Opening the file removes a line that
-//! a dying process left incomplete.
+//! The results file. The runner appends a line when a run ends. Opening the file removes a line
+//! that a dying process left incomplete.
 
 use std::{
     fs::{self, File},

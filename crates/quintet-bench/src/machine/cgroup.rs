@@ -63,8 +63,8 @@ impl Drop for ControlGroup {
     }
 }
 
-/// Drops all files below `dir` from the page cache. The kernel charges a cached page to the group of
-/// the process that read it first, so the next reader is charged for these files.
+/// Drops all files below `dir` from the page cache. The kernel charges a cached page to the group
+/// of the process that read it first, so the next reader is charged for these files.
 pub fn drop_page_cache(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

@@ -13,79 +13,79 @@ use crate::{
     numbers::truncate,
 };
 
-/// The figures of a run. Where loading is the workload, `load` is what is measured and the
-/// figures of the operations are those of the load.
+/// Figures of a run. If loading is the workload, the figures of the operations are those of
+/// loading.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Throughput, all threads together. An operation is one call; each key of a `multi_get`
-    /// counts as one.
+    /// Operations per second of all threads together. An operation is one call; each key of a
+    /// `multi_get` counts as one.
     pub ops_per_second: f64,
     /// Duration of the operations.
     pub seconds: f64,
-    /// Processor time of the operations, the store's own threads included.
+    /// Processor time of the operations, including threads of the store.
     pub cpu_seconds: f64,
-    /// Throughput of loading the records; the same as `ops_per_second` where that is the workload.
+    /// Records per second of loading; equal to `ops_per_second` if loading is the workload.
     pub load_ops_per_second: f64,
-    /// Reads alone. A `multi_get` is one call here.
+    /// Latency of reads. A `multi_get` counts as one call.
     pub reads: Latency,
-    /// Writes alone.
+    /// Latency of writes.
     pub writes: Latency,
     /// Reads that found their key.
     pub found: u64,
-    /// Reads that did not.
+    /// Reads that did not find their key.
     pub absent: u64,
-    /// Memory of the process at the end, without the harness's operations.
+    /// Resident memory of the process at the end, without the drawn operations of the harness.
     pub resident_bytes: u64,
-    /// The most memory of the process, the harness's operations included.
+    /// Maximum resident memory of the process, including the drawn operations.
     pub peak_resident_bytes: u64,
-    /// Of that, the drawn operations of the harness.
+    /// Bytes of the drawn operations.
     pub harness_bytes: u64,
-    /// Memory that the store accounts for; none where it does not tell.
+    /// Memory that the store accounts for; `None` if it does not.
     pub store_memory_bytes: Option<u64>,
-    /// Memory that finds keys rather than holds them; none where the store does not tell.
+    /// Memory that locates keys instead of holding records; `None` if the store does not report it.
     pub index_bytes: Option<u64>,
-    /// Live keys at the end; 0 where the store does not tell and records were deleted.
+    /// Live keys at the end; 0 if the store does not report them and records were deleted.
     pub keys: u64,
-    /// Bytes of keys and values handed to the store while loading.
+    /// Bytes of keys and values written while loading.
     pub load_user_bytes: u64,
-    /// The same while the operations ran; 0 where loading is the workload.
+    /// Bytes of keys and values written by the operations; 0 if loading is the workload.
     pub user_bytes: u64,
-    /// Input and output of loading, synced.
+    /// Input and output of loading, including a sync.
     pub load_io: IoCounters,
-    /// Input and output of the operations, synced; zeros where loading is the workload.
+    /// Input and output of the operations, including a sync; zeros if loading is the workload.
     pub io: IoCounters,
-    /// Live bytes of keys and values at the end; 0 where the store does not tell and records were
-    /// deleted.
+    /// Bytes of live keys and values at the end; 0 if the store does not report them and records
+    /// were deleted.
     pub live_bytes: u64,
-    /// Bytes of files on the disk at the end; none for stores without files.
+    /// Bytes of files on the disk at the end; `None` for stores without files.
     pub disk_bytes: Option<u64>,
-    /// Time to close the store in order.
+    /// Duration of an orderly close.
     pub close_seconds: Option<f64>,
-    /// After `kill -9`, where asked for.
+    /// Check after `kill -9`, if requested.
     pub recovery: Option<Recovery>,
 }
 
-/// Latencies of one kind of operations, the whole histogram kept.
+/// Latency of reads or of writes, with the whole histogram.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many operations were timed.
+    /// Number of timed operations.
     pub samples: u64,
-    /// Half are not slower.
+    /// Median.
     pub p50_ns: u64,
-    /// 99 of 100 are not slower.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 999 of 1000 are not slower.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// The slowest.
+    /// Maximum.
     pub max_ns: u64,
-    /// The mean, rounded.
+    /// Mean, rounded.
     pub mean_ns: u64,
-    /// The histogram of nanoseconds: `HdrHistogram` V2, base64. Empty where nothing was timed.
+    /// Histogram of nanoseconds: `HdrHistogram` V2 in base64. Empty if no operation was timed.
     pub histogram: String,
 }
 
 impl Latency {
-    /// Summary and whole histogram.
+    /// Returns the summary and the encoded histogram.
     pub fn of(histogram: &Histogram<u64>) -> Outcome<Self> {
         if histogram.is_empty() {
             return Ok(Self::default());
@@ -105,7 +105,7 @@ impl Latency {
         })
     }
 
-    /// The whole histogram; `None` where nothing was timed.
+    /// Returns the histogram; `None` if no operation was timed.
     pub fn histogram(&self) -> Outcome<Option<Histogram<u64>>> {
         let garbled = |what: String| Failure::Failed(format!("latency histogram: {what}"));
         if self.histogram.is_empty() {
@@ -117,17 +117,17 @@ impl Latency {
     }
 }
 
-/// What was found after `kill -9`.
+/// Check of a store after `kill -9`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// From the start of opening until the first get was answered.
+    /// Seconds from the start of opening to the reply of the first get.
     pub seconds: f64,
-    /// Of these, opening.
+    /// Part of `seconds` that opening took.
     pub open_seconds: f64,
-    /// Records that were looked at: all that had been acknowledged.
+    /// Records that were checked: all acknowledged ones.
     pub checked: u64,
-    /// Records that should be there and are not, or the reverse.
+    /// Records that are absent but should be present, or the reverse.
     pub missing: u64,
-    /// Records whose value is not the last one acknowledged.
+    /// Records whose value is not the last acknowledged one.
     pub mismatching: u64,
 }

@@ -2,53 +2,53 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A figure that tables compare and papers print. The unit is part of the meaning.
+/// A figure that tables compare and papers print. Each metric has one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Operations a second. More is better, as for no other figure.
+    /// Operations per second; more is better, unlike for all other metrics but the next.
     OpsPerSecond,
-    /// Loading, operations a second. More is better.
+    /// Records per second of loading; more is better.
     LoadOpsPerSecond,
-    /// Mean time of a read, microseconds.
+    /// Mean latency of reads in microseconds.
     ReadMeanUs,
-    /// 99th percentile of reads, microseconds.
+    /// 99th percentile of reads in microseconds.
     ReadP99Us,
-    /// Mean time of a write, microseconds.
+    /// Mean latency of writes in microseconds.
     WriteMeanUs,
-    /// 99th percentile of writes, microseconds.
+    /// 99th percentile of writes in microseconds.
     WriteP99Us,
-    /// Device bytes written per user byte, loading and operations together.
+    /// Bytes written to the device per user byte, of loading and operations together.
     WriteAmplification,
-    /// Device bytes read per byte of values read.
+    /// Bytes read from the device per byte of the records read.
     ReadAmplification,
     /// Read requests of the device per read.
     IosPerRead,
     /// Bytes of files per live byte.
     SpaceAmplification,
-    /// Bytes of index a key.
+    /// Index bytes per key.
     IndexBytesPerKey,
-    /// Resident memory at the end, bytes.
+    /// Resident memory at the end in bytes.
     ResidentBytes,
-    /// Peak resident memory, bytes.
+    /// Maximum resident memory in bytes.
     PeakResidentBytes,
-    /// Recovery after `kill -9`, seconds.
+    /// Recovery after `kill -9` in seconds.
     RecoverySeconds,
-    /// Share of the records that is wrong after `kill -9`.
+    /// Share of the records that are wrong after `kill -9`.
     RecoveryErrorRate,
-    /// Duration of the operations, seconds.
+    /// Duration of the operations in seconds.
     Seconds,
-    /// Device bytes written, loading and operations together.
+    /// Bytes written to the device, of loading and operations together.
     DeviceBytesWritten,
 }
 
 impl Metric {
-    /// Whether a greater figure is the better one.
+    /// Returns whether a greater figure is better.
     pub const fn more_is_better(self) -> bool {
         matches!(self, Self::OpsPerSecond | Self::LoadOpsPerSecond)
     }
 
-    /// Unit for people to read; empty for a ratio.
+    /// Returns the unit; empty for a ratio.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::OpsPerSecond | Self::LoadOpsPerSecond => "ops/s",
@@ -64,7 +64,7 @@ impl Metric {
         }
     }
 
-    /// Name for people to read.
+    /// Returns the name in reports.
     pub const fn title(self) -> &'static str {
         match self {
             Self::OpsPerSecond => "throughput",
@@ -88,22 +88,21 @@ impl Metric {
     }
 }
 
-/// A figure that a paper prints, beside which ours stand.
+/// A figure that a paper prints, for comparison with ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PaperFigure {
-    /// Point of the preset, as in [`RunResult::point`]; empty for all points.
+    /// Point of the preset, as in [`super::RunResult::point`]; empty for all points.
     pub point: &'static str,
-    /// The store as the paper names it: `CedrusDB`, `RocksDB 6.1.2`.
+    /// Name of the store in the paper: `CedrusDB`, `RocksDB 6.1.2`.
     pub store: &'static str,
-    /// The name of our counterpart or of the same peer here: `trie`, `rocksdb`.
+    /// Name of our counterpart, or of the same peer here: `trie`, `rocksdb`.
     pub stands_for: &'static str,
-    /// The store that the figure is a ratio to (`stands_for` over this one); empty for a figure of
-    /// its own.
+    /// If the figure is a ratio, the other store (`stands_for` over this one); otherwise empty.
     pub relative_to: &'static str,
-    /// What it is a figure of.
+    /// Metric.
     pub metric: Metric,
-    /// The figure. Figures that were read off a plot say so in `note`.
+    /// Value. `note` says if it was read off a plot.
     pub value: f64,
-    /// Hardware, size, doubts; empty where the preset's own description says it all.
+    /// Hardware, size, doubts; empty if the description of the preset covers them.
     pub note: &'static str,
 }

@@ -38,61 +38,60 @@ pub const SCHEMA: u32 = 1;
 pub enum ResultLine {
     /// One run of one store under one workload.
     Run(Box<RunResult>),
-    /// Limits of the machine (`limits`), in that module's own form.
+    /// Limits of the machine, in the format of [`crate::limits`].
     Limits(serde_json::Value),
 }
 
 /// One run of one store under one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
-    /// [`SCHEMA`] when it was written.
+    /// [`SCHEMA`] of the program that wrote the line.
     pub schema: u32,
-    /// Names the whole comparison that the run belongs to; the same after a resume.
+    /// Comparison that the run belongs to; the same after a resume.
     pub run_id: String,
-    /// When the run started, milliseconds since 1970, UTC.
+    /// Start of the run, milliseconds since 1970, UTC.
     pub started_unix_ms: u64,
-    /// What the whole run took: loading, operations, closing, reopening.
+    /// Duration of the whole run: loading, operations, closing, reopening.
     pub elapsed_seconds: f64,
-    /// Version of Quintet that was built in, with the commit where it is known.
+    /// Version of this build, with the commit if the build knows it.
     pub built: String,
-    /// The machine.
+    /// Machine.
     pub machine: Machine,
-    /// What the machine was doing when the run began.
+    /// Conditions of the machine at the start of the run.
     pub conditions: Conditions,
-    /// The store.
+    /// Store.
     pub store: StoreInfo,
-    /// The preset that asked for the run, by name (`smoke`, `cedrusdb-fig10`); none for a run by
-    /// hand.
+    /// Name of the preset (`smoke`, `cedrusdb-fig10`); `None` without a preset.
     pub preset: Option<String>,
-    /// The point of the preset's figure or table that this run is (`L`, `value 1 KiB`); none where
-    /// the workload's name says it all.
+    /// Point of the preset's figure or table (`L`, `value 1 KiB`); `None` if the name of the
+    /// workload identifies it.
     pub point: Option<String>,
-    /// What was run.
+    /// Workload.
     pub workload: WorkloadInfo,
-    /// What a returned write promised.
+    /// Durability of a returned write.
     pub durability: Durability,
-    /// What memory the run had.
+    /// Memory of the run.
     pub memory: MemoryMode,
-    /// Which repetition it is, from 0. Repetitions of all stores take turns.
+    /// Number of the repetition, from 0. Stores run in turn.
     pub repetition: u64,
-    /// The figures; none where the run failed.
+    /// Figures; `None` if the run failed.
     pub figures: Option<Figures>,
-    /// Why the run failed, in one line; none where it did not.
+    /// Reason of a failure, in one line.
     pub error: Option<String>,
 }
 
-/// What was run.
+/// Workload of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadInfo {
-    /// Family: `ycsb`, `micro`, `dbbench`, `logkv`, `custom`.
+    /// Suite: `ycsb`, `micro`, `dbbench`, `logkv`, `custom`.
     pub suite: String,
-    /// Name within the family.
+    /// Name within the suite.
     pub name: String,
-    /// What it is, in a few words.
+    /// Short description.
     pub about: String,
     /// Records loaded first.
     pub records: u64,
-    /// Operations measured. Where loading is the workload these are the records.
+    /// Measured operations; the records if loading is the workload.
     pub operations: u64,
     /// Threads.
     pub threads: u64,
@@ -102,26 +101,26 @@ pub struct WorkloadInfo {
     pub value_bytes: Vec<u64>,
     /// Keys of one `multi_get`, else 1.
     pub batch: u64,
-    /// Records that one atomic write loads; 1 for single puts.
+    /// Records in one atomic write while loading; 1 for single puts.
     pub load_batch: u64,
-    /// Whether the store had come to rest after loading before anything was measured.
+    /// Whether background work had ended after loading before the measurement.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_settled: bool,
-    /// Operations a second that were asked for; none: as fast as possible.
+    /// Requested operations per second; `None` is as fast as possible.
     pub rate: Option<f64>,
-    /// One operation in so many was timed.
+    /// Mean number of operations for each operation that was timed.
     pub timed_one_in: u32,
-    /// The operations were run again, drawn from other seeds, until they had taken so many seconds
-    /// together; 0: once. Only where they leave the number of records as it is.
+    /// Minimum duration of the operations in seconds, reached by repeating them with other seeds; 0
+    /// for one round. Only workloads that keep the number of records repeat.
     #[serde(default)]
     pub seconds_min: f64,
-    /// Seed of everything random.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
 impl RunResult {
-    /// Whether `other` is a repetition of the same run: same comparison, store, workload and
-    /// settings.
+    /// Returns whether `other` is a repetition of the same run: same comparison, store, workload
+    /// and settings.
     pub fn repeats(&self, other: &Self) -> bool {
         self.run_id == other.run_id
             && self.store == other.store
@@ -131,7 +130,7 @@ impl RunResult {
             && self.memory == other.memory
     }
 
-    /// A figure; `None` where the run failed or the figure has no meaning for it.
+    /// Returns a figure; `None` if the run failed or the metric does not apply.
     pub fn figure(&self, metric: Metric) -> Option<f64> {
         let figures = self.figures.as_ref()?;
         let latency = |latency: &Latency, ns: fn(&Latency) -> u64| {
@@ -170,27 +169,28 @@ impl RunResult {
         value.is_finite().then_some(value)
     }
 
-    /// Bytes that reached the device in all, or the process's where the device does not tell.
+    /// Returns the bytes written to the device in total, or by the process if the device does not
+    /// report them.
     fn bytes_written(&self) -> Option<u64> {
         let io = self.figures.as_ref()?.load_io.plus(self.figures.as_ref()?.io);
         self.persistent(io.device_bytes_written.or(io.process_bytes_written))
     }
 
-    /// Only stores with files have input and output.
+    /// Returns `value` for stores with files only.
     fn persistent(&self, value: Option<u64>) -> Option<u64> {
         value.filter(|_| self.store.is_persistent)
     }
 }
 
 impl WorkloadInfo {
-    /// Mean bytes of a key and its value.
+    /// Returns the mean size of a record, key and value.
     pub fn record_bytes(&self) -> u64 {
         let count = to_u64(self.value_bytes.len()).max(1);
         self.key_bytes + self.value_bytes.iter().sum::<u64>() / count
     }
 }
 
-/// `part / whole`; `None` where there is no whole.
+/// Returns `part / whole`; `None` if `whole` is 0.
 fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| to_f64(part) / to_f64(whole))
 }

@@ -1,14 +1,14 @@
-//! The tests of ckvs's README: `quintet bench ckvs`.
+//! The tests in the README of ckvs: `quintet bench ckvs`.
 //!
-//! Method. Numbers of eight bytes as keys and values, in random order, 8 threads, pages of 16 KiB,
-//! a page cache of 8,192 or 32,768 of them, one put or get a call. Ours has the log on. *Cold*
-//! means: closed, and opened again. The README's figures are of a RAM disk; to compare with them,
-//! `--dir` names one. Their sizes shrink with `--scale`, and their times with it: they grow at
-//! least as fast as the number of records.
+//! Method. Keys and values are numbers of eight bytes in random order. There are 8 threads, pages
+//! of 16 KiB, and a page cache of 8,192 or 32,768 pages; each call puts or gets one key. Quintet
+//! runs with its log. *Cold* means closed and reopened. The README measures a RAM disk; use `--dir`
+//! with one to compare. `--scale` multiplies the README's sizes and its times: times grow at least
+//! as fast as the number of records.
 //!
-//! What the README calls the paged file (10,000 pages of 16 KiB written at random, 8 threads
-//! against one that writes a plain file) is here 10,000 values of nearly a page, durable at the
-//! end, against the same bytes in a plain file that is synced once.
+//! The test "paged file" of the README writes 10,000 pages of 16 KiB at random with 8 threads, and
+//! compares with one thread that writes a plain file. Here 10,000 values of almost a page are made
+//! durable, and the same bytes go to a plain file that is synced once.
 
 use std::{
     fs::File,
@@ -27,44 +27,45 @@ use crate::{
     random::mix,
 };
 
+/// Size of a page.
 const PAGE_BYTES: u64 = 16 << 10;
-/// Memory beside the page cache: the log's segments and what is being written.
+/// Memory in addition to the page cache: log segments and write buffers.
 const MEMORY_BESIDE: u64 = 256 << 20;
-/// Keys are removed when so many more have been inserted by the same thread.
+/// A thread removes a key after it has inserted this many further keys.
 const REMOVE_BEHIND: u64 = 1_000;
-/// Pages of the paged file.
+/// Number of pages of the test "paged file".
 const FILE_PAGES: u64 = 10_000;
 
-/// What to run.
+/// Arguments of `quintet bench ckvs`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CkvsArgs {
-    /// Tests, by comma: insert-remove-find, remove-hot, remove-cold, query-1m-8192,
+    /// Tests, separated by commas: insert-remove-find, remove-hot, remove-cold, query-1m-8192,
     /// query-1m-32768, query-5m-32768, query-10m-32768, query-20m-8192, query-20m-32768,
     /// paged-file.
     #[arg(long, value_delimiter = ',', default_values_t = TESTS.map(|test| test.name.to_owned()))]
     test: Vec<String>,
-    /// Share of the README's number of records.
+    /// Factor for the number of records of the README.
     #[arg(long, default_value_t = 0.1)]
     scale: f64,
     /// Threads.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
-    /// An option of the engine, `name=value`.
+    /// Option of the engine, `name=value`.
     #[arg(long, value_parser = option)]
     option: Vec<(String, String)>,
-    /// Where databases are made [default: the system's temporary directory].
+    /// Directory for databases [default: the system's temporary directory].
     #[arg(long)]
     dir: Option<PathBuf>,
 }
 
-/// One test of the README.
+/// A test of the README.
 #[derive(Clone, Copy, Debug)]
 struct CkvsTest {
     name: &'static str,
     records: u64,
     cache_pages: u64,
     body: TestBody,
-    /// What the README prints, in seconds.
+    /// Time in the README in seconds.
     readme_s: f64,
 }
 
@@ -106,12 +107,12 @@ const TESTS: [CkvsTest; 10] = [
         records: FILE_PAGES,
         cache_pages: 32_768,
         body: TestBody::PagedFile,
-        // On the README's SSD, asynchronous.
+        // Measured on the SSD of the README, asynchronous.
         readme_s: 1.206,
     },
 ];
 
-/// Runs the tests one after the other and prints a line for each to `out`.
+/// Runs the tests in sequence and prints a line for each to `out`.
 pub(crate) fn run(args: &CkvsArgs, out: &mut dyn Write) -> Outcome {
     let base = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     for name in &args.test {
@@ -139,7 +140,8 @@ pub(crate) fn run(args: &CkvsArgs, out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-/// TestParts of a test with their times in seconds; the README's is the first.
+/// Parts of a test with their times in seconds. The first one corresponds to the time in the
+/// README.
 type TestParts = Vec<(&'static str, f64)>;
 
 fn run_test(args: &CkvsArgs, test: &CkvsTest, records: u64, dir: &Path) -> Outcome<TestParts> {
@@ -158,14 +160,14 @@ struct TestStore<'a> {
     dir: &'a Path,
 }
 
-/// Seconds that `work` takes, with what it gives.
+/// Returns the seconds that `work` takes, and its result.
 fn timed<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<(f64, T)> {
     let start = Instant::now();
     let outcome = work()?;
     Ok((start.elapsed().as_secs_f64(), outcome))
 }
 
-/// Keys are numbers in an order without order.
+/// Returns the key of a number. Keys are in random order.
 fn key_of(number: u64) -> [u8; 8] {
     mix(number).to_be_bytes()
 }
@@ -177,7 +179,7 @@ fn expect(holds: bool, number: u64) -> Outcome {
 impl TestStore<'_> {
     fn open(&self) -> Outcome<(Database, Table)> {
         let cache = self.test.cache_pages * PAGE_BYTES;
-        // The table's cache is half of the budget at most.
+        // The cache of a table is at most half of the budget.
         let budget = (2 * cache).max(cache + MEMORY_BESIDE);
         let db = Options::new().memory_budget(budget).open(self.dir)?;
         let options = TableOptions::new(EngineKind::BTree)
@@ -195,7 +197,7 @@ impl TestStore<'_> {
         self.open()
     }
 
-    /// Has each thread do `work` on its share of the numbers below `count`.
+    /// Runs `work` for the numbers below `count`, divided among the threads.
     fn share(&self, count: u64, work: impl Fn(u64) -> Outcome + Sync) -> Outcome {
         let threads = self.args.threads;
         std::thread::scope(|scope| {
@@ -216,8 +218,8 @@ impl TestStore<'_> {
         self.share(records, |number| Ok(table.put(key_of(number), number.to_le_bytes())?))
     }
 
-    /// Inserts all and removes the odd ones meanwhile, saves, opens again and finds the even ones
-    /// with one thread.
+    /// Inserts all records and removes the odd ones at the same time, saves and reopens, and finds
+    /// the even ones with one thread.
     fn insert_remove_find(&self, records: u64) -> Outcome<TestParts> {
         let (db, table) = self.open()?;
         let behind = REMOVE_BEHIND * self.args.threads;
@@ -270,7 +272,7 @@ impl TestStore<'_> {
         let (db, table) = self.reopen(&db)?;
         let (querying, ()) = timed(|| {
             self.share(records, |step| {
-                // Another order than that of the inserts.
+                // Not the order of the inserts.
                 let number = step * 7_919 % records;
                 let found = table.get(key_of(number))?;
                 expect(found.as_deref() == Some(&number.to_le_bytes()[..]), number)

@@ -1,10 +1,10 @@
-//! What expiry costs those who work meanwhile: `quintet bench expiry`.
+//! The cost of expiry for other operations: `quintet bench expiry`.
 //!
-//! Method. Of `records` values, `expiring` ones expire evenly over a window. One thread reads and
-//! updates others at a fixed rate, first while none expires (idle), then over the window; an
-//! operation's time counts from when it was due, so a stall is counted as often as it delays. Then
-//! the sweep is waited for, and what is left is counted: all of the others and none of those. The
-//! store is Quintet itself: expiry is no part of what other stores share.
+//! Method. Of `records` values, `expiring` values expire evenly over a window. One thread reads and
+//! updates the others at a fixed rate, first while none expires (idle), then during the window. The
+//! latency of an operation counts from the time at which it was due, so a stall counts in every
+//! operation that it delays. The benchmark then waits for the sweep and checks that exactly the
+//! other values remain. It runs on Quintet only, because the trait of stores has no expiry.
 
 use std::{
     io::Write,
@@ -25,35 +25,35 @@ use crate::{
     workload::VERSION_FIRST,
 };
 
-/// Values that one batch loads.
+/// Values in one batch while loading.
 const LOAD_BATCH: u64 = 1000;
-/// Between the idle time and the window.
+/// Pause between the idle time and the window.
 const GAP: Duration = Duration::from_millis(500);
-/// The sweep that takes longer than this after the window is given up.
+/// Longest wait for the sweep after the window.
 const SWEEP_WAIT_MAX: Duration = Duration::from_mins(2);
 
-/// What to run.
+/// Arguments of `quintet bench expiry`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ExpiryArgs {
-    /// Engines, by comma.
+    /// Engines, separated by commas.
     #[arg(long, value_delimiter = ',', required = true)]
     engine: Vec<EngineKind>,
-    /// Values in all.
+    /// Number of values.
     #[arg(long, value_parser = count, default_value = "1M")]
     records: u64,
-    /// Of these, how many expire.
+    /// Number of values that expire.
     #[arg(long, value_parser = count, default_value = "100k")]
     expiring: u64,
-    /// Seconds over which they expire.
+    /// Length of the window in seconds.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 10)]
     window: u64,
-    /// Seconds of work before.
+    /// Length of the idle time in seconds.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 10)]
     idle: u64,
-    /// Operations a second.
+    /// Operations per second.
     #[arg(long, value_parser = rate, default_value = "50000")]
     rate: f64,
-    /// Share of the operations that are reads; the others are updates.
+    /// Share of reads; the other operations are updates.
     #[arg(long, default_value_t = 0.5)]
     read_fraction: f64,
     /// Bytes of each key.
@@ -62,21 +62,21 @@ pub struct ExpiryArgs {
     /// Bytes of each value.
     #[arg(long, value_parser = value_bytes, default_value = "128")]
     value_bytes: usize,
-    /// Memory that the database may use, in bytes.
+    /// Memory budget of the database in bytes.
     #[arg(long, value_parser = count)]
     memory_budget: Option<u64>,
-    /// An option of the engines, `name=value`.
+    /// Option of the engines, `name=value`.
     #[arg(long, value_parser = option)]
     option: Vec<(String, String)>,
-    /// Where databases are made [default: the system's temporary directory].
+    /// Directory for databases [default: the system's temporary directory].
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Prints one JSON object a line, one for each engine.
+    /// Prints one JSON object on a line for each engine.
     #[arg(long)]
     json: bool,
 }
 
-/// What was measured on one engine.
+/// Result of one engine.
 #[derive(Clone, Debug, Serialize)]
 struct ExpiryResult {
     engine: &'static str,
@@ -86,21 +86,21 @@ struct ExpiryResult {
     rate: f64,
     idle: Percentiles,
     expiry: Percentiles,
-    /// How often the p99 of the idle time fits into that of the window.
+    /// p99 of the window divided by p99 of the idle time.
     p99_ratio: f64,
-    /// Values that had expired but not gone when the window was over.
+    /// Expired values that were not swept at the end of the window.
     late_at_end: u64,
-    /// From the end of the window until the last was swept.
+    /// Milliseconds from the end of the window to the end of the sweep.
     swept_after_ms: u64,
-    /// Bytes of the tables' and the index's files before, and after the sweep and a round of
-    /// persisting.
+    /// Bytes of the files of table and expiry index, before the window, and after the sweep and a
+    /// checkpoint.
     file_bytes: [u64; 2],
-    /// Of these, the index's.
+    /// Bytes of the expiry index among them.
     index_bytes: [u64; 2],
     live_bytes: [u64; 2],
 }
 
-/// Measures one engine after the other and prints to `out`.
+/// Measures the engines in sequence and prints to `out`.
 pub(crate) fn run(args: &ExpiryArgs, out: &mut dyn Write) -> Outcome {
     if args.expiring > args.records / 2 {
         let what = "--expiring is at most half of --records: the others are worked on";
@@ -159,7 +159,7 @@ struct LoadedTable {
     db: Database,
     table: Table,
     shape: RecordShape,
-    /// When the window begins.
+    /// Start of the window.
     start: SystemTime,
 }
 
@@ -214,7 +214,7 @@ fn sleep_until(time: SystemTime) {
     }
 }
 
-/// Loads first what stays, then what expires, every so-manyth record of all.
+/// Loads the values that stay, then the values that expire.
 fn load(args: &ExpiryArgs, engine: EngineKind, dir: &Path) -> Outcome<LoadedTable> {
     let options = Options::new();
     let options = match args.memory_budget {
@@ -248,8 +248,8 @@ fn load(args: &ExpiryArgs, engine: EngineKind, dir: &Path) -> Outcome<LoadedTabl
     }
     let loaded = began.elapsed();
     db.persist()?;
-    // Loading the rest, and another round of persisting, take a part of the time before the first
-    // expires: as much as has been seen, with something over.
+    // Loading the expiring values and a further checkpoint take time before the first value
+    // expires. Estimate both from what was measured, with a reserve.
     let ratio = to_f64(args.expiring) / to_f64(staying);
     let slack = loaded.mul_f64(3.0 * ratio) + began.elapsed().saturating_sub(loaded) * 2;
     let start = SystemTime::now() + slack + GAP + Duration::from_secs(args.idle);
@@ -266,7 +266,7 @@ fn load(args: &ExpiryArgs, engine: EngineKind, dir: &Path) -> Outcome<LoadedTabl
     Ok(LoadedTable { db, table, shape, start })
 }
 
-/// Reads and updates values that stay, at the rate asked for, until `end`.
+/// Reads and updates values that stay, at the requested rate, until `end`.
 fn work(
     args: &ExpiryArgs,
     loaded: &LoadedTable,
@@ -303,7 +303,7 @@ fn work(
     Ok(all)
 }
 
-/// All that stays is there, and nothing else.
+/// Fails unless exactly the values that stay are present.
 fn check(args: &ExpiryArgs, loaded: &LoadedTable) -> Outcome {
     let found = loaded.table.stats()?.keys;
     let expected = args.records - args.expiring;

@@ -43,23 +43,23 @@ impl From<Recovery> for RecoverySummary {
     }
 }
 
-/// The result of one store under one workload. Bytes, seconds and counts; see each field.
+/// Result of one store under one workload, in bytes, seconds and counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// The store.
+    /// Store.
     pub engine: String,
-    /// Its options, `name=value`.
+    /// Options of the store, `name=value`.
     pub options: Vec<String>,
-    /// Family of the workload.
+    /// Suite of the workload.
     pub suite: Suite,
-    /// The workload.
+    /// Workload.
     pub workload: String,
-    /// Parameters of LogKV's generator.
+    /// Parameters of the LogKV generator.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub logkv: Option<LogKvPoint>,
     /// Records loaded first.
     pub records: u64,
-    /// Operations measured.
+    /// Measured operations.
     pub operations: u64,
     /// Threads.
     pub threads: u64,
@@ -67,73 +67,73 @@ pub struct Measurement {
     pub key_bytes: usize,
     /// Bytes of values: one size, or a mix in equal parts.
     pub value_bytes: Vec<usize>,
-    /// Per cent of the values that repeats what stands before it in the same value.
+    /// Percentage of each value that repeats earlier bytes of the same value.
     #[serde(default)]
     pub value_repeated_percent: u32,
-    /// What a returned write promised.
+    /// Durability of a returned write.
     pub durability: Durability,
-    /// Seed of everything random.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Keys of one `multi_get`, else 1.
     pub batch: usize,
-    /// Operations a second that were asked for; none: as fast as possible.
+    /// Requested operations per second; `None` is as fast as possible.
     pub rate: Option<f64>,
     /// Whether every read was checked. Such a run is slower.
     pub verified: bool,
-    /// How often it was run; the figures are those of the run with the median throughput.
+    /// Number of runs. The figures are those of the run with the median throughput.
     pub runs: usize,
-    /// Throughput, all threads together.
+    /// Operations per second of all threads together.
     pub ops_per_second: f64,
-    /// The slowest run's.
+    /// Operations per second of the slowest run.
     pub ops_per_second_min: f64,
-    /// The fastest run's.
+    /// Operations per second of the fastest run.
     pub ops_per_second_max: f64,
     /// Duration.
     pub seconds: f64,
-    /// Half of the operations took at most this (a whole `multi_get` counts as one).
+    /// Median of the timed operations; a `multi_get` counts as one.
     pub p50_ns: u64,
-    /// 99 of 100 operations took at most this.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 999 of 1000 operations took at most this.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// The slowest that was timed.
+    /// Maximum.
     pub max_ns: u64,
-    /// Reads alone.
+    /// Latency of reads.
     pub reads: Percentiles,
-    /// Writes alone.
+    /// Latency of writes.
     pub writes: Percentiles,
-    /// One operation in so many was timed.
+    /// Mean number of operations for each operation that was timed.
     pub timed_one_in: u32,
-    /// Processor time of all threads, the store's own included.
+    /// Processor time of all threads, including threads of the store.
     pub cpu_seconds: f64,
-    /// Throughput of loading the records, where that is not what is measured.
+    /// Records per second of loading.
     pub load_ops_per_second: f64,
-    /// Memory of the process at the end, without the harness's own operations.
+    /// Resident memory of the process at the end, without the drawn operations of the harness.
     pub resident_bytes: u64,
-    /// The most memory of the process, the harness's own operations included.
+    /// Maximum resident memory of the process, including the drawn operations.
     pub peak_resident_bytes: u64,
-    /// Of that, the drawn operations of the harness.
+    /// Bytes of the drawn operations.
     pub harness_bytes: u64,
-    /// Memory that the store accounts for; 0 where it does not tell.
+    /// Memory that the store accounts for; 0 if it does not.
     pub memory_bytes: u64,
     /// Bytes of live keys and values per byte that the store accounts for.
     pub memory_utilisation: f64,
-    /// Memory that finds keys rather than holds them; 0 where the store does not tell.
+    /// Index bytes per key; 0 if the store does not report them.
     pub index_bytes_per_key: f64,
-    /// What else the store counts at the end, by its own names.
+    /// Further counters of the store at the end, by its own names.
     #[serde(default)]
     pub details: BTreeMap<String, u64>,
-    /// Keys and values handed to the store, loading included.
+    /// Bytes of keys and values written, including loading.
     pub user_bytes_written: u64,
-    /// Written by the process, as `/proc/self/io` counts (more than reaches the disk where maps
-    /// are used).
+    /// Bytes that the process wrote, by `/proc/self/io`. They exceed the bytes that reach the disk
+    /// if files are mapped.
     pub process_bytes_written: Option<u64>,
-    /// Written to the block device meanwhile, by anybody: quiet machines only.
+    /// Bytes that all processes wrote to the block device; meaningful on a quiet machine only.
     pub device_bytes_written: Option<u64>,
-    /// Device bytes (the process's where the device does not tell) per user byte, loading included
-    /// and everything synced; 0 for stores without files.
+    /// Bytes written to the device (by the process if the device does not report them) per user
+    /// byte, including loading and a sync; 0 for stores without files.
     pub write_amplification: f64,
-    /// Live bytes of keys and values.
+    /// Bytes of live keys and values.
     pub live_bytes: u64,
     /// Bytes of files on the disk.
     pub disk_bytes: u64,
@@ -141,14 +141,14 @@ pub struct Measurement {
     pub space_amplification: f64,
     /// Reads that found their key.
     pub found: u64,
-    /// Reads that did not.
+    /// Reads that did not find their key.
     pub absent: u64,
-    /// After `kill -9`, where asked for.
+    /// Check after `kill -9`, if requested.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub recovery: Option<RecoverySummary>,
-    /// Load average when it ended.
+    /// Load average at the end.
     pub load_average: Option<f64>,
-    /// The machine.
+    /// Machine.
     #[serde(default)]
     pub machine: Machine,
 }
@@ -223,7 +223,7 @@ impl Measurement {
         })
     }
 
-    /// Names the combination: results of the same one are runs of the same thing.
+    /// Returns the store with its options: results of the same name are runs of the same thing.
     pub fn name(&self) -> String {
         if self.options.is_empty() {
             self.engine.clone()
@@ -232,13 +232,13 @@ impl Measurement {
         }
     }
 
-    /// Nanoseconds between operations, all threads together.
+    /// Returns nanoseconds between operations, all threads together.
     pub fn ns_per_operation(&self) -> f64 {
         if self.ops_per_second > 0.0 { 1e9 / self.ops_per_second } else { 0.0 }
     }
 
-    /// The run with the median throughput, with the spread of all; `None` of none. Recovery
-    /// figures are the median run's, except that the error rate is the worst.
+    /// Returns the run with the median throughput, with the spread of all runs; `None` without
+    /// runs. Recovery figures are those of the median run, except that the error rate is the worst.
     pub fn median(mut runs: Vec<Self>) -> Option<Self> {
         runs.sort_by(|a, b| a.ops_per_second.total_cmp(&b.ops_per_second));
         let rates: Vec<f64> = runs.iter().map(|run| run.ops_per_second).collect();

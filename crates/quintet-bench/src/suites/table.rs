@@ -1,13 +1,15 @@
-//! Results for people: an aligned table with units, and each time as a multiple of the floor's.
+//! The results of a suite as an aligned table with units, and each time as a multiple of the time
+//! of `floor`.
 
 use std::fmt::Write as _;
 
 use super::Measurement;
 use crate::{numbers::to_f64, workload::Suite};
 
+/// Cell without a figure.
 const DASH: &str = "-";
 
-/// The table, the machine, and notes.
+/// Returns the table, a line on the machine, and the notes.
 pub fn render(results: &[Measurement], notes: &[String]) -> String {
     let mut rows = vec![head()];
     let mut previous = "";
@@ -101,7 +103,7 @@ fn row(result: &Measurement, floor: Option<f64>) -> Vec<String> {
     ]
 }
 
-/// The floor's time under the same workload.
+/// Returns the time of `floor` under the same workload.
 fn floor_of(results: &[Measurement], result: &Measurement) -> Option<f64> {
     let same = |other: &&Measurement| other.engine == "floor" && other.workload == result.workload;
     results.iter().find(same).map(Measurement::ns_per_operation).filter(|time| *time > 0.0)
@@ -120,7 +122,7 @@ fn align(rows: &[Vec<String>]) -> String {
     let mut text = String::new();
     for row in rows {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-            // Names to the left, figures to the right.
+            // Names are left-aligned, figures right-aligned.
             if column < 2 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });
         let line = cells.collect::<Vec<_>>().join("  ");
@@ -168,7 +170,7 @@ fn machine(result: &Measurement, results: &[Measurement]) -> String {
     )
 }
 
-/// Three significant digits or so.
+/// Formats a figure with about three significant digits.
 fn digits(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),
@@ -177,7 +179,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// Thousands and millions.
+/// Formats a figure with `k` or `M` for thousands or millions.
 fn scaled(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{}M", digits(value / 1e6)),
