@@ -1,10 +1,10 @@
-//! Horizontal bars, one for each store: the median, a line from the least to the greatest figure,
-//! and the figure itself in words.
+//! Horizontal bars, one for each store: the median, a line from the minimum to the maximum, and the
+//! figure as text.
 //!
-//! Bars begin at zero, and the longest of ours and the peers sets the scale. A reference store
-//! (which does far less) that goes beyond it is cut, with a broken end; its figure is still there.
-//! Where less is better, a peer that needs many times more than all others is cut as well, so that
-//! the others can be told apart; ours never are.
+//! Bars begin at zero. The longest bar of ours and the peers sets the scale. A bar of a reference
+//! store that exceeds it is cut with a broken end; its figure remains. If less is better, a peer
+//! far beyond all others is cut as well, so that the others remain distinguishable. Bars of ours
+//! are never cut.
 
 use super::{
     model::Spread,
@@ -17,29 +17,29 @@ const WIDTH: f64 = 440.0;
 const FONT: f64 = 13.0;
 const ROW: f64 = 24.0;
 const BAR: f64 = 13.0;
-/// Room below for the axis: ticks and title.
+/// Height of the axis: ticks and title.
 const AXIS: f64 = 40.0;
 const NAME_MAX: f64 = 130.0;
 const GAP: f64 = 6.0;
-/// A peer so many times beyond ours and the median peer is cut.
+/// A peer is cut beyond this multiple of ours and of the median peer.
 const CUT_FACTOR: f64 = 4.0;
 
-/// One store's bar.
+/// The bar of a store.
 #[derive(Clone, Debug)]
 pub(super) struct Bar {
-    /// The store.
+    /// Store.
     pub(super) name: String,
-    /// Whose it is: decides the colour.
+    /// Family of the store, which selects the colour.
     pub(super) family: Family,
-    /// The figures; none where the store failed.
+    /// Figures; `None` if the store failed.
     pub(super) spread: Option<Spread>,
-    /// The median in words, or why there is none.
+    /// Median as text, or the reason why there is none.
     pub(super) text: String,
     /// Whether a peer is better.
     pub(super) loses: bool,
 }
 
-/// Which bars may be cut, besides those of reference stores.
+/// Bars that may be cut, besides those of reference stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CutPolicy {
     None,
@@ -47,7 +47,7 @@ pub(super) enum CutPolicy {
     FarPeers,
 }
 
-/// The picture. `axis` names the figure with its unit; `format` writes figures of the axis.
+/// Draws the picture. `axis` is the title of the axis with its unit; `format` formats its figures.
 pub(super) fn draw(
     axis: &str,
     bars: &[Bar],
@@ -94,7 +94,7 @@ pub(super) fn draw(
     svg.finish()
 }
 
-/// Draws a bar and its spread; where it ends.
+/// Draws a bar and its spread. Returns the end of the bar.
 fn shape(
     svg: &mut Svg,
     family: Family,
@@ -132,7 +132,7 @@ fn shape(
     high.max(left + width)
 }
 
-/// The greatest figure of ours and the peers, or of all where there are none.
+/// Returns the maximum of ours and the peers, or of all stores if there are none.
 fn scale_end(bars: &[Bar], cut: CutPolicy) -> f64 {
     let spreads = |family: Family| {
         bars.iter().filter(move |bar| bar.family == family).filter_map(|bar| bar.spread)
@@ -151,7 +151,7 @@ fn scale_end(bars: &[Bar], cut: CutPolicy) -> f64 {
     if of_stores > 0.0 { of_stores } else { greatest(Family::Reference) }
 }
 
-/// A figure of the axis: nothing is just that, in any unit.
+/// Formats a figure of the axis. Zero has no unit.
 fn tick(value: f64, format: &impl Fn(f64) -> String) -> String {
     if value > 0.0 { format(value) } else { "0".to_owned() }
 }

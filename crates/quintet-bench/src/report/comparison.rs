@@ -1,4 +1,4 @@
-//! The sections of one group: ratios, throughput, latencies, what it costs, all figures.
+//! The sections of one group: ratios, throughput, latencies, costs, all figures.
 
 use crate::numbers::to_f64;
 
@@ -13,15 +13,15 @@ use super::{
 };
 use crate::{result::Metric, store::Family};
 
-/// Quantiles of a latency curve; the end of what was timed is added.
+/// Quantiles of a latency curve. The maximum is added.
 const QUANTILES: [f64; 19] = [
     0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999,
     0.9995, 0.9999, 0.99999,
 ];
-/// The last of the axis of percentiles, in nines.
+/// Maximum of the axis of percentiles, in nines.
 const NINES_MAX: f64 = 6.0;
 
-/// Costs that are drawn.
+/// Costs that have charts.
 const COSTS: [Cost; 7] = [
     Cost::MemoryPerKey,
     Cost::Figure(Metric::IndexBytesPerKey),
@@ -31,10 +31,10 @@ const COSTS: [Cost; 7] = [
     Cost::Figure(Metric::IosPerRead),
     Cost::Figure(Metric::RecoverySeconds),
 ];
-/// Costs below this would be shown as 0 everywhere.
+/// Costs below this limit are shown as 0 everywhere.
 const NOTHING: f64 = 0.005;
 
-/// Figures whose ratios are in a folded table: less is better for all of them.
+/// Metrics whose ratios are in a folded table. Less is better for all of them.
 const OTHER_RATIOS: [Metric; 8] = [
     Metric::ReadP99Us,
     Metric::WriteP99Us,
@@ -91,7 +91,7 @@ pub(super) fn add(
     }
 }
 
-/// Names of the stores of a family in a group, each once.
+/// Returns the names of the stores of a family in a group, each once.
 fn names<'a>(group: &CaseGroup<'a>, family: Family) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for cell in group.cases.iter().flat_map(|case| case.of(family)) {
@@ -102,7 +102,7 @@ fn names<'a>(group: &CaseGroup<'a>, family: Family) -> Vec<&'a str> {
     names
 }
 
-/// How many times better `ours` is than `peer`.
+/// Returns how many times better `ours` is than `peer`.
 pub(super) fn advantage(
     ours: &StoreCell<'_>,
     peer: &StoreCell<'_>,
@@ -112,7 +112,7 @@ pub(super) fn advantage(
     if metric.more_is_better() { ours.over(peer) } else { peer.over(ours) }
 }
 
-/// A ratio with its spread and what it says of ours.
+/// Returns the cell of a ratio with its spread and mark.
 fn ratio_entry(ratio: Spread) -> TableCell {
     let note = if ratio.least < ratio.greatest {
         format!("{} to {}", units::digits(ratio.least), units::digits(ratio.greatest))
@@ -123,7 +123,7 @@ fn ratio_entry(ratio: Spread) -> TableCell {
     TableCell { text: units::ratio(ratio.median), note, mark }
 }
 
-/// The ratio of `ours` to the peer of this name under a case, or why there is none.
+/// Returns the ratio of `ours` to the peer of this name in a case, or the reason why there is none.
 fn against(case: &Case<'_>, ours: &StoreCell<'_>, peer: &str, metric: Metric) -> TableCell {
     let Some(peer) = case.cell(peer) else { return units::NONE.into() };
     match advantage(ours, peer, metric) {
@@ -180,7 +180,7 @@ fn other_ratios(group: &CaseGroup<'_>) -> Table {
     table
 }
 
-/// The median in words; a failure in words.
+/// Returns the cell of the median, or of the failure.
 fn throughput(cell: &StoreCell<'_>) -> TableCell {
     match cell.median(Metric::OpsPerSecond) {
         Some(rate) => units::scaled(rate).into(),
@@ -188,13 +188,13 @@ fn throughput(cell: &StoreCell<'_>) -> TableCell {
     }
 }
 
-/// Time an operation as a multiple of the floor's under the same case.
+/// Returns the time of an operation as a multiple of the time of `floor` in the same case.
 fn of_floor(case: &Case<'_>, cell: &StoreCell<'_>) -> Option<f64> {
     let floor = case.cell("floor")?.ns_per_operation()?;
     cell.ns_per_operation().map(|time| time / floor)
 }
 
-/// Whether a peer is better than `cell`, which is ours.
+/// Returns whether a peer is better than `cell`, which is ours.
 fn loses(case: &Case<'_>, cell: &StoreCell<'_>, metric: Metric) -> bool {
     cell.store.family == Family::Ours
         && case
@@ -203,7 +203,7 @@ fn loses(case: &Case<'_>, cell: &StoreCell<'_>, metric: Metric) -> bool {
             .any(|ratio| ratio.median < 1.0)
 }
 
-/// A chart of throughput for each case.
+/// Returns a chart of throughput for each case.
 fn throughput_charts(group: &CaseGroup<'_>) -> Vec<Chart> {
     let metric = Metric::OpsPerSecond;
     let chart = |case: &Case<'_>| {
@@ -233,7 +233,7 @@ fn throughput_charts(group: &CaseGroup<'_>) -> Vec<Chart> {
     group.cases.iter().map(chart).collect()
 }
 
-/// A chart of each cost over all cases; those that are nothing everywhere are left out.
+/// Returns a chart of each cost over all cases. A cost that is zero everywhere is left out.
 fn cost_charts(group: &CaseGroup<'_>) -> Vec<Chart> {
     let chart = |cost: &Cost| {
         let mut bars = Vec::new();
@@ -268,12 +268,12 @@ fn cost_charts(group: &CaseGroup<'_>) -> Vec<Chart> {
     COSTS.iter().filter_map(chart).collect()
 }
 
-/// What a store needs for what it does.
+/// A cost of a store.
 #[derive(Clone, Copy, Debug)]
 enum Cost {
-    /// Resident memory a key.
+    /// Resident memory per key.
     MemoryPerKey,
-    /// A figure of which less is better.
+    /// A metric of which less is better.
     Figure(Metric),
 }
 
@@ -301,7 +301,7 @@ impl Cost {
         }
     }
 
-    /// A store's medians over the cases; none where it has no such figure.
+    /// Returns the medians of a store over the cases; none if it has no such figure.
     fn bar(self, group: &CaseGroup<'_>, name: &str, family: Family) -> Option<Bar> {
         let of_case = |case: &Case<'_>| {
             let cell = case.cell(name)?;
@@ -318,7 +318,7 @@ impl Cost {
     }
 }
 
-/// A figure in the unit that suits, for charts.
+/// Formats a figure in a suitable unit, for charts.
 pub(super) fn figure_text(metric: Metric, value: f64) -> String {
     match metric {
         Metric::OpsPerSecond | Metric::LoadOpsPerSecond => units::scaled(value),
@@ -361,14 +361,14 @@ fn add_latencies(group: &CaseGroup<'_>, styles: &Styles, to: &mut Document) {
     }
 }
 
-/// Curves of all stores but the harness's own reference.
+/// Returns the curves of all stores except `null`.
 fn latency_picture(case: &Case<'_>, kind: LatencyKind, styles: &Styles) -> Option<String> {
     let mut series = Vec::new();
     let (mut least, mut greatest, mut nines) = (f64::INFINITY, 0.0_f64, 2.0_f64);
     for cell in case.cells.iter().filter(|cell| cell.store.name != "null") {
         let Some(histogram) = cell.latencies(kind) else { continue };
         let samples = to_f64(histogram.len());
-        // Beyond this the curve would be made of single operations.
+        // Beyond this quantile the curve would consist of single operations.
         let end = 1.0 - 1.0 / samples;
         let known = QUANTILES.iter().copied().filter(|quantile| *quantile < end);
         let points: Vec<[f64; 2]> = known
@@ -403,7 +403,7 @@ fn latency_picture(case: &Case<'_>, kind: LatencyKind, styles: &Styles) -> Optio
     Some(lines::draw(&x, &time_axis("latency (log scale)", least, greatest), &series))
 }
 
-/// A logarithmic axis of nanoseconds.
+/// Returns a logarithmic axis of nanoseconds.
 fn time_axis(title: &str, least: f64, greatest: f64) -> Axis {
     let steps = units::steps(least, greatest);
     let tick = |ns: &f64| (ns.log10(), units::whole_time(*ns));
@@ -457,7 +457,7 @@ fn figures(case: &Case<'_>, bound: &LimitIndex<'_>) -> Table {
             TableCell::figure(cell.median(metric), |value| figure_text(metric, value))
         };
         let cpu = cell.spread_of(|run| {
-            // A workload may have been repeated: what was done is known from rate and duration.
+            // A workload may have been repeated: rate and duration give the number of operations.
             let figures = run.figures.as_ref()?;
             let operations = figures.ops_per_second * figures.seconds;
             (operations > 0.0).then(|| figures.cpu_seconds * 1e6 / operations)
@@ -522,7 +522,7 @@ fn percentiles(cell: &StoreCell<'_>, kind: LatencyKind) -> [TableCell; 4] {
     })
 }
 
-/// Every pair of ours and a peer under the same case, with the ratio of their throughput.
+/// Returns every pair of ours and a peer in the same case, with the ratio of their throughput.
 pub(super) fn comparisons<'a>(
     groups: &'a [CaseGroup<'a>],
 ) -> impl Iterator<Item = (&'a CaseGroup<'a>, &'a Case<'a>, &'a StoreCell<'a>, &'a StoreCell<'a>, Spread)>

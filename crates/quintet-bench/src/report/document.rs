@@ -1,12 +1,12 @@
-//! A document of headings, paragraphs, tables and charts, which [`super::html`] and
-//! [`super::markdown`] write out. All text is plain; writers escape it.
+//! A document of headings, paragraphs, tables and charts. [`super::html`] and [`super::markdown`]
+//! write it. All text is plain; the writers escape it.
 
 /// A document.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Document {
-    /// Its title.
+    /// Title.
     pub(super) title: String,
-    /// Its parts in order.
+    /// Parts in order.
     pub(super) blocks: Vec<DocumentBlock>,
 }
 
@@ -19,9 +19,9 @@ pub(super) enum DocumentBlock {
     Text(String),
     /// A table.
     Table(Table),
-    /// A table that is shown when asked for, under this title.
+    /// A folded table with this title.
     Folded(String, Table),
-    /// Charts side by side. Markdown has none.
+    /// Charts side by side. Markdown omits them.
     Charts(Vec<Chart>),
 }
 
@@ -30,7 +30,7 @@ pub(super) enum DocumentBlock {
 pub(super) struct Chart {
     /// Title.
     pub(super) title: String,
-    /// A line below it.
+    /// Caption.
     pub(super) about: String,
     /// SVG.
     pub(super) picture: String,
@@ -41,27 +41,27 @@ pub(super) struct Chart {
 pub(super) struct Table {
     /// Titles of the columns, with units.
     pub(super) head: Vec<String>,
-    /// Columns from the left that hold names, not figures.
+    /// Number of columns from the left that contain names instead of figures.
     pub(super) names: usize,
-    /// Rows, as long as the head.
+    /// Rows, as long as the header.
     pub(super) rows: Vec<Vec<TableCell>>,
 }
 
 /// A cell of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TableCell {
-    /// Its text.
+    /// Text.
     pub(super) text: String,
-    /// What stands below it, smaller; mostly nothing.
+    /// Note below the text; usually empty.
     pub(super) note: String,
-    /// What it says of ours.
+    /// Comparison of ours with another store.
     pub(super) mark: Mark,
 }
 
-/// What a cell says of ours beside another store.
+/// Comparison of ours with another store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// Nothing.
+    /// No comparison.
     #[default]
     None,
     /// Ours is better.
@@ -79,8 +79,8 @@ impl Document {
         self.blocks.push(DocumentBlock::Text(text.into()));
     }
 
-    /// Adds a table, without the columns that are empty in every row; nothing where it has no
-    /// rows.
+    /// Adds a table without the columns that are empty in every row. Adds nothing if the table has
+    /// no rows.
     pub(super) fn table(&mut self, mut table: Table) {
         table.drop_empty_columns();
         if !table.rows.is_empty() {
@@ -88,7 +88,7 @@ impl Document {
         }
     }
 
-    /// As [`Document::table`], folded.
+    /// Adds a folded table, as [`Document::table`].
     pub(super) fn folded(&mut self, title: impl Into<String>, mut table: Table) {
         table.drop_empty_columns();
         if !table.rows.is_empty() {
@@ -96,7 +96,7 @@ impl Document {
         }
     }
 
-    /// Adds charts; nothing where there are none.
+    /// Adds charts. Adds nothing if there are none.
     pub(super) fn charts(&mut self, charts: Vec<Chart>) {
         if !charts.is_empty() {
             self.blocks.push(DocumentBlock::Charts(charts));
@@ -105,7 +105,7 @@ impl Document {
 }
 
 impl Table {
-    /// A table with these columns, of which the first `names` hold names.
+    /// Returns a table with these columns. The first `names` columns contain names.
     pub(super) fn new(names: usize, head: &[&str]) -> Self {
         let head = head.iter().map(|&title| title.to_owned()).collect();
         Self { head, names, rows: Vec::new() }
@@ -149,7 +149,7 @@ impl<T: Into<String>> From<T> for TableCell {
 }
 
 impl TableCell {
-    /// A figure, or a dash.
+    /// Converts a figure; `None` is a dash.
     pub(super) fn figure(value: Option<f64>, format: impl Fn(f64) -> String) -> Self {
         value.filter(|value| value.is_finite()).map_or(super::units::NONE.to_owned(), format).into()
     }

@@ -1,5 +1,5 @@
-//! Writes a document as one HTML page: style sheet and pictures within, no script, nothing from
-//! elsewhere.
+//! Writes a document as one HTML page with its style sheet and pictures, without scripts and
+//! external resources.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::{
 
 const STYLE: &str = include_str!("style.css");
 
-/// The page's text.
+/// Returns the text of the page.
 pub(super) fn write(document: &Document) -> String {
     let title = escape(&document.title);
     let mut page = format!(
@@ -43,7 +43,7 @@ pub(super) fn write(document: &Document) -> String {
     page
 }
 
-/// Links to the sections.
+/// Writes links to the sections.
 fn write_contents(page: &mut String, document: &Document) {
     page.push_str("<nav aria-label=\"Contents\"><ul>\n");
     for (index, block) in document.blocks.iter().enumerate() {
@@ -69,7 +69,7 @@ fn write_charts(page: &mut String, charts: &[Chart]) {
 }
 
 fn write_table(page: &mut String, table: &Table) {
-    // A region that can be reached by keyboard, so that it can be scrolled without a mouse.
+    // A focusable region can be scrolled with the keyboard.
     page.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table\">");
     page.push_str("<table>\n<thead><tr>");
     for (column, title) in table.head.iter().enumerate() {
@@ -80,7 +80,7 @@ fn write_table(page: &mut String, table: &Table) {
     let mut before: Option<&TableCell> = None;
     for row in &table.rows {
         let first = row.first();
-        // Rows of one name belong together.
+        // Rows of one name form a block.
         let class = if before.is_some() && before != first { " class=\"next\"" } else { "" };
         before = first;
         let _ = write!(page, "<tr{class}>");

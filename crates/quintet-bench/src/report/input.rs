@@ -1,5 +1,5 @@
-//! Reads results files. A line that cannot be used is left out, and said so with file, line and
-//! reason; the others are kept.
+//! Reads results files. An unusable line is rejected with file, line number and reason; the others
+//! are kept.
 
 use std::{
     fs::File,
@@ -15,30 +15,30 @@ use crate::{
     result::{ResultLine, RunResult, SCHEMA},
 };
 
-/// What results files hold.
+/// Content of results files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReportInput {
-    /// Runs, in the order of the lines.
+    /// Runs in the order of the lines.
     pub(super) runs: Vec<RunResult>,
     /// Limits of the machine.
     pub(super) limits: Vec<LimitsRecord>,
-    /// Lines that were left out.
+    /// Rejected lines.
     pub(super) rejected: Vec<RejectedLine>,
 }
 
-/// A line that was left out.
+/// A rejected line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RejectedLine {
-    /// File, as it was given.
+    /// File name as given.
     pub(super) file: String,
     /// Line number, from 1.
     pub(super) line: u64,
-    /// What is wrong with it.
+    /// Reason.
     pub(super) what: String,
 }
 
 impl ReportInput {
-    /// Adds the lines of a file. Fails where the file cannot be read.
+    /// Adds the lines of a file. Fails if the file cannot be read.
     pub(super) fn add_file(&mut self, path: &Path) -> Outcome {
         let name = path.display();
         let file = File::open(path).map_err(|error| Failure::io(&name, &error))?;
@@ -56,13 +56,13 @@ impl ReportInput {
         }
     }
 
-    /// Adds a line; an empty one is nothing.
+    /// Adds a line. Ignores an empty one.
     pub(super) fn add_line(&mut self, file: &str, number: u64, text: &[u8]) {
         if text.trim_ascii().is_empty() {
             return;
         }
         if let Err(what) = self.parse(text) {
-            // The parser counts lines from the start of its text, which is one line.
+            // The parser counts lines of its input, which is one line.
             let what = what.replace(" at line 1 column ", " at column ");
             self.rejected.push(RejectedLine { file: file.to_owned(), line: number, what });
         }
@@ -76,7 +76,7 @@ impl ReportInput {
                 format!("not JSON: {error}")
             }
         })?;
-        // Another version may have other fields: it is looked at before them.
+        // Another schema may have other fields, so its version is checked first.
         match value.get("schema").map(Value::as_u64) {
             Some(Some(schema)) if schema == u64::from(SCHEMA) => {}
             Some(Some(schema)) => {
@@ -98,7 +98,7 @@ impl ReportInput {
     }
 }
 
-/// Refuses a run that says nothing or nonsense.
+/// Fails if a run has no figures, or impossible ones.
 fn check(run: &RunResult) -> Result<(), String> {
     let Some(figures) = &run.figures else {
         return if run.error.is_some() { Ok(()) } else { Err("neither figures nor error".into()) };

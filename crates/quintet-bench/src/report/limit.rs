@@ -12,7 +12,7 @@ use crate::{
     workload::{Suite, Workload, find},
 };
 
-/// The limits that runs stand beside.
+/// The limits of all results files, for comparison with runs.
 #[derive(Clone, Copy)]
 pub(super) struct LimitIndex<'a> {
     records: &'a [LimitsRecord],
@@ -24,7 +24,7 @@ impl<'a> LimitIndex<'a> {
         Self { records, experiments }
     }
 
-    /// The limits measured with a run, else those measured nearest in time.
+    /// Returns the limits of the same comparison, or those measured nearest in time.
     fn limits(&self, run: &RunResult) -> Option<&'a Limits> {
         let same = self.records.iter().rfind(|record| record.run_id == run.run_id);
         let distance =
@@ -32,7 +32,7 @@ impl<'a> LimitIndex<'a> {
         same.or_else(|| self.records.iter().min_by_key(distance)).map(|record| &record.limits)
     }
 
-    /// The limit that binds a cell, and by how much it is missed.
+    /// Returns the limit that binds a cell, and the time of an operation as a multiple of it.
     fn binding(&self, cell: &StoreCell<'_>) -> Option<(Binding, f64)> {
         let run = cell.runs.first()?;
         let workload = self.workload(run)?;
@@ -56,7 +56,7 @@ impl<'a> LimitIndex<'a> {
         binding.multiple(rate).map(|multiple| (binding, multiple))
     }
 
-    /// The multiple, with the limit's name.
+    /// Returns the cell of the multiple, with the name of the limit.
     pub(super) fn entry(&self, cell: &StoreCell<'_>) -> TableCell {
         self.binding(cell).map_or(units::NONE.into(), |(binding, multiple)| TableCell {
             text: units::ratio(multiple),

@@ -1,6 +1,6 @@
-//! Lines over two axes, each named at its right end instead of in a legend.
+//! Line charts over two axes. Each line has its name at its right end instead of a legend.
 //!
-//! Positions are given as drawn: whoever wants a logarithmic axis takes the logarithm.
+//! Positions are given as drawn: for a logarithmic axis the caller passes logarithms.
 
 use super::svg::{Anchor, Svg, fit, width_of};
 
@@ -9,50 +9,51 @@ const HEIGHT: f64 = 300.0;
 const FONT: f64 = 13.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 44.0;
-/// Least distance of two names.
+/// Minimum vertical distance of two names.
 const NAME_STEP: f64 = 14.0;
 const NAME_MAX: f64 = 126.0;
-/// Least room between two names in a row, and the distance of rows.
+/// Minimum gap between two names in a row, and the distance of rows.
 const NAME_GAP: f64 = 4.0;
 const ROW: f64 = 14.0;
-/// From the end of the lines to their names: room for a stroke that leads there.
+/// Distance from the end of the lines to their names, for a leader line.
 const LEADER: f64 = 14.0;
 
 /// An axis.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Axis {
-    /// What it shows, with its unit.
+    /// Title with the unit.
     pub(super) title: String,
-    /// Where it begins.
+    /// Start.
     pub(super) from: f64,
-    /// Where it ends, above `from`.
+    /// End, above `from`.
     pub(super) to: f64,
-    /// Places that are named.
+    /// Labelled positions.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
 /// A line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Series {
-    /// Its name.
+    /// Name.
     pub(super) name: String,
-    /// Classes that decide its colour and stroke.
+    /// Classes of the style sheet for colour and stroke.
     pub(super) class: String,
-    /// Its points, from left to right.
+    /// Points from left to right.
     pub(super) points: Vec<[f64; 2]>,
-    /// At some points: place, least and greatest figure. Points get dots where there are any.
+    /// At some points: position, minimum and maximum. If there are any, points get dots.
     pub(super) spreads: Vec<[f64; 3]>,
 }
 
 impl Axis {
-    /// Where `value` is on it, from 0 to 1; what lies beyond is at its end.
+    /// Returns the position of `value` on the axis, from 0 to 1. A value beyond the axis is at its
+    /// end.
     fn part(&self, value: f64) -> f64 {
         let length = self.to - self.from;
         if length > 0.0 { ((value - self.from) / length).clamp(0.0, 1.0) } else { 0.0 }
     }
 }
 
-/// The picture.
+/// Draws the picture.
 pub(super) fn draw(x: &Axis, y: &Axis, series: &[Series]) -> String {
     let widest = |texts: &mut dyn Iterator<Item = &str>| {
         texts.map(|text| width_of(text, FONT)).fold(0.0, f64::max)
@@ -83,14 +84,14 @@ pub(super) fn draw(x: &Axis, y: &Axis, series: &[Series]) -> String {
         svg.text("tick", [left - 5.0, height + FONT * 0.33], Anchor::End, text);
     }
     for ((at, text), row) in x.ticks.iter().zip(rows) {
-        // A line that has no room for its name would be a riddle.
+        // Every line must have its name, so names use all of the height.
         let Some(row) = row else { continue };
         let [across, _] = place([*at, y.from]);
         svg.line("grid", [across, TOP], [across, low + 4.0 + row * ROW]);
         svg.text("tick", [across, low + 18.0 + row * ROW], Anchor::Middle, text);
     }
     svg.text("axis", [f64::midpoint(left, right), HEIGHT - 8.0], Anchor::Middle, &x.title);
-    // Upright text beside the axis costs less room than a title above it.
+    // Vertical text beside the axis needs less room than a title above it.
     svg.upright("axis", [12.0, f64::midpoint(TOP, low)], &y.title);
     for line in series {
         let points: Vec<[f64; 2]> = line.points.iter().map(|point| place(*point)).collect();
@@ -124,8 +125,8 @@ pub(super) fn draw(x: &Axis, y: &Axis, series: &[Series]) -> String {
     svg.finish()
 }
 
-/// For the names below an axis, given from where to where each reaches: the row in which it touches
-/// no other, the first or the second; none where both are taken.
+/// Returns the row of each name below an axis, given the start and end of each: the first row in
+/// which it touches no other name, or the second; `None` if both are occupied.
 fn rows(reaches: &[[f64; 2]]) -> Vec<Option<f64>> {
     let mut taken = [f64::NEG_INFINITY; 2];
     let row = |[from, to]: &[f64; 2]| {
@@ -136,9 +137,9 @@ fn rows(reaches: &[[f64; 2]]) -> Vec<Option<f64>> {
     reaches.iter().map(row).collect()
 }
 
-/// Names that touch, as one block.
+/// A block of names that touch.
 struct NameBlock {
-    /// The mean of the heights that its names want.
+    /// Mean of the wanted heights.
     wanted: f64,
     count: f64,
     members: Vec<usize>,
@@ -149,14 +150,14 @@ impl NameBlock {
         (self.count - 1.0) / 2.0 * NAME_STEP
     }
 
-    /// Where its middle is: as wanted, but within the picture as far as there is room.
+    /// Returns the middle of the block: as wanted, but within the picture if there is room.
     fn middle(&self, low: f64) -> f64 {
         self.wanted.min(low - self.half()).max(TOP + self.half())
     }
 }
 
-/// Heights at least [`NAME_STEP`] apart, as near as may be to those wanted and, as far as there is
-/// room, above `low`; in the order given.
+/// Returns heights at least [`NAME_STEP`] apart, as close as possible to the wanted ones and above
+/// `low` if there is room, in the given order.
 fn spread_out(wanted: &[f64], low: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     let height = |index: &usize| wanted.get(*index).copied().unwrap_or(0.0);
@@ -205,7 +206,7 @@ mod tests {
         assert!((heights[2] - 50.0).abs() < 1e-9, "whoever has room stays: {heights:?}");
         assert!((heights[0] - 100.0).abs() < 1e-9, "a block is centred: {heights:?}");
         assert!(spread_out(&[], 1.0).is_empty());
-        // Pushed down from the upper edge, and up from the lower one, they still keep it.
+        // Blocks pushed down from the upper edge and up from the lower edge keep the distance.
         let mut crowd = spread_out(&[0.0, 1.0, 2.0, 3.0, 58.0, 240.0, 250.0, 256.0, 256.0], 256.0);
         assert!(crowd.iter().all(|height| (TOP..=256.0).contains(height)), "{crowd:?}");
         crowd.sort_by(f64::total_cmp);

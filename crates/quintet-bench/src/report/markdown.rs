@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::document::{Document, DocumentBlock, Mark, Table, TableCell};
 
-/// The document's text.
+/// Returns the text of the document.
 pub(super) fn write(document: &Document) -> String {
     let mut text = format!("# {}\n", escape(&document.title));
     for block in &document.blocks {
@@ -52,7 +52,7 @@ fn cell(cell: &TableCell) -> String {
     }
 }
 
-/// Text that means nothing to Markdown, on one line.
+/// Escapes text for Markdown, on one line.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,21 +1,19 @@
 //! Reports from raw results: one HTML page with charts, and the same tables as Markdown.
 //!
-//! What: [`run`] reads results files ([`crate::result`]) and writes both. The way of the data:
-//! lines are checked (`input`), repetitions and stores that compete are put together (`model`),
-//! sections are made of them (`overview`, `comparison`, `papers`, `scaling`, `repeat`) as one
-//! document (`document`), which is written out (`html`, `markdown`); charts are drawn by `bars` and
-//! `lines` on `svg`.
+//! [`run`] reads results files ([`crate::result`]) and writes both. The data flows through these
+//! modules: `input` checks lines; `model` groups repetitions and competing stores; `overview`,
+//! `comparison`, `papers`, `scaling` and `repeat` make sections of one `document`; `html` and
+//! `markdown` write it. `bars` and `lines` draw charts with `svg`.
 //!
-//! Why from files alone: a report can be made again, of old results too, and with results of other
-//! sessions beside them.
+//! Reports use files only, so a report can be made again at any time, and results of several
+//! sessions can be combined.
 //!
 //! Invariants:
-//! - the same lines in the same order give the same bytes: no clock, no random order;
-//! - nothing is dropped in silence: a line that cannot be used and a run that failed are in the
-//!   report; a comparison that ours loses is marked by sign and weight, not by colour alone;
-//! - every figure has its unit, in its cell or in its column's title;
-//! - the page needs no network and no script, and nothing that a store or a file says becomes
-//!   markup.
+//! - The same lines in the same order give the same bytes: no clock, no random order.
+//! - Nothing is dropped silently: the report contains unusable lines and failed runs. A comparison
+//!   that ours loses is marked by sign and weight, not by colour alone.
+//! - Every figure has its unit, in its cell or in the title of its column.
+//! - The page needs no network and no script. Text of a store or a file never becomes markup.
 
 mod bars;
 mod comparison;
@@ -46,13 +44,13 @@ use crate::{result::PaperFigure, workload::Workload};
 use document::Document;
 use input::ReportInput;
 
-/// What is asked for.
+/// Arguments of `report`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReportArgs {
-    /// Results files: one JSON object a line, as runs write them.
+    /// Results files: one JSON object on each line, as comparisons write them.
     #[arg(required = true)]
     pub results: Vec<PathBuf>,
-    /// Where the page goes; the tables go beside it, with the ending `.md`.
+    /// File of the page. The tables go to the same name with the ending `.md`.
     #[arg(long, short, default_value = "report.html")]
     pub output: PathBuf,
     /// Title of the report.
@@ -60,14 +58,14 @@ pub struct ReportArgs {
     pub title: String,
 }
 
-/// What is known of a preset.
+/// Description of a preset.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// Where it comes from.
+    /// Origin.
     pub origin: &'static str,
-    /// What it shows.
+    /// Subject.
     pub about: &'static str,
-    /// What its paper prints.
+    /// Figures of its paper.
     pub figures: &'static [PaperFigure],
 }
 
@@ -79,9 +77,9 @@ pub trait Experiments {
     fn workload(&self, preset: &str, point: &str) -> Option<Workload>;
 }
 
-/// Writes the report that `args` ask for, and says on `out` where it is and what was left out.
-/// Fails where a file cannot be read or written, and where no line could be used; a line that
-/// could not be used alongside others that could is named in the report and does not fail it.
+/// Writes the report, and prints its location and the rejected lines to `out`. Fails if a file
+/// cannot be read or written, or if no line is usable. An unusable line among others does not fail;
+/// the report names it.
 pub fn run(args: &ReportArgs, experiments: &dyn Experiments, out: &mut dyn Write) -> Outcome {
     let mut input = ReportInput::default();
     for path in &args.results {

@@ -1,9 +1,9 @@
-//! Puts runs together: repetitions into cells, cells that compete into cases, cases into groups.
+//! Groups runs: repetitions into cells, competing cells into cases, cases into groups.
 //!
-//! A *cell* is one store under one case, with all its repetitions. A *case* is a set of settings
-//! under which stores compete. A *group* is the cases of one comparison that were asked for
-//! together: a preset, or a family of workloads. What is the same for all cases of a group is said
-//! once; what differs names the case.
+//! A *cell* is one store in one case, with all its repetitions. A *case* is a combination of
+//! settings in which stores compete. A *group* is the cases of one comparison that were requested
+//! together: a preset or a suite. The report states settings that all cases of a group share once;
+//! the settings that differ name the case.
 
 use crate::{
     machine,
@@ -15,46 +15,46 @@ use hdrhistogram::Histogram;
 
 use super::units;
 
-/// Runs in order. See the module head.
+/// Cases of a comparison. See the module head.
 #[derive(Debug)]
 pub(super) struct CaseGroup<'a> {
-    /// Names the comparison.
+    /// Comparison.
     pub(super) run_id: &'a str,
-    /// The preset, or the family of workloads.
+    /// Preset or suite.
     pub(super) name: &'a str,
-    /// Whether that is a preset.
+    /// Whether `name` is a preset.
     pub(super) is_preset: bool,
-    /// Whether other runs have a group of this name.
+    /// Whether another comparison has a group of this name.
     pub(super) is_repeated: bool,
-    /// What is the same for all cases.
+    /// Settings that all cases share.
     pub(super) constants: String,
-    /// Cases, in the order in which they were first run.
+    /// Cases in the order of their first runs.
     pub(super) cases: Vec<Case<'a>>,
 }
 
-/// Settings under which stores compete.
+/// A combination of settings in which stores compete.
 #[derive(Debug)]
 pub(super) struct Case<'a> {
-    /// Names the case within its group.
+    /// Name within the group.
     pub(super) label: String,
-    /// What it is, and what of its settings differs from other cases of the group.
+    /// Description, with the settings that differ from other cases of the group.
     pub(super) about: String,
-    /// One of its runs: all have the same settings, but for the number of operations.
+    /// One of its runs. All have the same settings except the number of operations.
     pub(super) sample: &'a RunResult,
     /// Stores: ours, then peers, then references.
     pub(super) cells: Vec<StoreCell<'a>>,
 }
 
-/// One store under one case.
+/// One store in one case.
 #[derive(Debug)]
 pub(super) struct StoreCell<'a> {
-    /// The store.
+    /// Store.
     pub(super) store: &'a StoreInfo,
-    /// Repetitions, failed ones included.
+    /// Repetitions, including failed ones.
     pub(super) runs: Vec<&'a RunResult>,
 }
 
-/// Median, least and greatest of a figure over the repetitions.
+/// Median, minimum and maximum of a figure over the repetitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) median: f64,
@@ -62,14 +62,14 @@ pub(super) struct Spread {
     pub(super) greatest: f64,
 }
 
-/// Which operations a latency is of.
+/// Kind of operations of a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LatencyKind {
     Reads,
     Writes,
 }
 
-/// All groups of `runs`, in the order in which they were first run.
+/// Returns all groups of `runs` in the order of their first runs.
 pub(super) fn groups(runs: &[RunResult]) -> Vec<CaseGroup<'_>> {
     let mut groups: Vec<CaseGroup<'_>> = Vec::new();
     for run in runs {
@@ -125,7 +125,7 @@ impl<'a> CaseGroup<'a> {
         }
     }
 
-    /// Title for people.
+    /// Returns the title.
     pub(super) fn title(&self) -> String {
         let kind = if self.is_preset { "Preset " } else { "" };
         let run = if self.is_repeated { format!(", run {}", self.run_id) } else { String::new() };
@@ -170,11 +170,11 @@ impl<'a> CaseGroup<'a> {
     }
 }
 
-/// Whether two runs of a group compete: the same settings, whatever the store and the number of
-/// operations (slow stores may do fewer).
+/// Returns whether two runs of a group compete: they have the same settings, except store and
+/// number of operations (slow stores may run fewer).
 pub(super) fn competes(a: &RunResult, b: &RunResult) -> bool {
     let (of_a, of_b) = (&a.workload, &b.workload);
-    // The budget of what fits may differ between stores.
+    // The budgets of stores may differ if all data fits.
     let memory = match (a.memory, b.memory) {
         (MemoryMode::Fits { .. }, MemoryMode::Fits { .. }) => true,
         (a, b) => a == b,
@@ -203,7 +203,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Settings in words; the same places for all cases.
+    /// Returns the settings as text, in the same positions for all cases.
     fn parameters(&self) -> Vec<String> {
         let workload = &self.sample.workload;
         let sizes: Vec<String> =
@@ -241,40 +241,40 @@ impl<'a> Case<'a> {
         ]
     }
 
-    /// The cell of a store.
+    /// Returns the cell of a store.
     pub(super) fn cell(&self, store: &str) -> Option<&StoreCell<'a>> {
         self.cells.iter().find(|cell| cell.store.name == store)
     }
 
-    /// Cells of stores of a family.
+    /// Returns the cells of stores of a family.
     pub(super) fn of(&self, family: Family) -> impl Iterator<Item = &StoreCell<'a>> {
         self.cells.iter().filter(move |cell| cell.store.family == family)
     }
 }
 
 impl StoreCell<'_> {
-    /// A figure over the repetitions; `None` where none of them has it.
+    /// Returns a metric over the repetitions; `None` if no repetition has it.
     pub(super) fn spread(&self, metric: Metric) -> Option<Spread> {
         self.spread_of(|run| run.figure(metric))
     }
 
-    /// Any figure of runs over the repetitions.
+    /// Returns any figure over the repetitions.
     pub(super) fn spread_of(&self, figure: impl Fn(&RunResult) -> Option<f64>) -> Option<Spread> {
         let figures: Vec<f64> = self.runs.iter().filter_map(|run| figure(run)).collect();
         Spread::of(&figures)
     }
 
-    /// The median of a figure.
+    /// Returns the median of a metric.
     pub(super) fn median(&self, metric: Metric) -> Option<f64> {
         self.spread(metric).map(|spread| spread.median)
     }
 
-    /// Nanoseconds between operations, all threads together.
+    /// Returns nanoseconds between operations, all threads together.
     pub(super) fn ns_per_operation(&self) -> Option<f64> {
         self.median(Metric::OpsPerSecond).filter(|rate| *rate > 0.0).map(|rate| 1e9 / rate)
     }
 
-    /// Latencies of all repetitions together; `None` where nothing was timed.
+    /// Returns the latencies of all repetitions together; `None` if no operation was timed.
     pub(super) fn latencies(&self, kind: LatencyKind) -> Option<Histogram<u64>> {
         let mut sum: Option<Histogram<u64>> = None;
         for figures in self.runs.iter().filter_map(|run| run.figures.as_ref()) {
@@ -282,7 +282,7 @@ impl StoreCell<'_> {
                 LatencyKind::Reads => &figures.reads,
                 LatencyKind::Writes => &figures.writes,
             };
-            // What cannot be decoded was rejected when it was read.
+            // The reader of the file rejected histograms that cannot be decoded.
             let Ok(Some(histogram)) = latency.histogram() else { continue };
             match &mut sum {
                 Some(sum) => sum.add(&histogram).ok()?,
@@ -292,12 +292,12 @@ impl StoreCell<'_> {
         sum.filter(|sum| !sum.is_empty())
     }
 
-    /// Why repetitions failed.
+    /// Returns the failed repetitions with their errors.
     pub(super) fn errors(&self) -> impl Iterator<Item = (&RunResult, &str)> {
         self.runs.iter().filter_map(|run| Some((*run, run.error.as_deref()?)))
     }
 
-    /// Resident memory a live key, bytes.
+    /// Returns the resident memory per live key in bytes.
     pub(super) fn memory_per_key(&self) -> Option<Spread> {
         self.spread_of(|run| {
             let figures = run.figures.as_ref()?;
@@ -307,14 +307,14 @@ impl StoreCell<'_> {
 }
 
 impl Spread {
-    /// Of some figures; `None` of none.
+    /// Returns the spread of figures; `None` if there are none.
     pub(super) fn of(figures: &[f64]) -> Option<Self> {
         let (median, least, greatest) = machine::spread(figures);
         (!figures.is_empty()).then_some(Self { median, least, greatest })
     }
 
-    /// The same figure of two stores, divided: the medians, and the worst and best that the
-    /// repetitions allow. `None` where a divisor is not above zero.
+    /// Returns the ratio of the same figure of two stores: of the medians, and the worst and best
+    /// ratio that the repetitions allow. `None` if a divisor is not above zero.
     pub(super) fn over(self, other: Self) -> Option<Self> {
         let spread = Self {
             median: self.median / other.median,

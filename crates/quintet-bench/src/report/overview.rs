@@ -1,4 +1,4 @@
-//! What stands around the comparisons: summary, machine, limits, stores, and what failed.
+//! Summary, machine, limits, stores, and failures.
 
 use crate::{
     machine::{Machine, spread},
@@ -19,11 +19,10 @@ use crate::{
     store::{Family, StoreInfo},
 };
 
-/// Syncs slower than this were measured beside other work: such runs say little of stores that
-/// sync.
+/// A slower sync was measured beside other work. Such runs say little about stores that sync.
 const FSYNC_SLOW_NS: u64 = 1_000_000;
 
-/// Adds what won and what lost.
+/// Adds the summary of wins and losses.
 pub(super) fn add_summary(groups: &[CaseGroup<'_>], to: &mut Document) {
     to.heading(2, "Summary");
     let mut names: Vec<&str> = Vec::new();
@@ -82,12 +81,12 @@ fn lost_entry(ratio: Spread) -> TableCell {
     TableCell { text: units::ratio(ratio.median), note: note.to_owned(), mark: Mark::Loses }
 }
 
-/// Adds the machine and what it was doing.
+/// Adds the machine and its conditions.
 pub(super) fn add_machine(input: &ReportInput, to: &mut Document) {
     to.heading(2, "Machine");
     let mut known: Vec<(Machine, Vec<&RunResult>)> = Vec::new();
     for run in &input.runs {
-        // What was measured anew for each run is no property of the machine.
+        // Values measured anew for each run are not properties of the machine.
         let machine = Machine { fsync_p50_ns: None, timer_ns: 0, ..run.machine.clone() };
         match known.iter_mut().find(|(other, _)| *other == machine) {
             Some((_, runs)) => runs.push(run),
@@ -210,7 +209,7 @@ fn limits_table(record: &LimitsRecord) -> Table {
     table
 }
 
-/// Adds each store with its settings and their reasons.
+/// Adds the stores with their settings and reasons.
 pub(super) fn add_stores(groups: &[CaseGroup<'_>], to: &mut Document) {
     to.heading(2, "Stores and their settings");
     let mut stores: Vec<(&StoreInfo, Vec<&StoreInfo>)> = Vec::new();
@@ -248,7 +247,7 @@ pub(super) fn add_stores(groups: &[CaseGroup<'_>], to: &mut Document) {
     to.table(settings);
 }
 
-/// The settings of a store; several values of one, by case, in one row.
+/// Adds the settings of a store. Several values of one setting share a row.
 fn add_settings(name: &str, variants: &[&StoreInfo], table: &mut Table) {
     let mut known: Vec<(&str, Vec<&str>, &str)> = Vec::new();
     for setting in variants.iter().flat_map(|info| &info.settings) {
@@ -264,7 +263,7 @@ fn add_settings(name: &str, variants: &[&StoreInfo], table: &mut Table) {
     }
 }
 
-/// Adds runs that failed and lines that were left out.
+/// Adds failed runs and rejected lines.
 pub(super) fn add_failures(groups: &[CaseGroup<'_>], input: &ReportInput, to: &mut Document) {
     let mut failed = Table::new(5, &["run", "workload", "store", "repetition", "error"]);
     for group in groups {

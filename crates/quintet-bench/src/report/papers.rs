@@ -1,8 +1,8 @@
-//! The papers' figures beside ours, for presets.
+//! The figures of papers beside ours, for presets.
 //!
-//! Absolute figures are of other machines and sizes. What can be compared is the ratio of a paper's
-//! store to a peer that runs here as well: the paper's ratio and ours stand side by side, both the
-//! way round in which above 1 is better.
+//! Absolute figures belong to other machines and sizes. Comparable is the ratio of a paper's store
+//! to a peer that runs here as well. The report shows the ratio of the paper and ours; above 1 is
+//! better in both.
 
 use super::{
     document::{Document, Mark, Table, TableCell},
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::result::PaperFigure;
 
-/// Adds the figures of a preset's paper; nothing where there are none.
+/// Adds the figures of the paper of a preset. Adds nothing if there are none.
 pub(super) fn add(group: &CaseGroup<'_>, figures: &[PaperFigure], to: &mut Document) {
     if figures.is_empty() {
         return;
@@ -25,7 +25,7 @@ pub(super) fn add(group: &CaseGroup<'_>, figures: &[PaperFigure], to: &mut Docum
     to.table(values(group, figures));
 }
 
-/// Cases that a figure is about.
+/// Returns the cases of a figure.
 fn cases_of<'a>(
     group: &'a CaseGroup<'a>,
     figure: &PaperFigure,
@@ -36,7 +36,7 @@ fn cases_of<'a>(
     })
 }
 
-/// The same figure under a case here; a ratio where the figure is one.
+/// Returns the same figure in a case here; a ratio if the figure is one.
 fn here(case: Option<&Case<'_>>, figure: &PaperFigure) -> Option<f64> {
     let of = |store: &str| case?.cell(store)?.median(figure.metric);
     let value = of(figure.stands_for)?;
@@ -46,7 +46,7 @@ fn here(case: Option<&Case<'_>>, figure: &PaperFigure) -> Option<f64> {
     of(figure.relative_to).filter(|other| *other > 0.0).map(|other| value / other)
 }
 
-/// What a figure is of, with its unit.
+/// Returns the metric of a figure, with its unit.
 fn what(figure: &PaperFigure) -> String {
     let title = figure.metric.title();
     match figure.metric.unit() {
@@ -56,7 +56,7 @@ fn what(figure: &PaperFigure) -> String {
     }
 }
 
-/// A value without its unit, which stands in the row.
+/// Formats a value without its unit, which is in the row.
 fn plain(figure: &PaperFigure, value: f64) -> String {
     match figure.metric.unit() {
         _ if !figure.relative_to.is_empty() => units::ratio(value),
@@ -71,7 +71,7 @@ fn values(group: &CaseGroup<'_>, figures: &[PaperFigure]) -> Table {
     for figure in figures {
         let mut cases: Vec<Option<&Case<'_>>> = cases_of(group, figure).map(Some).collect();
         if cases.is_empty() {
-            // What was not run stays visible.
+            // Points that did not run stay visible.
             cases.push(None);
         }
         for case in cases {
@@ -93,7 +93,7 @@ fn values(group: &CaseGroup<'_>, figures: &[PaperFigure]) -> Table {
     table
 }
 
-/// Why there is no figure here.
+/// Returns why there is no figure here.
 fn missing(case: Option<&Case<'_>>, figure: &PaperFigure) -> &'static str {
     match case {
         None => "not run",
@@ -105,13 +105,13 @@ fn missing(case: Option<&Case<'_>>, figure: &PaperFigure) -> &'static str {
     }
 }
 
-/// How many times better than the peer the paper's store is, there and here.
+/// Returns the table of ratios to peers, in the paper and here.
 fn ratios(group: &CaseGroup<'_>, figures: &[PaperFigure]) -> Table {
     let mut table = Table::new(3, &["point", "figure", "ratio", "paper", "here", "here to paper"]);
     let is_ours = |figure: &&PaperFigure| figure.stands_for.parse::<quintet::EngineKind>().is_ok();
     for ours in figures.iter().filter(is_ours) {
         if !ours.relative_to.is_empty() {
-            // The paper gives the ratio itself.
+            // The paper prints the ratio itself.
             let pair = StorePair { ours, peer: ours.relative_to, peer_name: ours.relative_to };
             cases_of(group, ours).for_each(|case| pair.add_row(ours.value, case, &mut table));
             continue;
@@ -130,18 +130,18 @@ fn ratios(group: &CaseGroup<'_>, figures: &[PaperFigure]) -> Table {
     table
 }
 
-/// A paper's store and a peer.
+/// A store of a paper and a peer.
 struct StorePair<'a> {
     ours: &'a PaperFigure,
-    /// The peer's name here.
+    /// Name of the peer here.
     peer: &'a str,
-    /// The peer's name in the paper.
+    /// Name of the peer in the paper.
     peer_name: &'a str,
 }
 
 impl StorePair<'_> {
-    /// Adds how much better the paper's store is in the paper, where the figures divided give
-    /// `there`, and under `case`; nothing where one of the two did not run here.
+    /// Adds a row: the ratio in the paper, `there`, and the ratio in `case`. Adds nothing if one of
+    /// the two stores did not run here.
     fn add_row(&self, there: f64, case: &Case<'_>, table: &mut Table) {
         let metric = self.ours.metric;
         let figure = |store: &str| case.cell(store)?.median(metric);

@@ -1,5 +1,5 @@
-//! Repeatability: the same comparison made twice, in two runs. What differs between them is noise
-//! of the machine, and no smaller difference between stores means anything.
+//! Repeatability: the same comparison in two runs. The difference is noise of the machine. A
+//! smaller difference between stores has no meaning.
 
 use crate::numbers::to_f64;
 
@@ -10,10 +10,10 @@ use super::{
 };
 use crate::{result::Metric, store::Family};
 
-/// Differences up to this many hundredths count as the same.
+/// Maximum difference in percent that counts as equal.
 const ALIKE_PERCENT: f64 = 15.0;
 
-/// Adds the section, where two runs have a case in common.
+/// Adds the section if two runs have a case in common.
 pub(super) fn add(groups: &[CaseGroup<'_>], to: &mut Document) {
     let mut table = Table::new(
         3,
@@ -26,7 +26,7 @@ pub(super) fn add(groups: &[CaseGroup<'_>], to: &mut Document) {
             .skip(index + 1)
             .filter(|later| (later.name, later.is_preset) == (group.name, group.is_preset));
         for case in &group.cases {
-            // The next run of the same, if there is one.
+            // The next run of the same case, if there is one.
             let again = later.clone().find_map(|later| {
                 later.cases.iter().find(|other| competes(case.sample, other.sample))
             });
@@ -48,7 +48,7 @@ pub(super) fn add(groups: &[CaseGroup<'_>], to: &mut Document) {
     to.table(table);
 }
 
-/// The mean throughput of the fastest quarter of the repetitions.
+/// Returns the mean throughput of the fastest quarter of the repetitions.
 fn undisturbed(cell: &StoreCell<'_>) -> Option<f64> {
     let mut rates: Vec<f64> =
         cell.runs.iter().filter_map(|run| run.figure(Metric::OpsPerSecond)).collect();
@@ -58,7 +58,7 @@ fn undisturbed(cell: &StoreCell<'_>) -> Option<f64> {
     Some(rates.iter().sum::<f64>() / count).filter(|mean| *mean > 0.0)
 }
 
-/// Adds a row for each pair of stores; says how many ratios are alike.
+/// Adds a row for each pair of stores. Returns the number of equal ratios.
 fn add_rows(case: &Case<'_>, again: &Case<'_>, table: &mut Table) -> usize {
     let mut alike = 0;
     for ours in case.of(Family::Ours) {

@@ -13,19 +13,19 @@ use super::{
 };
 use crate::{result::Metric, store::Family};
 
-/// What grows.
+/// The quantity that grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScalingAxis {
     Threads,
     Records,
 }
 
-/// Cases that differ in one thing only.
+/// Cases that differ in one quantity only.
 struct ScalingSeries<'a> {
     cases: Vec<(u64, &'a Case<'a>)>,
 }
 
-/// Adds the section, where there is anything to show.
+/// Adds the section if there are such cases.
 pub(super) fn add(groups: &[CaseGroup<'_>], styles: &Styles, to: &mut Document) {
     let cases: Vec<&Case<'_>> = groups.iter().flat_map(|group| &group.cases).collect();
     let mut any = false;
@@ -69,7 +69,8 @@ fn step(case: &Case<'_>, by: ScalingAxis) -> u64 {
     }
 }
 
-/// Whether two cases differ in `by` alone (the point of a preset aside, which may name just that).
+/// Returns whether two cases differ in `by` only. The point of a preset may differ too, because it
+/// may name this quantity.
 fn only_differs(a: &Case<'_>, b: &Case<'_>, by: ScalingAxis) -> bool {
     let (of_a, of_b) = (&a.sample.workload, &b.sample.workload);
     let same_kind =
@@ -92,7 +93,8 @@ fn only_differs(a: &Case<'_>, b: &Case<'_>, by: ScalingAxis) -> bool {
         && (by == ScalingAxis::Records || of_a.records == of_b.records)
 }
 
-/// Cases with at least two steps, each ladder sorted; of two cases at one step the later counts.
+/// Returns the series with at least two steps, each sorted. Of two cases at one step the later one
+/// counts.
 fn ladders<'a>(cases: &[&'a Case<'a>], by: ScalingAxis) -> Vec<ScalingSeries<'a>> {
     let mut ladders: Vec<ScalingSeries<'a>> = Vec::new();
     for case in cases {
@@ -116,7 +118,7 @@ fn ladders<'a>(cases: &[&'a Case<'a>], by: ScalingAxis) -> Vec<ScalingSeries<'a>
 }
 
 impl<'a> ScalingSeries<'a> {
-    /// Throughput of each store at each of its steps; ours and peers.
+    /// Returns the throughput of each store at each step; ours and peers.
     fn stores(&self) -> Vec<(&'a StoreCell<'a>, BTreeMap<u64, Spread>)> {
         let mut stores: Vec<(&'a StoreCell<'a>, BTreeMap<u64, Spread>)> = Vec::new();
         for (step, case) in &self.cases {
@@ -158,7 +160,7 @@ impl<'a> ScalingSeries<'a> {
         let rates = stores.iter().flat_map(|(_, steps)| steps.values());
         let end = units::nice(rates.fold(0.0, |most, rate| rate.greatest.max(most)));
         let (first, last) = (self.cases.first()?.0, self.cases.last()?.0);
-        // A little room on both sides keeps dots off the edges.
+        // A margin on both sides keeps dots off the edges.
         let margin = 0.04 * (place(last) - place(first)).max(0.1);
         let x = Axis {
             title: match by {
@@ -217,7 +219,7 @@ impl<'a> ScalingSeries<'a> {
     }
 }
 
-/// Where a number of threads or records is on a logarithmic axis.
+/// Returns the position of a number of threads or records on a logarithmic axis.
 fn place(value: u64) -> f64 {
     to_f64(value.max(1)).log2()
 }

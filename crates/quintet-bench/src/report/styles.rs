@@ -1,9 +1,9 @@
-//! Which colour and stroke a store's lines have: the same on the whole page.
+//! Colours and strokes of the lines of stores: the same on the whole page.
 
 use super::model::CaseGroup;
 use crate::store::Family;
 
-/// Colours of the style sheet (Okabe and Ito's, which colour-blind people can tell apart).
+/// Number of colours of the style sheet (Okabe and Ito, distinguishable with colour blindness).
 const COLOURS: usize = 8;
 
 /// Stores in the order of their colours.
@@ -13,7 +13,7 @@ pub(super) struct Styles {
 }
 
 impl Styles {
-    /// Styles for the stores of `groups`: ours first, so that theirs are the plain strokes.
+    /// Returns styles for the stores of `groups`. Ours come first, so they get solid strokes.
     pub(super) fn new(groups: &[CaseGroup<'_>]) -> Self {
         let mut names: Vec<String> = Vec::new();
         let cells = || groups.iter().flat_map(|group| &group.cases).flat_map(|case| &case.cells);
@@ -27,14 +27,14 @@ impl Styles {
         Self { names }
     }
 
-    /// The classes of a store's lines.
+    /// Returns the classes of the lines of a store.
     pub(super) fn class(&self, name: &str, family: Family) -> String {
         if family == Family::Reference {
             return "reference".to_owned();
         }
         let index = self.names.iter().position(|known| known == name).unwrap_or(0);
         let stroke = if family == Family::Ours { "ours" } else { "peer" };
-        // Beyond the colours the strokes are broken: dashes, then dots.
+        // After the last colour the strokes are dashed, then dotted.
         format!("{stroke} c{} d{}", index % COLOURS, (index / COLOURS).min(2))
     }
 }

@@ -1,16 +1,16 @@
-//! A small writer of SVG: what charts need, and everything escaped.
+//! A small writer of SVG for charts.
 //!
-//! Why not a plotting crate: colours must follow the page's light or dark scheme, so shapes carry
-//! classes that the page's style sheet colours, which the plotting crates at hand cannot do; and
-//! without a font library they, too, can only guess the width of a text.
+//! Plotting crates do not fit: colours must follow the light or dark scheme of the page, so shapes
+//! carry classes for the style sheet of the page, which these crates do not support. Without a font
+//! library they also only estimate the width of a text.
 //!
 //! Invariants: numbers have one decimal and are finite; text and attributes are escaped; the same
 //! calls give the same bytes.
 
 use std::fmt::Write as _;
 
-/// Width of a common letter as part of the font size, in the widest of the usual sans-serif faces
-/// (`DejaVu Sans`): in others there is a little room left.
+/// Width of a common letter as a fraction of the font size, in the widest usual sans-serif font
+/// (`DejaVu Sans`). Other fonts leave a margin.
 const LETTER_WIDTH: f64 = 0.62;
 
 /// A picture under construction.
@@ -19,7 +19,7 @@ pub(super) struct Svg {
     text: String,
 }
 
-/// Which end of a text is at its place.
+/// Point of a text that its position refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -28,7 +28,7 @@ pub(super) enum Anchor {
 }
 
 impl Svg {
-    /// An empty picture with a description for those who cannot see it.
+    /// Returns an empty picture with a description for screen readers.
     pub(super) fn new(width: f64, height: f64, description: &str) -> Self {
         let mut text = String::new();
         let _ = write!(
@@ -104,7 +104,7 @@ impl Svg {
         );
     }
 
-    /// Text that reads upwards, its middle at the place.
+    /// Adds text that reads upwards, centred at the position.
     pub(super) fn upright(&mut self, class: &str, [x, y]: [f64; 2], text: &str) {
         let (x, y) = (number(x), number(y));
         let _ = write!(
@@ -116,7 +116,7 @@ impl Svg {
         );
     }
 
-    /// Begins a group with a text that is shown when the pointer rests on it.
+    /// Begins a group with a tooltip.
     pub(super) fn open_group(&mut self, tip: &str) {
         let _ = write!(self.text, "<g><title>{}</title>", escape(tip));
     }
@@ -125,14 +125,14 @@ impl Svg {
         self.text.push_str("</g>");
     }
 
-    /// The picture's text.
+    /// Returns the text of the picture.
     pub(super) fn finish(mut self) -> String {
         self.text.push_str("</svg>");
         self.text
     }
 }
 
-/// About how wide `text` is in a font of `size`.
+/// Estimates the width of `text` in a font of `size`.
 pub(super) fn width_of(text: &str, size: f64) -> f64 {
     let letters = text.chars().map(|letter| match letter {
         'i' | 'j' | 'l' | 't' | 'f' | ' ' | '.' | ',' | ':' | '-' | '(' | ')' => 0.4,
@@ -143,7 +143,7 @@ pub(super) fn width_of(text: &str, size: f64) -> f64 {
     letters.sum::<f64>() * size
 }
 
-/// `text` cut to a width, with two dots where something was cut.
+/// Returns `text` cut to a width, with two dots if something was cut.
 pub(super) fn fit(text: &str, size: f64, width: f64) -> String {
     if width_of(text, size) <= width {
         return text.to_owned();
@@ -156,7 +156,7 @@ pub(super) fn fit(text: &str, size: f64, width: f64) -> String {
     cut
 }
 
-/// A number of a picture: one decimal; what is no number is 0.
+/// Formats a number with one decimal; NaN and infinities give 0.
 fn number(value: f64) -> String {
     let value = if value.is_finite() { value.clamp(-1e6, 1e6) } else { 0.0 };
     let text = format!("{value:.1}");
@@ -164,8 +164,8 @@ fn number(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// Text for XML and HTML, inside elements and quoted attributes. Characters that XML cannot hold
-/// become `?`.
+/// Escapes text for XML and HTML, inside elements and quoted attributes. Characters that XML does
+/// not allow become `?`.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,11 +1,11 @@
-//! Figures for people: three significant digits, and a unit everywhere.
+//! Formats of figures: three significant digits, with a unit.
 
 use crate::numbers::to_f64;
 
-/// What stands where there is no figure.
+/// Text for a missing figure.
 pub(super) const NONE: &str = "-";
 
-/// Three significant digits; `-` of what is no number.
+/// Formats three significant digits; `-` for NaN and infinities.
 pub(super) fn digits(value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();
@@ -26,7 +26,7 @@ pub(super) fn digits(value: f64) -> String {
     }
 }
 
-/// With `k`, `M` or `G` for thousands, millions and thousand millions.
+/// Formats a figure with `k`, `M` or `G` (powers of 1000).
 pub(super) fn scaled(value: f64) -> String {
     match value.abs() {
         size if size >= 0.9995e9 => format!("{} G", digits(value / 1e9)),
@@ -36,7 +36,7 @@ pub(super) fn scaled(value: f64) -> String {
     }
 }
 
-/// A whole number with `k`, `M` or `G` where nothing is lost: 10 M, 1.5 M, 1234567.
+/// Formats a whole number, with `k`, `M` or `G` if that is exact: 10 M, 1.5 M, 1234567.
 pub(super) fn count(value: u64) -> String {
     for (unit, name) in [(1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")] {
         if value >= unit && value.is_multiple_of(unit / 100) {
@@ -52,7 +52,7 @@ pub(super) fn count(value: u64) -> String {
     value.to_string()
 }
 
-/// Nanoseconds in the unit that suits.
+/// Formats nanoseconds in a suitable unit.
 pub(super) fn time(ns: f64) -> String {
     match ns.abs() {
         size if size >= 0.9995e9 => format!("{} s", digits(ns / 1e9)),
@@ -62,7 +62,7 @@ pub(super) fn time(ns: f64) -> String {
     }
 }
 
-/// Bytes in the unit that suits, powers of 1024.
+/// Formats bytes in a suitable unit, powers of 1024.
 pub(super) fn bytes(value: f64) -> String {
     for (power, name) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
         let unit = to_f64(1 << power);
@@ -73,7 +73,7 @@ pub(super) fn bytes(value: f64) -> String {
     format!("{} B", if value.fract() == 0.0 { format!("{value:.0}") } else { digits(value) })
 }
 
-/// A whole number of bytes without loss where it is a round one: 23 B, 4 KiB, 32 MiB.
+/// Formats a whole number of bytes, in a larger unit if that is exact: 23 B, 4 KiB, 32 MiB.
 pub(super) fn size(value: u64) -> String {
     for (power, name) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
         if value >= 1 << power && value.is_multiple_of(1 << power) {
@@ -83,7 +83,7 @@ pub(super) fn size(value: u64) -> String {
     if value >= 1 << 20 { bytes(to_f64(value)) } else { format!("{value} B") }
 }
 
-/// A ratio: `4.20x`. Near 1 it has one digit more, so that what loses narrowly is not `1.00x`.
+/// Formats a ratio: `4.20x`. Near 1 it has one more digit, so that a narrow loss is not `1.00x`.
 pub(super) fn ratio(value: f64) -> String {
     match value {
         value if !value.is_finite() => NONE.to_owned(),
@@ -92,7 +92,7 @@ pub(super) fn ratio(value: f64) -> String {
     }
 }
 
-/// A moment of UTC, to the minute: `2026-11-21 14:45`.
+/// Formats a time in UTC, to the minute: `2026-11-21 14:45`.
 pub(super) fn moment(unix_ms: u64) -> String {
     let minutes = unix_ms / 60_000;
     let (days, minute) = (minutes / 1440, minutes % 1440);
@@ -100,8 +100,8 @@ pub(super) fn moment(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", minute / 60, minute % 60)
 }
 
-/// The date so many days after 1 January 1970. Years are counted from 1 March, so that the leap
-/// day is the last of its year.
+/// Returns the date this many days after 1 January 1970. Years are counted from 1 March, so the
+/// leap day is the last day of its year.
 fn date(days: u64) -> (u64, u64, u64) {
     // 1 March of the year 0 was 719,468 days before; 146,097 days are 400 years.
     let days = days + 719_468;
@@ -116,23 +116,23 @@ fn date(days: u64) -> (u64, u64, u64) {
     (year_of_era + 400 * era + carry, month, day)
 }
 
-/// `value` rounded up to 1, 2 or 5 times a power of ten, for the end of an axis.
+/// Rounds `value` up to 1, 2 or 5 times a power of ten, for the end of an axis.
 pub(super) fn nice(value: f64) -> f64 {
     if !(value.is_finite() && value > 0.0) {
         return 1.0;
     }
     let power = 10_f64.powf(value.log10().floor());
     let steps = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
-    // A little more is let through: 2.0000001 is 2 with a rounding error.
+    // Allows for rounding errors: 2.0000001 counts as 2.
     let fits = |step: &&f64| value <= **step * power * 1.000_001;
     steps.iter().find(fits).map_or(10.0, |step| *step) * power
 }
 
-/// Steps of 1, 2 and 5 times powers of ten from the last one not above `least` to the first one
-/// not below `greatest`: at least two.
+/// Returns steps of 1, 2 and 5 times powers of ten, from the last one not above `least` to the
+/// first one not below `greatest`: at least two.
 pub(super) fn steps(least: f64, greatest: f64) -> Vec<f64> {
     let mut steps = vec![1.0];
-    // As exact as powers of ten can be: 1, 2, 5, 10, 20 ... 5e11.
+    // Exact powers of ten: 1, 2, 5, 10, 20 ... 5e11.
     for power in 0..12 {
         let unit = 10_f64.powi(power);
         steps.extend([2.0 * unit, 5.0 * unit, 10.0 * unit]);
@@ -146,12 +146,12 @@ pub(super) fn steps(least: f64, greatest: f64) -> Vec<f64> {
     steps
 }
 
-/// Whether a step is 1, 10, 100 and so on.
+/// Returns whether a step is a power of ten.
 pub(super) fn is_power_of_ten(step: f64) -> bool {
     step.log10().fract() == 0.0
 }
 
-/// A step of nanoseconds, which is whole in its unit.
+/// Formats a step of nanoseconds, which is whole in its unit.
 pub(super) fn whole_time(ns: f64) -> String {
     match ns {
         ns if ns >= 1e9 => format!("{:.0} s", ns / 1e9),
