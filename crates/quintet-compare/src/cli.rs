@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `quintet-compare`.
 
 use std::{io::Write, path::PathBuf, time::Duration};
 
@@ -29,7 +29,7 @@ const KEY_BYTES: usize = 23;
 /// Default size of a value.
 const VALUE_BYTES: usize = 128;
 
-/// The same workloads on Quintet and on other stores, in turn, in processes of their own.
+/// Runs the same workloads on Quintet and on other stores, in turn, each in its own process.
 #[derive(Debug, Parser)]
 #[command(name = "quintet-compare", version, max_term_width = 100)]
 pub struct Args {
@@ -41,19 +41,19 @@ pub struct Args {
 enum Command {
     /// Runs a preset, or workloads by name, and appends the results to a file.
     Run(Box<RunArgs>),
-    /// Lists the stores: versions, settings and their reasons, and why one cannot be had.
+    /// Lists the stores with versions, settings and reasons, and why a store is not available.
     Stores,
-    /// Lists the presets: what each shows, and what the paper found.
+    /// Lists the presets with their subjects.
     Presets {
-        /// One of them, with its points and the paper's figures.
+        /// Shows one preset with its points and the figures of the paper.
         name: Option<String>,
     },
-    /// Makes one HTML page with charts, and Markdown tables, of results files.
+    /// Makes an HTML page with charts, and Markdown tables, from results files.
     Report(ReportArgs),
     /// Measures the limits of the machine (memory, disk) and prints them as a line of a results
-    /// file. `run` measures them as well, more shortly.
+    /// file. `run` also measures them, in less time.
     Limits {
-        /// Where the file for the disk's limits goes; it is removed afterwards.
+        /// Directory for the temporary files of the measurement.
         #[arg(long)]
         dir: Option<PathBuf>,
     },
@@ -63,103 +63,104 @@ enum Command {
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 struct RunArgs {
-    /// Presets, by comma; each brings its stores, sizes and workloads.
+    /// Presets, separated by commas; each has its stores, sizes and workloads.
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["suite", "workload", "records"])]
     preset: Vec<String>,
-    /// Family of the workloads: ycsb, micro, dbbench.
+    /// Suite of the workloads: ycsb, micro, dbbench.
     #[arg(long, value_parser = suite, default_value = "ycsb")]
     suite: Suite,
-    /// Workloads, by comma [default: all of the family].
+    /// Workloads, separated by commas [default: all of the suite].
     #[arg(long, value_delimiter = ',')]
     workload: Vec<String>,
-    /// Stores, by comma [default: the preset's; else all that are there].
+    /// Stores, separated by commas [default: the preset's; else all available ones].
     #[arg(long, value_delimiter = ',')]
     store: Vec<String>,
-    /// Multiplies a preset's records and operations [default: the preset's own].
+    /// Factor for a preset's records and operations [default: the preset's own].
     #[arg(long, value_parser = scale)]
     scale: Option<f64>,
-    /// Records loaded first, by comma for several sizes.
+    /// Records loaded first; several sizes are separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1M")]
     records: Vec<u64>,
-    /// Operations, all threads together [default: as many as records].
+    /// Operations of all threads together [default: as many as records].
     #[arg(long, value_parser = count)]
     operations: Option<u64>,
-    /// Threads, by comma for several counts [default: 1, or the preset's].
+    /// Threads; several counts are separated by commas [default: 1, or the preset's].
     #[arg(long, value_delimiter = ',', value_parser = value_parser!(u64).range(1..=1024))]
     threads: Vec<u64>,
     /// Bytes of each key [default: 23, or the preset's].
     #[arg(long, value_parser = key_bytes)]
     key_bytes: Option<usize>,
-    /// Bytes of each value; several sizes by comma are mixed in equal parts [default: 128, or the
-    /// preset's].
+    /// Bytes of each value; several sizes, separated by commas, occur in equal parts [default: 128,
+    /// or the preset's].
     #[arg(long, value_delimiter = ',', value_parser = value_bytes)]
     value_bytes: Vec<usize>,
-    /// What a returned write promises [default: buffered, or the preset's].
+    /// Durability of a returned write [default: buffered, or the preset's].
     #[arg(long, value_enum)]
     durability: Option<Durability>,
-    /// Memory: `fits`; `limit:BYTES` or `share:FRACTION` of the data by a control group; `direct`
-    /// or `direct:BYTES` for direct I/O with a cache of 32 MiB or so many bytes, `direct:0.8` for
-    /// one of a share of the data [default: fits, or the preset's].
+    /// Memory: `fits`; `limit:BYTES` or `share:FRACTION` of the data, by a control group; `direct`
+    /// or `direct:BYTES` for direct I/O with a cache of 32 MiB or this size, `direct:0.8` for a
+    /// cache of this share of the data [default: fits, or the preset's].
     #[arg(long, value_parser = plan::parse_memory)]
     memory: Option<MemoryPlan>,
-    /// What each store is told that it may use [default: three times the data, at least 1 GiB, at
-    /// most half of the machine's; under a limit half of that].
+    /// Memory budget of each store [default: three times the data, at least 1 GiB, at most half of
+    /// the machine's memory; under a limit half of the limit].
     #[arg(long, value_parser = bytes)]
     budget: Option<u64>,
-    /// Repetitions, all stores in turn [default: 3, or the preset's].
+    /// Repetitions; all stores run in turn [default: 3, or the preset's].
     #[arg(long, value_parser = value_parser!(u64).range(1..=100))]
     runs: Option<u64>,
-    /// An option of our engines, `name=value`; of one of several, `engine.name=value`.
+    /// Option of the engines, `name=value`; of one engine, `engine.name=value`.
     #[arg(long, value_parser = option)]
     option: Vec<(String, String)>,
-    /// Seed of everything random.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Records that one atomic write loads, where loading is not measured [default: 1; synced:
+    /// Records in one atomic write while loading, unless loading is measured [default: 1; synced:
     /// 1000].
     #[arg(long, value_parser = value_parser!(u64).range(1..=100_000))]
     load_batch: Option<u64>,
-    /// Times one operation in so many [default: 16; synced or at a rate: 1].
+    /// Times one operation of this many on average [default: 16; synced or at a rate: 1].
     #[arg(long, value_parser = value_parser!(u32).range(1..=1_000_000))]
     timed_one_in: Option<u32>,
-    /// Operations a second, all threads together.
+    /// Operations per second of all threads together.
     #[arg(long, value_parser = rate)]
     rate: Option<f64>,
-    /// Runs the operations of a workload again, from other seeds, until they have taken so many
-    /// seconds together [default: 0, or the preset's].
+    /// Repeats the operations of a workload with other seeds until they have taken this many
+    /// seconds [default: 0, or the preset's].
     #[arg(long, value_parser = seconds)]
     seconds_min: Option<f64>,
-    /// Closes each store after loading and opens it again; where memory is less than the data, in
-    /// another process, which alone is limited (loading has a budget that fits the data), and with
-    /// nothing left in the page cache.
+    /// Closes and reopens each store after loading. If memory is less than the data, another
+    /// process runs the workloads: only that process is limited, loading has a budget for all of
+    /// the data, and the page cache is dropped.
     #[arg(long)]
     reopen: bool,
-    /// Waits after loading until the process has been at rest for three seconds, and fails where
-    /// that takes more than so many seconds: what is measured then has no merges of the load
-    /// beside it [default: 0, does not wait].
+    /// Waits after loading until the process has been idle for three seconds, so that compactions
+    /// of the load do not disturb the measurement. Fails if that takes longer than this many
+    /// seconds [default: 0, does not wait].
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "SECONDS")]
     settle: u64,
-    /// Kills each store after its workload (SIGKILL), opens it again, and compares every record.
+    /// Kills each store after its workload (SIGKILL), reopens it, and checks every record.
     #[arg(long)]
     recovery: bool,
-    /// Where stores put their files; each in a directory that is removed afterwards.
+    /// Directory for the files of stores, which are removed afterwards.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// The results file.
+    /// Results file.
     #[arg(long, short)]
     out: PathBuf,
-    /// Goes on with a results file: what it holds is not run again.
+    /// Resumes a results file: runs that it contains are not repeated.
     #[arg(long)]
     resume: bool,
-    /// Leaves out the limits of the machine, which are measured first where the file has none.
+    /// Does not measure the limits of the machine. Without this option they are measured first,
+    /// unless the file has them.
     #[arg(long)]
     no_limits: bool,
-    /// The longest that one run may take, in seconds.
+    /// Longest duration of a run in seconds.
     #[arg(long, default_value_t = 3600, value_parser = value_parser!(u64).range(1..))]
     limit: u64,
 }
 
-/// Runs what `args` ask for and prints to `out`.
+/// Runs the command of `args` and prints to `out`.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     if let Some(outcome) = child::serve_if_child(&AllStores, out) {
         return outcome;
@@ -242,7 +243,7 @@ impl RunArgs {
         Ok(())
     }
 
-    /// What the command line says instead of the preset.
+    /// Overrides a request by options of the command line.
     fn change(&self, request: &mut StepRequest) {
         if let [threads] = self.threads.as_slice() {
             request.threads = *threads;
@@ -258,7 +259,7 @@ impl RunArgs {
         }
     }
 
-    /// The requests of workloads by name.
+    /// Returns the requests of named workloads.
     fn requests(&self) -> Outcome<Vec<StepRequest>> {
         let known = workload::names(self.suite);
         let names: Vec<String> = if self.workload.is_empty() {
@@ -271,7 +272,7 @@ impl RunArgs {
         for &records in &self.records {
             for &threads in threads {
                 for name in &names {
-                    // A wrong name is found before anything is run.
+                    // A wrong name must fail before the first run.
                     find(self.suite, name)?;
                     let mut request = StepRequest {
                         point: None,
@@ -338,7 +339,7 @@ fn list_stores(out: &mut dyn Write) -> Outcome {
         let info = AllStores.describe(name, &options);
         writeln!(out, "\n{name}, version {}", info.version)?;
         if let Err(failure) = AllStores.check_available(name) {
-            writeln!(out, "  cannot be run: {failure}")?;
+            writeln!(out, "  not available: {failure}")?;
             continue;
         }
         if !info.promise.is_empty() {

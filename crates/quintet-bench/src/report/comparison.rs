@@ -522,11 +522,12 @@ fn percentiles(cell: &StoreCell<'_>, kind: LatencyKind) -> [TableCell; 4] {
     })
 }
 
+/// Group, case, our store, peer, and the ratio of their throughput.
+pub(super) type Pairing<'a> =
+    (&'a CaseGroup<'a>, &'a Case<'a>, &'a StoreCell<'a>, &'a StoreCell<'a>, Spread);
+
 /// Returns every pair of ours and a peer in the same case, with the ratio of their throughput.
-pub(super) fn comparisons<'a>(
-    groups: &'a [CaseGroup<'a>],
-) -> impl Iterator<Item = (&'a CaseGroup<'a>, &'a Case<'a>, &'a StoreCell<'a>, &'a StoreCell<'a>, Spread)>
-{
+pub(super) fn comparisons<'a>(groups: &'a [CaseGroup<'a>]) -> impl Iterator<Item = Pairing<'a>> {
     groups.iter().flat_map(|group| {
         group.cases.iter().flat_map(move |case| {
             case.of(Family::Ours).flat_map(move |ours| {

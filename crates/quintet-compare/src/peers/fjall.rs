@@ -1,4 +1,4 @@
-//! fjall.
+//! fjall: a log-structured merge tree in Rust.
 
 use fjall::{
     Database, Keyspace, KeyspaceCreateOptions, PersistMode,
@@ -18,17 +18,17 @@ use super::{Peer, budget, failed, override_settings, setting, size};
 
 const NAME: &str = "fjall";
 const BLOOM_BITS: f32 = 10.0;
-/// The most that its guide recommends.
+/// Maximum size of a memtable that its guide recommends.
 const MEMTABLE_BYTES_MAX: u64 = 64 << 20;
 const MEMTABLE_BYTES_MIN: u64 = 1 << 20;
-/// It panics below.
+/// Minimum journal size; fjall panics below it.
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
-/// Its own default for two processors.
+/// Number of worker threads: its default for two processors.
 const WORKERS: u64 = 2;
 
 pub(super) struct Fjall;
 
-/// The settings, under the names of its options.
+/// Settings under the names of its options.
 #[derive(Clone, Copy, Debug)]
 struct FjallTuning {
     cache_size: u64,
@@ -37,7 +37,7 @@ struct FjallTuning {
     worker_threads: u64,
     block_size: u64,
     restart_interval: u64,
-    /// Hundredths of a bucket of the hash table in each block, for an entry.
+    /// Buckets of the hash table in each block, per 100 entries.
     hash_percent: u64,
     /// Whether all blocks of indexes and filters stay in memory: 0 or 1.
     pins: u64,
@@ -58,7 +58,7 @@ impl FjallTuning {
         }
     }
 
-    /// What the command line asks for instead.
+    /// Overrides settings by options of the command line.
     fn change(&mut self, asked: &[(String, String)]) -> Outcome {
         override_settings(
             NAME,

@@ -1,9 +1,9 @@
-//! The stores of other projects, each behind the traits of `quintet-bench`.
+//! The stores of other projects, behind the traits of `quintet-bench`.
 //!
 //! A [`Peer`] is a store or a variant of it, with its settings and the reason for each. Settings
-//! follow the store's own guide for this machine and this workload; where the guide leaves a choice,
-//! the faster one is taken. No setting weakens the guarantee of a returned write below Quintet's,
-//! unless the store has no such mode; [`Peer::promise`] then says so.
+//! follow the store's own guide for this machine and this workload; if the guide leaves a choice,
+//! the faster setting is used. No setting weakens the guarantee of a returned write below
+//! Quintet's, unless the store has no such mode. [`Peer::promise`] then describes the difference.
 //!
 //! Memory: each store gets the same budget for everything that it caches
 //! ([`quintet_bench::store::MemoryMode`]).

@@ -1,8 +1,8 @@
-//! redb.
+//! redb: a copy-on-write B-tree in Rust.
 //!
-//! A put is a transaction of its own, without sync where writes are buffered. A get uses the
-//! thread's read transaction as long as nothing has been committed since it began: beginning one
-//! costs more than the get.
+//! Each put is a transaction, without a sync if writes are buffered. A get uses the read
+//! transaction of its thread until another commit, because beginning a transaction costs more than
+//! the get.
 
 use std::{
     cell::RefCell,
@@ -22,7 +22,7 @@ use super::{Peer, budget, failed, override_settings, setting, size};
 const NAME: &str = "redb";
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("bench");
 const FILE: &str = "redb";
-/// A durable commit now and then; see the settings.
+/// Default distance of durable commits; 0 for none. See the settings.
 const SYNC_EVERY: u64 = 0;
 
 pub(super) struct Redb;
@@ -30,7 +30,7 @@ pub(super) struct Redb;
 type RedbReader = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 thread_local! {
-    /// This thread's view of the table, and the count of commits when it was taken.
+    /// Read transaction of this thread, and the count of commits at its start.
     static READER: RefCell<Option<(u64, RedbReader)>> = const { RefCell::new(None) };
 }
 
@@ -88,7 +88,7 @@ impl Peer for Redb {
             is_synced: options.is_synced(),
             sync_every,
         };
-        // The first read finds the table.
+        // Creates the table for the first read.
         store.write(store.is_synced, |_| Ok(()))?;
         Ok(Box::new(store))
     }
@@ -96,10 +96,10 @@ impl Peer for Redb {
 
 struct RedbStore {
     database: Database,
-    /// Commits so far: a read transaction that began before the last one is out of date.
+    /// Number of commits. A read transaction from before the last commit is out of date.
     commits: AtomicU64,
     is_synced: bool,
-    /// One commit in so many is durable; 0: none but those that are asked for.
+    /// Distance of durable commits; 0 for requested ones only.
     sync_every: u64,
 }
 
@@ -193,7 +193,7 @@ impl Store for RedbStore {
         self.visit(&[], usize::MAX, each).map(to_u64)
     }
 
-    /// An empty synced commit: all commits before it are then durable.
+    /// Commits an empty synced transaction, which makes all earlier commits durable.
     fn sync(&self) -> Outcome {
         self.write(true, |_| Ok(()))
     }

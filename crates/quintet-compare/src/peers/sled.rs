@@ -1,4 +1,4 @@
-//! sled, the last stable release.
+//! sled: a lock-free tree in Rust, the last stable release.
 
 use sled::{Config, Db, Mode};
 
@@ -11,7 +11,7 @@ use quintet_bench::{
 use super::{Peer, budget, failed, setting};
 
 const NAME: &str = "sled";
-/// Our own distance between two background syncs.
+/// Interval of background syncs in milliseconds, that of Quintet.
 const FLUSH_MS: u64 = 100;
 
 pub(super) struct Sled;
@@ -42,7 +42,7 @@ impl Peer for Sled {
     fn settings(&self, options: &StoreOptions) -> Vec<Setting> {
         vec![
             setting("cache_capacity", budget(options), "the whole budget"),
-            setting("flush_every_ms", FLUSH_MS, "our own interval"),
+            setting("flush_every_ms", FLUSH_MS, "the interval of Quintet"),
             setting("mode", "HighThroughput", "its setting for speed rather than space"),
         ]
     }

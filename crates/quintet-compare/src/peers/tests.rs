@@ -1,4 +1,4 @@
-//! Every peer that is there keeps the promises that the workloads rely on.
+//! Every available peer fulfils what the workloads need.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn memory() -> MemoryMode {
     MemoryMode::Fits { budget_bytes: 64 << 20 }
 }
 
-/// Peers that can be opened here. Those of C are not, where `setup` has not run.
+/// Returns the peers that are available. Peers in C are not, unless `setup` has run.
 fn there() -> Vec<&'static dyn Peer> {
     all().into_iter().filter(|peer| peer.check_available().is_ok()).collect()
 }

@@ -1,8 +1,9 @@
-//! The experiments of the CedrusDB paper (section 4).
+//! Experiments of the CedrusDB paper (section 4).
 //!
 //! Their machine: six cores of 3.7 GHz, 64 GB, Optane 905P; FASTER 1.8.4, LMDB 0.9.23, RocksDB
-//! 6.1.2. All data in memory (40 GB of cache), writes asynchronous, stores reopened before the
-//! test. Figures 10 to 19 are plots without numbers: what the text says of them stands in `about`.
+//! 6.1.2. All data is in memory (40 GB of cache), writes are asynchronous, and stores are reopened
+//! before the test. Figures 10 to 19 are plots without numbers; `about` contains the statements of
+//! the text.
 
 use quintet_bench::workload::Suite;
 
@@ -125,9 +126,9 @@ const fn ycsb(
 const FIG15: [PresetPoint; 6] = ycsb(RECORDS, OPS, 1, &[128]);
 const FIG16: [PresetPoint; 6] = ycsb(10_000_000, 10_000_000, 1, &[1024]);
 const FIG17: [PresetPoint; 6] = ycsb(RECORDS, OPS, 4, &[128]);
-/// 128, 256 and 1024 bytes in equal parts.
+/// Sizes of 128, 256 and 1024 bytes in equal parts.
 const FIG18A: [PresetPoint; 6] = ycsb(10_000_000, RECORDS, 1, &[128, 256, 1024]);
-/// 128 to 256 bytes, zipfian in the paper; in equal parts of eight sizes here.
+/// Sizes of 128 to 256 bytes: zipfian in the paper, eight sizes in equal parts here.
 const FIG18B: [PresetPoint; 6] =
     ycsb(10_000_000, RECORDS, 1, &[128, 144, 160, 176, 192, 208, 224, 256]);
 
@@ -179,7 +180,7 @@ const TABLE1: &[PaperFigure] = &[
     ),
 ];
 
-/// Ranges over thread counts and mixes of a plot; the upper ends.
+/// Upper ends of the ranges over thread counts and mixes of a plot.
 const FIG19: &[PaperFigure] = &[
     ratio(
         "",

@@ -1,8 +1,8 @@
-//! The measurements of ckvs (its README): numbers of eight bytes, pages of 16 KiB, a RAM disk,
-//! eight threads on four cores.
+//! Measurements in the README of ckvs: numbers of eight bytes, pages of 16 KiB, a RAM disk, eight
+//! threads on four cores.
 //!
-//! The original prints the duration of 5 million operations and the like; the figures here are the
-//! same as operations a second, so that they can be read at any scale.
+//! The README prints durations, for example of 5 million operations. The figures here are
+//! operations per second, which apply to any scale.
 
 use super::{Metric, OperationMix, PaperFigure, PointWorkload, Preset, PresetPoint, paper, point};
 

@@ -1,8 +1,8 @@
-//! The experiments of the CompassDB paper (sections 3.4, 4 and 5).
+//! Experiments of the `CompassDB` paper (sections 3.4, 4 and 5).
 //!
 //! Their machine: 2.4 GHz, 128 GB, PM9A3. Direct reads, no compression, a block cache of 32 MB
-//! (none for CompassDB), four memtables of 128 MB at most; 16 threads for YCSB. `PebblesDB` cannot
-//! be had here.
+//! (none for `CompassDB`), at most four memtables of 128 MB; 16 threads for YCSB. `PebblesDB` is
+//! not available here.
 
 use quintet_bench::workload::Suite;
 
@@ -49,7 +49,7 @@ const fn mode(
     point(name, what, records, operations).sizes(20, &[1024]).with(settings)
 }
 
-/// Table 2: microseconds.
+/// Table 2, in microseconds.
 const TABLE2: &[PaperFigure] = &[
     paper("A", "CompassDB", "tph", Metric::ReadMeanUs, 105.0),
     paper("A", "CompassDB", "tph", Metric::ReadP99Us, 862.0),

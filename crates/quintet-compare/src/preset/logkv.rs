@@ -1,8 +1,8 @@
-//! The experiments of the LogKV paper (sections 4 and 5), beside peers.
+//! Experiments of the LogKV paper (sections 4 and 5), with peers.
 //!
-//! Their machine: i7-9700; keys of 100 and values of 500 characters; one thread. The whole product
-//! of the generator's parameters, on our engines alone, is `quintet bench logkv`; here each figure
-//! is shown at the corners and the middle of its product, so that peers can be run as well.
+//! Their machine: i7-9700; keys of 100 and values of 500 characters; one thread. `quintet bench
+//! logkv` runs the whole product of the parameters on our engines. The presets here run the corners
+//! and the middle of each product, so that peers can run as well.
 
 use super::{Metric, PaperFigure, PointWorkload, Preset, PresetPoint, paper, point, ratio};
 
@@ -16,7 +16,7 @@ const fn logkv(name: &'static str, operations: u64, parameters: [f64; 4]) -> Pre
 }
 
 const SNAPSHOT_2M: &[(&str, &str, &str)] = &[("naive", "snapshot_bytes", "2097152")];
-/// Out of reach: as good as no snapshots.
+/// A threshold that no run reaches: no snapshots.
 const NEVER: &[(&str, &str, &str)] = &[("naive", "snapshot_bytes", "1099511627776")];
 
 const fn grid(

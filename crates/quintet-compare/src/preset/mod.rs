@@ -36,49 +36,49 @@ use crate::stores::AllStores;
 /// Minimum number of records and operations of a scaled point.
 const COUNT_MIN: u64 = 1000;
 
-/// One experiment.
+/// An experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
     /// Name on the command line.
     pub name: &'static str,
-    /// Where it comes from: `CedrusDB, figure 10`.
+    /// Origin: `CedrusDB, figure 10`.
     pub origin: &'static str,
-    /// What it shows, and what the paper found, in a few sentences.
+    /// Subject and the result of the paper, in a few sentences.
     pub about: &'static str,
-    /// Our engines that it is about. One that this build does not have is said to be missing.
+    /// Engines of Quintet.
     pub engines: &'static [&'static str],
-    /// The peers beside it.
+    /// Peers.
     pub peers: &'static [&'static str],
-    /// What is run; none where what is measured is no workload of a store.
+    /// Points; none if the experiment is not a workload of a store.
     pub points: &'static [PresetPoint],
-    /// The scale where none is given.
+    /// Default scale.
     pub scale: f64,
-    /// Repetitions where none are given.
+    /// Default number of repetitions.
     pub runs: u64,
-    /// Operations are run again until they have taken so many seconds.
+    /// Minimum duration of a workload in seconds.
     pub seconds_min: f64,
-    /// What memory the stores have.
+    /// Memory of the stores.
     pub memory: MemoryPlan,
-    /// What a returned write promises.
+    /// Durability of a returned write.
     pub durability: Durability,
-    /// The store is closed and opened again after loading.
+    /// Whether stores are closed and reopened after loading.
     pub reopens: bool,
-    /// The store is killed and opened again after each point.
+    /// Whether stores are killed and reopened after each point.
     pub recovers: bool,
-    /// What the paper prints.
+    /// Figures of the paper.
     pub figures: &'static [PaperFigure],
 }
 
-/// One point of a figure or a table.
+/// A point of a figure or a table.
 #[derive(Clone, Copy, Debug)]
 pub struct PresetPoint {
     /// Name within the preset.
     pub name: &'static str,
-    /// What is run.
+    /// Workload.
     pub what: PointWorkload,
-    /// Records, in the paper.
+    /// Records in the paper.
     pub records: u64,
-    /// Operations, in the paper.
+    /// Operations in the paper.
     pub operations: u64,
     /// Threads.
     pub threads: u64,
@@ -90,19 +90,19 @@ pub struct PresetPoint {
     pub settings: &'static [(&'static str, &'static str, &'static str)],
 }
 
-/// Which workload a point runs.
+/// Workload of a point.
 #[derive(Clone, Copy, Debug)]
 pub enum PointWorkload {
-    /// One of `quintet-bench`.
+    /// A named workload of a suite.
     Named(Suite, &'static str),
-    /// A mix.
+    /// A mix of operations.
     Mix(OperationMix),
-    /// A point of LogKV's generator: hit rate, read fraction, hot fraction, hot rate.
+    /// Parameters of the LogKV generator: hit rate, read fraction, hot fraction, hot rate.
     LogKv([f64; 4]),
 }
 
 impl PresetPoint {
-    /// The workload.
+    /// Returns the workload.
     pub fn spec(&self) -> WorkloadSpec {
         let name = self.name.to_owned();
         match self.what {
@@ -184,7 +184,7 @@ impl Preset {
     }
 }
 
-/// A point with the common sizes of this project.
+/// Returns a point with the default sizes.
 const fn point(
     name: &'static str,
     what: PointWorkload,
@@ -204,20 +204,20 @@ const fn point(
 }
 
 impl PresetPoint {
-    /// With so many threads.
+    /// Sets the number of threads.
     const fn threads(mut self, threads: u64) -> Self {
         self.threads = threads;
         self
     }
 
-    /// With keys and values of these sizes.
+    /// Sets the sizes of keys and values.
     const fn sizes(mut self, key_bytes: usize, value_bytes: &'static [usize]) -> Self {
         self.key_bytes = key_bytes;
         self.value_bytes = value_bytes;
         self
     }
 
-    /// With options of our engines.
+    /// Sets options of engines.
     const fn with(
         mut self,
         settings: &'static [(&'static str, &'static str, &'static str)],
@@ -227,7 +227,7 @@ impl PresetPoint {
     }
 }
 
-/// A figure of a paper in its own unit.
+/// Returns a figure of a paper in its own unit.
 const fn paper(
     point: &'static str,
     store: &'static str,
@@ -238,7 +238,7 @@ const fn paper(
     PaperFigure { point, store, stands_for, relative_to: "", metric, value, note: "" }
 }
 
-/// A figure of a paper that is a ratio to another store of it.
+/// Returns a figure of a paper that is a ratio to another store.
 const fn ratio(
     point: &'static str,
     store: &'static str,
@@ -250,7 +250,7 @@ const fn ratio(
     PaperFigure { point, store, stands_for, relative_to, metric, value, note }
 }
 
-/// All presets, ours first.
+/// Returns all presets, ours first.
 pub fn all() -> impl Iterator<Item = &'static Preset> {
     [
         own::PRESETS,
@@ -264,7 +264,7 @@ pub fn all() -> impl Iterator<Item = &'static Preset> {
     .flatten()
 }
 
-/// The preset of this name. An unknown name is a usage failure.
+/// Returns the preset of this name. An unknown name is a usage failure.
 pub fn find(name: &str) -> Outcome<&'static Preset> {
     all().find(|preset| preset.name == name).ok_or_else(|| {
         Failure::Usage(format!("there is no preset {name:?}; `quintet-compare presets` lists them"))

@@ -1,4 +1,4 @@
-//! Our own comparisons.
+//! Comparisons of Quintet with other stores.
 
 use super::{MemoryPlan, PointWorkload, Preset, PresetPoint, point};
 use quintet_bench::{store::Durability, workload::Suite};
@@ -30,12 +30,12 @@ pub(super) const PRESETS: &[Preset] = &[
             micro("read-absent", OPS),
             ycsb("a", "a", OPS),
         ],
-        // So small that records stay within the processor's own caches: larger ones are in the last
-        // level, which other tenants of the host use as well; a store of 10 MB then varied by a
-        // factor of two from second to second, on one processor and without losing it.
+        // The records fit into the private caches of the processor. Larger data is in the
+        // last-level cache, which other tenants of the host share: the figures of a store of 10 MB
+        // then varied by a factor of two from second to second.
         scale: 0.001,
-        // Many short runs rather than few long ones: what a process is given (which pages, which
-        // moment of the host) differs more between runs than within one.
+        // Many short runs instead of few long ones: pages and the state of the host differ more
+        // between runs than within one.
         runs: 11,
         seconds_min: 0.05,
         ..Preset::DEFAULT

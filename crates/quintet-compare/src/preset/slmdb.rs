@@ -1,8 +1,8 @@
-//! The experiments of the SLM-DB paper (sections 2 and 6).
+//! Experiments of the SLM-DB paper (sections 2 and 6).
 //!
-//! Their machine: one socket of eight cores, 16 GB of which 4 were left to the store, SSD DC S3520;
-//! `LevelDB` 1.20 with 10 bits of Bloom filter, a memtable of 64 MB, no compression. 8 GB are
-//! loaded at random, then a fifth as many operations run, one thread. Figures are ratios to
+//! Their machine: one socket of eight cores, 16 GB of which the store had 4, SSD DC S3520;
+//! `LevelDB` 1.20 with a Bloom filter of 10 bits, a memtable of 64 MB, no compression. 8 GB are
+//! loaded at random, then a fifth as many operations run with one thread. Figures are ratios to
 //! `LevelDB`.
 
 use quintet_bench::{store::Durability, workload::Suite};
@@ -14,7 +14,7 @@ use super::{
 
 const ENGINES: &[&str] = &["slm"];
 const PEERS: &[&str] = &["leveldb", "rocksdb"];
-/// 8 GB of values of 1 KiB; larger values are as many bytes.
+/// Records of 8 GB with values of 1 KiB. Larger values have the same total size.
 const RECORDS_1K: u64 = 8_000_000;
 const OURS: [&str; 2] = ["slm", "leveldb"];
 
@@ -28,7 +28,7 @@ const fn bench(
     point(name, what, records, operations).sizes(20, value_bytes)
 }
 
-/// 8 GB of one size of value: random write, random read, ranges, sequential read.
+/// 8 GB with one size of values: random writes, random reads, ranges, a sequential read.
 const fn figure6(
     names: [&'static str; 4],
     records: u64,
@@ -99,9 +99,9 @@ const SIZE_64K: [PresetPoint; 4] = figure6(
     &[65_536],
 );
 
-/// Random writes alone.
+/// Random writes only.
 const WRITES: &[PresetPoint] = &[SIZE_1K[0], SIZE_4K[0], SIZE_16K[0], SIZE_64K[0]];
-/// Random reads alone.
+/// Random reads only.
 const READS: &[PresetPoint] = &[SIZE_1K[1], SIZE_4K[1], SIZE_16K[1], SIZE_64K[1]];
 
 const fn ycsb(name: &'static str, workload: &'static str) -> PresetPoint {

@@ -14,7 +14,7 @@ use super::{
 };
 
 functions! {
-    /// What `LevelDB` has in another form than `RocksDB`.
+    /// Functions of `LevelDB` that differ from those of `RocksDB`.
     LevelApi {
         options_set_cache: fn(Object, Object);
         options_set_filter_policy: fn(Object, Object);
@@ -25,15 +25,16 @@ functions! {
     }
 }
 
-/// One that is filled and one that is being written out.
+/// Number of memtables: one that is active and one that is flushed.
 const MEMTABLES: u64 = 2;
+/// Maximum size of a memtable; see the settings.
 const MEMTABLE_BYTES_MAX: u64 = 16 << 20;
-/// It opens files anew beyond this many: enough for 20 GB.
+/// Maximum number of open files. `LevelDB` reopens files beyond it; this is enough for 20 GB.
 const FILES_MAX: u64 = 10_000;
-/// Its own default.
+/// Size of a table file: its default.
 const FILE_BYTES: u64 = 2 << 20;
 
-/// The settings, under the names of its options.
+/// Settings under the names of its options.
 #[derive(Clone, Copy, Debug)]
 struct LevelTuning {
     write_buffer_size: u64,
@@ -46,7 +47,8 @@ struct LevelTuning {
 }
 
 impl LevelTuning {
-    /// Half of the budget for the memtables, as far as these are of use; the rest for the cache.
+    /// Returns the settings for a memory budget: up to half for the memtables, the rest for the
+    /// cache.
     fn new(budget: u64) -> Self {
         let memtable = (budget / 2 / MEMTABLES).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
         let memtables = (memtable * MEMTABLES).min(budget / 2);
@@ -61,7 +63,7 @@ impl LevelTuning {
         }
     }
 
-    /// What the command line asks for instead.
+    /// Overrides settings by options of the command line.
     fn change(&mut self, asked: &[(String, String)]) -> Outcome {
         override_settings(
             "leveldb",
@@ -79,7 +81,7 @@ impl LevelTuning {
     }
 }
 
-/// The settings of an opening, each with the reason.
+/// Returns the settings, each with its reason.
 pub(super) fn settings(options: &StoreOptions) -> Vec<Setting> {
     let tuning = LevelTuning::new(budget(options));
     vec![
@@ -105,10 +107,10 @@ pub(super) fn settings(options: &StoreOptions) -> Vec<Setting> {
     ]
 }
 
-/// Puts the settings into `options`.
+/// Sets the options of `native`.
 ///
 /// # Safety
-/// `native` is a live object of the library that `api` and `level` are of.
+/// `native` is a live object of the library of `api` and `level`.
 pub(super) unsafe fn tune(
     api: &CommonApi,
     level: &LevelApi,

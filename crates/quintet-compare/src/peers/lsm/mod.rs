@@ -1,11 +1,11 @@
 //! `RocksDB` and `LevelDB`, through their C interfaces.
 //!
-//! `RocksDB`'s interface is `LevelDB`'s and more: one adapter, with what only one of them has
-//! behind [`LibraryApi`]. Gets of `RocksDB` pin the block and copy once, `multi_get` is its batched form
-//! that groups filter probes and reads.
+//! The interface of `RocksDB` is that of `LevelDB` with more functions. One adapter serves both;
+//! functions of one library are behind [`LsmApi`]. A get of `RocksDB` pins the block and copies the
+//! value once. `multi_get` uses its batched form, which groups filter probes and reads.
 //!
-//! Thread rules: both stores allow any number of threads on one handle, and their read and write
-//! options are only read after opening; that is what makes [`Lsm`] `Send` and `Sync`.
+//! Thread rules: both stores allow any number of threads on one handle. Read and write options do
+//! not change after opening. [`LsmStore`] is therefore `Send` and `Sync`.
 #![expect(unsafe_code, reason = "calls into C libraries")]
 
 mod api;
@@ -31,7 +31,7 @@ use self::{
 };
 use super::{Peer, UNUSED_KEY, failed, library};
 
-/// Which of the two.
+/// Library of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LsmLibrary {
     Rocks,
@@ -65,8 +65,8 @@ impl Peer for LsmLibrary {
     }
 
     fn promise(&self, _: Durability) -> &'static str {
-        // Without sync the log is written to the page cache: it survives the process. That is what
-        // ours promises; when a power loss may lose how much is not bounded in time.
+        // Without sync, the log goes to the page cache and survives the end of the process, as in
+        // Quintet. A power failure may lose an unlimited amount.
         ""
     }
 
@@ -87,27 +87,27 @@ impl Peer for LsmLibrary {
         let (api, extra) = unsafe {
             let prefix = format!("{}_", self.library());
             let extra = match self {
-                Self::Rocks => LibraryApi::Rocks(RocksApi::look_up(library, &prefix)?),
-                Self::Level => LibraryApi::Level(LevelApi::look_up(library, &prefix)?),
+                Self::Rocks => LsmApi::Rocks(RocksApi::look_up(library, &prefix)?),
+                Self::Level => LsmApi::Level(LevelApi::look_up(library, &prefix)?),
             };
             (CommonApi::look_up(library, &prefix)?, extra)
         };
-        Ok(Box::new(Lsm::open(*self, api, extra, options)?))
+        Ok(Box::new(LsmStore::open(*self, api, extra, options)?))
     }
 }
 
-/// What only one of the libraries has.
+/// Functions of one of the libraries only.
 #[derive(Clone, Copy)]
-enum LibraryApi {
+enum LsmApi {
     Rocks(RocksApi),
     Level(LevelApi),
 }
 
-/// An open store of one of the two.
-struct Lsm {
+/// An open store of one of the two libraries.
+struct LsmStore {
     kind: LsmLibrary,
     api: CommonApi,
-    extra: LibraryApi,
+    extra: LsmApi,
     store: Object,
     read: Object,
     write: Object,
@@ -117,15 +117,15 @@ struct Lsm {
 
 // SAFETY: the module head: both libraries synchronise all functions that are called here on a
 // shared handle, and the option objects are not changed after `open`.
-unsafe impl Send for Lsm {}
+unsafe impl Send for LsmStore {}
 // SAFETY: as above.
-unsafe impl Sync for Lsm {}
+unsafe impl Sync for LsmStore {}
 
-impl Lsm {
+impl LsmStore {
     fn open(
         kind: LsmLibrary,
         api: CommonApi,
-        extra: LibraryApi,
+        extra: LsmApi,
         options: &StoreOptions,
     ) -> Outcome<Self> {
         let path = CString::new(options.dir.as_os_str().as_bytes())
@@ -137,11 +137,11 @@ impl Lsm {
             (api.options_set_create_if_missing)(native, 1);
             (api.options_set_compression)(native, COMPRESSION_NONE);
             let tuned = match &extra {
-                LibraryApi::Rocks(rocks) => {
+                LsmApi::Rocks(rocks) => {
                     rocks::tune(&api, rocks, native, options);
                     rocks::override_options(&api, rocks, native, &options.settings)
                 }
-                LibraryApi::Level(level) => level::tune(&api, level, native, options),
+                LsmApi::Level(level) => level::tune(&api, level, native, options),
             };
             tuned.inspect_err(|_| (api.options_destroy)(native))?;
             let mut error = ptr::null_mut();
@@ -153,8 +153,8 @@ impl Lsm {
             let write_synced = (api.writeoptions_create)();
             (api.writeoptions_set_sync)(write_synced, 1);
             let column_family = match &extra {
-                LibraryApi::Rocks(rocks) => (rocks.get_default_column_family_handle)(store),
-                LibraryApi::Level(_) => ptr::null_mut(),
+                LsmApi::Rocks(rocks) => (rocks.get_default_column_family_handle)(store),
+                LsmApi::Level(_) => ptr::null_mut(),
             };
             let read = (api.readoptions_create)();
             Ok(Self { kind, api, extra, store, read, write, write_synced, column_family })
@@ -198,9 +198,9 @@ impl Lsm {
         Ok(count)
     }
 
-    /// A figure of `RocksDB` by its property's name.
+    /// Returns a property of `RocksDB` by its name.
     fn property(&self, name: &std::ffi::CStr) -> Option<u64> {
-        let LibraryApi::Rocks(rocks) = &self.extra else { return None };
+        let LsmApi::Rocks(rocks) = &self.extra else { return None };
         let mut value = 0;
         // SAFETY: the name is terminated, `value` outlives the call.
         let missing = unsafe { (rocks.property_int)(self.store, name.as_ptr(), &raw mut value) };
@@ -208,10 +208,10 @@ impl Lsm {
     }
 }
 
-/// The bytes at a pointer of the library.
+/// Returns the bytes at a pointer of the library.
 ///
 /// # Safety
-/// `start` points to `len` bytes that nobody changes for as long as the result is used.
+/// `start` points to `len` bytes that do not change while the result is used.
 unsafe fn bytes<'a>(start: *const u8, len: usize) -> &'a [u8] {
     if len == 0 {
         return &[];
@@ -220,13 +220,13 @@ unsafe fn bytes<'a>(start: *const u8, len: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(start, len) }
 }
 
-impl Store for Lsm {
+impl Store for LsmStore {
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
         let mut error = ptr::null_mut();
         let mut len = 0;
         // SAFETY: pinned slices and returned memory are read before they are given back.
         unsafe {
-            if let LibraryApi::Rocks(rocks) = &self.extra {
+            if let LsmApi::Rocks(rocks) = &self.extra {
                 let slice = (rocks.get_pinned)(
                     self.store,
                     self.read,
@@ -264,7 +264,7 @@ impl Store for Lsm {
     }
 
     fn multi_get(&self, keys: &[&[u8]], each: &mut EachFound<'_>) -> Outcome {
-        let LibraryApi::Rocks(rocks) = &self.extra else {
+        let LsmApi::Rocks(rocks) = &self.extra else {
             let mut value = Vec::new();
             for (index, key) in keys.iter().enumerate() {
                 let found = self.get_into(key, &mut value)?;
@@ -358,7 +358,7 @@ impl Store for Lsm {
         self.visit(None, usize::MAX, each).map(to_u64)
     }
 
-    /// A synced delete of a key that was never there: the log, and all before it, is then durable.
+    /// Writes a synced delete of an absent key, which makes the log and all earlier writes durable.
     fn sync(&self) -> Outcome {
         let mut error = ptr::null_mut();
         // SAFETY: as for `delete`.

@@ -17,7 +17,7 @@ use super::{
 };
 
 functions! {
-    /// What `RocksDB` has and `LevelDB` has not, or has in another form.
+    /// Functions of `RocksDB` that `LevelDB` does not have, or has in another form.
     RocksApi {
         get_options_from_string: fn(Object, *const c_char, Object, ErrorOut);
         options_increase_parallelism: fn(Object, c_int);
@@ -46,25 +46,27 @@ functions! {
     }
 }
 
-/// Memtables of `RocksDB` at most: the setting of the CompassDB paper.
+/// Maximum number of memtables: the setting of the `CompassDB` paper.
 const MEMTABLES: u8 = 4;
-/// Of `RocksDB`: half of a put into a larger one is spent waiting for the nodes of its skip list
-/// that have left the processor's caches. Five million records with 16, 32, 64 and 128 MiB loaded
-/// at 202, 173, 169 and 144 thousand a second; gets did not differ beyond the noise.
+/// Maximum size of a memtable. A put into a larger one waits half of its time for nodes of the skip
+/// list that have left the caches. Loads of five million records ran at 202, 173, 169 and 144
+/// thousand per second with 16, 32, 64 and 128 MiB; gets did not differ beyond the noise.
 const MEMTABLE_BYTES_MAX: u64 = 16 << 20;
-/// Binary search plus a hash table in each data block of `RocksDB`.
+/// Index type of a data block: binary search and a hash table.
 const BLOCK_INDEX_HASH: c_int = 1;
+/// Entries per bucket of that hash table.
 const BLOCK_HASH_RATIO: f64 = 0.75;
+/// Size of the Bloom filter of a memtable, as a share of the memtable.
 const MEMTABLE_BLOOM_RATIO: f64 = 0.02;
 
-/// How `RocksDB`'s memory is divided.
+/// Division of the memory budget.
 #[derive(Clone, Copy, Debug)]
 struct RocksSizes {
     cache: u64,
     memtable: u64,
 }
 
-/// Half for the cache, half for the memtables, as far as these are of use.
+/// Divides a memory budget: up to half for the memtables, the rest for the cache.
 fn sizes(budget: u64) -> RocksSizes {
     let count = u64::from(MEMTABLES);
     let memtable = (budget / 2 / count).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
@@ -72,6 +74,7 @@ fn sizes(budget: u64) -> RocksSizes {
     RocksSizes { cache: budget.saturating_sub(memtables), memtable }
 }
 
+/// Returns the settings, each with its reason.
 pub(super) fn settings(options: &StoreOptions) -> Vec<Setting> {
     let sizes = sizes(budget(options));
     vec![
@@ -96,7 +99,7 @@ pub(super) fn settings(options: &StoreOptions) -> Vec<Setting> {
     ]
 }
 
-/// The settings that only `RocksDB` has.
+/// Sets the options of `native`.
 ///
 /// # Safety
 /// `native` is a live object of the library.
@@ -129,7 +132,7 @@ pub(super) unsafe fn tune(
     }
 }
 
-/// What the command line asks for, under `RocksDB`'s own names.
+/// Overrides options by those of the command line, under their names in `RocksDB`.
 ///
 /// # Safety
 /// `native` is a live object of the library.
@@ -137,12 +140,13 @@ pub(super) unsafe fn override_options(
     api: &CommonApi,
     rocks: &RocksApi,
     native: Object,
-    asked: &[(String, String)],
+    requested: &[(String, String)],
 ) -> Outcome {
-    if asked.is_empty() {
+    if requested.is_empty() {
         return Ok(());
     }
-    let pairs: Vec<String> = asked.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let pairs: Vec<String> =
+        requested.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let text = CString::new(pairs.join(";")).map_err(|error| failed("rocksdb", error))?;
     let mut error = ptr::null_mut();
     // SAFETY: as the caller promises; the library reads the base before it writes the result.

@@ -1,14 +1,14 @@
 //! LMDB and MDBX, through their C interfaces.
 //!
-//! MDBX began as LMDB: the same calls under another prefix, a value whose two words are the other
-//! way round, and a few functions with more arguments. One adapter, with the differences in
-//! [`Flavour`].
+//! MDBX is a fork of LMDB: the same calls with another prefix, the two words of a value in the
+//! other order, and a few functions with more arguments. One adapter serves both; [`Flavour`]
+//! covers the differences.
 //!
-//! Every put is a transaction of its own, as it is with all stores here. A get renews a read
-//! transaction that its thread keeps, which is how both projects' guides have it done.
+//! Each put is a transaction, as in all stores here. A get renews a read transaction of a pool, as
+//! the guides of both projects recommend.
 //!
-//! Thread rules: the environment is shared by all threads. A read transaction is used by one
-//! thread at a time: it is taken out of [`Mapped::readers`] for the call.
+//! Thread rules: all threads share the environment. One thread at a time uses a read transaction: a
+//! call takes it out of [`MappedStore::readers`].
 #![expect(unsafe_code, reason = "calls into C libraries")]
 
 mod api;
@@ -29,17 +29,17 @@ use quintet_bench::{
 use self::api::{
     APPEND, CREATE, CURSOR_FIRST, CURSOR_NEXT, CURSOR_SET_RANGE, CommonApi, FLAGS, LmdbApi,
     MAP_BYTES_MIN, MAP_BYTES_PER_BYTE, MDBX_OPTION_READERS_MAX, MODE, MdbxApi, NO_MEMORY_INIT,
-    NO_READ_AHEAD, NO_SYNC, NO_TLS, NOT_FOUND, Object, Pair, READERS_MAX, Stat, TXN_READ_ONLY,
+    NO_READ_AHEAD, NO_SYNC, NO_TLS, NOT_FOUND, Object, READERS_MAX, RawSlice, Stat, TXN_READ_ONLY,
     UTTERLY_NO_SYNC, WRITE_MAP,
 };
 use super::{Peer, failed, library, setting};
 
-/// What the command line asks for.
+/// Options of the command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct MappedOverrides {
-    /// Flags of the environment instead of ours: `flags=NAME+NAME`.
+    /// Flags of the environment instead of the defaults: `flags=NAME+NAME`.
     flags: Option<c_uint>,
-    /// Flags of each put: `append=yes` is for keys that come in order.
+    /// Flags of each put: `append=yes` is for keys in ascending order.
     put_flags: c_uint,
 }
 
@@ -74,14 +74,14 @@ fn named_flags(names: &str) -> Outcome<c_uint> {
     Ok(bits)
 }
 
-/// Which of the two.
+/// Library of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flavour {
     Lmdb,
     Mdbx,
 }
 
-/// One of the two, and whether the kernel reads ahead of page faults.
+/// A library, and whether the kernel reads ahead on page faults.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MappedLibrary {
     pub(super) flavour: Flavour,
@@ -165,53 +165,53 @@ impl Peer for MappedLibrary {
         let (api, extra) = unsafe {
             match self.flavour {
                 Flavour::Lmdb => {
-                    let extra = LibraryApi::Lmdb(LmdbApi::look_up(library, "mdb_")?);
+                    let extra = MappedApi::Lmdb(LmdbApi::look_up(library, "mdb_")?);
                     (CommonApi::look_up(library, "mdb_")?, extra)
                 }
                 Flavour::Mdbx => {
-                    let extra = LibraryApi::Mdbx(MdbxApi::look_up(library, "mdbx_")?);
+                    let extra = MappedApi::Mdbx(MdbxApi::look_up(library, "mdbx_")?);
                     (CommonApi::look_up(library, "mdbx_")?, extra)
                 }
             }
         };
-        Ok(Box::new(Mapped::open(*self, api, extra, options)?))
+        Ok(Box::new(MappedStore::open(*self, api, extra, options)?))
     }
 }
 
 #[derive(Clone, Copy)]
-enum LibraryApi {
+enum MappedApi {
     Lmdb(LmdbApi),
     Mdbx(MdbxApi),
 }
 
-/// An open environment with its one table.
-struct Mapped {
+/// An open environment with its table.
+struct MappedStore {
     kind: MappedLibrary,
     api: CommonApi,
-    extra: LibraryApi,
+    extra: MappedApi,
     environment: Object,
     table: c_uint,
     put_flags: c_uint,
-    /// Read transactions that no thread is using, reset.
-    readers: Mutex<Vec<Reader>>,
+    /// Read transactions that are reset and not in use.
+    readers: Mutex<Vec<ReadTransaction>>,
 }
 
 /// A read transaction that is not in use.
-struct Reader(Object);
+struct ReadTransaction(Object);
 
-// SAFETY: with NOTLS a read transaction belongs to no thread; it is used by one at a time, by whom
-// it was taken out of the pool.
-unsafe impl Send for Reader {}
+// SAFETY: with NOTLS a read transaction belongs to no thread. Only the thread that took it out of
+// the pool uses it.
+unsafe impl Send for ReadTransaction {}
 // SAFETY: the environment and the table may be used by all threads; `readers` is behind its lock.
-unsafe impl Send for Mapped {}
+unsafe impl Send for MappedStore {}
 // SAFETY: as above.
-unsafe impl Sync for Mapped {}
+unsafe impl Sync for MappedStore {}
 
-impl Mapped {
+impl MappedStore {
     fn open(
         kind: MappedLibrary,
         api: CommonApi,
-        extra: LibraryApi,
+        extra: MappedApi,
         options: &StoreOptions,
     ) -> Outcome<Self> {
         let name = kind.library();
@@ -249,14 +249,14 @@ impl Mapped {
             mapped.check(code)?;
             let environment = mapped.environment;
             match &extra {
-                LibraryApi::Lmdb(lmdb) => {
+                MappedApi::Lmdb(lmdb) => {
                     mapped.check((lmdb.env_set_mapsize)(environment, to_usize(map_bytes)))?;
                     mapped.check((lmdb.env_set_maxreaders)(environment, READERS_MAX.into()))?;
                 }
-                LibraryApi::Mdbx(mdbx) => {
+                MappedApi::Mdbx(mdbx) => {
                     let most = isize::try_from(map_bytes).unwrap_or(isize::MAX);
                     let set = mdbx.env_set_geometry;
-                    // -1 keeps a default. The file grows by 64 MiB, never shrinks while open.
+                    // -1 is the default. The file grows by 64 MiB and does not shrink while open.
                     mapped.check(set(environment, -1, -1, most, 64 << 20, 0, -1))?;
                     let set = mdbx.env_set_option;
                     let readers = u64::from(READERS_MAX);
@@ -287,10 +287,10 @@ impl Mapped {
         // SAFETY: the environment is open; `txn` outlives the call.
         let code = unsafe {
             match &self.extra {
-                LibraryApi::Lmdb(lmdb) => {
+                MappedApi::Lmdb(lmdb) => {
                     (lmdb.txn_begin)(self.environment, none, flags, &raw mut txn)
                 }
-                LibraryApi::Mdbx(mdbx) => {
+                MappedApi::Mdbx(mdbx) => {
                     (mdbx.txn_begin_ex)(self.environment, none, flags, &raw mut txn, none)
                 }
             }
@@ -303,14 +303,14 @@ impl Mapped {
         // SAFETY: `txn` came from `begin` and is not used after this.
         self.check(unsafe {
             match &self.extra {
-                LibraryApi::Lmdb(lmdb) => (lmdb.txn_commit)(txn),
-                LibraryApi::Mdbx(mdbx) => (mdbx.txn_commit_ex)(txn, ptr::null_mut()),
+                MappedApi::Lmdb(lmdb) => (lmdb.txn_commit)(txn),
+                MappedApi::Mdbx(mdbx) => (mdbx.txn_commit_ex)(txn, ptr::null_mut()),
             }
         })
     }
 
-    /// The pair of a key or a value.
-    fn pair(&self, bytes: &[u8]) -> Pair {
+    /// Returns the raw slice of a key or a value.
+    fn pair(&self, bytes: &[u8]) -> RawSlice {
         let start = bytes.as_ptr().expose_provenance();
         match self.kind.flavour {
             Flavour::Lmdb => [bytes.len(), start],
@@ -318,11 +318,11 @@ impl Mapped {
         }
     }
 
-    /// The bytes of a pair of the library.
+    /// Returns the bytes of a raw slice of the library.
     ///
     /// # Safety
-    /// The pair was filled in by the library, and its transaction is still going on.
-    unsafe fn bytes<'a>(&self, pair: Pair) -> &'a [u8] {
+    /// The library has filled in the slice, and its transaction has not ended.
+    unsafe fn bytes<'a>(&self, pair: RawSlice) -> &'a [u8] {
         let (start, len) = match self.kind.flavour {
             Flavour::Lmdb => (pair[1], pair[0]),
             Flavour::Mdbx => (pair[0], pair[1]),
@@ -334,12 +334,12 @@ impl Mapped {
         unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(start), len) }
     }
 
-    /// Runs `work` in a read transaction of this moment.
+    /// Runs `work` in a read transaction of the current state.
     fn read<T>(&self, work: impl FnOnce(Object) -> Outcome<T>) -> Outcome<T> {
         let kept = self.lock().pop();
         let txn = match kept {
             None => self.begin(TXN_READ_ONLY)?,
-            Some(Reader(txn)) => {
+            Some(ReadTransaction(txn)) => {
                 // SAFETY: the transaction is read-only, reset, and this thread's alone.
                 self.check(unsafe { (self.api.txn_renew)(txn) })?;
                 txn
@@ -348,11 +348,11 @@ impl Mapped {
         let outcome = work(txn);
         // SAFETY: as above; what was read is not used any more.
         unsafe { (self.api.txn_reset)(txn) };
-        self.lock().push(Reader(txn));
+        self.lock().push(ReadTransaction(txn));
         outcome
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Reader>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<ReadTransaction>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -423,8 +423,8 @@ impl Mapped {
             // SAFETY: the struct is as large as either library's, which is told where it asks.
             self.check(unsafe {
                 match &self.extra {
-                    LibraryApi::Lmdb(lmdb) => (lmdb.stat)(txn, self.table, &raw mut stat),
-                    LibraryApi::Mdbx(mdbx) => {
+                    MappedApi::Lmdb(lmdb) => (lmdb.stat)(txn, self.table, &raw mut stat),
+                    MappedApi::Mdbx(mdbx) => {
                         (mdbx.dbi_stat)(txn, self.table, &raw mut stat, size_of::<Stat>())
                     }
                 }
@@ -434,7 +434,7 @@ impl Mapped {
     }
 }
 
-impl Store for Mapped {
+impl Store for MappedStore {
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
         let key = self.pair(key);
         self.read(|txn| {
@@ -470,7 +470,7 @@ impl Store for Mapped {
         self.write(|txn| entries.iter().try_for_each(|(key, value)| self.put_in(txn, key, value)))
     }
 
-    /// One transaction, and `APPEND`: keys that come in order.
+    /// Loads in one transaction with `APPEND`.
     fn load_sorted(&self, next: &mut NextEntry<'_>) -> Outcome {
         self.write(|txn| {
             let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -482,7 +482,7 @@ impl Store for Mapped {
     }
 
     fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
-        // An empty key is not allowed to be looked for.
+        // The libraries do not allow a search for an empty key.
         self.visit((!start.is_empty()).then_some(start), limit, each)
     }
 
@@ -494,9 +494,9 @@ impl Store for Mapped {
         // SAFETY: the environment is open.
         self.check(unsafe {
             match &self.extra {
-                LibraryApi::Lmdb(lmdb) => (lmdb.env_sync)(self.environment, 1),
-                LibraryApi::Mdbx(mdbx) => match (mdbx.env_sync_ex)(self.environment, true, false) {
-                    // MDBX_RESULT_TRUE: there was nothing to sync.
+                MappedApi::Lmdb(lmdb) => (lmdb.env_sync)(self.environment, 1),
+                MappedApi::Mdbx(mdbx) => match (mdbx.env_sync_ex)(self.environment, true, false) {
+                    // MDBX_RESULT_TRUE: nothing to sync.
                     -1 => 0,
                     code => code,
                 },
@@ -517,18 +517,18 @@ impl Store for Mapped {
 
     fn close(self: Box<Self>) -> Outcome {
         self.sync()?;
-        for Reader(txn) in self.lock().drain(..) {
+        for ReadTransaction(txn) in self.lock().drain(..) {
             // SAFETY: nobody uses the transaction.
             unsafe { (self.api.txn_abort)(txn) };
         }
         // SAFETY: all transactions have ended, and nobody else has the environment.
         unsafe {
             match &self.extra {
-                LibraryApi::Lmdb(lmdb) => {
+                MappedApi::Lmdb(lmdb) => {
                     (lmdb.env_close)(self.environment);
                     Ok(())
                 }
-                LibraryApi::Mdbx(mdbx) => self.check((mdbx.env_close_ex)(self.environment, false)),
+                MappedApi::Mdbx(mdbx) => self.check((mdbx.env_close_ex)(self.environment, false)),
             }
         }
     }
