@@ -8,6 +8,7 @@
 //! Thread rules: many threads use one store at the same time through `&self`.
 
 mod builtin;
+pub mod conformance;
 mod floor;
 mod hashbrown;
 mod info;
@@ -200,7 +201,10 @@ fn unordered(name: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        conformance::{check_operations, check_threads},
+        *,
+    };
 
     fn options(dir: &std::path::Path) -> StoreOptions {
         StoreOptions {
@@ -213,42 +217,14 @@ mod tests {
         }
     }
 
-    fn get(store: &dyn Store, key: &[u8]) -> Option<Vec<u8>> {
-        let mut value = b"left over".to_vec();
-        store.get_into(key, &mut value).unwrap().then_some(value)
-    }
-
     #[test]
     fn every_store_keeps_its_promises() {
         for name in BuiltinStores.names().into_iter().filter(|name| *name != "null") {
             let dir = tempfile::tempdir().unwrap();
             let store = BuiltinStores.open(name, &options(dir.path())).unwrap();
             let store = store.as_ref();
-            assert_eq!(get(store, b"a"), None, "{name}");
-            store.put(b"a", b"1").unwrap();
-            store.put(b"b", b"").unwrap();
-            store.put(b"a", b"longer").unwrap();
-            assert_eq!(get(store, b"a").as_deref(), Some(b"longer".as_slice()), "{name}");
-            assert_eq!(get(store, b"b").as_deref(), Some(b"".as_slice()), "{name}");
-            store.delete(b"a").unwrap();
-            store.delete(b"a").unwrap();
-            assert_eq!(get(store, b"a"), None, "{name}");
+            check_operations(store).unwrap_or_else(|failure| panic!("{name}: {failure}"));
             store.put(b"a", b"again").unwrap();
-            let entries: Vec<_> =
-                (0..100_u8).map(|n| (vec![b'k', n], vec![n; usize::from(n)])).collect();
-            store.batch(&entries).unwrap();
-            let keys: Vec<Vec<u8>> = (0..110_u8).map(|n| vec![b'k', n]).collect();
-            let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-            let mut found = vec![None; keys.len()];
-            store
-                .multi_get(&keys, &mut |index, value| {
-                    found[index] = Some(value.map(<[u8]>::to_vec));
-                })
-                .unwrap();
-            for (n, found) in (0..110_u8).zip(found) {
-                let expected = (n < 100).then(|| vec![n; usize::from(n)]);
-                assert_eq!(found, Some(expected), "{name}, key {n}");
-            }
             let mut seen = BTreeMap::new();
             store.scan(&mut |key, value| drop(seen.insert(key.to_vec(), value.to_vec()))).unwrap();
             assert_eq!(seen.len(), 102, "{name}");
@@ -287,22 +263,8 @@ mod tests {
         for name in ["floor", "hashbrown", "naive"] {
             let dir = tempfile::tempdir().unwrap();
             let store = BuiltinStores.open(name, &options(dir.path())).unwrap();
-            let store = store.as_ref();
-            std::thread::scope(|scope| {
-                for thread in 0..8_u8 {
-                    scope.spawn(move || {
-                        for round in 0..200_u8 {
-                            let key = [thread, round % 50];
-                            store.put(&key, &[thread, round]).unwrap();
-                            assert_eq!(get(store, &key), Some(vec![thread, round]));
-                            // One key that all threads fight for.
-                            store.put(b"shared", &[thread; 3]).unwrap();
-                            let shared = get(store, b"shared").unwrap();
-                            assert!(shared.iter().all(|byte| *byte == shared[0]));
-                        }
-                    });
-                }
-            });
+            check_threads(store.as_ref(), 8, 200)
+                .unwrap_or_else(|failure| panic!("{name}: {failure}"));
             assert_eq!(store.stats().keys, Some(401), "{name}");
         }
     }

@@ -4,7 +4,7 @@ use super::{EachEntry, EachFound, Store, StoreStats};
 use crate::failure::Outcome;
 use std::hint::black_box;
 
-/// Accepts every write and finds nothing.
+/// A store that ignores writes and finds no key.
 #[derive(Clone, Copy, Debug)]
 pub struct Null;
 

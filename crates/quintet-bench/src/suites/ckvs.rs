@@ -208,7 +208,7 @@ impl TestStore<'_> {
             };
             let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(share(thread))).collect();
             handles.into_iter().try_for_each(|handle| {
-                let died = |_| Err(Failure::Failed("a thread died".to_owned()));
+                let died = |_| Err(Failure::Failed("a thread panicked".to_owned()));
                 handle.join().unwrap_or_else(died)
             })
         })

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use quintet_bench::store::MemoryMode;
+use quintet_bench::store::{
+    MemoryMode,
+    conformance::{check_operations, check_threads, get},
+};
 
 use super::*;
 
@@ -24,11 +27,6 @@ fn memory() -> MemoryMode {
 /// Returns the peers that are available. Peers in C are not, unless `setup` has run.
 fn there() -> Vec<&'static dyn Peer> {
     all().into_iter().filter(|peer| peer.check_available().is_ok()).collect()
-}
-
-fn get(store: &dyn Store, key: &[u8]) -> Option<Vec<u8>> {
-    let mut value = b"left over".to_vec();
-    store.get_into(key, &mut value).unwrap().then_some(value)
 }
 
 #[test]
@@ -56,28 +54,7 @@ fn every_peer_keeps_what_it_is_given() {
         let options = options(dir.path());
         let opened = peer.open(&options).unwrap();
         let store = opened.as_ref();
-        assert_eq!(get(store, b"a"), None, "{name}");
-        store.put(b"a", b"1").unwrap();
-        store.put(b"b", b"").unwrap();
-        store.put(b"a", b"longer").unwrap();
-        assert_eq!(get(store, b"a").as_deref(), Some(b"longer".as_slice()), "{name}");
-        assert_eq!(get(store, b"b").as_deref(), Some(b"".as_slice()), "{name}");
-        store.delete(b"a").unwrap();
-        store.delete(b"a").unwrap();
-        assert_eq!(get(store, b"a"), None, "{name}");
-        let entries: Vec<_> =
-            (0..100_u8).map(|n| (vec![b'k', n], vec![n; usize::from(n)])).collect();
-        store.batch(&entries).unwrap();
-        let keys: Vec<Vec<u8>> = (0..110_u8).map(|n| vec![b'k', n]).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let mut found = vec![None; keys.len()];
-        store
-            .multi_get(&keys, &mut |index, value| found[index] = Some(value.map(<[u8]>::to_vec)))
-            .unwrap();
-        for (n, found) in (0..110_u8).zip(found) {
-            let expected = (n < 100).then(|| vec![n; usize::from(n)]);
-            assert_eq!(found, Some(expected), "{name}, key {n}");
-        }
+        check_operations(store).unwrap_or_else(|failure| panic!("{name}: {failure}"));
         let mut seen = Vec::new();
         let count = store.range(b"k\x05", 3, &mut |key, _| seen.push(key.to_vec())).unwrap();
         assert_eq!(count, 3, "{name}");
@@ -90,7 +67,7 @@ fn every_peer_keeps_what_it_is_given() {
         assert!(stats.keys.is_none_or(|keys| keys == 101), "{name}: {stats:?}");
         opened.close().unwrap();
         let reopened = peer.open(&options).unwrap();
-        assert_eq!(get(reopened.as_ref(), b"k\x07"), Some(vec![7; 7]), "{name}");
+        assert_eq!(get(reopened.as_ref(), b"k\x07").unwrap(), Some(vec![7; 7]), "{name}");
         reopened.close().unwrap();
     }
 }
@@ -101,19 +78,8 @@ fn four_threads_see_their_own_writes() {
         let dir = tempfile::tempdir().unwrap();
         let options = options(dir.path());
         let opened = peer.open(&options).unwrap();
-        let store = opened.as_ref();
-        std::thread::scope(|scope| {
-            for thread in 0..4_u8 {
-                scope.spawn(move || {
-                    for round in 0..100_u8 {
-                        let key = [b't', thread, round % 10];
-                        store.put(&key, &[thread, round]).unwrap();
-                        let expected = Some(vec![thread, round]);
-                        assert_eq!(get(store, &key), expected, "{}", peer.name());
-                    }
-                });
-            }
-        });
+        check_threads(opened.as_ref(), 4, 100)
+            .unwrap_or_else(|failure| panic!("{}: {failure}", peer.name()));
         opened.close().unwrap();
     }
 }
@@ -126,7 +92,7 @@ fn synced_writes_and_direct_reads_work_or_say_why_not() {
         options.durability = Durability::Sync;
         let store = peer.open(&options).unwrap();
         store.put(b"key", b"value").unwrap();
-        assert_eq!(get(store.as_ref(), b"key").as_deref(), Some(b"value".as_slice()));
+        assert_eq!(get(store.as_ref(), b"key").unwrap().as_deref(), Some(b"value".as_slice()));
         store.close().unwrap();
         let dir = tempfile::tempdir().unwrap();
         options.dir = dir.path().to_path_buf();

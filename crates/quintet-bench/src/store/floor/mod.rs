@@ -162,7 +162,7 @@ impl Store for Floor {
 
     fn put(&self, key: &[u8], value: &[u8]) -> Outcome {
         let address = self.arena.append(key, value).ok_or_else(|| {
-            Failure::Failed("floor: the arena is full; it never reuses what is dead".to_owned())
+            Failure::Failed("floor: the arena is full; floor never reuses memory".to_owned())
         })?;
         let hash = hash(key);
         if self.swap(key, hash, |_| Some(SlotWord::new(hash, address))) {
