@@ -1,17 +1,18 @@
-//! Entries in the order of their keys, or in that of their slots (the `CompassDB` paper): what gets
-//! and scans of one settled piece cost.
+//! Order of entries in the blocks of a sorted file: by key, or by slot as in the `CompassDB` paper.
+//! Measures gets and scans of one file.
 //!
 //! `cargo bench -p quintet-bench --bench block_order -- [--records 2000000] [--dir DIRECTORY]`
 //!
 //! | | by key | by slot |
 //! |---|---|---|
-//! | a slot has | 11 bits of signature, the block's number | 11 bits of signature |
-//! | an entry is found in its block | by a byte of each key's hash | by its slot |
-//! | a scan | goes on in the block | takes an array of slots in key order, and a block for each |
+//! | content of a slot | 11 bits of signature, the block's number | 11 bits of signature |
+//! | position of an entry in its block | by a byte of each key's hash | by its slot |
+//! | scan | continues in the block | reads an array of slots in key order, and one block for each |
 //!
-//! Both have the same perfect hash and blocks of 4 KiB, as many entries each. In memory, blocks are
-//! in one array; on the disk, each is a direct read, and nothing is kept. Scans are of 50 entries
-//! from a random place on; finding the place costs both the same and is left out.
+//! Both layouts use the same perfect hash, blocks of 4 KiB, and the same number of entries per
+//! block. In memory, the blocks are one array. On the disk, each block is a direct read without a
+//! cache. Scans return 50 entries from a random position on. Finding the position costs the same in
+//! both layouts and is not measured.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 #![expect(clippy::cast_precision_loss, reason = "figures are shown with a few digits")]
@@ -33,7 +34,7 @@ const BLOCK_BYTES: usize = 4096;
 const KEY_BYTES: usize = 23;
 const VALUE_BYTES: usize = 128;
 const ENTRY_BYTES: usize = KEY_BYTES + VALUE_BYTES;
-/// With a byte of hash each.
+/// Entries of a block; each also has a byte of hash.
 const BLOCK_ENTRIES: usize = BLOCK_BYTES / (ENTRY_BYTES + 1);
 const SCAN_ENTRIES: usize = 50;
 
@@ -65,7 +66,7 @@ fn signature(hash: u64) -> u32 {
     low_u32(hash.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 53)
 }
 
-/// Where blocks are.
+/// Location of the blocks.
 enum Blocks {
     Memory(Vec<u8>),
     Disk(Arc<dyn File>),
@@ -89,7 +90,7 @@ impl Blocks {
     }
 }
 
-/// One layout, in memory and on the disk.
+/// A layout, in memory and on the disk.
 struct Layout {
     blocks: Vec<Blocks>,
     /// By key: signature and block of each slot. By slot: the signature.
@@ -98,7 +99,7 @@ struct Layout {
 
 enum Slots {
     ByKey(Vec<u32>),
-    /// And the slots in the order of keys.
+    /// Slots in key order, for the layout by slot.
     BySlot(Vec<u16>, Vec<u32>),
 }
 
@@ -125,7 +126,7 @@ fn blocks_of(
     vec![Blocks::Memory(bytes.as_slice().to_vec()), Blocks::Disk(file)]
 }
 
-/// A get: the first byte of the value, and whether the key was found.
+/// Runs a get. Returns the first byte of the value, and whether the key was found.
 fn get(
     layout: &Layout,
     at: usize,
@@ -164,7 +165,7 @@ fn get(
     })
 }
 
-/// Bytes of a scan from the entry of this rank on, and blocks that it looked at.
+/// Runs a scan from the entry of this rank on. Returns its bytes and the number of blocks it read.
 fn scan(
     layout: &Layout,
     at: usize,
@@ -196,7 +197,7 @@ fn scan(
     blocks.len()
 }
 
-/// The hash, and both layouts of so many records.
+/// Builds the hash and both layouts for this many records.
 fn layouts(records: u64, path: &Path) -> (PerfectHash, [(&'static str, Layout); 2]) {
     let env = OsEnv::new();
     let mut entries: Vec<_> = (0..records).map(|number| (key_of(number), number)).collect();
@@ -228,7 +229,7 @@ fn layouts(records: u64, path: &Path) -> (PerfectHash, [(&'static str, Layout); 
     (hash, layouts)
 }
 
-/// Microseconds of each run a get and a scan, and blocks a scan.
+/// Returns microseconds per get and per scan of each run, and blocks per scan.
 type Figures = ([[Vec<f64>; 2]; 2], [f64; 2]);
 
 fn measure(

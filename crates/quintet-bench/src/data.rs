@@ -1,55 +1,55 @@
-//! Keys and values: a record's number gives its key, its number and version give its value.
+//! Keys and values of records.
 //!
-//! Why: every value that a store returns can be checked without remembering it, in this process or
-//! in the one that reopens the store after a crash.
+//! A record number determines the key. Record number and version determine the value. Any process
+//! can therefore check a value without storing it, also the process that reopens a store after a
+//! crash.
 //!
-//! A value of 24 bytes or more:
+//! Layout of a value of 24 bytes or more:
 //!
 //! | offset | size | name    | meaning                                   |
 //! |--------|------|---------|-------------------------------------------|
 //! | 0      | 8    | number  | record number, little-endian              |
-//! | 8      | 8    | version | who wrote it, little-endian               |
-//! | 16     | rest | filler  | random bytes of (number, version), which do not compress; as many per cent as asked for repeat the bytes before them |
+//! | 8      | 8    | version | identifies the write, little-endian       |
+//! | 16     | rest | filler  | random bytes of (number, version), incompressible; a given percentage repeats the bytes before it |
 //!
-//! Shorter values are the first bytes of a hash of the number alone: they show that a value
-//! belongs to its key, not which write it came from.
+//! A shorter value is the start of a hash of the number. It proves that the value belongs to its
+//! key, but not which write it came from.
 //!
-//! A key is the word `user`, zeros, and 16 hexadecimal digits of the code (23 bytes by default, as
-//! YCSB's); shorter than 16 bytes it is the letter `u` repeated and the code in 8 bytes,
-//! big-endian. The code is twice the number (one more for keys that are never stored, so that they
-//! lie between those that are), mixed one to one unless keys are to be inserted in order.
+//! A key of 16 bytes or more is the word `user`, zeros, and 16 hexadecimal digits of the code; the
+//! default is 23 bytes, as in YCSB. A shorter key is the letter `u` repeated and the code in 8
+//! bytes, big-endian. The code is twice the record number, plus one for absent keys, so that absent
+//! keys sort between present ones. A bijection hashes the code unless keys are inserted in order.
 
 use std::ops::RangeInclusive;
 
-use crate::numbers::to_u64;
-
+use crate::numbers::{to_u64, to_usize};
 use crate::random::{Random, mix, scale};
 
-/// Lengths of keys, in bytes.
+/// Allowed sizes of keys in bytes.
 pub const KEY_BYTES: RangeInclusive<usize> = 8..=65_535;
-/// Lengths of values, in bytes.
+/// Allowed sizes of values in bytes.
 pub const VALUE_BYTES: RangeInclusive<usize> = 0..=536_870_912;
 
-/// Bytes of number and version at the head of a value.
+/// Bytes of number and version at the start of a value.
 const HEAD_BYTES: usize = 16;
-/// Shorter values carry no version: less than eight bytes of filler would hardly prove one.
+/// Minimum size of a value with a version. Eight bytes of filler are needed to prove the version.
 const VERSIONED_BYTES_MIN: usize = HEAD_BYTES + 8;
 
-/// The order of keys in relation to the order of record numbers.
+/// Relation of key order to the order of record numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOrder {
-    /// Unrelated: loading records in turn inserts keys at random (YCSB's default).
+    /// No relation: sequential record numbers give random keys. The default of YCSB.
     Hashed,
-    /// The same: for sequential loads and reads.
+    /// The same order, for sequential loads and reads.
     Ordered,
 }
 
-/// What a read gave.
+/// Result of a read, compared with the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// Nothing.
+pub enum ReadMatch {
+    /// No value.
     Absent,
-    /// Bytes that are no value of the record.
+    /// Bytes that are not a value of the record.
     Foreign,
     /// A value of the record, too short to carry a version.
     Unversioned,
@@ -57,28 +57,28 @@ pub enum Found {
     Version(u64),
 }
 
-/// What keys and values look like.
+/// Sizes and order of keys and values.
 #[derive(Clone, Debug)]
-pub struct Shape {
-    /// Bytes of every key; within [`KEY_BYTES`].
+pub struct RecordShape {
+    /// Bytes of each key, within [`KEY_BYTES`].
     pub key_bytes: usize,
-    /// Bytes of values; each record has one of these sizes for ever, chosen by its number.
+    /// Bytes of values. The record number selects one of these sizes.
     pub value_bytes: Vec<usize>,
-    /// Per cent of a value's filler that repeats its start: what a compression can save.
+    /// Percentage of the filler that repeats its start. Compression can save these bytes.
     pub repeated_percent: u32,
     /// Order of keys.
     pub order: KeyOrder,
 }
 
-impl Shape {
-    /// Writes the key of a stored record over `key`, a buffer that only keys of this shape are
-    /// written to.
+impl RecordShape {
+    /// Overwrites `key` with the key of a record. Only keys of this shape may be written to the
+    /// buffer.
     #[inline]
     pub fn key(&self, number: u64, key: &mut Vec<u8>) {
         self.encode(number << 1, key);
     }
 
-    /// Writes a key that is never stored over `key`, as [`Shape::key`].
+    /// Overwrites `key` with a key that no record has, as [`RecordShape::key`].
     #[inline]
     pub fn absent_key(&self, number: u64, key: &mut Vec<u8>) {
         self.encode((number << 1) | 1, key);
@@ -90,7 +90,7 @@ impl Shape {
             KeyOrder::Hashed => mix(code),
             KeyOrder::Ordered => code,
         };
-        // A buffer of this length was written by this function: only its end changes.
+        // This function wrote a buffer of this length before: only the end changes.
         let is_new = key.len() != self.key_bytes;
         if self.key_bytes < 16 {
             if is_new {
@@ -112,7 +112,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of the value of a record.
+    /// Returns the size of the value of a record.
     #[inline]
     pub fn value_len(&self, number: u64) -> usize {
         match self.value_bytes.as_slice() {
@@ -120,12 +120,12 @@ impl Shape {
             [bytes] => *bytes,
             sizes => {
                 let index = scale(mix(number ^ 0x5eed), to_u64(sizes.len()));
-                sizes.get(crate::numbers::to_usize(index)).copied().unwrap_or(0)
+                sizes.get(to_usize(index)).copied().unwrap_or(0)
             }
         }
     }
 
-    /// Writes the value of a record's version over `value`.
+    /// Overwrites `value` with the value of a record in a version.
     #[inline]
     pub fn value(&self, number: u64, version: u64, value: &mut Vec<u8>) {
         let length = self.value_len(number);
@@ -145,7 +145,7 @@ impl Shape {
             value.extend_from_slice(&random.bits().to_le_bytes());
         }
         if repeated > 0 {
-            // A piece after another, each as long as all before it.
+            // Double the filler until the value is full.
             while value.len() < length {
                 let filler = value.len() - HEAD_BYTES;
                 let piece = filler.min(length - value.len());
@@ -156,22 +156,22 @@ impl Shape {
         value.extend_from_slice(random.bits().to_le_bytes().get(..rest).unwrap_or(&[]));
     }
 
-    /// Checks a value that was read for a record.
-    pub fn check(&self, number: u64, value: &[u8], scratch: &mut Vec<u8>) -> Found {
+    /// Compares a value with the record.
+    pub fn check(&self, number: u64, value: &[u8], scratch: &mut Vec<u8>) -> ReadMatch {
         let found = if self.value_len(number) < VERSIONED_BYTES_MIN {
-            Found::Unversioned
+            ReadMatch::Unversioned
         } else {
             match value.get(8..).and_then(|rest| rest.first_chunk()) {
-                Some(version) => Found::Version(u64::from_le_bytes(*version)),
-                None => return Found::Foreign,
+                Some(version) => ReadMatch::Version(u64::from_le_bytes(*version)),
+                None => return ReadMatch::Foreign,
             }
         };
-        let version = if let Found::Version(version) = found { version } else { 0 };
+        let version = if let ReadMatch::Version(version) = found { version } else { 0 };
         self.value(number, version, scratch);
-        if scratch.as_slice() == value { found } else { Found::Foreign }
+        if scratch.as_slice() == value { found } else { ReadMatch::Foreign }
     }
 
-    /// Bytes of key and value of a record.
+    /// Returns the size of key and value of a record.
     pub fn record_bytes(&self, number: u64) -> u64 {
         to_u64(self.key_bytes + self.value_len(number))
     }
@@ -204,8 +204,8 @@ mod tests {
 
     use super::*;
 
-    fn shape(key_bytes: usize, value_bytes: &[usize], order: KeyOrder) -> Shape {
-        Shape { key_bytes, value_bytes: value_bytes.to_vec(), repeated_percent: 0, order }
+    fn shape(key_bytes: usize, value_bytes: &[usize], order: KeyOrder) -> RecordShape {
+        RecordShape { key_bytes, value_bytes: value_bytes.to_vec(), repeated_percent: 0, order }
     }
 
     #[test]
@@ -259,14 +259,15 @@ mod tests {
         for number in 0..200 {
             shape.value(number, 9, &mut value);
             assert_eq!(value.len(), shape.value_len(number));
-            let expected = if value.len() >= 24 { Found::Version(9) } else { Found::Unversioned };
+            let expected =
+                if value.len() >= 24 { ReadMatch::Version(9) } else { ReadMatch::Unversioned };
             assert_eq!(shape.check(number, &value, &mut scratch), expected);
             if let Some(last) = value.last_mut() {
                 *last ^= 1;
-                assert_eq!(shape.check(number, &value, &mut scratch), Found::Foreign);
+                assert_eq!(shape.check(number, &value, &mut scratch), ReadMatch::Foreign);
             }
             if value.pop().is_some() {
-                assert_eq!(shape.check(number, &value, &mut scratch), Found::Foreign);
+                assert_eq!(shape.check(number, &value, &mut scratch), ReadMatch::Foreign);
             }
         }
     }
@@ -275,14 +276,14 @@ mod tests {
     fn repeated_values_have_their_length_and_prove_their_version() {
         for repeated_percent in [1, 50, 90, 100] {
             let base = shape(23, &[24, 31, 128, 500], KeyOrder::Hashed);
-            let shape = Shape { repeated_percent, ..base };
+            let shape = RecordShape { repeated_percent, ..base };
             let (mut value, mut scratch) = (Vec::new(), Vec::new());
             for number in 0..100 {
                 shape.value(number, 7, &mut value);
                 assert_eq!(value.len(), shape.value_len(number));
-                assert_eq!(shape.check(number, &value, &mut scratch), Found::Version(7));
+                assert_eq!(shape.check(number, &value, &mut scratch), ReadMatch::Version(7));
                 let words: BTreeSet<&[u8]> = value[HEAD_BYTES..].chunks_exact(8).collect();
-                let fresh = 100 - crate::numbers::to_usize(u64::from(repeated_percent));
+                let fresh = 100 - to_usize(u64::from(repeated_percent));
                 let most = (value.len() / 8 * fresh).div_ceil(100) + 1;
                 assert!(words.len() <= most, "{} of {}", words.len(), value.len() / 8);
             }

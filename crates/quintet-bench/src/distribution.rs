@@ -1,41 +1,42 @@
-//! Which record an operation touches: uniform, zipfian, scrambled zipfian, latest, hot and cold.
+//! Distributions that choose the record of an operation: uniform, zipfian, scrambled zipfian,
+//! latest, hot and cold.
 //!
-//! The zipfian generator is the one of YCSB (Gray et al., "Quickly Generating Billion-Record
-//! Synthetic Databases", SIGMOD 1994): the rank `r`, counted from 1, is drawn with probability
-//! proportional to `1 / r^theta`. As in YCSB:
-//! - the scrambled form draws a rank out of ten thousand million and hashes it onto the records,
-//!   so that the popular records are spread over the key space: over as many as the caller says,
-//!   who must not change that from draw to draw, or others become popular;
-//! - the item count may grow, and its normalising sum is then extended rather than computed again.
+//! The zipfian generator is that of YCSB (Gray et al., "Quickly Generating Billion-Record
+//! Synthetic Databases", SIGMOD 1994). The probability of the rank `r`, counted from 1,
+//! is proportional to `1 / r^theta`. As in YCSB:
+//! - The scrambled form draws one of 10^10 ranks and hashes it onto the records. This spreads the
+//!   popular records over the key space. The caller must not change the number of records between
+//!   draws, because that changes which records are popular.
+//! - The number of items may grow. The generator then extends the normalising sum.
 
 use crate::{
     numbers::{to_f64, truncate},
     random::{Random, fnv64},
 };
 
-/// The skew of YCSB.
+/// Skew of YCSB.
 pub const THETA: f64 = 0.99;
-/// The ranks that YCSB's scrambled generator draws from.
+/// Number of ranks of YCSB's scrambled generator.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
-/// The sum over `SCRAMBLED_ITEMS` at `THETA`; YCSB carries it as a constant, because adding it up
-/// takes minutes.
+/// The normalising sum for `SCRAMBLED_ITEMS` and `THETA`. It is a constant, as in YCSB, because
+/// computing it takes minutes.
 const SCRAMBLED_SUM: f64 = 26.469_028_201_783_02;
 
-/// Ranks with a zipfian distribution.
+/// Generator of ranks with a zipfian distribution.
 #[derive(Clone, Debug)]
 pub struct Zipfian {
     items: u64,
     theta: f64,
     /// Sum of `1 / i^theta` for `i` in `1..=items`.
     sum: f64,
-    /// The same for two items.
+    /// The sum for two items.
     sum_two: f64,
     alpha: f64,
     eta: f64,
 }
 
 impl Zipfian {
-    /// Ranks `0..items` (at least one). Takes time proportional to `items`.
+    /// Returns a generator of ranks `0..items` (at least one). Takes time proportional to `items`.
     pub fn new(items: u64, theta: f64) -> Self {
         let items = items.max(1);
         Self::with_sum(items, theta, extend_sum(0.0, 0, items, theta))
@@ -53,7 +54,7 @@ impl Zipfian {
         self.eta = (1.0 - share.powf(1.0 - self.theta)) / (1.0 - self.sum_two / self.sum);
     }
 
-    /// Extends the ranks to `0..items`; fewer than before changes nothing.
+    /// Extends the ranks to `0..items`. Does nothing if there are more already.
     pub fn grow(&mut self, items: u64) {
         if items > self.items {
             self.sum = extend_sum(self.sum, self.items, items, self.theta);
@@ -62,7 +63,7 @@ impl Zipfian {
         }
     }
 
-    /// A rank; 0 is the most frequent.
+    /// Draws a rank; 0 is the most frequent.
     #[inline]
     pub fn draw(&self, random: &mut Random) -> u64 {
         let fraction = random.fraction();
@@ -83,38 +84,38 @@ fn extend_sum(sum: f64, from: u64, to: u64, theta: f64) -> f64 {
     (from..to).fold(sum, |sum, index| sum + 1.0 / to_f64(index + 1).powf(theta))
 }
 
-/// How records are chosen among `count`, which may grow from draw to draw.
+/// Distribution over `count` records. The count may grow between draws.
 #[derive(Clone, Debug)]
 pub enum Distribution {
-    /// Each with the same probability.
+    /// All records with the same probability.
     Uniform,
     /// A zipfian rank hashed onto the records.
     Scrambled(Zipfian),
-    /// The newest most often: [`Distribution::draw`] returns the distance from the newest.
+    /// New records most often. [`Distribution::draw`] returns the distance from the newest.
     Latest(Zipfian),
-    /// The first `hot_fraction` of the records with probability `hot_rate`, uniform within both
-    /// parts.
+    /// The first `hot_fraction` of the records with probability `hot_rate`; uniform within each
+    /// part.
     HotCold {
-        /// Share of the records that is hot; 0 for none.
+        /// Share of the records that are hot; 0 for none.
         hot_fraction: f64,
-        /// Share of the draws that goes to them.
+        /// Share of the draws that go to hot records.
         hot_rate: f64,
     },
 }
 
 impl Distribution {
-    /// YCSB's "zipfian" request distribution.
+    /// Returns the "zipfian" request distribution of YCSB.
     pub fn scrambled() -> Self {
         Self::Scrambled(Zipfian::with_sum(SCRAMBLED_ITEMS, THETA, SCRAMBLED_SUM))
     }
 
-    /// YCSB's "latest" request distribution over `count` records at first.
+    /// Returns the "latest" request distribution of YCSB, over `count` records at first.
     pub fn latest(count: u64) -> Self {
         Self::Latest(Zipfian::new(count, THETA))
     }
 
-    /// A number below `count` (0 where `count` is 0): a record, or for `Latest` the distance from
-    /// the newest.
+    /// Draws a number below `count`, or 0 if `count` is 0: a record, or for `Latest` the distance
+    /// from the newest.
     #[inline]
     pub fn draw(&mut self, random: &mut Random, count: u64) -> u64 {
         match self {

@@ -1,25 +1,25 @@
-//! How a benchmark fails: the message and the exit code.
+//! Failures of a benchmark: the message and the exit code.
 
 use std::{fmt, io};
 
-/// What this crate's functions return.
+/// Result of the functions of this crate.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// Why a benchmark, or one run of it, ended early.
+/// Reason why a benchmark, or one run of it, ended early.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command line makes no sense: exit code 2.
+    /// The command line is invalid: exit code 2.
     Usage(String),
-    /// It was tried and did not work: exit code 1.
+    /// An operation failed: exit code 1.
     Failed(String),
-    /// A store answered wrongly, or found damage: exit code 3.
+    /// A store returned a wrong result or reported corruption: exit code 3.
     Damage(String),
-    /// Whoever read our output went away: end quietly.
+    /// The reader of standard output closed it: exit code 0.
     BrokenPipe,
 }
 
 impl Failure {
-    /// A failure of the system while `doing` something.
+    /// Returns the failure of a system call while `doing` something.
     pub fn io(doing: impl fmt::Display, error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self::BrokenPipe
@@ -28,7 +28,7 @@ impl Failure {
         }
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub const fn code(&self) -> u8 {
         match self {
             Self::BrokenPipe => 0,
@@ -38,7 +38,7 @@ impl Failure {
         }
     }
 
-    /// The same failure with words in front of its message.
+    /// Returns the same failure with `place` before its message.
     #[must_use]
     pub fn within(self, place: impl fmt::Display) -> Self {
         match self {
@@ -54,7 +54,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(what) | Self::Failed(what) | Self::Damage(what) => f.write_str(what),
-            Self::BrokenPipe => f.write_str("the reader of the output went away"),
+            Self::BrokenPipe => f.write_str("the reader of the output closed it"),
         }
     }
 }
@@ -73,7 +73,7 @@ impl From<quintet::Error> for Failure {
     }
 }
 
-/// For writes to standard output.
+/// Converts the error of a write to standard output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::io("standard output", &error)

@@ -1,13 +1,13 @@
-//! One kind of operation, many times, in a function of its own: for an instruction counter.
+//! Runs one kind of operation many times, for an instruction counter.
 //!
-//! Why: times on a shared machine vary by tens of percent; instructions repeat. `cargo xtask
-//! instructions` runs this under callgrind, which counts only within the functions whose names
-//! begin with `measured_`, and compares with the figures in the repository.
+//! Times on a shared machine vary by tens of percent, but instruction counts repeat. `cargo xtask
+//! instructions` runs this module under callgrind. Callgrind counts only within the functions whose
+//! names begin with `measured_`. The task compares the counts with those in the repository.
 
 use std::{hint::black_box, io::Write};
 
 use crate::{
-    data::{KeyOrder, Shape},
+    data::{KeyOrder, RecordShape},
     failure::{Failure, Outcome},
     numbers::to_usize,
     random::Random,
@@ -18,13 +18,13 @@ use crate::{
 /// Keys of one `multi_get`.
 const BATCH: usize = 32;
 
-/// What to run.
+/// Arguments of `quintet bench instructions`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
-    /// The store.
+pub struct InstructionArgs {
+    /// Store.
     #[arg(long)]
     engine: String,
-    /// The kind of operation.
+    /// Kind of operation.
     #[arg(long, value_enum)]
     operation: Operation,
     /// Records loaded first.
@@ -41,7 +41,7 @@ enum Operation {
     Get,
     /// Gets of absent keys.
     GetAbsent,
-    /// Gets of 32 keys at once; a key counts as one.
+    /// Gets of 32 keys in one call; each key counts as one.
     MultiGet,
     /// Updates of the same size.
     Put,
@@ -50,7 +50,7 @@ enum Operation {
 }
 
 /// Loads a store in a temporary directory and runs the operation.
-pub(crate) fn run(stores: &dyn Stores, args: &Args, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(stores: &dyn Stores, args: &InstructionArgs, out: &mut dyn Write) -> Outcome {
     let dir = std::env::temp_dir().join(format!("quintet-instructions-{}", std::process::id()));
     std::fs::create_dir(&dir).map_err(|error| Failure::io(dir.display(), &error))?;
     let outcome = run_in(stores, args, &dir);
@@ -60,8 +60,8 @@ pub(crate) fn run(stores: &dyn Stores, args: &Args, out: &mut dyn Write) -> Outc
     Ok(())
 }
 
-fn run_in(stores: &dyn Stores, args: &Args, dir: &std::path::Path) -> Outcome {
-    let shape = Shape {
+fn run_in(stores: &dyn Stores, args: &InstructionArgs, dir: &std::path::Path) -> Outcome {
+    let shape = RecordShape {
         key_bytes: 23,
         value_bytes: vec![128],
         repeated_percent: 0,
@@ -72,7 +72,7 @@ fn run_in(stores: &dyn Stores, args: &Args, dir: &std::path::Path) -> Outcome {
         durability: Durability::Buffered,
         records_max: args.records + args.count,
         bytes_written_max: (args.records + 2 * args.count) * 256,
-        memory_budget: None,
+        memory: None,
         settings: Vec::new(),
     };
     let store = stores.open(&args.engine, &options)?;
@@ -108,7 +108,7 @@ fn run_in(stores: &dyn Stores, args: &Args, dir: &std::path::Path) -> Outcome {
         Operation::Get | Operation::MultiGet => to_usize(args.count),
         _ => 0,
     };
-    // `null` finds nothing, and says what the loops cost.
+    // `null` finds no key; its count is that of the loops.
     if found != expected && args.engine != "null" {
         return Err(Failure::Damage(format!("{found} keys found, not {expected}")));
     }

@@ -1,16 +1,15 @@
-//! Latencies: which operations are timed, and how times are kept.
+//! Latencies: sampling of operations and histograms of their times.
 //!
-//! Method. Reading the clock twice costs 40 to 100 ns on common machines, as much as a get. So
-//! where operations are fast only some are timed: one in [`STRIDE`] on average, at irregular
-//! distances, so that nothing periodic in a store hides behind the stride. A timed operation is
-//! one call of the store; making its key and value is not timed. With `sync` durability, or at a
-//! fixed rate, every operation is timed. Times go into an `HdrHistogram` with three significant
-//! digits; the cost of the clock itself is measured and reported, not subtracted. The longest time
-//! is the longest of those timed.
+//! Two readings of the clock cost 40 to 100 ns on common machines, as much as a get. Where
+//! operations are fast, the driver therefore times one operation of [`STRIDE`] on average. The
+//! distances are irregular, so that a period of the store cannot coincide with the stride. A timed
+//! operation is one call of the store; it excludes making key and value. With `sync` durability and
+//! at a fixed rate, the driver times every operation. Times go into an `HdrHistogram` with three
+//! significant digits. The cost of the clock is reported, not subtracted. The maximum is that of
+//! the timed operations.
 //!
-//! At a fixed rate (`--rate`), an operation's time counts from the moment when it was due, not
-//! from when it could be started: a stall delays all that come after it, and is counted as often
-//! (no coordinated omission).
+//! At a fixed rate (`--rate`), the time of an operation counts from the moment at which it was due.
+//! A stall therefore counts in every operation that it delays (no coordinated omission).
 
 use std::time::{Duration, Instant};
 
@@ -19,13 +18,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Outcome};
 
-/// One operation in so many is timed, on average, where not all are.
+/// Mean number of operations for each operation that is timed.
 pub const STRIDE: u32 = 16;
-/// Longer times count as this one: an hour.
+/// Maximum time in a histogram, one hour; a longer time counts as this one.
 const TIME_NS_MAX: u64 = 3_600_000_000_000;
+/// Significant digits of a histogram.
 const DIGITS: u8 = 3;
 
-/// Which operations are timed.
+/// Selects the operations that are timed.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     every: u32,
@@ -34,12 +34,12 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Times every operation (1), or one in `every` on average.
+    /// Returns a sampler that times one operation of `every` on average.
     pub const fn new(every: u32) -> Self {
         Self { every, left: 0, state: 0x2545_f491 }
     }
 
-    /// Whether to time the next operation.
+    /// Returns whether to time the next operation.
     #[inline]
     pub const fn is_due(&mut self) -> bool {
         if self.left > 0 {
@@ -47,7 +47,8 @@ impl Sampler {
             return false;
         }
         if self.every > 1 {
-            // A linear congruential step: the distance to the next is from 0 to twice the mean.
+            // A linear congruential step: the distance to the next operation is from 0 to twice the
+            // mean.
             self.state = self.state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             self.left = (self.state >> 8) % (2 * self.every - 1);
         }
@@ -55,20 +56,20 @@ impl Sampler {
     }
 }
 
-/// Times of operations that were timed.
+/// Histograms of the times of reads and of writes.
 #[derive(Clone, Debug)]
-pub struct Times {
+pub struct LatencyHistograms {
     reads: Histogram<u64>,
     writes: Histogram<u64>,
 }
 
-impl Times {
-    /// None yet.
+impl LatencyHistograms {
+    /// Returns empty histograms.
     pub fn new() -> Outcome<Self> {
         Ok(Self { reads: histogram()?, writes: histogram()? })
     }
 
-    /// Adds one.
+    /// Adds the time of one operation.
     #[inline]
     pub fn add(&mut self, is_write: bool, time: Duration) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(TIME_NS_MAX);
@@ -76,23 +77,23 @@ impl Times {
         histogram.saturating_record(nanoseconds);
     }
 
-    /// Adds those of another thread.
+    /// Adds the times of another thread.
     pub fn merge(&mut self, other: &Self) -> Outcome {
         self.reads.add(&other.reads).map_err(unusable)?;
         self.writes.add(&other.writes).map_err(unusable)
     }
 
-    /// Times of reads, in nanoseconds.
+    /// Returns the times of reads in nanoseconds.
     pub const fn reads(&self) -> &Histogram<u64> {
         &self.reads
     }
 
-    /// Times of writes, in nanoseconds.
+    /// Returns the times of writes in nanoseconds.
     pub const fn writes(&self) -> &Histogram<u64> {
         &self.writes
     }
 
-    /// Percentiles of reads, of writes, and of all.
+    /// Returns the percentiles of reads, of writes, and of all.
     pub fn summarize(&self) -> Outcome<[Percentiles; 3]> {
         let mut all = self.reads.clone();
         all.add(&self.writes).map_err(unusable)?;
@@ -108,23 +109,24 @@ fn unusable(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(format!("latency histogram: {error}"))
 }
 
-/// Latencies in nanoseconds; all 0 where nothing was timed.
+/// Percentiles of latencies in nanoseconds; all 0 if no operation was timed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// How many operations were timed.
+    /// Number of timed operations.
     pub samples: u64,
-    /// Half are not slower.
+    /// Median.
     pub p50_ns: u64,
-    /// 99 of 100 are not slower.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 999 of 1000 are not slower.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// The slowest.
+    /// Maximum.
     pub max_ns: u64,
 }
 
 impl Percentiles {
-    fn of(histogram: &Histogram<u64>) -> Self {
+    /// Returns the percentiles of a histogram of nanoseconds.
+    pub fn of(histogram: &Histogram<u64>) -> Self {
         Self {
             samples: histogram.len(),
             p50_ns: histogram.value_at_quantile(0.5),
@@ -135,7 +137,7 @@ impl Percentiles {
     }
 }
 
-/// What reading the clock costs: nanoseconds between two readings, the mean of many.
+/// Returns the cost of reading the clock: nanoseconds between two readings, the mean of many.
 pub fn timer_ns() -> u64 {
     const READINGS: u32 = 20_000;
     let start = Instant::now();
@@ -163,8 +165,8 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_what_was_added() {
-        let mut times = Times::new().unwrap();
-        let mut other = Times::new().unwrap();
+        let mut times = LatencyHistograms::new().unwrap();
+        let mut other = LatencyHistograms::new().unwrap();
         for n in 1..=1000 {
             times.add(false, Duration::from_nanos(n * 100));
             other.add(true, Duration::from_micros(n * 100));

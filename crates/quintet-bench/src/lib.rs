@@ -1,33 +1,41 @@
-//! Workloads, measurement and reference stores for Quintet: the library behind `quintet bench`.
+//! The benchmark harness of Quintet: workloads, measurement, results and reports.
 //!
-//! A run is described on the command line ([`cli::Args`]), planned into jobs ([`plan`]), and each
-//! job (one store, one workload) is measured in a child process of its own ([`child`]), turn by
-//! turn, so that neither memory left behind nor the drift of the machine favours a store. In the
-//! child, [`driver`] loads the records, runs the operations that [`workload`] chose beforehand,
-//! and fills a [`measurement::Measurement`].
+//! - [`workload`] draws operations before the clock starts. [`driver`] runs them on a [`store`] and
+//!   measures throughput and latencies.
+//! - [`session`] runs one store in a child process: loading, then one or more workloads. It plans
+//!   sessions, starts children, and checks a store after a kill.
+//! - [`suites`] and [`cli`] are `quintet bench`: sessions of single workloads, and medians as a
+//!   table or as JSON.
+//! - [`comparison`] runs sessions of several stores in turn and appends raw results ([`result`]) to
+//!   a file. [`report`] makes pages from such files. [`limits`] measures the machine.
+//!
+//! `quintet-compare` adds the stores of other projects and the presets of papers.
+//!
+//! Start with [`driver`] for the measurement, or with [`session`] for the processes.
 //!
 //! API Boundary: this crate sees only the public surface of `quintet`.
 #![deny(unsafe_code)]
 
-pub mod child;
-pub mod ckvs;
+pub mod args;
 pub mod cli;
+pub mod comparison;
 pub mod data;
 pub mod distribution;
 pub mod driver;
-pub mod expiry;
+pub mod expected_state;
 pub mod failure;
 pub mod instructions;
 pub mod latency;
+pub mod limits;
 pub mod machine;
-pub mod measurement;
 pub mod numbers;
-pub mod plan;
 pub mod random;
-pub mod recovery;
+pub mod report;
+pub mod result;
+pub mod session;
 pub mod store;
-pub mod table;
-pub mod truth;
+pub mod suites;
+
 pub mod workload;
 
 #[cfg(test)]

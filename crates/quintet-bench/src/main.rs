@@ -1,4 +1,4 @@
-//! `quintet-bench`: what `quintet bench` does, without the rest of the `quintet` command.
+//! The command `quintet-bench`: `quintet bench` without the rest of the `quintet` command.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
 
 use clap::Parser;
 
-/// Measures Quintet's engines, and reference stores, under standard workloads.
+/// Measures the engines of Quintet and reference stores under standard workloads.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     match quintet_bench::cli::run(&arguments.bench, &mut io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Standard error may be closed; there is nowhere else to say it.
+            // Standard error may be closed, and there is no other output for this text.
             let _ = writeln!(io::stderr(), "quintet-bench: {failure}");
             ExitCode::from(failure.code())
         }

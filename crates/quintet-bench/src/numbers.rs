@@ -1,4 +1,4 @@
-//! Conversions between numbers: the only place of this crate with `as`.
+//! Conversions between numbers. No other file of this crate uses `as`.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the benchmarks address memory with 64-bit offsets and need a 64-bit target");
@@ -16,14 +16,14 @@ pub const fn to_usize(value: u64) -> usize {
     value as usize
 }
 
-/// A figure for people to read, or a probability. Rounds beyond 2^53.
+/// Converts a count to a figure or a probability. Rounds beyond 2^53.
 #[inline]
 #[expect(clippy::cast_precision_loss, reason = "figures are shown with a few digits")]
 pub const fn to_f64(value: u64) -> f64 {
     value as f64
 }
 
-/// Rounds towards zero; 0 below zero and for what is not a number.
+/// Rounds towards zero. Negative numbers and NaN give 0.
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,

@@ -1,13 +1,15 @@
-//! Random numbers that are the same on every machine and in every release.
+//! Random numbers that are the same on every machine and in every release: a 64-bit mixing
+//! function, a generator of streams, and the scrambling hash of YCSB.
 //!
-//! What: a 64-bit mixing function, a generator for streams, and the hash that YCSB scrambles with.
-//! Why own code: a benchmark must give the same operations for the same seed for years; that is a
-//! promise that general-purpose crates do not make.
+//! A seed must give the same operations in every later release. General-purpose crates do not
+//! guarantee that, so the code is here.
+
+use crate::numbers::to_f64;
 
 /// The increment of `SplitMix64`: 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Mixes 64 bits into 64 bits, one to one (the finalizer of `SplitMix64`).
+/// Maps 64 bits to 64 bits, one to one (the finalizer of `SplitMix64`).
 #[inline]
 pub const fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(GOLDEN);
@@ -16,7 +18,7 @@ pub const fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The 64-bit FNV-1a hash of the eight bytes of `value`, as YCSB scrambles ranks.
+/// Returns the 64-bit FNV-1a hash of the eight bytes of `value`, with which YCSB scrambles ranks.
 #[inline]
 pub fn fnv64(value: u64) -> u64 {
     value.to_le_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -24,32 +26,32 @@ pub fn fnv64(value: u64) -> u64 {
     })
 }
 
-/// Maps 64 random bits to `0..count` without a division; 0 where `count` is 0.
+/// Maps 64 random bits to `0..count` without a division; 0 if `count` is 0.
 #[inline]
 pub fn scale(bits: u64, count: u64) -> u64 {
     high_half(u128::from(bits) * u128::from(count))
 }
 
-/// The upper 64 bits of a product.
+/// Returns the upper 64 bits of a product.
 #[inline]
 fn high_half(product: u128) -> u64 {
     u64::try_from(product >> 64).unwrap_or(u64::MAX)
 }
 
-/// A stream of random numbers (`SplitMix64`: passes `BigCrush`, one addition and one mix a
-/// number).
+/// A stream of random numbers by `SplitMix64`, which passes `BigCrush` and costs one addition and
+/// one [`mix`] per number.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The stream number `stream` of `seed`; different streams are unrelated.
+    /// Returns stream number `stream` of `seed`. Different streams are independent.
     pub const fn new(seed: u64, stream: u64) -> Self {
         Self { state: mix(mix(seed) ^ mix(stream).rotate_left(32)) }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     #[inline]
     pub const fn bits(&mut self) -> u64 {
         let bits = mix(self.state);
@@ -57,19 +59,19 @@ impl Random {
         bits
     }
 
-    /// A number in `0..count`; 0 where `count` is 0.
+    /// Returns a number in `0..count`; 0 if `count` is 0.
     #[inline]
     pub fn below(&mut self, count: u64) -> u64 {
         scale(self.bits(), count)
     }
 
-    /// A number in `0.0..1.0`, with 53 random bits.
+    /// Returns a number in `0.0..1.0` with 53 random bits.
     #[inline]
     pub const fn fraction(&mut self) -> f64 {
-        crate::numbers::to_f64(self.bits() >> 11) / crate::numbers::to_f64(1 << 53)
+        to_f64(self.bits() >> 11) / to_f64(1 << 53)
     }
 
-    /// True with this probability.
+    /// Returns true with this probability.
     #[inline]
     pub fn chance(&mut self, probability: f64) -> bool {
         self.fraction() < probability

@@ -1,4 +1,4 @@
-//! The command `quintet-compare`: see the library's documentation.
+//! The command `quintet-compare`. See the documentation of the library.
 #![forbid(unsafe_code)]
 
 use std::{io, process::ExitCode};

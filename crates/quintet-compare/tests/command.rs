@@ -7,9 +7,9 @@ use std::{
     process::{Command, Output},
 };
 
-use quintet_compare::{
-    result::{Line, Metric, RunResult},
-    runner::read,
+use quintet_bench::{
+    comparison::read,
+    result::{Metric, ResultLine, RunResult},
 };
 
 fn compare(dir: &Path, words: &str) -> Output {
@@ -19,7 +19,9 @@ fn compare(dir: &Path, words: &str) -> Output {
 
 fn runs(path: &Path) -> Vec<RunResult> {
     let lines = read(path).unwrap().into_iter();
-    lines.filter_map(|line| if let Line::Run(run) = line { Some(*run) } else { None }).collect()
+    lines
+        .filter_map(|line| if let ResultLine::Run(run) = line { Some(*run) } else { None })
+        .collect()
 }
 
 fn said(output: &Output) -> String {

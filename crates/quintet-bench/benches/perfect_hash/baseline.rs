@@ -1,6 +1,6 @@
-//! What both baselines share: keys by bucket, a bitmap, packed numbers.
+//! Parts of both baselines: keys by bucket, a bitmap, packed numbers.
 
-/// Splits 64 bits of hash into independent ones (the last steps of `SplitMix64`).
+/// Derives independent bits from 64 bits of hash (the last steps of `SplitMix64`).
 pub const fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -11,12 +11,12 @@ pub fn index(value: u64) -> usize {
     usize::try_from(value).unwrap()
 }
 
-/// The bits of the product beyond the lowest 64: `of` scaled by a fraction of 2^64.
+/// Returns the upper 64 bits of the product: `of` scaled by a fraction of 2^64.
 pub fn share(fraction: u64, of: u64) -> u64 {
     fraction.carrying_mul(of, 0).1
 }
 
-/// Keys by bucket, and buckets from the biggest down.
+/// Keys by bucket, and buckets in descending order of size.
 pub struct Buckets {
     pub keys: Vec<u64>,
     pub begins: Vec<u32>,
@@ -24,7 +24,7 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Two counting sorts: cheaper than the sorts of pairs of the published programs.
+    /// Two counting sorts, which are cheaper than the sorts of pairs in the published programs.
     pub fn new(hashes: &[u64], count: u64, bucket: impl Fn(u64) -> u64) -> Self {
         let mut begins = vec![0_u32; index(count) + 2];
         for hash in hashes {
@@ -66,7 +66,7 @@ fn sum_up(counts: &mut [u32]) {
     }
 }
 
-/// A bit a slot.
+/// A bitmap with a bit for each slot.
 pub struct Bitmap(Vec<u64>);
 
 impl Bitmap {
@@ -74,7 +74,7 @@ impl Bitmap {
         Self(vec![0; index(slots.div_ceil(64))])
     }
 
-    /// Takes all of the slots, or none where one is taken or named twice.
+    /// Takes all of the slots, or none if one is taken or occurs twice.
     #[inline]
     pub fn take(&mut self, slots: &[u64]) -> bool {
         for (done, slot) in slots.iter().enumerate() {
@@ -94,7 +94,7 @@ impl Bitmap {
     }
 }
 
-/// Numbers of up to 57 bits, each of its own width, one after the other.
+/// Packed numbers of up to 57 bits, each with its own width.
 #[derive(Default)]
 pub struct Bits {
     words: Vec<u64>,

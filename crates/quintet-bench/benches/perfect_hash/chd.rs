@@ -1,15 +1,15 @@
 //! CHD: "Hash, displace, and compress" (Belazzougui, Botelho, Dietzfelbinger, ESA 2009), as in the
 //! C library of its authors.
 //!
-//! A key of bucket `b` comes to `(f + d0 * g + d1) mod slots`; displacements are numbered `d0 +
-//! slots * d1` and tried in that order, buckets from the biggest down. Numbers are stored in as
-//! many bits as they have.
+//! The slot of a key in bucket `b` is `(f + d0 * g + d1) mod slots`. Displacements have the number
+//! `d0 + slots * d1` and are tried in this order, for the largest bucket first. Each number is
+//! stored in as many bits as it has.
 
 use crate::baseline::{Bitmap, Bits, Buckets, index, mix, share};
 
-/// Entries whose widths are summed from one remembered position.
+/// Number of entries whose widths are summed from one stored position.
 const SAMPLE: usize = 32;
-/// Bits that say a width.
+/// Bits of a width.
 const WIDTH_BITS: u32 = 6;
 
 pub struct Chd {
@@ -80,7 +80,7 @@ impl Chd {
             if at % SAMPLE == 0 {
                 this.samples.push(this.numbers.bits());
             }
-            // The highest one of `number + 1` is not stored.
+            // The highest bit of `number + 1` is not stored.
             let width = (number + 1).ilog2();
             this.widths.push(u64::from(width), WIDTH_BITS);
             this.numbers.push((number + 1) - (1 << width), width);

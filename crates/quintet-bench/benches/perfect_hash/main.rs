@@ -1,11 +1,11 @@
-//! Perfect hashes: what building and looking up costs, beside the baselines of the `CompassDB`
-//! paper and `PHast` as its authors publish it (the crate `ph`).
+//! Perfect hashes: cost of construction and lookup, compared with the baselines of the `CompassDB`
+//! paper and with `PHast` by its authors (crate `ph`).
 //!
-//! `cargo bench -p quintet-bench --bench perfect_hash -- [--keys 10000000] [--runs 3]`
-//! `[--only shift,cphash]`
+//! `cargo bench -p quintet-bench --bench perfect_hash -- [--keys 10000000] [--runs 3]` `[--only
+//! shift,cphash]`
 //!
-//! Methods take turns; of each the median over the runs is shown. `bits` are of the function alone.
-//! Lookups are of random members in a loop, which overlap as far as the processor lets them.
+//! Methods run in turn, and the output shows the median of the runs. `bits` are those of the
+//! function alone. Lookups are of random members in a loop; the processor overlaps them.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 #![expect(clippy::cast_precision_loss, reason = "figures are shown with a few digits")]
@@ -24,18 +24,18 @@ use quintet::testing::{
 
 use baseline::mix;
 
-/// Keys of a bucket, and per cent of slots that are taken (paper 5.4).
+/// Keys per bucket, and percentage of slots that are taken (paper, section 5.4).
 const BUCKET_KEYS: u64 = 5;
 const LOAD_PERCENT: u64 = 90;
-/// Lookups of one measurement.
+/// Number of lookups of a measurement.
 const LOOKUPS: u64 = 4_000_000;
 
 /// `PHast` as published, with seeds of 8 bits.
 type PHast = phast::Function<Bits8>;
-/// Looks up all of some hashes and adds their slots up.
+/// Looks up hashes and returns the sum of their slots.
 type Lookups = Box<dyn Fn(&[u64]) -> u64>;
 
-/// A built function of any kind.
+/// A function of any method.
 struct Built {
     slots: u64,
     bits: u64,
@@ -45,8 +45,8 @@ struct Built {
 
 type Build = Box<dyn Fn(&[u64]) -> Built>;
 
-/// Wraps a function; a copy of the lookup loop for each kind, so that lookups are inlined as they
-/// are in an engine.
+/// Wraps a function. Each method has its own copy of the lookup loop, so that lookups are inlined
+/// as in an engine.
 macro_rules! built {
     ($function:expr, $slots:expr, $bits:expr, $slot:expr) => {{
         let function = std::sync::Arc::new($function);
@@ -182,7 +182,7 @@ fn measure(build: &Build, hashes: &[u64], asked: &[u64], figures: &mut Figures) 
     verify(&function, hashes);
 }
 
-/// A measurement of something that is no perfect hash would be worth nothing.
+/// Fails if the function is not a perfect hash.
 fn verify(built: &Built, hashes: &[u64]) {
     let mut used = baseline::Bitmap::new(built.slots);
     for hash in hashes {

@@ -1,14 +1,14 @@
 //! `PTHash` (Pibiri and Trani, SIGIR 2021): pilots, skewed buckets, two dictionaries.
 //!
-//! A key comes to `(hash xor mix(pilot)) mod slots`; a pilot's mix is remembered for the first
-//! thousand, and the modulus is Lemire's with 128 bits, as in the authors' program. The pilots of
-//! the first 30 % of buckets and of the others are encoded by a dictionary each.
+//! The slot of a key is `(hash xor mix(pilot)) mod slots`. The mixes of the first thousand pilots
+//! are stored, and the modulus is Lemire's with 128 bits, as in the authors' program. One
+//! dictionary encodes the pilots of the first 30 % of the buckets, another those of the rest.
 
 use std::collections::HashMap;
 
 use crate::baseline::{Bitmap, Bits, Buckets, index, mix, share};
 
-/// Pilots whose mix is computed once.
+/// Number of pilots whose mix is stored.
 const REMEMBERED: usize = 1_000;
 
 pub struct PtHash {
@@ -19,7 +19,7 @@ pub struct PtHash {
     back: Dictionary,
 }
 
-/// Remainders of 64-bit numbers.
+/// Computes remainders of 64-bit numbers.
 #[derive(Clone, Copy)]
 struct Modulus {
     divisor: u64,
@@ -78,7 +78,7 @@ impl Dictionary {
     }
 }
 
-/// The bucket of a hash: six tenths of the keys are in the dense ones.
+/// Returns the bucket of a hash. Six tenths of the keys are in the dense buckets.
 fn bucket(hash: u64, dense: u64, sparse: u64) -> u64 {
     let (rest, tenth) = hash.carrying_mul(10, 0);
     if tenth < 6 { share(rest, dense) } else { dense + share(rest, sparse) }

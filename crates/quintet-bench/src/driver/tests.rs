@@ -1,34 +1,39 @@
 use super::*;
 use crate::{
     data::KeyOrder,
-    store::{Durability, EachEntry, Own, StoreOptions, StoreStats, Stores as _},
-    workload::{Suite, find, logkv::Preset, names},
+    store::{BuiltinStores, Durability, EachEntry, StoreOptions, StoreStats, Stores as _},
+    workload::{Suite, find, logkv::LogKvPreset, names},
 };
 
-fn amount(threads: u64) -> Amount {
-    Amount { records: 400, operations: 3000, threads, seed: 5 }
+fn amount(threads: u64) -> RunSize {
+    RunSize { records: 400, operations: 3000, threads, seed: 5 }
 }
 
-fn shape(order: KeyOrder) -> Shape {
-    Shape { key_bytes: 23, value_bytes: vec![24, 100], repeated_percent: 0, order }
+fn shape(order: KeyOrder) -> RecordShape {
+    RecordShape { key_bytes: 23, value_bytes: vec![24, 100], repeated_percent: 0, order }
 }
 
-fn run_one(store: &str, workload: &Workload, amount: Amount, load_batch: usize) -> Outcome<Phases> {
+fn run_one(
+    store: &str,
+    workload: &Workload,
+    amount: RunSize,
+    load_batch: usize,
+) -> Outcome<Phases> {
     let dir = tempfile::tempdir().unwrap();
     let options = StoreOptions {
         dir: dir.path().to_path_buf(),
         durability: Durability::Buffered,
         records_max: workload.records_max(amount.operations, amount.records),
         bytes_written_max: 16 << 20,
-        memory_budget: None,
+        memory: None,
         settings: Vec::new(),
     };
-    let store = Own.open(store, &options).unwrap();
+    let store = BuiltinStores.open(store, &options).unwrap();
     let shape = shape(workload.order);
     let task = Task {
         workload,
         shape: &shape,
-        amount: Amount {
+        amount: RunSize {
             operations: workload.operations(amount.operations, amount.records),
             ..amount
         },
@@ -46,15 +51,15 @@ fn everything() -> Vec<Workload> {
     let named = [Suite::Ycsb, Suite::Micro, Suite::DbBench]
         .into_iter()
         .flat_map(|suite| names(suite).iter().map(move |name| find(suite, name).unwrap()));
-    let points = Preset::Table2.points();
+    let points = LogKvPreset::Table2.points();
     named.chain(points.iter().map(|(name, point)| point.workload(name).unwrap())).collect()
 }
 
 #[test]
 fn every_workload_verifies_on_every_store() {
-    for store in Own.names().into_iter().filter(|name| *name != "null") {
+    for store in BuiltinStores.names().into_iter().filter(|name| *name != "null") {
         for workload in everything() {
-            if workload.needs_order() && !Own.is_ordered(store) {
+            if workload.needs_order() && !BuiltinStores.is_ordered(store) {
                 continue;
             }
             for threads in [1, 3] {
@@ -96,11 +101,12 @@ fn an_unordered_store_refuses_ranges() {
 fn a_rate_is_kept_and_counts_stalls() {
     let workload = find(Suite::Micro, "read-uniform").unwrap();
     let shape = shape(workload.order);
-    let stalling = Wrong { inner: Own.open("hashbrown", &options()).unwrap(), fault: Fault::Stall };
+    let stalling =
+        Wrong { inner: BuiltinStores.open("hashbrown", &options()).unwrap(), fault: Fault::Stall };
     let task = Task {
         workload: &workload,
         shape: &shape,
-        amount: Amount { records: 10, operations: 1000, threads: 1, seed: 1 },
+        amount: RunSize { records: 10, operations: 1000, threads: 1, seed: 1 },
         timed_one_in: 1,
         rate: Some(10_000.0),
         verify: false,
@@ -127,11 +133,11 @@ fn verification_finds_stores_that_lie() {
     for (fault, suite, name) in cases {
         let workload = find(suite, name).unwrap();
         let shape = shape(workload.order);
-        let store = Wrong { inner: Own.open("hashbrown", &options()).unwrap(), fault };
+        let store = Wrong { inner: BuiltinStores.open("hashbrown", &options()).unwrap(), fault };
         let task = Task {
             workload: &workload,
             shape: &shape,
-            amount: Amount { operations: workload.operations(3000, 400), ..amount(1) },
+            amount: RunSize { operations: workload.operations(3000, 400), ..amount(1) },
             timed_one_in: 16,
             rate: None,
             verify: true,
@@ -146,7 +152,8 @@ fn verification_finds_stores_that_lie() {
 fn a_failing_thread_ends_the_run() {
     let workload = find(Suite::Ycsb, "a").unwrap();
     let shape = shape(workload.order);
-    let store = Wrong { inner: Own.open("hashbrown", &options()).unwrap(), fault: Fault::Fails };
+    let store =
+        Wrong { inner: BuiltinStores.open("hashbrown", &options()).unwrap(), fault: Fault::Fails };
     let task = Task {
         workload: &workload,
         shape: &shape,
@@ -181,7 +188,7 @@ fn options() -> StoreOptions {
         durability: Durability::Buffered,
         records_max: 0,
         bytes_written_max: 0,
-        memory_budget: None,
+        memory: None,
         settings: Vec::new(),
     }
 }

@@ -1,4 +1,4 @@
-//! One thread of a run: executes operations, times some of them, checks reads where asked.
+//! One thread of a run: executes operations, times some of them, and checks reads.
 
 use std::{
     collections::BTreeSet,
@@ -11,31 +11,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{BATCH_MAX, Phase, Shared, lock};
+use super::{BATCH_MAX, Phase, SharedState, lock};
 use crate::{
-    data::Found,
+    data::ReadMatch,
     failure::{Failure, Outcome},
-    latency::{Sampler, Times},
+    latency::{LatencyHistograms, Sampler},
     numbers::{to_f64, to_u64, to_usize},
     random::{mix, scale},
-    workload::{Amount, Kind, Op, VERSION_FIRST},
+    workload::{Op, OperationKind, RunSize, VERSION_FIRST},
 };
 
-/// Waits longer than this sleep, shorter ones spin: a sleep ends up to 60 microseconds late.
+/// Longest wait that spins. A longer wait sleeps, which may end up to 60 microseconds late.
 const SPIN: Duration = Duration::from_micros(200);
 
-/// Which records have been inserted: all below [`Ledger::known`]. Numbers are handed out in turn;
-/// a record counts once it and all before it are in the store, so that no reader asks for one that
-/// is not there yet.
+/// Tracks inserted records: all records below [`InsertTracker::known`] are in the store. Workers
+/// take record numbers in sequence. A record counts as known once it and all records before it are
+/// in the store, so that no worker reads a record that is not there yet.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct InsertTracker {
     next: AtomicU64,
     known: AtomicU64,
-    /// Inserted above `known`.
+    /// Inserted records above `known`.
     early: Mutex<BTreeSet<u64>>,
 }
 
-impl Ledger {
+impl InsertTracker {
     pub(super) fn new(records: u64) -> Self {
         Self {
             next: AtomicU64::new(records),
@@ -44,7 +44,7 @@ impl Ledger {
         }
     }
 
-    /// Records that are in the store.
+    /// Returns the number of records that are in the store.
     #[inline]
     pub(super) fn known(&self) -> u64 {
         self.known.load(Ordering::Acquire)
@@ -69,20 +69,21 @@ impl Ledger {
     }
 }
 
-/// See the module head.
+/// One thread of a run. See the module head.
 pub(super) struct Worker<'a> {
-    shared: &'a Shared<'a>,
+    shared: &'a SharedState<'a>,
     thread: u64,
     sampler: Sampler,
-    times: Times,
-    /// Operations done since the first, over all windows.
+    times: LatencyHistograms,
+    /// Operations since the first one, over all windows.
     done: u64,
-    /// When the first operation was due, and the distance to the next, where there is a rate.
+    /// Time at which the next operation is due and the distance between operations, if there is a
+    /// rate.
     pace: Option<(Instant, Duration)>,
     found: u64,
     absent: u64,
     bytes_written: u64,
-    /// Decides the next dependent read.
+    /// Determines the key of the next dependent read.
     last: u64,
     keys: Vec<Vec<u8>>,
     key: Vec<u8>,
@@ -91,22 +92,22 @@ pub(super) struct Worker<'a> {
     scratch: Vec<u8>,
 }
 
-/// An operation whose key and value have been made.
-struct Prepared {
-    kind: Kind,
+/// An operation with its key and value.
+struct PreparedOperation {
+    kind: OperationKind,
     number: u64,
     length: usize,
-    /// Version to be written.
+    /// Version that the operation writes.
     version: u64,
 }
 
 impl<'a> Worker<'a> {
-    pub(super) fn new(shared: &'a Shared<'a>, thread: u64) -> Outcome<Self> {
+    pub(super) fn new(shared: &'a SharedState<'a>, thread: u64) -> Outcome<Self> {
         Ok(Self {
             shared,
             thread,
             sampler: Sampler::new(shared.task.timed_one_in),
-            times: Times::new()?,
+            times: LatencyHistograms::new()?,
             done: 0,
             pace: None,
             found: 0,
@@ -121,7 +122,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    pub(super) fn amount(&self) -> Amount {
+    pub(super) fn amount(&self) -> RunSize {
         self.shared.task.amount
     }
 
@@ -129,7 +130,7 @@ impl<'a> Worker<'a> {
         self.bytes_written
     }
 
-    /// Adds what this worker counted.
+    /// Adds the counts of this worker to `phase`.
     pub(super) fn add_to(&self, phase: &mut Phase) -> Outcome {
         phase.bytes_written += self.bytes_written;
         phase.found += self.found;
@@ -137,7 +138,7 @@ impl<'a> Worker<'a> {
         phase.times.merge(&self.times)
     }
 
-    /// Runs operations; returns how many were done before one failed. The failure is noted.
+    /// Runs operations. Returns how many succeeded before one failed; records the failure.
     pub(super) fn run(&mut self, window: &[Op]) -> u64 {
         let before = self.done;
         if let Some(rate) = self.shared.task.rate {
@@ -156,7 +157,7 @@ impl<'a> Worker<'a> {
         self.done - before
     }
 
-    /// Loads records; returns how many. A failure is noted.
+    /// Loads records and returns how many. Records a failure.
     pub(super) fn load(&mut self, numbers: Range<u64>) -> u64 {
         let before = self.done;
         let batch = to_u64(self.shared.task.load_batch.max(1));
@@ -168,7 +169,7 @@ impl<'a> Worker<'a> {
         } else {
             let mut numbers = numbers;
             numbers.try_for_each(|number| {
-                let op = self.prepare(Kind::Insert, number, 0, VERSION_FIRST);
+                let op = self.prepare(OperationKind::Insert, number, 0, VERSION_FIRST);
                 self.timed(&op)
             })
         };
@@ -212,7 +213,7 @@ impl<'a> Worker<'a> {
 
     fn note_loaded(&mut self, numbers: Range<u64>) {
         self.done += numbers.end - numbers.start;
-        let Some(truth) = &self.shared.truth else { return };
+        let Some(truth) = self.shared.truth else { return };
         for number in numbers {
             if let Some(writing) = truth.write(number) {
                 writing.finish(Some(VERSION_FIRST));
@@ -220,9 +221,9 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Overwrites a record, untimed.
+    /// Overwrites a record without timing it.
     pub(super) fn update(&mut self, number: u64, version: u64) -> Outcome {
-        let op = self.prepare(Kind::Update, number, 0, version);
+        let op = self.prepare(OperationKind::Update, number, 0, version);
         self.perform(&op)
     }
 
@@ -231,11 +232,11 @@ impl<'a> Worker<'a> {
         let version = self.amount().version(self.thread, self.done);
         let known = self.shared.ledger.known();
         let number = match op.kind() {
-            Kind::Insert => self.shared.ledger.begin(),
-            Kind::ReadLatest => known.saturating_sub(1 + op.number()),
-            Kind::ReadDependent => scale(mix(self.last ^ op.number()), known),
-            Kind::ReadAbsent => op.number(),
-            // A record that another thread is still to insert.
+            OperationKind::Insert => self.shared.ledger.begin(),
+            OperationKind::ReadLatest => known.saturating_sub(1 + op.number()),
+            OperationKind::ReadDependent => scale(mix(self.last ^ op.number()), known),
+            OperationKind::ReadAbsent => op.number(),
+            // Another thread has not inserted this record yet.
             _ if op.number() >= known => op.number() % known.max(1),
             _ => op.number(),
         };
@@ -243,34 +244,43 @@ impl<'a> Worker<'a> {
         self.timed(&op)
     }
 
-    /// Makes key and value.
+    /// Makes the key and the value of an operation.
     #[inline]
-    fn prepare(&mut self, kind: Kind, number: u64, length: usize, version: u64) -> Prepared {
+    fn prepare(
+        &mut self,
+        kind: OperationKind,
+        number: u64,
+        length: usize,
+        version: u64,
+    ) -> PreparedOperation {
         let shape = self.shared.task.shape;
-        if kind == Kind::ReadAbsent {
+        if kind == OperationKind::ReadAbsent {
             shape.absent_key(number, &mut self.key);
         } else {
             shape.key(number, &mut self.key);
         }
-        let version = if kind == Kind::Insert { VERSION_FIRST } else { version };
-        if matches!(kind, Kind::Insert | Kind::Update | Kind::ReadModifyWrite) {
+        let version = if kind == OperationKind::Insert { VERSION_FIRST } else { version };
+        if matches!(
+            kind,
+            OperationKind::Insert | OperationKind::Update | OperationKind::ReadModifyWrite
+        ) {
             shape.value(number, version, &mut self.value);
         }
-        Prepared { kind, number, length, version }
+        PreparedOperation { kind, number, length, version }
     }
 
     #[inline]
-    fn timed(&mut self, op: &Prepared) -> Outcome {
+    fn timed(&mut self, op: &PreparedOperation) -> Outcome {
         let is_write = op.kind.is_write();
         self.clocked(is_write, |worker| worker.perform(op))?;
         self.done += 1;
-        if op.kind == Kind::Insert && op.number >= self.amount().records {
+        if op.kind == OperationKind::Insert && op.number >= self.amount().records {
             self.shared.ledger.finish(op.number);
         }
         Ok(())
     }
 
-    /// Does `work`, timed if it is its turn.
+    /// Runs `work`, and times it if the sampler selects it.
     #[inline]
     fn clocked(&mut self, is_write: bool, work: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
         if !self.sampler.is_due() {
@@ -285,8 +295,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Waits for the moment when the next operation is due, and returns it: now, where there is no
-    /// rate.
+    /// Waits until the next operation is due, and returns that time; returns the current time if
+    /// there is no rate.
     fn due(&mut self) -> Instant {
         let Some((due, distance)) = &mut self.pace else { return Instant::now() };
         let moment = *due;
@@ -304,23 +314,25 @@ impl<'a> Worker<'a> {
     }
 
     #[inline]
-    fn perform(&mut self, op: &Prepared) -> Outcome {
+    fn perform(&mut self, op: &PreparedOperation) -> Outcome {
         match op.kind {
-            Kind::Read | Kind::ReadLatest | Kind::ReadDependent => self.get(op.number),
-            Kind::ReadAbsent => self.get_absent(op.number),
-            Kind::Insert | Kind::Update => self.put(op),
-            Kind::ReadModifyWrite => {
+            OperationKind::Read | OperationKind::ReadLatest | OperationKind::ReadDependent => {
+                self.get(op.number)
+            }
+            OperationKind::ReadAbsent => self.get_absent(op.number),
+            OperationKind::Insert | OperationKind::Update => self.put(op),
+            OperationKind::ReadModifyWrite => {
                 self.get(op.number)?;
                 self.put(op)
             }
-            Kind::Range => self.range(op),
-            Kind::Delete => self.delete(op),
+            OperationKind::Range => self.range(op),
+            OperationKind::Delete => self.delete(op),
         }
     }
 
     #[inline]
     fn get(&mut self, number: u64) -> Outcome {
-        let truth = self.shared.truth.as_ref();
+        let truth = self.shared.truth;
         let before = truth.map(|truth| truth.before(number));
         let found = self.shared.store.get_into(&self.key, &mut self.read)?;
         self.count(found);
@@ -353,8 +365,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn put(&mut self, op: &Prepared) -> Outcome {
-        let writing = self.shared.truth.as_ref().and_then(|truth| truth.write(op.number));
+    fn put(&mut self, op: &PreparedOperation) -> Outcome {
+        let writing = self.shared.truth.and_then(|truth| truth.write(op.number));
         self.shared.store.put(&self.key, &self.value)?;
         self.bytes_written += to_u64(self.key.len() + self.value.len());
         if let Some(writing) = writing {
@@ -363,8 +375,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn delete(&mut self, op: &Prepared) -> Outcome {
-        let writing = self.shared.truth.as_ref().and_then(|truth| truth.write(op.number));
+    fn delete(&mut self, op: &PreparedOperation) -> Outcome {
+        let writing = self.shared.truth.and_then(|truth| truth.write(op.number));
         self.shared.store.delete(&self.key)?;
         self.bytes_written += to_u64(self.key.len());
         if let Some(writing) = writing {
@@ -373,7 +385,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn range(&mut self, op: &Prepared) -> Outcome {
+    fn range(&mut self, op: &PreparedOperation) -> Outcome {
         let verify = self.shared.task.verify;
         let mut last: Vec<u8> = Vec::new();
         let mut wrong = false;
@@ -401,7 +413,7 @@ impl<'a> Worker<'a> {
         for (key, op) in self.keys.iter_mut().zip(ops) {
             shape.key(op.number(), key);
         }
-        // Taken out for the call: `self` is needed meanwhile.
+        // The buffers leave `self` for the call, which borrows `self`.
         let buffers = std::mem::take(&mut self.keys);
         let mut keys: [&[u8]; BATCH_MAX] = [&[]; BATCH_MAX];
         for (to, from) in keys.iter_mut().zip(&buffers) {
@@ -416,7 +428,7 @@ impl<'a> Worker<'a> {
 
     fn multi_get_keys(&mut self, ops: &[Op], keys: &[&[u8]]) -> Outcome {
         let shared = self.shared;
-        let before: Vec<u64> = match &shared.truth {
+        let before: Vec<u64> = match shared.truth {
             Some(truth) => ops.iter().map(|op| truth.before(op.number())).collect(),
             None => Vec::new(),
         };
@@ -426,7 +438,7 @@ impl<'a> Worker<'a> {
             answers += 1;
             self.count(value.is_some());
             if let Some(value) = value {
-                // The copy that a get makes.
+                // Copy the value, as a get does.
                 self.read.clear();
                 self.read.extend_from_slice(value);
                 black_box(&self.read);
@@ -444,22 +456,22 @@ impl<'a> Worker<'a> {
     }
 
     fn check(&mut self, number: u64, before: u64, value: Option<&[u8]>) -> Outcome {
-        let Some(truth) = &self.shared.truth else { return Ok(()) };
+        let Some(truth) = self.shared.truth else { return Ok(()) };
         let found = match value {
-            None => Found::Absent,
+            None => ReadMatch::Absent,
             Some(value) => self.shared.task.shape.check(number, value, &mut self.scratch),
         };
-        if truth.agrees(number, before, found) { Ok(()) } else { Err(lie(number, found)) }
+        if truth.agrees(number, before, found) { Ok(()) } else { Err(wrong_read(number, found)) }
     }
 }
 
-/// The failure of a read that gave what was not written last.
-pub(super) fn lie(number: u64, found: Found) -> Failure {
+/// Returns the failure of a read that did not return the last write.
+pub(super) fn wrong_read(number: u64, found: ReadMatch) -> Failure {
     let what = match found {
-        Found::Version(version) => format!("version {version}, which is not the last one"),
-        Found::Unversioned => "a value where there should be none".to_owned(),
-        Found::Absent => "nothing where there should be a value".to_owned(),
-        Found::Foreign => "bytes that were never written for it".to_owned(),
+        ReadMatch::Version(version) => format!("version {version}, which is not the last one"),
+        ReadMatch::Unversioned => "a value where there should be none".to_owned(),
+        ReadMatch::Absent => "nothing where there should be a value".to_owned(),
+        ReadMatch::Foreign => "bytes that were never written for it".to_owned(),
     };
     Failure::Damage(format!("record {number} gave {what}"))
 }

@@ -1,18 +1,16 @@
-//! The plain map that many programs would write: boxed keys and values behind one reader-writer
-//! lock.
+//! `hashbrown`: a hash map of boxed keys and values behind one reader-writer lock.
 //!
-//! Nothing is durable. Values of unchanged size are overwritten in place.
+//! It is the simple solution that a store must beat. Nothing is durable. A value of unchanged size
+//! is overwritten in place.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::numbers::to_u64;
-
 use super::{EachEntry, EachFound, Store, StoreStats, unordered};
-use crate::failure::Outcome;
+use crate::{failure::Outcome, numbers::to_u64};
 
 type Map = hashbrown::HashMap<Box<[u8]>, Box<[u8]>>;
 
-/// See the module head.
+/// A hash map behind a lock. See the module head.
 #[derive(Debug, Default)]
 pub struct Hashbrown {
     map: RwLock<Map>,

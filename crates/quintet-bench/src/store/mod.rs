@@ -1,32 +1,42 @@
-//! The stores that are measured, behind one trait.
+//! The measured stores behind one trait.
 //!
-//! What: [`Store`], what every store does; [`Stores`], a set of stores by name; and [`Own`], the
-//! set of this crate: each engine of Quintet, `floor`, `hashbrown` and `null`. Another crate that
-//! compares other stores implements the two traits and hands its set to [`crate::cli::run_with`].
+//! [`Store`] is an open store. [`Stores`] is a set of stores by name. [`BuiltinStores`] is the set
+//! of this crate: each engine of Quintet, `floor`, `hashbrown` and `null`. Another crate adds
+//! stores by implementing both traits and passing its set to [`crate::cli::run_with`] or
+//! [`crate::comparison::run`].
 //!
-//! Thread rules: a store is used by many threads at once through `&self`.
+//! Thread rules: many threads use one store at the same time through `&self`.
 
+mod builtin;
+pub mod conformance;
 mod floor;
 mod hashbrown;
+mod info;
 mod null;
 mod quintet;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-use ::quintet::EngineKind;
 use serde::{Deserialize, Serialize};
 
-pub use self::{floor::Floor, hashbrown::Hashbrown, null::Null, quintet::Engine};
+pub use self::{
+    builtin::BuiltinStores,
+    floor::Floor,
+    hashbrown::Hashbrown,
+    info::{Family, MemoryMode, Setting, StoreInfo},
+    null::Null,
+    quintet::Engine,
+};
 
 use crate::failure::{Failure, Outcome};
 
-/// What a returned write promises.
+/// Durability of a returned write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// It survives the death of the process.
+    /// The write survives the end of the process.
     Buffered,
-    /// It survives the loss of power.
+    /// The write survives a power failure.
     Sync,
 }
 
@@ -39,51 +49,76 @@ impl fmt::Display for Durability {
     }
 }
 
-/// How to open a store.
+/// Options for opening a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// A directory of its own; exists, and is empty when the store is new.
+    /// Directory of the store. It exists, and is empty if the store is new.
     pub dir: PathBuf,
-    /// What a returned write promises. Stores without files ignore it.
+    /// Durability of a returned write. Stores without files ignore it.
     pub durability: Durability,
-    /// Records that the store will hold at most: for stores that cannot grow.
+    /// Maximum number of records, for stores of fixed capacity.
     pub records_max: u64,
-    /// Bytes of keys and values that will be written at most: for stores that do not reuse memory.
+    /// Maximum bytes of keys and values that the run writes, for stores that never reuse memory.
     pub bytes_written_max: u64,
-    /// Memory that the store may use, in bytes; its own default where `None`.
-    pub memory_budget: Option<u64>,
-    /// The store's own options by name.
+    /// Memory of the run; the store uses its own default if `None`.
+    pub memory: Option<MemoryMode>,
+    /// The store's own options, by name.
     pub settings: Vec<(String, String)>,
 }
 
-/// Figures of a store. Zero where it has no such thing.
+impl StoreOptions {
+    /// Returns the memory budget of the store in bytes, if the run sets one.
+    pub fn memory_budget(&self) -> Option<u64> {
+        self.memory.map(MemoryMode::budget_bytes)
+    }
+
+    /// Returns whether reads bypass the page cache.
+    pub fn is_direct(&self) -> bool {
+        matches!(self.memory, Some(MemoryMode::Direct { .. }))
+    }
+
+    /// Returns the options of the command line or a preset, as settings with their reason.
+    pub fn requested_settings(&self) -> impl Iterator<Item = Setting> {
+        self.settings.iter().map(|(name, value)| Setting {
+            name: name.clone(),
+            value: value.clone(),
+            reason: "requested by the command line or the preset".to_owned(),
+        })
+    }
+
+    /// Returns whether a returned write must survive a power failure.
+    pub fn is_synced(&self) -> bool {
+        self.durability == Durability::Sync
+    }
+}
+
+/// Statistics of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreStats {
-    /// Live keys; `None` where the store cannot tell.
+    /// Live keys; `None` if the store does not count them.
     pub keys: Option<u64>,
-    /// Bytes of live keys and values; `None` where the store cannot tell.
+    /// Bytes of live keys and values; `None` if the store does not count them.
     pub live_bytes: Option<u64>,
-    /// Bytes of memory that the store accounts for; `None` where it cannot tell.
+    /// Bytes of memory that the store accounts for; `None` if it does not.
     pub memory_bytes: Option<u64>,
-    /// Of these, what finds keys rather than holds them.
+    /// Bytes of `memory_bytes` that locate keys instead of holding records.
     pub index_bytes: Option<u64>,
-    /// What else the store counts, by its own names.
+    /// Further counters, by the store's own names.
     pub details: BTreeMap<String, u64>,
 }
 
-/// Called for each entry with its key and value.
+/// Callback with the key and the value of one entry.
 pub type EachEntry<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
-/// Called for each key of a `multi_get` with its position and its value.
+/// Callback with the position of a key in a `multi_get` and its value.
 pub type EachFound<'a> = dyn FnMut(usize, Option<&[u8]>) + 'a;
-
-/// Puts the next entry's key and value in place of what is there; false at the end.
+/// Source of entries: overwrites both buffers with the next key and value; false at the end.
 pub type NextEntry<'a> = dyn FnMut(&mut Vec<u8>, &mut Vec<u8>) -> bool + 'a;
 
 /// One open store.
 pub trait Store: Send + Sync {
-    /// Copies the value of `key` over `value`; false where there is none.
+    /// Replaces the content of `value` by the value of `key`; returns false if the key is absent.
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool>;
-    /// Looks many keys up; `each` is called once for each, in any order.
+    /// Looks up many keys. Calls `each` once for each key, in any order.
     fn multi_get(&self, keys: &[&[u8]], each: &mut EachFound<'_>) -> Outcome {
         let mut value = Vec::new();
         for (index, key) in keys.iter().enumerate() {
@@ -92,16 +127,16 @@ pub trait Store: Send + Sync {
         }
         Ok(())
     }
-    /// Sets a value.
+    /// Sets the value of a key.
     fn put(&self, key: &[u8], value: &[u8]) -> Outcome;
-    /// Removes a key, present or not.
+    /// Removes a key, if it is present.
     fn delete(&self, key: &[u8]) -> Outcome;
-    /// Sets many values as one atomic write, as far as the store has such a thing.
+    /// Sets many values as one atomic write, if the store supports atomic batches.
     fn batch(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Outcome {
         entries.iter().try_for_each(|(key, value)| self.put(key, value))
     }
-    /// Sets entries in ascending order of their keys, all above what the store has, in the way that
-    /// it has for that.
+    /// Loads entries in ascending key order, all above the keys in the store, through the store's
+    /// bulk loader if it has one.
     fn load_sorted(&self, next: &mut NextEntry<'_>) -> Outcome {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         while next(&mut key, &mut value) {
@@ -109,36 +144,40 @@ pub trait Store: Send + Sync {
         }
         Ok(())
     }
-    /// Visits up to `limit` entries from the first key not below `start`, in key order, and
-    /// returns their count. Only for stores that [`Stores::is_ordered`].
+    /// Visits up to `limit` entries in key order, from the first key not below `start`. Returns
+    /// their count. Only for stores that [`Stores::is_ordered`].
     fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize>;
     /// Visits all entries in the store's own order and returns their count.
     fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64>;
-    /// Makes all earlier writes durable. Nothing for stores without files.
+    /// Makes all earlier writes durable. Does nothing in stores without files.
     fn sync(&self) -> Outcome;
-    /// As [`Store::sync`], and has the store's own files have all of it, where it offers that, so
-    /// that opening does not have to take it from a log.
+    /// Makes all earlier writes durable in the store's own files, so that opening replays no log,
+    /// if the store supports that; otherwise the same as [`Store::sync`].
     fn settle(&self) -> Outcome {
         self.sync()
     }
-    /// Figures.
+    /// Returns statistics.
     fn stats(&self) -> StoreStats;
-    /// Ends the use of the store in order.
+    /// Closes the store in order.
     fn close(self: Box<Self>) -> Outcome;
 }
 
 /// A set of stores by name.
 pub trait Stores: Sync {
-    /// The names, in the order of the documentation.
+    /// Returns the names, in the order of the documentation.
     fn names(&self) -> Vec<&'static str>;
-    /// Whether the store has key order.
+    /// Returns the origin of a store.
+    fn family(&self, name: &str) -> Family;
+    /// Returns whether the store keeps key order.
     fn is_ordered(&self, name: &str) -> bool;
-    /// Whether the store keeps its entries in files.
+    /// Returns whether the store keeps its entries in files.
     fn is_persistent(&self, name: &str) -> bool;
     /// Opens a store. An unknown name is a usage failure.
     fn open(&self, name: &str, options: &StoreOptions) -> Outcome<Box<dyn Store>>;
+    /// Describes a store with the settings that `options` give it.
+    fn describe(&self, name: &str, options: &StoreOptions) -> StoreInfo;
 
-    /// Refuses a name that is not in the set.
+    /// Fails if the set has no store of this name.
     fn check(&self, name: &str) -> Outcome {
         if self.names().contains(&name) {
             return Ok(());
@@ -148,56 +187,24 @@ pub trait Stores: Sync {
             self.names().join(", ")
         )))
     }
-}
 
-/// The stores of this crate.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Own;
-
-impl Own {
-    fn engine(name: &str) -> Option<EngineKind> {
-        EngineKind::AVAILABLE.iter().copied().find(|kind| kind.name() == name)
+    /// Fails if the store cannot run on this machine, for example because its library is missing.
+    fn check_available(&self, name: &str) -> Outcome {
+        self.check(name)
     }
 }
 
-impl Stores for Own {
-    fn names(&self) -> Vec<&'static str> {
-        let engines = EngineKind::AVAILABLE.iter().map(EngineKind::name);
-        engines.chain(["floor", "hashbrown", "null"]).collect()
-    }
-
-    fn is_ordered(&self, name: &str) -> bool {
-        Self::engine(name).is_some_and(EngineKind::is_ordered)
-    }
-
-    fn is_persistent(&self, name: &str) -> bool {
-        Self::engine(name).is_some()
-    }
-
-    fn open(&self, name: &str, options: &StoreOptions) -> Outcome<Box<dyn Store>> {
-        self.check(name)?;
-        if let Some(kind) = Self::engine(name) {
-            return Ok(Box::new(Engine::open(kind, options)?));
-        }
-        if let Some((option, _)) = options.settings.first() {
-            return Err(Failure::Usage(format!("{name} has no option {option:?}; it has none")));
-        }
-        Ok(match name {
-            "floor" => Box::new(Floor::open(options)?),
-            "hashbrown" => Box::new(Hashbrown::default()),
-            _ => Box::new(Null),
-        })
-    }
-}
-
-/// The failure of a range over a store without key order.
+/// Returns the failure of a range over a store without key order.
 fn unordered(name: &str) -> Failure {
     Failure::Usage(format!("{name} has no key order and so no ranges"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        conformance::{check_operations, check_threads},
+        *,
+    };
 
     fn options(dir: &std::path::Path) -> StoreOptions {
         StoreOptions {
@@ -205,47 +212,19 @@ mod tests {
             durability: Durability::Buffered,
             records_max: 1000,
             bytes_written_max: 10 << 20,
-            memory_budget: None,
+            memory: None,
             settings: Vec::new(),
         }
     }
 
-    fn get(store: &dyn Store, key: &[u8]) -> Option<Vec<u8>> {
-        let mut value = b"left over".to_vec();
-        store.get_into(key, &mut value).unwrap().then_some(value)
-    }
-
     #[test]
     fn every_store_keeps_its_promises() {
-        for name in Own.names().into_iter().filter(|name| *name != "null") {
+        for name in BuiltinStores.names().into_iter().filter(|name| *name != "null") {
             let dir = tempfile::tempdir().unwrap();
-            let store = Own.open(name, &options(dir.path())).unwrap();
+            let store = BuiltinStores.open(name, &options(dir.path())).unwrap();
             let store = store.as_ref();
-            assert_eq!(get(store, b"a"), None, "{name}");
-            store.put(b"a", b"1").unwrap();
-            store.put(b"b", b"").unwrap();
-            store.put(b"a", b"longer").unwrap();
-            assert_eq!(get(store, b"a").as_deref(), Some(b"longer".as_slice()), "{name}");
-            assert_eq!(get(store, b"b").as_deref(), Some(b"".as_slice()), "{name}");
-            store.delete(b"a").unwrap();
-            store.delete(b"a").unwrap();
-            assert_eq!(get(store, b"a"), None, "{name}");
+            check_operations(store).unwrap_or_else(|failure| panic!("{name}: {failure}"));
             store.put(b"a", b"again").unwrap();
-            let entries: Vec<_> =
-                (0..100_u8).map(|n| (vec![b'k', n], vec![n; usize::from(n)])).collect();
-            store.batch(&entries).unwrap();
-            let keys: Vec<Vec<u8>> = (0..110_u8).map(|n| vec![b'k', n]).collect();
-            let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-            let mut found = vec![None; keys.len()];
-            store
-                .multi_get(&keys, &mut |index, value| {
-                    found[index] = Some(value.map(<[u8]>::to_vec));
-                })
-                .unwrap();
-            for (n, found) in (0..110_u8).zip(found) {
-                let expected = (n < 100).then(|| vec![n; usize::from(n)]);
-                assert_eq!(found, Some(expected), "{name}, key {n}");
-            }
             let mut seen = BTreeMap::new();
             store.scan(&mut |key, value| drop(seen.insert(key.to_vec(), value.to_vec()))).unwrap();
             assert_eq!(seen.len(), 102, "{name}");
@@ -263,13 +242,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut options = options(dir.path());
         let open = |name: &str, options: &StoreOptions| {
-            Own.open(name, options).err().map(|failure| (failure.code(), failure.to_string()))
+            BuiltinStores
+                .open(name, options)
+                .err()
+                .map(|failure| (failure.code(), failure.to_string()))
         };
         let (code, message) = open("rocks", &options).unwrap();
         assert_eq!(code, 2);
         assert!(message.contains("naive") && message.contains("floor"), "{message}");
         options.settings = vec![("no_such".to_owned(), "1".to_owned())];
-        for name in Own.names() {
+        for name in BuiltinStores.names() {
             let (code, message) = open(name, &options).unwrap();
             assert_eq!(code, 2, "{name}: {message}");
             assert!(message.contains("no_such"), "{message}");
@@ -280,23 +262,9 @@ mod tests {
     fn eight_threads_see_their_own_writes() {
         for name in ["floor", "hashbrown", "naive"] {
             let dir = tempfile::tempdir().unwrap();
-            let store = Own.open(name, &options(dir.path())).unwrap();
-            let store = store.as_ref();
-            std::thread::scope(|scope| {
-                for thread in 0..8_u8 {
-                    scope.spawn(move || {
-                        for round in 0..200_u8 {
-                            let key = [thread, round % 50];
-                            store.put(&key, &[thread, round]).unwrap();
-                            assert_eq!(get(store, &key), Some(vec![thread, round]));
-                            // One key that all threads fight for.
-                            store.put(b"shared", &[thread; 3]).unwrap();
-                            let shared = get(store, b"shared").unwrap();
-                            assert!(shared.iter().all(|byte| *byte == shared[0]));
-                        }
-                    });
-                }
-            });
+            let store = BuiltinStores.open(name, &options(dir.path())).unwrap();
+            check_threads(store.as_ref(), 8, 200)
+                .unwrap_or_else(|failure| panic!("{name}: {failure}"));
             assert_eq!(store.stats().keys, Some(401), "{name}");
         }
     }

@@ -1,10 +1,10 @@
-//! The store that does nothing: what it costs is the harness itself.
+//! `null`: a store that does nothing. Its figures are the cost of the harness.
 
 use super::{EachEntry, EachFound, Store, StoreStats};
 use crate::failure::Outcome;
 use std::hint::black_box;
 
-/// Accepts every write and finds nothing.
+/// A store that ignores writes and finds no key.
 #[derive(Clone, Copy, Debug)]
 pub struct Null;
 

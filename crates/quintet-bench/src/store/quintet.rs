@@ -1,4 +1,4 @@
-//! Any engine of Quintet, through the public surface of the library.
+//! The engines of Quintet, through the public API of the library.
 
 use std::{ops::ControlFlow, time::Duration};
 
@@ -9,18 +9,19 @@ use quintet::{
 use super::{Durability, EachEntry, EachFound, NextEntry, Store, StoreOptions, StoreStats};
 use crate::failure::{Failure, Outcome};
 
-/// The table that is measured.
+/// Name of the measured table.
 const TABLE: &str = "bench";
-/// Settings of the database rather than of the table: its log is in emulated persistent memory,
-/// so slow (nanoseconds a line of 64 bytes) and narrow (bytes a second).
+/// Settings of the database instead of the table: its log is in emulated persistent memory with
+/// this write latency (nanoseconds for each line of 64 bytes) and this bandwidth (bytes per
+/// second).
 const WRITE_LATENCY: &str = "write_latency_ns";
 const WRITE_BANDWIDTH: &str = "write_bandwidth";
-/// Entries that a scan fetches at once.
+/// Entries that one call of a scan returns.
 const SCAN_ENTRIES: usize = 1024;
-/// A key that no workload uses (they are 8 bytes or longer).
+/// A key that no workload uses: keys of workloads have 8 bytes or more.
 const UNUSED_KEY: &[u8] = b"none";
 
-/// One table of one engine in a database of its own.
+/// A database with one table of one engine.
 #[derive(Debug)]
 pub struct Engine {
     database: Database,
@@ -28,10 +29,10 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the database in `options.dir`, and in it the table, making what is missing.
+    /// Opens the database in `options.dir` and the table in it; creates what is missing.
     pub fn open(kind: EngineKind, options: &StoreOptions) -> Outcome<Self> {
         let mut how = Options::new().durability(durability(options.durability));
-        if let Some(bytes) = options.memory_budget {
+        if let Some(bytes) = options.memory_budget() {
             how = how.memory_budget(bytes);
         }
         let (mut latency, mut bandwidth) = (None, None);
@@ -127,8 +128,7 @@ impl Store for Engine {
         }
     }
 
-    /// Writes a synced delete of a key that was never there: the log, and all before it, is then
-    /// durable.
+    /// Writes a synced delete of an absent key, which makes the log and all earlier writes durable.
     fn sync(&self) -> Outcome {
         let how = DeleteOptions::new().durability(quintet::Durability::Sync);
         self.table.delete_with(UNUSED_KEY, how)?;

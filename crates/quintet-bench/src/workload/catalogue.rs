@@ -1,14 +1,14 @@
-//! The workloads by name.
+//! Named workloads of the suites.
 
-use super::{Body, Choice, Kind, Suite, Workload};
+use super::{Body, OperationKind, RecordChoice, Suite, Workload};
 use crate::{
     data::KeyOrder,
     failure::{Failure, Outcome},
 };
 
-/// YCSB's workloads, with the proportions of its `workloads/` directory.
+/// Workloads of YCSB, with the proportions in its `workloads/` directory.
 pub const YCSB: [&str; 7] = ["load", "a", "b", "c", "d", "e", "f"];
-/// One kind of operation each.
+/// Workloads of one kind of operation.
 pub const MICRO: [&str; 14] = [
     "read-uniform",
     "read-zipfian",
@@ -25,7 +25,7 @@ pub const MICRO: [&str; 14] = [
     "range-50",
     "range-100",
 ];
-/// The names of `db_bench`, and a load as sorted runs.
+/// Workloads of `db_bench`, by their names, and a load of sorted runs.
 pub const DB_BENCH: [&str; 10] = [
     "fillseq",
     "fillsorted",
@@ -39,7 +39,7 @@ pub const DB_BENCH: [&str; 10] = [
     "deleterandom",
 ];
 
-/// The workloads of a suite. LogKV's have parameters instead of names.
+/// Returns the names of the workloads of a suite. LogKV has parameters instead of names.
 pub const fn names(suite: Suite) -> &'static [&'static str] {
     match suite {
         Suite::Ycsb => &YCSB,
@@ -49,7 +49,7 @@ pub const fn names(suite: Suite) -> &'static [&'static str] {
     }
 }
 
-/// The workload of this name.
+/// Returns the workload of this name. An unknown name is a usage failure.
 pub fn find(suite: Suite, name: &str) -> Outcome<Workload> {
     let found = match suite {
         Suite::Ycsb => ycsb(name),
@@ -80,75 +80,92 @@ pub fn find(suite: Suite, name: &str) -> Outcome<Workload> {
     })
 }
 
-type Description = (&'static str, KeyOrder, Body);
+type WorkloadDescription = (&'static str, KeyOrder, Body);
 
-fn mix(shares: &[(Kind, f64)], choice: Choice) -> Body {
+fn mix(shares: &[(OperationKind, f64)], choice: RecordChoice) -> Body {
     Body::Mix { shares: shares.to_vec(), choice }
 }
 
-fn ycsb(name: &str) -> Option<Description> {
-    use Kind::{Insert, Range, Read, ReadLatest, ReadModifyWrite, Update};
+fn ycsb(name: &str) -> Option<WorkloadDescription> {
+    use OperationKind::{Insert, Range, Read, ReadLatest, ReadModifyWrite, Update};
     let (about, body) = match name {
         "load" => ("inserts in random order", Body::Load),
-        "a" => ("half reads, half updates", mix(&[(Read, 0.5), (Update, 0.5)], Choice::Zipfian)),
-        "b" => ("95 % reads, 5 % updates", mix(&[(Read, 0.95), (Update, 0.05)], Choice::Zipfian)),
-        "c" => ("reads", mix(&[(Read, 1.0)], Choice::Zipfian)),
+        "a" => {
+            ("half reads, half updates", mix(&[(Read, 0.5), (Update, 0.5)], RecordChoice::Zipfian))
+        }
+        "b" => {
+            ("95 % reads, 5 % updates", mix(&[(Read, 0.95), (Update, 0.05)], RecordChoice::Zipfian))
+        }
+        "c" => ("reads", mix(&[(Read, 1.0)], RecordChoice::Zipfian)),
         "d" => (
             "95 % reads of the latest, 5 % inserts",
-            mix(&[(ReadLatest, 0.95), (Insert, 0.05)], Choice::Latest),
+            mix(&[(ReadLatest, 0.95), (Insert, 0.05)], RecordChoice::Latest),
         ),
         "e" => (
             "95 % ranges of up to 100, 5 % inserts",
-            mix(&[(Range, 0.95), (Insert, 0.05)], Choice::Zipfian),
+            mix(&[(Range, 0.95), (Insert, 0.05)], RecordChoice::Zipfian),
         ),
         "f" => (
             "half reads, half read-modify-writes",
-            mix(&[(Read, 0.5), (ReadModifyWrite, 0.5)], Choice::Zipfian),
+            mix(&[(Read, 0.5), (ReadModifyWrite, 0.5)], RecordChoice::Zipfian),
         ),
         _ => return None,
     };
     Some((about, KeyOrder::Hashed, body))
 }
 
-fn micro(name: &str) -> Option<Description> {
+fn micro(name: &str) -> Option<WorkloadDescription> {
     let one = |kind, choice| mix(&[(kind, 1.0)], choice);
     let (about, body) = match name {
-        "read-uniform" => ("reads, uniform", one(Kind::Read, Choice::Uniform)),
-        "read-zipfian" => ("reads, zipfian", one(Kind::Read, Choice::Zipfian)),
-        "read-absent" => ("reads of absent keys", one(Kind::ReadAbsent, Choice::Uniform)),
-        "read-dependent" => {
-            ("reads, each key from the last value", one(Kind::ReadDependent, Choice::Uniform))
+        "read-uniform" => ("reads, uniform", one(OperationKind::Read, RecordChoice::Uniform)),
+        "read-zipfian" => ("reads, zipfian", one(OperationKind::Read, RecordChoice::Zipfian)),
+        "read-absent" => {
+            ("reads of absent keys", one(OperationKind::ReadAbsent, RecordChoice::Uniform))
         }
-        "insert" => ("inserts of new keys", one(Kind::Insert, Choice::Uniform)),
-        "update" => ("updates of the same size, uniform", one(Kind::Update, Choice::Uniform)),
-        "delete" => ("deletes of each record", one(Kind::Delete, Choice::InTurn)),
-        "multi-get-16" => ("reads, uniform, 16 at once", one(Kind::Read, Choice::Uniform)),
-        "multi-get-32" => ("reads, uniform, 32 at once", one(Kind::Read, Choice::Uniform)),
-        "multi-get-256" => ("reads, uniform, 256 at once", one(Kind::Read, Choice::Uniform)),
-        "range-5" => ("ranges of 5, uniform", one(Kind::Range, Choice::Uniform)),
-        "range-10" => ("ranges of 10, uniform", one(Kind::Range, Choice::Uniform)),
-        "range-50" => ("ranges of 50, uniform", one(Kind::Range, Choice::Uniform)),
-        "range-100" => ("ranges of 100, uniform", one(Kind::Range, Choice::Uniform)),
+        "read-dependent" => (
+            "reads, each key from the last value",
+            one(OperationKind::ReadDependent, RecordChoice::Uniform),
+        ),
+        "insert" => ("inserts of new keys", one(OperationKind::Insert, RecordChoice::Uniform)),
+        "update" => {
+            ("updates of the same size, uniform", one(OperationKind::Update, RecordChoice::Uniform))
+        }
+        "delete" => ("deletes of each record", one(OperationKind::Delete, RecordChoice::InTurn)),
+        "multi-get-16" => {
+            ("reads, uniform, 16 at once", one(OperationKind::Read, RecordChoice::Uniform))
+        }
+        "multi-get-32" => {
+            ("reads, uniform, 32 at once", one(OperationKind::Read, RecordChoice::Uniform))
+        }
+        "multi-get-256" => {
+            ("reads, uniform, 256 at once", one(OperationKind::Read, RecordChoice::Uniform))
+        }
+        "range-5" => ("ranges of 5, uniform", one(OperationKind::Range, RecordChoice::Uniform)),
+        "range-10" => ("ranges of 10, uniform", one(OperationKind::Range, RecordChoice::Uniform)),
+        "range-50" => ("ranges of 50, uniform", one(OperationKind::Range, RecordChoice::Uniform)),
+        "range-100" => ("ranges of 100, uniform", one(OperationKind::Range, RecordChoice::Uniform)),
         _ => return None,
     };
     Some((about, KeyOrder::Hashed, body))
 }
 
-fn db_bench(name: &str) -> Option<Description> {
-    let one = |kind| mix(&[(kind, 1.0)], Choice::Uniform);
+fn db_bench(name: &str) -> Option<WorkloadDescription> {
+    let one = |kind| mix(&[(kind, 1.0)], RecordChoice::Uniform);
     let (about, order, body) = match name {
         "fillseq" => ("inserts in key order", KeyOrder::Ordered, Body::Load),
         "fillsorted" => ("sorted loads, each of up to 4 Mi records", KeyOrder::Ordered, Body::Load),
         "fillrandom" => ("inserts in random order", KeyOrder::Hashed, Body::Load),
-        "overwrite" => ("updates, uniform", KeyOrder::Hashed, one(Kind::Update)),
-        "readrandom" => ("reads, uniform", KeyOrder::Hashed, one(Kind::Read)),
+        "overwrite" => ("updates, uniform", KeyOrder::Hashed, one(OperationKind::Update)),
+        "readrandom" => ("reads, uniform", KeyOrder::Hashed, one(OperationKind::Read)),
         "readseq" => ("all entries, in key order if any", KeyOrder::Ordered, Body::ReadAll),
-        "readmissing" => ("reads of absent keys", KeyOrder::Hashed, one(Kind::ReadAbsent)),
-        "seekrandom" => ("ranges of up to 100, uniform", KeyOrder::Hashed, one(Kind::Range)),
-        "readwhilewriting" => {
-            ("reads, while another thread updates", KeyOrder::Hashed, one(Kind::Read))
+        "readmissing" => ("reads of absent keys", KeyOrder::Hashed, one(OperationKind::ReadAbsent)),
+        "seekrandom" => {
+            ("ranges of up to 100, uniform", KeyOrder::Hashed, one(OperationKind::Range))
         }
-        "deleterandom" => ("deletes, uniform", KeyOrder::Hashed, one(Kind::Delete)),
+        "readwhilewriting" => {
+            ("reads, while another thread updates", KeyOrder::Hashed, one(OperationKind::Read))
+        }
+        "deleterandom" => ("deletes, uniform", KeyOrder::Hashed, one(OperationKind::Delete)),
         _ => return None,
     };
     Some((about, order, body))

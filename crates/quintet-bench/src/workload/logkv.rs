@@ -1,42 +1,43 @@
-//! The generator of the LogKV paper (section 4) and its experiments as presets.
+//! The generator of the LogKV paper (section 4), and its experiments as presets.
 //!
-//! A command is a read with probability `read_fraction`, else a write. It goes to a key that is in
-//! the store with probability `hit_rate`; other reads ask for an absent key, other writes insert a
-//! new one. Among the keys in the store, the first `hot_fraction` of them take `hot_rate` of the
-//! commands (0 and 0: none is hot).
+//! A command is a read with probability `read_fraction`, otherwise a write. It uses a key in the
+//! store with probability `hit_rate`. Other reads use an absent key; other writes insert a new one.
+//! Of the keys in the store, the first `hot_fraction` receive `hot_rate` of the commands (0 and 0:
+//! no key is hot).
 //!
-//! How we differ: the paper starts from an unstated state and cannot say what a hit is in an empty
-//! store; we load `--records` records first (as many as there are commands, unless told), and do
-//! not measure that. Keys are 100 bytes and values 500, as in the authors' program.
+//! How we differ from the paper: it does not state the initial content of the store, and an empty
+//! store has no hits. The harness loads `--records` records first and does not measure that. The
+//! default is one record for each command. Keys have 100 bytes and values 500, as in the authors'
+//! program.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Body, Choice, Kind, Suite, Workload};
+use super::{Body, OperationKind, RecordChoice, Suite, Workload};
 use crate::{
     data::KeyOrder,
     failure::{Failure, Outcome},
 };
 
-/// Bytes of a key in the authors' program.
+/// Size of a key in the authors' program.
 pub const KEY_BYTES: usize = 100;
-/// Bytes of a value in the authors' program.
+/// Size of a value in the authors' program.
 pub const VALUE_BYTES: usize = 500;
 
-/// The four parameters, each from 0 to 1.
+/// Parameters of the generator, each from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
+pub struct LogKvPoint {
     /// Probability that a command's key is in the store.
     pub hit_rate: f64,
     /// Probability that a command is a read.
     pub read_fraction: f64,
-    /// Share of the keys that is hot.
+    /// Share of the keys that are hot.
     pub hot_fraction: f64,
-    /// Share of the commands that goes to hot keys.
+    /// Share of the commands that go to hot keys.
     pub hot_rate: f64,
 }
 
-impl Point {
-    /// The workload of these parameters.
+impl LogKvPoint {
+    /// Returns the workload of these parameters. A parameter out of range is a usage failure.
     pub fn workload(self, name: &str) -> Outcome<Workload> {
         for (what, value) in [
             ("--hit-rate", self.hit_rate),
@@ -51,10 +52,10 @@ impl Point {
         let (read, write) = (self.read_fraction, 1.0 - self.read_fraction);
         let (hit, miss) = (self.hit_rate, 1.0 - self.hit_rate);
         let shares = vec![
-            (Kind::Read, read * hit),
-            (Kind::ReadAbsent, read * miss),
-            (Kind::Insert, write * miss),
-            (Kind::Update, write * hit),
+            (OperationKind::Read, read * hit),
+            (OperationKind::ReadAbsent, read * miss),
+            (OperationKind::Insert, write * miss),
+            (OperationKind::Update, write * hit),
         ];
         let Self { hot_fraction, hot_rate, .. } = self;
         Ok(Workload {
@@ -66,7 +67,7 @@ impl Point {
             order: KeyOrder::Hashed,
             body: Body::Mix {
                 shares: shares.into_iter().filter(|(_, share)| *share > 0.0).collect(),
-                choice: Choice::HotCold { hot_fraction, hot_rate },
+                choice: RecordChoice::HotCold { hot_fraction, hot_rate },
             },
             batch: 1,
             sorted: false,
@@ -76,10 +77,10 @@ impl Point {
     }
 }
 
-/// The paper's experiments.
+/// Experiments of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Preset {
+pub enum LogKvPreset {
     /// The whole product of Table 1 (240 points), 100,000 commands each.
     Table1,
     /// The four scenarios of Table 2, 1,000,000 commands each.
@@ -95,14 +96,14 @@ pub enum Preset {
     Table3,
 }
 
-/// A store of a preset, with its options.
-pub type Variant = (&'static str, &'static [(&'static str, &'static str)]);
+/// A store of a preset and its options.
+pub type PresetVariant = (&'static str, &'static [(&'static str, &'static str)]);
 
-/// Out of reach: as good as no snapshots.
+/// A threshold that no run reaches: no snapshots.
 const NEVER: &[(&str, &str)] = &[("snapshot_bytes", "1099511627776")];
 
-impl Preset {
-    /// Commands of each point in the paper.
+impl LogKvPreset {
+    /// Returns the commands of each point in the paper.
     pub const fn operations(self) -> u64 {
         match self {
             Self::Table1 | Self::Fig3 | Self::Table3 => 100_000,
@@ -111,13 +112,13 @@ impl Preset {
         }
     }
 
-    /// Whether the store is killed and reopened after each run.
+    /// Returns whether each run kills and reopens the store.
     pub const fn recovers(self) -> bool {
         matches!(self, Self::Table3)
     }
 
-    /// The stores of the paper: its log-structured store and its naive one.
-    pub const fn variants(self) -> &'static [Variant] {
+    /// Returns the stores of the paper: the log-structured one and the naive one.
+    pub const fn variants(self) -> &'static [PresetVariant] {
         match self {
             Self::Table1 | Self::Table2 | Self::Fig4 | Self::Fig5 => {
                 &[("hashlog", &[]), ("naive", &[("snapshot_bytes", "2097152")])]
@@ -132,7 +133,7 @@ impl Preset {
         }
     }
 
-    /// What the paper reports for this experiment, for the foot of the table.
+    /// Returns the result that the paper reports, for a note below the table.
     pub const fn paper(self) -> &'static str {
         match self {
             Self::Table1 => "paper: the product of Table 1; only figures 3 to 5 show parts of it",
@@ -149,8 +150,8 @@ impl Preset {
         }
     }
 
-    /// The points, each with a name.
-    pub fn points(self) -> Vec<(String, Point)> {
+    /// Returns the points with their names.
+    pub fn points(self) -> Vec<(String, LogKvPoint)> {
         const HIT: [f64; 4] = [0.2, 0.6, 0.8, 0.99];
         const READ: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.99];
         const FRACTION: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
@@ -164,20 +165,24 @@ impl Preset {
                 ("write-heavy", 0.2, 0.0, 0.0),
             ]
             .map(|(name, read_fraction, hot_fraction, hot_rate)| {
-                let point = Point { hit_rate: 0.95, read_fraction, hot_fraction, hot_rate };
+                let point = LogKvPoint { hit_rate: 0.95, read_fraction, hot_fraction, hot_rate };
                 (name.to_owned(), point)
             })
             .to_vec(),
             Self::Table3 => {
-                let point =
-                    Point { hit_rate: 0.8, read_fraction: 0.2, hot_fraction: 0.2, hot_rate: 0.6 };
+                let point = LogKvPoint {
+                    hit_rate: 0.8,
+                    read_fraction: 0.2,
+                    hot_fraction: 0.2,
+                    hot_rate: 0.6,
+                };
                 vec![("recovery".to_owned(), point)]
             }
         }
     }
 }
 
-fn product(hit: &[f64], read: &[f64], fraction: &[f64], rate: &[f64]) -> Vec<(String, Point)> {
+fn product(hit: &[f64], read: &[f64], fraction: &[f64], rate: &[f64]) -> Vec<(String, LogKvPoint)> {
     let mut points = Vec::new();
     for hot_rate in rate.iter().copied() {
         for hot_fraction in fraction.iter().copied() {
@@ -186,7 +191,7 @@ fn product(hit: &[f64], read: &[f64], fraction: &[f64], rate: &[f64]) -> Vec<(St
                     let name = format!(
                         "hit-{hit_rate}-read-{read_fraction}-hot-{hot_fraction}-{hot_rate}"
                     );
-                    let point = Point { hit_rate, read_fraction, hot_fraction, hot_rate };
+                    let point = LogKvPoint { hit_rate, read_fraction, hot_fraction, hot_rate };
                     points.push((name, point));
                 }
             }
@@ -201,11 +206,13 @@ mod tests {
 
     #[test]
     fn presets_have_the_points_of_the_paper() {
-        assert_eq!(Preset::Table1.points().len(), 240);
-        assert_eq!(Preset::Table2.points().len(), 4);
-        assert_eq!(Preset::Fig3.points().len(), 80);
-        assert!(Preset::Fig4.points().iter().all(|(_, point)| point.hot_rate > 0.89));
-        for preset in [Preset::Table1, Preset::Table2, Preset::Fig5, Preset::Table3] {
+        assert_eq!(LogKvPreset::Table1.points().len(), 240);
+        assert_eq!(LogKvPreset::Table2.points().len(), 4);
+        assert_eq!(LogKvPreset::Fig3.points().len(), 80);
+        assert!(LogKvPreset::Fig4.points().iter().all(|(_, point)| point.hot_rate > 0.89));
+        for preset in
+            [LogKvPreset::Table1, LogKvPreset::Table2, LogKvPreset::Fig5, LogKvPreset::Table3]
+        {
             for (name, point) in preset.points() {
                 point.workload(&name).unwrap();
             }
@@ -214,14 +221,18 @@ mod tests {
 
     #[test]
     fn shares_follow_the_parameters() {
-        let point = Point { hit_rate: 0.8, read_fraction: 0.25, hot_fraction: 0.1, hot_rate: 0.9 };
+        let point =
+            LogKvPoint { hit_rate: 0.8, read_fraction: 0.25, hot_fraction: 0.1, hot_rate: 0.9 };
         let workload = point.workload("x").unwrap();
-        for (kind, share) in
-            [(Kind::Read, 0.2), (Kind::ReadAbsent, 0.05), (Kind::Update, 0.6), (Kind::Insert, 0.15)]
-        {
+        for (kind, share) in [
+            (OperationKind::Read, 0.2),
+            (OperationKind::ReadAbsent, 0.05),
+            (OperationKind::Update, 0.6),
+            (OperationKind::Insert, 0.15),
+        ] {
             assert!((workload.share(kind) - share).abs() < 1e-12, "{kind:?}");
         }
-        let wrong = Point { hit_rate: 1.5, ..point }.workload("x").unwrap_err();
+        let wrong = LogKvPoint { hit_rate: 1.5, ..point }.workload("x").unwrap_err();
         assert_eq!(wrong.code(), 2);
         assert!(wrong.to_string().contains("--hit-rate"));
     }

@@ -1,4 +1,4 @@
-//! fjall.
+//! fjall: a log-structured merge tree in Rust.
 
 use fjall::{
     Database, Keyspace, KeyspaceCreateOptions, PersistMode,
@@ -10,40 +10,40 @@ use fjall::{
 
 use quintet_bench::{
     failure::{Failure, Outcome},
-    store::{Durability, EachEntry, Store, StoreStats},
+    numbers::to_u64,
+    store::{Durability, EachEntry, Setting, Store, StoreOptions, StoreStats},
 };
 
-use super::{Opening, Peer, change, failed, setting, size};
-use crate::result::Setting;
+use super::{Peer, budget, failed, override_settings, setting, size};
 
 const NAME: &str = "fjall";
 const BLOOM_BITS: f32 = 10.0;
-/// The most that its guide recommends.
+/// Maximum size of a memtable that its guide recommends.
 const MEMTABLE_BYTES_MAX: u64 = 64 << 20;
 const MEMTABLE_BYTES_MIN: u64 = 1 << 20;
-/// It panics below.
+/// Minimum journal size; fjall panics below it.
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
-/// Its own default for two processors.
+/// Number of worker threads: its default for two processors.
 const WORKERS: u64 = 2;
 
 pub(super) struct Fjall;
 
-/// The settings, under the names of its options.
+/// Settings under the names of its options.
 #[derive(Clone, Copy, Debug)]
-struct Tuning {
+struct FjallTuning {
     cache_size: u64,
     max_memtable_size: u64,
     max_journaling_size: u64,
     worker_threads: u64,
     block_size: u64,
     restart_interval: u64,
-    /// Hundredths of a bucket of the hash table in each block, for an entry.
+    /// Buckets of the hash table in each block, per 100 entries.
     hash_percent: u64,
     /// Whether all blocks of indexes and filters stay in memory: 0 or 1.
     pins: u64,
 }
 
-impl Tuning {
+impl FjallTuning {
     fn new(budget: u64) -> Self {
         let memtable = (budget / 8).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
         Self {
@@ -58,9 +58,9 @@ impl Tuning {
         }
     }
 
-    /// What the command line asks for instead.
+    /// Overrides settings by options of the command line.
     fn change(&mut self, asked: &[(String, String)]) -> Outcome {
-        change(
+        override_settings(
             NAME,
             asked,
             &mut [
@@ -107,7 +107,7 @@ impl Peer for Fjall {
         "3.1.13".to_owned()
     }
 
-    fn is_there(&self) -> Outcome {
+    fn check_available(&self) -> Outcome {
         Ok(())
     }
 
@@ -119,8 +119,8 @@ impl Peer for Fjall {
         ""
     }
 
-    fn settings(&self, opening: &Opening<'_>) -> Vec<Setting> {
-        let tuning = Tuning::new(opening.budget());
+    fn settings(&self, options: &StoreOptions) -> Vec<Setting> {
+        let tuning = FjallTuning::new(budget(options));
         vec![
             setting("cache_size", tuning.cache_size, "the budget less four memtables"),
             setting(
@@ -134,39 +134,39 @@ impl Peer for Fjall {
             setting("expect_point_read_hits", false, "absent keys are asked for as well"),
             setting(
                 "persist",
-                if opening.is_synced() { "SyncData" } else { "Buffer" },
+                if options.is_synced() { "SyncData" } else { "Buffer" },
                 "its default writes the journal to the page cache: the promise of our buffered \
                  writes",
             ),
         ]
     }
 
-    fn open(&self, opening: &Opening<'_>) -> Outcome<Box<dyn Store>> {
-        if opening.is_direct() {
+    fn open(&self, options: &StoreOptions) -> Outcome<Box<dyn Store>> {
+        if options.is_direct() {
             return Err(Failure::Failed(format!("{NAME} has no direct I/O")));
         }
-        let mut tuning = Tuning::new(opening.budget());
-        tuning.change(&opening.options.settings)?;
-        let options = tuning.keyspace()?;
-        let database = Database::builder(&opening.options.dir)
+        let mut tuning = FjallTuning::new(budget(options));
+        tuning.change(&options.settings)?;
+        let keyspace_options = tuning.keyspace()?;
+        let database = Database::builder(&options.dir)
             .cache_size(tuning.cache_size)
             .max_journaling_size(tuning.max_journaling_size.max(JOURNAL_BYTES_MIN))
             .worker_threads(size(tuning.worker_threads.max(1)))
             .open()
             .map_err(|error| failed(NAME, error))?;
         let keyspace =
-            database.keyspace("bench", || options).map_err(|error| failed(NAME, error))?;
-        Ok(Box::new(Opened { database, keyspace, is_synced: opening.is_synced() }))
+            database.keyspace("bench", || keyspace_options).map_err(|error| failed(NAME, error))?;
+        Ok(Box::new(FjallStore { database, keyspace, is_synced: options.is_synced() }))
     }
 }
 
-struct Opened {
+struct FjallStore {
     database: Database,
     keyspace: Keyspace,
     is_synced: bool,
 }
 
-impl Opened {
+impl FjallStore {
     fn written(&self, outcome: fjall::Result<()>) -> Outcome {
         outcome.map_err(|error| failed(NAME, error))?;
         if self.is_synced { self.sync() } else { Ok(()) }
@@ -183,7 +183,7 @@ impl Opened {
     }
 }
 
-impl Store for Opened {
+impl Store for FjallStore {
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
         let Some(found) = self.keyspace.get(key).map_err(|error| failed(NAME, error))? else {
             return Ok(false);
@@ -215,7 +215,7 @@ impl Store for Opened {
     }
 
     fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
-        Self::visit(self.keyspace.iter(), usize::MAX, each).map(quintet_bench::numbers::to_u64)
+        Self::visit(self.keyspace.iter(), usize::MAX, each).map(to_u64)
     }
 
     fn sync(&self) -> Outcome {

@@ -1,60 +1,60 @@
-//! Shared libraries of peers: found, loaded, and their functions looked up by name.
+//! Shared libraries of peers: finds and loads them, and looks up their functions by name.
 //!
-//! What: [`load`] and the macro [`functions`], which makes a struct of function pointers out of a
-//! subset of a C header. Why not link: the tool has to build, and the other stores have to be
-//! measured, where a peer could not be had.
+//! [`load`] loads a library. The macro [`functions`] makes a struct of function pointers from a
+//! part of a C header. The libraries are not linked, so that the tool builds and the other stores
+//! run if a library is missing.
 //!
-//! The declarations are kept by hand; those of `RocksDB`, `LevelDB`, LMDB and MDBX have been the
-//! same for years, and a wrong one shows in the peers' tests at once.
+//! The declarations are written by hand. Those of `RocksDB`, `LevelDB`, LMDB and MDBX have been
+//! stable for years, and the tests of the peers detect a wrong one.
 
 use std::{env, ffi::CStr, path::PathBuf};
 
 use libloading::Library;
 use quintet_bench::failure::{Failure, Outcome};
 
-/// The environment variable with the directory of the peers' libraries.
+/// Environment variable with the directory of the libraries.
 pub const DIR: &str = "QUINTET_PEERS";
 
-/// Where the peers' libraries are: where [`DIR`] says, else where `setup` puts them.
+/// Returns the directory of the libraries: that in [`DIR`], or the one that `setup` uses.
 pub fn dir() -> PathBuf {
     env::var_os(DIR)
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/peers")), PathBuf::from)
 }
 
-/// The path of a peer's library, and why it cannot be used where it is not there.
+/// Returns the path of a library. Fails if the file is missing.
 pub fn find(name: &str) -> Outcome<PathBuf> {
     let path = dir().join(format!("lib{name}.so"));
     if path.is_file() {
         return Ok(path);
     }
     Err(Failure::Failed(format!(
-        "{name} is not there: {} is missing; `setup {name}` makes it",
+        "{name} is not available: {} is missing; `setup {name}` makes it",
         path.display()
     )))
 }
 
-/// The version that `setup` wrote beside the library.
+/// Returns the version that `setup` wrote beside the library.
 pub fn version(name: &str) -> String {
     std::fs::read_to_string(dir().join(format!("lib{name}.version")))
         .map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
-/// Loads a peer's library for the rest of the process.
+/// Loads a library until the process ends.
 #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
 pub fn load(name: &str) -> Outcome<&'static Library> {
     let path = find(name)?;
-    // SAFETY: the initialisers of the four libraries that `setup` makes only set up their own
-    // statics. A file put there by somebody else is that person's choice, as with any program.
+    // SAFETY: the initialisers of the four libraries that `setup` installs only set up their own
+    // statics. The user is responsible for other files in that directory.
     let library = unsafe { Library::new(&path) };
     let library =
         library.map_err(|error| Failure::Failed(format!("{name} does not load: {error}")))?;
     Ok(Box::leak(Box::new(library)))
 }
 
-/// The text of a C string; empty for a null pointer.
+/// Returns the text of a C string; empty for a null pointer.
 ///
 /// # Safety
-/// `text` is null or points to a terminated string that nobody changes during the call.
+/// `text` is null or points to a terminated string that does not change during the call.
 #[expect(unsafe_code, reason = "reads what the pointer points to")]
 pub unsafe fn text(text: *const std::ffi::c_char) -> String {
     if text.is_null() {
@@ -64,8 +64,8 @@ pub unsafe fn text(text: *const std::ffi::c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Declares a struct of function pointers and its constructor, which looks every function up under
-/// a prefix.
+/// Declares a struct of function pointers, and a constructor that looks up every function under a
+/// prefix.
 macro_rules! functions {
     (
         $(#[$about:meta])*
@@ -80,7 +80,7 @@ macro_rules! functions {
         }
 
         impl $name {
-            /// Looks the functions up. Fails where one is missing.
+            /// Looks up the functions. Fails if one is missing.
             ///
             /// # Safety
             /// The library's functions under these names have the declared signatures.

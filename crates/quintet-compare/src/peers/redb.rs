@@ -1,8 +1,8 @@
-//! redb.
+//! redb: a copy-on-write B-tree in Rust.
 //!
-//! A put is a transaction of its own, without sync where writes are buffered. A get uses the
-//! thread's read transaction as long as nothing has been committed since it began: beginning one
-//! costs more than the get.
+//! Each put is a transaction, without a sync if writes are buffered. A get uses the read
+//! transaction of its thread until another commit, because beginning a transaction costs more than
+//! the get.
 
 use std::{
     cell::RefCell,
@@ -13,25 +13,25 @@ use redb::{Database, ReadOnlyTable, ReadableDatabase as _, TableDefinition};
 
 use quintet_bench::{
     failure::{Failure, Outcome},
-    store::{Durability, EachEntry, Store, StoreStats},
+    numbers::to_u64,
+    store::{Durability, EachEntry, Setting, Store, StoreOptions, StoreStats},
 };
 
-use super::{Opening, Peer, change, failed, setting, size};
-use crate::result::Setting;
+use super::{Peer, budget, failed, override_settings, setting, size};
 
 const NAME: &str = "redb";
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("bench");
 const FILE: &str = "redb";
-/// A durable commit now and then; see the settings.
+/// Default distance of durable commits; 0 for none. See the settings.
 const SYNC_EVERY: u64 = 0;
 
 pub(super) struct Redb;
 
-type Reader = ReadOnlyTable<&'static [u8], &'static [u8]>;
+type RedbReader = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 thread_local! {
-    /// This thread's view of the table, and the count of commits when it was taken.
-    static READER: RefCell<Option<(u64, Reader)>> = const { RefCell::new(None) };
+    /// Read transaction of this thread, and the count of commits at its start.
+    static READER: RefCell<Option<(u64, RedbReader)>> = const { RefCell::new(None) };
 }
 
 impl Peer for Redb {
@@ -43,7 +43,7 @@ impl Peer for Redb {
         "4.5.0".to_owned()
     }
 
-    fn is_there(&self) -> Outcome {
+    fn check_available(&self) -> Outcome {
         Ok(())
     }
 
@@ -60,56 +60,56 @@ impl Peer for Redb {
         }
     }
 
-    fn settings(&self, opening: &Opening<'_>) -> Vec<Setting> {
-        let durability = if opening.is_synced() { "immediate" } else { "none" };
+    fn settings(&self, options: &StoreOptions) -> Vec<Setting> {
+        let durability = if options.is_synced() { "immediate" } else { "none" };
         vec![
-            setting("cache_size", opening.budget(), "the whole budget; it has no other memory"),
+            setting("cache_size", budget(options), "the whole budget; it has no other memory"),
             setting("durability", durability, "it has nothing between a sync and no promise"),
             setting("sync_every", SYNC_EVERY, "a durable commit each 100,000 costs a third"),
             setting("read transactions", "kept until a commit", "the cheapest get"),
         ]
     }
 
-    fn open(&self, opening: &Opening<'_>) -> Outcome<Box<dyn Store>> {
-        if opening.is_direct() {
+    fn open(&self, options: &StoreOptions) -> Outcome<Box<dyn Store>> {
+        if options.is_direct() {
             return Err(Failure::Failed(format!("{NAME} has no direct I/O")));
         }
-        let path = opening.options.dir.join(FILE);
-        let (mut cache_size, mut sync_every) = (opening.budget(), SYNC_EVERY);
-        let asked = &opening.options.settings;
+        let path = options.dir.join(FILE);
+        let (mut cache_size, mut sync_every) = (budget(options), SYNC_EVERY);
+        let asked = &options.settings;
         let known = &mut [("cache_size", &mut cache_size), ("sync_every", &mut sync_every)];
-        change(NAME, asked, known)?;
+        override_settings(NAME, asked, known)?;
         let mut builder = Database::builder();
         builder.set_cache_size(size(cache_size));
         let database = builder.create(path).map_err(|error| failed(NAME, error))?;
-        let store = Opened {
+        let store = RedbStore {
             database,
             commits: AtomicU64::new(0),
-            is_synced: opening.is_synced(),
+            is_synced: options.is_synced(),
             sync_every,
         };
-        // The first read finds the table.
+        // Creates the table for the first read.
         store.write(store.is_synced, |_| Ok(()))?;
         Ok(Box::new(store))
     }
 }
 
-struct Opened {
+struct RedbStore {
     database: Database,
-    /// Commits so far: a read transaction that began before the last one is out of date.
+    /// Number of commits. A read transaction from before the last commit is out of date.
     commits: AtomicU64,
     is_synced: bool,
-    /// One commit in so many is durable; 0: none but those that are asked for.
+    /// Distance of durable commits; 0 for requested ones only.
     sync_every: u64,
 }
 
-type Table<'txn> = redb::Table<'txn, &'static [u8], &'static [u8]>;
+type RedbTable<'txn> = redb::Table<'txn, &'static [u8], &'static [u8]>;
 
-impl Opened {
+impl RedbStore {
     fn write(
         &self,
         is_synced: bool,
-        work: impl FnOnce(&mut Table<'_>) -> Result<(), redb::StorageError>,
+        work: impl FnOnce(&mut RedbTable<'_>) -> Result<(), redb::StorageError>,
     ) -> Outcome {
         let mut txn = self.database.begin_write().map_err(|error| failed(NAME, error))?;
         let commits = self.commits.load(Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl Opened {
         Ok(())
     }
 
-    fn read<T>(&self, work: impl FnOnce(&Reader) -> Outcome<T>) -> Outcome<T> {
+    fn read<T>(&self, work: impl FnOnce(&RedbReader) -> Outcome<T>) -> Outcome<T> {
         let commits = self.commits.load(Ordering::Acquire);
         READER.with_borrow_mut(|kept| {
             if let Some((at, reader)) = kept
@@ -157,7 +157,7 @@ impl Opened {
     }
 }
 
-impl Store for Opened {
+impl Store for RedbStore {
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
         self.read(|table| {
             let Some(found) = table.get(key).map_err(|error| failed(NAME, error))? else {
@@ -190,10 +190,10 @@ impl Store for Opened {
     }
 
     fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
-        self.visit(&[], usize::MAX, each).map(quintet_bench::numbers::to_u64)
+        self.visit(&[], usize::MAX, each).map(to_u64)
     }
 
-    /// An empty synced commit: all commits before it are then durable.
+    /// Commits an empty synced transaction, which makes all earlier commits durable.
     fn sync(&self) -> Outcome {
         self.write(true, |_| Ok(()))
     }

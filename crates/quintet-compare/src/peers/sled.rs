@@ -1,17 +1,17 @@
-//! sled, the last stable release.
+//! sled: a lock-free tree in Rust, the last stable release.
 
 use sled::{Config, Db, Mode};
 
 use quintet_bench::{
     failure::{Failure, Outcome},
-    store::{Durability, EachEntry, Store, StoreStats},
+    numbers::to_u64,
+    store::{Durability, EachEntry, Setting, Store, StoreOptions, StoreStats},
 };
 
-use super::{Opening, Peer, failed, setting};
-use crate::result::Setting;
+use super::{Peer, budget, failed, setting};
 
 const NAME: &str = "sled";
-/// Our own distance between two background syncs.
+/// Interval of background syncs in milliseconds, that of Quintet.
 const FLUSH_MS: u64 = 100;
 
 pub(super) struct Sled;
@@ -25,7 +25,7 @@ impl Peer for Sled {
         "0.34.7".to_owned()
     }
 
-    fn is_there(&self) -> Outcome {
+    fn check_available(&self) -> Outcome {
         Ok(())
     }
 
@@ -39,35 +39,35 @@ impl Peer for Sled {
         }
     }
 
-    fn settings(&self, opening: &Opening<'_>) -> Vec<Setting> {
+    fn settings(&self, options: &StoreOptions) -> Vec<Setting> {
         vec![
-            setting("cache_capacity", opening.budget(), "the whole budget"),
-            setting("flush_every_ms", FLUSH_MS, "our own interval"),
+            setting("cache_capacity", budget(options), "the whole budget"),
+            setting("flush_every_ms", FLUSH_MS, "the interval of Quintet"),
             setting("mode", "HighThroughput", "its setting for speed rather than space"),
         ]
     }
 
-    fn open(&self, opening: &Opening<'_>) -> Outcome<Box<dyn Store>> {
-        if opening.is_direct() {
+    fn open(&self, options: &StoreOptions) -> Outcome<Box<dyn Store>> {
+        if options.is_direct() {
             return Err(Failure::Failed(format!("{NAME} has no direct I/O")));
         }
         let database = Config::new()
-            .path(&opening.options.dir)
-            .cache_capacity(opening.budget())
+            .path(&options.dir)
+            .cache_capacity(budget(options))
             .flush_every_ms(Some(FLUSH_MS))
             .mode(Mode::HighThroughput)
             .open()
             .map_err(|error| failed(NAME, error))?;
-        Ok(Box::new(Opened { database, is_synced: opening.is_synced() }))
+        Ok(Box::new(SledStore { database, is_synced: options.is_synced() }))
     }
 }
 
-struct Opened {
+struct SledStore {
     database: Db,
     is_synced: bool,
 }
 
-impl Opened {
+impl SledStore {
     fn written<T>(&self, outcome: sled::Result<T>) -> Outcome {
         outcome.map_err(|error| failed(NAME, error))?;
         if self.is_synced { self.sync() } else { Ok(()) }
@@ -84,7 +84,7 @@ impl Opened {
     }
 }
 
-impl Store for Opened {
+impl Store for SledStore {
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
         let Some(found) = self.database.get(key).map_err(|error| failed(NAME, error))? else {
             return Ok(false);
@@ -115,7 +115,7 @@ impl Store for Opened {
     }
 
     fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
-        Self::visit(self.database.iter(), usize::MAX, each).map(quintet_bench::numbers::to_u64)
+        Self::visit(self.database.iter(), usize::MAX, each).map(to_u64)
     }
 
     fn sync(&self) -> Outcome {

@@ -1,6 +1,11 @@
-//! Every peer that is there keeps the promises that the workloads rely on.
+//! Every available peer fulfils what the workloads need.
 
 use std::path::Path;
+
+use quintet_bench::store::{
+    MemoryMode,
+    conformance::{check_operations, check_threads, get},
+};
 
 use super::*;
 
@@ -10,23 +15,18 @@ fn options(dir: &Path) -> StoreOptions {
         durability: Durability::Buffered,
         records_max: 1000,
         bytes_written_max: 10 << 20,
-        memory_budget: None,
+        memory: Some(memory()),
         settings: Vec::new(),
     }
 }
 
-fn memory() -> Memory {
-    Memory::Fits { budget_bytes: 64 << 20 }
+fn memory() -> MemoryMode {
+    MemoryMode::Fits { budget_bytes: 64 << 20 }
 }
 
-/// Peers that can be opened here. Those of C are not, where `setup` has not run.
+/// Returns the peers that are available. Peers in C are not, unless `setup` has run.
 fn there() -> Vec<&'static dyn Peer> {
-    all().into_iter().filter(|peer| peer.is_there().is_ok()).collect()
-}
-
-fn get(store: &dyn Store, key: &[u8]) -> Option<Vec<u8>> {
-    let mut value = b"left over".to_vec();
-    store.get_into(key, &mut value).unwrap().then_some(value)
+    all().into_iter().filter(|peer| peer.check_available().is_ok()).collect()
 }
 
 #[test]
@@ -37,9 +37,9 @@ fn names_are_unique_and_settings_have_reasons() {
     for peer in all() {
         assert!(!names.contains(&peer.name()), "{}", peer.name());
         names.push(peer.name());
-        for memory in [memory(), Memory::Direct { cache_bytes: 32 << 20 }] {
-            let opening = Opening { options: &options, memory };
-            for setting in peer.settings(&opening) {
+        for memory in [memory(), MemoryMode::Direct { cache_bytes: 32 << 20 }] {
+            let options = StoreOptions { memory: Some(memory), ..options.clone() };
+            for setting in peer.settings(&options) {
                 assert!(setting.reason.len() > 5, "{}: {setting:?}", peer.name());
             }
         }
@@ -52,31 +52,9 @@ fn every_peer_keeps_what_it_is_given() {
         let name = peer.name();
         let dir = tempfile::tempdir().unwrap();
         let options = options(dir.path());
-        let opening = Opening { options: &options, memory: memory() };
-        let opened = peer.open(&opening).unwrap();
+        let opened = peer.open(&options).unwrap();
         let store = opened.as_ref();
-        assert_eq!(get(store, b"a"), None, "{name}");
-        store.put(b"a", b"1").unwrap();
-        store.put(b"b", b"").unwrap();
-        store.put(b"a", b"longer").unwrap();
-        assert_eq!(get(store, b"a").as_deref(), Some(b"longer".as_slice()), "{name}");
-        assert_eq!(get(store, b"b").as_deref(), Some(b"".as_slice()), "{name}");
-        store.delete(b"a").unwrap();
-        store.delete(b"a").unwrap();
-        assert_eq!(get(store, b"a"), None, "{name}");
-        let entries: Vec<_> =
-            (0..100_u8).map(|n| (vec![b'k', n], vec![n; usize::from(n)])).collect();
-        store.batch(&entries).unwrap();
-        let keys: Vec<Vec<u8>> = (0..110_u8).map(|n| vec![b'k', n]).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let mut found = vec![None; keys.len()];
-        store
-            .multi_get(&keys, &mut |index, value| found[index] = Some(value.map(<[u8]>::to_vec)))
-            .unwrap();
-        for (n, found) in (0..110_u8).zip(found) {
-            let expected = (n < 100).then(|| vec![n; usize::from(n)]);
-            assert_eq!(found, Some(expected), "{name}, key {n}");
-        }
+        check_operations(store).unwrap_or_else(|failure| panic!("{name}: {failure}"));
         let mut seen = Vec::new();
         let count = store.range(b"k\x05", 3, &mut |key, _| seen.push(key.to_vec())).unwrap();
         assert_eq!(count, 3, "{name}");
@@ -88,8 +66,8 @@ fn every_peer_keeps_what_it_is_given() {
         let stats = store.stats();
         assert!(stats.keys.is_none_or(|keys| keys == 101), "{name}: {stats:?}");
         opened.close().unwrap();
-        let reopened = peer.open(&opening).unwrap();
-        assert_eq!(get(reopened.as_ref(), b"k\x07"), Some(vec![7; 7]), "{name}");
+        let reopened = peer.open(&options).unwrap();
+        assert_eq!(get(reopened.as_ref(), b"k\x07").unwrap(), Some(vec![7; 7]), "{name}");
         reopened.close().unwrap();
     }
 }
@@ -99,20 +77,9 @@ fn four_threads_see_their_own_writes() {
     for peer in there() {
         let dir = tempfile::tempdir().unwrap();
         let options = options(dir.path());
-        let opened = peer.open(&Opening { options: &options, memory: memory() }).unwrap();
-        let store = opened.as_ref();
-        std::thread::scope(|scope| {
-            for thread in 0..4_u8 {
-                scope.spawn(move || {
-                    for round in 0..100_u8 {
-                        let key = [b't', thread, round % 10];
-                        store.put(&key, &[thread, round]).unwrap();
-                        let expected = Some(vec![thread, round]);
-                        assert_eq!(get(store, &key), expected, "{}", peer.name());
-                    }
-                });
-            }
-        });
+        let opened = peer.open(&options).unwrap();
+        check_threads(opened.as_ref(), 4, 100)
+            .unwrap_or_else(|failure| panic!("{}: {failure}", peer.name()));
         opened.close().unwrap();
     }
 }
@@ -123,14 +90,14 @@ fn synced_writes_and_direct_reads_work_or_say_why_not() {
         let dir = tempfile::tempdir().unwrap();
         let mut options = options(dir.path());
         options.durability = Durability::Sync;
-        let store = peer.open(&Opening { options: &options, memory: memory() }).unwrap();
+        let store = peer.open(&options).unwrap();
         store.put(b"key", b"value").unwrap();
-        assert_eq!(get(store.as_ref(), b"key").as_deref(), Some(b"value".as_slice()));
+        assert_eq!(get(store.as_ref(), b"key").unwrap().as_deref(), Some(b"value".as_slice()));
         store.close().unwrap();
         let dir = tempfile::tempdir().unwrap();
         options.dir = dir.path().to_path_buf();
-        let memory = Memory::Direct { cache_bytes: 32 << 20 };
-        match peer.open(&Opening { options: &options, memory }) {
+        options.memory = Some(MemoryMode::Direct { cache_bytes: 32 << 20 });
+        match peer.open(&options) {
             Ok(store) => {
                 store.put(b"key", b"value").unwrap();
                 store.close().unwrap();
@@ -163,7 +130,7 @@ fn options_are_taken_or_refused_in_one_line() {
         assert!(peer.takes_options(), "{name}");
         for ((option, value), is_right) in [(wrong, false), (right, true)] {
             options.settings = vec![(option.to_owned(), value.to_owned())];
-            match peer.open(&Opening { options: &options, memory: memory() }) {
+            match peer.open(&options) {
                 Ok(store) => {
                     assert!(is_right, "{name}: {option}={value}");
                     store.put(b"key", b"value").unwrap();

@@ -1,15 +1,15 @@
-//! The experiments of the CedrusDB paper (section 4).
+//! Experiments of the CedrusDB paper (section 4).
 //!
 //! Their machine: six cores of 3.7 GHz, 64 GB, Optane 905P; FASTER 1.8.4, LMDB 0.9.23, RocksDB
-//! 6.1.2. All data in memory (40 GB of cache), writes asynchronous, stores reopened before the
-//! test. Figures 10 to 19 are plots without numbers: what the text says of them stands in `about`.
+//! 6.1.2. All data is in memory (40 GB of cache), writes are asynchronous, and stores are reopened
+//! before the test. Figures 10 to 19 are plots without numbers; `about` contains the statements of
+//! the text.
 
 use quintet_bench::workload::Suite;
 
-use super::{MemoryPlan, Point, Preset, What, paper, point, ratio};
-use crate::{
-    job::Mix,
-    result::{Metric, PaperFigure},
+use super::{
+    MemoryPlan, Metric, OperationMix, PaperFigure, PointWorkload, Preset, PresetPoint, paper,
+    point, ratio,
 };
 
 const ENGINES: &[&str] = &["trie", "hashlog"];
@@ -17,15 +17,28 @@ const PEERS: &[&str] = &["rocksdb", "lmdb"];
 const RECORDS: u64 = 100_000_000;
 const OPS: u64 = 50_000_000;
 
-const fn mix(reads: f64, updates: f64, inserts: f64, deletes: f64, is_zipfian: bool) -> What {
-    What::Mix(Mix { reads, updates, inserts, deletes, is_zipfian, ..Mix::NONE })
+const fn mix(
+    reads: f64,
+    updates: f64,
+    inserts: f64,
+    deletes: f64,
+    is_zipfian: bool,
+) -> PointWorkload {
+    PointWorkload::Mix(OperationMix {
+        reads,
+        updates,
+        inserts,
+        deletes,
+        is_zipfian,
+        ..OperationMix::NONE
+    })
 }
 
-const fn micro(name: &'static str, what: What, threads: u64) -> Point {
+const fn micro(name: &'static str, what: PointWorkload, threads: u64) -> PresetPoint {
     point(name, what, RECORDS, OPS).sizes(32, &[128]).threads(threads)
 }
 
-const fn microbenchmark(threads: u64) -> [Point; 9] {
+const fn microbenchmark(threads: u64) -> [PresetPoint; 9] {
     [
         micro("L", mix(1.0, 0.0, 0.0, 0.0, false), threads),
         micro("L-z", mix(1.0, 0.0, 0.0, 0.0, true), threads),
@@ -39,23 +52,23 @@ const fn microbenchmark(threads: u64) -> [Point; 9] {
     ]
 }
 
-const FIG10: [Point; 9] = microbenchmark(1);
-const FIG11: [Point; 9] = microbenchmark(4);
+const FIG10: [PresetPoint; 9] = microbenchmark(1);
+const FIG11: [PresetPoint; 9] = microbenchmark(4);
 
 const fn ycsb(
     records: u64,
     operations: u64,
     threads: u64,
     value_bytes: &'static [usize],
-) -> [Point; 6] {
+) -> [PresetPoint; 6] {
     const fn one(
         name: &'static str,
-        what: What,
+        what: PointWorkload,
         records: u64,
         operations: u64,
         threads: u64,
         value_bytes: &'static [usize],
-    ) -> Point {
+    ) -> PresetPoint {
         point(name, what, records, operations).threads(threads).sizes(23, value_bytes)
     }
     [
@@ -110,18 +123,19 @@ const fn ycsb(
     ]
 }
 
-const FIG15: [Point; 6] = ycsb(RECORDS, OPS, 1, &[128]);
-const FIG16: [Point; 6] = ycsb(10_000_000, 10_000_000, 1, &[1024]);
-const FIG17: [Point; 6] = ycsb(RECORDS, OPS, 4, &[128]);
-/// 128, 256 and 1024 bytes in equal parts.
-const FIG18A: [Point; 6] = ycsb(10_000_000, RECORDS, 1, &[128, 256, 1024]);
-/// 128 to 256 bytes, zipfian in the paper; in equal parts of eight sizes here.
-const FIG18B: [Point; 6] = ycsb(10_000_000, RECORDS, 1, &[128, 144, 160, 176, 192, 208, 224, 256]);
+const FIG15: [PresetPoint; 6] = ycsb(RECORDS, OPS, 1, &[128]);
+const FIG16: [PresetPoint; 6] = ycsb(10_000_000, 10_000_000, 1, &[1024]);
+const FIG17: [PresetPoint; 6] = ycsb(RECORDS, OPS, 4, &[128]);
+/// Sizes of 128, 256 and 1024 bytes in equal parts.
+const FIG18A: [PresetPoint; 6] = ycsb(10_000_000, RECORDS, 1, &[128, 256, 1024]);
+/// Sizes of 128 to 256 bytes: zipfian in the paper, eight sizes in equal parts here.
+const FIG18B: [PresetPoint; 6] =
+    ycsb(10_000_000, RECORDS, 1, &[128, 144, 160, 176, 192, 208, 224, 256]);
 
 const fn sluggish(
     name: &'static str,
     settings: &'static [(&'static str, &'static str, &'static str)],
-) -> Point {
+) -> PresetPoint {
     point(name, mix(0.5, 0.0, 0.5, 0.0, false), RECORDS, 10_000_000).with(settings)
 }
 
@@ -129,7 +143,7 @@ const fn region(
     name: &'static str,
     settings: &'static [(&'static str, &'static str, &'static str)],
     writes: f64,
-) -> Point {
+) -> PresetPoint {
     let what = mix(1.0 - writes, writes, 0.0, 0.0, false);
     point(name, what, RECORDS, 10_000_000).with(settings)
 }
@@ -166,7 +180,7 @@ const TABLE1: &[PaperFigure] = &[
     ),
 ];
 
-/// Ranges over thread counts and mixes of a plot; the upper ends.
+/// Upper ends of the ranges over thread counts and mixes of a plot.
 const FIG19: &[PaperFigure] = &[
     ratio(
         "",
@@ -351,7 +365,7 @@ pub(super) const PRESETS: &[Preset] = &[
         origin: "CedrusDB, table 1",
         about: "YCSB with half updates on 100 million records of 128 bytes, killed, then opened \
                 again. FASTER, Masstree and KVell cannot be had here.",
-        points: &[point("A", What::Named(Suite::Ycsb, "a"), RECORDS, RECORDS)],
+        points: &[point("A", PointWorkload::Named(Suite::Ycsb, "a"), RECORDS, RECORDS)],
         recovers: true,
         figures: TABLE1,
         ..CEDRUSDB

@@ -1,24 +1,25 @@
-//! The measurements of ckvs (its README): numbers of eight bytes, pages of 16 KiB, a RAM disk,
-//! eight threads on four cores.
+//! Measurements in the README of ckvs: numbers of eight bytes, pages of 16 KiB, a RAM disk, eight
+//! threads on four cores.
 //!
-//! The original prints the duration of 5 million operations and the like; the figures here are the
-//! same as operations a second, so that they can be read at any scale.
+//! The README prints durations, for example of 5 million operations. The figures here are
+//! operations per second, which apply to any scale.
 
-use super::{Point, Preset, What, paper, point};
-use crate::{
-    job::Mix,
-    result::{Metric, PaperFigure},
-};
+use super::{Metric, OperationMix, PaperFigure, PointWorkload, Preset, PresetPoint, paper, point};
 
 const THREADS: u64 = 8;
 
-const fn numbers(name: &'static str, mix: Mix, records: u64, operations: u64) -> Point {
-    point(name, What::Mix(mix), records, operations).threads(THREADS).sizes(8, &[8])
+const fn numbers(
+    name: &'static str,
+    mix: OperationMix,
+    records: u64,
+    operations: u64,
+) -> PresetPoint {
+    point(name, PointWorkload::Mix(mix), records, operations).threads(THREADS).sizes(8, &[8])
 }
 
-const INSERTS: Mix = Mix { inserts: 1.0, ..Mix::NONE };
-const DELETES: Mix = Mix { deletes: 1.0, ..Mix::NONE };
-const READS: Mix = Mix { reads: 1.0, ..Mix::NONE };
+const INSERTS: OperationMix = OperationMix { inserts: 1.0, ..OperationMix::NONE };
+const DELETES: OperationMix = OperationMix { deletes: 1.0, ..OperationMix::NONE };
+const READS: OperationMix = OperationMix { reads: 1.0, ..OperationMix::NONE };
 
 const FIGURES: &[PaperFigure] = &[
     paper("query 1 M", "ckvs, cache 8192", "btree", Metric::OpsPerSecond, 1e6 / 0.78),

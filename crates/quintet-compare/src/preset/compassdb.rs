@@ -1,15 +1,14 @@
-//! The experiments of the CompassDB paper (sections 3.4, 4 and 5).
+//! Experiments of the `CompassDB` paper (sections 3.4, 4 and 5).
 //!
 //! Their machine: 2.4 GHz, 128 GB, PM9A3. Direct reads, no compression, a block cache of 32 MB
-//! (none for CompassDB), four memtables of 128 MB at most; 16 threads for YCSB. `PebblesDB` cannot
-//! be had here.
+//! (none for `CompassDB`), at most four memtables of 128 MB; 16 threads for YCSB. `PebblesDB` is
+//! not available here.
 
 use quintet_bench::workload::Suite;
 
-use super::{MemoryPlan, Point, Preset, What, paper, point, ratio};
-use crate::{
-    job::Mix,
-    result::{Metric, PaperFigure},
+use super::{
+    MemoryPlan, Metric, OperationMix, PaperFigure, PointWorkload, Preset, PresetPoint, paper,
+    point, ratio,
 };
 
 const ENGINES: &[&str] = &["tph"];
@@ -18,33 +17,39 @@ const RECORDS: u64 = 200_000_000;
 const CACHE: MemoryPlan = MemoryPlan::Direct(32 << 20);
 const OURS: [&str; 2] = ["tph", "rocksdb"];
 
-const fn ycsb(name: &'static str, workload: &'static str) -> Point {
-    point(name, What::Named(Suite::Ycsb, workload), RECORDS, 100_000_000)
+const fn ycsb(name: &'static str, workload: &'static str) -> PresetPoint {
+    point(name, PointWorkload::Named(Suite::Ycsb, workload), RECORDS, 100_000_000)
         .threads(16)
         .sizes(20, &[1024])
 }
 
-const fn reads(name: &'static str, value_bytes: &'static [usize], records: u64) -> Point {
-    point(name, What::Named(Suite::Ycsb, "c"), records, 10_000_000)
+const fn reads(name: &'static str, value_bytes: &'static [usize], records: u64) -> PresetPoint {
+    point(name, PointWorkload::Named(Suite::Ycsb, "c"), records, 10_000_000)
         .threads(16)
         .sizes(20, value_bytes)
 }
 
-const fn bench(name: &'static str, workload: &'static str, records: u64, operations: u64) -> Point {
-    point(name, What::Named(Suite::DbBench, workload), records, operations).sizes(20, &[128])
+const fn bench(
+    name: &'static str,
+    workload: &'static str,
+    records: u64,
+    operations: u64,
+) -> PresetPoint {
+    point(name, PointWorkload::Named(Suite::DbBench, workload), records, operations)
+        .sizes(20, &[128])
 }
 
 const fn mode(
     name: &'static str,
-    what: What,
+    what: PointWorkload,
     records: u64,
     operations: u64,
     settings: &'static [(&'static str, &'static str, &'static str)],
-) -> Point {
+) -> PresetPoint {
     point(name, what, records, operations).sizes(20, &[1024]).with(settings)
 }
 
-/// Table 2: microseconds.
+/// Table 2, in microseconds.
 const TABLE2: &[PaperFigure] = &[
     paper("A", "CompassDB", "tph", Metric::ReadMeanUs, 105.0),
     paper("A", "CompassDB", "tph", Metric::ReadP99Us, 862.0),
@@ -204,10 +209,20 @@ pub(super) const PRESETS: &[Preset] = &[
         about: "Memory for 50 and 100 million records of 300 bytes: 1.7 and 2.9 GB in all, 6.51 \
                 bytes a key of index.",
         points: &[
-            point("50 M", What::Named(Suite::DbBench, "readrandom"), 50_000_000, 1_000_000)
-                .sizes(20, &[300]),
-            point("100 M", What::Named(Suite::DbBench, "readrandom"), 100_000_000, 1_000_000)
-                .sizes(20, &[300]),
+            point(
+                "50 M",
+                PointWorkload::Named(Suite::DbBench, "readrandom"),
+                50_000_000,
+                1_000_000,
+            )
+            .sizes(20, &[300]),
+            point(
+                "100 M",
+                PointWorkload::Named(Suite::DbBench, "readrandom"),
+                100_000_000,
+                1_000_000,
+            )
+            .sizes(20, &[300]),
         ],
         scale: 0.1,
         figures: &[
@@ -224,7 +239,7 @@ pub(super) const PRESETS: &[Preset] = &[
                 RocksDB's write amplification and 40 % fewer bytes read.",
         points: &[mode(
             "load",
-            What::Named(Suite::DbBench, "fillrandom"),
+            PointWorkload::Named(Suite::DbBench, "fillrandom"),
             100_000_000,
             0,
             &[("tph", "mode", "one_level")],
@@ -239,7 +254,7 @@ pub(super) const PRESETS: &[Preset] = &[
                 of 1 KiB.",
         points: &[mode(
             "read",
-            What::Mix(Mix { reads: 1.0, ..Mix::NONE }),
+            PointWorkload::Mix(OperationMix { reads: 1.0, ..OperationMix::NONE }),
             RECORDS,
             10_000_000,
             &[("tph", "mode", "single_tier")],
@@ -256,14 +271,14 @@ pub(super) const PRESETS: &[Preset] = &[
         points: &[
             mode(
                 "hash range",
-                What::Named(Suite::DbBench, "fillrandom"),
+                PointWorkload::Named(Suite::DbBench, "fillrandom"),
                 400_000_000,
                 0,
                 &[("tph", "mode", "hash_range")],
             ),
             mode(
                 "sorted keys",
-                What::Named(Suite::DbBench, "fillrandom"),
+                PointWorkload::Named(Suite::DbBench, "fillrandom"),
                 400_000_000,
                 0,
                 &[("tph", "mode", "sorted")],

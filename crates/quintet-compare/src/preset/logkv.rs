@@ -1,29 +1,28 @@
-//! The experiments of the LogKV paper (sections 4 and 5), beside peers.
+//! Experiments of the LogKV paper (sections 4 and 5), with peers.
 //!
-//! Their machine: i7-9700; keys of 100 and values of 500 characters; one thread. The whole product
-//! of the generator's parameters, on our engines alone, is `quintet bench logkv`; here each figure
-//! is shown at the corners and the middle of its product, so that peers can be run as well.
+//! Their machine: i7-9700; keys of 100 and values of 500 characters; one thread. `quintet bench
+//! logkv` runs the whole product of the parameters on our engines. The presets here run the corners
+//! and the middle of each product, so that peers can run as well.
 
-use super::{Point, Preset, What, paper, point, ratio};
-use crate::result::{Metric, PaperFigure};
+use super::{Metric, PaperFigure, PointWorkload, Preset, PresetPoint, paper, point, ratio};
 
 const ENGINES: &[&str] = &["hashlog", "naive"];
 const PEERS: &[&str] = &["rocksdb", "lmdb"];
 const BOTH: [&str; 2] = ["hashlog", "naive"];
 
 /// A point of the generator: hit rate, read fraction, hot fraction, hot rate.
-const fn logkv(name: &'static str, operations: u64, parameters: [f64; 4]) -> Point {
-    point(name, What::LogKv(parameters), operations, operations).sizes(100, &[500])
+const fn logkv(name: &'static str, operations: u64, parameters: [f64; 4]) -> PresetPoint {
+    point(name, PointWorkload::LogKv(parameters), operations, operations).sizes(100, &[500])
 }
 
 const SNAPSHOT_2M: &[(&str, &str, &str)] = &[("naive", "snapshot_bytes", "2097152")];
-/// Out of reach: as good as no snapshots.
+/// A threshold that no run reaches: no snapshots.
 const NEVER: &[(&str, &str, &str)] = &[("naive", "snapshot_bytes", "1099511627776")];
 
 const fn grid(
     operations: u64,
     settings: &'static [(&'static str, &'static str, &'static str)],
-) -> [Point; 9] {
+) -> [PresetPoint; 9] {
     [
         logkv("hits 0.2, reads 0.2", operations, [0.2, 0.2, 0.1, 0.9]).with(settings),
         logkv("hits 0.2, reads 0.6", operations, [0.2, 0.6, 0.1, 0.9]).with(settings),
@@ -37,13 +36,13 @@ const fn grid(
     ]
 }
 
-const FIG3: [Point; 9] = grid(100_000, NEVER);
-const FIG4: [Point; 9] = grid(400_000, SNAPSHOT_2M);
+const FIG3: [PresetPoint; 9] = grid(100_000, NEVER);
+const FIG4: [PresetPoint; 9] = grid(400_000, SNAPSHOT_2M);
 
 const fn recovery(
     name: &'static str,
     settings: &'static [(&'static str, &'static str, &'static str)],
-) -> Point {
+) -> PresetPoint {
     logkv(name, 100_000, [0.8, 0.2, 0.2, 0.6]).with(settings)
 }
 

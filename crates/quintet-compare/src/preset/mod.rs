@@ -1,17 +1,16 @@
-//! Presets: the experiments of the papers, and our own comparisons, each a name.
+//! Presets: the experiments of the papers, and Quintet's own comparisons, by name.
 //!
-//! What: a [`Preset`] says which stores run which points at the paper's size, and which figures the
-//! paper prints for them, so that ours stand beside them. One file a paper; this one knows what
-//! they have in common.
+//! A [`Preset`] names the stores, the points at the paper's size, and the figures that the paper
+//! prints for them, so that a report shows both side by side. Each paper has a file.
 //!
-//! Sizes are the papers' own; `--scale` (each preset has a default for a machine of two processors
-//! and 24 GiB) multiplies records and operations. Hardware differs, so the figures to compare are
-//! ratios to the same peer; that is what the report puts first.
+//! Sizes are those of the papers. `--scale` multiplies records and operations; the default of each
+//! preset suits a machine with two processors and 24 GiB. Hardware differs, so the figures to
+//! compare are ratios to the same peer. Reports put these first.
 //!
-//! How we differ from the papers: all stores of a preset run the same operations drawn from the
-//! same seed; keys are 23 bytes where the paper leaves them open; a store that a paper compared
-//! with and that cannot be had here (FASTER, Masstree, `KVell`, `PebblesDB`) is left out, and its
-//! figures stand in the table alone.
+//! How we differ from the papers: all stores of a preset run the same operations from the same
+//! seed. Keys have 23 bytes if the paper gives no size. A store of a paper that is not available
+//! (FASTER, Masstree, `KVell`, `PebblesDB`) is left out, and its figures appear without a
+//! measurement.
 
 mod cedrusdb;
 mod ckvs;
@@ -22,75 +21,64 @@ mod slmdb;
 
 use quintet_bench::{
     failure::{Failure, Outcome},
-    store::Durability,
-    workload::{Suite, logkv::Point as LogKvPoint},
-};
-
-use crate::{
-    job::{Mix, Spec},
-    peers::Peer,
+    report::{Experiment, Experiments},
     result::{Metric, PaperFigure},
-    stores,
+    session::{
+        job::scaled,
+        plan::{MemoryPlan, StepRequest},
+    },
+    store::{Durability, Stores as _},
+    workload::{OperationMix, Suite, Workload, WorkloadSpec, logkv::LogKvPoint},
 };
 
-/// One experiment.
+use crate::stores::AllStores;
+
+/// Minimum number of records and operations of a scaled point.
+const COUNT_MIN: u64 = 1000;
+
+/// An experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
     /// Name on the command line.
     pub name: &'static str,
-    /// Where it comes from: `CedrusDB, figure 10`.
+    /// Origin: `CedrusDB, figure 10`.
     pub origin: &'static str,
-    /// What it shows, and what the paper found, in a few sentences.
+    /// Subject and the result of the paper, in a few sentences.
     pub about: &'static str,
-    /// Our engines that it is about. One that this build does not have is said to be missing.
+    /// Engines of Quintet.
     pub engines: &'static [&'static str],
-    /// The peers beside it.
+    /// Peers.
     pub peers: &'static [&'static str],
-    /// What is run; none where what is measured is no workload of a store.
-    pub points: &'static [Point],
-    /// The scale where none is given.
+    /// Points; none if the experiment is not a workload of a store.
+    pub points: &'static [PresetPoint],
+    /// Default scale.
     pub scale: f64,
-    /// Repetitions where none are given.
+    /// Default number of repetitions.
     pub runs: u64,
-    /// Operations are run again until they have taken so many seconds.
+    /// Minimum duration of a workload in seconds.
     pub seconds_min: f64,
-    /// What memory the stores have.
+    /// Memory of the stores.
     pub memory: MemoryPlan,
-    /// What a returned write promises.
+    /// Durability of a returned write.
     pub durability: Durability,
-    /// The store is closed and opened again after loading.
+    /// Whether stores are closed and reopened after loading.
     pub reopens: bool,
-    /// The store is killed and opened again after each point.
+    /// Whether stores are killed and reopened after each point.
     pub recovers: bool,
-    /// What the paper prints.
+    /// Figures of the paper.
     pub figures: &'static [PaperFigure],
 }
 
-/// What memory the stores of a preset have.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum MemoryPlan {
-    /// Everything fits.
-    Fits,
-    /// A control group with this share of the bytes of the records.
-    Share(f64),
-    /// A control group with so many bytes.
-    Limit(u64),
-    /// Direct I/O and a cache of this size.
-    Direct(u64),
-    /// Direct I/O and a cache of this share of the bytes of the records.
-    DirectShare(f64),
-}
-
-/// One point of a figure or a table.
+/// A point of a figure or a table.
 #[derive(Clone, Copy, Debug)]
-pub struct Point {
+pub struct PresetPoint {
     /// Name within the preset.
     pub name: &'static str,
-    /// What is run.
-    pub what: What,
-    /// Records, in the paper.
+    /// Workload.
+    pub what: PointWorkload,
+    /// Records in the paper.
     pub records: u64,
-    /// Operations, in the paper.
+    /// Operations in the paper.
     pub operations: u64,
     /// Threads.
     pub threads: u64,
@@ -102,25 +90,27 @@ pub struct Point {
     pub settings: &'static [(&'static str, &'static str, &'static str)],
 }
 
-/// Which workload a point runs.
+/// Workload of a point.
 #[derive(Clone, Copy, Debug)]
-pub enum What {
-    /// One of `quintet-bench`.
+pub enum PointWorkload {
+    /// A named workload of a suite.
     Named(Suite, &'static str),
-    /// A mix.
-    Mix(Mix),
-    /// A point of LogKV's generator: hit rate, read fraction, hot fraction, hot rate.
+    /// A mix of operations.
+    Mix(OperationMix),
+    /// Parameters of the LogKV generator: hit rate, read fraction, hot fraction, hot rate.
     LogKv([f64; 4]),
 }
 
-impl Point {
-    /// The workload.
-    pub fn spec(&self) -> Spec {
+impl PresetPoint {
+    /// Returns the workload.
+    pub fn spec(&self) -> WorkloadSpec {
         let name = self.name.to_owned();
         match self.what {
-            What::Named(suite, workload) => Spec::Named { suite, name: workload.to_owned() },
-            What::Mix(mix) => Spec::Mix { name, mix },
-            What::LogKv([hits, reads, hot_keys, hot_share]) => Spec::LogKv {
+            PointWorkload::Named(suite, workload) => {
+                WorkloadSpec::Named { suite, name: workload.to_owned() }
+            }
+            PointWorkload::Mix(mix) => WorkloadSpec::Mix { name, mix },
+            PointWorkload::LogKv([hits, reads, hot_keys, hot_share]) => WorkloadSpec::LogKv {
                 name,
                 point: LogKvPoint {
                     hit_rate: hits,
@@ -129,6 +119,26 @@ impl Point {
                     hot_rate: hot_share,
                 },
             },
+        }
+    }
+}
+
+impl PresetPoint {
+    /// Returns the request of the point at a scale.
+    fn request(&self, scale: f64) -> StepRequest {
+        let owned = |(engine, name, value): &(&str, &str, &str)| {
+            ((*engine).to_owned(), (*name).to_owned(), (*value).to_owned())
+        };
+        StepRequest {
+            point: Some(self.name.to_owned()),
+            spec: self.spec(),
+            records: scaled(self.records, scale, COUNT_MIN),
+            operations: scaled(self.operations, scale, COUNT_MIN),
+            threads: self.threads,
+            key_bytes: self.key_bytes,
+            value_bytes: self.value_bytes.to_vec(),
+            value_repeated_percent: 0,
+            settings: self.settings.iter().map(owned).collect(),
         }
     }
 }
@@ -152,37 +162,36 @@ impl Preset {
         figures: &[],
     };
 
-    /// The stores that can be run here, and a line for each that cannot.
+    /// Returns the stores that are available, and a note for each that is not.
     pub fn stores(&self) -> (Vec<&'static str>, Vec<String>) {
-        let mut names = Vec::new();
+        let mut names = self.engines.to_vec();
         let mut notes = Vec::new();
-        for &name in self.engines {
-            if stores::is_future_engine(name) {
-                notes.push(format!("{}: this build has no engine {name} yet", self.name));
+        for &name in self.peers {
+            if AllStores.check(name).is_err() {
+                notes.push(format!("{name}: left out of this build"));
+            } else if let Err(failure) = AllStores.check_available(name) {
+                notes.push(failure.to_string());
             } else {
                 names.push(name);
             }
         }
-        for &name in self.peers {
-            match stores::peer(name).map(Peer::is_there) {
-                Some(Err(failure)) => notes.push(failure.to_string()),
-                None if stores::engine(name).is_none() && !is_reference(name) => {
-                    notes.push(format!("{name}: left out of this build"));
-                }
-                _ => names.push(name),
-            }
-        }
         (names, notes)
+    }
+
+    /// Returns the requests of the preset at a scale.
+    pub fn requests(&self, scale: f64) -> Vec<StepRequest> {
+        self.points.iter().map(|point| point.request(scale)).collect()
     }
 }
 
-fn is_reference(name: &str) -> bool {
-    ["floor", "hashbrown", "null"].contains(&name)
-}
-
-/// A point with the common sizes of this project.
-const fn point(name: &'static str, what: What, records: u64, operations: u64) -> Point {
-    Point {
+/// Returns a point with the default sizes.
+const fn point(
+    name: &'static str,
+    what: PointWorkload,
+    records: u64,
+    operations: u64,
+) -> PresetPoint {
+    PresetPoint {
         name,
         what,
         records,
@@ -194,21 +203,21 @@ const fn point(name: &'static str, what: What, records: u64, operations: u64) ->
     }
 }
 
-impl Point {
-    /// With so many threads.
+impl PresetPoint {
+    /// Sets the number of threads.
     const fn threads(mut self, threads: u64) -> Self {
         self.threads = threads;
         self
     }
 
-    /// With keys and values of these sizes.
+    /// Sets the sizes of keys and values.
     const fn sizes(mut self, key_bytes: usize, value_bytes: &'static [usize]) -> Self {
         self.key_bytes = key_bytes;
         self.value_bytes = value_bytes;
         self
     }
 
-    /// With options of our engines.
+    /// Sets options of engines.
     const fn with(
         mut self,
         settings: &'static [(&'static str, &'static str, &'static str)],
@@ -218,7 +227,7 @@ impl Point {
     }
 }
 
-/// A figure of a paper in its own unit.
+/// Returns a figure of a paper in its own unit.
 const fn paper(
     point: &'static str,
     store: &'static str,
@@ -229,7 +238,7 @@ const fn paper(
     PaperFigure { point, store, stands_for, relative_to: "", metric, value, note: "" }
 }
 
-/// A figure of a paper that is a ratio to another store of it.
+/// Returns a figure of a paper that is a ratio to another store.
 const fn ratio(
     point: &'static str,
     store: &'static str,
@@ -241,7 +250,7 @@ const fn ratio(
     PaperFigure { point, store, stands_for, relative_to, metric, value, note }
 }
 
-/// All presets, ours first.
+/// Returns all presets, ours first.
 pub fn all() -> impl Iterator<Item = &'static Preset> {
     [
         own::PRESETS,
@@ -255,11 +264,27 @@ pub fn all() -> impl Iterator<Item = &'static Preset> {
     .flatten()
 }
 
-/// The preset of this name. An unknown name is a usage failure.
+/// Returns the preset of this name. An unknown name is a usage failure.
 pub fn find(name: &str) -> Outcome<&'static Preset> {
     all().find(|preset| preset.name == name).ok_or_else(|| {
         Failure::Usage(format!("there is no preset {name:?}; `quintet-compare presets` lists them"))
     })
+}
+
+/// The presets of this build, for reports.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KnownPresets;
+
+impl Experiments for KnownPresets {
+    fn find(&self, preset: &str) -> Option<Experiment> {
+        let Preset { origin, about, figures, .. } = *find(preset).ok()?;
+        Some(Experiment { origin, about, figures })
+    }
+
+    fn workload(&self, preset: &str, point: &str) -> Option<Workload> {
+        let points = find(preset).ok()?.points;
+        points.iter().find(|known| known.name == point)?.spec().workload().ok()
+    }
 }
 
 #[cfg(test)]

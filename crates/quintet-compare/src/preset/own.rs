@@ -1,17 +1,17 @@
-//! Our own comparisons.
+//! Comparisons of Quintet with other stores.
 
-use super::{MemoryPlan, Point, Preset, What, point};
+use super::{MemoryPlan, PointWorkload, Preset, PresetPoint, point};
 use quintet_bench::{store::Durability, workload::Suite};
 
 const ENGINES: &[&str] = &["hashlog", "naive", "trie", "btree", "slm", "tph"];
 const PEERS: &[&str] = &["floor", "rocksdb", "leveldb", "lmdb", "mdbx", "redb", "fjall", "sled"];
 
-const fn ycsb(name: &'static str, workload: &'static str, operations: u64) -> Point {
-    point(name, What::Named(Suite::Ycsb, workload), 10_000_000, operations)
+const fn ycsb(name: &'static str, workload: &'static str, operations: u64) -> PresetPoint {
+    point(name, PointWorkload::Named(Suite::Ycsb, workload), 10_000_000, operations)
 }
 
-const fn micro(name: &'static str, operations: u64) -> Point {
-    point(name, What::Named(Suite::Micro, name), 10_000_000, operations)
+const fn micro(name: &'static str, operations: u64) -> PresetPoint {
+    point(name, PointWorkload::Named(Suite::Micro, name), 10_000_000, operations)
 }
 
 const OPS: u64 = 10_000_000;
@@ -30,12 +30,12 @@ pub(super) const PRESETS: &[Preset] = &[
             micro("read-absent", OPS),
             ycsb("a", "a", OPS),
         ],
-        // So small that records stay within the processor's own caches: larger ones are in the last
-        // level, which other tenants of the host use as well; a store of 10 MB then varied by a
-        // factor of two from second to second, on one processor and without losing it.
+        // The records fit into the private caches of the processor. Larger data is in the
+        // last-level cache, which other tenants of the host share: the figures of a store of 10 MB
+        // then varied by a factor of two from second to second.
         scale: 0.001,
-        // Many short runs rather than few long ones: what a process is given (which pages, which
-        // moment of the host) differs more between runs than within one.
+        // Many short runs instead of few long ones: pages and the state of the host differ more
+        // between runs than within one.
         runs: 11,
         seconds_min: 0.05,
         ..Preset::DEFAULT
@@ -43,7 +43,7 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "point",
         origin: "Quintet",
-        about: "Point access to ten million records of 128 bytes, one thread, buffered: what \
+        about: "PresetPoint access to ten million records of 128 bytes, one thread, buffered: what \
                 hashlog is held to.",
         engines: &["hashlog", "naive", "trie", "btree", "slm", "tph"],
         peers: &["floor", "rocksdb", "leveldb", "lmdb", "lmdb-readahead", "mdbx", "redb", "fjall"],
@@ -83,11 +83,16 @@ pub(super) const PRESETS: &[Preset] = &[
         engines: ENGINES,
         peers: &["rocksdb", "leveldb", "lmdb", "mdbx", "redb", "fjall", "sled"],
         points: &[
-            point("1 thread", What::Named(Suite::Micro, "insert"), 1_000_000, 1_000_000),
-            point("4 threads", What::Named(Suite::Micro, "insert"), 1_000_000, 4_000_000)
+            point("1 thread", PointWorkload::Named(Suite::Micro, "insert"), 1_000_000, 1_000_000),
+            point("4 threads", PointWorkload::Named(Suite::Micro, "insert"), 1_000_000, 4_000_000)
                 .threads(4),
-            point("16 threads", What::Named(Suite::Micro, "insert"), 1_000_000, 16_000_000)
-                .threads(16),
+            point(
+                "16 threads",
+                PointWorkload::Named(Suite::Micro, "insert"),
+                1_000_000,
+                16_000_000,
+            )
+            .threads(16),
         ],
         scale: 0.01,
         durability: Durability::Sync,

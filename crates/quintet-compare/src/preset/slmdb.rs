@@ -1,61 +1,72 @@
-//! The experiments of the SLM-DB paper (sections 2 and 6).
+//! Experiments of the SLM-DB paper (sections 2 and 6).
 //!
-//! Their machine: one socket of eight cores, 16 GB of which 4 were left to the store, SSD DC S3520;
-//! `LevelDB` 1.20 with 10 bits of Bloom filter, a memtable of 64 MB, no compression. 8 GB are
-//! loaded at random, then a fifth as many operations run, one thread. Figures are ratios to
+//! Their machine: one socket of eight cores, 16 GB of which the store had 4, SSD DC S3520;
+//! `LevelDB` 1.20 with a Bloom filter of 10 bits, a memtable of 64 MB, no compression. 8 GB are
+//! loaded at random, then a fifth as many operations run with one thread. Figures are ratios to
 //! `LevelDB`.
 
 use quintet_bench::{store::Durability, workload::Suite};
 
-use super::{MemoryPlan, Point, Preset, What, paper, point, ratio};
-use crate::{
-    job::Mix,
-    result::{Metric, PaperFigure},
+use super::{
+    MemoryPlan, Metric, OperationMix, PaperFigure, PointWorkload, Preset, PresetPoint, paper,
+    point, ratio,
 };
 
 const ENGINES: &[&str] = &["slm"];
 const PEERS: &[&str] = &["leveldb", "rocksdb"];
-/// 8 GB of values of 1 KiB; larger values are as many bytes.
+/// Records of 8 GB with values of 1 KiB. Larger values have the same total size.
 const RECORDS_1K: u64 = 8_000_000;
 const OURS: [&str; 2] = ["slm", "leveldb"];
 
 const fn bench(
     name: &'static str,
-    what: What,
+    what: PointWorkload,
     records: u64,
     operations: u64,
     value_bytes: &'static [usize],
-) -> Point {
+) -> PresetPoint {
     point(name, what, records, operations).sizes(20, value_bytes)
 }
 
-/// 8 GB of one size of value: random write, random read, ranges, sequential read.
+/// 8 GB with one size of values: random writes, random reads, ranges, a sequential read.
 const fn figure6(
     names: [&'static str; 4],
     records: u64,
     value_bytes: &'static [usize],
-) -> [Point; 4] {
+) -> [PresetPoint; 4] {
     [
-        bench(names[0], What::Named(Suite::DbBench, "fillrandom"), records, 0, value_bytes),
+        bench(
+            names[0],
+            PointWorkload::Named(Suite::DbBench, "fillrandom"),
+            records,
+            0,
+            value_bytes,
+        ),
         bench(
             names[1],
-            What::Named(Suite::DbBench, "readrandom"),
+            PointWorkload::Named(Suite::DbBench, "readrandom"),
             records,
             records / 5,
             value_bytes,
         ),
         bench(
             names[2],
-            What::Named(Suite::DbBench, "seekrandom"),
+            PointWorkload::Named(Suite::DbBench, "seekrandom"),
             records,
             records / 50,
             value_bytes,
         ),
-        bench(names[3], What::Named(Suite::DbBench, "readseq"), records, records, value_bytes),
+        bench(
+            names[3],
+            PointWorkload::Named(Suite::DbBench, "readseq"),
+            records,
+            records,
+            value_bytes,
+        ),
     ]
 }
 
-const FIG6: &[Point] = &[
+const FIG6: &[PresetPoint] = &[
     SIZE_1K[0],
     SIZE_1K[1],
     SIZE_1K[2],
@@ -73,35 +84,36 @@ const FIG6: &[Point] = &[
     SIZE_64K[2],
     SIZE_64K[3],
 ];
-const SIZE_1K: [Point; 4] =
+const SIZE_1K: [PresetPoint; 4] =
     figure6(["write 1 KiB", "read 1 KiB", "range 1 KiB", "scan 1 KiB"], RECORDS_1K, &[1024]);
-const SIZE_4K: [Point; 4] =
+const SIZE_4K: [PresetPoint; 4] =
     figure6(["write 4 KiB", "read 4 KiB", "range 4 KiB", "scan 4 KiB"], RECORDS_1K / 4, &[4096]);
-const SIZE_16K: [Point; 4] = figure6(
+const SIZE_16K: [PresetPoint; 4] = figure6(
     ["write 16 KiB", "read 16 KiB", "range 16 KiB", "scan 16 KiB"],
     RECORDS_1K / 16,
     &[16_384],
 );
-const SIZE_64K: [Point; 4] = figure6(
+const SIZE_64K: [PresetPoint; 4] = figure6(
     ["write 64 KiB", "read 64 KiB", "range 64 KiB", "scan 64 KiB"],
     RECORDS_1K / 64,
     &[65_536],
 );
 
-/// Random writes alone.
-const WRITES: &[Point] = &[SIZE_1K[0], SIZE_4K[0], SIZE_16K[0], SIZE_64K[0]];
-/// Random reads alone.
-const READS: &[Point] = &[SIZE_1K[1], SIZE_4K[1], SIZE_16K[1], SIZE_64K[1]];
+/// Random writes only.
+const WRITES: &[PresetPoint] = &[SIZE_1K[0], SIZE_4K[0], SIZE_16K[0], SIZE_64K[0]];
+/// Random reads only.
+const READS: &[PresetPoint] = &[SIZE_1K[1], SIZE_4K[1], SIZE_16K[1], SIZE_64K[1]];
 
-const fn ycsb(name: &'static str, workload: &'static str) -> Point {
-    bench(name, What::Named(Suite::Ycsb, workload), RECORDS_1K, RECORDS_1K / 5, &[1024])
+const fn ycsb(name: &'static str, workload: &'static str) -> PresetPoint {
+    bench(name, PointWorkload::Named(Suite::Ycsb, workload), RECORDS_1K, RECORDS_1K / 5, &[1024])
 }
 
 const fn option(
     name: &'static str,
     settings: &'static [(&'static str, &'static str, &'static str)],
-) -> Point {
-    bench(name, What::Named(Suite::Ycsb, "e"), RECORDS_1K, RECORDS_1K / 5, &[1024]).with(settings)
+) -> PresetPoint {
+    bench(name, PointWorkload::Named(Suite::Ycsb, "e"), RECORDS_1K, RECORDS_1K / 5, &[1024])
+        .with(settings)
 }
 
 const SLMDB: Preset = Preset { engines: ENGINES, peers: PEERS, ..Preset::DEFAULT };
@@ -126,8 +138,20 @@ pub(super) const PRESETS: &[Preset] = &[
         about: "LevelDB with every write of its log synced: 12 times slower in the paper at 1 \
                 KiB, 100 times at 128 bytes. Run it with and without `--durability buffered`.",
         points: &[
-            bench("1 KiB", What::Named(Suite::DbBench, "fillrandom"), 1_000_000, 0, &[1024]),
-            bench("128 B", What::Named(Suite::DbBench, "fillrandom"), 1_000_000, 0, &[128]),
+            bench(
+                "1 KiB",
+                PointWorkload::Named(Suite::DbBench, "fillrandom"),
+                1_000_000,
+                0,
+                &[1024],
+            ),
+            bench(
+                "128 B",
+                PointWorkload::Named(Suite::DbBench, "fillrandom"),
+                1_000_000,
+                0,
+                &[128],
+            ),
         ],
         durability: Durability::Sync,
         ..SLMDB
@@ -139,7 +163,7 @@ pub(super) const PRESETS: &[Preset] = &[
                 block. The paper gives 682 microseconds for the block itself.",
         points: &[bench(
             "read",
-            What::Named(Suite::DbBench, "readrandom"),
+            PointWorkload::Named(Suite::DbBench, "readrandom"),
             20_000_000,
             4_000_000,
             &[1024],
@@ -240,17 +264,23 @@ pub(super) const PRESETS: &[Preset] = &[
         about: "Short ranges and values of 128 bytes. In the paper random writes lose 36 % and \
                 short ranges of 5 and 10 keys are three times slower than LevelDB's.",
         points: &[
-            bench("write 128 B", What::Named(Suite::DbBench, "fillrandom"), 64_000_000, 0, &[128]),
+            bench(
+                "write 128 B",
+                PointWorkload::Named(Suite::DbBench, "fillrandom"),
+                64_000_000,
+                0,
+                &[128],
+            ),
             bench(
                 "read 128 B",
-                What::Named(Suite::DbBench, "readrandom"),
+                PointWorkload::Named(Suite::DbBench, "readrandom"),
                 64_000_000,
                 12_800_000,
                 &[128],
             ),
             bench(
                 "range 128 B",
-                What::Mix(Mix { ranges: 1.0, ..Mix::NONE }),
+                PointWorkload::Mix(OperationMix { ranges: 1.0, ..OperationMix::NONE }),
                 64_000_000,
                 640_000,
                 &[128],
@@ -273,15 +303,27 @@ pub(super) const PRESETS: &[Preset] = &[
         about: "20 GB of values of 1 KiB: writes 2.48, reads 1.34 times LevelDB's, ranges 10 % \
                 slower.",
         points: &[
-            bench("write", What::Named(Suite::DbBench, "fillrandom"), 20_000_000, 0, &[1024]),
+            bench(
+                "write",
+                PointWorkload::Named(Suite::DbBench, "fillrandom"),
+                20_000_000,
+                0,
+                &[1024],
+            ),
             bench(
                 "read",
-                What::Named(Suite::DbBench, "readrandom"),
+                PointWorkload::Named(Suite::DbBench, "readrandom"),
                 20_000_000,
                 4_000_000,
                 &[1024],
             ),
-            bench("range", What::Named(Suite::DbBench, "seekrandom"), 20_000_000, 400_000, &[1024]),
+            bench(
+                "range",
+                PointWorkload::Named(Suite::DbBench, "seekrandom"),
+                20_000_000,
+                400_000,
+                &[1024],
+            ),
         ],
         memory: MemoryPlan::Share(0.2),
         runs: 1,
@@ -294,18 +336,18 @@ pub(super) const PRESETS: &[Preset] = &[
     },
 ];
 
-const fn ranges(name: &'static str, workload: &'static str) -> Point {
-    bench(name, What::Named(Suite::Micro, workload), RECORDS_1K, RECORDS_1K / 50, &[1024])
+const fn ranges(name: &'static str, workload: &'static str) -> PresetPoint {
+    bench(name, PointWorkload::Named(Suite::Micro, workload), RECORDS_1K, RECORDS_1K / 50, &[1024])
 }
 
 const fn delayed(
     name: &'static str,
     settings: &'static [(&'static str, &'static str, &'static str)],
-) -> Point {
-    let what = What::Named(Suite::DbBench, "fillrandom");
+) -> PresetPoint {
+    let what = PointWorkload::Named(Suite::DbBench, "fillrandom");
     bench(name, what, RECORDS_1K, 0, &[1024]).with(settings)
 }
 
-const SIZE_1K_AT_300: Point = delayed("300 ns", &[("slm", "write_latency_ns", "300")]);
-const SIZE_1K_AT_500: Point = delayed("500 ns", &[("slm", "write_latency_ns", "500")]);
-const SIZE_1K_AT_900: Point = delayed("900 ns", &[("slm", "write_latency_ns", "900")]);
+const SIZE_1K_AT_300: PresetPoint = delayed("300 ns", &[("slm", "write_latency_ns", "300")]);
+const SIZE_1K_AT_500: PresetPoint = delayed("500 ns", &[("slm", "write_latency_ns", "500")]);
+const SIZE_1K_AT_900: PresetPoint = delayed("900 ns", &[("slm", "write_latency_ns", "900")]);

@@ -1,11 +1,14 @@
-//! Memory for the floor: table slots and packed records in huge pages.
+//! Memory of `floor`: slots of the table and packed records in huge pages.
 //!
-//! What: one anonymous mapping, reserved at once and filled by the kernel as it is touched, cut
-//! into a table of atomic words and an append-only arena of records; and the prefetch instruction.
-//! Why unsafe: a growing arena that many threads fill and read at once without locks cannot be had
-//! from safe code without copying word by word, and the floor must not cost more than the machine.
+//! One anonymous mapping is reserved at the start; the kernel provides its pages on first use. It
+//! contains a table of atomic words and an append-only arena of records. The module also has the
+//! prefetch instruction.
 //!
-//! A record, aligned to 8 bytes:
+//! The code is unsafe because many threads fill and read the arena at the same time without locks.
+//! Safe code would have to copy records word by word, and `floor` must not cost more than the
+//! machine.
+//!
+//! Layout of a record, aligned to 8 bytes:
 //!
 //! | offset | size | name   | meaning                       |
 //! |--------|------|--------|-------------------------------|
@@ -14,10 +17,10 @@
 //! | 8      | ...  |        | the key, then the value       |
 //!
 //! Invariants:
-//! - bytes of the arena below `used` are each written by one thread, once, before the address of
-//!   their record is handed out, and never after; so shared slices of a record whose address was
-//!   received stay valid;
-//! - the mapping lives as long as the [`Arena`] and never moves.
+//! - One thread writes each byte of the arena below `used`, once, before it publishes the address
+//!   of the record. Nobody writes it later. Shared slices of a record whose address was received
+//!   therefore stay valid.
+//! - The mapping lives as long as the [`Arena`] and never moves.
 
 use std::{
     io,
@@ -31,13 +34,13 @@ use rustix::mm;
 
 /// Bytes of a huge page.
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
-/// Bytes of lengths before the key.
+/// Bytes of the lengths before the key.
 const HEAD_BYTES: u64 = 8;
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
-/// Where a record begins in the arena: a multiple of 8, above 0, below 2^48. Only
-/// [`Arena::append`] makes one, and only slots pass it on.
+/// Position of a record in the arena: a multiple of 8, above 0, below 2^48. Only [`Arena::append`]
+/// creates addresses, and only slots pass them on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Address(u64);
 
@@ -45,7 +48,7 @@ const ADDRESS_BITS: u32 = 48;
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 8;
 const REMOVED: u64 = 1;
 
-/// What a slot holds: nothing, or an address, a tag, and whether the key was removed.
+/// Content of a slot: empty, or an address, a tag, and whether the key was removed.
 ///
 /// | bits  | name    | meaning                                      |
 /// |-------|---------|----------------------------------------------|
@@ -53,15 +56,15 @@ const REMOVED: u64 = 1;
 /// | 3-47  | address | of the record                                |
 /// | 48-63 | tag     | upper bits of the key's hash                 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Word(u64);
+pub(super) struct SlotWord(u64);
 
-impl Word {
-    /// A record of a key with this hash.
+impl SlotWord {
+    /// Returns the word of a record whose key has this hash.
     pub(super) const fn new(hash: u64, address: Address) -> Self {
         Self((hash >> ADDRESS_BITS << ADDRESS_BITS) | address.0)
     }
 
-    /// The same, with the key removed.
+    /// Returns the same word with the key removed.
     pub(super) const fn removed(self) -> Self {
         Self(self.0 | REMOVED)
     }
@@ -74,33 +77,33 @@ impl Word {
         self.0 & REMOVED != 0
     }
 
-    /// Whether the key may have this hash.
+    /// Returns whether the key may have this hash.
     #[inline]
     pub(super) const fn has_tag_of(self, hash: u64) -> bool {
         self.0 >> ADDRESS_BITS == hash >> ADDRESS_BITS
     }
 
-    /// `None` where the slot is empty.
+    /// Returns the address; `None` if the slot is empty.
     #[inline]
     pub(super) const fn address(self) -> Option<Address> {
         if self.is_empty() { None } else { Some(Address(self.0 & ADDRESS_MASK)) }
     }
 }
 
-/// A slot of the table. Stores release and loads acquire, so that the record of a word that was
-/// read is there.
+/// A slot of the table. Stores have release order and loads acquire order, so a reader of a word
+/// sees the whole record.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct Slot(AtomicU64);
 
 impl Slot {
     #[inline]
-    pub(super) fn load(&self) -> Word {
-        Word(self.0.load(Ordering::Acquire))
+    pub(super) fn load(&self) -> SlotWord {
+        SlotWord(self.0.load(Ordering::Acquire))
     }
 
-    /// Puts `new` in the place of `seen`; false where something else is there by now.
-    pub(super) fn replace(&self, seen: Word, new: Word) -> bool {
+    /// Replaces `seen` by `new`. Returns false if the slot has changed.
+    pub(super) fn replace(&self, seen: SlotWord, new: SlotWord) -> bool {
         self.0.compare_exchange(seen.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
@@ -109,17 +112,17 @@ impl Slot {
 #[derive(Debug)]
 pub(super) struct Arena {
     base: NonNull<u8>,
-    /// Bytes of the whole mapping.
+    /// Size of the mapping in bytes.
     length: u64,
-    /// Words of the table, at the front of the mapping.
+    /// Number of words of the table, at the front of the mapping.
     slots: usize,
-    /// First byte of the mapping that no record has; offsets count from `base`.
+    /// Offset of the first unused byte of the mapping.
     used: AtomicU64,
 }
 
-// SAFETY: `base` points to a mapping that belongs to this value alone; all shared access follows
-// the invariants of the module head (atomic words, or bytes that are written once before they are
-// shared).
+// SAFETY: `base` points to a mapping that belongs to this value alone. All shared access follows
+// the invariants of the module head: atomic words, or bytes that are written once before they are
+// shared.
 #[expect(unsafe_code, reason = "the raw pointer hides that the memory may be shared")]
 unsafe impl Send for Arena {}
 // SAFETY: as above.
@@ -127,7 +130,7 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// A table of `slots` zero words and room for `bytes` of records.
+    /// Reserves a table of `slots` zero words, and `bytes` for records.
     pub(super) fn reserve(slots: usize, bytes: u64) -> io::Result<Self> {
         let table = round_up(to_u64(slots) * 8, HUGE_PAGE_BYTES);
         let length = table + round_up(bytes.max(1), HUGE_PAGE_BYTES);
@@ -137,9 +140,8 @@ impl Arena {
         #[expect(unsafe_code, reason = "huge pages need a mapping of our own")]
         let base = unsafe { mm::mmap_anonymous(ptr::null_mut(), to_usize(length), access, flags)? };
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: the range is the mapping just made; the advice changes page sizes, not contents.
-        // It is a hint: where huge pages are off, the floor is slower, and the report says
-        // so.
+        // SAFETY: the range is the new mapping. The advice changes page sizes, not contents. It is
+        // a hint: if huge pages are off, `floor` is slower and the report says so.
         #[expect(unsafe_code, reason = "asks for huge pages")]
         let _ = unsafe {
             mm::madvise(base.as_ptr().cast(), to_usize(length), mm::Advice::LinuxHugepage)
@@ -147,7 +149,7 @@ impl Arena {
         Ok(Self { base, length, slots, used: AtomicU64::new(table) })
     }
 
-    /// The table.
+    /// Returns the table.
     #[inline]
     pub(super) fn slots(&self) -> &[Slot] {
         // SAFETY: the first `slots * 8` bytes of the mapping are page-aligned, zeroed by the
@@ -160,7 +162,7 @@ impl Arena {
         }
     }
 
-    /// Copies a record into the arena; `None` where it is full.
+    /// Copies a record into the arena; returns `None` if the arena is full.
     #[inline]
     pub(super) fn append(&self, key: &[u8], value: &[u8]) -> Option<Address> {
         let value_bytes = u32::try_from(value.len()).ok()?;
@@ -168,12 +170,12 @@ impl Arena {
         let size = round_up(HEAD_BYTES + u64::from(key_bytes) + u64::from(value_bytes), 8);
         let offset = self.used.fetch_add(size, Ordering::Relaxed);
         if offset.checked_add(size).is_none_or(|end| end > self.length) {
-            // Nobody gets this range; later, smaller records find the arena full as well.
+            // The range stays unused; the arena is also full for later, smaller records.
             return None;
         }
         let head = [value_bytes.to_le_bytes(), key_bytes.to_le_bytes()];
-        // SAFETY: `offset..offset + size` lies in the mapping (checked above) and is this thread's
-        // alone: `fetch_add` hands out each range once. The sources are borrowed and cannot
+        // SAFETY: `offset..offset + size` is within the mapping (checked above) and belongs to this
+        // thread, because `fetch_add` returns each range once. The sources are borrowed and cannot
         // overlap it.
         #[expect(unsafe_code, reason = "writes a range that no other thread has")]
         unsafe {
@@ -185,11 +187,10 @@ impl Arena {
         Some(Address(offset))
     }
 
-    /// The key and the value of a record of this arena.
+    /// Returns the key and the value of a record of this arena.
     #[inline]
     pub(super) fn record(&self, address: Address) -> (&[u8], &[u8]) {
-        // The check keeps an address of another arena from leaving the mapping; it costs one
-        // comparison.
+        // The check rejects an address of another arena; it costs one comparison.
         assert!(address.0 + HEAD_BYTES <= self.length);
         // SAFETY: an `Address` was handed out by `append` after the whole record was written (and,
         // between threads, passed on with release and acquire order: `address`), so lengths
@@ -205,13 +206,14 @@ impl Arena {
         }
     }
 
-    /// Asks for the slot's cache line.
+    /// Prefetches the cache line of a slot.
     #[inline]
     pub(super) fn prefetch_slot(&self, index: usize) {
         prefetch(self.base.as_ptr().wrapping_add(index * 8));
     }
 
-    /// Asks for the first cache lines of the record at these bits of a slot, whatever they are.
+    /// Prefetches the first cache lines of the record at these bits of a slot. Any bits are
+    /// allowed.
     #[inline]
     pub(super) fn prefetch_record(&self, address: Address, lines: usize) {
         let from = self.base.as_ptr().wrapping_add(to_usize(address.0));
@@ -220,7 +222,7 @@ impl Arena {
         }
     }
 
-    /// Bytes of records, dead ones included.
+    /// Returns the bytes of all records, including dead ones.
     pub(super) fn record_bytes(&self) -> u64 {
         let table = round_up(to_u64(self.slots) * 8, HUGE_PAGE_BYTES);
         self.used.load(Ordering::Relaxed).min(self.length) - table
@@ -236,7 +238,7 @@ impl Drop for Arena {
     }
 }
 
-/// Asks for a cache line without waiting. Any address is allowed: a prefetch never faults.
+/// Prefetches a cache line. Any address is allowed: a prefetch never faults.
 #[inline]
 fn prefetch(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -265,7 +267,7 @@ mod tests {
         let mut addresses = Vec::new();
         while let Some(address) = arena.append(b"key", &[7; 5000]) {
             assert_eq!(address.0 % 8, 0);
-            assert_eq!(Word::new(u64::MAX, address).removed().address(), Some(address));
+            assert_eq!(SlotWord::new(u64::MAX, address).removed().address(), Some(address));
             addresses.push(address);
         }
         assert_eq!(to_u64(addresses.len()), HUGE_PAGE_BYTES / 5016);

@@ -1,69 +1,70 @@
-//! The floor: what a point read costs on this machine when a store does nothing else.
+//! `floor`: the cost of a point read on this machine if a store does nothing else.
 //!
-//! What: a table of 8-byte tagged slots in huge pages that point into a packed arena of records; a
-//! get hashes the key, loads a slot, compares the key and copies the value out: two dependent
-//! cache misses. `multi_get` does so for 32 keys at once with prefetches. Nothing is durable,
-//! nothing is reused, nothing grows.
+//! A table of 8-byte tagged slots in huge pages points into a packed arena of records. A get hashes
+//! the key, loads a slot, compares the key and copies the value. These are two dependent cache
+//! misses. `multi_get` does this for 32 keys at a time with prefetches. Nothing is durable, no
+//! memory is reused, and the table does not grow.
 //!
-//! Invariants: linear probing; a slot once taken belongs to its key for ever; new keys are
-//! inserted at the first empty slot of their chain, so two threads that insert the same key meet
-//! there.
+//! Invariants: the table uses linear probing. A slot that a key has taken belongs to it until the
+//! end. A new key goes into the first empty slot of its chain, so two threads that insert the same
+//! key use the same slot.
 //!
-//! Thread rules: everything is lock-free. A record is immutable: an update appends a new one and
-//! swaps the slot.
+//! Thread rules: all operations are lock-free. A record is immutable: an update appends a new
+//! record and swaps the slot.
 
 mod arena;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::numbers::{to_u64, to_usize};
-
-use self::arena::{Arena, Slot, Word};
+use self::arena::{Arena, Slot, SlotWord};
 use super::{EachEntry, EachFound, Store, StoreOptions, StoreStats, unordered};
 use crate::{
     failure::{Failure, Outcome},
+    numbers::{to_u64, to_usize},
     random::scale,
 };
 
-/// Keys that `multi_get` has under way at once: more no longer helps, fewer leaves misses unused.
+/// Number of keys that `multi_get` processes at a time. More keys gain nothing; fewer keys leave
+/// memory parallelism unused.
 const GROUP: usize = 32;
-/// Lines of a record that are prefetched: head, key and a value of about 100 bytes.
+/// Cache lines of a record that are prefetched: header, key and a value of about 100 bytes.
 const RECORD_LINES: usize = 3;
-/// The most memory that is reserved for records (it is filled only as far as it is used).
+/// Maximum memory reserved for records. The kernel provides only the pages that are used.
 const ARENA_BYTES_MAX: u64 = 1 << 40;
 
-/// See the module head.
+/// The table and its arena. See the module head.
 #[derive(Debug)]
 pub struct Floor {
     arena: Arena,
-    /// Slots less one; their number is a power of two.
+    /// Number of slots minus one; the number is a power of two.
     mask: u64,
     keys: AtomicU64,
     live_bytes: AtomicU64,
 }
 
 impl Floor {
-    /// A table for `options.records_max` records. Fails where the system has no such memory.
+    /// Creates a table for `options.records_max` records. Fails if the system has not enough
+    /// memory.
     pub fn open(options: &StoreOptions) -> Outcome<Self> {
-        // At most three quarters full; chains of linear probing stay short.
+        // At most three quarters of the slots are used, which keeps chains short.
         let slots = (options.records_max.saturating_mul(4) / 3 + 1).max(64).next_power_of_two();
-        // Heads, alignment, and what overwritten records leave behind.
+        // Includes headers, alignment, and overwritten records.
         let bytes = options.bytes_written_max.saturating_mul(2).min(ARENA_BYTES_MAX);
         let arena = Arena::reserve(to_usize(slots), bytes)
             .map_err(|error| Failure::io("floor: reserve memory", &error))?;
         Ok(Self { arena, mask: slots - 1, keys: AtomicU64::new(0), live_bytes: AtomicU64::new(0) })
     }
 
-    /// The record that a slot holds; removed or not.
+    /// Returns the record of a slot, also if its key is removed.
     #[inline]
-    fn record(&self, word: Word) -> Option<(&[u8], &[u8])> {
+    fn record(&self, word: SlotWord) -> Option<(&[u8], &[u8])> {
         word.address().map(|address| self.arena.record(address))
     }
 
-    /// The key's slot and what it holds; or the first empty slot of its chain; `None` where the
-    /// table is full of other keys.
+    /// Returns the slot of the key and its content, or the first empty slot of its chain; `None` if
+    /// other keys fill the table.
     #[inline]
-    fn find(&self, key: &[u8], hash: u64) -> Option<(&Slot, Word)> {
+    fn find(&self, key: &[u8], hash: u64) -> Option<(&Slot, SlotWord)> {
         let slots = self.arena.slots();
         for step in 0..=self.mask {
             let slot = slots.get(to_usize(hash.wrapping_add(step) & self.mask))?;
@@ -75,13 +76,13 @@ impl Floor {
         None
     }
 
-    /// Whether what a slot holds is of this key.
+    /// Returns whether the content of a slot belongs to this key.
     #[inline]
-    fn holds(&self, seen: Word, key: &[u8], hash: u64) -> bool {
+    fn holds(&self, seen: SlotWord, key: &[u8], hash: u64) -> bool {
         seen.has_tag_of(hash) && self.record(seen).is_some_and(|(found, _)| found == key)
     }
 
-    /// The value of `key`, whose hash is `hash`.
+    /// Returns the value of `key`, whose hash is `hash`.
     #[inline]
     fn value(&self, key: &[u8], hash: u64) -> Option<&[u8]> {
         let (_, seen) = self.find(key, hash)?;
@@ -91,10 +92,10 @@ impl Floor {
         self.record(seen).map(|(_, value)| value)
     }
 
-    /// Changes what the key's slot holds to `change` of it; `None` leaves it. False where the
-    /// table is full.
-    fn swap(&self, key: &[u8], hash: u64, change: impl Fn(Word) -> Option<Word>) -> bool {
-        // A slot that another thread took or changed meanwhile is looked for again.
+    /// Replaces the content of the key's slot by `change` of it; `None` keeps it. Returns false if
+    /// the table is full.
+    fn swap(&self, key: &[u8], hash: u64, change: impl Fn(SlotWord) -> Option<SlotWord>) -> bool {
+        // Another thread may have taken or changed the slot; the loop then searches again.
         while let Some((slot, seen)) = self.find(key, hash) {
             let Some(new) = change(seen) else { return true };
             if slot.replace(seen, new) {
@@ -105,8 +106,8 @@ impl Floor {
         false
     }
 
-    /// Bytes of the live record that a slot holds.
-    fn live(&self, word: Word) -> Option<u64> {
+    /// Returns the size of the live record of a slot.
+    fn live(&self, word: SlotWord) -> Option<u64> {
         let (key, value) = self.record(word)?;
         (!word.is_removed()).then(|| to_u64(key.len() + value.len()))
     }
@@ -161,10 +162,10 @@ impl Store for Floor {
 
     fn put(&self, key: &[u8], value: &[u8]) -> Outcome {
         let address = self.arena.append(key, value).ok_or_else(|| {
-            Failure::Failed("floor: the arena is full; it never reuses what is dead".to_owned())
+            Failure::Failed("floor: the arena is full; floor never reuses memory".to_owned())
         })?;
         let hash = hash(key);
-        if self.swap(key, hash, |_| Some(Word::new(hash, address))) {
+        if self.swap(key, hash, |_| Some(SlotWord::new(hash, address))) {
             return Ok(());
         }
         Err(Failure::Failed("floor: the table is full; it never grows".to_owned()))
@@ -213,8 +214,8 @@ impl Store for Floor {
     }
 }
 
-/// A fast hash without a seed: eight bytes at a time, folded products (as wyhash). Not for hostile
-/// keys.
+/// Returns a fast hash without a seed: folded products of eight bytes at a time, as in wyhash. Not
+/// safe against chosen keys.
 #[inline]
 fn hash(key: &[u8]) -> u64 {
     let (words, rest) = key.as_chunks::<8>();
@@ -223,7 +224,7 @@ fn hash(key: &[u8]) -> u64 {
         state = fold(state ^ u64::from_le_bytes(*word));
     }
     if !rest.is_empty() {
-        // The last eight bytes overlap the word before; short keys are padded.
+        // The last eight bytes overlap the word before. Short keys are padded.
         let mut last = [0; 8];
         match key.last_chunk() {
             Some(end) => last = *end,
@@ -234,7 +235,7 @@ fn hash(key: &[u8]) -> u64 {
     fold(state ^ 0xe703_7ed1_a0b4_28db)
 }
 
-/// Both halves of a product, folded.
+/// Returns the exclusive or of both halves of a product.
 #[inline]
 fn fold(value: u64) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,0 +1,136 @@
+//! Reports from raw results: one HTML page with charts, and the same tables as Markdown.
+//!
+//! [`run`] reads results files ([`crate::result`]) and writes both. The data flows through these
+//! modules: `input` checks lines; `model` groups repetitions and competing stores; `overview`,
+//! `comparison`, `papers`, `scaling` and `repeat` make sections of one `document`; `html` and
+//! `markdown` write it. `bars` and `lines` draw charts with `svg`.
+//!
+//! Reports use files only, so a report can be made again at any time, and results of several
+//! sessions can be combined.
+//!
+//! Invariants:
+//! - The same lines in the same order give the same bytes: no clock, no random order.
+//! - Nothing is dropped silently: the report contains unusable lines and failed runs. A comparison
+//!   that ours loses is marked by sign and weight, not by colour alone.
+//! - Every figure has its unit, in its cell or in the title of its column.
+//! - The page needs no network and no script. Text of a store or a file never becomes markup.
+
+mod bars;
+mod comparison;
+mod document;
+mod html;
+mod input;
+mod limit;
+mod lines;
+mod markdown;
+mod model;
+mod overview;
+mod papers;
+mod repeat;
+mod scaling;
+mod styles;
+mod svg;
+mod units;
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use crate::failure::{Failure, Outcome};
+
+use crate::{result::PaperFigure, workload::Workload};
+use document::Document;
+use input::ReportInput;
+
+/// Arguments of `report`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ReportArgs {
+    /// Results files: one JSON object on each line, as comparisons write them.
+    #[arg(required = true)]
+    pub results: Vec<PathBuf>,
+    /// File of the page. The tables go to the same name with the ending `.md`.
+    #[arg(long, short, default_value = "report.html")]
+    pub output: PathBuf,
+    /// Title of the report.
+    #[arg(long, default_value = "Quintet beside other stores")]
+    pub title: String,
+}
+
+/// Description of a preset.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// Origin.
+    pub origin: &'static str,
+    /// Subject.
+    pub about: &'static str,
+    /// Figures of its paper.
+    pub figures: &'static [PaperFigure],
+}
+
+/// Lookup of presets by name.
+pub trait Experiments {
+    /// Returns a preset; `None` if this build has no preset of this name.
+    fn find(&self, preset: &str) -> Option<Experiment>;
+    /// Returns the workload of a point of a preset.
+    fn workload(&self, preset: &str, point: &str) -> Option<Workload>;
+}
+
+/// Writes the report, and prints its location and the rejected lines to `out`. Fails if a file
+/// cannot be read or written, or if no line is usable. An unusable line among others does not fail;
+/// the report names it.
+pub fn run(args: &ReportArgs, experiments: &dyn Experiments, out: &mut dyn Write) -> Outcome {
+    let mut input = ReportInput::default();
+    for path in &args.results {
+        input.add_file(path)?;
+    }
+    for rejected in &input.rejected {
+        writeln!(out, "{}:{}: left out: {}", rejected.file, rejected.line, rejected.what)?;
+    }
+    if input.runs.is_empty() {
+        let names: Vec<String> =
+            args.results.iter().map(|path| path.display().to_string()).collect();
+        return Err(Failure::Failed(format!("{}: no results", names.join(", "))));
+    }
+    let tables = args.output.with_extension("md");
+    if tables == args.output {
+        return Err(Failure::Usage("--output: the page cannot end in .md".to_owned()));
+    }
+    let document = document(&args.title, &input, experiments);
+    write_file(&args.output, &html::write(&document))?;
+    write_file(&tables, &markdown::write(&document))?;
+    writeln!(out, "{} runs: {} and {}", input.runs.len(), args.output.display(), tables.display())?;
+    Ok(())
+}
+
+fn write_file(path: &Path, text: &str) -> Outcome {
+    fs::write(path, text).map_err(|error| Failure::io(path.display(), &error))
+}
+
+fn document(title: &str, input: &ReportInput, experiments: &dyn Experiments) -> Document {
+    let groups = model::groups(&input.runs);
+    let styles = styles::Styles::new(&groups);
+    let bound = limit::LimitIndex::new(&input.limits, experiments);
+    let mut document = Document { title: title.to_owned(), blocks: Vec::new() };
+    overview::add_summary(&groups, &mut document);
+    for group in &groups {
+        document.heading(2, group.title());
+        let known =
+            Some(group.name).filter(|_| group.is_preset).and_then(|name| experiments.find(name));
+        if let Some(known) = known {
+            document.text(format!("{}. {}", known.origin, known.about));
+            papers::add(group, known.figures, &mut document);
+        }
+        comparison::add(group, &styles, &bound, &mut document);
+    }
+    scaling::add(&groups, &styles, &mut document);
+    repeat::add(&groups, &mut document);
+    overview::add_failures(&groups, input, &mut document);
+    overview::add_machine(input, &mut document);
+    overview::add_stores(&groups, &mut document);
+    document
+}
+
+#[cfg(test)]
+mod tests;
