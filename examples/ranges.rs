@@ -15,8 +15,8 @@ fn main() -> quintet::Result<()> {
     let days: Vec<_> =
         events.range("2026-01-03".."2026-01-05")?.map(keys).collect::<Result<_, _>>()?;
     assert_eq!(days, [b"2026-01-03", b"2026-01-04"]);
-    let (last, value) = events.range(KeyRange::prefix(b"2026-01-"))?.next_back().unwrap()?;
-    assert_eq!((last.as_slice(), &*value), (&b"2026-01-09"[..], &b"event 9"[..]));
+    let last = events.range(KeyRange::prefix(b"2026-01-"))?.next_back().transpose()?;
+    assert!(last.is_some_and(|(key, value)| key == b"2026-01-09" && value == "event 9"));
 
     // A page at a time. A cursor holds no resources and may be kept between requests.
     let (first_page, cursor) = events.scan(Cursor::START, 4)?;

@@ -23,8 +23,8 @@ fn main() -> quintet::Result<()> {
     assert_eq!(hours, [-1, 2, 10]);
 
     // The catalog keeps the types, so another program cannot misread the table.
-    let refused = db.typed::<u64, f64>("readings").unwrap_err();
-    assert!(matches!(refused, Error::TypeMismatch { .. }), "{refused}");
+    let refused = db.typed::<u64, f64>("readings");
+    assert!(matches!(refused, Err(Error::TypeMismatch { .. })));
     db.close()?;
     std::fs::remove_dir_all(&path).ok();
     Ok(())
