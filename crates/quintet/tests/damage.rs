@@ -17,6 +17,7 @@
 /// The engines that workloads use, table by table.
 const ENGINES: &[quintet::EngineKind] = quintet::EngineKind::AVAILABLE;
 
+#[expect(dead_code, reason = "shared with tests that use all of it")]
 #[path = "common/random.rs"]
 mod random;
 

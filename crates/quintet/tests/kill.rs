@@ -11,6 +11,7 @@
 
 #[path = "common/lanes.rs"]
 mod lanes;
+#[expect(dead_code, reason = "shared with tests that use all of it")]
 #[path = "common/random.rs"]
 mod random;
 

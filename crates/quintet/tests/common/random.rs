@@ -1,7 +1,5 @@
 //! Pseudo-random numbers (`SplitMix64`), which a seed determines.
 
-#![allow(dead_code, reason = "no test uses all of it")]
-
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Spreads the bits of a number over all bits of the result.

@@ -20,6 +20,7 @@ const ENGINES: &[quintet::EngineKind] = quintet::EngineKind::AVAILABLE;
 
 mod driver;
 mod oracle;
+#[expect(dead_code, reason = "shared with tests that use all of it")]
 #[path = "../common/random.rs"]
 mod random;
 mod runner;

@@ -20,6 +20,7 @@ mod driver;
 #[expect(dead_code, reason = "shared with the crash enumeration, which uses all of it")]
 #[path = "../crash/oracle.rs"]
 mod oracle;
+#[expect(dead_code, reason = "shared with tests that use all of it")]
 #[path = "../common/random.rs"]
 mod random;
 #[path = "../crash/runner.rs"]

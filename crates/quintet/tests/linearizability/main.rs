@@ -15,6 +15,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod checker;
+#[expect(dead_code, reason = "shared with tests that use all of it")]
 #[path = "../common/random.rs"]
 mod random;
 
