@@ -1,10 +1,10 @@
-//! What hashing a key costs: SipHash-1-3, the default of `trie`, beside `HighwayHash`, the paper's.
+//! The cost of hashing a key: SipHash-1-3, the default of `trie`, beside the paper's `HighwayHash`.
 //!
 //! `cargo bench -p quintet --bench hash`
 //!
-//! Prints nanoseconds a key, medians of interleaved rounds: of keys hashed one after the other,
-//! which the processor overlaps, and of keys each of which depends on the hash before, as a get
-//! waits for its hash.
+//! Prints nanoseconds a key, the median of interleaved rounds. "In a row": independent keys, whose
+//! hashes the processor overlaps. "Each after the other": each key depends on the hash before, as a
+//! get waits for its hash.
 
 use std::{hint::black_box, time::Instant};
 
@@ -39,7 +39,7 @@ fn main() {
     }
 }
 
-/// Of one key, on average.
+/// Returns the mean time of one hash, in nanoseconds.
 fn nanoseconds(bytes: usize, chained: bool, hash: impl Fn(&[u8]) -> u64) -> f64 {
     let (mut key, mut last, mut number) = (vec![7; bytes], 0, 0_u32);
     let start = Instant::now();

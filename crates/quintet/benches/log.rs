@@ -1,9 +1,9 @@
-//! What the log costs: an appended record, a synced commit alone and in company, and recovery.
+//! The cost of the log: an append, a synced commit of one writer and of many, and recovery.
 //!
 //! `cargo bench -p quintet --bench log -- [append|alone|group|recover] [--dir DIRECTORY]`
 //!
-//! Prints medians of interleaved runs beside the floor of the same run: for `append` the same
-//! bytes checksummed and copied into ordinary memory, for `alone` a bare overwrite and
+//! Prints medians of interleaved runs beside the lower bound of the same run. For `append` that is
+//! a checksum and a copy of the same bytes into ordinary memory; for `alone`, an overwrite and
 //! `fdatasync`.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
@@ -51,13 +51,13 @@ fn load_average() -> String {
     std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim().to_owned()
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap(), u32::try_from(time.tv_nsec).unwrap())
 }
 
-/// CPU time of this thread since `start`.
+/// Returns the CPU time of this thread since `start`.
 fn cpu_time_since(start: Duration) -> Duration {
     cpu_time().saturating_sub(start)
 }
@@ -88,8 +88,8 @@ fn open(env: &Arc<dyn Env>, dir: &Arc<dyn Dir>, created: bool) -> (Log, u64) {
     (log, replayed)
 }
 
-/// CPU per appended record, the next segments prepared in the background as the database does,
-/// against the floor of a checksum and a copy.
+/// CPU time of an append, with the next segments prepared in the background, beside a checksum and
+/// a copy.
 fn append(dir: &Path) {
     const RECORDS: u64 = 2_000_000;
     const RUNS: usize = 7;
@@ -149,8 +149,8 @@ fn append_floor(records: u64, body: &[u8]) -> f64 {
     cpu_time_since(start).as_nanos() as f64 / records as f64
 }
 
-/// One writer that syncs every commit, against an overwrite and `fdatasync` of a preallocated
-/// file, in turn.
+/// One writer that syncs every commit, beside an overwrite and `fdatasync` of a preallocated file.
+/// The two alternate.
 fn alone(dir: &Path) {
     const COMMITS: usize = 2_000;
     let (env, handle) = fresh(dir);
@@ -179,7 +179,7 @@ fn alone(dir: &Path) {
     );
 }
 
-/// Synced commits a second and commits a sync, by number of threads, runs interleaved.
+/// Synced commits a second and commits a sync, by number of threads. Runs are interleaved.
 fn group(dir: &Path) {
     const RUNS: usize = 5;
     const COUNTS: [u64; 5] = [1, 4, 16, 64, 256];

@@ -1,4 +1,4 @@
-//! The public surface, end to end, on the simulated system.
+//! End-to-end tests of the public API, on the simulated system.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ fn naive() -> TableOptions {
 }
 
 #[test]
-fn what_was_put_is_found_after_reopening() {
+fn puts_survive_reopening() {
     let env = SimEnv::new(1);
     let db = open(&env);
     let users = db.create_table("app/users", naive()).unwrap();
@@ -45,9 +45,9 @@ fn what_was_put_is_found_after_reopening() {
     assert!(db.check().unwrap().is_sound());
 }
 
-/// Blocks that were read fill the memory of a database; whoever writes to another table gets it.
+/// The block cache of one table may fill the memory budget. Writes to another table evict it.
 #[test]
-fn what_can_be_read_again_gives_way_to_writes_of_another_table() {
+fn cached_blocks_are_evicted_for_writes_to_another_table() {
     let key = |number: u32| number.to_be_bytes();
     for (kind, other) in [
         (EngineKind::Tph, EngineKind::Naive),
@@ -72,7 +72,7 @@ fn what_can_be_read_again_gives_way_to_writes_of_another_table() {
         let used = db.stats().memory_bytes;
         assert!(used > 24 << 20, "{kind}: {used} bytes: nothing is in the way");
         let written = db.create_table("written", TableOptions::new(other)).unwrap();
-        // Of `naive` all in memory: more than blocks left free.
+        // `naive` keeps all values in memory: more than the block cache has left free.
         for number in 0..12_000 {
             let outcome = written.put(key(number), [8; 1000]);
             assert!(outcome.is_ok(), "{kind}, {other}, {number}: {outcome:?}");
@@ -86,10 +86,10 @@ fn what_can_be_read_again_gives_way_to_writes_of_another_table() {
     }
 }
 
-/// Writers that wait for a flush keep no memory from one another: as many as there are, a budget
-/// that has room for the table's index is enough.
+/// A writer that waits for a flush holds no memory that another writer needs. A budget with room
+/// for the table's index is enough for any number of writers.
 #[test]
-fn many_writers_are_not_refused_for_what_waits_to_be_flushed() {
+fn pending_flushes_refuse_no_writer() {
     const WRITERS: u32 = 16;
     const EACH: u32 = 1_500;
     let key = |writer: u32, number: u32| (writer * EACH + number).to_be_bytes();
@@ -114,7 +114,7 @@ fn many_writers_are_not_refused_for_what_waits_to_be_flushed() {
     }
 }
 
-/// On real files: a `Sync` write asks no disk, and is found by the next opening.
+/// On real files: a `Sync` write waits for no disk, and the next opening finds it.
 #[test]
 fn a_log_in_emulated_persistent_memory_is_found_again() {
     let path = std::env::temp_dir().join(format!("quintet-memory-{}", std::process::id()));
@@ -206,7 +206,7 @@ fn a_table_may_be_renamed_to_its_own_name() {
     assert_eq!(db.tables().len(), 1);
 }
 
-/// What shows any change: the log's end, the catalog's length and the tables.
+/// Returns figures that change with every write: the log's end, the catalog's length, the tables.
 fn marks(db: &Database) -> (u64, u64, u64, Vec<String>, u64) {
     let stats = db.stats();
     let names = db.tables().into_iter().map(|table| table.name).collect();
@@ -235,7 +235,7 @@ fn refused_puts(table: &Table) {
 }
 
 #[test]
-fn what_is_refused_changes_nothing_on_any_engine() {
+fn refused_calls_change_nothing_on_any_engine() {
     for kind in EngineKind::AVAILABLE {
         let env = SimEnv::new(9);
         let db = open(&env);
@@ -276,10 +276,9 @@ fn what_is_refused_changes_nothing_on_any_engine() {
     }
 }
 
-/// Expired values are gone for every kind of read at once, whatever the engine, and the sweep
-/// takes them away.
+/// From its expiry on, no kind of read returns a value, on any engine. The sweep then removes it.
 #[test]
-fn what_has_expired_is_gone_for_every_read_on_any_engine() {
+fn no_read_returns_an_expired_value_on_any_engine() {
     for kind in EngineKind::AVAILABLE {
         let env = SimEnv::new(10);
         let db = open(&env);

@@ -1,20 +1,25 @@
-//! Damage at rest: every byte of every file of a small closed database flipped, every length cut,
-//! files gone, swapped, older or another database's, blocks doubled and zeroed.
+//! Damage at rest: a file of a small closed database has one byte flipped, is truncated, removed,
+//! swapped, replaced by an older one or by another database's, or has blocks doubled or zeroed.
 //!
-//! Opening and reading then gives the right contents, or an error that names file and offset:
-//! never a panic, never anything else. A database that was refused is whole again once the damage
-//! is undone: refusing changes nothing. One that opened goes on, and holds what it should after
-//! the next opening.
+//! Opening and reading must return the right contents, or an error that names file and offset.
+//! They must not panic. A refused open changes nothing: once the damage is undone, the database
+//! is whole again. A database that opened accepts writes, and the next opening finds them.
 //!
-//! `QUINTET_DAMAGE_STRIDE=1` looks at every byte of the log's bulk and of large files too (one of
-//! 97 by default: large values, space never used, the middle of pages), `QUINTET_DAMAGE_SEED` sets
-//! which of large files, `QUINTET_DAMAGE_CASES` how many cases are tried in all (20,000, chosen by
-//! the seed; 0: all), `QUINTET_DAMAGE_CASE` repeats one case that a failure names.
+//! | variable | default | meaning |
+//! |---|---|---|
+//! | `QUINTET_DAMAGE_STRIDE` | 97 | one byte of this many is tried in large files; 1: all |
+//! | `QUINTET_DAMAGE_SEED` | 1 | chooses the bytes of large files, and the cases |
+//! | `QUINTET_DAMAGE_CASES` | 20,000 | number of cases; 0: all |
+//! | `QUINTET_DAMAGE_CASE` | | repeats the case that a failure names |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 /// The engines that workloads use, table by table.
 const ENGINES: &[quintet::EngineKind] = quintet::EngineKind::AVAILABLE;
+
+#[expect(dead_code, reason = "shared with tests that use all of it")]
+#[path = "common/random.rs"]
+mod random;
 
 #[expect(dead_code, reason = "shared with the crash enumeration, which uses all of it")]
 #[path = "crash/oracle.rs"]
@@ -47,26 +52,27 @@ use quintet::{
 
 use crate::{
     oracle::{Bounds, Trace},
+    random::mix,
     runner::{base, open, read, run},
     workload::Workload,
 };
 
-/// What the database goes through: a younger and an older state of every file. The last table's
-/// name and the last records are in the catalog and in the log alone.
+/// The steps that write the database. Every file exists in a newer and an older state. Only the
+/// catalog has the last table's name, and only the log has the last records.
 const STAGES: [&str; 3] = [
     "create,put,batch,persist,put",
     "persist-table,batch,rename,put,create,sync-batch,persist",
     "put,overwrite,delete,rotate,batch,create,drop,rename,put,sync-put",
 ];
-/// Bytes at the front of a log segment that are all looked at: its head and the small records.
+/// Bytes at the front of a log segment that are all damaged: its head and the small records.
 const LOG_FRONT_BYTES: u64 = 4096 + 1024;
 const BLOCK_BYTES: u64 = 4096;
-/// Of other files that are larger, the front of each block is looked at and a sample of the rest.
+/// In larger files, the front of each block is damaged, and a sample of the rest.
 const BULK_BYTES: u64 = 32 << 10;
 const BULK_FRONT_BYTES: u64 = 64;
 const SHOWN_MAX: usize = 5;
 
-/// A closed database: its disk, what it holds, and its files as they were after each stage.
+/// A closed database: its disk, its contents, and its files after each stage.
 struct Place {
     env: SimEnv,
     trace: Trace,
@@ -78,7 +84,7 @@ fn files(env: &SimEnv) -> BTreeMap<String, Vec<u8>> {
     paths.map(|path| (path.clone(), env.contents(&path).unwrap())).collect()
 }
 
-/// The files of the same database when its catalog had just come into being.
+/// The files of the same database just after its catalog was created.
 fn newborn(seed: u64) -> BTreeMap<String, Vec<u8>> {
     let env = SimEnv::new(seed);
     env.record_history();
@@ -126,14 +132,7 @@ fn is_log(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == "log")
 }
 
-/// Spreads numbers (`SplitMix64`).
-fn mix(number: u64) -> u64 {
-    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
-/// Every damage that is tried, each before and after a reboot.
+/// Returns all damages to try, each before and after a reboot.
 fn cases(place: &Place, other: &Place, (stride, seed): (u64, u64)) -> Vec<Case> {
     let mut found = Vec::new();
     let Some(newest) = place.stages.last() else { return found };
@@ -195,7 +194,7 @@ fn cases(place: &Place, other: &Place, (stride, seed): (u64, u64)) -> Vec<Case> 
     found
 }
 
-/// What became of a damaged database.
+/// The outcome of opening a damaged database.
 enum Verdict {
     Right,
     Refused(Error),
@@ -217,7 +216,7 @@ fn attempt(env: &SimEnv, trace: &Trace) -> Result<Verdict, String> {
         Err(error) => return Ok(Verdict::Refused(error)),
     };
     compare(&contents, "after opening")?;
-    // It may tell of damage in what was not needed; that is what it is for.
+    // `check` may report damage in bytes that no read needs.
     let told = db.check().map_err(|error| format!("check: {error}"))?;
     let Some(name) = contents.keys().next() else { return Err("no tables".to_owned()) };
     let late = |what: &str, error: &Error| format!("opened, but {what}: {error}");
@@ -239,7 +238,7 @@ fn attempt(env: &SimEnv, trace: &Trace) -> Result<Verdict, String> {
     Ok(Verdict::Right)
 }
 
-/// An error has to say where to look.
+/// Asserts that an error names file and offset.
 fn judge(case: &Case, error: &Error) -> Result<(), String> {
     match error {
         Error::Corruption { file, .. } | Error::NewerFormat { file, .. } if !file.is_empty() => {
@@ -250,7 +249,7 @@ fn judge(case: &Case, error: &Error) -> Result<(), String> {
     }
 }
 
-/// Puts the damaged files back as they were.
+/// Restores the damaged files.
 fn undo(place: &Place, case: &Case, env: &SimEnv) -> Result<(), String> {
     let Some(newest) = place.stages.last() else { return Ok(()) };
     let mut paths = vec![Path::new(&case.path)];
@@ -270,7 +269,7 @@ fn undo(place: &Place, case: &Case, env: &SimEnv) -> Result<(), String> {
     Ok(())
 }
 
-/// The error that refused the database, if one did.
+/// Returns the error of a refused open.
 fn verify(place: &Place, case: &Case) -> Result<Option<Error>, String> {
     let env = if case.rebooted { place.env.crash(Policy::AllKept) } else { place.env.kill() };
     env.damage(&case.path, &case.damage).map_err(|error| format!("damage: {error}"))?;
@@ -332,7 +331,7 @@ fn any_damage_gives_an_error_or_the_right_answer() {
                             refused.fetch_add(u64::from(error.is_some()), Ordering::Relaxed);
                         }
                         Err(what) => {
-                            // One of each kind: what is alike but for numbers.
+                            // Shows one failure of each kind: only numbers differ within a kind.
                             let kind: String =
                                 what.chars().filter(|letter| !letter.is_ascii_digit()).collect();
                             let mut failures = failures.lock().unwrap();

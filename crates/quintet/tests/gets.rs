@@ -1,10 +1,10 @@
-//! What a plain get of a record in memory does not do: no allocation, no system call, no write to
-//! memory that another thread could see.
+//! A plain get of a record in memory allocates nothing, makes no system call, and writes to no
+//! memory that another thread can see.
 //!
-//! Each is shown by taking the means away in a child process: an allocator that counts, a thread
-//! that the kernel kills at its first system call (`seccomp` in strict mode), and a process whose
-//! writable memory is made read-only but for the reader's own stack. The same child with a get
-//! that does cheat must not come through: otherwise the trap would prove nothing.
+//! Each test takes the means away and reads in a child process: an allocator that counts, a
+//! thread that the kernel kills at its first system call (`seccomp` in strict mode), and a process
+//! whose writable memory is read-only except the reader's own stack. A second child breaks the
+//! rule on purpose and must be caught; otherwise the trap would prove nothing.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(unsafe_code, reason = "a counting allocator, and memory made read-only")]
@@ -25,11 +25,11 @@ use rustix::{
     thread::{SecureComputingMode, set_secure_computing_mode},
 };
 
-/// The engines that this is promised of today.
+/// The engines that make this promise.
 const ENGINES: [EngineKind; 2] = [EngineKind::HashLog, EngineKind::Trie];
 const RECORDS: u64 = 20_000;
 const GETS: u64 = 100_000;
-/// Which trap the child sets.
+/// Environment variable that names the trap for the child.
 const TRAP: &str = "QUINTET_GETS_TRAP";
 const DONE: &[u8] = b"all gets answered\n";
 
@@ -56,7 +56,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A table in memory, persisted and at rest, so that no background job stirs.
+/// Returns a table in memory, persisted and idle, so that no background job runs.
 fn table(dir: &std::path::Path, engine: EngineKind) -> (Database, Table) {
     let options = Options::new().memory_budget(256 << 20).sync_interval(Duration::from_millis(1));
     let db = options.open(dir).unwrap();
@@ -82,7 +82,7 @@ fn value(number: u64) -> [u8; 128] {
     [number.to_le_bytes()[0]; 128]
 }
 
-/// Gets of records that are there, and of one in eight that is not; the right answers.
+/// Reads present records, and one absent key in nine; returns the number of right answers.
 fn read(table: &Table) -> u64 {
     let mut right = 0;
     for step in 0..GETS {
@@ -142,7 +142,7 @@ fn a_get_writes_to_no_memory_but_its_own_stack() {
 
 fn child_comes_through(trap: &str, engine: EngineKind) -> bool {
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["child_of_the_other_tests", "--exact", "--nocapture", "--test-threads=1"])
+        .args(["child_that_gets", "--exact", "--nocapture", "--test-threads=1"])
         .env(TRAP, format!("{trap} {engine}"))
         .stderr(Stdio::null())
         .output()
@@ -150,9 +150,9 @@ fn child_comes_through(trap: &str, engine: EngineKind) -> bool {
     output.stdout.windows(DONE.len()).any(|window| window == DONE)
 }
 
-/// Runs only as a child; alone it does nothing.
+/// The child of the other tests. Does nothing in an ordinary run.
 #[test]
-fn child_of_the_other_tests() {
+fn child_that_gets() {
     let Ok(trap) = std::env::var(TRAP) else { return };
     let (trap, engine) = trap.split_once(' ').unwrap();
     let dir = tempfile();
@@ -168,13 +168,13 @@ fn child_of_the_other_tests() {
                 let _ = path.exists();
             }
             answer(read(&table));
-            // The end of a test takes system calls: the kernel ends the thread here.
+            // The end of a test makes system calls: the kernel kills the thread here.
         }
         _ => {
             let memory = writable_memory();
             protect(&memory, MprotectFlags::READ);
             if trap == "writes-cheating" {
-                // One count on the heap, as of a reader that registers itself.
+                // Writes one count on the heap, as a reader that registers itself would.
                 drop(table.clone());
             }
             let right = read(&table);
@@ -184,7 +184,7 @@ fn child_of_the_other_tests() {
     }
 }
 
-/// The kernel ends only the thread that made a call: this ends the process with it.
+/// The kernel kills only the thread that made a call. This ends the process with it.
 fn end_with_this_thread() {
     let thread = format!("/proc/self/task/{}", rustix::thread::gettid().as_raw_nonzero());
     std::thread::spawn(move || {
@@ -195,15 +195,15 @@ fn end_with_this_thread() {
     });
 }
 
-/// Says so without the help of anything that allocates.
+/// Reports success without allocating.
 fn answer(right: u64) {
     if right == GETS {
         rustix::io::write(std::io::stdout().as_fd(), DONE).unwrap();
     }
 }
 
-/// Start and length of all private writable memory, heaps, tables and records included, but for
-/// the stack that this runs on (with the thread's own variables), and what libraries keep.
+/// Returns start and length of all private writable memory, heaps, tables and records included,
+/// except the current stack with the thread's own variables, and the data of libraries.
 fn writable_memory() -> Vec<(usize, usize)> {
     let here = ALLOCATIONS.with(|count| (&raw const *count).addr());
     let local = 0_u8;
@@ -228,7 +228,7 @@ fn writable_memory() -> Vec<(usize, usize)> {
 
 fn protect(memory: &[(usize, usize)], access: MprotectFlags) {
     for (start, length) in memory {
-        // SAFETY: changes no byte; whoever writes there meanwhile is what this is to catch.
+        // SAFETY: changes no byte. A write there meanwhile is the fault that this must catch.
         unsafe {
             mprotect(std::ptr::with_exposed_provenance_mut::<c_void>(*start), *length, access)
         }

@@ -35,7 +35,7 @@ fn mount_error<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     error.to_string()
 }
 
-/// A database `a` that mounts `eu` of the database `b` at `far`.
+/// Opens a database `a` that mounts the directory `eu` of the database `b` at `far`.
 fn mounted(env: &SimEnv) -> (Database, Database) {
     let b = open(env, "b");
     b.create_table("eu/users", naive()).unwrap().put("k", "theirs").unwrap();
@@ -65,7 +65,7 @@ fn children_are_listed_by_name_and_kind() {
 }
 
 #[test]
-fn a_directory_gives_its_options_to_the_tables_made_in_it() {
+fn tables_inherit_the_default_options_of_their_directory() {
     let env = SimEnv::new(2);
     let db = open(&env, "a");
     let refused = db.create_default_table("app/x").unwrap_err();
@@ -117,7 +117,7 @@ fn a_mount_shows_a_directory_of_another_database() {
 }
 
 #[test]
-fn nothing_atomic_crosses_a_mount() {
+fn batches_and_renames_do_not_cross_a_mount() {
     let env = SimEnv::new(4);
     let (a, _) = mounted(&env);
     let (near, far) = (a.table("near").unwrap(), a.table("far/users").unwrap());
@@ -156,11 +156,11 @@ fn a_read_only_mount_takes_no_writes() {
 }
 
 #[test]
-fn a_missing_target_is_told_at_use_and_not_at_open() {
+fn a_missing_mount_target_fails_at_use_and_not_at_open() {
     let env = SimEnv::new(6);
     let (a, _) = mounted(&env);
     a.close().unwrap();
-    // Somebody else has it.
+    // Another handle has it open.
     let b = open(&env, "b");
     let a = open(&env, "a");
     a.table("near").unwrap().put("k", "v").unwrap();
@@ -174,7 +174,7 @@ fn a_missing_target_is_told_at_use_and_not_at_open() {
 }
 
 #[test]
-fn cycles_are_refused() {
+fn mount_cycles_are_refused() {
     let env = SimEnv::new(7);
     let (a, _) = mounted(&env);
     assert!(mount_error(a.mount("self", MountOptions::new("a"))).contains("back to this"));
@@ -186,7 +186,7 @@ fn cycles_are_refused() {
     c.close().unwrap();
     assert!(mount_error(b.mount("c", MountOptions::new("c"))).contains("back to this"));
     b.close().unwrap();
-    // Through the chain c -> a -> b, and each opened once.
+    // Through the chain c -> a -> b. Each database is opened once.
     let c = open(&env, "c");
     c.mount("b", MountOptions::new("b")).unwrap();
     c.table("a/far/users").unwrap().put("k", "v").unwrap();
@@ -208,10 +208,10 @@ fn a_mount_survives_a_crash_and_goes_with_its_directory() {
     assert_eq!(names(&open(&crashed, "b"), ""), ["eu/users", "other"]);
 }
 
-/// A mounted database has its own index and its own sweep; one that is mounted for reading shows
-/// nothing that has expired and removes nothing.
+/// A mounted database has its own expiry index and its own sweep. One that is mounted for reading
+/// hides expired values and removes none.
 #[test]
-fn a_mounted_database_sweeps_its_own() {
+fn a_mounted_database_sweeps_its_own_expired_values() {
     let env = SimEnv::new(9);
     let (a, _) = mounted(&env);
     let users = a.table("far/users").unwrap();

@@ -1,14 +1,19 @@
-//! Real processes on real files: a child with several writing threads is killed with SIGKILL at a
-//! random moment, again and again over one directory. Every commit that it had acknowledged is
-//! found, batches are whole, names are as acknowledged, and the check is sound. Every other child
-//! has its log in emulated persistent memory.
+//! Process death on real files: a child with several writing threads is killed with SIGKILL at a
+//! random moment, again and again on one directory.
 //!
-//! `QUINTET_KILLS` sets how many times (20), `QUINTET_KILL_SEED` when.
+//! After each kill every acknowledged commit is found, batches are whole, names are as
+//! acknowledged, and the check is sound. Every second child has its log in emulated persistent
+//! memory.
+//!
+//! `QUINTET_KILLS` sets the number of kills (20), `QUINTET_KILL_SEED` their moments.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "common/lanes.rs"]
 mod lanes;
+#[expect(dead_code, reason = "shared with tests that use all of it")]
+#[path = "common/random.rs"]
+mod random;
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -19,15 +24,18 @@ use std::{
 
 use quintet::Durability;
 
-use crate::lanes::{Lanes, change_names, found_names, options};
+use crate::{
+    lanes::{Lanes, change_names, found_names, options},
+    random::Random,
+};
 
-/// The lanes: most are buffered, one waits for the disk, and after them comes the one that changes
-/// names.
+/// Number of lanes. Lane 0 commits with `Sync`, the others with `Buffered`. One more lane, after
+/// them, changes names.
 const LANES: u64 = 4;
 const CHILD: &str = "QUINTET_KILL_CHILD";
-/// Its log is in emulated persistent memory.
+/// Set if the child has its log in emulated persistent memory.
 const MEMORY: &str = "QUINTET_KILL_MEMORY";
-/// A child starts over here, so that checking stays quick.
+/// Commits after which the next child starts with an empty directory. Bounds the time of a check.
 const COMMITS_MAX: u64 = 15_000;
 const LIFE_MS_MAX: u64 = 150;
 
@@ -45,11 +53,11 @@ fn child_that_writes() {
     let db = options.open(path).unwrap();
     let lanes = Lanes::new(&db).unwrap();
     let acknowledge = |lane: u64, number: u64| {
-        // One write for one line: lines of threads do not mix.
+        // One write per line, so that the lines of threads do not mix.
         let line = format!("acknowledged {lane} {number}\n");
         std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
     };
-    // Ends the line in which the harness names the test: the first acknowledgement is a line too.
+    // Ends the line in which the harness names the test.
     println!();
     std::thread::scope(|scope| {
         for (lane, start) in (0..LANES).zip(starts.clone()) {
@@ -82,7 +90,7 @@ fn spawn(path: &Path, starts: &[u64], is_in_memory: bool) -> Child {
         .unwrap()
 }
 
-/// Lets a child live for so long; raises `counts` to what it acknowledged.
+/// Runs a child for `life`, kills it, and raises `counts` to the commits that it acknowledged.
 fn live(path: &Path, counts: &mut [u64], life: Duration, is_in_memory: bool) {
     let mut child = spawn(path, counts, is_in_memory);
     let output = BufReader::new(child.stdout.take().unwrap());
@@ -109,7 +117,7 @@ fn live(path: &Path, counts: &mut [u64], life: Duration, is_in_memory: bool) {
     }
 }
 
-/// Opens what is left and raises `counts` to what is there.
+/// Opens the database, compares it with `counts`, and raises `counts` to the commits found.
 fn verify(path: &Path, counts: &mut [u64]) -> Result<(), String> {
     let db = options().open(path).map_err(|error| format!("open: {error}"))?;
     let lanes = Lanes::new(&db).map_err(|error| format!("tables: {error}"))?;
@@ -130,11 +138,6 @@ fn verify(path: &Path, counts: &mut [u64]) -> Result<(), String> {
     db.close().map_err(|error| format!("close: {error}"))
 }
 
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-    *state >> 33
-}
-
 #[test]
 fn every_acknowledged_commit_survives_a_killed_process() {
     let kills: u64 = std::env::var("QUINTET_KILLS").map_or(20, |text| text.parse().unwrap());
@@ -145,13 +148,13 @@ fn every_acknowledged_commit_survives_a_killed_process() {
     let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let root = root.join(format!("kill-{}-{seed}", std::process::id()));
     let began = Instant::now();
-    let (mut state, mut total, mut generation) = (seed, 0, 0);
+    let (mut random, mut total, mut generation) = (Random(seed), 0, 0);
     let mut counts = vec![0; usize::try_from(LANES).unwrap() + 1];
     for kill in 0..kills {
         let path = root.join(generation.to_string());
         std::fs::create_dir_all(&root).unwrap();
         let before: u64 = counts.iter().sum();
-        let life = Duration::from_micros(next(&mut state) % (LIFE_MS_MAX * 1000));
+        let life = Duration::from_micros(random.below(LIFE_MS_MAX * 1000));
         live(&path, &mut counts, life, kill % 2 == 1);
         if let Err(what) = verify(&path, &mut counts) {
             panic!("kill {kill} after {life:?}, seed {seed}, left in {}: {what}", path.display());

@@ -1,6 +1,8 @@
-//! One number bounds memory: a table is filled until it refuses, opened again from the log alone,
-//! persisted, and opened from its snapshot. The process, which does nothing else, never held more
-//! than the budget and a stated constant, pages of files aside, for which there is another.
+//! The memory budget bounds the process. A `naive` table is filled until it refuses writes, opened
+//! again from the log alone, persisted, and opened from its snapshot.
+//!
+//! The process, which does nothing else, never holds more than the budget and a stated constant.
+//! Mapped pages of files have a second constant.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
@@ -14,26 +16,26 @@ use std::{
 use quintet::{Database, EngineKind, Error, Options, Result, TableOptions};
 
 const BUDGET_BYTES: u64 = 64 << 20;
-/// What is not drawn from the budget: stacks and data of the program, one window of the log and one
-/// block of a snapshot at a time (2 MiB), what the allocator keeps of freed memory.
+/// Bytes outside the budget: stacks and data of the program, one window of the log and one block
+/// of a snapshot at a time (2 MiB), freed memory that the allocator keeps.
 const BESIDE_BYTES: u64 = 2 << 20;
-/// Pages of files beside that: the program, and the log's that no sync has come to yet, which count
-/// as the process's while they are mapped. How many those are depends on the disk.
+/// Bytes of mapped file pages beside that: the program, and pages of the log that no sync has
+/// written yet. The number of those depends on the disk.
 const FILES_BYTES: u64 = 20 << 20;
-/// Small entries are nearly all overhead, large ones nearly all value.
+/// Sizes of values. Small entries are nearly all overhead, large ones nearly all value.
 const VALUE_BYTES: [usize; 3] = [8, 300, 10_000];
 
-/// The most memory but for files' that was seen since the last look, in bytes.
+/// Peak of anonymous memory since the last reading, in bytes.
 static MOST_OWN: AtomicU64 = AtomicU64::new(0);
 
-/// What the system says of the process's memory, in bytes.
+/// Returns a figure of `/proc/self/status`, in bytes.
 fn status(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Looks at the memory that is not files', for which the system keeps no mark, all the time.
+/// Samples anonymous memory in a loop: the kernel keeps no high-water mark of it.
 fn watch() {
     loop {
         MOST_OWN.fetch_max(status("RssAnon:"), Ordering::Relaxed);
@@ -42,7 +44,7 @@ fn watch() {
 }
 
 fn open(path: &Path) -> Result<Database> {
-    // Persisting is asked for, so that the first opening has the whole log to replay.
+    // No persist in the background, so that the first opening replays the whole log.
     Options::new().memory_budget(BUDGET_BYTES).recovery_budget(1 << 30).open(path)
 }
 
@@ -53,7 +55,7 @@ fn count(db: &Database) -> u64 {
 fn check_peak(when: &str) {
     let (all, limit) = (status("VmHWM:"), BUDGET_BYTES + BESIDE_BYTES);
     let own = MOST_OWN.swap(0, Ordering::Relaxed).max(status("RssAnon:"));
-    // The kernel starts the mark anew; where it may not, it stays the highest of all.
+    // Resets the high-water mark. Where that is not permitted, the mark covers the whole run.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     println!("{when}: peak {} KiB, limit {}; with files {}", own >> 10, limit >> 10, all >> 10);
     assert!(own <= limit, "{when}: the process held {own} bytes, {limit} are allowed");
@@ -76,7 +78,7 @@ fn fill_and_reopen(path: &Path, value_bytes: usize) {
     };
     assert!(matches!(refusal, Error::OutOfMemory { budget: BUDGET_BYTES, .. }), "{refusal}");
     check_peak(&format!("{written} values of {value_bytes} bytes"));
-    // Refused once is not refused for ever: what is deleted makes room.
+    // Deletes make room for new writes.
     table.delete(key(0)).unwrap();
     table.put(key(0), &value).unwrap();
     assert!(written * (u64::try_from(value_bytes).unwrap() + 150) > BUDGET_BYTES / 2, "{written}");

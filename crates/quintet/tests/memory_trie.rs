@@ -1,6 +1,6 @@
-//! A table of the trie engine several times as large as the budget is loaded, read, updated,
-//! compacted, checked and opened again, and the process, which does nothing else, never holds more
-//! than the budget and a stated constant.
+//! A `trie` table several times as large as the memory budget is loaded, read, updated, compacted,
+//! checked and opened again. The process, which does nothing else, never holds more than the
+//! budget and a stated constant.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
@@ -10,13 +10,13 @@ use std::path::Path;
 use quintet::{Database, EngineKind, Options, Table, TableOptions};
 
 const BUDGET_BYTES: u64 = 16 << 20;
-/// What is not drawn from the budget: the program itself and its test harness (about 6 MiB), what
-/// a check reads at once, what the allocator keeps of freed memory.
+/// Bytes outside the budget: the program and its test harness (about 6 MiB), the bytes that a
+/// check reads at once, freed memory that the allocator keeps.
 const BESIDE_BYTES: u64 = 24 << 20;
 const RECORDS: u64 = 80_000;
 const VALUE_BYTES: usize = 400;
 
-/// The most memory that the process held since the last look, in bytes.
+/// Peak of the memory of the process since the last reading, in bytes.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -25,7 +25,7 @@ fn peak_bytes() -> u64 {
 
 fn check_peak(when: &str) {
     let (peak, limit) = (peak_bytes(), BUDGET_BYTES + BESIDE_BYTES);
-    // The kernel starts the mark anew; where it may not, it stays the highest of all.
+    // Resets the high-water mark. Where that is not permitted, the mark covers the whole run.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     println!("{when}: peak {} KiB, limit {} KiB", peak >> 10, limit >> 10);
     assert!(peak <= limit, "{when}: the process held {peak} bytes, {limit} are allowed");
@@ -43,7 +43,7 @@ fn value(number: u64, version: u64) -> Vec<u8> {
     (number * 31 + version).to_le_bytes().repeat(VALUE_BYTES / 8)
 }
 
-/// Records far from one another.
+/// Returns `count` record numbers, far from one another.
 fn some(count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(|step| step * 7_919 % RECORDS)
 }

@@ -1,15 +1,18 @@
-//! The model test: random operations on a database and on plain maps must give the same answers.
+//! Model test: random operations on a database and on plain maps must give the same answers.
 //!
-//! Each run is one seed: it opens a database on the simulated system with limits so small that
-//! snapshots, log rotation, pruning, catalog rewrites and write stalls are common, and mixes puts,
+//! Each run is one seed. It opens a database on the simulated system with limits so small that
+//! snapshots, log rotation, pruning, catalog rewrites and write stalls are common. It mixes puts,
 //! deletes, batches over tables, conditions, expiry, names, jobs, reopening, kills and crashes.
-//! After a crash the state must be one that the commits went through, no older than the last that
-//! was synced; after a kill, the last.
+//! After a crash the state must be one that the commits produced, no older than the last synced
+//! one. After a kill it must be the last.
 //!
-//! `QUINTET_MODEL_SEEDS` (64) says how many seeds, `QUINTET_MODEL_SEED` runs one alone. A failure
-//! prints it.
+//! `QUINTET_MODEL_SEEDS` sets the number of seeds (64), `QUINTET_MODEL_SEED` runs one alone. A
+//! failure prints its seed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "common/random.rs"]
+mod random;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,32 +29,9 @@ use quintet::{
     },
 };
 
-/// A generator (`SplitMix64`) whose seed is the whole test.
-struct Random(u64);
+use crate::random::Random;
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn index(&mut self, length: usize) -> usize {
-        usize::try_from(self.below(u64::try_from(length).unwrap())).unwrap()
-    }
-
-    fn chance(&mut self, one_in: u64) -> bool {
-        self.below(one_in) == 0
-    }
-}
-
-/// A value and when it goes away.
+/// A value and its expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Item {
     bytes: Vec<u8>,
@@ -61,7 +41,7 @@ struct Item {
 type Rows = BTreeMap<Vec<u8>, Item>;
 /// Every table by name. Cloned at each commit, so that a crash can be compared with all of them.
 type State = BTreeMap<String, Rows>;
-/// What can be read: every table's keys and values.
+/// The readable state: the keys and values of every table.
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 struct Run {
@@ -70,9 +50,9 @@ struct Run {
     db: Option<Database>,
     engine: EngineKind,
     state: State,
-    /// The states since the last that is known to be durable, which is the first.
+    /// The states since the last one known to be durable. That one is the first.
     history: VecDeque<State>,
-    /// Time as the database knows it: it does not go back while it is open.
+    /// The clock of the database: it does not go back while the database is open.
     now: u64,
 }
 
@@ -155,7 +135,7 @@ impl Run {
         self.look_at_clock();
     }
 
-    /// The wall clock moves on, or jumps; the database's never goes back.
+    /// Moves the wall clock forward, or lets it jump. The clock of the database never goes back.
     fn tick(&mut self) {
         if self.random.chance(40) {
             let millis = i64::try_from(self.random.below(2000)).unwrap() - 1000;
@@ -166,9 +146,9 @@ impl Run {
         self.look_at_clock();
     }
 
-    /// Has the database look at its clock, as any read of a value that expires does.
+    /// Makes the database read the clock, as any read of an expiring value does.
     fn look_at_clock(&mut self) {
-        // Without a table nobody has looked, and the clock may still go back.
+        // Without a table the database has not read the clock, which may still go back.
         let Some(name) = self.state.keys().next() else { return };
         let table = self.db().table(name).unwrap();
         let mut batch = self.db().batch();
@@ -211,13 +191,13 @@ impl Run {
         (!gone).then(|| item.bytes.clone())
     }
 
-    /// The model has committed.
+    /// Records the state after a commit.
     fn committed(&mut self, durable: bool) {
         self.history.push_back(self.state.clone());
         if durable {
             self.now_durable();
         }
-        // What the background made durable is not known; old states only make the test slower.
+        // Commits that the background made durable are not known. Old states only cost time.
         if self.history.len() > 200 {
             self.db().sync().unwrap();
             self.now_durable();
@@ -309,7 +289,7 @@ impl Run {
         }
     }
 
-    /// A range of an ordered table, from both ends, and one that goes.
+    /// Compares a range of an ordered table from both ends, and deletes one.
     fn range(&mut self) {
         let Some((name, table)) = self.table() else { return };
         let (start, end) = (self.key(), self.key());
@@ -413,7 +393,7 @@ impl Run {
         }
     }
 
-    /// A table has the name, or one above or below it.
+    /// Whether a table has this name, or one above or below it.
     fn is_taken(&self, name: &str) -> bool {
         let below = |one: &str, other: &str| {
             one == other || one.strip_prefix(other).is_some_and(|rest| rest.starts_with('/'))
@@ -497,7 +477,7 @@ impl Run {
         assert_eq!(self.db().stats().background_failure, None);
     }
 
-    /// Many writes, so that the log turns over.
+    /// Many writes, so that the log rotates.
     fn fill(&mut self) {
         let Some((name, table)) = self.table() else { return };
         for _ in 0..60 {
@@ -543,7 +523,7 @@ impl Run {
         Self::assert_same(&Self::contents(&self.db()), &Self::seen(&self.state, self.now));
     }
 
-    /// Says what differs rather than everything.
+    /// Panics with the difference rather than with both states.
     fn assert_same(found: &Contents, expected: &Contents) {
         let names = |contents: &Contents| contents.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(found), names(expected), "tables");
@@ -560,7 +540,7 @@ impl Run {
         }
     }
 
-    /// A value that was seen to be gone may not be seen again when the clock starts anew.
+    /// A value that a read has found expired must not return when the clock starts anew.
     fn forget_expired(&mut self) {
         let now = self.env.unix_millis();
         let back = self.now.saturating_sub(now);

@@ -1,15 +1,20 @@
-//! A real run (real threads, a real file system) recorded, done again on the simulated disk, and
-//! crashed there: after any event, with any of the un-synced changes surviving, each thread's
-//! commits are a prefix that holds every durable one, a commit is never there without those
-//! acknowledged before it began, and names are as acknowledged.
+//! A real run (real threads, a real file system) is recorded, repeated on the simulated disk, and
+//! crashed there.
 //!
-//! `QUINTET_RECORD_STATES` sets how many states are verified (400), `QUINTET_RECORD_SEED` which.
-//! The run itself is another one each time; it is kept in memory alone.
+//! After a crash at any event, with any subset of the un-synced changes, the commits of each thread
+//! are a prefix that holds every durable one. A commit is never there without those acknowledged
+//! before it began. Names are as acknowledged.
+//!
+//! `QUINTET_RECORD_STATES` sets the number of states to verify (400), `QUINTET_RECORD_SEED` chooses
+//! them. The run itself differs each time; the recording is kept in memory only.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "common/lanes.rs"]
 mod lanes;
+#[expect(dead_code, reason = "shared with tests that use all of it")]
+#[path = "common/random.rs"]
+mod random;
 
 use std::{path::Path, sync::Arc, time::Instant};
 
@@ -22,15 +27,18 @@ use quintet::{
     },
 };
 
-use crate::lanes::{Lanes, change_names, found_names};
+use crate::{
+    lanes::{Lanes, change_names, found_names},
+    random::mix,
+};
 
-/// Lane 0 waits for the disk; the one after the last changes names.
+/// Number of lanes. Lane 0 commits with `Sync`. One more lane, after them, changes names.
 const LANES: usize = 4;
 const COMMITS: u64 = 150;
 const NAME_CHANGES: u64 = 20;
-/// The one change of names that changes nothing: there is no table yet to be dropped.
+/// The one change of names without an effect: there is no table yet to drop.
 const NO_CHANGE: u64 = 2;
-/// About so many policies are worth trying after an event.
+/// Approximate number of policies to try after one event.
 const POLICIES_EACH: u64 = 15;
 
 fn options() -> quintet::Options {
@@ -41,12 +49,12 @@ fn to_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap()
 }
 
-/// What a mark says: a step of a lane begins, or is acknowledged.
+/// A mark in the recording: a step of a lane begins, or is acknowledged.
 fn mark(lane: usize, number: u64, acknowledged: bool) -> u64 {
     (to_u64(lane) << 32 | number) << 1 | u64::from(acknowledged)
 }
 
-/// Two openings with all lanes at work, and persisting meanwhile.
+/// Opens the database twice; each time all lanes write while another thread persists.
 fn record(path: &Path) -> Vec<TraceEvent> {
     let env = RecordEnv::new(Arc::new(OsEnv::new()));
     for part in 0..2 {
@@ -58,7 +66,7 @@ fn record(path: &Path) -> Vec<TraceEvent> {
                 scope.spawn(move || {
                     let durability =
                         if lane == 0 { Durability::Sync } else { Durability::Buffered };
-                    // Those that wait for the disk are fewer.
+                    // A lane with `Sync` makes fewer commits.
                     let count = if lane == 0 { COMMITS / 3 } else { COMMITS };
                     for number in part * count..(part + 1) * count {
                         env.mark(mark(lane, number, false));
@@ -82,13 +90,13 @@ fn record(path: &Path) -> Vec<TraceEvent> {
     env.trace()
 }
 
-/// What the marks so far allow.
+/// The states that the marks so far allow.
 #[derive(Default)]
 struct Known {
     /// By lane, the names last.
     acknowledged: [u64; LANES + 1],
     durable: [u64; LANES + 1],
-    /// By lane and commit: what was acknowledged when it began.
+    /// By lane and commit: the counts acknowledged when it began.
     began: [Vec<[u64; LANES + 1]>; LANES + 1],
 }
 
@@ -101,7 +109,7 @@ impl Known {
             return;
         }
         self.acknowledged[lane] = number + 1;
-        // A synced commit, and a change of names, makes everything before it durable.
+        // A synced commit or a change of names makes everything before it durable.
         if lane == 0 || lane == LANES && number != NO_CHANGE {
             let before = self.began[lane][usize::try_from(number).unwrap()];
             for (durable, before) in self.durable.iter_mut().zip(before) {
@@ -111,7 +119,7 @@ impl Known {
         }
     }
 
-    /// Opens what a crash left, and compares.
+    /// Opens the disk that a crash left, and compares.
     fn verify(&self, image: &SimEnv, path: &Path) -> Result<(), String> {
         let db = options()
             .open_in(Arc::new(image.clone()), path)
@@ -144,13 +152,8 @@ impl Known {
     }
 }
 
-fn mix(number: u64) -> u64 {
-    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed ^ (mixed >> 27)
-}
-
 #[test]
-fn a_recorded_run_crashed_anywhere_leaves_prefixes() {
+fn a_recorded_run_crashed_at_any_event_leaves_prefixes() {
     let setting = |name: &str, default: u64| {
         std::env::var(name).map_or(default, |text| text.parse().unwrap())
     };
@@ -173,7 +176,7 @@ fn a_recorded_run_crashed_anywhere_leaves_prefixes() {
             known.note(*value);
         }
         place = mix(place.wrapping_add(0x9e37_79b9_7f4a_7c15));
-        // About as many as asked for, spread over the run.
+        // About the number asked for, spread over the run.
         if !event.changes_disk() || place % changing.max(1) > states / POLICIES_EACH {
             continue;
         }

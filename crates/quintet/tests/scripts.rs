@@ -1,11 +1,11 @@
-//! Golden scripts: every `scripts/*.script` is run on every engine of this build, on the simulated
-//! system, and must print exactly what it says.
+//! Golden scripts: every `scripts/*.script` runs on every engine, on the simulated system, and must
+//! print exactly its expected output.
 //!
-//! A script is text: lines that start with `> ` are commands, the lines after one are what it
-//! prints; comments (`#`) and blank lines stay as they are. `UPDATE=1` rewrites the scripts from
-//! what they print: review the difference.
+//! A script is text. A line that starts with `> ` is a command, and the lines after it are its
+//! expected output. Comments (`#`) and blank lines are kept. `UPDATE=1` rewrites the scripts with
+//! the actual output: review the difference.
 //!
-//! Words: `a*300` is `a` 300 times, `""` is no byte, `\x00` is a byte by its number. A table is
+//! In words, `a*300` is `a` 300 times, `""` is no byte, `\x00` is a byte by its number. A table is
 //! named by its path, or `@name` for a handle that `hold` kept.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -28,7 +28,7 @@ use quintet::{
     },
 };
 
-/// Where a script is: the simulated system, and what is open on it.
+/// The state of a running script: the simulated system, and the handles open on it.
 struct Session {
     env: SimEnv,
     engine: EngineKind,
@@ -37,7 +37,7 @@ struct Session {
 }
 
 #[test]
-fn scripts_print_what_they_say_on_every_engine() {
+fn scripts_print_their_expected_output_on_every_engine() {
     let update = std::env::var_os("UPDATE").is_some();
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
     let mut paths: Vec<_> =
@@ -77,7 +77,7 @@ fn run(script: &str, engine: EngineKind) -> String {
         if let Some(command) = line.strip_prefix("> ") {
             writeln!(printed, "{line}").unwrap();
             let answer = session.command(command).unwrap_or_else(|error| match error {
-                // How much an entry needs is the engine's business.
+                // The size of an entry depends on the engine.
                 Error::OutOfMemory { .. } => "error: out of memory".to_owned(),
                 error => format!("error: {error}"),
             });
@@ -364,7 +364,7 @@ fn all(table: &Table) -> Result<BTreeMap<Vec<u8>, Value>> {
     }
 }
 
-/// Sorted: engines differ in their order.
+/// Sorts the lines: engines differ in the order of a scan.
 fn scan(table: &Table) -> Result<String> {
     let entries = all(table)?;
     if entries.is_empty() {
@@ -374,7 +374,7 @@ fn scan(table: &Table) -> Result<String> {
     Ok(entries.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
-/// The error that a script cannot show: its path is the machine's.
+/// A script cannot show this error, because it names a path of the machine.
 #[test]
 fn a_directory_without_a_catalog_is_no_database() {
     let env = SimEnv::new(1);

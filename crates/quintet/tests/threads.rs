@@ -1,16 +1,24 @@
-//! Many threads on one database in a real directory: every operation beside every other, on every
-//! engine, with a memory budget, chunks and segments so small that eviction, compaction, rotation
-//! and persisting never stop.
+//! Stress test: many threads use one database in a real directory, every operation beside every
+//! other, on every engine.
 //!
-//! A value says its key, a counter and a filling that depends on both, so a torn or misplaced one
-//! shows; the two rows of a batch carry one counter. What a thread wrote last to a key of its own
-//! is what it reads, and what is found after closing and opening again.
+//! The memory budget, chunks and segments are so small that eviction, compaction, rotation and
+//! persisting never stop. A value contains its key, a counter and a filling computed from both, so
+//! a torn or misplaced value is detected. The two rows of a batch carry one counter. Each thread
+//! must read its own last write of its own keys, also after the database is reopened.
 //!
-//! `QUINTET_STRESS_OPERATIONS` (1,500) is the number of each thread, `QUINTET_STRESS_ENGINE` one
-//! engine alone, `QUINTET_STRESS_ROUNDS` (1) how often. `.ci/tsan` runs this file under the thread
-//! sanitizer, and a deliberate race that it must report.
+//! | variable | default | meaning |
+//! |---|---|---|
+//! | `QUINTET_STRESS_OPERATIONS` | 1,500 | operations of each thread |
+//! | `QUINTET_STRESS_ENGINE` | all | the only engine |
+//! | `QUINTET_STRESS_ROUNDS` | 1 | rounds |
+//!
+//! `.ci/tsan` runs this file under the thread sanitizer, and a deliberate race that it must report.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[expect(dead_code, reason = "shared with tests that use all of it")]
+#[path = "common/random.rs"]
+mod random;
 
 use std::{
     collections::BTreeMap,
@@ -25,12 +33,14 @@ use quintet::{
     TableOptions,
 };
 
+use crate::random::Random;
+
 const WRITERS: u64 = 3;
 const READERS: u64 = 2;
-/// Keys of each writer.
+/// Number of keys of each writer.
 const KEYS: u64 = 1_000;
 
-/// A directory that goes with the test.
+/// A directory that is removed after the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -47,19 +57,6 @@ impl Drop for Scratch {
     }
 }
 
-/// A generator (`SplitMix64`).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
-
 fn open(path: &Path) -> Database {
     Options::new()
         .memory_budget(1 << 20)
@@ -70,7 +67,7 @@ fn open(path: &Path) -> Database {
         .unwrap()
 }
 
-/// The smallest pieces that an engine takes.
+/// The smallest chunks, memtables and caches that an engine accepts.
 fn tiny(kind: EngineKind) -> TableOptions {
     let options = TableOptions::new(kind);
     match kind {
@@ -103,7 +100,7 @@ fn value_of(number: u64, count: u64) -> Vec<u8> {
     let mut value = Vec::from(number.to_le_bytes());
     value.extend_from_slice(&count.to_le_bytes());
     let fill = u8::try_from((number ^ count) % 251).unwrap();
-    // Of few sizes, so that updates in place are common; a large one now and then.
+    // Few sizes, so that updates in place are common; now and then a large one.
     let bytes = if count.is_multiple_of(97) { 9_000 } else { 16 + count % 2 * 300 };
     value.resize(usize::try_from(bytes).unwrap(), fill);
     value
@@ -116,7 +113,7 @@ fn count_in(number: u64, value: &[u8]) -> u64 {
     count
 }
 
-/// The memory budget is small on purpose: a refused write is no failure, and was not made.
+/// Returns whether a write was done. The small memory budget may refuse it, which is no failure.
 fn made<T>(result: Result<T>) -> bool {
     match result {
         Ok(_) => true,
@@ -125,7 +122,7 @@ fn made<T>(result: Result<T>) -> bool {
     }
 }
 
-/// One writer: writes its own keys in every way there is, and reads them back.
+/// One writer: writes its own keys through every write method, and reads them back.
 fn write(db: &Database, tables: &[Table; 2], writer: u64, operations: u64) -> Rows {
     let mut random = Random(writer);
     let mut rows = Rows::new();
@@ -161,7 +158,7 @@ fn write(db: &Database, tables: &[Table; 2], writer: u64, operations: u64) -> Ro
                 }
             }
             6 => {
-                // Of nobody's keys: the sweep and compaction have something to drop.
+                // Keys that no writer checks, for the sweep and compaction to drop.
                 let options = PutOptions::new().ttl(Duration::from_millis(1));
                 made(tables[1].put_with(format!("short-{count}"), b"lived", options));
             }
@@ -179,7 +176,7 @@ fn write(db: &Database, tables: &[Table; 2], writer: u64, operations: u64) -> Ro
 
 type Rows = BTreeMap<u64, u64>;
 
-/// One reader: gets, batches of gets and whole scans; a key's counter never goes back.
+/// One reader: gets, batches of gets and whole scans. A key's counter must never decrease.
 fn read(tables: &[Table; 2], reader: u64, done: &AtomicBool) {
     let mut random = Random(100 + reader);
     let mut newest = Rows::new();
@@ -237,7 +234,7 @@ fn scan(table: &Table) {
     }
 }
 
-/// One thread persists, compacts, checks, looks at figures and changes names all the time.
+/// One thread that persists, compacts, checks, reads statistics and changes names in a loop.
 fn maintain(db: &Database, tables: &[Table; 2], kind: EngineKind, done: &AtomicBool) {
     let mut round = 0_usize;
     while !done.load(Ordering::Relaxed) {
@@ -283,7 +280,7 @@ fn hammer(kind: EngineKind, operations: u64) {
         let mut others: Vec<_> =
             (0..READERS).map(|reader| scope.spawn(move || read(tables, reader, done))).collect();
         others.push(scope.spawn(move || maintain(db, tables, kind, done)));
-        // Also when a writer panics: else the others would go on for ever.
+        // Also when a writer panics: otherwise the others would never end.
         let rows: Vec<_> = writers.into_iter().map(thread::ScopedJoinHandle::join).collect();
         done.store(true, Ordering::Relaxed);
         for other in others {
@@ -307,7 +304,7 @@ fn hammer(kind: EngineKind, operations: u64) {
 }
 
 #[test]
-fn threads_on_every_engine() {
+fn concurrent_threads_lose_and_mix_no_value_on_every_engine() {
     let number = |name: &str, default| {
         std::env::var(name).map_or(default, |text| text.parse::<u64>().unwrap())
     };
@@ -323,8 +320,8 @@ fn threads_on_every_engine() {
     }
 }
 
-/// The sanitizer's own test: a race planted in an update in place is reported. The test runs
-/// itself as a child, because the report ends the process.
+/// Tests the sanitizer: it must report a race planted in an update in place. The test runs itself
+/// as a child, because the report ends the process.
 #[cfg(tsan)]
 mod planted {
     use std::process::Command;

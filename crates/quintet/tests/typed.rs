@@ -1,4 +1,4 @@
-//! Tables with types: agreement with the catalog, writes held to the types, on every engine.
+//! Typed tables on every engine: agreement with the catalog, and writes checked against the types.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -54,7 +54,7 @@ fn typed_entries_are_found_again_after_reopening() {
 }
 
 #[test]
-fn other_types_than_the_catalogs_are_refused_and_both_are_named() {
+fn types_that_differ_from_the_catalog_are_refused_and_both_are_named() {
     each_engine(|env, options| {
         let db = open(env);
         db.create_typed::<u64, String>("t", &options).unwrap().put(&1, "one").unwrap();
@@ -92,7 +92,7 @@ fn a_table_without_types_gets_them_while_it_is_empty() {
 }
 
 #[test]
-fn bytes_of_other_types_are_refused_through_every_door_and_change_nothing() {
+fn bytes_of_other_types_are_refused_by_every_write_and_change_nothing() {
     each_engine(|env, options| {
         let db = open(env);
         let types = TableTypes::new([TypeTag::U32], TypeTag::String).unwrap();
@@ -139,7 +139,7 @@ fn a_database_opened_for_reading_fixes_no_types() {
 }
 
 #[test]
-fn unordered_engines_say_so() {
+fn ranges_of_unordered_engines_are_refused() {
     let env = SimEnv::new(21);
     let db = open(&env);
     let table = db.create_typed::<u32, u32>("t", TableOptions::new(EngineKind::Naive)).unwrap();

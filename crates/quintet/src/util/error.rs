@@ -246,7 +246,7 @@ impl fmt::Display for Error {
             Self::Unordered { table, engine } => write!(
                 f,
                 "table {table} uses the {engine} engine, which keeps no order and has no ranges; \
-                 use scan, or a btree or slm table"
+                 use scan, or a table of an ordered engine: btree, slm or tph"
             ),
             Self::UnknownEngine { name, available } => {
                 write!(f, "this build has no engine named {name:?}; it has: {available}")

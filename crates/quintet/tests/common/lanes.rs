@@ -1,8 +1,8 @@
 //! A workload of several threads whose outcome can be checked after any crash.
 //!
 //! Each thread has a *lane*: commits numbered from 0, one after the other, each a batch over four
-//! tables. Whatever a crash leaves, each lane must hold its first so many commits, whole, in all
-//! tables. One more lane changes names: it creates, renames and drops tables.
+//! tables. After a crash each lane must hold a prefix of its commits, each whole, in all tables.
+//! One more lane changes names: it creates, renames and drops tables.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,14 +11,16 @@ use std::{
 
 use quintet::{Cursor, Database, Durability, EngineKind, Options, Result, TableOptions};
 
+use crate::random::mix;
+
 /// The tables that every commit writes to: a batch meets several engines.
 const TABLES: [&str; 4] = ["first", "deep/down/second", "deep/third", "fourth"];
-/// Every fifth commit also removes what the commit two before it wrote.
+/// Every fifth commit also removes the entry that the commit two before it wrote.
 const REMOVES_EVERY: u64 = 5;
 const REMOVES_BACK: u64 = 2;
 const VALUE_BYTES_MAX: u64 = 3000;
 
-/// Small segments and snapshots, so that rotation, persisting and pruning happen all the time.
+/// Small segments and snapshots, so that rotation, persisting and pruning are frequent.
 pub fn options() -> Options {
     Options::new().memory_budget(256 << 20).segment_bytes(256 << 10).recovery_budget(1 << 20)
 }
@@ -28,12 +30,6 @@ pub fn options() -> Options {
 pub struct Lanes {
     db: Database,
     tables: Arc<[quintet::Table]>,
-}
-
-fn mix(number: u64) -> u64 {
-    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 fn key(lane: u64, number: u64) -> Vec<u8> {
@@ -52,7 +48,7 @@ fn removed_by(number: u64) -> Option<u64> {
 }
 
 impl Lanes {
-    /// Makes the tables where they are missing.
+    /// Opens the tables, and creates missing ones.
     pub fn new(db: &Database) -> Result<Self> {
         let naive = TableOptions::new(EngineKind::Naive).set("snapshot_bytes", "262144");
         let hashlog = TableOptions::new(EngineKind::HashLog)
@@ -82,7 +78,7 @@ impl Lanes {
         batch.commit_with(durability)
     }
 
-    /// How many commits of each lane are there; an error where any is there in part.
+    /// Returns the number of commits found of each lane; an error if one is found in part.
     pub fn found(&self, lanes: u64) -> Result<Vec<u64>, String> {
         let mut counts = Vec::new();
         for table in &*self.tables {
@@ -101,7 +97,7 @@ impl Lanes {
     }
 }
 
-/// How many entries the first so many commits leave.
+/// Returns the number of entries after the first `count` commits.
 fn expected(count: u64) -> u64 {
     count - count / REMOVES_EVERY
 }
@@ -145,7 +141,7 @@ pub fn change_names(db: &Database, number: u64) -> Result<()> {
     match step {
         0 => db.create_table(&made, TableOptions::new(EngineKind::Naive)).map(drop),
         1 => {
-            // May be done again after a crash.
+            // A crash may repeat it.
             db.table(&made)?.put("round", round.to_string())?;
             db.rename(&made, &kept)
         }
@@ -169,7 +165,7 @@ fn names_after(number: u64) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// How many changes of names were done: `acknowledged` or one more.
+/// Returns the number of changes of names found: `acknowledged` or one more.
 pub fn found_names(db: &Database, acknowledged: u64) -> Result<u64, String> {
     let tables = db.tables().into_iter().map(|info| info.name);
     let found: Vec<String> = tables.filter(|name| name.starts_with("names/")).collect();

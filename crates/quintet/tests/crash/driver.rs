@@ -23,32 +23,32 @@ use crate::{
     workload::{HAND_MADE, Op, Workload, random, short_sequences},
 };
 
-/// What every recovered database does before it is closed and opened again.
+/// The steps of every recovered database before it is closed and opened again.
 const AFTERMATH: [Op; 5] = [Op::Put, Op::Overwrite, Op::Batch, Op::Delete, Op::SyncPut];
-/// One in so many states gets crashes in its recovery and aftermath too.
+/// One in this number of states is crashed in its recovery and aftermath as well.
 const NEST_ONE_IN: u64 = 10;
-/// So many of them.
+/// Number of crash images of such a state.
 const NESTED_IMAGES: usize = 6;
-/// The deepest: a crash in the recovery from a crash in the recovery from a crash.
+/// Depth of nested crashes: a crash in the recovery from a crash in the recovery from a crash.
 const DEPTH_MAX: usize = 3;
 const SHARDS: usize = 64;
 
-/// How much to do.
+/// The extent of an enumeration.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Distinct states to verify.
     pub states: u64,
-    /// Changes everything that is left to chance.
+    /// Seeds all random choices.
     pub seed: u64,
     /// Worker threads.
     pub threads: usize,
-    /// Stop after so many failures.
+    /// The enumeration stops after this number of failures.
     pub failures: usize,
-    /// A deliberate bug, to see it found.
+    /// A planted bug that must be found.
     pub bug: Option<Bug>,
 }
 
-/// One crash: after which event, and what survived.
+/// One crash: the event before it, and the policy for un-synced changes.
 pub type Point = (u64, Policy);
 
 /// One case, as text that repeats it.
@@ -86,7 +86,7 @@ impl std::str::FromStr for Case {
     }
 }
 
-/// A case that failed, and how.
+/// A failed case and its error.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub case: Case,
@@ -104,7 +104,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What was done.
+/// The result of an enumeration.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     pub states: u64,
@@ -139,17 +139,17 @@ struct Shared {
     failures: Mutex<Vec<Failure>>,
 }
 
-/// Verifies `plan.states` distinct crash states, or tells what failed.
+/// Verifies `plan.states` distinct crash states; returns the failures otherwise.
 pub fn enumerate(plan: Plan) -> Result<Totals, Vec<Failure>> {
     let mut workloads: Vec<Workload> = HAND_MADE.iter().map(|text| text.parse().unwrap()).collect();
-    // In an order of the seed's choice: a short run sees other sequences each time.
+    // The seed sets the order, so that short runs see different sequences.
     let mut short = short_sequences();
     shuffle(&mut short, plan.seed);
     workloads.extend(short);
     enumerate_these(plan, workloads)
 }
 
-/// The same over these workloads, and random ones once they are used up.
+/// The same over these workloads, then over random ones.
 pub fn enumerate_these(plan: Plan, workloads: Vec<Workload>) -> Result<Totals, Vec<Failure>> {
     let start = Instant::now();
     let shared = Shared {
@@ -181,7 +181,7 @@ pub fn enumerate_these(plan: Plan, workloads: Vec<Workload>) -> Result<Totals, V
     })
 }
 
-/// Runs one case, as a failure names it.
+/// Runs one case, in the notation of a failure.
 pub fn repeat(case: &Case) -> Result<(), String> {
     let (env, trace, bounds) = ground(case.seed, &case.workload)?;
     let ops = case.workload.ops.clone();
@@ -204,7 +204,7 @@ pub fn repeat(case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-/// Where a workload starts.
+/// The disk and the trace at the start of a workload.
 fn ground(seed: u64, workload: &Workload) -> Result<(SimEnv, Trace, Bounds), String> {
     let env = workload.disk(seed);
     let (env, trace) = if workload.from_nothing {
@@ -218,7 +218,7 @@ fn ground(seed: u64, workload: &Workload) -> Result<(SimEnv, Trace, Bounds), Str
     Ok((env, trace, bounds))
 }
 
-/// Runs with a history; a panic is an error like any other.
+/// Runs a workload after a history. A panic is returned as an error.
 fn observe(env: &SimEnv, trace: &Trace, bounds: Bounds, ops: &[Op]) -> Result<Outcome, String> {
     env.record_history();
     guarded(env, trace, bounds, ops)
@@ -232,7 +232,7 @@ fn guarded(env: &SimEnv, trace: &Trace, bounds: Bounds, ops: &[Op]) -> Result<Ou
     })
 }
 
-/// The disk after a crash in a run, the trace that it may show, and how much of it.
+/// The disk after a crash in a run, its trace, and the bounds of the prefix that may be found.
 fn crash(
     env: &SimEnv,
     before: &Trace,
@@ -242,14 +242,14 @@ fn crash(
 ) -> (SimEnv, Trace, Bounds) {
     let image = env.image_at(event, policy);
     if event < outcome.opened {
-        // Nothing was served: what was allowed before still is.
+        // Nothing was served: the earlier bounds still hold.
         (image, before.clone(), bounds.after(policy))
     } else {
         (image, outcome.trace.clone(), outcome.trace.bounds(event, policy))
     }
 }
 
-/// A fixed choice that looks like chance.
+/// A pseudo-random choice that depends on its arguments alone.
 fn shuffle<T>(list: &mut [T], seed: u64) {
     let mut state = seed | 1;
     for index in (1..list.len()).rev() {
@@ -259,7 +259,7 @@ fn shuffle<T>(list: &mut [T], seed: u64) {
     }
 }
 
-/// One level of crashes: a run that was observed.
+/// One level of crashes: an observed run.
 struct Level<'a> {
     env: &'a SimEnv,
     trace: &'a Trace,
@@ -283,7 +283,7 @@ impl Shared {
         }
     }
 
-    /// How many states each workload may take so that every one gets its turn.
+    /// Returns the number of states for each workload, so that all workloads are reached.
     fn quota(&self) -> usize {
         let each = self.plan.states / u64::try_from(self.workloads.len().max(1)).unwrap();
         usize::try_from(each).unwrap() + 16
@@ -303,7 +303,7 @@ impl Shared {
         }
     }
 
-    /// Crashes one observed run until `quota` new states are verified; returns how many were.
+    /// Crashes one observed run until `quota` new states are verified; returns their number.
     fn descend(&self, level: &Level<'_>, quota: usize) -> usize {
         let nested = !level.case.points.is_empty();
         let limits = if nested {
@@ -329,8 +329,8 @@ impl Shared {
         done
     }
 
-    /// Verifies one crash, and crashes in its recovery; returns how many states that was, none
-    /// where its like was verified before.
+    /// Verifies one crash, and crashes in its recovery. Returns the number of new states: none if
+    /// an equal state was verified before.
     fn visit(&self, level: &Level<'_>, point: Point) -> usize {
         let (image, trace, bounds) =
             crash(level.env, level.trace, level.bounds, level.outcome, point);

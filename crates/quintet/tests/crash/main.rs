@@ -1,10 +1,17 @@
-//! Crash enumeration: after a power loss or the death of the process at any event of any workload,
-//! with any of the un-synced changes surviving, the database opens, holds a prefix of the commits
-//! with every acknowledged one in it, checks sound, and goes on working.
+//! Crash enumeration: a power loss or the death of the process at any event of any workload, with
+//! any subset of the un-synced changes.
 //!
-//! `QUINTET_CRASH_STATES` sets how many distinct states are verified, `QUINTET_CRASH_SEED` what is
-//! left to chance, `QUINTET_CRASH_THREADS` the threads. A failure prints the command that repeats
-//! it. `QUINTET_CRASH_BUG` names a deliberate bug that is to be found, in place of the whole list.
+//! After each the database must open, hold a prefix of the commits with every acknowledged one in
+//! it, check sound, and accept writes.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `QUINTET_CRASH_STATES` | number of distinct states to verify |
+//! | `QUINTET_CRASH_SEED` | seed of all random choices |
+//! | `QUINTET_CRASH_THREADS` | threads |
+//! | `QUINTET_CRASH_BUG` | the one planted bug to find, instead of the whole list |
+//!
+//! A failure prints the command that repeats it.
 
 #![expect(clippy::unwrap_used, reason = "a test: what should not fail may panic")]
 
@@ -13,6 +20,9 @@ const ENGINES: &[quintet::EngineKind] = quintet::EngineKind::AVAILABLE;
 
 mod driver;
 mod oracle;
+#[expect(dead_code, reason = "shared with tests that use all of it")]
+#[path = "../common/random.rs"]
+mod random;
 mod runner;
 mod seeded;
 mod workload;
@@ -26,7 +36,7 @@ fn setting<T: FromStr<Err: Debug>>(name: &str, default: T) -> T {
 }
 
 #[test]
-fn every_crash_leaves_a_prefix_with_everything_acknowledged() {
+fn every_crash_leaves_a_prefix_with_all_acknowledged_commits() {
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let plan = Plan {
         states: setting("QUINTET_CRASH_STATES", 200_000),
@@ -46,7 +56,7 @@ fn every_crash_leaves_a_prefix_with_everything_acknowledged() {
     }
 }
 
-/// Does nothing unless a case is named: a failure prints the command.
+/// Repeats the case that a failure names. Does nothing in an ordinary run.
 #[test]
 fn repeat_one_case() {
     let Ok(text) = std::env::var("QUINTET_CRASH_CASE") else { return };

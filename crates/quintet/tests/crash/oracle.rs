@@ -1,10 +1,11 @@
-//! What may be found after a crash: a prefix of the commits, none missing that was acknowledged as
-//! durable, under the names that were acknowledged.
+//! The states that a crash may leave: a prefix of the commits that holds all those acknowledged as
+//! durable, under the acknowledged names.
 //!
-//! Commits and names are two orders: a commit is in the log, and after power loss the state is a
-//! prefix of the log that holds everything synced; a change of names is in the catalog, durable
-//! when it returns, and so is every commit before it. The state after a crash is a pair: so many
-//! changes of names, so many commits, at least those before the last of these names.
+//! Commits and changes of names are two orders. A commit is in the log: after power loss the state
+//! is a prefix of the log that holds all synced commits. A change of names is in the catalog. It is
+//! durable when it returns, and so is every commit before it. The state after a crash is a pair: a
+//! number of changes of names, and a number of commits, at least those before the last of these
+//! changes.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,7 +18,7 @@ use quintet::testing::disk::sim::Policy;
 
 /// Number of a table that no other table ever has.
 pub type TableId = u64;
-/// What is found in a database: table names, keys, values.
+/// The contents of a database: table names, keys, values.
 pub type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 /// A value with its expiry in milliseconds since 1970.
@@ -35,7 +36,7 @@ pub struct Change {
     pub value: Option<Stored>,
 }
 
-/// A change of names. Names are whole paths; a drop takes what is below it too.
+/// A change of names. Names are whole paths. A drop removes everything below as well.
 #[derive(Clone, Debug, Hash)]
 pub enum Naming {
     Create { name: String, table: TableId },
@@ -48,12 +49,12 @@ pub enum Naming {
 pub struct NameChange {
     pub naming: Naming,
     pub times: Times,
-    /// How many commits came before it.
+    /// The number of commits before it.
     pub commits_before: usize,
 }
 
-/// The number of the last event before something began; when it was acknowledged; when it became
-/// known to be durable (never: `u64::MAX`).
+/// Numbers of events: the last before a step began, the one at which it was acknowledged, and the
+/// one at which it became known to be durable (never: `u64::MAX`).
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     pub started: u64,
@@ -66,19 +67,19 @@ impl Times {
     pub const BEFORE: Self = Self { started: 0, acknowledged: 0, durable: 0 };
 }
 
-/// Everything that was done to a database, in order.
+/// All steps on a database, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     pub names: Vec<NameChange>,
     pub commits: Vec<(Vec<Change>, Times)>,
 }
 
-/// How much of a trace may be found.
+/// Bounds of the prefix of a trace that may be found.
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct Bounds {
     names_floor: usize,
     names_issued: usize,
-    /// Fewest commits after power loss, and after the death of the process.
+    /// Minimum number of commits after power loss, and after the death of the process.
     power_floor: usize,
     kill_floor: usize,
     issued: usize,
@@ -117,7 +118,7 @@ impl Bounds {
     }
 }
 
-/// How much of a trace was found.
+/// The prefix of a trace that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     names: usize,
@@ -131,9 +132,9 @@ impl Found {
 }
 
 impl Trace {
-    /// What a crash right after `event` may leave.
+    /// Returns the bounds after a crash right after `event`.
     pub fn bounds(&self, event: u64, policy: Policy) -> Bounds {
-        // The last event's stores are part of what was still being done when the process died.
+        // The process died within the step that the stores of the last event belong to.
         let copying = matches!(policy, Policy::KilledCopying { .. });
         let acknowledged =
             |times: &Times| times.acknowledged < event || (times.acknowledged == event && !copying);
@@ -155,7 +156,7 @@ impl Trace {
         }
     }
 
-    /// The names after so many changes.
+    /// Returns the names after `count` changes.
     fn names_at(&self, count: usize) -> BTreeMap<String, TableId> {
         let mut names = BTreeMap::new();
         for change in self.names.iter().take(count) {
@@ -184,7 +185,7 @@ impl Trace {
         names
     }
 
-    /// Where in the bounds `contents` is, at `now`; the longest prefix where several look alike.
+    /// Finds `contents` within the bounds, at `now`. Returns the longest prefix if several agree.
     pub fn find(&self, contents: &Contents, bounds: Bounds, now: u64) -> Result<Found, String> {
         let mut best = None;
         for names in bounds.names_floor..=bounds.names_issued {
@@ -226,7 +227,7 @@ impl Trace {
         best
     }
 
-    /// Why nothing in the bounds fits.
+    /// Describes why no prefix within the bounds agrees.
     fn describe(&self, contents: &Contents, bounds: Bounds, now: u64) -> String {
         let shown: Vec<String> = contents
             .iter()
@@ -259,7 +260,7 @@ impl Trace {
         )
     }
 
-    /// The trace of a database that was found to hold so much and goes on from there.
+    /// Returns the trace of a database that continues from the prefix found.
     pub fn cut(&self, found: Found, bounds: Bounds) -> Self {
         let names = self.names.iter().take(found.names).cloned();
         let commits = self.commits.iter().take(found.commits).cloned().enumerate();
@@ -267,7 +268,7 @@ impl Trace {
             names: names.map(|change| NameChange { times: Times::BEFORE, ..change }).collect(),
             commits: commits
                 .map(|(index, (changes, _))| {
-                    // What a power loss left is on the disk; the page cache need not be.
+                    // The disk has everything that a power loss left; the page cache may have more.
                     let durable = !bounds.kill || index < bounds.power_floor;
                     let durable = if durable { 0 } else { u64::MAX };
                     (changes, Times { durable, ..Times::BEFORE })
@@ -276,7 +277,7 @@ impl Trace {
         }
     }
 
-    /// Tells apart traces that allow different states: images that are alike need a look for each.
+    /// Hashes the allowed states: equal images under different traces are verified separately.
     pub fn hash(&self, bounds: Bounds) -> u64 {
         let mut hasher = DefaultHasher::new();
         bounds.hash(&mut hasher);

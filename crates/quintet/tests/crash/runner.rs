@@ -1,4 +1,4 @@
-//! Runs a workload on a simulated disk and keeps the trace that the oracle needs.
+//! Runs a workload on a simulated disk and records the trace for the oracle.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,9 +12,9 @@ use crate::{
     workload::Op,
 };
 
-/// Larger than a block.
+/// Size of a large value: larger than a block.
 const LARGE_BYTES: usize = 9000;
-/// So many fill a log segment of 64 KiB.
+/// Number of puts that fill a log segment of 64 KiB.
 const ROTATE_PUTS: usize = 6;
 const ROTATE_BYTES: usize = 12_000;
 const TTL: Duration = Duration::from_millis(500);
@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_secs(2);
 /// The parent of every other table that a workload makes.
 const TREE: &str = "tree";
 
-/// How the database under test is opened: everything small, so that rare paths are common.
+/// Options of the database under test: small limits, so that rare paths are common.
 pub fn open(env: &SimEnv) -> Result<Database> {
     Options::new()
         .memory_budget(4 << 20)
@@ -33,7 +33,7 @@ pub fn open(env: &SimEnv) -> Result<Database> {
         .open_in(Arc::new(env.clone()), "db")
 }
 
-/// Everything in a database.
+/// Reads all contents of a database.
 pub fn read(db: &Database) -> Result<Contents> {
     let mut contents = Contents::new();
     for info in db.tables() {
@@ -52,22 +52,22 @@ pub fn read(db: &Database) -> Result<Contents> {
     Ok(contents)
 }
 
-/// Fails where a full check finds anything.
+/// Fails if a full check reports a finding.
 fn check(db: &Database) -> Result<(), String> {
     let report = db.check().map_err(|error| format!("check: {error}"))?;
     if report.is_sound() { Ok(()) } else { Err(format!("check found {:?}", report.findings)) }
 }
 
-/// What a run did.
+/// The result of a run.
 pub struct Outcome {
-    /// What was done since the database was opened, on top of what was found.
+    /// The steps since the database was opened, after the prefix found.
     pub trace: Trace,
-    /// The event after which the database served what it had found.
+    /// The event after which the database served the prefix found.
     pub opened: u64,
 }
 
-/// Opens the database, compares what is found with what may be found, checks it, runs the steps,
-/// and closes, opens and compares once more.
+/// Opens the database, compares it with the allowed states, checks it, runs the steps, then closes,
+/// opens and compares again.
 pub fn run(env: &SimEnv, before: &Trace, bounds: Bounds, ops: &[Op]) -> Result<Outcome, String> {
     let db = open(env).map_err(|error| format!("open: {error}"))?;
     let contents = read(&db).map_err(|error| format!("read: {error}"))?;
@@ -87,16 +87,16 @@ pub fn run(env: &SimEnv, before: &Trace, bounds: Bounds, ops: &[Op]) -> Result<O
     Ok(Outcome { trace: runner.trace, opened })
 }
 
-/// An open database and what was done to it.
+/// An open database and its trace.
 pub struct Runner<'a> {
     env: &'a SimEnv,
     /// `None` after a failed close or open.
     pub db: Option<Database>,
     pub trace: Trace,
     step: usize,
-    /// The disk fails now and then: what is not seen to be durable is not taken to be.
+    /// Whether the disk may fail. Then only commits that are seen to be durable count as durable.
     pub faulty: bool,
-    /// The change of names whose sync failed: it may hold or not.
+    /// The change of names whose sync failed: it may or may not hold.
     pub uncertain: Option<NameChange>,
 }
 
@@ -116,7 +116,7 @@ impl<'a> Runner<'a> {
         self.db.clone().expect("a database is open between steps")
     }
 
-    /// What is visible is exactly what was done.
+    /// Asserts that the visible contents are those of all steps.
     pub fn verify(&self, when: &str) -> Result<(), String> {
         let contents = read(&self.database()).map_err(|error| format!("{when}: {error}"))?;
         let bounds = Bounds::all(&self.trace);
@@ -156,7 +156,7 @@ impl<'a> Runner<'a> {
                 Ok(())
             }
             Op::PersistTable => match self.current() {
-                // Says nothing of other tables; what it needs of the log is an inner matter.
+                // Promises nothing about other tables.
                 Some((name, _)) => db.table(&name)?.persist(),
                 None => Ok(()),
             },
@@ -190,7 +190,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Time passes; the log is synced in the background, so everything is durable.
+    /// Lets time pass. The background syncs the log, so everything is durable.
     fn tick(&mut self) {
         self.env.run_due();
         self.env.advance(TICK);
@@ -201,7 +201,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Everything committed is known to be durable from now on.
+    /// Notes that everything committed is durable.
     fn all_durable(&mut self) {
         let now = self.env.mark();
         for (_, times) in &mut self.trace.commits {
@@ -209,7 +209,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Notes commits while they are under way and when they are acknowledged.
+    /// Records commits in flight and acknowledged commits.
     fn commit(
         &mut self,
         changes: Vec<Change>,
@@ -232,8 +232,8 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Whether the last commit, which failed, is visible all the same. The look is not part of the
-    /// run: it has to see, also where the disk does not answer and an engine reads from it.
+    /// Whether the last commit is visible although it failed. The read is not part of the run: it
+    /// must succeed also where the disk fails.
     fn shows_last(&self) -> bool {
         let contents = self.env.unharmed(|| read(&self.database()));
         let contents = contents.expect("without faults everything can be read");
@@ -265,7 +265,7 @@ impl<'a> Runner<'a> {
         self.trace.names_now().pop()
     }
 
-    /// Bytes that no other step writes.
+    /// Returns bytes that no other step writes.
     fn value(&self, length: usize) -> Vec<u8> {
         let tag = self.trace.commits.len().to_le_bytes();
         (0..length).map(|index| tag[index % 2] ^ index.to_le_bytes()[0]).collect()

@@ -1,13 +1,13 @@
-//! The enumeration finds the deliberate bugs that a crash can show.
+//! The enumeration finds each planted bug that a crash can show.
 
 use quintet::testing::seeded::Bug;
 
 use crate::driver::{Plan, enumerate};
 
-/// More than any of them takes.
+/// Number of states to search: more than any of the bugs needs.
 const STATES: u64 = 30_000;
 
-/// Every bug for which a crash is the way to see it.
+/// The bugs that only a crash shows.
 const FOUND_BY_CRASHES: &[Bug] = &[
     Bug::LogSkipsSync,
     Bug::LogAcknowledgesBeforeSync,

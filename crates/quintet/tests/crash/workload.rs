@@ -1,13 +1,15 @@
-//! What a workload does: words of a small alphabet, written and read as text so that one line
+//! The steps of a workload: words of a small alphabet, written and read as text so that one line
 //! repeats a failure.
 
 use std::{fmt, str::FromStr};
 
 use quintet::testing::disk::sim::SimEnv;
 
-/// What a workload with the log in persistent memory begins with.
+use crate::random::Random;
+
+/// First word of a workload that has its log in persistent memory.
 const MEMORY: &str = "memory";
-/// One workload in so many is such.
+/// One in this number of workloads has its log in persistent memory.
 const IN_MEMORY_ONE_IN: usize = 3;
 
 /// One step. Keys and values follow from its place in the workload.
@@ -17,9 +19,9 @@ pub enum Op {
     Put,
     /// A put whose value is larger than a block.
     PutLarge,
-    /// Removes a key that was there from the start, or else one that never was.
+    /// Removes a key of the initial contents, or else an absent one.
     Delete,
-    /// A put over a key that was there from the start.
+    /// Overwrites a key of the initial contents.
     Overwrite,
     /// Puts and deletes in two tables, atomically.
     Batch,
@@ -33,7 +35,7 @@ pub enum Op {
     Persist,
     /// A put with `Durability::Sync`.
     SyncPut,
-    /// Puts until the log has gone on to another segment.
+    /// Puts until the log rotates to another segment.
     Rotate,
     /// A put that expires, time that passes, and the sweep.
     Expire,
@@ -45,13 +47,13 @@ pub enum Op {
     SyncBatch,
     /// Drops all tables below one directory of the hierarchy.
     DropTree,
-    /// Rewrites the current table without what is dead.
+    /// Compacts the current table.
     Compact,
     /// Makes the current table complete on disk.
     PersistTable,
 }
 
-/// The words of which all short sequences are tried.
+/// The words whose short sequences are all tried.
 pub const ALPHABET: [Op; 14] = [
     Op::Put,
     Op::PutLarge,
@@ -110,8 +112,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The same with the log in persistent memory, if it is of those that are: one in
-    /// [`IN_MEMORY_ONE_IN`], or what `QUINTET_CRASH_MEMORY` says, `persistent` or `pages`.
+    /// Moves the log of one workload in [`IN_MEMORY_ONE_IN`] to persistent memory.
+    /// `QUINTET_CRASH_MEMORY` chooses for all: `persistent` or `pages`.
     #[must_use]
     pub fn placed(self, index: usize) -> Self {
         let is_in_memory = match std::env::var("QUINTET_CRASH_MEMORY").as_deref() {
@@ -176,7 +178,7 @@ pub fn short_sequences() -> Vec<Workload> {
         .collect()
 }
 
-/// Longer ones that aim at something.
+/// Longer sequences, each for one mechanism.
 pub const HAND_MADE: [&str; 43] = [
     // The creation of a database and of its first tables.
     "init",
@@ -231,15 +233,10 @@ pub const HAND_MADE: [&str; 43] = [
     "rotate,reopen,rotate,reopen,rotate,reopen",
 ];
 
-/// A long one.
+/// A long random sequence.
 pub fn random(seed: u64) -> Workload {
-    let mut state = seed;
-    let mut next = move || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) >> 32).unwrap()
-    };
+    let mut random = Random(seed);
+    let mut next = move || usize::try_from(random.next() >> 32).unwrap();
     let length = 8 + next() % 40;
     Workload {
         is_in_memory: false,

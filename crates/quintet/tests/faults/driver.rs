@@ -1,4 +1,4 @@
-//! Plans the cases, runs each, and judges what is left.
+//! Plans the cases, runs each, and verifies the outcome.
 
 use std::{
     collections::BTreeMap,
@@ -23,13 +23,14 @@ use quintet::{
 
 use crate::{
     oracle::{Bounds, Trace},
+    random::mix,
     runner::{Runner, base, open, read, run},
     workload::{HAND_MADE, Op, Workload, random, short_sequences},
 };
 
-/// What every database does once the fault is lifted.
+/// The steps of every database after the fault is lifted.
 const AFTERMATH: [Op; 4] = [Op::Put, Op::Batch, Op::Overwrite, Op::SyncPut];
-/// Calls that change what is on the disk.
+/// Calls that change the disk.
 const CHANGING: [Call; 9] = [
     Call::Write,
     Call::Sync,
@@ -41,9 +42,9 @@ const CHANGING: [Call; 9] = [
     Call::Remove,
     Call::SyncDir,
 ];
-/// Calls whose failure leaves open whether earlier changes are on the disk.
+/// Calls whose failure leaves earlier changes in doubt.
 const SYNCING: [Call; 3] = [Call::Sync, Call::SyncDir, Call::Rename];
-/// Random and short workloads beside those made by hand.
+/// Number of random and of short workloads beside the written ones.
 const RANDOM_WORKLOADS: u64 = 6;
 const SHORT_ONE_IN: usize = 97;
 const CRASHES_OF_A_RUN: usize = 8;
@@ -58,7 +59,7 @@ pub enum Loop {
     Recovery,
 }
 
-/// Which calls are hit, and how.
+/// The calls that fail, and their errors.
 #[derive(Clone, Debug)]
 struct Plan {
     calls: Vec<Call>,
@@ -83,7 +84,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The disk before the fault, and what may be found on it.
+/// The disk before the fault, and the states that may be found on it.
 struct Ground {
     name: String,
     env: SimEnv,
@@ -96,8 +97,8 @@ fn setting<T: FromStr<Err: Debug>>(name: &str, default: T) -> T {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// The errors that one call can give. An interrupted call is tried again without end, so it fails
-/// once.
+/// Returns the errors of a kind of call. An interrupted call is repeated without limit, so it
+/// fails once only.
 fn effects(call: Call) -> &'static [Effect] {
     match call {
         Call::Read => &[Effect::Io, Effect::Short, Effect::Interrupted, Effect::TryAgain],
@@ -120,7 +121,7 @@ fn effects(call: Call) -> &'static [Effect] {
     }
 }
 
-/// Every fault that a run which made so many calls of each kind can meet.
+/// Returns every fault of a run with these numbers of calls of each kind.
 fn plans(counts: &[(Call, u64)]) -> Vec<Plan> {
     let mut found = Vec::new();
     for (call, count) in counts {
@@ -136,7 +137,7 @@ fn plans(counts: &[(Call, u64)]) -> Vec<Plan> {
             }
         }
     }
-    // The disk dies, and the disk is full.
+    // All calls fail; the disk is full.
     for (kinds, effect) in
         [(Call::ALL, Effect::Io), (&CHANGING, Effect::Io), (&CHANGING, Effect::NoSpace)]
     {
@@ -145,12 +146,6 @@ fn plans(counts: &[(Call, u64)]) -> Vec<Plan> {
         found.extend((1..=count).map(plan));
     }
     found
-}
-
-fn mix(number: u64) -> u64 {
-    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 fn workloads(seed: u64) -> Vec<Workload> {
@@ -162,7 +157,7 @@ fn workloads(seed: u64) -> Vec<Workload> {
     all.map(|(index, workload)| workload.placed(index)).collect()
 }
 
-/// Where a workload starts.
+/// The disk and the trace at the start of a workload.
 fn start(seed: u64, workload: &Workload) -> Ground {
     let env = workload.disk(seed);
     let (env, trace) = if workload.from_nothing {
@@ -175,7 +170,7 @@ fn start(seed: u64, workload: &Workload) -> Ground {
     Ground { name: workload.to_string(), env, trace, bounds, ops: workload.ops.clone() }
 }
 
-/// Some crashes of a workload's run without faults.
+/// Returns some crashes of a run without faults.
 fn crashes(seed: u64, workload: &Workload) -> Vec<Ground> {
     let ground = start(seed, workload);
     ground.env.record_history();
@@ -207,7 +202,7 @@ fn crashes(seed: u64, workload: &Workload) -> Vec<Ground> {
     found
 }
 
-/// A disk of its own that holds what the ground holds, under the same boot of the machine.
+/// Returns a copy of the ground's disk, under the same boot of the machine.
 fn copy(ground: &Ground) -> SimEnv {
     ground.env.kill()
 }
@@ -234,16 +229,16 @@ struct Faulty<'a> {
     env: &'a SimEnv,
     plan: &'a Plan,
     runner: Runner<'a>,
-    /// What a crash or a failed close left to be found.
+    /// The bounds after a crash or a failed close.
     bounds: Bounds,
-    /// Something failed that reopening alone can mend.
+    /// Set after a failure that only reopening repairs.
     failed: bool,
-    /// It was the log: what was buffered may be gone.
+    /// Set if the log failed: buffered commits may be lost.
     log_failed: bool,
 }
 
 impl Faulty<'_> {
-    /// Opens the database; tries once more, then without the fault.
+    /// Opens the database. Tries a second time, then without the fault.
     fn open(&mut self) -> Result<(), String> {
         let mut left = 3;
         let db = loop {
@@ -256,14 +251,14 @@ impl Faulty<'_> {
                 Err(error) if left == 0 => return Err(format!("open without the fault: {error}")),
                 Err(error) => {
                     judge(self.plan, "open", &error)?;
-                    // A failed sync of what a dead process had left un-synced loses it.
+                    // A failed sync loses the changes that a dead process left un-synced.
                     if self.plan.may_be_final() {
                         self.bounds = self.bounds.after(Policy::AllLost);
                     }
                 }
             }
         };
-        // An engine that reads from the disk meets the fault; what there is has to be seen too.
+        // The fault may hit the engine's reads, so the contents are read without it as well.
         let contents = match read(&db) {
             Ok(contents) => contents,
             Err(error) => {
@@ -288,7 +283,7 @@ impl Faulty<'_> {
         Ok(())
     }
 
-    /// What may be found after the process died now, or after power loss.
+    /// Returns the bounds after the death of the process now, or after power loss.
     fn bounds_after(&self, policy: Policy) -> (Trace, Bounds) {
         let mut trace = self.runner.trace.clone();
         trace.names.extend(self.runner.uncertain.clone());
@@ -317,7 +312,7 @@ impl Faulty<'_> {
             Err(error) => {
                 self.note(&op.to_string(), &error)?;
                 if matches!(error, Error::TableFailed { .. }) {
-                    // Reopening mends it.
+                    // Reopening repairs it.
                     self.runner.db = None;
                 }
                 Ok(())
@@ -325,7 +320,7 @@ impl Faulty<'_> {
         }
     }
 
-    /// The fault is lifted: whether writes go on, as they should.
+    /// Lifts the fault and verifies that writes succeed again.
     fn resume(&mut self) -> Result<(), String> {
         self.env.clear_faults();
         if self.runner.db.is_none() {
@@ -340,14 +335,14 @@ impl Faulty<'_> {
                 Err(error @ Error::LogFailed { .. }) if self.plan.may_be_final() => {
                     self.note("aftermath", &error)?;
                 }
-                // The first sync after one that failed unseen.
+                // The first sync after a failed one that no caller saw.
                 Err(error) => return Err(format!("{op} with the fault lifted: {error}")),
             }
         }
         self.runner.verify("after the aftermath")
     }
 
-    /// Dies, loses power, and is closed: each time, what was acknowledged has to be there.
+    /// Verifies that acknowledged commits survive process death, power loss and a close.
     fn end(mut self) -> Result<(), String> {
         for policy in [Policy::Killed, Policy::AllLost, Policy::AllKept] {
             let (trace, bounds) = self.bounds_after(policy);
@@ -373,7 +368,7 @@ impl Faulty<'_> {
     }
 }
 
-/// Runs one case; says whether the fault was met.
+/// Runs one case; returns whether the fault occurred.
 fn attempt(ground: &Ground, plan: &Plan) -> Result<bool, String> {
     let env = copy(ground);
     env.inject(Fault::new(&plan.calls, plan.when, plan.effect));
@@ -399,13 +394,13 @@ fn guarded(ground: &Ground, plan: &Plan) -> Result<bool, String> {
     })
 }
 
-/// How many calls of each kind the case makes without a fault.
+/// Returns the number of calls of each kind without a fault.
 fn count(ground: &Ground) -> Vec<(Call, u64)> {
     let env = copy(ground);
     let mut runner = Runner::new(&env, None, ground.trace.clone());
     runner.db = Some(open(&env).unwrap());
     if !ground.ops.is_empty() {
-        // A closed database: what is found is what was done.
+        // A closed database holds exactly all steps.
         for (index, op) in ground.ops.iter().enumerate() {
             runner.step(index, *op).unwrap();
         }
@@ -413,7 +408,7 @@ fn count(ground: &Ground) -> Vec<(Call, u64)> {
     Call::ALL.iter().map(|call| (*call, env.calls(&[*call]))).collect()
 }
 
-/// Runs the loop, or the one case that is asked for, and panics where anything failed.
+/// Runs the loop, or the one case named, and panics if a case failed.
 pub fn run_loop(which: Loop, default_cases: usize) {
     let began = Instant::now();
     let seed = setting("QUINTET_FAULT_SEED", 1);
@@ -436,7 +431,7 @@ pub fn run_loop(which: Loop, default_cases: usize) {
     if let Some(wanted) = &wanted {
         cases.retain(|case| name(case) == *wanted);
     } else if limit > 0 && limit < all {
-        // Each in its turn, from a place of the seed's choice.
+        // In order, from a start that the seed chooses.
         let step = all / limit + 1;
         let skip = usize::try_from(mix(seed) % u64::try_from(step).unwrap()).unwrap();
         cases = cases.into_iter().skip(skip).step_by(step).collect();
@@ -450,7 +445,7 @@ pub fn run_loop(which: Loop, default_cases: usize) {
                     match guarded(case.0, &case.1) {
                         Ok(met) => drop(fired.fetch_add(u64::from(met), Ordering::Relaxed)),
                         Err(what) => {
-                            // What differs in numbers alone is shown once.
+                            // Failures that differ in numbers alone are shown once.
                             let kind = what.chars().filter(|letter| !letter.is_ascii_digit());
                             let mut failures = failures.lock().unwrap();
                             let shown = failures.entry(kind.take(70).collect()).or_default();

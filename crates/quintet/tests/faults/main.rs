@@ -1,15 +1,15 @@
-//! I/O-fault loops: each call of each kind fails once, and from there on, in every way that it
-//! can.
+//! I/O fault injection: each call of each kind fails, once or from then on, with every error that
+//! it can return.
 //!
-//! The run goes on with what still works: an operation gives `Ok` or a clear error, reads go on,
-//! and what is visible is exactly what was done. Once the fault is lifted, writes go on (unless a
-//! sync failed: then nothing more is acknowledged until the database is reopened), and after a
-//! reopening, the death of the process and a power loss everything acknowledged is there, as its
-//! durability promised. A recovery that meets a fault refuses or succeeds; the next one, without
-//! it, finds everything.
+//! The run continues as far as it can. An operation returns `Ok` or a clear error, reads succeed,
+//! and exactly the acknowledged effects are visible. Once the fault is lifted, writes succeed
+//! again. The exception is a failed sync of the log: then nothing is acknowledged until the
+//! database is reopened. After reopening, process death and power loss, everything acknowledged is
+//! there, as its durability promises. A recovery that meets a fault refuses or succeeds. The next
+//! one, without the fault, finds everything.
 //!
-//! `QUINTET_FAULT_CASES` sets how many cases of each loop are run (0: all), `QUINTET_FAULT_SEED`
-//! which, `QUINTET_FAULT_CASE` repeats the one that a failure names.
+//! `QUINTET_FAULT_CASES` sets the number of cases of each loop (0: all), `QUINTET_FAULT_SEED`
+//! chooses them, `QUINTET_FAULT_CASE` repeats the case that a failure names.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,6 +20,9 @@ mod driver;
 #[expect(dead_code, reason = "shared with the crash enumeration, which uses all of it")]
 #[path = "../crash/oracle.rs"]
 mod oracle;
+#[expect(dead_code, reason = "shared with tests that use all of it")]
+#[path = "../common/random.rs"]
+mod random;
 #[path = "../crash/runner.rs"]
 mod runner;
 #[path = "../crash/workload.rs"]

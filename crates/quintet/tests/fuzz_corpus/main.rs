@@ -2,8 +2,8 @@
 //! test.
 //!
 //! `fuzz/seeds/TARGET/` holds the inputs: a few that reach the middle of each decoder, and every
-//! input that once found something. A failure prints target, file and mutation; the same call
-//! repeats it.
+//! input that ever found a bug. A failure prints target, file and mutation; the same call repeats
+//! it.
 
 mod harness;
 mod kept;

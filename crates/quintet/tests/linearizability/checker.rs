@@ -1,16 +1,16 @@
-//! Whether a history of one key could have come from operations that took effect one at a time,
-//! each at an instant between its call and its return (Wing and Gong 1993, with Lowe's memory of
-//! configurations that were tried).
+//! Decides whether the operations on one key are linearizable: whether each can have taken effect
+//! at one instant between its call and its return. The algorithm is that of Wing and Gong (1993),
+//! with Lowe's cache of visited configurations.
 //!
-//! The object is a register that may be empty. Values are numbers: whoever records a history gives
-//! each write a number of its own.
+//! The object is a register that may be empty. Values are numbers. The recorder of a history gives
+//! each write a different number.
 
 use std::{
     collections::{HashMap, HashSet},
     fmt,
 };
 
-/// What was called, and what it answered.
+/// A call and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Reads the value; none where the key is absent.
@@ -25,7 +25,7 @@ pub enum Action {
     PutIfPresent(u64, bool),
     /// Makes the key absent, and whether it was present.
     DeleteIfPresent(bool),
-    /// Makes the key absent if it has this value: nobody calls it, the value's time is over.
+    /// Makes the key absent if it has this value: the expiry of the value. No thread calls it.
     Expire(u64),
 }
 
@@ -46,8 +46,7 @@ impl fmt::Display for Operation {
 }
 
 impl Action {
-    /// Makes the register's content what it is after the action, and says whether the action can
-    /// have answered so.
+    /// Applies the action to the register; returns whether the register permits its answer.
     fn apply(self, state: &mut Option<u64>) -> bool {
         let before = *state;
         match self {
@@ -104,7 +103,7 @@ impl Events {
             order.push((operation.called, false, number));
             order.push((operation.returned, true, number));
         }
-        // At one time calls come before returns: what may be concurrent, is.
+        // At equal times calls come before returns, so that operations count as concurrent.
         order.sort_unstable();
         let end = order.len();
         let first = usize::from(end > 0);
@@ -134,13 +133,13 @@ impl Events {
         self.list[next].previous = at;
     }
 
-    /// Takes an operation out: it has been placed.
+    /// Removes an operation that has its place in the order.
     fn lift(&mut self, call: usize) {
         self.unlink(call);
         self.unlink(self.returns[self.list[call].operation]);
     }
 
-    /// Puts it back.
+    /// Inserts it again.
     fn unlift(&mut self, call: usize) {
         self.link(self.returns[self.list[call].operation]);
         self.link(call);
@@ -157,8 +156,8 @@ impl Placed {
     }
 }
 
-/// Whether the operations on one key, which was `initial` before them, are linearizable; if not,
-/// the operations at which every order fails.
+/// Checks the operations on one key that had the value `initial` before them. The error holds the
+/// operations at which every order fails.
 pub fn check(history: &[Operation], initial: Option<u64>) -> Result<(), Vec<Operation>> {
     let mut events = Events::new(history);
     let mut state = initial;
@@ -185,7 +184,7 @@ pub fn check(history: &[Operation], initial: Option<u64>) -> Result<(), Vec<Oper
             at = event.next;
             continue;
         }
-        // An operation returns that could not be placed: the last choice was wrong.
+        // An operation returns before it has a place: backtrack over the last choice.
         if order.len() >= furthest {
             furthest = order.len();
             stuck = pending(&events, history, at);
@@ -199,7 +198,7 @@ pub fn check(history: &[Operation], initial: Option<u64>) -> Result<(), Vec<Oper
     Ok(())
 }
 
-/// The operations that were to be placed before the return at `end`.
+/// Returns the operations that needed a place before the return at `end`.
 fn pending(events: &Events, history: &[Operation], end: usize) -> Vec<Operation> {
     let mut found = Vec::new();
     let mut at = events.list[0].next;
@@ -258,15 +257,15 @@ mod tests {
             let [first, second] = writes;
             assert!(accepts(&[first, second, (11, 12, Get(Some(last)))]));
         }
-        // Of three reads beside a write, the second may be the first to see it.
+        // Three reads beside a write: the second may be the first to see it.
         let write = (0, 10, Put(1));
         assert!(accepts(&[write, (1, 2, Get(None)), (3, 4, Get(Some(1)))]));
-        // Two at the same instant are concurrent.
+        // Two operations at the same instant are concurrent.
         assert!(accepts(&[(0, 5, Put(1)), (5, 6, Get(None))]));
     }
 
     #[test]
-    fn what_no_order_explains_is_rejected() {
+    fn histories_without_a_valid_order_are_rejected() {
         // A stale read.
         assert!(!accepts(&[(0, 1, Put(1)), (2, 3, Put(2)), (4, 5, Get(Some(1)))]));
         // A lost write.
@@ -302,11 +301,11 @@ mod tests {
         assert!(stuck.iter().any(|operation| operation.action == Get(Some(1))), "{stuck:?}");
     }
 
-    /// Tries every order, with nothing remembered.
+    /// Tries every order, without a cache.
     fn brute_force(left: &[Operation], state: Option<u64>) -> bool {
         left.is_empty()
             || left.iter().enumerate().any(|(index, operation)| {
-                // Nothing that returned before this was called is still to come.
+                // All operations that returned before this call have their place.
                 let first = left.iter().all(|other| other.returned >= operation.called);
                 let mut rest = left.to_vec();
                 rest.remove(index);
@@ -316,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn every_verdict_is_that_of_trying_all_orders() {
+    fn every_verdict_agrees_with_trying_all_orders() {
         let mut random = crate::Random(5);
         let (mut accepted, mut rejected) = (0, 0);
         for _ in 0..20_000 {

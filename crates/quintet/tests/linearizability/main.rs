@@ -1,18 +1,23 @@
 //! Histories of eight threads on every engine, checked for linearizability key by key.
 //!
-//! Each operation's call and return are timed, with what it answered; afterwards [`checker`] looks
-//! for an order of the operations that explains all answers. Batches and batches of gets count as
-//! an operation for each key, an entry of a scan as a get during the scan's call, and the end of a
-//! value's life as an operation that nobody calls, at the time that the put gave. Beside the eight
-//! threads others write, so that chunks roll, and one persists and compacts all the time, with a
-//! memory budget, chunks and segments as small as they come: keys are updated in place, evicted,
-//! read from the disk, moved by compaction.
+//! The call and the return of each operation are timed and recorded with the answer. Then
+//! [`checker`] searches for an order of the operations that explains all answers. A batch of writes
+//! or of gets counts as an operation for each key, and an entry of a scan as a get during the scan.
+//! The expiry of a value counts as an operation at the expiry time.
 //!
-//! `QUINTET_HISTORIES` (4 for each engine) says how many, `QUINTET_HISTORY_SEED` where to begin.
+//! Beside the eight threads, others write so that chunks roll, and one persists and compacts in a
+//! loop. The memory budget, chunks and segments are as small as possible, so that keys are updated
+//! in place, evicted, read from the disk, and moved by compaction.
+//!
+//! `QUINTET_HISTORIES` sets the number of histories (4 for each engine), `QUINTET_HISTORY_SEED` the
+//! first seed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod checker;
+#[expect(dead_code, reason = "shared with tests that use all of it")]
+#[path = "../common/random.rs"]
+mod random;
 
 use std::{
     collections::HashMap,
@@ -29,34 +34,23 @@ use quintet::{
     testing::seeded::{Bug, plant},
 };
 
+use crate::random::Random;
+
 const THREADS: usize = 8;
-/// Operations of each thread in one history.
+/// Number of operations of each thread in one history.
 const OPERATIONS: u64 = 1_000;
-/// Keys that histories are of. The first are written often, the last seldom, so that those are
-/// met in colder chunks.
+/// Number of keys of a history. The first are written often, the last rarely, so that those are
+/// in colder chunks.
 const KEYS: u64 = 16;
 const SELDOM: u64 = 8;
 /// Keys of the threads that only fill chunks.
 const FILLING: u64 = 1_500;
 
-/// The longest life of a value that has one, in milliseconds.
+/// Longest time to live, in milliseconds.
 const TTL_MAX: u64 = 8;
 const MILLISECOND: u64 = 1_000_000;
 
-/// A generator (`SplitMix64`).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
-
-/// A database in a directory that goes with it.
+/// A database in a directory that is removed with it.
 struct Bench {
     path: PathBuf,
     db: Database,
@@ -99,7 +93,7 @@ impl Bench {
         };
         let table = db.create_table("t", options).unwrap();
         if matches!(kind, EngineKind::HashLog | EngineKind::Trie) {
-            // As much as the budget: chunks and regions have to leave memory, however threads run.
+            // As large as the budget, so that chunks and regions are evicted under any schedule.
             for number in 0..FILLING / 3 {
                 table.put(format!("filling-{number}"), [7; 2_000]).unwrap();
             }
@@ -123,8 +117,8 @@ fn key_of(number: u64) -> Vec<u8> {
     format!("key-{number:04}").into_bytes()
 }
 
-/// A value says its number and a filling that depends on it: a torn one shows. Two sizes, so that
-/// most updates find an entry of their own.
+/// Encodes a number and a filling computed from it, so that a torn value is detected. There are two
+/// sizes, so that most updates find an entry of equal size.
 fn value_of(number: u64) -> Vec<u8> {
     let mut value = Vec::from(number.to_le_bytes());
     value.resize(if number.is_multiple_of(5) { 300 } else { 100 }, number.to_le_bytes()[0]);
@@ -145,8 +139,8 @@ struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    /// Runs `call` and records what `actions` makes of its answer. A write that was refused for
-    /// want of memory was not made.
+    /// Runs `call` and records the actions that `actions` returns for its answer. A write that was
+    /// refused for lack of memory has no effect.
     fn record<T>(
         &mut self,
         call: impl FnOnce() -> Result<T>,
@@ -226,8 +220,8 @@ impl Recorder<'_> {
         }
     }
 
-    /// A put of a value that goes away. The time when it does is told in whole milliseconds: up to
-    /// one earlier than counted from the call, and not later than counted from the return.
+    /// A put of a value with an expiry. The expiry is in whole milliseconds: at most one earlier
+    /// than counted from the call, and not later than counted from the return.
     fn put_expiring(&mut self, number: u64, value: u64, millis: u64) {
         let table = &self.bench.table;
         let options = PutOptions::new().ttl(Duration::from_millis(millis));
@@ -274,7 +268,7 @@ impl Recorder<'_> {
     }
 }
 
-/// Fills chunks and looks at what it wrote.
+/// Fills chunks and reads its own writes.
 fn fill(bench: &Bench, seed: u64, done: &AtomicBool) {
     let mut random = Random(seed);
     while !done.load(Ordering::Relaxed) {
@@ -378,7 +372,7 @@ fn histories_of_eight_threads_are_linearizable_on_every_engine() {
     }
 }
 
-/// Whether histories with `bug` planted are rejected: soon, as the chance that threads meet wants.
+/// Whether a history with `bug` planted is rejected. Tries several, because threads must collide.
 fn rejects(bug: Bug) {
     let rejected = (0..50).any(|seed| {
         let outcome = std::panic::catch_unwind(|| check(EngineKind::Naive, seed, Some(bug)));

@@ -1,4 +1,4 @@
-//! The whole database over a catalog or a log record that may hold anything.
+//! The whole database over a catalog or a log record of arbitrary bytes.
 
 use std::{path::Path, sync::Arc, sync::OnceLock, time::Duration};
 
@@ -21,10 +21,10 @@ use super::{
 
 const DIR: &str = "/db";
 const CATALOG: &str = "/db/catalog";
-/// The first table that a database makes.
+/// Number of the first table of a database.
 const FIRST_TABLE: u64 = 1;
 
-/// A closed database of two tables, which every input starts from.
+/// A closed database of two tables: the base of every input.
 fn base() -> &'static SimEnv {
     static BASE: OnceLock<SimEnv> = OnceLock::new();
     BASE.get_or_init(|| {
@@ -120,18 +120,18 @@ fn append(env: &SimEnv, body: &[u8]) {
     log.sync().expect("a sound disk");
 }
 
-/// What a database that opens and closes promises for its next opening.
+/// The requirement on the second opening, after a first that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
-    /// To open, with the same contents.
+    /// It succeeds with the same contents.
     Reopening,
-    /// An error or the same contents: a catalog may lie, under a sound checksum, about the log's
-    /// bounds.
+    /// It fails or has the same contents: a catalog with a sound checksum may name wrong bounds of
+    /// the log.
     Nothing,
 }
 
-/// Opens the database. If it opens, it is usable: it can be read, written, checked, closed, and
-/// opened again.
+/// Opens the database. If that succeeds, reads, writes, a check, a close and a second opening must
+/// succeed as well.
 fn open_and_use(env: &SimEnv, trust: Trust) {
     let db = match open(env) {
         Ok(db) => db,
@@ -169,7 +169,7 @@ fn use_table(table: &Table) {
 /// Keys and values.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The names of tables with what can be read of them, sorted. A value that cannot be read is
+/// Returns the names of tables with their readable entries, sorted. A value that cannot be read is
 /// noted.
 fn contents(db: &Database) -> Vec<(String, Pairs)> {
     let mut all = Vec::new();

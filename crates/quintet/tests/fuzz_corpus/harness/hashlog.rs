@@ -1,4 +1,4 @@
-//! The hashlog engine: chunks, entries, manifests and index checkpoints that may hold anything.
+//! The `hashlog` engine: chunks, entries, manifests and index checkpoints of arbitrary bytes.
 
 use quintet::testing::engine::MaintenanceMode;
 use quintet::testing::engine::MultiGetSink;
@@ -24,7 +24,7 @@ const DATABASE_ID: [u8; 16] = *b"fuzz-hashlog....";
 const DATA: &str = "/table/data-00000000";
 const MANIFEST: &str = "/table/manifest-00000001";
 const CHUNK_BYTES: u64 = 16 << 10;
-/// Every entry of the base is older.
+/// LSN above all entries of the base.
 const LSN: u64 = 1 << 20;
 
 fn open(env: &SimEnv) -> Result<(HashLog, Lsn)> {
@@ -67,7 +67,7 @@ fn contents(name: &str) -> Vec<u8> {
     base().contents(name).expect("a file of the base")
 }
 
-/// Opens the base with one or both of its files replaced, and uses what opens.
+/// Opens the base with one or both of its files replaced, and uses the table if that succeeds.
 fn open_with(files: &[(&str, Vec<u8>)]) {
     let env = base().kill();
     for (name, bytes) in files {
@@ -97,7 +97,7 @@ fn open_with(files: &[(&str, Vec<u8>)]) {
     assert!(found == expected, "another content after publishing and opening again");
 }
 
-/// Reads, writes, publishes, compacts; whether all of that went well.
+/// Reads, writes, publishes and compacts; returns whether all of that succeeded.
 fn use_table(table: &HashLog) -> bool {
     let op = Op::Put { key: b"added", head: b"", body: b"later" };
     let outcome = table.get(b"key").map(drop).and_then(|()| {
@@ -161,13 +161,13 @@ pub(super) fn hints(bytes: &[u8]) {
     open_with(&[(MANIFEST, manifest)]);
 }
 
-/// What is built around the code's own publications and hints is what the code makes and takes.
+/// Files built around the code's own publications and hints equal those that the code writes.
 fn assert_understood(manifest: &[u8], hints: &[u8]) {
     let head = &manifest[..512];
     let publications = [&[0], &manifest[512..]].concat();
     let built = fix::hashlog_manifest(Input::new(&publications), head);
     assert!(built == manifest, "other checksums than the code's");
-    // Of an extent whose bytes are damaged, sound hints are all that opens.
+    // With damaged entries, an extent opens only through sound hints.
     let mut data = contents(DATA);
     let extent = fix::hashlog_extent(&data, &Input::new(&[&[0], hints].concat()));
     data[4096 + 128 + 20] ^= 1;

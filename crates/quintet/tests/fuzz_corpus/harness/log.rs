@@ -1,4 +1,4 @@
-//! The log: segment files that may hold anything.
+//! The log: segment files of arbitrary bytes.
 
 use std::{path::Path, sync::Arc};
 
@@ -38,8 +38,8 @@ pub(super) fn log_segment(bytes: &[u8]) {
         (Err(error), _) | (_, Err(error)) => explains_itself(error),
     }
     let Ok((log, records)) = first else { return };
-    // A head that says "closed cleanly" over a log with holes contradicts itself: no process leaves
-    // that, and recovery does not look behind the first hole.
+    // No process writes a head with "closed cleanly" over a log with holes. Recovery does not
+    // search behind the first hole of such a log.
     if input.variant == 0 {
         return;
     }
@@ -73,7 +73,7 @@ fn recover(env: &Arc<dyn Env>, dir: &Arc<dyn Dir>, read_only: bool) -> Result<(L
     Ok((log, records))
 }
 
-/// Every record, and what is found by searching behind each place where there is none.
+/// Returns every record, and the results of the search after each invalid place.
 fn read_all(dir: &dyn Dir) {
     let open = || -> Result<SegmentReader> {
         let file = dir

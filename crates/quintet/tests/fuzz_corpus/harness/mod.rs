@@ -1,9 +1,8 @@
-//! What the fuzz targets run, shared with the ordinary test over the kept inputs.
+//! The fuzz targets, shared with the ordinary test over the kept inputs.
 //!
-//! Each target takes any bytes and holds the code to: no panic, no hang, memory within a bound, an
-//! error or a right answer. Decoders behind checksums would refuse nearly every mutated file at
-//! the first comparison; so the targets build the file around the input and compute its checksums
-//! ([`fix`]), unless the input asks for them as they are.
+//! Each target takes any bytes. It requires an error or a right answer, no panic, no hang, and
+//! bounded memory. A checksum would refuse nearly every mutated file. So the targets build the file
+//! around the input and compute its checksums ([`fix`]), unless the input keeps its own.
 
 mod database;
 mod desk;
@@ -49,14 +48,14 @@ pub const TARGETS: [(&str, Target); 15] = [
     ("trie_records", trie::records),
 ];
 
-/// No input may take longer, sanitizers included.
+/// Longest time for one input, with sanitizers.
 const TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Runs the target `name` on `input`.
 ///
 /// # Panics
 ///
-/// If there is no such target, or the target objects.
+/// If there is no such target, or the target fails.
 pub fn run(name: &str, input: &[u8]) {
     let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("a known target");
     let start = Instant::now();
@@ -84,14 +83,14 @@ fn put_file(dir: &dyn Dir, name: &str, bytes: &[u8]) {
     dir.sync().expect("a sound disk");
 }
 
-/// An error says what is wrong, in a line.
+/// Asserts that the message of an error is one non-empty line.
 fn explains_itself(error: &Error) {
     let text = error.to_string();
     assert!(!text.is_empty() && text.len() < 4096 && !text.contains('\n'), "{text:?}");
 }
 
-/// Integers, varints and byte strings: reading never runs past the end, and what was read and
-/// written again reads the same.
+/// Integers, varints and byte strings: reading never passes the end, and values that are written
+/// again read the same.
 fn codec(input: &[u8]) {
     let mut decoder = Decoder::new(input);
     while let Some(kind) = decoder.u8() {

@@ -1,4 +1,4 @@
-//! Perfect hashes that nobody built: an error, or slots within bounds.
+//! Perfect hash functions of arbitrary bytes: an error, or slots within bounds.
 
 use quintet::testing::{
     codec::to_u64,

@@ -1,4 +1,4 @@
-//! The slm engine: footers, sections and blocks of a run that may hold anything.
+//! The `slm` engine: footers, sections and blocks of a run, of arbitrary bytes.
 
 use std::sync::OnceLock;
 

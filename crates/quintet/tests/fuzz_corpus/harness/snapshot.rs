@@ -1,4 +1,4 @@
-//! The naive engine: snapshot files that may hold anything.
+//! The `naive` engine: snapshot files of arbitrary bytes.
 
 use quintet::testing::engine::MaintenanceMode;
 use std::path::Path;
@@ -28,8 +28,8 @@ fn open(env: &SimEnv) -> Result<(Naive, Lsn)> {
     Naive::open(&TableOptions::new(EngineKind::Naive), context)
 }
 
-/// Loads a snapshot. What loads is checked, scanned, written again and loaded again: the same
-/// entries.
+/// Loads a snapshot. If that succeeds, the table is checked, scanned, written and loaded again,
+/// with the same entries.
 pub(super) fn naive_snapshot(bytes: &[u8]) {
     let env = SimEnv::new(1);
     let dir = env.open_dir(Path::new("/table"), true).expect("a folder");
@@ -51,7 +51,7 @@ pub(super) fn naive_snapshot(bytes: &[u8]) {
     assert_eq!(scan(&again), entries);
 }
 
-/// All entries, sorted; none comes with two values.
+/// Returns all entries, sorted. No key may have two values.
 fn scan(naive: &Naive) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries = Vec::new();
     let mut cursor = Cursor::START;

@@ -1,4 +1,4 @@
-//! The tph engine: manifests, footers, sections and blocks that may hold anything.
+//! The `tph` engine: manifests, footers, sections and blocks of arbitrary bytes.
 
 use std::sync::OnceLock;
 
@@ -52,7 +52,7 @@ fn contents(name: &str) -> Vec<u8> {
     base().contents(name).expect("a file of the base")
 }
 
-/// Opens the base with a file replaced, and uses what opens.
+/// Opens the base with a file replaced, and uses the table if that succeeds.
 fn open_with(name: &str, bytes: Vec<u8>) {
     match open(&damaged(base(), name, bytes)) {
         Ok((table, _)) => use_table(&table),

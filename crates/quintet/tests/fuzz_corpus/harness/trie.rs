@@ -1,5 +1,5 @@
-//! The trie engine: groups of its journal (words of the trie and the state) and regions of records
-//! that may hold anything.
+//! The `trie` engine: groups of its journal (words of the trie, and the state) and regions of
+//! records, of arbitrary bytes.
 
 use quintet::testing::engine::MaintenanceMode;
 use std::{path::Path, sync::OnceLock};
@@ -74,7 +74,7 @@ fn word(bytes: &[u8], at: usize) -> usize {
     usize::try_from(word).expect("a small file")
 }
 
-/// Opens the base with a file replaced, and uses what opens.
+/// Opens the base with a file replaced, and uses the table if that succeeds.
 fn open_with(name: &str, bytes: Vec<u8>) {
     let table = match open(&damaged(&base().0, name, bytes)) {
         Ok((table, _)) => table,
