@@ -270,8 +270,11 @@ impl Tree {
         if !leaf.is_unchanged() {
             return Err(Stop::Again);
         }
+        let length = to_usize(u64::from(far.length));
+        // A direct extent has one checksum, over all of it.
+        let length = if far.direct { length } else { sink.needed_bytes(length) };
         let mut outcome = Ok(());
-        let output = sink.of_copy(to_usize(u64::from(far.length)), &mut |out: &mut [u8]| {
+        let output = sink.of_copy(length, &mut |out: &mut [u8]| {
             outcome = self.read_value(leaf, far, out);
         });
         outcome.map(|()| output)

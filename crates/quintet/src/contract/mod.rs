@@ -1,27 +1,27 @@
 //! The engine contract: what a table's index structure does for the database.
 //!
-//! Policy (when to flush, merge, recover) differs by engine. The log, atomicity, expiry and names do
-//! not: `db` does them once, above all engines. This module has the trait [`Engine`] between the
+//! Policy (when to flush, merge, recover) differs by engine. The log, atomicity, expiry and names
+//! do not: `db` does them once, above all engines. This module has the trait [`Engine`] between the
 //! two, the types that cross it, and [`Host`], the way back. It imports no engine;
 //! [`crate::engine`] has the closed set of engines and dispatches to them.
 //!
 //! Invariants that every engine keeps:
 //! - [`Engine::admit`] is the only method that refuses or delays a write. Once a write is logged,
-//!   [`Engine::apply`] does not fail because of memory, disk space or compaction debt. An error from
-//!   `apply` stops the table.
+//!   [`Engine::apply`] does not fail because of memory, disk space or compaction debt. An error
+//!   from `apply` stops the table.
 //! - Replay is idempotent: applying a record twice, in order, gives the same state.
 //! - No effect of an LSN beyond the durable end of the log reaches a file that recovery reads. An
 //!   engine calls [`Host::sync_log`] before it publishes such a file.
-//! - [`Engine::checkpoint`] returns only LSNs below which every effect is durable in the table's own
-//!   files.
+//! - [`Engine::checkpoint`] returns only LSNs below which every effect is durable in the table's
+//!   own files.
 //! - Values are stored as given. Engines do not interpret the envelope (`db::envelope`).
 //! - Engines own no threads, clocks or randomness. They ask for background work with
 //!   [`Host::wake`]; the database then asks [`Engine::pending_work`] and calls
 //!   [`Engine::checkpoint`] or [`Engine::maintain`].
 //!
 //! Threads: every method takes `&self` and may run on any number of threads. The database
-//! serialises `apply` for one key, in log order, and runs at most one of `checkpoint` and `maintain`
-//! of a table at a time. ARCHITECTURE.md has the lock order.
+//! serialises `apply` for one key, in log order, and runs at most one of `checkpoint` and
+//! `maintain` of a table at a time. ARCHITECTURE.md has the lock order.
 
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
@@ -162,16 +162,16 @@ impl MultiGetSink<'_> {
 pub enum Hint<'a, 'k> {
     /// Replay will apply an operation on this key a few records later.
     Replay(&'k [u8]),
-    /// A write of the key with this hash ([`Context::hash`]) is in progress. `step` counts the cache
-    /// misses that there was time for since step 0: the engine prefetches what it reads next.
+    /// A write of the key with this hash ([`Context::hash`]) is in progress. `step` counts the
+    /// cache misses that there was time for since step 0: the engine prefetches what it reads next.
     Write {
         /// Hash of the key.
         hash: u64,
         /// 0, 1 or 2.
         step: u32,
     },
-    /// Operations on these keys will be admitted or applied. An engine whose pages are on disk reads
-    /// them with many reads in flight. Others do not iterate.
+    /// Operations on these keys will be admitted or applied. An engine whose pages are on disk
+    /// reads them with many reads in flight. Others do not iterate.
     Batch(&'a mut dyn Iterator<Item = &'k [u8]>),
 }
 
@@ -267,21 +267,21 @@ pub enum Presence {
 pub trait Host: Send + Sync + fmt::Debug {
     /// Makes the log durable past every operation applied before the call. After an error an effect
     /// in memory may be missing from the log after a crash, so the engine publishes nothing and
-    /// returns the error. Always fails while the log is replayed: replayed operations are known to be
-    /// durable only when replay has ended. An engine that needs memory during replay can therefore
-    /// evict only what its files hold already.
+    /// returns the error. Always fails while the log is replayed: replayed operations are known to
+    /// be durable only when replay has ended. An engine that needs memory during replay can
+    /// therefore evict only what its files hold already.
     fn sync_log(&self) -> Result<()>;
     /// Makes the database call [`Engine::pending_work`] soon. Cheap; may be called with locks held.
     fn wake(&self);
-    /// Returns whether so much log has accumulated that the next checkpoint round should not wait for
-    /// other work. Cheap.
+    /// Returns whether so much log has accumulated that the next checkpoint round should not wait
+    /// for other work. Cheap.
     fn is_round_due(&self) -> bool {
         false
     }
     /// Returns whether a stored value has expired and may be dropped.
     fn is_expired(&self, stored: &[u8]) -> bool;
-    /// Returns whether a stored value can expire. If not, the presence of its key alone shows that it
-    /// has a value.
+    /// Returns whether a stored value can expire. If not, the presence of its key alone shows that
+    /// it has a value.
     fn expires(&self, _stored: &[u8]) -> bool {
         true
     }
@@ -318,8 +318,8 @@ impl Context {
     }
 
     /// Waits until `bytes` are free, for at most [`TRANSIENT_WAIT_MAX`]. Returns whether they are.
-    /// Returns at once if no transient memory is reserved. Must not be called by a thread that holds
-    /// a transient reservation.
+    /// Returns at once if no transient memory is reserved. Must not be called by a thread that
+    /// holds a transient reservation.
     pub(crate) fn await_transient(&self, bytes: u64) -> bool {
         let began = self.env.monotonic();
         while !self.has_free(bytes) {
@@ -357,8 +357,8 @@ impl Context {
 
 /// A table's index structure. The module documentation lists the invariants of every engine.
 ///
-/// No method has a default body except [`Engine::get`], so that the compiler finds a method that the
-/// dispatch in [`crate::engine`] has forgotten.
+/// No method has a default body except [`Engine::get`], so that the compiler finds a method that
+/// the dispatch in [`crate::engine`] has forgotten.
 pub trait Engine: Send + Sync {
     /// Passes the value of `key` to `sink` and returns what the sink made of it; `None` if there is
     /// no value. The sink may be called more than once; its last result counts.
@@ -390,13 +390,13 @@ pub trait Engine: Send + Sync {
     /// Applies a logged operation. During replay there was no `admit`.
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()>;
 
-    /// Applies logged operations, each on one key, in their order, while the database is opened. Does
-    /// what `apply` does for each, at a lower cost.
+    /// Applies logged operations, each on one key, in their order, while the database is opened.
+    /// Does what `apply` does for each, at a lower cost.
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()>;
 
     /// Returns about `limit` entries from `from` on, and the cursor to continue with
-    /// ([`Cursor::START`] at the end). An entry that is present throughout the whole scan is returned
-    /// at least once. A scan ends even if the table is written meanwhile.
+    /// ([`Cursor::START`] at the end). An entry that is present throughout the whole scan is
+    /// returned at least once. A scan ends even if the table is written meanwhile.
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)>;
 
     /// Returns the operations that need key order; `None` for an engine without order.
@@ -416,8 +416,8 @@ pub trait Engine: Send + Sync {
     /// Returns the table's statistics.
     fn stats(&self) -> EngineStats;
 
-    /// Returns the background work that the engine wants now. Cheap: a few loads. Changes nothing but
-    /// the time stamps with which an engine detects that writes have paused.
+    /// Returns the background work that the engine wants now. Cheap: a few loads. Changes nothing
+    /// but the time stamps with which an engine detects that writes have paused.
     fn pending_work(&self) -> PendingWork;
 }
 
@@ -440,8 +440,8 @@ pub trait OrderedEngine: Send + Sync {
 
 /// Sorted loads that bypass the log.
 pub trait BulkLoad: Send + Sync {
-    /// Begins a load of entries in ascending order, above all keys of the table. Until it is adopted
-    /// or dropped, the database applies nothing to the table and does not maintain it.
+    /// Begins a load of entries in ascending order, above all keys of the table. Until it is
+    /// adopted or dropped, the database applies nothing to the table and does not maintain it.
     fn begin_load(&self) -> Result<LoadStart>;
 }
 

@@ -19,8 +19,8 @@ pub trait ValueSink {
     /// What the sink makes of a value.
     type Output;
 
-    /// Copies the value of `bytes` bytes that begins at byte `at` of `words`. A reader without a lock
-    /// may see `words` change: it then discards the result and calls the sink again.
+    /// Copies the value of `bytes` bytes that begins at byte `at` of `words`. A reader without a
+    /// lock may see `words` change: it then discards the result and calls the sink again.
     fn of_words(&mut self, words: &[AtomicU64], place: (usize, usize)) -> Self::Output;
 
     /// Copies these bytes.
@@ -30,6 +30,13 @@ pub trait ValueSink {
     #[inline]
     fn of_value(&mut self, value: Value) -> Self::Output {
         self.of_bytes(&value)
+    }
+
+    /// Returns how many of a value's `bytes` bytes the sink needs, from the first one on. Storage
+    /// that copies a value in parts may stop there.
+    #[inline]
+    fn needed_bytes(&self, bytes: usize) -> usize {
+        bytes
     }
 
     /// Takes a value of `bytes` bytes that `copy` writes into a buffer of that length: for values
@@ -63,9 +70,9 @@ impl ValueSink for OwnedValue {
     }
 }
 
-/// Appends the value to a vector. A [`Value`] is as large as three cache lines, and moving it through
-/// every return costs more than finding it. For memtables only, whose entries do not change under a
-/// reader: for a cache that is read again, the value could be appended twice.
+/// Appends the value to a vector. A [`Value`] is as large as three cache lines, and moving it
+/// through every return costs more than finding it. For memtables only, whose entries do not change
+/// under a reader: for a cache that is read again, the value could be appended twice.
 #[derive(Debug)]
 pub(crate) struct AppendOwned<'a>(pub(crate) &'a mut Vec<Option<Value>>);
 
@@ -83,9 +90,9 @@ impl ValueSink for AppendOwned<'_> {
     }
 }
 
-/// Copies all but the first byte into a buffer and returns the first byte: the database's envelope is
-/// one byte for nearly every value. Returns [`NO_FIRST_BYTE`] for an empty value, which the database
-/// never stores.
+/// Copies all but the first byte into a buffer and returns the first byte: the database's envelope
+/// is one byte for nearly every value. Returns [`NO_FIRST_BYTE`] for an empty value, which the
+/// database never stores.
 #[derive(Debug)]
 pub(crate) struct HeadAndBuffer<'a>(pub(crate) &'a mut Vec<u8>);
 

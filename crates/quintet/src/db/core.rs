@@ -440,8 +440,8 @@ impl Core {
         }
     }
 
-    /// Returns whether a reader sees a value of a key. Reads the value only if the engine cannot tell
-    /// from its index, and copies no more than the envelope.
+    /// Returns whether a reader sees a value of a key. Reads the value only if the engine cannot
+    /// tell from its index, and copies no more than the envelope.
     pub(super) fn contains(&self, table: &TableState, key: &[u8]) -> Result<bool> {
         match table.engine.exists_hint(key)? {
             Presence::Absent => return Ok(false),

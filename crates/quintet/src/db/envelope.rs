@@ -107,6 +107,10 @@ impl ValueSink for EnvelopeSink {
         Envelope::decode(front).map(|(envelope, _)| envelope)
     }
 
+    fn needed_bytes(&self, bytes: usize) -> usize {
+        bytes.min(ENVELOPE_BYTES_MAX)
+    }
+
     fn of_bytes(&mut self, bytes: &[u8]) -> Option<Envelope> {
         Envelope::decode(bytes).map(|(envelope, _)| envelope)
     }

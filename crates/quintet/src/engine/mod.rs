@@ -1,8 +1,8 @@
 //! The closed set of engines, and the dispatch of calls to them.
 //!
-//! [`AnyEngine`] is an enum rather than a trait object, so that a get or a put costs a branch and can
-//! be inlined. One macro makes every call: each engine is named once in it, and the compiler refuses
-//! an [`Engine`] implementation that lacks a method.
+//! [`AnyEngine`] is an enum rather than a trait object, so that a get or a put costs a branch and
+//! can be inlined. One macro makes every call: each engine is named once in it, and the compiler
+//! refuses an [`Engine`] implementation that lacks a method.
 
 pub mod btree;
 pub mod hashlog;
@@ -32,8 +32,8 @@ macro_rules! engines {
         }
 
         impl AnyEngine {
-            /// Opens a table, or creates it in an empty directory. Returns the LSN to which its files
-            /// are complete.
+            /// Opens a table, or creates it in an empty directory. Returns the LSN to which its
+            /// files are complete.
             pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
                 match options.kind() {
                     $(EngineKind::$kind => {

@@ -304,8 +304,8 @@ impl Tph {
 }
 
 impl Inner {
-    /// Returns about how many keys a range holds, from the block indexes of all files and a sample of
-    /// each memtable. A key that several files hold counts once, unless it is in memory as well.
+    /// Returns about how many keys a range holds, from the block indexes of all files and a sample
+    /// of each memtable. A key that several files hold counts once, unless it is in memory as well.
     fn estimate_count(&self, range: &KeyRange) -> u64 {
         let view = self.front.view.load_full();
         let (start, end) = (range.start.as_deref(), range.end.as_deref());

@@ -74,7 +74,7 @@ fn background(engine: &Tph, lsn: u64) {
     for _ in 0..100 {
         match engine.pending_work() {
             PendingWork::Checkpoint => drop(engine.checkpoint(Lsn(lsn)).unwrap()),
-            PendingWork::Maintain => engine.maintain(MaintenanceMode::Full).unwrap(),
+            PendingWork::Maintain => engine.maintain(MaintenanceMode::Step).unwrap(),
             PendingWork::None | PendingWork::Later => return,
         }
     }

@@ -96,7 +96,7 @@ fn background(engine: &Slm, lsn: u64) {
     for _ in 0..200 {
         match engine.pending_work() {
             PendingWork::Checkpoint => drop(engine.checkpoint(Lsn(lsn)).unwrap()),
-            PendingWork::Maintain => engine.maintain(MaintenanceMode::Full).unwrap(),
+            PendingWork::Maintain => engine.maintain(MaintenanceMode::Step).unwrap(),
             PendingWork::None | PendingWork::Later => return,
         }
     }

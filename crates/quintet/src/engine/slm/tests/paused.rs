@@ -44,7 +44,7 @@ fn a_merge_pauses_where_a_round_is_due_and_goes_on() {
         if engine.pending_work() != PendingWork::Maintain {
             break;
         }
-        engine.maintain(MaintenanceMode::Full).unwrap();
+        engine.maintain(MaintenanceMode::Step).unwrap();
         pauses += u64::from(is_paused(&engine));
         // Writers and a round come between.
         let number = lsn - 1;
@@ -68,7 +68,7 @@ fn a_paused_merge_is_given_up_for_memory_and_for_a_whole_one() {
     let (engine, model) = hurried(&Bench::new(51));
     let pause = || {
         assert_eq!(engine.pending_work(), PendingWork::Maintain);
-        engine.maintain(MaintenanceMode::Full).unwrap();
+        engine.maintain(MaintenanceMode::Step).unwrap();
         assert!(is_paused(&engine));
     };
     pause();
