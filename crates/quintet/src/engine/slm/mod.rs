@@ -423,20 +423,13 @@ impl Engine for Slm {
 
     fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
         self.inner.check_usable()?;
-        let inner = &self.inner;
-        let complete = inner.flush_to(up_to)?;
-        if inner.is_clean(&inner.front.view.load())
-            && inner.paged.is_journal_long()
-            && inner.is_calm()
-        {
-            inner.paged.settle()?;
-        }
-        Ok(complete)
+        self.inner.flush_to(up_to)
     }
 
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
         self.inner.check_usable()?;
         match mode {
+            MaintenanceMode::Step if self.inner.can_settle() => self.inner.paged.settle(),
             MaintenanceMode::Step => self.inner.compact_step(),
             MaintenanceMode::Full => self.inner.compact_all(),
         }
@@ -464,7 +457,7 @@ impl Engine for Slm {
             if !inner.paged.is_journal_long() {
                 PendingWork::None
             } else if inner.is_calm() {
-                PendingWork::Checkpoint
+                PendingWork::Maintain
             } else {
                 PendingWork::Later
             }
@@ -499,6 +492,17 @@ impl Inner {
     /// Returns whether the files have everything: no memtable and no page has changes.
     fn is_clean(&self, view: &View) -> bool {
         self.front.is_unwritten(view) && self.paged.tree.cache().dirty_count() == 0
+    }
+
+    /// Returns whether the index's journal is to be written back and truncated: the table is idle,
+    /// and nothing else is to be done.
+    fn can_settle(&self) -> bool {
+        let view = self.front.view.load();
+        !self.front.is_flush_due(&view)
+            && !self.compaction_wanted.load(Ordering::Relaxed)
+            && self.is_clean(&view)
+            && self.paged.is_journal_long()
+            && self.is_calm()
     }
 
     /// Returns about how many keys a range holds: two descents of the index, and a sample of each

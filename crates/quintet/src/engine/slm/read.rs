@@ -19,7 +19,10 @@ use super::{
 use crate::{
     Error, Result,
     bptree::finger::Finger,
-    contract::{OwnedValue, Presence, Value, ValueSink, value_sink::AppendOwned},
+    contract::{
+        OwnedValue, Presence, Value, ValueSink,
+        value_sink::{AppendOwned, ValueLocation},
+    },
     engine::slm::{
         key_code::Buffer,
         location_cache::{Claim, Token},
@@ -87,7 +90,7 @@ impl Inner {
     pub(super) fn presence(&self, key: &[u8]) -> Result<Presence> {
         let view = self.front.view.load();
         let hash = self.hash(key);
-        if !matches!(view.in_memory(hash, key, &mut OwnedValue), Answer::Nothing) {
+        if !matches!(view.in_memory(hash, key, &mut ValueLocation), Answer::Nothing) {
             return Ok(Presence::InValue);
         }
         Ok(match self.entered(key)? {
