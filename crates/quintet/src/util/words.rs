@@ -188,7 +188,7 @@ pub(crate) fn copy_out(words: &[AtomicU64], at: usize, out: &mut [u8]) {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
     use crate::util::codec::low_u8;

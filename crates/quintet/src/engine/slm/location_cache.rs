@@ -384,10 +384,10 @@ mod tests {
     #[cfg(any(loom, shuttle))]
     mod races {
         use super::*;
-        use crate::util::sync::{Arc, models, thread};
+        use crate::util::sync::{Arc, model_check::Exploration, thread};
 
         fn explore(model: impl Fn() + Send + Sync + 'static) {
-            models::explore((2_000, 3), model);
+            Exploration { priority_changes: 3, ..Exploration::DEFAULT }.explore(model);
         }
 
         /// What the index says of a key changes while a get learns of it. Once the change is told,

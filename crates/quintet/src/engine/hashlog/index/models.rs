@@ -5,10 +5,10 @@
 //! The region of words that the slots lie in is made of the checker's own.
 
 use super::{SlotTable, Verdict};
-use crate::util::sync::{Arc, models, thread};
+use crate::util::sync::{Arc, model_check::Exploration, thread};
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    models::explore((5_000, 4), model);
+    Exploration { schedules: 5_000, ..Exploration::DEFAULT }.explore(model);
 }
 
 /// Hashes of one line: the same low bits and the same highest bit.
