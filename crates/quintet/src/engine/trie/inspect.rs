@@ -16,7 +16,7 @@ use crate::{
     io::{AlignedBuffer, BLOCK_BYTES, Dir, File, read_up_to},
     journal::{
         FileHead, HeadFields,
-        redo::{self, Group},
+        redo::{self, RedoGroup},
     },
     util::{
         codec::{to_u64, to_usize},
@@ -105,15 +105,15 @@ fn records(bytes: &[u8]) -> Option<String> {
 /// [`Error::Io`].
 pub fn journal(dir: &Arc<dyn Dir>, file: &dyn File, name: &str, say: &mut Say<'_>) -> Result<()> {
     let mut is_first = true;
-    redo::read_all(dir, file, name, &mut |owner, group: &Group| {
+    redo::read_all(dir, file, name, &mut |owner, group: &RedoGroup| {
         if std::mem::take(&mut is_first) {
             say("journal of a table");
             say(&format!("  database id  {}", hex(&owner.database_id)));
             say(&format!("  table id     {}", owner.table_id));
         }
-        if group.has_pieces() {
+        if group.has_page_patches() {
             let (mut pages, mut bytes, mut freed) = (0_u64, 0, 0_u64);
-            for (_, _, size) in group.places().flatten() {
+            for (_, _, size) in group.page_entries().flatten() {
                 let is_freed = size == 0;
                 (pages, bytes, freed) =
                     (pages + u64::from(!is_freed), bytes + size, freed + u64::from(is_freed));
