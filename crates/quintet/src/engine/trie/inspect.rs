@@ -20,7 +20,7 @@ use crate::{
     },
     util::{
         codec::{to_u64, to_usize},
-        format::{Say, hex},
+        format::{LineSink, hex},
     },
 };
 
@@ -30,7 +30,7 @@ const REGION_BYTES_MAX: u64 = 16 << 20;
 /// Describes a file with a head of pages: images of the trie, records, or large values.
 ///
 /// Fails with [`Error::Corruption`] where the head is damaged, with [`Error::Io`].
-pub fn pages(file: &dyn File, name: &str, say: &mut Say<'_>) -> Result<()> {
+pub fn pages(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> {
     let io = |error| Error::io(format!("read {name}"), error);
     let mut block = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
     read_up_to(file, block.as_mut_slice(), 0).map_err(io)?;
@@ -103,7 +103,12 @@ fn records(bytes: &[u8]) -> Option<String> {
 ///
 /// Fails with [`Error::Corruption`] where a group is damaged that others follow, with
 /// [`Error::Io`].
-pub fn journal(dir: &Arc<dyn Dir>, file: &dyn File, name: &str, say: &mut Say<'_>) -> Result<()> {
+pub fn journal(
+    dir: &Arc<dyn Dir>,
+    file: &dyn File,
+    name: &str,
+    say: &mut LineSink<'_>,
+) -> Result<()> {
     let mut is_first = true;
     redo::read_all(dir, file, name, &mut |owner, group: &RedoGroup| {
         if std::mem::take(&mut is_first) {
