@@ -1,7 +1,7 @@
 //! The head of a file of pages, and reads of its blocks.
 //!
-//! Why: a file says what it is and which table it belongs to, so that no file of another table or of
-//! a newer format is read as this table's.
+//! Why: a file says what it is and which table it belongs to, so that no file of another table or
+//! of a newer format is read as this table's.
 //!
 //! The head is in the first block:
 //!
@@ -93,8 +93,8 @@ impl FileHead {
         Self(out)
     }
 
-    /// Creates the file. Its head and its name are durable on return. Replaces a file that a process
-    /// left when it died: no checkpoint names it.
+    /// Creates the file. Its head and its name are durable on return. Replaces a file that a
+    /// process left when it died: no checkpoint names it.
     pub(crate) fn create(&self, owner: &Owner, name: &str) -> Result<Arc<dyn File>> {
         let io = |error| Error::io(format!("create {}", owner.label(name)), error);
         if owner.dir.list().map_err(io)?.iter().any(|entry| entry.name == name) {

@@ -45,7 +45,8 @@ impl Writeback {
         Self::bounded(env, u64::MAX)
     }
 
-    /// Returns a writer with less than `bytes_max` bytes in flight, except for a single larger write.
+    /// Returns a writer with less than `bytes_max` bytes in flight, except for a single larger
+    /// write.
     pub(crate) fn bounded(env: &dyn Env, bytes_max: u64) -> Result<Self> {
         let queue =
             env.queue(DEPTH).map_err(|error| Error::io("set up a queue for writes", error))?;
@@ -62,15 +63,16 @@ impl Writeback {
         })
     }
 
-    /// Returns a buffer of `bytes` bytes with arbitrary content. Reuses that of a completed write if
-    /// there is one. All calls must pass the same size.
+    /// Returns a buffer of `bytes` bytes with arbitrary content. Reuses that of a completed write
+    /// if there is one. All calls must pass the same size.
     pub(crate) fn buffer(&mut self, bytes: usize) -> AlignedBuffer {
         self.buffer_bytes = bytes;
         self.free_buffers.pop().unwrap_or_else(|| AlignedBuffer::zeroed(bytes))
     }
 
-    /// Submits a write of `buffer[..length]` at `offset`. Messages call the file `label`. Waits while
-    /// too many requests or bytes are in flight. An error is returned by [`Writeback::finish`].
+    /// Submits a write of `buffer[..length]` at `offset`. Messages call the file `label`. Waits
+    /// while too many requests or bytes are in flight. An error is returned by
+    /// [`Writeback::finish`].
     pub(crate) fn write(
         &mut self,
         (file, label): (&Arc<dyn File>, &str),

@@ -1,9 +1,9 @@
 //! Encoding: little-endian integers, LEB128 varints, CRC32C, keyed hashes, and conversions between
 //! integer types.
 //!
-//! Why: all formats on disk use this module, so that widths and byte order are decided once. A short
-//! or hostile buffer gives `None` and never a panic. No other module uses `as` between integers
-//! (`cargo xtask tidy` checks).
+//! Why: all formats on disk use this module, so that widths and byte order are decided once. A
+//! short or hostile buffer gives `None` and never a panic. No other module uses `as` between
+//! integers (`cargo xtask tidy` checks).
 //!
 //! Invariants: decoding never panics on any bytes. A [`Decoder`] returns the values that `put_*`
 //! appended.

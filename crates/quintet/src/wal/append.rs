@@ -1,16 +1,15 @@
 //! A writer's path through the log: admit, begin, append, apply.
 //!
 //! A writer locks its stripes, then calls [`Log::begin`], [`Ticket::append`], applies the record
-//! to its tables and drops the ticket. The ticket's slot in [`super::inflight`] tells a sync how far
-//! records are copied, and a checkpoint how far they are applied.
+//! to its tables and drops the ticket. The ticket's slot in [`super::inflight`] tells a sync how
+//! far records are copied, and a checkpoint how far they are applied.
 
 use std::sync::Arc;
 
 use super::{
     inflight::SlotClaim,
-    log::Log,
+    log::{Log, PREPARED_BYTES_MIN},
     record::{self, RecordKind, total_bytes},
-    rotation::PREPARED_BYTES_MIN,
     segment::Segment,
 };
 use crate::{
@@ -50,9 +49,9 @@ impl Log {
         Ok(())
     }
 
-    /// Returns whether the remaining room is reserved for writes that free space: the last attempt
-    /// to prepare a segment met a full disk, or the current segment is three quarters full and has
-    /// no successor.
+    /// Returns whether the remaining room is reserved for writes that free space. It is if the last
+    /// attempt to prepare a segment met a full disk, and if the current segment is three quarters
+    /// full without a successor.
     fn is_in_reserve(&self) -> Result<bool> {
         let segment = self.current()?.load();
         let low = segment.used() > segment.head.capacity / 4 * 3

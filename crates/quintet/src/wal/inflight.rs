@@ -53,7 +53,8 @@ impl Inflight {
         Self { slots: (0..SLOTS).map(free).collect() }
     }
 
-    /// Claims a slot with `bound`, the log's end as read before the call. Waits while no slot is free.
+    /// Claims a slot with `bound`, the log's end as read before the call. Waits while no slot is
+    /// free.
     pub(super) fn claim(&self, bound: Lsn) -> SlotClaim {
         let hint = slot_hint();
         loop {

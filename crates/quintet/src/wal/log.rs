@@ -1,6 +1,6 @@
 //! The log's state, how it is opened, and what it reports.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 
@@ -9,7 +9,6 @@ use super::{
     inflight::Inflight,
     options::{Anchor, LogOptions, LogStats, SEGMENT_BYTES_MIN},
     recovery::{self, SealedSegment},
-    rotation::{PREPARED_BYTES_MIN, Rotation},
     segment::{self, Segment, SegmentHead},
 };
 use crate::{
@@ -21,6 +20,23 @@ use crate::{
         sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, lock},
     },
 };
+
+/// Fewest bytes past the tail whose pages are made writable in one system call, which replaces
+/// many page faults. Prepared pages count as written, so a log that grows slowly prepares few.
+pub(super) const PREPARED_BYTES_MIN: u64 = 256 << 10;
+
+/// State that the rotation lock guards.
+#[derive(Debug, Default)]
+pub(super) struct Rotation {
+    /// The next segment, made ahead of need.
+    pub(super) spare: Option<Segment>,
+    /// Time of the last preparation of pages.
+    pub(super) prepared_at: Duration,
+    /// End of the log at that time.
+    pub(super) prepared_end: Lsn,
+    /// Numbers of pruned segments whose files can become segments again.
+    pub(super) recycled: Vec<u64>,
+}
 
 /// The log. See the module head of `wal`.
 #[derive(Debug)]

@@ -195,8 +195,8 @@ impl SegmentReader {
         Ok(None)
     }
 
-    /// Returns the highest `durable lsn` of the valid records at or after `offset` that begin before
-    /// `end`; 0 if there is none.
+    /// Returns the highest `durable lsn` of the valid records at or after `offset` that begin
+    /// before `end`; 0 if there is none.
     pub(super) fn highest_durable(&mut self, offset: u64, end: u64) -> Result<Lsn> {
         let (mut highest, mut offset) = (Lsn(0), offset);
         while let Some(record) = self.next_valid_before(end, offset)? {

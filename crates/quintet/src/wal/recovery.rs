@@ -154,7 +154,7 @@ fn remove_unused(
         };
         if used || *number > 1 {
             let name = segment::display_name(*number);
-            let what = "the log has records, but the catalog is that of a new database; restore the catalog";
+            let what = "the log has records, but the catalog is that of a new database; restore it";
             return Err(Error::corruption(name, 0, what));
         }
     }

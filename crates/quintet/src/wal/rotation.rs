@@ -3,7 +3,7 @@
 use std::{mem, sync::Arc, time::Duration};
 
 use super::{
-    log::Log,
+    log::{Log, PREPARED_BYTES_MIN, Rotation},
     options::SEGMENT_BYTES_MIN,
     recovery::SealedSegment,
     segment::{self, Segment},
@@ -26,27 +26,11 @@ const SMALL_SEGMENT_DIVISOR: u64 = 32;
 /// An idle log moves to a small segment only if the current one is at least this many times as
 /// large.
 const SMALL_SEGMENT_GAIN_MIN: u64 = 8;
-/// Fewest bytes past the tail whose pages are made writable in one system call, which replaces
-/// many page faults. Prepared pages count as written, so a log that grows slowly prepares few.
-pub(super) const PREPARED_BYTES_MIN: u64 = 256 << 10;
 /// Most bytes past the tail whose pages are made writable at once, for a log that grows fast.
 const PREPARED_BYTES_MAX: u64 = 4 << 20;
 /// How long the prepared pages should last at the rate at which the log grows. Half of them are
 /// left when more are requested. The system call took up to 0.36 s while other files were synced.
 const PREPARED_TIME: Duration = Duration::from_millis(800);
-
-/// State that the rotation lock guards.
-#[derive(Debug, Default)]
-pub(super) struct Rotation {
-    /// The next segment, made ahead of need.
-    pub(super) spare: Option<Segment>,
-    /// Time of the last preparation of pages.
-    prepared_at: Duration,
-    /// End of the log at that time.
-    prepared_end: Lsn,
-    /// Numbers of pruned segments whose files can become segments again.
-    pub(super) recycled: Vec<u64>,
-}
 
 impl Log {
     /// Moves to the next segment, unless another thread has done so since `number` was found full.

@@ -383,8 +383,8 @@ impl Segment {
         self.store(FAILED_OFFSET, u64::MAX);
     }
 
-    /// Stores the number of the catalog's newest durable edit in the head. It becomes durable with a
-    /// later sync; a torn one counts as none.
+    /// Stores the number of the catalog's newest durable edit in the head. It becomes durable with
+    /// a later sync; a torn one counts as none.
     pub(super) fn store_catalog_edit(&self, number: u64) {
         self.store(CATALOG_OFFSET, number);
         self.store(CATALOG_CRC_OFFSET, self.head.catalog_crc(number));

@@ -16,7 +16,7 @@ use crate::{
     io::{AlignedBuffer, BLOCK_BYTES, Dir, File, read_up_to},
     journal::{
         FileHead, HeadFields,
-        redo::{self, RedoGroup},
+        redo::{RedoGroup, RedoJournal},
     },
     util::{
         codec::{to_u64, to_usize},
@@ -110,7 +110,7 @@ pub fn journal(
     say: &mut LineSink<'_>,
 ) -> Result<()> {
     let mut is_first = true;
-    redo::read_all(dir, file, name, &mut |owner, group: &RedoGroup| {
+    RedoJournal::read_all(dir, file, name, &mut |owner, group: &RedoGroup| {
         if std::mem::take(&mut is_first) {
             say("journal of a table");
             say(&format!("  database id  {}", hex(&owner.database_id)));

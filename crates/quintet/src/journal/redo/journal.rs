@@ -38,8 +38,8 @@ pub(crate) struct RedoJournal {
 }
 
 impl RedoJournal {
-    /// Commits as [`RedoJournal::commit_group`] does. With `retire`, no earlier group is needed from
-    /// now on.
+    /// Commits as [`RedoJournal::commit_group`] does. With `retire`, no earlier group is needed
+    /// from now on.
     #[cfg(all(test, not(model)))]
     pub(crate) fn commit(&mut self, group: GroupWriter, lsn: Lsn, retire: bool) -> Result<u64> {
         let needed = if retire { self.next_sequence } else { self.needed };
@@ -48,9 +48,9 @@ impl RedoJournal {
 
     /// Writes a group and syncs it. With it the table is complete to `lsn`. Returns its sequence.
     ///
-    /// `needed` is the sequence of the oldest group that is needed from now on, at least the current
-    /// one, at most the new group. All patches of groups before it must be in place and synced, or
-    /// in later groups.
+    /// `needed` is the sequence of the oldest group that is needed from now on, at least the
+    /// current one, at most the new group. All patches of groups before it must be in place and
+    /// synced, or in later groups.
     ///
     /// After an error the group may be durable or not. Until another one is, its files must not
     /// change. The next group must have its changes too.

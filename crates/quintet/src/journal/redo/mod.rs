@@ -9,8 +9,8 @@
 //! How: a group is a list of patches (space, offset, bytes) that takes effect completely or not at
 //! all. [`RedoJournal::commit_group`] writes one and returns when it is durable.
 //! [`RedoJournal::open`] returns the groups that are still needed, in order. Groups are appended to
-//! a file. When it holds half of the limit, or a write or sync of it failed, the next file begins. A
-//! file without a needed group is removed.
+//! a file. When it holds half of the limit, or a write or sync of it failed, the next file begins.
+//! A file without a needed group is removed.
 //!
 //! | offset in a group | size | name | meaning |
 //! |---|---|---|---|
@@ -59,4 +59,3 @@ mod tests;
 pub(crate) use group::{GroupWriter, Patch, RedoGroup};
 pub(crate) use journal::RedoJournal;
 pub(crate) use owner::Owner;
-pub(crate) use recovery::read_all;

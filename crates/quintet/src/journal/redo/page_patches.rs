@@ -1,11 +1,11 @@
 //! Page groups: groups whose patches are sorted by page, with an index.
 //!
-//! Why: a group may have hundreds of megabytes. Gathering it in memory copies all of it, and reading
-//! it when the table is opened takes seconds. With the index, recovery reads a page's patches when
-//! the page is read.
+//! Why: a group may have hundreds of megabytes. Gathering it in memory copies all of it, and
+//! reading it when the table is opened takes seconds. With the index, recovery reads a page's
+//! patches when the page is read.
 //!
-//! How: the patches of one key (a page's number) are stored together, and an index at the end of the
-//! group lists them. [`PageGroupWriter`] streams a group to the file. [`PatchSource`] reads the
+//! How: the patches of one key (a page's number) are stored together, and an index at the end of
+//! the group lists them. [`PageGroupWriter`] streams a group to the file. [`PatchSource`] reads the
 //! patches of one page.
 //!
 //! | offset in a group | size | name | meaning |
@@ -16,8 +16,8 @@
 //! | | 4 | index crc | CRC32C of the sequence (8 bytes) and the index |
 //!
 //! The patches of a page are in any order: varint of zigzag(offset - end of the last patch of the
-//! page), varint length, bytes. The head's *size* and *crc* are of everything behind it; its field
-//! at 84 is the size of the index, its crc included, and in the highest bit whether it is *sealed*.
+//! page), varint length, bytes. The head's *size* and *crc* are of everything behind it. Its field
+//! at 84 is the size of the index, with its crc; the highest bit is set if the group is *sealed*.
 //!
 //! Invariants:
 //! - The head of a sealed group is written after everything behind it is durable. So a valid head

@@ -25,14 +25,14 @@ use crate::{
 #[derive(Debug, Default)]
 struct GroupChain {
     groups: Vec<RedoGroup>,
-    /// The damage that ends the chain, and the sequence of the group that proves it: a later one, or
-    /// the damaged group itself if it is sealed.
+    /// The damage that ends the chain, and the sequence of the group that proves it: a later one,
+    /// or the damaged group itself if it is sealed.
     damage: Option<(u64, Error)>,
 }
 
 impl RedoJournal {
-    /// Opens the journal in the table's directory and calls `apply` with the groups that are needed,
-    /// oldest first. Fails with `Corruption` if one of them is damaged or missing.
+    /// Opens the journal in the table's directory and calls `apply` with the groups that are
+    /// needed, oldest first. Fails with `Corruption` if one of them is damaged or missing.
     ///
     /// `limit` is the size in bytes that the files together should not exceed. Needed groups may
     /// exceed it. Unless `read_only`, the groups are durable before `apply` is called. Page patches
@@ -44,6 +44,47 @@ impl RedoJournal {
         apply: impl FnMut(RedoGroup) -> Result<()>,
     ) -> Result<Self> {
         Self::open_as(owner, limit, (read_only, false), apply)
+    }
+
+    /// Calls `visit` with all groups of one file of any table, until it returns false. For
+    /// `inspect`: recovery does not use it.
+    pub(crate) fn read_all(
+        dir: &Arc<dyn Dir>,
+        file: &dyn File,
+        name: &str,
+        visit: &mut dyn FnMut(&Owner, &RedoGroup) -> bool,
+    ) -> Result<()> {
+        let io = |error| Error::io(format!("read {name}"), error);
+        let mut head = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
+        read_up_to(file, head.as_mut_slice(), 0).map_err(io)?;
+        let mut rest = Decoder::new(head.as_slice().get(16..HEAD_BYTES).unwrap_or(&[]));
+        let owner = rest.id().zip(rest.u64()).map(|(database_id, table_id)| Owner {
+            dir: Arc::clone(dir),
+            database_id,
+            table_id,
+        });
+        let Some(owner) = owner.filter(|owner| GroupHead::decode(head.as_slice(), owner).is_some())
+        else {
+            return Err(Error::corruption(name, 0, "the first group is damaged"));
+        };
+        let size = file.len().map_err(io)?;
+        let mut reader = ForwardReader::new(file, name, size);
+        let mut offset = 0;
+        while let Some(bytes) = reader.get(offset, to_u64(HEAD_BYTES))?
+            && let Some(head) = GroupHead::decode(bytes, &owner)
+        {
+            let size = head.group_bytes().unwrap_or(u64::MAX);
+            let bytes = reader.get(offset, size)?;
+            let Some(group) = bytes.and_then(|bytes| verified_group(head, bytes)) else {
+                let what = format!("the checksum of group {} does not match", head.sequence);
+                return Err(Error::corruption(name, offset, what));
+            };
+            if !visit(&owner, &group) {
+                break;
+            }
+            offset = round_up(offset + size, BLOCK_BYTES);
+        }
+        Ok(())
     }
 
     /// Opens as [`RedoJournal::open`] does. With `reads_all`, reads and verifies sealed groups
@@ -254,45 +295,4 @@ fn read_sealed(
     let Some(blocks) = reader.get(from - skip, length + skip)? else { return Ok(None) };
     let index = verified_index(&head, blocks.get(to_usize(skip)..).unwrap_or(&[]));
     Ok(index.map(|index| RedoGroup { head, bytes: Vec::new(), index, in_file: None }))
-}
-
-/// Calls `visit` with all groups of one file of any table, until it returns false. For `inspect`:
-/// recovery does not use it.
-pub(crate) fn read_all(
-    dir: &Arc<dyn Dir>,
-    file: &dyn File,
-    name: &str,
-    visit: &mut dyn FnMut(&Owner, &RedoGroup) -> bool,
-) -> Result<()> {
-    let io = |error| Error::io(format!("read {name}"), error);
-    let mut head = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
-    read_up_to(file, head.as_mut_slice(), 0).map_err(io)?;
-    let mut rest = Decoder::new(head.as_slice().get(16..HEAD_BYTES).unwrap_or(&[]));
-    let owner = rest.id().zip(rest.u64()).map(|(database_id, table_id)| Owner {
-        dir: Arc::clone(dir),
-        database_id,
-        table_id,
-    });
-    let Some(owner) = owner.filter(|owner| GroupHead::decode(head.as_slice(), owner).is_some())
-    else {
-        return Err(Error::corruption(name, 0, "the first group is damaged"));
-    };
-    let size = file.len().map_err(io)?;
-    let mut reader = ForwardReader::new(file, name, size);
-    let mut offset = 0;
-    while let Some(bytes) = reader.get(offset, to_u64(HEAD_BYTES))?
-        && let Some(head) = GroupHead::decode(bytes, &owner)
-    {
-        let size = head.group_bytes().unwrap_or(u64::MAX);
-        let bytes = reader.get(offset, size)?;
-        let Some(group) = bytes.and_then(|bytes| verified_group(head, bytes)) else {
-            let what = format!("the checksum of group {} does not match", head.sequence);
-            return Err(Error::corruption(name, offset, what));
-        };
-        if !visit(&owner, &group) {
-            break;
-        }
-        offset = round_up(offset + size, BLOCK_BYTES);
-    }
-    Ok(())
 }

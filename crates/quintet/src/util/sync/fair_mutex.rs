@@ -1,7 +1,8 @@
 //! A fair lock: the thread that has waited longest gets it next.
 //!
-//! Why: an ordinary mutex goes to the thread that is running when it is free. A thread that releases
-//! it and locks it again at once gets it before any waiter has woken up, and the others starve.
+//! Why: an ordinary mutex goes to the thread that is running when it is free. A thread that
+//! releases it and locks it again at once gets it before any waiter has woken up, and the others
+//! starve.
 //!
 //! How: a queue of parked waiters behind a short lock. Release hands the lock to the first waiter.
 //!

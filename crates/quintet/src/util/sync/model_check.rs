@@ -2,8 +2,8 @@
 //!
 //! - `--cfg loom`: loom explores every interleaving with a bounded number of preemptions, and every
 //!   order that the memory model allows.
-//! - `--cfg shuttle`: shuttle explores random schedules with a few changes of thread priority (PCT).
-//!   `SHUTTLE_ITERATIONS` overrides their number, `SHUTTLE_RANDOM_SEED` their seed.
+//! - `--cfg shuttle`: shuttle explores random schedules with a few changes of thread priority
+//!   (PCT). `SHUTTLE_ITERATIONS` overrides their number, `SHUTTLE_RANDOM_SEED` their seed.
 //!
 //! A file of models has an [`Exploration`] and a list of [`model_tests!`].
 

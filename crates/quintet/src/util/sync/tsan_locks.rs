@@ -9,8 +9,9 @@
 //! instrumented code.
 //!
 //! Invariants: a thread writes and reads the word only while it holds the lock, so the word orders
-//! nothing that the lock does not order. It cannot hide a race. The sanitizer does not model fences;
-//! what `std` orders by a fence alone (the last drop of an `Arc`) is in `.ci/tsan.suppressions`.
+//! nothing that the lock does not order. It cannot hide a race. The sanitizer does not model
+//! fences; what `std` orders by a fence alone (the last drop of an `Arc`) is in
+//! `.ci/tsan.suppressions`.
 
 use std::{
     ops::{Deref, DerefMut},

@@ -15,9 +15,9 @@
 //! is not the last part is escaped (0 becomes 0 255) and ended by 0 1, so that a part has an end
 //! and a shorter one comes first.
 //!
-//! Decisions: -0.0 and 0.0 are one key, because they are equal. All NaNs are one key, after positive
-//! infinity. So any two keys compare, and equal keys have equal bytes. Bytes that no encoding
-//! produces (the bits of -0.0, a NaN's payload, a single 0 in a part) are no key.
+//! Decisions: -0.0 and 0.0 are one key, because they are equal. All NaNs are one key, after
+//! positive infinity. So any two keys compare, and equal keys have equal bytes. Bytes that no
+//! encoding produces (the bits of -0.0, a NaN's payload, a single 0 in a part) are no key.
 
 use std::borrow::Borrow;
 
@@ -25,8 +25,8 @@ use super::{TypeTag, values::TypedValue};
 
 /// One value of a key. Sealed: the store knows the types.
 pub trait KeyPart: TypedValue + KeyPartRef {
-    /// Reads the part from the front of `bytes`; the last part is all of them. `None` if they do not
-    /// parse.
+    /// Reads the part from the front of `bytes`; the last part is all of them. `None` if they do
+    /// not parse.
     #[doc(hidden)]
     fn take(bytes: &mut &[u8], is_last: bool) -> Option<Self>;
 }

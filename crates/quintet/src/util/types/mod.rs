@@ -5,8 +5,9 @@
 //! [`values`] encodes values. [`text`] converts both for tools. It is a module of its own because
 //! programs and the command line use the same bytes.
 //!
-//! Source: ckvs has stores with typed keys and values (its README, "Supported types"). There a key is
-//! a single value. Here every engine has types, every write is checked, and a key may be composite.
+//! Source: ckvs has stores with typed keys and values (its README, "Supported types"). There a key
+//! is a single value. Here every engine has types, every write is checked, and a key may be
+//! composite.
 
 mod keys;
 mod text;
@@ -88,8 +89,8 @@ impl std::str::FromStr for TypeTag {
 /// Most values of a composite key.
 pub const KEY_PARTS_MAX: usize = 4;
 
-/// The types of a table's keys and values. They are fixed when the table is created, and every write
-/// is checked against them.
+/// The types of a table's keys and values. They are fixed when the table is created, and every
+/// write is checked against them.
 ///
 /// A key is one value, or up to [`KEY_PARTS_MAX`] of them in order of weight. Prints as
 /// `string,u64 -> blob`.
@@ -157,8 +158,8 @@ impl TableTypes {
         text::key_from(&self.key, text)
     }
 
-    /// Returns the text of a key, which [`TableTypes::key_from_text`] parses. `None` if `bytes` are no
-    /// key of these types.
+    /// Returns the text of a key, which [`TableTypes::key_from_text`] parses. `None` if `bytes` are
+    /// no key of these types.
     pub fn key_to_text(&self, bytes: &[u8]) -> Option<String> {
         text::key_to(&self.key, bytes)
     }
@@ -170,8 +171,8 @@ impl TableTypes {
         text::value_from(self.value, text)
     }
 
-    /// Returns the text of a value, which [`TableTypes::value_from_text`] parses. `None` if `bytes` are
-    /// no value of this type.
+    /// Returns the text of a value, which [`TableTypes::value_from_text`] parses. `None` if `bytes`
+    /// are no value of this type.
     pub fn value_to_text(&self, bytes: &[u8]) -> Option<String> {
         text::value_to(self.value, bytes)
     }
