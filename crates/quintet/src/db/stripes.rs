@@ -15,9 +15,9 @@ use crate::util::{
 };
 
 /// Enough that 64 writers rarely meet, few enough to lock all for a range.
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 const STRIPE_COUNT: usize = 512;
-#[cfg(any(loom, shuttle))]
+#[cfg(model)]
 const STRIPE_COUNT: usize = 4;
 
 /// One lock, alone on its cache line.
@@ -110,7 +110,7 @@ impl Held<'_> {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(model)))]
 mod tests {
     use super::*;
 
@@ -139,7 +139,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, any(loom, shuttle)))]
+#[cfg(all(test, model))]
 mod models {
     use super::*;
     use crate::util::sync::{Arc, thread};

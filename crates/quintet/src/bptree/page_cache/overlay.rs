@@ -32,7 +32,7 @@ use crate::{
 };
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 use crate::journal::redo::page_patches::append_patch;
 
 /// Reads of pieces are put together while no more than this lies between them, and up to this.
@@ -58,7 +58,7 @@ pub struct Layer {
 
 /// A page, and what changes in it: offsets and bytes.
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 pub(super) type PagePatches<'a> = (u32, &'a [(u64, &'a [u8])]);
 
 impl Layer {
@@ -75,7 +75,7 @@ impl Layer {
 
     /// What these pages change in.
     #[cfg(test)]
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(model))]
     pub(super) fn of_patches(pages: &[PagePatches<'_>]) -> Self {
         let (mut pieces, mut bytes) = (Vec::new(), Vec::new());
         for (page, patches) in pages {

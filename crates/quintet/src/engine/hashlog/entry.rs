@@ -252,7 +252,7 @@ impl LargeRef {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
     use crate::util::words::{copy_out, equals};

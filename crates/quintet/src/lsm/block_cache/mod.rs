@@ -49,11 +49,11 @@
 mod allocator;
 pub(crate) mod decoded_block;
 mod handles;
-#[cfg(all(test, any(loom, shuttle)))]
+#[cfg(all(test, model))]
 mod models;
 mod pins;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 
 use std::{collections::VecDeque, io, mem, ops::Range, sync::Arc};
