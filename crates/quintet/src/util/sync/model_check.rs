@@ -8,6 +8,7 @@
 //! A file of models has an [`Exploration`] and a list of [`model_tests!`].
 
 /// How far the checkers explore a model.
+#[expect(dead_code, reason = "each checker reads its own fields")]
 #[derive(Clone, Copy, Debug)]
 pub struct Exploration {
     /// Shuttle: number of schedules.
@@ -19,8 +20,8 @@ pub struct Exploration {
     /// Shuttle: stack of a task in bytes, if the default of 60 KiB is too small. The seed is then
     /// fixed, and a failure prints no schedule, which would have very many steps.
     pub stack_bytes: Option<usize>,
-    /// Loom: maximum number of preemptions in an interleaving.
-    pub preemptions_max: usize,
+    /// Loom: maximum number of preemptions in an interleaving; `None`: no bound.
+    pub preemptions_max: Option<usize>,
     /// Loom: maximum number of branches in an interleaving, if the default of 1000 is too small.
     pub branches_max: Option<usize>,
 }
@@ -32,7 +33,7 @@ impl Exploration {
         priority_changes: 4,
         random_switches: false,
         stack_bytes: None,
-        preemptions_max: 3,
+        preemptions_max: Some(3),
         branches_max: None,
     };
 
@@ -40,7 +41,7 @@ impl Exploration {
     #[cfg(loom)]
     pub fn explore(self, model: impl Fn() + Send + Sync + 'static) {
         let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(self.preemptions_max);
+        builder.preemption_bound = self.preemptions_max;
         if let Some(branches) = self.branches_max {
             builder.max_branches = branches;
         }
