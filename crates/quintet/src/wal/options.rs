@@ -9,7 +9,7 @@ pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// Size of a segment file in bytes, rounded up to whole blocks. A record that does not fit
-    /// gets a segment of its own size.
+    /// gets a larger segment.
     pub segment_bytes: u64,
     /// Opens the log for reading: recovery replays, but writes and removes nothing. `begin` fails
     /// with [`Error::ReadOnly`](crate::Error::ReadOnly).

@@ -210,7 +210,7 @@ fn a_hole_hides_nothing_however_much_follows() {
     let (log, _) = rig.open();
     append(&log, &body(0, 50)).unwrap();
     log.current().unwrap().load().reserve(record::size_of(3 << 10));
-    // Over what is prepared at once, and once over what a job has prepared.
+    // The records exceed the pages that are prepared at once. A job prepares pages once.
     for number in 1..1200 {
         append(&log, &body(number, 1000)).unwrap();
         if number == 600 {
@@ -223,7 +223,7 @@ fn a_hole_hides_nothing_however_much_follows() {
     let (log, bodies) = killed.open();
     assert_eq!(bodies.len(), 1200);
     assert!(log.end().0 >= reached);
-    // What is appended now is found behind a hole as well.
+    // Recovery finds records that are appended now behind a hole, too.
     log.current().unwrap().load().reserve(record::size_of(50));
     append(&log, &body(1200, 50)).unwrap();
     mem::forget(log);
@@ -329,7 +329,7 @@ fn a_failed_sync_is_final_and_the_next_open_believes_only_the_disk() {
     assert!(log.sync().is_err());
     for _ in 0..2 {
         assert!(matches!(append(&log, &body(2, 100)), Err(Error::LogFailed { .. })));
-        assert!(matches!(log.sync(), Err(Error::LogFailed { .. })), "nobody retries");
+        assert!(matches!(log.sync(), Err(Error::LogFailed { .. })), "the log never retries a sync");
         assert!(matches!(log.admit(10, true), Err(Error::LogFailed { .. })));
     }
     assert!(log.failure().is_some());

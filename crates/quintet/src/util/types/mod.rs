@@ -2,8 +2,8 @@
 //!
 //! [`TableTypes`] has the types of a table. The catalog stores them, and every write is checked
 //! against them. [`keys`] encodes keys so that their bytes have the order of their values, and
-//! [`values`] encodes values. [`text`] converts both for tools. It is a module of its own because
-//! programs and the command line use the same bytes.
+//! [`values`] encodes values. [`text`] converts both for tools. Programs and the command line use
+//! the same bytes.
 //!
 //! Source: ckvs has stores with typed keys and values (its README, "Supported types"). There a key
 //! is a single value. Here every engine has types, every write is checked, and a key may be
