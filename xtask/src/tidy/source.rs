@@ -232,7 +232,8 @@ fn is_test_path(path: &str) -> bool {
     path.split('/').any(|part| matches!(part, "tests" | "benches")) || path.ends_with("/tests.rs")
 }
 
-/// Whether the attributes right before an item say `cfg(test)`, `cfg(loom)` or `cfg(shuttle)`.
+/// Whether the attributes right before an item say `cfg(test)`, `cfg(loom)`, `cfg(shuttle)` or
+/// `cfg(model)`.
 fn test_attribute_before(code: &str) -> bool {
     let mut rest = code.trim_end();
     loop {
@@ -245,7 +246,7 @@ fn test_attribute_before(code: &str) -> bool {
         let attribute = &rest[start..];
         let is_cfg = attribute.starts_with("#[cfg(") && !attribute.contains("not(");
         if is_cfg
-            && ["test", "loom", "shuttle"]
+            && ["test", "loom", "shuttle", "model"]
                 .iter()
                 .any(|word| whole_words(attribute, word).next().is_some())
         {

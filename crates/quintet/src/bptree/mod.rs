@@ -62,7 +62,7 @@ pub mod scan_forward;
 pub mod scan_reverse;
 mod split;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 pub(crate) mod tests;
 pub mod write;
 

@@ -13,7 +13,7 @@ use crate::{
     util::{
         budget::Budget,
         mutant::{Bug, finds},
-        sync::thread,
+        sync::{model_check::Exploration, thread},
     },
 };
 
@@ -24,12 +24,13 @@ const FRAMES: u64 = 64;
 const NINE: [u8; 9] = [10, 20, 30, 40, 50, 60, 70, 80, 90];
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    let count = std::env::var("SHUTTLE_ITERATIONS").ok().and_then(|count| count.parse().ok());
-    let mut config = shuttle::Config::new();
-    config.failure_persistence = shuttle::FailurePersistence::None;
-    config.stack_size = 1 << 20;
-    let scheduler = shuttle::scheduler::PctScheduler::new_from_seed(1, 3, count.unwrap_or(1_000));
-    shuttle::Runner::new(scheduler, config).run(model);
+    let exploration = Exploration {
+        schedules: 1_000,
+        priority_changes: 3,
+        stack_bytes: Some(1 << 20),
+        ..Exploration::DEFAULT
+    };
+    exploration.explore(model);
 }
 
 /// A tree of the entries with these numbers.

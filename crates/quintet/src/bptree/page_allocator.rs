@@ -502,7 +502,7 @@ pub fn map_page(extent: u64, granularity: u64) -> PageId {
 const _: () = assert!(ROOT.0 == 2, "the first extent begins with meta, map and root");
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
 

@@ -24,7 +24,7 @@
 //! `maintain` of a table at a time. ARCHITECTURE.md has the lock order.
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 pub(crate) mod fake_host;
 mod options;
 mod value;

@@ -28,8 +28,8 @@ use crate::{
         codec::{KeyHash, Lsn},
         mutant::{self, Bug},
         sync::{
-            AtomicBool, AtomicU8, AtomicU64, CachePadded, Mutex, OnceLock, Ordering, RwLock, lock,
-            read, turns::FairMutex,
+            AtomicBool, AtomicU8, AtomicU64, CachePadded, Mutex, OnceLock, Ordering, RwLock,
+            fair_mutex::FairMutex, lock, read,
         },
         types::TableTypes,
     },
@@ -508,7 +508,7 @@ impl Core {
 
     /// Tells the log how far the catalog has come.
     pub(super) fn note_catalog(&self) {
-        self.log.note_catalog(self.catalog.edits());
+        self.log.record_catalog_edit(self.catalog.edits());
     }
 
     pub(super) fn note_background(&self, result: &Result<()>) {

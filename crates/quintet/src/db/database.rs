@@ -349,7 +349,7 @@ impl Core {
             return Ok(());
         }
         self.shared.jobs.stop();
-        let _round = self.round.wait();
+        let _round = self.round.lock();
         {
             // Nothing is between its look at `closed` and its record in the log.
             let _every = self.stripes.hold_every();

@@ -85,7 +85,7 @@ pub(super) fn index_options() -> TableOptions {
     let options = TableOptions::new(EngineKind::BTree);
     let options = options.set("page_bytes", "4096").set("extend_granularity", "256");
     // A model checker makes each word of a cache anew for each run.
-    if cfg!(any(loom, shuttle)) { options.set("cache_bytes", "1") } else { options }
+    if cfg!(model) { options.set("cache_bytes", "1") } else { options }
 }
 
 /// The longest key of a tree.

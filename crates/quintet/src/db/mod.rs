@@ -34,7 +34,7 @@ mod stats;
 mod stripes;
 mod sweep;
 mod table;
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(model)))]
 mod tests;
 mod typed;
 mod value;

@@ -7,8 +7,6 @@
 
 use std::time::Duration;
 
-use shuttle::scheduler::{PctScheduler, RandomScheduler};
-
 use super::{Database, Durability, Options, PutOptions, Table, expiry::Listing};
 use crate::{
     EngineKind, TableOptions,
@@ -18,25 +16,21 @@ use crate::{
     },
     util::{
         mutant::{Bug, finds},
-        sync::thread,
+        sync::{model_check::Exploration, thread},
     },
 };
 
-/// Runs `model` under interleavings of two kinds: with a switch at any step, and (PCT) with a few
-/// switches at chosen ones, so that a thread can rest in the middle while others finish. They
-/// follow from a seed (`SHUTTLE_RANDOM_SEED`): a failure repeats, and its schedule of very many
-/// steps need not be printed.
+/// Runs `model` under schedules of two kinds: with a switch at any step, and (PCT) with a few
+/// switches at chosen ones, so that a thread can stop in the middle while others finish.
 fn explore(model: fn()) {
-    let count = std::env::var("SHUTTLE_ITERATIONS").ok().and_then(|count| count.parse().ok());
-    let count = count.unwrap_or(2_000);
-    let mut config = shuttle::Config::new();
-    config.failure_persistence = shuttle::FailurePersistence::None;
-    // Opening a database takes more than the 60 KiB that tasks have otherwise.
-    config.stack_size = 1 << 20;
-    let scheduler = PctScheduler::new_from_seed(1, 3, count);
-    shuttle::Runner::new(scheduler, config.clone()).run(model);
-    let scheduler = RandomScheduler::new_from_seed(1, count);
-    shuttle::Runner::new(scheduler, config).run(model);
+    let exploration = Exploration {
+        priority_changes: 3,
+        random_switches: true,
+        // Opening a database takes more than the default.
+        stack_bytes: Some(1 << 20),
+        ..Exploration::DEFAULT
+    };
+    exploration.explore(model);
 }
 
 fn open(env: &SimEnv) -> Database {

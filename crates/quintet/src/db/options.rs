@@ -38,10 +38,10 @@ pub(super) const MEMORY_BUDGET_MIN: u64 = 1 << 20;
 const RECOVERY_BUDGET_DEFAULT: u64 = 256 << 20;
 const RECOVERY_BUDGET_MIN: u64 = 64 << 10;
 const SEGMENT_BYTES_DEFAULT: u64 = 32 << 20;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 /// A model checker may switch threads at each word.
-#[cfg(any(loom, shuttle))]
+#[cfg(model)]
 const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// As late as the loss after a power failure is still a blink.

@@ -33,20 +33,20 @@ use crate::{
 impl Core {
     /// Persists these tables now, however little they lack.
     pub(super) fn persist_tables(&self, tables: &[Arc<TableState>]) -> Result<()> {
-        let _round = self.round.wait();
+        let _round = self.round.lock();
         self.persist_round(tables)
     }
 
     /// Persists all tables now.
     pub(super) fn persist_all(&self) -> Result<()> {
-        let _round = self.round.wait();
+        let _round = self.round.lock();
         self.persist_whole_round()
     }
 
     /// Persists all tables, unless somebody else has meanwhile: at most `bytes` of log are in
     /// arrears.
     pub(super) fn persist_all_over(&self, bytes: u64) -> Result<()> {
-        let _round = self.round.wait();
+        let _round = self.round.lock();
         if self.arrears(self.log.end()) <= bytes { Ok(()) } else { self.persist_whole_round() }
     }
 
@@ -80,7 +80,7 @@ impl Core {
 
     /// Persists the tables whose engines ask for it, and all when much log is un-persisted.
     pub(super) fn persist_due(&self) -> Result<()> {
-        let _round = self.round.wait();
+        let _round = self.round.lock();
         let mut tables = self.all_tables();
         tables.retain(|table| table.is_live());
         let mut outcome = Ok(());
@@ -107,7 +107,7 @@ impl Core {
 
     /// Compacts one table, and writes what that leaves to be written.
     pub(super) fn compact(&self, table: &Arc<TableState>) -> Result<()> {
-        let _round = self.round.wait();
+        let _round = self.round.lock();
         self.maintain(table, MaintenanceMode::Full)?;
         if table.engine.pending_work() == PendingWork::Checkpoint {
             self.persist_round(std::slice::from_ref(table))?;
@@ -121,7 +121,7 @@ impl Core {
         table: &TableState,
         also: Option<&Arc<TableState>>,
     ) -> Result<()> {
-        let _round = self.round.wait();
+        let _round = self.round.lock();
         self.check_writable()?;
         let up_to = self.log.applied();
         self.log.sync()?;
@@ -177,7 +177,10 @@ impl Core {
         }
         self.advance_log(up_to, progress)?;
         // Whether nobody has written since the round began.
-        if outcome.is_ok() && self.unpersisted_bytes(self.log.end()) == 0 && self.log.rest()? {
+        if outcome.is_ok()
+            && self.unpersisted_bytes(self.log.end()) == 0
+            && self.log.move_to_small_segment()?
+        {
             self.log.sync()?;
             self.advance_log(self.log.applied(), Progress::default())?;
             self.log.release_spares()?;
@@ -214,7 +217,7 @@ impl Core {
 
     /// Removes the files of tables that were dropped. What is left over, the next open removes.
     pub(super) fn bury(&self) {
-        let _round = self.round.wait();
+        let _round = self.round.lock();
         // Once closed, the numbers may be another process's.
         if !self.is_closed() {
             self.bury_alone();

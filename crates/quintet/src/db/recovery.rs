@@ -37,7 +37,8 @@ use crate::{
         budget::Budget,
         codec::{Decoder, KeyHash, Lsn},
         sync::{
-            AtomicBool, AtomicU64, CachePadded, Mutex, OnceLock, Ordering, RwLock, turns::FairMutex,
+            AtomicBool, AtomicU64, CachePadded, Mutex, OnceLock, Ordering, RwLock,
+            fair_mutex::FairMutex,
         },
     },
     wal::{Anchor, LogOptions},

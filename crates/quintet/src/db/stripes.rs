@@ -15,9 +15,9 @@ use crate::util::{
 };
 
 /// Enough that 64 writers rarely meet, few enough to lock all for a range.
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 const STRIPE_COUNT: usize = 512;
-#[cfg(any(loom, shuttle))]
+#[cfg(model)]
 const STRIPE_COUNT: usize = 4;
 
 /// One lock, alone on its cache line.
@@ -110,7 +110,7 @@ impl Held<'_> {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(model)))]
 mod tests {
     use super::*;
 
@@ -139,20 +139,16 @@ mod tests {
     }
 }
 
-#[cfg(all(test, any(loom, shuttle)))]
+#[cfg(all(test, model))]
 mod models {
     use super::*;
-    use crate::util::sync::{Arc, thread};
+    use crate::util::sync::{Arc, model_check::Exploration, thread};
 
-    fn model(body: impl Fn() + Send + Sync + 'static) {
-        #[cfg(loom)]
-        loom::model(body);
-        #[cfg(shuttle)]
-        shuttle::check_pct(body, 2000, 3);
-    }
+    const EXPLORATION: Exploration =
+        Exploration { priority_changes: 3, preemptions_max: None, ..Exploration::DEFAULT };
 
     fn opposite_orders_do_not_deadlock_and_versions_count() {
-        model(|| {
+        EXPLORATION.explore(|| {
             let stripes = Arc::new(Stripes::new(2));
             let threads: Vec<_> = [[0, 1], [1, 0]]
                 .into_iter()
@@ -173,7 +169,7 @@ mod models {
 
     /// What a stripe guards is not changed by two at once.
     fn a_stripe_has_one_holder() {
-        model(|| {
+        EXPLORATION.explore(|| {
             let guarded = Arc::new((Stripes::new(2), AtomicU64::new(0)));
             let add = |(stripes, count): &(Stripes, AtomicU64)| {
                 let _held = stripes.hold(StripeIndex(1));

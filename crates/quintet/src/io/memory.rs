@@ -80,7 +80,7 @@ pub fn store(word: &AtomicU64, value: u64) {
     word.store(value, Ordering::Relaxed);
 }
 
-#[cfg(not(any(loom, shuttle, miri)))]
+#[cfg(not(any(model, miri)))]
 mod backing {
     #![expect(unsafe_code, reason = "mmap, madvise, munmap and prefetch; listed in UNSAFE.md")]
 
@@ -209,7 +209,7 @@ mod backing {
 }
 
 /// Ordinary memory for the model checkers: their atomics are no plain words.
-#[cfg(any(loom, shuttle, miri))]
+#[cfg(any(model, miri))]
 mod backing {
     use std::{io, ops::Range};
 
@@ -263,7 +263,7 @@ mod backing {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
 

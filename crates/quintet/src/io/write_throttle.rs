@@ -31,7 +31,7 @@ pub fn brake(env: &dyn Env, past: u64, way: u64) -> Duration {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
     use crate::io::sim::SimEnv;

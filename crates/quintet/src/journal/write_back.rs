@@ -1,13 +1,15 @@
-//! Blocks on their way to their place: many writes under way at once, and the errors of all.
+//! Write-back: asynchronous writes of blocks in place.
 //!
-//! What: [`Writeback`] hands images to a [`Queue`] and collects what becomes of them.
-//! Why: block writes should neither wait for one another nor be forgotten; whoever wrote must know
-//! that all have arrived before the sync that retires their journal groups.
+//! Why: block writes must not wait for one another. All of them must have succeeded before the sync
+//! after which their journal groups are retired.
 //!
-//! Invariants: [`Writeback::finish`] returns `Ok` only after every image handed over since the
-//! last call was written whole. Durable they are after a sync of their files.
+//! How: [`Writeback`] submits blocks to a [`Queue`], bounds the bytes in flight and collects the
+//! completions.
 //!
-//! Thread rules: one thread at a time.
+//! Invariants: [`Writeback::finish`] returns `Ok` only if every block that was submitted since the
+//! last call was written completely. The blocks are durable after a sync of their files.
+//!
+//! Threads: one at a time.
 
 use std::sync::Arc;
 
@@ -17,58 +19,60 @@ use crate::{
     util::codec::to_u64,
 };
 
-/// Requests under way: what keeps the device busy, and no more memory than that.
+/// Most requests in flight. Enough to keep the device busy, and no more memory than that.
 const DEPTH: usize = 32;
 
-/// Writes under way. See the module head.
+/// Writes in flight. See the module head.
 #[derive(Debug)]
 pub(crate) struct Writeback {
     queue: Box<dyn Queue>,
-    /// Bytes under way, and how many may be.
-    waiting_bytes: u64,
-    waiting_max: u64,
+    inflight_bytes: u64,
+    inflight_bytes_max: u64,
     /// File and length of each request, by token.
-    expected: Vec<(String, usize)>,
-    done: Vec<Completion>,
-    failed: Option<Error>,
+    requests: Vec<(String, usize)>,
+    completions: Vec<Completion>,
+    /// The first error since the last [`Writeback::finish`].
+    failure: Option<Error>,
     written_bytes: u64,
-    /// Buffers of this length serve again.
-    spare_bytes: usize,
-    spare: Vec<AlignedBuffer>,
+    /// Length of the buffers that are reused; 0: none.
+    buffer_bytes: usize,
+    free_buffers: Vec<AlignedBuffer>,
 }
 
 impl Writeback {
-    /// Nothing under way.
+    /// Returns a writer without a bound on the bytes in flight.
     pub(crate) fn new(env: &dyn Env) -> Result<Self> {
         Self::bounded(env, u64::MAX)
     }
 
-    /// As [`Writeback::new`], with at most so many bytes under way, but for a single write.
-    pub(crate) fn bounded(env: &dyn Env, waiting_max: u64) -> Result<Self> {
+    /// Returns a writer with less than `bytes_max` bytes in flight, except for a single larger
+    /// write.
+    pub(crate) fn bounded(env: &dyn Env, bytes_max: u64) -> Result<Self> {
         let queue =
             env.queue(DEPTH).map_err(|error| Error::io("set up a queue for writes", error))?;
         Ok(Self {
             queue,
-            waiting_bytes: 0,
-            waiting_max,
-            expected: Vec::new(),
-            done: Vec::new(),
-            failed: None,
+            inflight_bytes: 0,
+            inflight_bytes_max: bytes_max,
+            requests: Vec::new(),
+            completions: Vec::new(),
+            failure: None,
             written_bytes: 0,
-            spare_bytes: 0,
-            spare: Vec::new(),
+            buffer_bytes: 0,
+            free_buffers: Vec::new(),
         })
     }
 
-    /// A buffer of `bytes`, the same for all calls, that holds anything: one that was written, if
-    /// there is one.
+    /// Returns a buffer of `bytes` bytes with arbitrary content. Reuses that of a completed write
+    /// if there is one. All calls must pass the same size.
     pub(crate) fn buffer(&mut self, bytes: usize) -> AlignedBuffer {
-        self.spare_bytes = bytes;
-        self.spare.pop().unwrap_or_else(|| AlignedBuffer::zeroed(bytes))
+        self.buffer_bytes = bytes;
+        self.free_buffers.pop().unwrap_or_else(|| AlignedBuffer::zeroed(bytes))
     }
 
-    /// Starts writing `buffer[..length]` at `offset`; `label` names the file in messages. Waits
-    /// while as many as the depth are under way.
+    /// Submits a write of `buffer[..length]` at `offset`. Messages call the file `label`. Waits
+    /// while too many requests or bytes are in flight. An error is returned by
+    /// [`Writeback::finish`].
     pub(crate) fn write(
         &mut self,
         (file, label): (&Arc<dyn File>, &str),
@@ -77,58 +81,59 @@ impl Writeback {
         length: usize,
     ) {
         let length = length.min(buffer.len());
-        let token = to_u64(self.expected.len());
-        self.expected.push((label.to_owned(), length));
-        self.waiting_bytes += to_u64(length);
+        let token = to_u64(self.requests.len());
+        self.requests.push((label.to_owned(), length));
+        self.inflight_bytes += to_u64(length);
         self.queue.submit(token, Request::Write { file: Arc::clone(file), offset, buffer, length });
         if self.queue.pending() >= DEPTH {
             self.collect(DEPTH / 2);
         }
-        while self.waiting_bytes >= self.waiting_max {
+        while self.inflight_bytes >= self.inflight_bytes_max {
             self.collect(1);
         }
     }
 
-    /// Waits for everything. The first error, if there was one, is returned once.
+    /// Waits for all requests. Returns the first error since the last call, if there was one.
     pub(crate) fn finish(&mut self) -> Result<()> {
         while self.queue.pending() > 0 {
             self.collect(self.queue.pending());
         }
-        self.expected.clear();
-        self.failed.take().map_or(Ok(()), Err)
+        self.requests.clear();
+        self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Whether a write has failed since the last [`Writeback::finish`].
+    /// Returns whether a write has failed since the last [`Writeback::finish`].
     pub(crate) const fn has_failed(&self) -> bool {
-        self.failed.is_some()
+        self.failure.is_some()
     }
 
-    /// Bytes that arrived since this was made.
+    /// Returns how many bytes were written in all.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
 
+    /// Waits for at least so many completions and processes all that there are.
     fn collect(&mut self, at_least: usize) {
-        self.queue.wait(at_least, &mut self.done);
-        for completion in self.done.drain(..) {
+        self.queue.wait(at_least, &mut self.completions);
+        for completion in self.completions.drain(..) {
             let request = usize::try_from(completion.token).ok();
-            let Some((label, length)) = request.and_then(|index| self.expected.get(index)) else {
+            let Some((label, length)) = request.and_then(|index| self.requests.get(index)) else {
                 continue;
             };
-            self.waiting_bytes -= to_u64(*length);
+            self.inflight_bytes -= to_u64(*length);
             let outcome = completion.result.and_then(|count| {
-                let whole = count == *length;
-                whole.then_some(count).ok_or_else(|| std::io::ErrorKind::WriteZero.into())
+                let is_complete = count == *length;
+                is_complete.then_some(count).ok_or_else(|| std::io::ErrorKind::WriteZero.into())
             });
             match outcome {
                 Ok(count) => self.written_bytes += to_u64(count),
-                Err(error) if self.failed.is_none() => {
-                    self.failed = Some(Error::io(format!("write {label}"), error));
+                Err(error) if self.failure.is_none() => {
+                    self.failure = Some(Error::io(format!("write {label}"), error));
                 }
                 Err(_) => {}
             }
-            if self.spare_bytes > 0 && completion.buffer.len() == self.spare_bytes {
-                self.spare.push(completion.buffer);
+            if self.buffer_bytes > 0 && completion.buffer.len() == self.buffer_bytes {
+                self.free_buffers.push(completion.buffer);
             }
         }
     }

@@ -98,7 +98,7 @@ impl Drop for Buffers {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
 

@@ -63,7 +63,7 @@ pub(crate) mod simulator;
 pub(crate) mod skiplist;
 mod slabs;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 
 /// Bits of an offset in a link.

@@ -1,20 +1,20 @@
-//! Fixed integers, varints and checksums: the only place where bytes become numbers.
+//! Encoding: little-endian integers, LEB128 varints, CRC32C, keyed hashes, and conversions between
+//! integer types.
 //!
-//! What: little-endian reads and writes over slices, LEB128 varints, CRC32C, keyed hashes, and the
-//! lossless conversions between `usize` and `u64`.
-//! Why: everything on disk goes through here, so that widths and byte order are decided once and a
-//! short or hostile buffer is a `None`, never a panic. No other module uses `as` between integers
-//! (`cargo xtask tidy` checks).
-//! Invariants: decoding never panics, whatever the bytes; `put_*` then `Decoder` gives the value
-//! back.
+//! Why: all formats on disk use this module, so that widths and byte order are decided once. A
+//! short or hostile buffer gives `None` and never a panic. No other module uses `as` between
+//! integers (`cargo xtask tidy` checks).
+//!
+//! Invariants: decoding never panics on any bytes. A [`Decoder`] returns the values that `put_*`
+//! appended.
 
 use std::hash::Hasher as _;
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("Quintet addresses files and memory with 64-bit offsets and needs a 64-bit target");
 
-/// A position in the log: a byte offset. The order of LSNs is the order of commits. As a bound it
-/// is exclusive: "complete to `x`" means that everything below `x` is there.
+/// Log sequence number: a byte offset in the log. LSNs order commits. As a bound an LSN is
+/// exclusive: "complete to `x`" means that everything below `x` is included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);
 
@@ -37,34 +37,34 @@ pub const fn to_usize(value: u64) -> usize {
     value as usize
 }
 
-/// Widens 32 bits, where `From` cannot be called: in constants.
+/// Widens 32 bits in constants, where `From` cannot be called.
 #[inline]
 pub const fn widen(value: u32) -> u64 {
     value as u64
 }
 
-/// The low 32 bits of `value`, on purpose.
+/// Returns the low 32 bits of `value`.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the low half is what the caller asks for")]
+#[expect(clippy::cast_possible_truncation, reason = "the caller wants the low half")]
 pub const fn low_u32(value: u64) -> u32 {
     value as u32
 }
 
-/// The low 64 bits of `value`, on purpose.
+/// Returns the low 64 bits of `value`.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the low half is what the caller asks for")]
+#[expect(clippy::cast_possible_truncation, reason = "the caller wants the low half")]
 pub const fn low_u64(value: u128) -> u64 {
     value as u64
 }
 
-/// The low 8 bits of `value`, on purpose.
+/// Returns the low 8 bits of `value`.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the low byte is what the caller asks for")]
+#[expect(clippy::cast_possible_truncation, reason = "the caller wants the low byte")]
 pub const fn low_u8(value: u64) -> u8 {
     value as u8
 }
 
-/// A share, from 0 to 1, of a count. For estimates: rounds beyond 2^53.
+/// Returns `share` (0 to 1) of `count`. For estimates: counts above 2^53 are rounded.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -75,7 +75,7 @@ pub fn scale(count: u64, share: f64) -> u64 {
     (count as f64 * share.clamp(0.0, 1.0)).round() as u64
 }
 
-/// A ratio for people to read. Rounds beyond 2^53.
+/// Converts to a float, for printed ratios. Values above 2^53 are rounded.
 #[cfg(test)]
 #[inline]
 #[expect(clippy::cast_precision_loss, reason = "statistics are shown with a few digits")]
@@ -90,7 +90,7 @@ pub const fn round_up(value: u64, unit: u64) -> u64 {
     (value + (unit - 1)) & !(unit - 1)
 }
 
-/// CRC32C (Castagnoli) of `bytes`.
+/// Returns the CRC32C (Castagnoli) of `bytes`.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
@@ -102,21 +102,21 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
-/// A keyed hash of keys: nobody who does not know the seed can craft collisions (SipHash-1-3).
+/// A keyed hash (SipHash-1-3). Without the seed an attacker cannot construct collisions.
 ///
-/// Stable: the same seed and bytes give the same hash in every release, so engines may store it.
+/// The same seed and bytes give the same hash in every release, so engines may store it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash {
     seed: [u64; 2],
 }
 
 impl KeyHash {
-    /// A hash keyed with `seed`.
+    /// Returns a hash keyed with `seed`.
     pub const fn new(seed: [u64; 2]) -> Self {
         Self { seed }
     }
 
-    /// 64 bits of hash over `key`.
+    /// Returns the 64-bit hash of `key`.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
         let mut hasher = siphasher::sip::SipHasher13::new_with_keys(self.seed[0], self.seed[1]);
@@ -125,7 +125,8 @@ impl KeyHash {
     }
 }
 
-/// What of `bytes` is behind its last whole word, 0 to 7 bytes, as the low end of a word.
+/// Returns the bytes behind the last complete word of `bytes`, 0 to 7 of them, as the low end of a
+/// word.
 #[inline]
 pub fn rest_word(bytes: &[u8]) -> u64 {
     let rest = bytes.len() % 8;
@@ -136,8 +137,8 @@ pub fn rest_word(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The first 8 bytes of `key` as a big-endian number, zeros behind a shorter key. Two prefixes that
-/// differ are in the order of their keys.
+/// Returns the first 8 bytes of `key` as a big-endian number; a shorter key is padded with zeros.
+/// Two prefixes that differ have the order of their keys.
 #[inline]
 pub(crate) fn key_prefix(key: &[u8]) -> u64 {
     let mut first = [0; 8];
@@ -158,7 +159,7 @@ pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// The most bytes that a varint takes.
+/// Largest size of a varint in bytes.
 pub const VARINT_BYTES_MAX: usize = 10;
 
 /// Appends `value` as LEB128: 7 bits a byte, lowest first, high bit set on all but the last.
@@ -189,29 +190,29 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads values off the front of a slice. Every method answers `None` when the bytes end early.
+/// Reads values from the front of a slice. Every method returns `None` if the bytes end early.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Decoder<'a> {
-    /// Starts at the first byte.
+    /// Returns a decoder that starts at the first byte.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// What has not been read.
+    /// Returns the bytes that are not read yet.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Whether everything has been read.
+    /// Returns whether all bytes are read.
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next `count` bytes.
+    /// Reads `count` bytes.
     #[inline]
     pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (head, tail) = self.rest.split_at_checked(count)?;
@@ -225,28 +226,28 @@ impl<'a> Decoder<'a> {
         Some(*head)
     }
 
-    /// The next byte.
+    /// Reads a byte.
     #[inline]
     pub fn u8(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// A little-endian `u32`.
+    /// Reads a little-endian `u32`.
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// A little-endian `u64`.
+    /// Reads a little-endian `u64`.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Sixteen bytes: an identity.
+    /// Reads sixteen bytes: an identity.
     pub fn id(&mut self) -> Option<[u8; 16]> {
         self.array()
     }
 
-    /// A LEB128 varint; `None` also for one that overflows 64 bits.
+    /// Reads a LEB128 varint. Returns `None` also if it overflows 64 bits.
     #[inline]
     pub fn varint(&mut self) -> Option<u64> {
         let mut value = 0_u64;
@@ -264,7 +265,7 @@ impl<'a> Decoder<'a> {
         None
     }
 
-    /// A varint length, then that many bytes.
+    /// Reads a varint length, then that many bytes.
     #[inline]
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = self.varint()?;
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_bytes_is_a_word() {
+    fn rest_word_returns_the_bytes_behind_the_last_word() {
         let bytes = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
         for length in 0..=bytes.len() {
             let (_, rest) = bytes[..length].as_chunks::<8>();

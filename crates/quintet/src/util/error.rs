@@ -1,17 +1,17 @@
-//! The one error type of the crate.
+//! The error type of the crate.
 //!
-//! Every variant's message is written for the person who has to act on it: what, where, what to
-//! do. The type lies below all layers, because each of them returns it; `db` re-exports it.
+//! Every message is for the person who has to act on it: what failed, where, and what to do. The
+//! type is below all layers, because each of them returns it.
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
-/// Most of a key that a message shows.
-const SHOWN_BYTES_MAX: usize = 64;
+/// Most bytes of a key that a message prints.
+const PRINTED_BYTES_MAX: usize = 64;
 
-/// What this crate returns.
+/// Result of the functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation was refused or failed.
+/// Reason why an operation failed.
 ///
 /// Unless a variant says otherwise, a failed operation has changed nothing.
 #[derive(Clone, Debug)]
@@ -22,51 +22,51 @@ pub enum Error {
         /// The database directory.
         path: PathBuf,
     },
-    /// There is no database here.
+    /// The directory has no database.
     NotADatabase {
         /// The directory.
         path: PathBuf,
-        /// What was looked for and not found.
+        /// What is missing.
         what: String,
     },
     /// The operating system refused a file operation.
     Io {
-        /// What was being done, with the file: `read log/0000000001.log`.
+        /// The operation and the file: `read log/0000000001.log`.
         doing: String,
         /// The system's error.
         source: Arc<io::Error>,
     },
-    /// The disk (or the quota) is full. Reads and deletes go on; writes resume when there is
+    /// The disk or the quota is full. Reads and deletes continue; writes resume when there is
     /// space.
     DiskFull {
-        /// What needed the space.
+        /// The operation that needed the space.
         doing: String,
     },
-    /// Bytes on disk are not what was written.
+    /// Bytes on disk are not those that were written.
     Corruption {
         /// The file, relative to the database directory.
         file: String,
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// What is wrong, and where it helps, expected and found.
+        /// What is wrong, if it helps with the expected and the found value.
         what: String,
     },
-    /// The files were written by a newer release than this one.
+    /// A newer release wrote the file.
     NewerFormat {
         /// The file.
         file: String,
-        /// The version that it carries.
+        /// The format version of the file.
         found: u32,
-        /// The newest version that this release reads.
+        /// The newest format version that this release reads.
         supported: u32,
     },
-    /// The log or the catalog could not be synced earlier; this handle takes no more writes. Reads
-    /// go on. Close the database, mend the disk, and open it again.
+    /// A sync of the log or the catalog failed earlier. This handle takes no more writes. Reads
+    /// continue. Close the database, repair the disk, and open it again.
     LogFailed {
         /// The first failure.
         reason: String,
     },
-    /// A table could not apply a logged write; the table takes no more operations until it is
+    /// A table could not apply a logged write. It takes no more operations until the database is
     /// reopened. The log still holds the write.
     TableFailed {
         /// The table.
@@ -76,42 +76,41 @@ pub enum Error {
     },
     /// The write would exceed `memory_budget`.
     OutOfMemory {
-        /// What the whole database may hold, in bytes.
+        /// The budget of the whole database in bytes.
         budget: u64,
-        /// What the write needs, in bytes.
+        /// The bytes that the write needs.
         needed: u64,
     },
     /// A key, value, batch or name is outside its limits.
     Limit {
-        /// What is outside, with its size and the limit.
+        /// What is outside its limits, with its size and the limit.
         what: String,
     },
-    /// An option does not exist or its value does not parse.
+    /// An option does not exist, or its value does not parse.
     InvalidOption {
         /// The option's name.
         name: String,
-        /// What is wrong and what is allowed.
+        /// What is wrong, and what is allowed.
         what: String,
     },
-    /// A sorted load was given a key that is not above the one before it, or not above all keys
-    /// that the table has.
+    /// A key of a sorted load is not above the one before it, or not above all keys of the table.
     OutOfOrder {
         /// The key.
         key: Vec<u8>,
         /// The key that it should be above.
         after: Vec<u8>,
     },
-    /// The table is being loaded, and takes no other write until that has ended.
+    /// The table is being loaded and takes no other write until the load has ended.
     Loading {
         /// The table.
         table: String,
     },
     /// No table has this name.
     NoSuchTable {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
-    /// A table or a directory of tables has this name already.
+    /// A table or a directory of tables with this name exists.
     TableExists {
         /// The name.
         name: String,
@@ -121,40 +120,40 @@ pub enum Error {
         /// The name it had.
         name: String,
     },
-    /// A key or a value is not of the table's types, or a table does not have the types that a
+    /// A key or a value does not have the table's type, or a table does not have the types that a
     /// program opens it with.
     TypeMismatch {
         /// The table.
         table: String,
-        /// The types that the catalog has: `string,u64 -> blob`.
+        /// The types in the catalog: `string,u64 -> blob`.
         expected: String,
-        /// What was given.
+        /// The types that were given.
         found: String,
     },
-    /// A batch was given a table of another database; one behind a mount is in another.
+    /// A batch has a table of another database. A table behind a mount is in another one.
     OtherDatabase {
         /// The table.
         table: String,
     },
-    /// A mount cannot be made or used.
+    /// A mount cannot be created or used.
     Mount {
         /// The mount's path, or the table's.
         path: String,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         what: String,
     },
-    /// The table's engine keeps no order: it has no ranges. Use `scan`, or an ordered engine.
+    /// The table's engine has no key order and no ranges. Use `scan`, or an ordered engine.
     Unordered {
         /// The table.
         table: String,
         /// Its engine's name.
         engine: &'static str,
     },
-    /// This build does not have the engine.
+    /// This build has no engine with this name.
     UnknownEngine {
         /// The engine's name.
         name: String,
-        /// The engines that this build has.
+        /// The engines of this build.
         available: String,
     },
     /// The database was opened read-only.
@@ -164,7 +163,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An I/O error with what was being done. A full disk becomes `DiskFull`.
+    /// Returns an I/O error during the operation `doing`. A full disk or quota becomes `DiskFull`.
     pub fn io(doing: impl Into<String>, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -174,12 +173,12 @@ impl Error {
         }
     }
 
-    /// Damage at `offset` of `file`.
+    /// Returns a `Corruption` at `offset` of `file`.
     pub fn corruption(file: impl Into<String>, offset: u64, what: impl Into<String>) -> Self {
         Self::Corruption { file: file.into(), offset, what: what.into() }
     }
 
-    /// Whether the error tells of damaged bytes on disk.
+    /// Returns whether the error reports damaged bytes on disk.
     pub const fn is_corruption(&self) -> bool {
         matches!(self, Self::Corruption { .. })
     }
@@ -225,8 +224,8 @@ impl fmt::Display for Error {
                 f,
                 "key \"{}\" is not above \"{}\": a sorted load takes keys in ascending order, \
                  above all that the table has",
-                shown(key),
-                shown(after)
+                printable(key),
+                printable(after)
             ),
             Self::Loading { table } => {
                 write!(f, "table {table} is being loaded; it takes no other write until then")
@@ -257,9 +256,9 @@ impl fmt::Display for Error {
     }
 }
 
-/// A key for a message: not all of a long one.
-fn shown(key: &[u8]) -> String {
-    match key.get(..SHOWN_BYTES_MAX) {
+/// Returns a key for a message; of a long one only the first bytes and the length.
+fn printable(key: &[u8]) -> String {
+    match key.get(..PRINTED_BYTES_MAX) {
         Some(front) => format!("{}... ({} bytes)", front.escape_ascii(), key.len()),
         None => key.escape_ascii().to_string(),
     }

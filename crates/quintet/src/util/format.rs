@@ -1,17 +1,17 @@
-//! Files in words: what the descriptions of all engines' files share.
+//! Printing of bytes and keys, for the descriptions of files that `inspect` prints.
 
-/// Bytes of a key that are shown.
+/// Most bytes of a key that are printed.
 const SHOWN_BYTES_MAX: usize = 64;
 
-/// Takes a line; whether more are wanted.
-pub type Say<'a> = dyn FnMut(&str) -> bool + 'a;
+/// Receives a line. Returns whether it wants more.
+pub type LineSink<'a> = dyn FnMut(&str) -> bool + 'a;
 
-/// Bytes as hexadecimal digits.
+/// Returns the bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
 }
 
-/// A key: its first bytes, and its length where there are more.
+/// Returns a key in quotes: all of it, or its first bytes and its length.
 pub fn brief(bytes: &[u8]) -> String {
     match bytes.get(..SHOWN_BYTES_MAX) {
         Some(start) if bytes.len() > SHOWN_BYTES_MAX => {

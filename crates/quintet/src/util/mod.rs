@@ -1,4 +1,4 @@
-//! What every layer uses: integers and checksums, the memory account, locks and atomics, errors.
+//! What every layer uses: encoding, the memory budget, synchronisation, errors, types of keys.
 
 pub mod budget;
 pub mod codec;

@@ -1,13 +1,12 @@
 //! Planted bugs ("mutants"): deliberate errors that show that the tests find them.
 //!
 //! Each [`Bug`] is one that another store shipped or that this design invites. A test plants it,
-//! runs,
-//! and must see a failure. `docs/planted-bugs.md` lists the site and the test of each.
+//! runs, and must fail. `docs/planted-bugs.md` lists the site and the test of each.
 //!
 //! A *site* is one line, the first statement of the step that it breaks:
 //!
 //! ```ignore
-//! mutant!(LogSkipsSync => return Ok(copied));             // a statement instead of the step
+//! mutant!(LogSkipsSync => return Ok(()));                 // a statement instead of the step
 //! let valid = mutant!(LogSkipsHeadChecksum: true, else checksum == expected); // a wrong value
 //! ```
 //!
@@ -56,15 +55,15 @@ macro_rules! bugs {
                 }
             }
 
-            /// What goes wrong, in a sentence.
+            /// Describes the error in a sentence.
             pub const fn description(self) -> &'static str {
                 match self {
                     $(Self::$variant => concat!($($doc),+).trim_ascii(),)+
                 }
             }
 
-            /// The bug's place in the sets: word and bit.
-            const fn place(self) -> (usize, u64) {
+            /// Position of the bug in the sets: word and bit.
+            const fn position(self) -> (usize, u64) {
                 let number: usize = match self {
                     $(Self::$variant => $number,)+
                 };
@@ -76,15 +75,15 @@ macro_rules! bugs {
 
 bugs! {
     // The log: durability.
-    /// A log sync reports success without asking the disk.
+    /// A log sync reports success without a sync of the file.
     LogSkipsSync = 0, "log-skips-sync";
     /// A `Sync` commit is acknowledged before its record is durable (etcd #14370).
     LogAcknowledgesBeforeSync = 1, "log-acknowledges-before-sync";
     /// A sync counts records that were still being copied when it began (RocksDB #10560).
     LogSyncsPastHoles = 2, "log-syncs-past-holes";
-    /// A sync after a rotation covers the new segment and not the full one.
+    /// A sync after a rotation covers the new segment but not the full one.
     LogForgetsSealedSegment = 3, "log-forgets-sealed-segment";
-    /// A failed log sync is tried again, and its success believed.
+    /// A failed log sync is retried, and the log trusts the retry's success.
     LogRetriesFailedSync = 4, "log-retries-failed-sync";
     /// The log takes writes after a failed sync.
     LogWritesAfterFailedSync = 5, "log-writes-after-failed-sync";
@@ -92,60 +91,60 @@ bugs! {
     LogSkipsSegmentDirSync = 6, "log-skips-segment-dir-sync";
     /// A new segment is used before its head and its space are durable.
     LogSkipsSegmentHeadSync = 7, "log-skips-segment-head-sync";
-    /// A clean close is noted before the last sync has ended.
+    /// The log is marked as closed cleanly while it is in use.
     LogNotesCloseEarly = 8, "log-notes-close-early";
-    /// Records say that more of the log was durable than was.
+    /// Records claim a durable LSN above the real one.
     LogClaimsTooMuchDurable = 9, "log-claims-too-much-durable";
-    /// The rest of a full segment is not covered by a filler.
+    /// No filler covers the end of a full segment.
     LogLeavesSegmentEndOpen = 10, "log-leaves-segment-end-open";
     // The log: recovery and pruning.
     /// Recovery does not compare the checksum of a record's head.
     LogSkipsHeadChecksum = 11, "log-skips-head-checksum";
     /// Recovery does not compare the checksum of a record's body.
     LogSkipsBodyChecksum = 12, "log-skips-body-checksum";
-    /// Recovery does not compare the LSN that a record carries with its place.
+    /// A record's checksum does not cover its LSN.
     LogSkipsLsnCheck = 13, "log-skips-lsn-check";
-    /// A torn tail is refused as damage (RocksDB #10185).
+    /// Recovery treats a torn tail as damage and fails (RocksDB #10185).
     LogRefusesTornTail = 14, "log-refuses-torn-tail";
-    /// Damage below the durable watermark is cut off like a torn tail.
+    /// Recovery cuts damage below the durable watermark like a torn tail.
     LogCutsDamage = 15, "log-cuts-damage";
-    /// What recovery cut or stepped over can come back after the next crash (redb 4.2).
+    /// Fillers are not synced: cut or stepped-over records can return after a crash (redb 4.2).
     LogLeavesFillersUnsynced = 16, "log-leaves-fillers-unsynced";
-    /// Recovery steps over holes after a reboot: the state is no prefix of the commits.
+    /// Recovery steps over holes after a reboot: the state is not a prefix of the commits.
     LogStepsOverHolesAfterReboot = 17, "log-steps-over-holes-after-reboot";
-    /// Recovery stops at a hole after the death of the process: acknowledged writes go.
+    /// Recovery stops at a hole after a process was killed: acknowledged writes are lost.
     LogStopsAtHoleAfterKill = 18, "log-stops-at-hole-after-kill";
-    /// A segment's head says that records reach less far than they do.
+    /// The reach in a segment's head is not raised when pages are prepared.
     LogNotesTooShortReach = 230, "log-notes-too-short-reach";
-    /// A sync leaves out the line of memory that the last record ends in.
+    /// A sync leaves out the cache line that the last record ends in.
     LogSyncsTooFewLines = 252, "log-syncs-too-few-lines";
-    /// Replay stops one record early.
+    /// Replay stops one record too early.
     LogReplaysOneTooFew = 19, "log-replays-one-too-few";
-    /// Replay starts one record late.
+    /// Replay starts one record too late.
     LogReplaysOneTooLate = 20, "log-replays-one-too-late";
-    /// Pruning removes the segment that the first needed record is in.
+    /// Pruning removes the segment of the first needed record.
     LogPrunesTooMuch = 21, "log-prunes-too-much";
     // The catalog.
     /// A catalog edit takes effect before it is durable.
     CatalogSkipsSync = 22, "catalog-skips-sync";
     /// Recovery does not compare the checksum of a catalog edit.
     CatalogSkipsChecksum = 23, "catalog-skips-checksum";
-    /// A rewritten catalog gets its name before its content is durable.
+    /// A rewritten catalog is renamed before its content is durable.
     CatalogRenamesBeforeSync = 24, "catalog-renames-before-sync";
-    /// The directory is not synced after a rewritten catalog got its name.
+    /// The directory is not synced after a rewritten catalog was renamed.
     CatalogSkipsDirSync = 25, "catalog-skips-dir-sync";
-    /// The durable watermark never reaches the catalog.
+    /// The catalog never records the durable watermark.
     CatalogForgetsWatermark = 26, "catalog-forgets-watermark";
-    /// The catalog records a table as complete before its engine has persisted.
+    /// The catalog records a table as complete before its engine's checkpoint is durable.
     CatalogRecordsCompleteEarly = 27, "catalog-records-complete-early";
-    /// A dropped table's number goes to the next table: old records are replayed there.
+    /// The next table reuses a dropped table's id: recovery replays old records into it.
     CatalogReusesTableId = 28, "catalog-reuses-table-id";
     // The naive engine.
-    /// A snapshot is published with effects that the log can still lose.
+    /// A checkpoint is published with effects that the log can still lose.
     SnapshotSkipsLogSync = 29, "snapshot-skips-log-sync";
-    /// A snapshot gets its name before its content is durable.
+    /// A snapshot is renamed before its content is durable.
     SnapshotRenamesBeforeSync = 30, "snapshot-renames-before-sync";
-    /// The directory is not synced after a snapshot got its name.
+    /// The directory is not synced after a snapshot was renamed.
     SnapshotSkipsDirSync = 31, "snapshot-skips-dir-sync";
     /// A snapshot claims to be complete to the LSN at its end, not the one at its start.
     SnapshotClaimsItsEnd = 32, "snapshot-claims-its-end";
@@ -160,44 +159,44 @@ bugs! {
     BatchLogsFirstOnly = 36, "batch-logs-first-only";
     /// A batch is logged as one record for each of its operations.
     BatchSplits = 37, "batch-splits";
-    /// Replay leaves out deletes.
+    /// Replay skips deletes.
     ReplaySkipsDeletes = 38, "replay-skips-deletes";
-    /// Replay gives a table nothing below the newest LSN that any table is complete to.
+    /// Replay skips records below the newest LSN that any table is complete to.
     ReplayIgnoresComplete = 39, "replay-ignores-complete";
     /// Log segments are pruned before the catalog's new start of the log is durable.
     PrunesBeforeCatalog = 40, "prunes-before-catalog";
-    /// Writers of one key do not exclude one another: apply order is not log order.
+    /// Writers of one key do not lock its stripe: apply order differs from log order.
     StripesNotLocked = 41, "stripes-not-locked";
-    /// A condition is looked at before the stripe is locked.
+    /// A condition is evaluated before the stripe is locked.
     ConditionOutsideStripe = 42, "condition-outside-stripe";
-    /// The sweep removes a key without looking whether it was written meanwhile.
+    /// The sweep removes a key without checking whether it was written meanwhile.
     SweepDoesNotLookAgain = 43, "sweep-does-not-look-again";
     /// Values replayed from the log lose their expiry.
     ReplayForgetsExpiry = 44, "replay-forgets-expiry";
-    /// A batch does not enter its values that expire in the expiry index.
+    /// A batch does not add its expiring values to the expiry index.
     BatchForgetsExpiryIndex = 80, "batch-forgets-expiry-index";
-    /// Values replayed from the log are not entered in the expiry index.
+    /// Values replayed from the log are not added to the expiry index.
     ReplayForgetsExpiryIndex = 81, "replay-forgets-expiry-index";
-    /// The sweep removes an entry of the expiry index after it has let go of the key's stripe.
+    /// The sweep removes an entry of the expiry index after it has unlocked the key's stripe.
     SweepUnlistsOutsideStripe = 82, "sweep-unlists-outside-stripe";
-    /// A read that finds a value expired does not look whether it was replaced before its time.
+    /// A read of an expired value does not check whether the value was replaced before it expired.
     ExpiryIsNotLookedAtAgain = 84, "expiry-is-not-looked-at-again";
-    /// The expiry index counts as complete past entries that its files lack.
+    /// The expiry index counts as complete beyond entries that its files lack.
     ExpiryIndexNotNoted = 83, "expiry-index-not-noted";
     // The hashlog engine.
-    /// A publication holds effects that the log can still lose.
+    /// A checkpoint has effects that the log can still lose.
     HashlogSkipsLogSync = 45, "hashlog-skips-log-sync";
-    /// Chunks are published before they are durable.
+    /// A checkpoint refers to chunks that are not durable.
     HashlogSkipsDataSync = 46, "hashlog-skips-data-sync";
-    /// A publication counts before it is durable.
+    /// A checkpoint counts before its manifest is durable.
     HashlogSkipsManifestSync = 47, "hashlog-skips-manifest-sync";
     /// Compaction drops a tombstone while an older chunk has an entry of its key.
     HashlogDropsTombstonesEarly = 48, "hashlog-drops-tombstones-early";
-    /// A chunk is recycled before those who read it look again whether it is still there.
+    /// A chunk is recycled while readers that do not validate again read it.
     HashlogRecyclesUnderReaders = 49, "hashlog-recycles-under-readers";
     /// An entry is updated in place although it is frozen.
     HashlogUpdatesFrozenEntries = 50, "hashlog-updates-frozen-entries";
-    /// Opening takes an older manifest than the newest.
+    /// Opening loads an older manifest than the newest.
     HashlogLoadsOldManifest = 51, "hashlog-loads-old-manifest";
     /// Reading from the disk does not compare the checksum of an entry.
     HashlogSkipsEntryChecksum = 52, "hashlog-skips-entry-checksum";
@@ -205,218 +204,218 @@ bugs! {
     HashlogSkipsExtentChecksum = 53, "hashlog-skips-extent-checksum";
     /// Compaction counts what it copied as live a second time.
     HashlogMiscountsCopies = 54, "hashlog-miscounts-copies";
-    /// A compacted chunk is dropped by a publication that lacks the copies of its entries.
+    /// A checkpoint drops a compacted chunk but lacks the copies of its entries.
     HashlogLosesMovedEntries = 55, "hashlog-loses-moved-entries";
-    /// Space is given back before the publication that drops it.
+    /// Space is freed before the checkpoint that drops it is durable.
     HashlogFreesBeforePublishing = 56, "hashlog-frees-before-publishing";
-    /// Two live keys of one hash are not noted: opening keeps the newer alone.
+    /// A collision of two live keys is not recorded: opening keeps only the newer key.
     HashlogForgetsCollisions = 57, "hashlog-forgets-collisions";
-    /// Copies of compaction rank above what was written meanwhile.
+    /// Copies of a compaction rank above entries that were written meanwhile.
     HashlogRanksCopiesHighest = 58, "hashlog-ranks-copies-highest";
-    /// The index loses what lies in overflow nodes when it shrinks.
+    /// The index loses the entries of overflow nodes when it shrinks.
     SlotsShrinkLosesNodes = 59, "slots-shrink-loses-nodes";
     // The redo journal.
-    /// A group is reported durable without asking the disk.
+    /// A group is reported durable without a sync.
     RedoSkipsSync = 64, "redo-skips-sync";
     /// Recovery does not compare the checksum of a group's patches.
     RedoSkipsChecksum = 65, "redo-skips-checksum";
-    /// A full file is removed while the newest group still needs its groups.
+    /// A full file is removed while recovery still needs its groups.
     RedoRemovesNeeded = 66, "redo-removes-needed";
     // The page cache and the B+-tree.
-    /// A reader without a latch does not look whether the page changed under it.
+    /// An optimistic reader does not check whether the page changed.
     PageReadNotValidated = 90, "page-read-not-validated";
     /// A page is used without comparing its checksum.
     PageSkipsChecksum = 91, "page-skips-checksum";
-    /// A dirty page leaves the cache: its changes are lost.
+    /// The cache evicts a dirty page: its changes are lost.
     PageEvictsDirty = 92, "page-evicts-dirty";
-    /// A page that changes while its cut is being written is written as it is then.
+    /// A checkpoint writes a page with changes that were made after it began.
     CutSeesLaterChanges = 93, "cut-sees-later-changes";
-    /// A cut does not wait for operations under way: it holds a half of one.
+    /// A checkpoint does not wait for running operations: it has half of one.
     CutWithinOperation = 94, "cut-within-operation";
-    /// A cut is published with effects that the log can still lose.
+    /// A checkpoint is published with effects that the log can still lose.
     CutSkipsLogSync = 95, "cut-skips-log-sync";
     /// Pages are written in place before the journal holds them.
     CutWritesInPlaceFirst = 96, "cut-writes-in-place-first";
     /// Opening does not apply the journal's newest group.
     CutNotReplayed = 97, "cut-not-replayed";
-    /// Of keys in order that are looked up at once, all are looked for in the first one's leaf.
+    /// A multi-get searches all sorted keys in the first key's leaf.
     RunOfKeysLeavesItsLeaf = 220, "run-of-keys-leaves-its-leaf";
-    /// A key is looked for and put in the leaf of the one before, whether it belongs there or not.
+    /// A key is searched and stored in the leaf of the previous key, even if it belongs elsewhere.
     NearKeyLeavesItsLeaf = 229, "near-key-leaves-its-leaf";
-    /// A new node's separator does not get into its parent.
+    /// A split does not add the new node's separator to the parent.
     SplitLosesSeparator = 98, "split-loses-separator";
-    /// Leaves that share with a neighbour keep the separator that they had.
+    /// A redistribution between leaves does not update their separator.
     SpreadKeepsSeparator = 250, "spread-keeps-separator";
-    /// The buckets of a memtable that has gone serve the next one as they are.
+    /// The next memtable reuses the buckets of an old one without clearing them.
     ArenaKeepsBuckets = 251, "arena-keeps-buckets";
     /// A delete never merges nodes.
     DeleteNeverMerges = 99, "delete-never-merges";
-    /// A scan goes on behind the key where it stopped, not at it.
+    /// A scan resumes behind the key where it stopped, not at it.
     ScanSkipsAnEntry = 100, "scan-skips-an-entry";
-    /// Reads do not see what replay has left for later.
+    /// Reads ignore the replay buffer.
     ReadPassesYoung = 221, "read-passes-young";
-    /// What replay left for later of a key comes again after the key was written.
+    /// A write leaves its key in the replay buffer, which overwrites it later.
     WriteLeavesYoung = 222, "write-leaves-young";
     /// The head of a sealed group of the journal is written before the rest is durable.
     RedoSealsEarly = 223, "redo-seals-early";
-    /// A page that was freed is used before the cut that frees it is durable.
+    /// A freed page is reused before the checkpoint that frees it is durable.
     SpaceReusesTooEarly = 101, "space-reuses-too-early";
     // The trie engine.
-    /// A region's image is taken without comparing its checksum.
+    /// A region's image is read without a check of its checksum.
     ImageSkipsChecksum = 67, "image-skips-checksum";
     /// Images of regions count before they are durable.
     ImagesSkipSync = 68, "images-skip-sync";
-    /// A node that a delete leaves empty is never used again.
+    /// A node that a delete leaves empty is never reused.
     TrieLeaksNodes = 70, "trie-leaks-nodes";
-    /// A cut is published with effects that the log can still lose.
+    /// A checkpoint is published with effects that the log can still lose.
     TrieSkipsLogSync = 71, "trie-skips-log-sync";
-    /// A cut's group is written before its records are durable.
+    /// A checkpoint's group is written before its records are durable.
     TrieSkipsDataSync = 72, "trie-skips-data-sync";
-    /// A cut claims to be complete to the log's end, not to where it was asked to.
+    /// A checkpoint claims to be complete to the log's end, not to the requested LSN.
     TrieClaimsTooMuch = 73, "trie-claims-too-much";
-    /// A record read from the disk is taken without comparing its checksum.
+    /// A record is read from the disk without a check of its checksum.
     TrieSkipsRecordChecksum = 74, "trie-skips-record-checksum";
-    /// A record is changed in place although a cut is writing it.
+    /// A record is changed in place while a checkpoint writes it.
     TrieUpdatesFrozen = 75, "trie-updates-frozen";
-    /// Compaction frees a region although it has not moved all that is live in it.
+    /// Compaction frees a region before it has moved all live records.
     TrieFreesLiveRegion = 76, "trie-frees-live-region";
-    /// Compaction empties a region that was chosen in an earlier life of it.
+    /// Compaction empties a region that was freed and reused after it was chosen.
     TrieEmptiesAnyLife = 77, "trie-empties-any-life";
-    /// A scan goes on one path too far after a full page.
+    /// A scan skips one path after a full page.
     TrieScanSkips = 78, "trie-scan-skips";
-    /// A region of the trie comes back into memory without the changes that no durable cut has.
+    /// A region is loaded again without the changes that no durable checkpoint has.
     SpaceEvictsUncommitted = 79, "space-evicts-uncommitted";
-    /// A lookup in the trie does not look again whether its subtree has changed meanwhile.
+    /// A lookup in the trie does not validate that its subtree is unchanged.
     TrieReadNotValidated = 210, "trie-read-not-validated";
     // The tph engine.
-    /// Pieces are named by a manifest before they are durable.
+    /// A manifest names SST files before they are durable.
     TphSkipsPieceSync = 192, "tph-skips-piece-sync";
-    /// A piece is synced while its last write is still on its way.
+    /// An SST file is synced while its last write is in flight.
     LsmSyncsUnderWrite = 227, "lsm-syncs-under-write";
-    /// A block read from the disk is taken without comparing its checksum.
+    /// A block is read from the disk without a check of its checksum.
     TphSkipsBlockChecksum = 193, "tph-skips-block-checksum";
-    /// A manifest gets its name before its content is durable.
+    /// A manifest is renamed before its content is durable.
     TphSkipsManifestSync = 194, "tph-skips-manifest-sync";
-    /// A manifest gets its name before the pieces that it names have theirs durably.
+    /// A manifest is renamed before the names of its SST files are durable.
     TphNamesPiecesLate = 195, "tph-names-pieces-late";
-    /// The directory is not synced after a manifest got its name.
+    /// The directory is not synced after a manifest was renamed.
     TphSkipsDirSync = 196, "tph-skips-dir-sync";
     /// A manifest is published with effects that the log can still lose.
     TphSkipsLogSync = 197, "tph-skips-log-sync";
-    /// A tombstone is dropped while an older piece or level holds its key.
+    /// A tombstone is dropped while an older SST or level has its key.
     TphDropsTombstonesEarly = 198, "tph-drops-tombstones-early";
-    /// Pieces are removed before the manifest without them is durable.
+    /// SST files are removed before the manifest without them is durable.
     TphRemovesPiecesEarly = 199, "tph-removes-pieces-early";
     /// Of two keys of one hash in a table, one is lost.
     TphForgetsCollisions = 200, "tph-forgets-collisions";
-    /// A frame that has another block by now is taken for the one that was asked for.
+    /// A frame that was reused for another block is returned for the requested block.
     BlockKeepsIdentity = 201, "block-keeps-identity";
-    /// A reader of a cached block does not look whether the frame changed under it.
+    /// A reader of a cached block does not check whether the frame changed.
     BlockNotValidated = 202, "block-not-validated";
-    /// A frame is emptied while somebody looks at its bytes in place.
+    /// A pinned frame is evicted.
     PinnedFrameEmptied = 228, "pinned-frame-emptied";
     /// A memtable does not find tombstones by their hash.
     TphFilterForgetsTombstones = 203, "tph-filter-forgets-tombstones";
-    /// A piece that has live entries leaves its table in a merge.
+    /// A merge removes an SST that has live entries.
     TphDropsLivePiece = 204, "tph-drops-live-piece";
-    /// A walk over a level ends with its first table.
+    /// A cursor over a level ends after its first table.
     TphRangeStopsEarly = 205, "tph-range-stops-early";
-    /// Entries that a merge leaves where they are do not count as live.
+    /// Entries that a merge does not move do not count as live.
     TphMiscountsLive = 206, "tph-miscounts-live";
-    /// After an edit of the manifest failed, the next one is added behind it.
+    /// After a failed edit of the manifest the next one is appended behind it.
     TphTrustsFailedEdit = 207, "tph-trusts-failed-edit";
-    /// An edit of the manifest is taken without comparing its checksum.
+    /// An edit of the manifest is read without a check of its checksum.
     TphSkipsEditChecksum = 208, "tph-skips-edit-checksum";
     /// An edit of the manifest counts before it is durable.
     TphSkipsEditSync = 209, "tph-skips-edit-sync";
-    /// A merge passes over the first key of each chunk of a piece that stays.
+    /// A merge skips the first key of each chunk of an SST that stays.
     TphMergePassesKeys = 211, "tph-merge-passes-keys";
-    /// A seek in a piece passes over blocks whose hints equal its key's.
+    /// A seek in an SST skips blocks whose hints equal the key's.
     TphSeeksPastEqualHints = 212, "tph-seeks-past-equal-hints";
     // The slm engine.
-    /// Runs are named by a cut before their names are durable.
+    /// A checkpoint refers to runs whose names are not durable.
     SlmSkipsDirSync = 128, "slm-skips-dir-sync";
-    /// Runs are removed before the cut without them is durable.
+    /// Runs are removed before the checkpoint without them is durable.
     SlmRemovesRunsEarly = 129, "slm-removes-runs-early";
-    /// A cut does not carry the list of runs that it points into.
+    /// A checkpoint lacks the list of its runs.
     SlmCutsWithoutList = 130, "slm-cuts-without-list";
-    /// An entry that is replaced still counts as live.
+    /// A replaced entry still counts as live.
     SlmMiscountsLive = 131, "slm-miscounts-live";
-    /// A compaction enters what it copied even where a flush has come between.
+    /// A compaction updates the index even if a flush has replaced the entry meanwhile.
     SlmMovesUnconditionally = 132, "slm-moves-unconditionally";
-    /// A compaction copies the entry of the run that comes first, not the live one.
+    /// A compaction copies the first entry of a key, not the live one.
     SlmCopiesAnyEntry = 133, "slm-copies-any-entry";
     /// A flush leaves deleted keys in the index.
     SlmForgetsDeletes = 134, "slm-forgets-deletes";
-    /// A range gives a key that memory and the index have twice.
+    /// A range returns a key twice if both memory and the index have it.
     SlmRangeShowsBoth = 135, "slm-range-shows-both";
-    /// The index says of every entry that it does not expire.
+    /// The index marks every entry as one that does not expire.
     SlmTakesAllForLasting = 213, "slm-takes-all-for-lasting";
-    /// A cut carries the list of runs without the code of the index's keys.
+    /// A checkpoint has the list of runs without the code of the index's keys.
     SlmForgetsKeyCode = 240, "slm-forgets-key-code";
-    /// The journal is taken to be in place at rest, and was not brought there.
+    /// An idle table counts its journal as written back although it was not.
     JournalEndsUnplaced = 254, "journal-ends-unplaced";
-    /// The index says of an entry that it begins a little further in its block.
+    /// The index has too high an offset for an entry in its block.
     SlmMarksNextPart = 253, "slm-marks-next-part";
-    /// A flush or a merge leaves what gets have learned of its keys' places.
+    /// A flush or a merge leaves its keys in the location cache.
     ShortcutsKeepPlace = 256, "shortcuts-keep-place";
-    /// The same, but only what gets are about to learn.
+    /// A flush or a merge leaves claims of running gets in the location cache.
     ShortcutsKeepClaim = 257, "shortcuts-keep-claim";
     // Codes of keys.
-    /// The lowest byte has the code of what follows a key's end.
+    /// The lowest byte has the code of a key's end.
     KeyCodeLacksEnd = 241, "key-code-lacks-end";
     // Persistent memory.
-    /// A slab is given out from before its directory word is persistent.
+    /// A slab is used before its directory word is persistent.
     PmemForgetsSlab = 136, "pmem-forgets-slab";
-    /// Room that a crash left unreachable is never given out again.
+    /// Space that a crash left unreachable is never freed.
     PmemSweepsNothing = 137, "pmem-sweeps-nothing";
-    /// A word is published before what it leads to is persistent.
+    /// A word is published before its target is persistent.
     PmemPublishesEarly = 138, "pmem-publishes-early";
     /// A publication returns before its word is persistent.
     PmemPublishesLazily = 139, "pmem-publishes-lazily";
-    /// A node of the persistent list is linked although it was not written back.
+    /// A node of the persistent list is linked before it is written back.
     PersistentListSkipsNode = 140, "persistent-list-skips-node";
-    /// A value of the persistent list is exchanged for one that was not written back.
+    /// A value of the persistent list is replaced by one that is not written back.
     PersistentListSkipsValue = 141, "persistent-list-skips-value";
-    /// An older version takes the place of a newer one.
+    /// An older version replaces a newer one.
     PersistentListTakesOlder = 142, "persistent-list-takes-older";
-    /// A search of the persistent skip list takes whatever comes after its last node by then.
+    /// A search of the persistent skip list reads the last node's successor again.
     PersistentListLooksAgain = 151, "persistent-list-looks-again";
-    /// A shift to the right leaves a line that is not persistent.
+    /// A shift to the right leaves a cache line that is not persistent.
     FairSkipsShift = 143, "fair-skips-shift";
-    /// A shift to the left leaves a line that is not persistent.
+    /// A shift to the left leaves a cache line that is not persistent.
     FairSkipsShiftBack = 144, "fair-skips-shift-back";
-    /// A record is entered although it was not written back.
+    /// A record is inserted before it is written back.
     FairSkipsRecord = 145, "fair-skips-record";
-    /// The right half of a node is linked although it was not written back.
+    /// The right half of a node is linked before it is written back.
     FairSkipsNode = 146, "fair-skips-node";
-    /// A node is cut before its right half is linked.
+    /// A node is truncated before its right half is linked.
     FairCutsFirst = 147, "fair-cuts-first";
-    /// A place gets its new prefix while its old pointer counts.
+    /// An entry gets its new prefix while its old pointer is valid.
     FairKeepsPointer = 148, "fair-keeps-pointer";
-    /// Opening leaves what a crash has interrupted.
+    /// Opening does not repair an operation that a crash interrupted.
     FairRepairsNothing = 149, "fair-repairs-nothing";
-    /// A reader does not look whether what it read was given back meanwhile.
+    /// A reader does not check whether the record was freed meanwhile.
     FairReadNotValidated = 150, "fair-read-not-validated";
     // Sorted loads.
     /// A load's root is adopted before its pages are synced.
     LoadSkipsSync = 224, "load-skips-sync";
-    /// A load's root is seen before it is durable, and stays if it does not become so.
+    /// A load's root is visible before it is durable, and stays if the sync fails.
     LoadShownEarly = 225, "load-shown-early";
-    /// What the cache has of a page from before a load took it stays.
+    /// The cache keeps the old content of pages that a load reuses.
     LoadForgetsNothing = 226, "load-forgets-nothing";
     // Threads.
     /// An in-place update writes an entry's LSN with a plain store, beside readers.
     UpdateStoresPlainly = 124, "update-stores-plainly";
     /// An in-place update does not mark the entry as changing before it writes the value.
     UpdateKeepsVersion = 125, "update-keeps-version";
-    /// A chunk that leaves its frame keeps its generation.
+    /// An evicted chunk keeps its generation.
     RecycleKeepsGeneration = 126, "recycle-keeps-generation";
-    /// A read does not look again whether the chunk is still in its frame.
+    /// A read does not check again whether the chunk is still in its frame.
     ReadForgetsRecycling = 127, "read-forgets-recycling";
-    /// A scan reads what is at an address now, whatever life its chunk is in.
+    /// A scan reads an address although its chunk was reused.
     ScanForgetsReuse = 214, "scan-forgets-reuse";
-    /// A lookup takes what is at an address that has left its slot meanwhile.
+    /// A lookup returns the record at an address that has left its slot.
     FindForgetsItsSlot = 255, "find-forgets-its-slot";
 }
 
@@ -427,7 +426,7 @@ impl std::fmt::Display for Bug {
     }
 }
 
-/// Whether the site of `bug` is to do the wrong thing.
+/// Returns whether `bug` is planted: its site must do the wrong thing.
 #[cfg(not(feature = "testing"))]
 #[inline]
 pub const fn active(_bug: Bug) -> bool {
@@ -437,11 +436,11 @@ pub const fn active(_bug: Bug) -> bool {
 #[cfg(feature = "testing")]
 pub use switch::{Planted, active, plant, plant_everywhere};
 
-/// Asserts that `test` fails with `bug` planted, and not without having met it.
+/// Asserts that `test` reaches the site of `bug` and fails when it is planted.
 ///
 /// # Panics
 ///
-/// Where the test passes, or fails before it comes to the bug.
+/// If the test passes, or does not reach the site.
 #[cfg(test)]
 pub fn finds(bug: Bug, test: fn()) {
     let planted = plant(bug);
@@ -488,14 +487,14 @@ mod switch {
         });
     }
 
-    /// Whether the site of `bug` is to do the wrong thing. Two loads where nothing is planted.
+    /// Returns whether `bug` is planted: its site must do the wrong thing. Costs two loads.
     #[inline]
     pub fn active(bug: Bug) -> bool {
-        let place @ (word, bit) = bug.place();
-        let here = has(&HERE, place);
+        let position @ (word, bit) = bug.position();
+        let here = has(&HERE, position);
         let everywhere = EVERYWHERE[word].load(Ordering::Relaxed) & bit != 0;
         if here {
-            change(&REACHED, place, true);
+            change(&REACHED, position, true);
         }
         if everywhere {
             REACHED_EVERYWHERE[word].fetch_or(bit, Ordering::Relaxed);
@@ -517,17 +516,17 @@ mod switch {
 
     /// Makes `bug` active on the calling thread.
     pub fn plant(bug: Bug) -> Planted {
-        let was_active = has(&HERE, bug.place());
-        change(&HERE, bug.place(), true);
+        let was_active = has(&HERE, bug.position());
+        change(&HERE, bug.position(), true);
         if !was_active {
-            change(&REACHED, bug.place(), false);
+            change(&REACHED, bug.position(), false);
         }
         Planted { bug, everywhere: false, was_active, _here: PhantomData }
     }
 
     /// Makes `bug` active on every thread of the process.
     pub fn plant_everywhere(bug: Bug) -> Planted {
-        let (word, bit) = bug.place();
+        let (word, bit) = bug.position();
         let was_active = EVERYWHERE[word].fetch_or(bit, Ordering::SeqCst) & bit != 0;
         if !was_active {
             REACHED_EVERYWHERE[word].fetch_and(!bit, Ordering::SeqCst);
@@ -539,11 +538,11 @@ mod switch {
         /// Whether a site of the bug was reached since it was planted. A bug that no run reaches
         /// shows nothing about the tests: assert this beside the failure.
         pub fn was_reached(&self) -> bool {
-            let place @ (word, bit) = self.bug.place();
+            let position @ (word, bit) = self.bug.position();
             if self.everywhere {
                 REACHED_EVERYWHERE[word].load(Ordering::SeqCst) & bit != 0
             } else {
-                has(&REACHED, place)
+                has(&REACHED, position)
             }
         }
     }
@@ -554,10 +553,10 @@ mod switch {
                 return;
             }
             if self.everywhere {
-                let (word, bit) = self.bug.place();
+                let (word, bit) = self.bug.position();
                 EVERYWHERE[word].fetch_and(!bit, Ordering::SeqCst);
             } else {
-                change(&HERE, self.bug.place(), false);
+                change(&HERE, self.bug.position(), false);
             }
         }
     }
@@ -571,7 +570,7 @@ mod tests {
 
     #[test]
     fn numbers_and_names_are_unique() {
-        let bits: BTreeSet<(usize, u64)> = Bug::ALL.iter().map(|bug| bug.place()).collect();
+        let bits: BTreeSet<(usize, u64)> = Bug::ALL.iter().map(|bug| bug.position()).collect();
         let names: BTreeSet<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
         assert_eq!(bits.len(), Bug::ALL.len());
         assert_eq!(names.len(), Bug::ALL.len());

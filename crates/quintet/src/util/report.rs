@@ -1,36 +1,34 @@
-//! What a check found.
-//!
-//! Below all layers, because each of them checks its own files.
+//! The result of a check. Below all layers, because each of them checks its own files.
 
-/// What a check found wrong.
+/// One problem that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The file, relative to the database directory.
     pub file: String,
-    /// Where in it, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// What is wrong.
+    /// Description of the problem.
     pub what: String,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What is wrong; empty for a sound database.
+    /// Problems. Empty for a sound database.
     pub findings: Vec<Finding>,
-    /// Bytes of files verified.
+    /// Number of verified bytes of files.
     pub checked_bytes: u64,
-    /// Entries verified.
+    /// Number of verified entries.
     pub checked_entries: u64,
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// Returns whether the check found no problem.
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// Notes a finding.
+    /// Adds a problem at `offset` of `file`.
     pub fn add(&mut self, file: impl Into<String>, offset: u64, what: impl Into<String>) {
         self.findings.push(Finding { file: file.into(), offset, what: what.into() });
     }

@@ -1,8 +1,10 @@
-//! Bytes in shared words: what readers and writers of mapped pages have in common.
+//! Byte strings in arrays of atomic words.
 //!
-//! Every word is an atomic, so that a reader that races with a writer gets old or new words and
-//! never undefined behaviour; whether what it got belongs together, a version tells afterwards.
-//! Bytes are little-endian within a word: words in order are the bytes of the file.
+//! Why: readers of shared pages race with writers. Every word is an atomic, so a reader gets old or
+//! new words and never undefined behaviour. The caller compares a version afterwards to decide
+//! whether the words belong together.
+//!
+//! Invariants: bytes are little-endian within a word, so words in order are the bytes of the file.
 
 use std::cmp;
 
@@ -11,32 +13,33 @@ use crate::util::{
     sync::{AtomicU64, Ordering},
 };
 
-/// Bytes of a word.
+/// Size of a word in bytes.
 pub(crate) const WORD_BYTES: usize = 8;
 
-/// Stores `pieces` one after the other from the first word on; the rest of the last word is zero.
-/// What does not fit is left out.
+/// Stores `parts` back to back from the first word on and pads the last word with zeros. Bytes that
+/// do not fit are left out.
 #[inline]
-pub(crate) fn store_bytes(words: &[AtomicU64], pieces: &[&[u8]]) {
-    let mut fill = Fill { words, pending: 0, bits: 0 };
-    for piece in pieces {
-        fill.bytes(piece);
+pub(crate) fn store_bytes(words: &[AtomicU64], parts: &[&[u8]]) {
+    let mut writer = WordWriter { words, pending: 0, bits: 0 };
+    for part in parts {
+        writer.bytes(part);
     }
-    fill.finish();
+    writer.finish();
 }
 
-/// Writes bytes into words, a word at a time.
+/// Writes bytes into words, one word at a time.
 #[derive(Debug)]
-pub(crate) struct Fill<'a> {
-    /// Words that are still to be written.
+pub(crate) struct WordWriter<'a> {
+    /// Words that are not written yet.
     pub(crate) words: &'a [AtomicU64],
-    /// What the next word begins with.
+    /// First bytes of the next word.
     pub(crate) pending: u64,
-    /// Bits of `pending` in use: a multiple of 8 below 64.
+    /// Used bits of `pending`: a multiple of 8 below 64.
     pub(crate) bits: u32,
 }
 
-impl Fill<'_> {
+impl WordWriter<'_> {
+    /// Stores the next word. Does nothing behind the last one.
     #[inline]
     fn emit(&mut self, word: u64) {
         if let Some((first, rest)) = self.words.split_first() {
@@ -45,7 +48,7 @@ impl Fill<'_> {
         }
     }
 
-    /// Adds the bytes of a word.
+    /// Appends the eight bytes of a word.
     #[inline]
     pub(crate) fn word(&mut self, word: u64) {
         if self.bits == 0 {
@@ -56,7 +59,7 @@ impl Fill<'_> {
         }
     }
 
-    /// Adds bytes.
+    /// Appends bytes.
     #[inline]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let (chunks, rest) = bytes.as_chunks::<8>();
@@ -69,14 +72,14 @@ impl Fill<'_> {
         let (word, bits) = (rest_word(bytes), low_u32(to_u64(rest.len())) * 8);
         self.pending |= word << self.bits;
         if self.bits + bits >= 64 {
-            // Not the first bits of the word: there are fewer than 64 new ones.
+            // `self.bits` is not 0 here, because `bits` is below 64.
             self.emit(self.pending);
             self.pending = word >> (64 - self.bits);
         }
         self.bits = (self.bits + bits) % 64;
     }
 
-    /// Writes the last word, filled up with zeros.
+    /// Writes the last word, padded with zeros.
     #[inline]
     pub(crate) fn finish(&mut self) {
         if self.bits > 0 {
@@ -85,7 +88,7 @@ impl Fill<'_> {
     }
 }
 
-/// Whether the words begin with exactly `bytes`, followed by anything.
+/// Returns whether the words begin with `bytes`.
 #[inline]
 pub(crate) fn equals(words: &[AtomicU64], bytes: &[u8]) -> bool {
     let (chunks, rest) = bytes.as_chunks::<8>();
@@ -103,7 +106,7 @@ pub(crate) fn equals(words: &[AtomicU64], bytes: &[u8]) -> bool {
     last.load(Ordering::Relaxed) & mask == rest_word(bytes)
 }
 
-/// The eight bytes at `at`, which need not be a multiple of eight; zeros beyond the words.
+/// Returns the eight bytes at offset `at`, which need not be aligned. Missing words read as zeros.
 #[inline]
 pub(crate) fn load_at(words: &[AtomicU64], at: usize) -> u64 {
     let load = |index| words.get(index).map_or(0, |word: &AtomicU64| word.load(Ordering::Relaxed));
@@ -112,7 +115,7 @@ pub(crate) fn load_at(words: &[AtomicU64], at: usize) -> u64 {
     if shift == 0 { low } else { low | load(index + 1) << (64 - shift) }
 }
 
-/// Whether exactly `bytes` stand at `at`, followed by anything.
+/// Returns whether `bytes` are at offset `at`.
 #[inline]
 pub(crate) fn equals_at(words: &[AtomicU64], at: usize, bytes: &[u8]) -> bool {
     let (chunks, rest) = bytes.as_chunks::<8>();
@@ -128,7 +131,7 @@ pub(crate) fn equals_at(words: &[AtomicU64], at: usize, bytes: &[u8]) -> bool {
     load_at(words, at + chunks.len() * WORD_BYTES) & mask == rest_word(bytes)
 }
 
-/// Orders `length` bytes that stand at `at` against others. Words that are missing read as zeros.
+/// Compares the `length` bytes at offset `at` with `bytes`. Missing words read as zeros.
 #[inline]
 pub(crate) fn compare_at(
     words: &[AtomicU64],
@@ -145,7 +148,7 @@ pub(crate) fn compare_at(
         }
     }
     if !rest.is_empty() {
-        // What is beyond the shared bytes goes to the right, and out.
+        // Shifts out the bytes beyond the shared ones.
         let beyond = 64 - low_u32(to_u64(rest.len())) * 8;
         let word = load_at(words, at + chunks.len() * WORD_BYTES).swap_bytes() >> beyond;
         let order = word.cmp(&(rest_word(shared).swap_bytes() >> beyond));
@@ -156,7 +159,7 @@ pub(crate) fn compare_at(
     length.cmp(&bytes.len())
 }
 
-/// Copies bytes out of words, from byte `at` on; what lies beyond them reads as zeros.
+/// Fills `out` with the bytes from offset `at` on. Bytes of missing words read as zeros.
 #[inline]
 pub(crate) fn copy_out(words: &[AtomicU64], at: usize, out: &mut [u8]) {
     let Some(words) = words.get(at / WORD_BYTES..) else { return };
@@ -188,13 +191,13 @@ pub(crate) fn copy_out(words: &[AtomicU64], at: usize, out: &mut [u8]) {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
     use crate::util::codec::low_u8;
 
     #[test]
-    fn bytes_come_back_from_every_position_and_length() {
+    fn stored_bytes_are_read_at_every_offset_and_length() {
         let bytes: Vec<u8> = (0..40).map(|i| low_u8(i * 37 + 1)).collect();
         for cut in 0..=bytes.len() {
             let words: Vec<_> = (0..6).map(|_| AtomicU64::new(u64::MAX)).collect();

@@ -1,22 +1,26 @@
 //! Group commit: many writers share one sync.
 //!
-//! What: whoever needs the log durable past an LSN joins a group. One of the group leads: it syncs
-//! for all and wakes them. The others park, each on a word of its own.
-//! Why: a sync costs as much as hundreds of commits, and waking everybody through one condition
+//! Why: a sync costs as much as hundreds of commits. Waking all waiters through one condition
 //! variable costs as much again as the sync.
 //!
-//! When a group starts its sync (the cohort rule): a writer that finds nobody else about leads at
-//! once. Else the last sync's members are about to return, and the group waits for them: the one
-//! whose arrival makes it complete leads. If arrivals pause for half a sync's time, whoever waits
-//! longest (the *gatherer*) leads with those that have come. So a lone writer never waits, and a
-//! crowd shares each sync almost whole, with one park and one wake a commit.
+//! How: a writer that needs the log durable past an LSN joins the group. One member leads: it syncs
+//! for all and wakes them. The others park, each on its own word.
+//!
+//! When a group starts its sync (the cohort rule):
+//! 1. A writer that meets no other leads at once.
+//! 2. Otherwise the members of the last sync are about to return, and the group waits for them. The
+//!    writer whose arrival completes the group leads.
+//! 3. If no writer arrives for half a sync's time, the longest waiter (the *gatherer*) leads with
+//!    those that have arrived.
+//!
+//! So a single writer never waits, and many writers share each sync almost completely, with one
+//! park and one wake a commit.
 //!
 //! Invariants: at most one leader; while there are waiters there is a leader or a gatherer; a
 //! parked waiter is woken with an outcome that covers it, or to lead or gather.
 //!
-//! Thread rules: any thread. The state's lock is held for list operations only, never across a
-//! sync or a wake. Source: PERFORMANCE.md 5.6 (the family of Aether and ELEDA); the cohort rule is
-//! ours.
+//! Threads: any. The state's lock is held for list operations only, never across a sync or a
+//! wake. Source: Aether (VLDB 2010) and ELEDA; the cohort rule is ours.
 
 use std::{mem, time::Duration};
 
@@ -25,24 +29,26 @@ use crate::util::{
     sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, Thread, lock, park_timeout, thread},
 };
 
-/// What a parked waiter's word says.
+/// States of a [`ParkedWriter`].
 const WAITING: u32 = 0;
+/// A sync that covers the writer has ended, with or without success.
 const DONE: u32 = 1;
 const LEAD: u32 = 2;
 const GATHER: u32 = 3;
 
-/// The longest pause in arrivals that a gatherer waits out, whatever a sync takes.
+/// Longest pause in arrivals that a gatherer waits for, even if syncs take longer.
 const PAUSE_MAX: Duration = Duration::from_millis(1);
 
+/// A parked writer. Its state is the word that it parks on.
 #[derive(Debug)]
-struct Word {
+struct ParkedWriter {
     state: AtomicU32,
     thread: Thread,
-    /// Whom this one wakes in turn.
-    followers: Mutex<Vec<Arc<Word>>>,
+    /// Writers that this one wakes in turn.
+    followers: Mutex<Vec<Arc<ParkedWriter>>>,
 }
 
-impl Word {
+impl ParkedWriter {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             state: AtomicU32::new(WAITING),
@@ -57,85 +63,86 @@ impl Word {
     }
 }
 
-/// Tells all of `words` that they are done. Waking is most of what a commit in a crowd costs, so
-/// the woken share the work: each of the first wakes a part of the rest.
-fn wake(words: Vec<Arc<Word>>) {
-    /// Wakes by the caller itself.
+/// Sets all of `writers` to [`DONE`] and wakes them. With many writers, waking is most of a
+/// commit's cost, so they share it: each of the first eight wakes an equal share of the others.
+fn wake(writers: Vec<Arc<ParkedWriter>>) {
+    /// Writers that the caller itself wakes.
     const HEADS: usize = 8;
-    let mut words = words.into_iter();
-    let heads: Vec<Arc<Word>> = words.by_ref().take(HEADS).collect();
-    let share = words.len().div_ceil(HEADS);
+    let mut writers = writers.into_iter();
+    let heads: Vec<Arc<ParkedWriter>> = writers.by_ref().take(HEADS).collect();
+    let share = writers.len().div_ceil(HEADS);
     for head in heads {
-        lock(&head.followers).extend(words.by_ref().take(share));
+        lock(&head.followers).extend(writers.by_ref().take(share));
         head.set(DONE);
     }
 }
 
+/// A writer that waits until the log is durable to `end`.
 #[derive(Debug)]
-struct Waiter {
+struct CommitWaiter {
     end: Lsn,
-    word: Arc<Word>,
+    writer: Arc<ParkedWriter>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Somebody leads. Then nobody gathers.
-    led: bool,
-    /// Who gathers: one of the waiters, its word says so.
-    gatherer: Option<Arc<Word>>,
-    waiters: Vec<Waiter>,
-    /// How many a full group has, the leader included.
+struct GroupState {
+    /// A writer leads. Then none gathers.
+    has_leader: bool,
+    /// The gatherer: one of the waiters, in state [`GATHER`].
+    gatherer: Option<Arc<ParkedWriter>>,
+    waiters: Vec<CommitWaiter>,
+    /// Number of writers of a complete group, the leader included.
     cohort: usize,
-    /// What the last sync took.
+    /// Duration of the last sync.
     sync_time: Duration,
 }
 
-impl State {
-    /// The caller leads from now on; a gatherer becomes a plain waiter.
-    fn take_lead(&mut self) {
-        self.led = true;
-        if let Some(word) = self.gatherer.take() {
-            // Fails only for the gatherer's own lead.
+impl GroupState {
+    /// Makes the caller the leader. A gatherer becomes a plain waiter.
+    fn become_leader(&mut self) {
+        self.has_leader = true;
+        if let Some(writer) = self.gatherer.take() {
+            // Fails only if the gatherer itself becomes the leader.
             let _ =
-                word.state.compare_exchange(GATHER, WAITING, Ordering::AcqRel, Ordering::Acquire);
+                writer.state.compare_exchange(GATHER, WAITING, Ordering::AcqRel, Ordering::Acquire);
         }
     }
 
-    fn appoint_gatherer(&mut self, word: &Arc<Word>) {
-        word.state.store(GATHER, Ordering::Release);
-        self.gatherer = Some(Arc::clone(word));
+    fn appoint_gatherer(&mut self, writer: &Arc<ParkedWriter>) {
+        writer.state.store(GATHER, Ordering::Release);
+        self.gatherer = Some(Arc::clone(writer));
     }
 }
 
-/// The meeting place.
+/// Group commit of one log.
 #[derive(Debug)]
-pub(super) struct Group {
-    state: Mutex<State>,
+pub(super) struct GroupCommit {
+    state: Mutex<GroupState>,
     durable: AtomicU64,
 }
 
-/// What a leader's sync is asked to do.
-pub(super) trait Sync {
-    /// Makes the log durable at least to `end`; returns how far it is now.
+/// What a leader syncs: the log, or a model's device.
+pub(super) trait SyncTarget {
+    /// Makes the log durable at least to `end`. Returns the new durable end.
     fn sync_to(&self, end: Lsn) -> crate::Result<Lsn>;
-    /// Whether the log has failed: then nobody is to wait any more.
+    /// Fails if the log has failed. Then no writer may wait any more.
     fn check(&self) -> crate::Result<()>;
-    /// Time that never goes back.
+    /// Returns the monotonic time.
     fn now(&self) -> Duration;
 }
 
-impl Group {
+impl GroupCommit {
     pub(super) fn new(durable: Lsn) -> Self {
-        Self { state: Mutex::new(State::default()), durable: AtomicU64::new(durable.0) }
+        Self { state: Mutex::new(GroupState::default()), durable: AtomicU64::new(durable.0) }
     }
 
-    /// Everything below is durable.
+    /// Returns the LSN below which everything is durable.
     pub(super) fn durable(&self) -> Lsn {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
     /// Returns when everything below `end` is durable, or with the failure that prevents it.
-    pub(super) fn wait(&self, end: Lsn, log: &impl Sync) -> crate::Result<()> {
+    pub(super) fn wait(&self, end: Lsn, log: &impl SyncTarget) -> crate::Result<()> {
         while self.durable() < end {
             log.check()?;
             if self.join(end) {
@@ -145,94 +152,96 @@ impl Group {
         Ok(())
     }
 
-    /// Whether the caller is to lead. If not, a sync that covers `end` has ended, well or not.
+    /// Returns whether the caller must lead. If not, a sync that covers `end` has ended, with or
+    /// without success.
     fn join(&self, end: Lsn) -> bool {
-        let word = {
+        let writer = {
             let mut state = lock(&self.state);
             if self.durable() >= end {
                 return false;
             }
-            if !state.led && state.waiters.len() + 1 >= state.cohort - state.cohort / 8 {
-                state.take_lead();
+            if !state.has_leader && state.waiters.len() + 1 >= state.cohort - state.cohort / 8 {
+                state.become_leader();
                 return true;
             }
-            let word = Word::new();
-            state.waiters.push(Waiter { end, word: Arc::clone(&word) });
-            if !state.led && state.gatherer.is_none() {
-                state.appoint_gatherer(&word);
+            let writer = ParkedWriter::new();
+            state.waiters.push(CommitWaiter { end, writer: Arc::clone(&writer) });
+            if !state.has_leader && state.gatherer.is_none() {
+                state.appoint_gatherer(&writer);
             }
-            word
+            writer
         };
         loop {
-            match word.state.load(Ordering::Acquire) {
+            match writer.state.load(Ordering::Acquire) {
                 WAITING => thread::park(),
                 GATHER => {
-                    if self.gather(&word) {
+                    if self.gather(&writer) {
                         return true;
                     }
                 }
                 LEAD => return true,
                 _ => {
-                    wake(mem::take(&mut *lock(&word.followers)));
+                    wake(mem::take(&mut *lock(&writer.followers)));
                     return false;
                 }
             }
         }
     }
 
-    /// One pause of the gatherer's. Whether it leads now, because nobody arrived meanwhile.
-    fn gather(&self, word: &Arc<Word>) -> bool {
-        let (seen, pause) = {
+    /// Waits one pause as the gatherer. Returns whether it leads now: no writer arrived meanwhile.
+    fn gather(&self, writer: &Arc<ParkedWriter>) -> bool {
+        let (count, pause) = {
             let state = lock(&self.state);
             (state.waiters.len(), (state.sync_time / 2).min(PAUSE_MAX))
         };
         park_timeout(pause);
         let mut state = lock(&self.state);
-        let gathers = word.state.load(Ordering::Acquire) == GATHER;
-        if !gathers || state.waiters.len() != seen {
+        let gathers = writer.state.load(Ordering::Acquire) == GATHER;
+        if !gathers || state.waiters.len() != count {
             return false;
         }
-        state.take_lead();
-        state.waiters.retain(|waiter| !Arc::ptr_eq(&waiter.word, word));
+        state.become_leader();
+        state.waiters.retain(|waiter| !Arc::ptr_eq(&waiter.writer, writer));
         true
     }
 
-    fn lead(&self, end: Lsn, log: &impl Sync) -> crate::Result<()> {
+    /// Syncs for the group and wakes its members.
+    fn lead(&self, end: Lsn, log: &impl SyncTarget) -> crate::Result<()> {
         let start = log.now();
         let outcome = log.sync_to(end);
         if let Ok(durable) = &outcome {
             self.durable.fetch_max(durable.0, Ordering::AcqRel);
         }
-        self.hand_over(outcome.is_err(), log.now().saturating_sub(start));
+        self.end_lead(outcome.is_err(), log.now().saturating_sub(start));
         outcome.map(drop)
     }
 
-    /// Wakes those who are covered (all, after a failure) and leaves the rest a gatherer, or a
-    /// leader where they are a full group already.
-    fn hand_over(&self, failed: bool, sync_time: Duration) {
+    /// Wakes the writers that the sync covers (all, after a failure). Leaves the others a gatherer,
+    /// or a leader if they are a complete group already.
+    fn end_lead(&self, failed: bool, sync_time: Duration) {
         let durable = self.durable();
         let (covered, next) = {
             let mut state = lock(&self.state);
-            let (covered, rest): (Vec<_>, Vec<_>) = mem::take(&mut state.waiters)
+            let (covered, others): (Vec<_>, Vec<_>) = mem::take(&mut state.waiters)
                 .into_iter()
                 .partition(|waiter| failed || waiter.end <= durable);
-            state.waiters = rest;
+            state.waiters = others;
             state.sync_time = sync_time;
             state.cohort = covered.len() + 1 + state.waiters.len();
-            // More than half are here already: they need not wait for the others.
-            state.led = state.waiters.len() * 2 > state.cohort;
-            let next = if state.led {
-                let next = state.waiters.pop().map(|waiter| waiter.word);
-                next.inspect(|word| word.state.store(LEAD, Ordering::Release))
+            // More than half have arrived already: they need not wait for the others.
+            state.has_leader = state.waiters.len() * 2 > state.cohort;
+            let next = if state.has_leader {
+                let next = state.waiters.pop().map(|waiter| waiter.writer);
+                next.inspect(|writer| writer.state.store(LEAD, Ordering::Release))
             } else {
-                let next = state.waiters.first().map(|waiter| Arc::clone(&waiter.word));
-                next.inspect(|word| state.appoint_gatherer(word))
+                let next = state.waiters.first().map(|waiter| Arc::clone(&waiter.writer));
+                next.inspect(|writer| state.appoint_gatherer(writer))
             };
             (covered, next)
         };
-        if let Some(word) = next {
-            word.thread.unpark();
+        if let Some(writer) = next {
+            writer.thread.unpark();
         }
-        wake(covered.into_iter().map(|waiter| waiter.word).collect());
+        wake(covered.into_iter().map(|waiter| waiter.writer).collect());
     }
 }

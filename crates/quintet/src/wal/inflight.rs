@@ -1,113 +1,118 @@
-//! Writers between reservation and completion.
+//! The table of writers between reservation and completion.
 //!
-//! What: a fixed array of places. A writer claims one before it reserves log space, says "copied"
-//! after its record is in the mapping, and frees it after the record is applied.
-//! Why: reservation is one atomic add and copies run in parallel, so the end of the log says
-//! nothing about what lies before it. The lowest bound over all places does: everything below is
-//! copied (may be synced and acknowledged) or applied (may be persisted by engines).
+//! Why: a reservation is one atomic add and copies run in parallel, so the end of the log says
+//! nothing about the records before it. The lowest bound over all slots does: every record below
+//! it is copied (a sync may cover and acknowledge it) or applied (a checkpoint may contain it).
 //!
-//! Invariants: a place's bound is at most the LSN that its writer reserves, because it is read
-//! from the log's end before the reservation. Whoever reads an end that includes a reservation
+//! How: a fixed array of slots. A writer claims a slot before it reserves log space, marks it
+//! copied when its record is in the mapping, and releases it when the record is applied.
+//!
+//! Invariants: a slot's bound is at most the LSN that its writer reserves, because the writer
+//! reads it from the log's end before the reservation. A reader whose end includes a reservation
 //! sees that writer's bound, or its completion: the writer stores the bound, then adds to the tail
-//! (release); the reader loads the tail (acquire), then the places.
+//! (release); the reader loads the tail (acquire), then the slots.
 //!
-//! Thread rules: any number of threads; more than [`PLACES`] at once wait for a place.
+//! Threads: any number. With more than [`SLOTS`] writers at once, the others wait for a slot.
 
 use crate::util::{
     codec::Lsn,
     sync::{AtomicU64, Ordering, yield_now},
 };
 
-/// Writers that may be under way at once. A place is a cache line; a sync reads all of them (8
-/// KiB).
-#[cfg(not(any(loom, shuttle)))]
-const PLACES: usize = 128;
-#[cfg(any(loom, shuttle))]
-const PLACES: usize = 3;
+/// Maximum number of concurrent writers. A slot is a cache line, and a sync reads all of them
+/// (8 KiB).
+const SLOTS: usize = if cfg!(model) { 3 } else { 128 };
 
+/// A word of a slot that bounds nothing.
 const FREE: u64 = u64::MAX;
 
-/// One cache line, so that writers do not share one.
+/// One writer's slot. Aligned to a cache line, so that two writers do not share one.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Place {
+struct InflightSlot {
+    /// Bound of a record that is not copied, or [`FREE`].
     copying: AtomicU64,
+    /// Bound of a record that is not applied, or [`FREE`]: the slot is free.
     applying: AtomicU64,
 }
 
-/// The array.
+/// The slots of all writers.
 #[derive(Debug)]
 pub(super) struct Inflight {
-    places: Vec<Place>,
+    slots: Vec<InflightSlot>,
 }
 
-/// A claimed place. Freed by [`Inflight::applied`].
+/// Index of a claimed slot. [`Inflight::release`] frees it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claim(usize);
+pub(super) struct SlotClaim(usize);
 
 impl Inflight {
     pub(super) fn new() -> Self {
-        let free = |_| Place { copying: AtomicU64::new(FREE), applying: AtomicU64::new(FREE) };
-        Self { places: (0..PLACES).map(free).collect() }
+        let free =
+            |_| InflightSlot { copying: AtomicU64::new(FREE), applying: AtomicU64::new(FREE) };
+        Self { slots: (0..SLOTS).map(free).collect() }
     }
 
-    /// Claims a place with `bound`, the log's end read before the call.
-    pub(super) fn claim(&self, bound: Lsn) -> Claim {
-        let hint = place_hint();
+    /// Claims a slot with `bound`, the log's end as read before the call. Waits while no slot is
+    /// free.
+    pub(super) fn claim(&self, bound: Lsn) -> SlotClaim {
+        let hint = slot_hint();
         loop {
-            for step in 0..self.places.len() {
-                let index = (hint + step) % self.places.len();
-                let Some(place) = self.places.get(index) else { continue };
-                let claimed = place.applying.compare_exchange(
+            for step in 0..self.slots.len() {
+                let index = (hint + step) % self.slots.len();
+                let Some(slot) = self.slots.get(index) else { continue };
+                let claimed = slot.applying.compare_exchange(
                     FREE,
                     bound.0,
                     Ordering::AcqRel,
                     Ordering::Relaxed,
                 );
                 if claimed.is_ok() {
-                    place.copying.store(bound.0, Ordering::Relaxed);
-                    return Claim(index);
+                    slot.copying.store(bound.0, Ordering::Relaxed);
+                    return SlotClaim(index);
                 }
             }
             yield_now();
         }
     }
 
-    /// The claim's record is in the mapping (or nothing was reserved).
-    pub(super) fn copied(&self, claim: Claim) {
-        if let Some(place) = self.places.get(claim.0) {
-            place.copying.store(FREE, Ordering::Release);
+    /// Marks the claim's record as copied into the mapping. Also if no space was reserved.
+    pub(super) fn mark_copied(&self, claim: SlotClaim) {
+        if let Some(slot) = self.slots.get(claim.0) {
+            slot.copying.store(FREE, Ordering::Release);
         }
     }
 
-    /// The claim's record is applied: the place is free.
-    pub(super) fn applied(&self, claim: Claim) {
-        self.copied(claim);
-        if let Some(place) = self.places.get(claim.0) {
-            place.applying.store(FREE, Ordering::Release);
+    /// Marks the claim's record as applied and frees the slot.
+    pub(super) fn release(&self, claim: SlotClaim) {
+        self.mark_copied(claim);
+        if let Some(slot) = self.slots.get(claim.0) {
+            slot.applying.store(FREE, Ordering::Release);
         }
     }
 
-    /// Everything below is copied, given an `end` loaded before the call.
+    /// Returns the LSN below which every record is copied; at most `end`, which the caller loaded
+    /// before the call.
     pub(super) fn copied_to(&self, end: Lsn) -> Lsn {
-        self.lowest(end, |place| &place.copying)
+        self.lowest(end, |slot| &slot.copying)
     }
 
-    /// Everything below is applied, given an `end` loaded before the call.
+    /// Returns the LSN below which every record is applied; at most `end`, which the caller loaded
+    /// before the call.
     pub(super) fn applied_to(&self, end: Lsn) -> Lsn {
-        self.lowest(end, |place| &place.applying)
+        self.lowest(end, |slot| &slot.applying)
     }
 
-    fn lowest(&self, end: Lsn, word: impl Fn(&Place) -> &AtomicU64) -> Lsn {
-        let bounds = self.places.iter().map(|place| word(place).load(Ordering::Acquire));
+    fn lowest(&self, end: Lsn, word: impl Fn(&InflightSlot) -> &AtomicU64) -> Lsn {
+        let bounds = self.slots.iter().map(|slot| word(slot).load(Ordering::Acquire));
         Lsn(bounds.fold(end.0, u64::min))
     }
 }
 
-/// Where a thread starts to look: its own place, mostly, so that claiming one is an uncontended
-/// exchange.
-#[cfg(not(any(loom, shuttle)))]
-fn place_hint() -> usize {
+/// Returns the slot that the calling thread tries first. Threads have different ones while there
+/// are at most [`SLOTS`], so that a claim is an uncontended compare-exchange.
+#[cfg(not(model))]
+fn slot_hint() -> usize {
     use std::{cell::Cell, sync::atomic::AtomicUsize};
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -116,7 +121,7 @@ fn place_hint() -> usize {
     HINT.get()
 }
 
-#[cfg(any(loom, shuttle))]
-fn place_hint() -> usize {
+#[cfg(model)]
+fn slot_hint() -> usize {
     0
 }

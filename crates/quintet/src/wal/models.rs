@@ -1,24 +1,25 @@
-//! Models of reservation, publishing and group commit, explored by loom (every interleaving up to
-//! a bound) and by shuttle (many random ones).
+//! Models of reservation, copying and group commit, explored by loom (every interleaving up to a
+//! bound) and by shuttle (many random ones).
 //!
 //! Run with `just loom` or `just shuttle`.
 
 use super::{
-    group::{self, Group},
+    group::{GroupCommit, SyncTarget},
     inflight::Inflight,
 };
 use crate::{
     Error, Result,
     util::{
         codec::Lsn,
-        sync::{Arc, AtomicBool, AtomicU64, Ordering, models, thread},
+        sync::{
+            Arc, AtomicBool, AtomicU64, Ordering,
+            model_check::{Exploration, model_tests},
+            thread,
+        },
     },
 };
 
-/// Runs `model` under the checker that this build is for.
-fn explore(model: impl Fn() + Send + Sync + 'static) {
-    models::explore((5_000, 4), model);
-}
+const EXPLORATION: Exploration = Exploration { schedules: 5_000, ..Exploration::DEFAULT };
 
 /// A log of one-byte records: the tail is reserved, then the record's cell is filled.
 struct Tape {
@@ -41,9 +42,9 @@ impl Tape {
         let lsn = self.tail.fetch_add(1, Ordering::AcqRel);
         let cell = &self.cells[usize::try_from(lsn).unwrap()];
         cell.store(1, Ordering::Relaxed);
-        self.inflight.copied(claim);
+        self.inflight.mark_copied(claim);
         cell.store(2, Ordering::Relaxed);
-        self.inflight.applied(claim);
+        self.inflight.release(claim);
     }
 
     fn lowest_below(&self, bound: Lsn) -> u64 {
@@ -53,7 +54,7 @@ impl Tape {
 }
 
 fn everything_below_the_bound_is_copied_and_applied() {
-    explore(|| {
+    EXPLORATION.explore(|| {
         let tape = Arc::new(Tape::new());
         let writers: Vec<_> = (0..2)
             .map(|_| {
@@ -82,7 +83,7 @@ struct Device {
     syncing: AtomicBool,
 }
 
-impl group::Sync for Device {
+impl SyncTarget for Device {
     fn sync_to(&self, _end: Lsn) -> Result<Lsn> {
         assert!(!self.syncing.swap(true, Ordering::AcqRel), "two syncs at once");
         let covered = self.written.load(Ordering::Acquire);
@@ -113,8 +114,8 @@ fn commit_from_threads(failing: bool, count: u64) {
         failed: AtomicBool::new(false),
         syncing: AtomicBool::new(false),
     });
-    let group = Arc::new(Group::new(Lsn(0)));
-    let commit = move |device: &Device, group: &Group| {
+    let group = Arc::new(GroupCommit::new(Lsn(0)));
+    let commit = move |device: &Device, group: &GroupCommit| {
         let end = Lsn(device.written.fetch_add(1, Ordering::AcqRel) + 1);
         let outcome = group.wait(end, device);
         assert_eq!(outcome.is_err(), failing);
@@ -133,31 +134,14 @@ fn commit_from_threads(failing: bool, count: u64) {
 }
 
 fn every_waiter_is_covered_or_leads() {
-    explore(|| commit_from_threads(false, 3));
+    EXPLORATION.explore(|| commit_from_threads(false, 3));
 }
 
 fn a_failed_sync_reaches_every_waiter() {
-    explore(|| commit_from_threads(true, 3));
+    EXPLORATION.explore(|| commit_from_threads(true, 3));
 }
 
-/// The models as tests of either checker's name.
-macro_rules! models {
-    ($($loom:ident, $shuttle:ident: $model:ident;)+) => {
-        $(#[cfg(loom)]
-        #[test]
-        fn $loom() {
-            $model();
-        }
-
-        #[cfg(shuttle)]
-        #[test]
-        fn $shuttle() {
-            $model();
-        })+
-    };
-}
-
-models! {
+model_tests! {
     loom_inflight, shuttle_inflight: everything_below_the_bound_is_copied_and_applied;
     loom_group_commit, shuttle_group_commit: every_waiter_is_covered_or_leads;
     loom_failed_sync, shuttle_failed_sync: a_failed_sync_reaches_every_waiter;

@@ -1,52 +1,53 @@
-//! Reading a segment file record by record.
+//! Reader of a segment file: the record at an offset, and the search for the next valid record
+//! behind bytes that are none.
 //!
-//! What: a window over a segment file, the record at an offset, and the search for the next valid
-//! record after a place that does not parse.
 //! Why: recovery, `check` and `inspect` read the same bytes with the same rules, in bounded
-//! memory, from files that may hold anything.
+//! memory, from files that may hold any bytes.
 //!
-//! Invariants: nothing beyond the verified head's length is allocated; a returned body has been
-//! verified.
+//! Invariants: no allocation exceeds the length in a verified head; the body of a record that
+//! [`SegmentReader::record_at`] returned is verified.
+//!
+//! Threads: one at a time (`&mut self`).
 
 #![deny(clippy::indexing_slicing)]
 
 use std::sync::Arc;
 
 use super::{
-    record::{self, Kind},
-    segment,
+    record::{self, RecordKind},
+    segment::{self, SegmentHead},
 };
 use crate::{
     Error, Result,
     io::{self, File},
     util::{
         codec::{Lsn, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
     },
 };
 
-/// Bytes read at once. Bounds the memory of recovery, but for larger records. What is read is
-/// looked at twice: this much stays in the processor's cache.
+/// Bytes of a read. Bounds the memory of recovery, except for larger records. Each byte is read
+/// twice (search and checksum), and this many stay in the processor's cache.
 const WINDOW_BYTES: u64 = 256 << 10;
 
-/// A record as found.
+/// A valid record in a segment file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// What it is.
-    pub kind: Kind,
+pub struct RecordInfo {
+    /// Commit or filler.
+    pub kind: RecordKind,
     /// Offset in the segment file.
     pub offset: u64,
-    /// Its LSN.
+    /// LSN of the record.
     pub lsn: Lsn,
-    /// The log was durable below this when the record was formed.
+    /// The log was durable below this LSN when the record was formed.
     pub durable: Lsn,
-    /// Bytes of body.
+    /// Size of the body in bytes.
     pub body_bytes: u64,
-    /// Bytes in the log, head and padding included.
+    /// Size in the log in bytes, head and padding included.
     pub size: u64,
 }
 
-impl Found {
+impl RecordInfo {
     fn head_bytes(&self) -> u64 {
         record::head_bytes(self.kind, self.body_bytes)
     }
@@ -56,39 +57,40 @@ impl Found {
 #[derive(Debug)]
 pub struct SegmentReader {
     file: Arc<dyn File>,
-    head: segment::Head,
+    head: SegmentHead,
     salt: u32,
     window: Vec<u8>,
     window_start: u64,
 }
 
 impl SegmentReader {
-    /// Opens a segment file by its head. `name` is for messages.
+    /// Opens a segment file and verifies its head. Messages call it `name`. Fails with
+    /// `Corruption` if the head does not parse or the file has another size.
     pub fn open(file: Arc<dyn File>, name: &str) -> Result<Self> {
         let io = |error| Error::io(format!("read {name}"), error);
         let mut block = vec![0; to_usize(segment::HEAD_BYTES)];
         let count = io::read_up_to(&*file, &mut block, 0).map_err(io)?;
         block.truncate(count);
-        let head = segment::Head::parse(&block).map_err(|fault| fault.into_error(name))?;
+        let head = SegmentHead::parse(&block).map_err(|fault| fault.into_error(name))?;
         let size = file.len().map_err(io)?;
         if size != head.capacity {
-            let what = format!("the file has {size} bytes, its head says {}", head.capacity);
+            let what = format!("the file has {size} bytes, but its head says {}", head.capacity);
             return Err(Error::corruption(name, size.min(head.capacity), what));
         }
         Ok(Self { file, head, salt: head.salt(), window: Vec::new(), window_start: 0 })
     }
 
-    /// The segment's head.
-    pub fn head(&self) -> &segment::Head {
+    /// Returns the segment's head.
+    pub fn head(&self) -> &SegmentHead {
         &self.head
     }
 
-    /// Offset of the first record.
+    /// Returns the offset of the first record.
     pub const fn first_offset() -> u64 {
         segment::HEAD_BYTES
     }
 
-    /// The file.
+    /// Returns the file.
     pub(super) fn file(&self) -> &Arc<dyn File> {
         &self.file
     }
@@ -97,7 +99,7 @@ impl SegmentReader {
         segment::display_name(self.head.number)
     }
 
-    /// Bytes `offset..offset + count`, fewer at the end of the file.
+    /// Returns bytes `offset..offset + count`; fewer at the end of the file.
     #[inline]
     fn bytes(&mut self, offset: u64, count: u64) -> Result<&[u8]> {
         let inside = offset >= self.window_start
@@ -122,25 +124,25 @@ impl SegmentReader {
         Ok(())
     }
 
-    /// Whether a record could begin at `offset`: else the segment ends here.
+    /// Returns whether a record can begin at `offset`. If not, the segment ends here.
     pub fn has_room(&self, offset: u64) -> bool {
         offset + record::RECORD_BYTES_MIN <= self.head.capacity
     }
 
-    /// The valid record at `offset`, if there is one.
-    pub fn record_at(&mut self, offset: u64) -> Result<Option<Found>> {
+    /// Returns the record at `offset`, or `None` if no valid one begins there.
+    pub fn record_at(&mut self, offset: u64) -> Result<Option<RecordInfo>> {
         if !self.has_room(offset) {
             return Ok(None);
         }
         let (salt, capacity) = (self.salt, self.head.capacity);
         let lsn = Lsn(self.head.base.0 + offset);
         let bytes = self.bytes(offset, record::RECORD_BYTES_MIN)?;
-        let Some(head) = record::Head::parse(bytes, salt, lsn) else { return Ok(None) };
+        let Some(head) = record::RecordHead::parse(bytes, salt, lsn) else { return Ok(None) };
         let size = head.size();
         if offset + size > capacity {
             return Ok(None);
         }
-        let found = Found {
+        let record = RecordInfo {
             kind: head.kind,
             offset,
             lsn,
@@ -148,38 +150,43 @@ impl SegmentReader {
             body_bytes: u64::from(head.body_bytes),
             size,
         };
-        if head.kind == Kind::Commit
-            && !record::body_is_whole(self.padded_body(&found)?, found.body_bytes, head.body_crc)
-            && !mutant::active(Bug::LogSkipsBodyChecksum)
-        {
+        if head.kind == RecordKind::Commit && !self.has_valid_body(&record, head.body_crc)? {
             return Ok(None);
         }
-        Ok(Some(found))
+        Ok(Some(record))
     }
 
-    /// The body of a record that [`Self::record_at`] returned.
-    pub fn body(&mut self, found: &Found) -> Result<&[u8]> {
-        self.bytes(found.offset + found.head_bytes(), found.body_bytes)
+    /// Returns the body of a record that [`Self::record_at`] returned.
+    pub fn body(&mut self, record: &RecordInfo) -> Result<&[u8]> {
+        self.bytes(record.offset + record.head_bytes(), record.body_bytes)
     }
 
-    fn padded_body(&mut self, found: &Found) -> Result<&[u8]> {
-        self.bytes(found.offset + found.head_bytes(), found.size - found.head_bytes())
+    fn has_valid_body(&mut self, record: &RecordInfo, crc: u32) -> Result<bool> {
+        mutant!(LogSkipsBodyChecksum => return Ok(true));
+        let head_bytes = record.head_bytes();
+        let padded = self.bytes(record.offset + head_bytes, record.size - head_bytes)?;
+        Ok(record::is_valid_body(padded, record.body_bytes, crc))
     }
 
-    /// The first valid record at or after `offset`.
-    pub fn next_valid(&mut self, offset: u64) -> Result<Option<Found>> {
+    /// Returns the first valid record at or after `offset`.
+    pub fn next_valid(&mut self, offset: u64) -> Result<Option<RecordInfo>> {
         self.next_valid_before(self.head.capacity, offset)
     }
 
-    /// The first valid record at or after `offset` that begins before `end`, or about there.
-    pub(super) fn next_valid_before(&mut self, end: u64, offset: u64) -> Result<Option<Found>> {
+    /// Returns the first valid record at or after `offset` that begins before `end`. It may begin
+    /// up to one read behind `end`.
+    pub(super) fn next_valid_before(
+        &mut self,
+        end: u64,
+        offset: u64,
+    ) -> Result<Option<RecordInfo>> {
         let mut offset = offset.next_multiple_of(record::ALIGNMENT);
         while self.has_room(offset) && offset < end {
             match self.first_candidate(offset, end)? {
                 None => break,
                 Some(candidate) => {
-                    if let Some(found) = self.record_at(candidate)? {
-                        return Ok(Some(found));
+                    if let Some(record) = self.record_at(candidate)? {
+                        return Ok(Some(record));
                     }
                     offset = candidate + record::ALIGNMENT;
                 }
@@ -188,36 +195,37 @@ impl SegmentReader {
         Ok(None)
     }
 
-    /// The highest `durable lsn` of any valid record at or after `offset` that begins before `end`;
-    /// 0 where there is none.
+    /// Returns the highest `durable lsn` of the valid records at or after `offset` that begin
+    /// before `end`; 0 if there is none.
     pub(super) fn highest_durable(&mut self, offset: u64, end: u64) -> Result<Lsn> {
         let (mut highest, mut offset) = (Lsn(0), offset);
-        while let Some(found) = self.next_valid_before(end, offset)? {
-            highest = highest.max(found.durable);
-            offset = found.offset + found.size;
+        while let Some(record) = self.next_valid_before(end, offset)? {
+            highest = highest.max(record.durable);
+            offset = record.offset + record.size;
         }
         Ok(highest)
     }
 
-    /// The first offset from `offset` on with a valid head that lies before `end`, or about there.
+    /// Returns the offset of the first valid head at or after `offset` and before `end`, or up to
+    /// one read behind it.
     fn first_candidate(&mut self, mut offset: u64, end: u64) -> Result<Option<u64>> {
         let (base, capacity, salt) = (self.head.base.0, self.head.capacity, self.salt);
         while offset + record::RECORD_BYTES_MIN <= capacity && offset < end {
             let count = (capacity - offset).min(WINDOW_BYTES);
             let bytes = self.bytes(offset, count)?;
-            // Places whose first 24 bytes are in the window.
-            let places = (to_u64(bytes.len()) / 8).saturating_sub(2);
-            let hit = (0..places).map(|index| index * 8).find(|at| {
+            // Words that begin 24 bytes of the window.
+            let starts = (to_u64(bytes.len()) / 8).saturating_sub(2);
+            let hit = (0..starts).map(|index| index * 8).find(|at| {
                 let head = bytes.get(to_usize(*at)..).unwrap_or(&[]);
-                record::Head::parse(head, salt, Lsn(base + offset + at)).is_some()
+                record::RecordHead::parse(head, salt, Lsn(base + offset + at)).is_some()
             });
             if let Some(at) = hit {
                 return Ok(Some(offset + at));
             }
-            if places == 0 || to_u64(bytes.len()) < count {
-                break; // The file is shorter than its head says.
+            if starts == 0 || to_u64(bytes.len()) < count {
+                break; // The file is shorter than its capacity.
             }
-            offset += places * 8;
+            offset += starts * 8;
         }
         Ok(None)
     }

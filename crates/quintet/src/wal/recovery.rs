@@ -1,178 +1,176 @@
-//! From segment files to a log that can be appended to.
+//! Recovery: replays the segment files and repairs them, so that the log can be appended to.
 //!
-//! What: finds the segments, decides for everything that does not parse whether it is a hole, a
-//! torn tail or damage, replays what is valid, and mends the files so that the next recovery sees
-//! the same. Why: three cases look alike (bytes that are no record) and need opposite treatment.
+//! Why: a hole, a torn tail and damage look alike (bytes that are no record) and need opposite
+//! treatment.
 //!
-//! The rules:
-//! - **Damage**: an invalid place below the durable watermark. The watermark is the highest of the
-//!   catalog's and of every later valid record's `durable lsn`. Open is refused, with file, offset
-//!   and LSN.
-//! - **Hole**: the segment was made under the running kernel and no sync failed: the page cache is
-//!   whole, so an invalid place is a write that its process never finished and nobody was told of.
-//!   Recovery steps over it to the next valid record and covers it with a filler.
-//! - **Torn tail**: otherwise, un-synced pages may be missing in any subset: the longest valid
-//!   prefix stays, the rest is cut: its segments are removed and a filler covers the rest of the
-//!   last one.
+//! How: recovery opens the segments, replays valid records in order, and classifies each gap, a
+//! range that holds no valid record:
+//! - **Damage**: a gap below the durable watermark, the highest of the catalog's and of every later
+//!   valid record's `durable lsn`. Recovery fails with file, offset and LSN.
+//! - **Hole**: the segment was made under the running kernel and no sync failed. The page cache is
+//!   complete, so the gap is a write that its process never finished or acknowledged. Recovery
+//!   steps over it to the next valid record and covers it with a filler.
+//! - **Torn tail**: otherwise any subset of the unsynced pages may be missing. The longest valid
+//!   prefix stays. Recovery removes the segments behind it and covers the rest of the last one
+//!   with a filler.
 //!
-//! Invariants: fillers and removals are durable before the log takes a record, so what was cut or
-//! stepped over never comes back, at whatever point recovery itself is interrupted; recovering
-//! twice gives the same records.
+//! Invariants: fillers and removals are durable before the log takes a record. So cut and
+//! stepped-over bytes never come back, even if recovery itself is interrupted. Recovering twice
+//! gives the same records.
 //!
-//! Differs from DESIGN.md: a record carries the durable LSN rather than a count of syncs (a count
-//! cannot tell whether the damaged record was reserved before that sync began), and the cut is
-//! covered by a filler rather than zeroed (one sector is written rather than a segment).
+//! Decisions: a record carries the durable LSN and not a count of syncs, because a count cannot
+//! tell whether the damaged record was reserved before that sync began. A filler covers the cut
+//! instead of zeros, because it takes one sector and zeros a segment.
 
 #![deny(clippy::indexing_slicing)]
 
 use std::sync::Arc;
 
 use super::{
-    Anchor, LogOptions,
-    reader::{Found, SegmentReader},
-    record::{self, Kind},
-    segment::{self, Segment},
+    mutants,
+    options::{Anchor, LogOptions},
+    reader::{RecordInfo, SegmentReader},
+    record::{self, RecordKind},
+    segment::{self, Segment, SegmentHead},
 };
 use crate::{
     Error, Result,
     io::{self, Dir, Env, Open},
-    util::{
-        codec::Lsn,
-        mutant::{self, Bug},
-    },
+    util::{codec::Lsn, mutant::mutant},
 };
 
-/// What recovery hands to the log.
+/// The outcome of recovery.
 #[derive(Debug)]
-pub(super) struct Recovered {
-    /// Segments that are full or sealed, oldest first.
-    pub(super) sealed: Vec<Sealed>,
-    /// The segment to go on in, if the tail may be continued.
+pub(super) struct RecoveredLog {
+    /// Segments that take no more records, oldest first.
+    pub(super) sealed: Vec<SealedSegment>,
+    /// The segment to append to, if its tail may be continued.
     pub(super) current: Option<Segment>,
-    /// Number and base of the segment to make where there is no `current`.
+    /// Number and base of the segment to make if there is no `current`.
     pub(super) next: (u64, Lsn),
-    /// Past the last record.
+    /// LSN past the last record.
     pub(super) end: Lsn,
-    /// Known durable below.
+    /// LSN below which the log is durable.
     pub(super) durable: Lsn,
 }
 
 /// A segment that takes no more records.
 #[derive(Clone, Debug)]
-pub(super) struct Sealed {
-    pub(super) head: segment::Head,
+pub(super) struct SealedSegment {
+    pub(super) head: SegmentHead,
     pub(super) file: Arc<dyn io::File>,
 }
 
-/// Called with each record to replay.
+/// Receives each commit to replay: its LSN and body.
 pub(super) type Replay<'a> = dyn FnMut(Lsn, &[u8]) -> Result<()> + 'a;
 
-/// Reads the log in `dir`; see the module head.
+/// Recovers the log in `dir`. See the module head.
 pub(super) fn recover(
     env: &dyn Env,
     dir: &dyn Dir,
     options: &LogOptions,
     anchor: &Anchor,
     replay: &mut Replay<'_>,
-) -> Result<Recovered> {
-    let mut whole = Some(env.boot_id());
-    let mut segments = open_segments(dir, options, anchor, whole)?;
+) -> Result<RecoveredLog> {
+    let mut trusted_boot = Some(env.boot_id());
+    let mut segments = open_segments(dir, options, anchor, trusted_boot)?;
     if segments.iter().any(|reader| reader.head().failed) {
-        // After a failed sync the cache may show what the disk does not have.
-        whole = None;
-        segments = open_segments(dir, options, anchor, whole)?;
+        // After a failed sync the page cache may hold bytes that the disk does not have.
+        trusted_boot = None;
+        segments = open_segments(dir, options, anchor, trusted_boot)?;
     }
-    let mut scan = Scan { anchor, whole, durable: anchor.durable, mends: Vec::new() };
+    let mut scan =
+        RecoveryScan { anchor, trusted_boot, durable: anchor.durable, fillers: Vec::new() };
     let mut tail = None;
     let mut rest = segments.as_mut_slice();
     while let Some((reader, later)) = rest.split_first_mut() {
-        if let Some(offset) = scan.segment(reader, later, replay)? {
+        if let Some(offset) = scan.replay_segment(reader, later, replay)? {
             tail = Some((reader.head().number, offset));
             break;
         }
         rest = later;
     }
-    scan.finish(dir, options, segments, tail)
+    scan.repair(dir, options, segments, tail)
 }
 
-/// Opens the run of segments that recovery needs, and removes strays (unless read-only). Those
-/// made under another boot than `whole` are read from the disk: an earlier recovery may have
-/// failed to sync what it wrote, which leaves that in the cache.
+/// Opens the segments that recovery needs and removes strays (unless read-only). Segments that
+/// were made under another boot than `trusted_boot` are read from the disk: an earlier recovery may
+/// have failed to sync its writes, which then remain in the page cache.
 fn open_segments(
     dir: &dyn Dir,
     options: &LogOptions,
     anchor: &Anchor,
-    whole: Option<[u8; 16]>,
+    trusted_boot: Option<[u8; 16]>,
 ) -> Result<Vec<SegmentReader>> {
     let listing = dir.list().map_err(|error| Error::io("list log", error))?;
     let mut numbers: Vec<u64> =
         listing.iter().filter_map(|entry| segment::number_of(&entry.name)).collect();
     numbers.sort_unstable();
     if anchor.created {
-        return remove_unused(dir, &numbers, options, anchor, whole);
+        return remove_unused(dir, &numbers, options, anchor, trusted_boot);
     }
     let mut segments: Vec<SegmentReader> = Vec::new();
     let mut strays = Vec::new();
     let mut below = Vec::new();
     for number in numbers {
-        match open_segment(dir, number, options, anchor, whole)? {
-            Opened::Segment(reader) => {
-                // Pruned ones may be kept to be made again, and need not be consecutive. The last
-                // is kept in any case: the log goes on behind it.
+        match open_segment(dir, number, options, anchor, trusted_boot)? {
+            SegmentFile::Valid(reader) => {
+                // Pruned segments may remain for reuse and need not be consecutive. The last one
+                // stays in any case: the log continues behind it.
                 if segments.last().is_some_and(|last| last.head().end() <= anchor.start) {
                     below.extend(segments.drain(..).map(|reader| reader.head().number));
                 }
                 check_follows(segments.last(), &reader, &strays)?;
                 segments.push(reader);
             }
-            Opened::Stray(fault) => strays.push((number, fault)),
+            SegmentFile::Stray(fault) => strays.push((number, fault)),
         }
     }
     check_coverage(&segments, &strays, anchor)?;
     segments.iter().try_for_each(|reader| check_catalog(reader.head(), anchor))?;
     if !options.read_only {
         for number in strays.into_iter().map(|(number, _)| number).chain(below) {
-            remove(dir, number)?;
+            segment::remove(dir, number)?;
         }
     }
     Ok(segments)
 }
 
-/// Removes what an interrupted creation left: at most the first segment, without a record.
+/// Removes the files of an interrupted creation: at most the first segment, without a record.
 fn remove_unused(
     dir: &dyn Dir,
     numbers: &[u64],
     options: &LogOptions,
     anchor: &Anchor,
-    whole: Option<[u8; 16]>,
+    trusted_boot: Option<[u8; 16]>,
 ) -> Result<Vec<SegmentReader>> {
     for number in numbers {
-        let used = match open_segment(dir, *number, options, anchor, whole)? {
-            Opened::Segment(mut reader) => {
+        let used = match open_segment(dir, *number, options, anchor, trusted_boot)? {
+            SegmentFile::Valid(mut reader) => {
                 check_catalog(reader.head(), anchor)?;
                 reader.record_at(SegmentReader::first_offset())?.is_some()
             }
-            Opened::Stray(_) => false,
+            SegmentFile::Stray(_) => false,
         };
         if used || *number > 1 {
             let name = segment::display_name(*number);
-            let what = "the log was in use, the catalog is that of a new database";
+            let what = "the log has records, but the catalog is that of a new database; restore it";
             return Err(Error::corruption(name, 0, what));
         }
     }
     if !options.read_only {
-        numbers.iter().try_for_each(|number| remove(dir, *number))?;
+        numbers.iter().try_for_each(|number| segment::remove(dir, *number))?;
     }
     Ok(Vec::new())
 }
 
-/// Refuses a log that was told of an edit that the catalog does not have.
-fn check_catalog(head: &segment::Head, anchor: &Anchor) -> Result<()> {
+/// Fails if the log has recorded a catalog edit that the catalog does not have.
+fn check_catalog(head: &SegmentHead, anchor: &Anchor) -> Result<()> {
     if head.catalog <= anchor.catalog {
         return Ok(());
     }
     let what = format!(
-        "it is an older copy: it has {} edits, {} was told of {}",
+        "it is an older copy: it has {} edits, but {} has recorded edit {}; restore the newer copy",
         anchor.catalog,
         segment::display_name(head.number),
         head.catalog
@@ -180,9 +178,10 @@ fn check_catalog(head: &segment::Head, anchor: &Anchor) -> Result<()> {
     Err(Error::corruption("catalog", 0, what))
 }
 
-enum Opened {
-    Segment(SegmentReader),
-    /// Not in use: never completed, or pruned and about to be made again.
+enum SegmentFile {
+    Valid(SegmentReader),
+    /// Not in use: never completed, or pruned and kept for reuse. With the reason why it does not
+    /// parse.
     Stray(Error),
 }
 
@@ -191,15 +190,15 @@ fn open_segment(
     number: u64,
     options: &LogOptions,
     anchor: &Anchor,
-    whole: Option<[u8; 16]>,
-) -> Result<Opened> {
+    trusted_boot: Option<[u8; 16]>,
+) -> Result<SegmentFile> {
     let name = segment::display_name(number);
     let how = if options.read_only { Open::READ } else { Open::WRITE };
     let file = dir
         .open(&segment::file_name(number), how)
         .map_err(|error| Error::io(format!("open {name}"), error))?;
     let mut reader = SegmentReader::open(Arc::clone(&file), &name);
-    if reader.as_ref().map_or(true, |reader| Some(reader.head().boot_id) != whole) {
+    if reader.as_ref().map_or(true, |reader| Some(reader.head().boot_id) != trusted_boot) {
         let _ = file.drop_cache();
         reader = SegmentReader::open(file, &name);
     }
@@ -207,41 +206,40 @@ fn open_segment(
         Ok(reader) if reader.head().database_id != anchor.database_id => {
             Err(Error::corruption(name, 16, "the segment belongs to another database"))
         }
-        Ok(reader) if reader.head().number != number => Ok(Opened::Stray(Error::corruption(
+        Ok(reader) if reader.head().number != number => Ok(SegmentFile::Stray(Error::corruption(
             name,
             32,
             format!("the head says segment {}", reader.head().number),
         ))),
-        Ok(reader) => Ok(Opened::Segment(reader)),
-        Err(fault @ Error::Corruption { .. }) => Ok(Opened::Stray(fault)),
+        Ok(reader) => Ok(SegmentFile::Valid(reader)),
+        Err(fault @ Error::Corruption { .. }) => Ok(SegmentFile::Stray(fault)),
         Err(error) => Err(error),
     }
 }
 
-/// Refuses a gap between two segments.
+/// Fails if `reader` is not the segment after `last`.
 fn check_follows(
     last: Option<&SegmentReader>,
     reader: &SegmentReader,
     strays: &[(u64, Error)],
 ) -> Result<()> {
     let Some(last) = last else { return Ok(()) };
-    let wanted = (last.head().number + 1, last.head().end());
-    if wanted == (reader.head().number, reader.head().base) {
+    let expected = (last.head().number + 1, last.head().end());
+    if expected == (reader.head().number, reader.head().base) {
         return Ok(());
     }
-    if let Some((_, fault)) = strays.iter().find(|(number, _)| *number == wanted.0) {
+    if let Some((_, fault)) = strays.iter().find(|(number, _)| *number == expected.0) {
         return Err(fault.clone());
     }
     Err(Error::corruption(
         segment::display_name(reader.head().number),
         40,
-        format!("segment {} with base {} should come here", wanted.0, wanted.1),
+        format!("expected segment {} with base LSN {} here", expected.0, expected.1),
     ))
 }
 
-/// Whether the segments cover what the catalog says must be there. A file that does not parse is a
-/// mere stray only if nothing durable can lie in it: a segment is made durable before its first
-/// record.
+/// Fails unless the segments cover the LSNs that the catalog needs. A file that does not parse is a
+/// stray only if it cannot hold a durable record: a segment is durable before its first record.
 fn check_coverage(
     segments: &[SegmentReader],
     strays: &[(u64, Error)],
@@ -257,42 +255,38 @@ fn check_coverage(
         return Err(fault.clone());
     }
     let what = format!(
-        "segments are missing: the catalog needs LSN {} to {}",
+        "segments are missing: the catalog needs LSN {} to {}; restore them",
         anchor.start, anchor.durable
     );
     Err(Error::corruption("log", 0, what))
 }
 
-fn remove(dir: &dyn Dir, number: u64) -> Result<()> {
-    let name = segment::file_name(number);
-    dir.remove(&name).map_err(|error| Error::io(format!("remove log/{name}"), error))
-}
-
-/// A filler to write into a segment: from an offset up to another.
-struct Mend {
+/// A filler to write into a segment, from `offset` to `end`.
+struct PendingFiller {
     number: u64,
     offset: u64,
     end: u64,
 }
 
-struct Scan<'a> {
+/// The pass over the segments that replays them.
+struct RecoveryScan<'a> {
     anchor: &'a Anchor,
-    /// Segments made under this boot have their page cache whole; `None` after a failed sync.
-    whole: Option<[u8; 16]>,
+    /// Boot id under which the page cache of a segment is complete; `None` after a failed sync.
+    trusted_boot: Option<[u8; 16]>,
     durable: Lsn,
-    mends: Vec<Mend>,
+    fillers: Vec<PendingFiller>,
 }
 
-impl Scan<'_> {
-    /// Whether what was written to the segment is all there, synced or not.
-    fn has_whole_cache(&self, head: &segment::Head) -> bool {
-        self.whole == Some(head.boot_id)
+impl RecoveryScan<'_> {
+    /// Returns whether the page cache has every write to the segment, synced or not.
+    fn has_complete_cache(&self, head: &SegmentHead) -> bool {
+        self.trusted_boot == Some(head.boot_id)
     }
 
-    /// Offset at and behind which no record begins in a segment. A recycled one is full of old
-    /// records, and to find that none of them counts takes as long as replaying new ones.
-    fn reach(&self, head: &segment::Head) -> u64 {
-        if !self.has_whole_cache(head) {
+    /// Returns the offset at and behind which no record begins in a segment. A recycled segment is
+    /// full of old records, and a search through them takes as long as a replay of new ones.
+    fn reach(&self, head: &SegmentHead) -> u64 {
+        if !self.has_complete_cache(head) {
             head.capacity
         } else if head.was_never_used() && head.base >= self.anchor.durable {
             0
@@ -301,9 +295,9 @@ impl Scan<'_> {
         }
     }
 
-    /// Replays one segment. Returns the offset at which the log ends, or `None` where it goes on
-    /// in the next.
-    fn segment(
+    /// Replays one segment. Returns the offset at which the log ends, or `None` if it continues in
+    /// the next segment.
+    fn replay_segment(
         &mut self,
         reader: &mut SegmentReader,
         later: &mut [SegmentReader],
@@ -311,10 +305,10 @@ impl Scan<'_> {
     ) -> Result<Option<u64>> {
         let mut offset = SegmentReader::first_offset();
         while reader.has_room(offset) {
-            if let Some(found) = reader.record_at(offset)? {
-                self.replay(reader, &found, replay)?;
-                offset += found.size;
-            } else if let Some(next) = self.invalid_place(reader, later, offset)? {
+            if let Some(record) = reader.record_at(offset)? {
+                self.replay_record(reader, &record, replay)?;
+                offset += record.size;
+            } else if let Some(next) = self.classify_gap(reader, later, offset)? {
                 offset = next;
             } else {
                 return Ok(Some(offset));
@@ -324,27 +318,26 @@ impl Scan<'_> {
         Ok(later.is_empty().then_some(offset))
     }
 
-    fn replay(
+    /// Replays a record if it is a commit at or behind the anchor's start.
+    fn replay_record(
         &mut self,
         reader: &mut SegmentReader,
-        found: &Found,
+        record: &RecordInfo,
         replay: &mut Replay<'_>,
     ) -> Result<()> {
-        self.durable = self.durable.max(found.durable);
-        let late = u64::from(mutant::active(Bug::LogReplaysOneTooLate));
-        if found.kind == Kind::Commit && found.lsn.0 >= self.anchor.start.0 + late * found.size {
-            if mutant::active(Bug::LogReplaysOneTooFew)
-                && reader.record_at(found.offset + found.size)?.is_none()
-            {
-                return Ok(());
-            }
-            replay(found.lsn, reader.body(found)?)?;
+        let start = self.anchor.start.0;
+        let start = mutant!(LogReplaysOneTooLate: start + record.size, else start);
+        self.durable = self.durable.max(record.durable);
+        if record.kind != RecordKind::Commit || record.lsn.0 < start {
+            return Ok(());
         }
-        Ok(())
+        mutant!(LogReplaysOneTooFew => if mutants::is_last(reader, record)? { return Ok(()) });
+        replay(record.lsn, reader.body(record)?)
     }
 
-    /// Judges a place that holds no record: where to go on, or `None` for the end of the log.
-    fn invalid_place(
+    /// Classifies the gap at `offset`: fails for damage, returns the offset behind a hole, and
+    /// `None` for a torn tail, where the log ends.
+    fn classify_gap(
         &mut self,
         reader: &mut SegmentReader,
         later: &mut [SegmentReader],
@@ -352,9 +345,9 @@ impl Scan<'_> {
     ) -> Result<Option<u64>> {
         let head = *reader.head();
         let lsn = Lsn(head.base.0 + offset);
-        let whole_cache = self.has_whole_cache(&head);
-        if whole_cache && !head.in_use && lsn >= self.anchor.durable {
-            return Ok(None); // Closed cleanly, or never used: nothing follows.
+        let complete_cache = self.has_complete_cache(&head);
+        if complete_cache && !head.in_use && lsn >= self.anchor.durable {
+            return Ok(None); // Closed cleanly, or never used: no record follows.
         }
         let reach = self.reach(&head);
         let next = reader.next_valid_before(reach, offset + record::ALIGNMENT)?;
@@ -370,44 +363,45 @@ impl Scan<'_> {
                 later.record_at(SegmentReader::first_offset())?.is_some() || durable > Lsn(0);
             watermark = watermark.max(durable);
         }
-        let refused = watermark > lsn || mutant::active(Bug::LogRefusesTornTail);
-        if refused && !mutant::active(Bug::LogCutsDamage) {
+        let is_damage = mutant!(LogRefusesTornTail: true, else watermark > lsn);
+        let is_damage = mutant!(LogCutsDamage: false, else is_damage);
+        if is_damage {
             return Err(Error::corruption(
                 segment::display_name(head.number),
                 offset,
                 format!("no valid record at LSN {lsn}, but the log was durable to {watermark}"),
             ));
         }
-        let whole_cache = (whole_cache || mutant::active(Bug::LogStepsOverHolesAfterReboot))
-            && !mutant::active(Bug::LogStopsAtHoleAfterKill);
-        let end = match (whole_cache, next) {
-            (true, Some(found)) => found.offset,
+        let is_hole = mutant!(LogStepsOverHolesAfterReboot: true, else complete_cache);
+        let is_hole = mutant!(LogStopsAtHoleAfterKill: false, else is_hole);
+        let end = match (is_hole, next) {
+            (true, Some(record)) => record.offset,
             (true, None) if follows => head.capacity,
             _ => return Ok(None),
         };
-        self.mends.push(Mend { number: head.number, offset, end });
+        self.fillers.push(PendingFiller { number: head.number, offset, end });
         Ok(Some(end))
     }
 
-    /// Whether the log ends in a segment that it never went on in. Its making may have failed, and
-    /// what is cached of it need not be on the disk: it is made again.
+    /// Returns whether the log ends in a segment that it never moved to. Its creation may have
+    /// failed, and its cached pages need not be on the disk, so it is made again.
     fn ends_unused(&self, segments: &[SegmentReader], tail: Option<(u64, u64)>) -> bool {
         let empty = tail.is_some_and(|(_, offset)| offset == SegmentReader::first_offset());
-        let unknown = segments.last().is_some_and(|last| {
+        let never_used = segments.last().is_some_and(|last| {
             last.head().was_never_used() && self.anchor.durable <= last.head().base
         });
-        empty && unknown && segments.len() > 1
+        empty && never_used && segments.len() > 1
     }
 
-    /// Mends the files and says where the log goes on. `tail` is the segment and offset where it
-    /// ends.
-    fn finish(
+    /// Repairs the files and returns where the log continues. `tail` is the number of the segment
+    /// and the offset where the log ends; `None`: with the last segment.
+    fn repair(
         mut self,
         dir: &dyn Dir,
         options: &LogOptions,
         mut segments: Vec<SegmentReader>,
         tail: Option<(u64, u64)>,
-    ) -> Result<Recovered> {
+    ) -> Result<RecoveredLog> {
         let kept = segments.partition_point(|reader| {
             tail.is_none_or(|(number, _)| reader.head().number <= number)
         });
@@ -426,79 +420,88 @@ impl Scan<'_> {
             .zip(tail)
             .map_or(next.1, |(last, (_, offset))| Lsn(last.head().base.0 + offset));
         let mut recovered =
-            Recovered { sealed: Vec::new(), current: None, next, end, durable: self.durable };
-        let whole = segments.last().is_some_and(|last| self.has_whole_cache(last.head()));
+            RecoveredLog { sealed: Vec::new(), current: None, next, end, durable: self.durable };
+        let complete_cache =
+            segments.last().is_some_and(|last| self.has_complete_cache(last.head()));
         if !options.read_only {
-            if let (Some((number, offset)), Some(last), false) = (tail, segments.last(), whole) {
-                self.mends.push(Mend { number, offset, end: last.head().capacity });
+            if let (Some((number, offset)), Some(last), false) =
+                (tail, segments.last(), complete_cache)
+            {
+                self.fillers.push(PendingFiller { number, offset, end: last.head().capacity });
             }
-            // A segment of the same kernel may have been made and not yet named durably.
-            let unsure = segments.last().is_some_and(|last| last.head().base >= self.durable);
-            // Before the fillers: once the last segment is filled, the next one counts as its
-            // sequel.
-            remove_past_tail(dir, &after, unsure)?;
-            write_fillers(&segments, &self.mends, !whole)?;
-            // Where the cache is whole, the log's first sync covers what recovery wrote. Should
-            // that one fail, the log notes it by a store into its mapping, which needs no disk.
-            if !whole {
+            // A segment of this boot may have a name that is not durable yet.
+            let sync_names = segments.last().is_some_and(|last| last.head().base >= self.durable);
+            // Before the fillers: once the last segment is filled, recovery would continue in the
+            // next one.
+            remove_past_tail(dir, &after, sync_names)?;
+            write_fillers(&segments, &self.fillers, !complete_cache)?;
+            // If the cache is complete, the log's first sync covers these writes. If it fails, the
+            // log marks that by a store into its mapping, which needs no disk.
+            if !complete_cache {
                 recovered.end = recovered.next.1;
                 recovered.durable = recovered.end;
             } else if let Some((_, offset)) = tail
                 && let Some(reader) = segments.pop()
             {
                 let file = Arc::clone(reader.file());
-                // Recovery read it with large cached pages, which a store would dirty whole.
+                // Recovery has read it into large cached pages. A store would dirty all of one.
                 let _ = file.drop_cache();
                 recovered.current = Some(Segment::open(*reader.head(), file, offset)?);
             }
         }
         recovered.sealed = segments
             .into_iter()
-            .map(|reader| Sealed { head: *reader.head(), file: Arc::clone(reader.file()) })
+            .map(|reader| SealedSegment { head: *reader.head(), file: Arc::clone(reader.file()) })
             .collect();
         Ok(recovered)
     }
 }
 
-/// Removes what lies past the tail: a spare that was never used, or what is cut. That is durable
-/// on return, as are the names of the segments kept (`sync_names`, or because something was
-/// removed).
+/// Removes the segments past the tail: a spare that was never used, or cut ones. The removal is
+/// durable on return. So are the names of the other segments, if a segment was removed or with
+/// `sync_names`.
 fn remove_past_tail(dir: &dyn Dir, after: &[SegmentReader], sync_names: bool) -> Result<()> {
     let sync = || dir.sync().map_err(|error| Error::io("sync log", error));
-    // From the last on, one by one: whatever a crash leaves has no gap.
+    // From the last one down, one by one: a crash leaves no gap.
     for reader in after.iter().rev() {
-        remove(dir, reader.head().number)?;
+        segment::remove(dir, reader.head().number)?;
         sync()?;
     }
     if after.is_empty() && sync_names { sync() } else { Ok(()) }
 }
 
-/// Covers holes and the cut tail. With `sync` that is durable on return; without, the log's first
-/// sync makes it so, before anything after it is acknowledged.
-fn write_fillers(segments: &[SegmentReader], mends: &[Mend], sync: bool) -> Result<()> {
+/// Covers holes and the cut tail with fillers. With `sync` they are durable on return. Without, the
+/// log's first sync makes them durable, before it acknowledges a later record.
+fn write_fillers(segments: &[SegmentReader], pending: &[PendingFiller], sync: bool) -> Result<()> {
     for reader in segments {
         let head = reader.head();
-        let failed = |doing: &str, error| {
-            Error::io(format!("{doing} {}", segment::display_name(head.number)), error)
-        };
-        for mend in mends.iter().filter(|mend| mend.number == head.number) {
-            let size = mend.end - mend.offset;
+        for filler in pending.iter().filter(|filler| filler.number == head.number) {
+            let size = filler.end - filler.offset;
             if size < record::RECORD_BYTES_MIN {
-                continue; // Too small for a record: readers stop there by themselves.
+                continue; // Too small for a record: readers stop there.
             }
-            let lsn = Lsn(head.base.0 + mend.offset);
-            let filler = record::Head::filler(lsn, size, Lsn(0)).encode(head.salt()).to_bytes();
-            io::write_all_at(&**reader.file(), &filler, mend.offset)
-                .map_err(|error| failed("write", error))?;
+            let lsn = Lsn(head.base.0 + filler.offset);
+            let bytes =
+                record::RecordHead::filler(lsn, size, Lsn(0)).encode(head.salt()).to_bytes();
+            io::write_all_at(&**reader.file(), &bytes, filler.offset)
+                .map_err(|error| io_error("write", head.number, error))?;
         }
-        if sync && !mutant::active(Bug::LogLeavesFillersUnsynced) {
-            reader.file().sync_data().map_err(|error| {
-                // The next recovery reads what is on the disk, not what this one wrote into the
-                // cache.
-                segment::note_failed(&**reader.file());
-                failed("sync", error)
-            })?;
+        if sync {
+            sync_fillers(reader)?;
         }
     }
     Ok(())
+}
+
+fn sync_fillers(reader: &SegmentReader) -> Result<()> {
+    mutant!(LogLeavesFillersUnsynced => return Ok(()));
+    reader.file().sync_data().map_err(|error| {
+        // The next recovery must read the disk, and not what this one wrote into the page cache.
+        segment::mark_failed(&**reader.file());
+        io_error("sync", reader.head().number, error)
+    })
+}
+
+fn io_error(doing: &str, number: u64, error: std::io::Error) -> Error {
+    Error::io(format!("{doing} {}", segment::display_name(number)), error)
 }

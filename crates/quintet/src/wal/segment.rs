@@ -1,14 +1,17 @@
-//! Segment files: preallocated, mapped, self-describing.
+//! Segment files: preallocated, mapped, with a head that describes them.
 //!
-//! What: the head of a segment, its file name, how one is made (or made again from a pruned one),
-//! and the mapped segment that writers reserve space in.
-//! Why: a segment is allocated in full and durable under its final name before the first record
-//! goes in, so that a commit never meets a full disk half-way and an acknowledged record never
-//! lies in a file that a crash can take back.
+//! Why: a segment is allocated in full and durable under its final name before its first record. So
+//! a commit never meets a full disk half-way, and no acknowledged record is in a file that a crash
+//! can remove.
 //!
-//! Invariants: segment numbers are consecutive and each base LSN is the previous base plus
-//! capacity; the nonce is fresh whenever a file becomes a segment, so that old records in it never
-//! parse again.
+//! How: [`SegmentHead`] encodes and parses the head. [`Segment`] is the mapped file that writers
+//! reserve space in. A pruned file can become a segment again.
+//!
+//! Invariants:
+//! - Segment numbers are consecutive. Each base LSN is the previous base plus its capacity.
+//! - A file gets a new nonce when it becomes a segment, so that its old records never parse again.
+//!
+//! Threads: any. All fields of a [`Segment`] that change are atomic.
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
@@ -39,7 +42,7 @@ use crate::{
     io::{self, BLOCK_BYTES, Dir, Env, File, Mapping, Open, persistence::LINE_BYTES},
     util::{
         codec::{Decoder, Lsn, crc32c, crc32c_append, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -57,9 +60,9 @@ const IN_USE_OFFSET: u64 = HEAD_BYTES - 16;
 const IN_USE_BIT: u32 = 1 << 31;
 const FAILED_OFFSET: u64 = HEAD_BYTES - 8;
 
-/// What a segment's head says.
+/// The head of a segment, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct SegmentHead {
     /// Identity of the database.
     pub database_id: [u8; 16],
     /// Number of the segment, from 1.
@@ -72,20 +75,20 @@ pub struct Head {
     pub boot_id: [u8; 16],
     /// Salt of the records.
     pub nonce: u64,
-    /// Whether a process appended to the segment and has not closed it.
+    /// Whether a process appended to the segment and did not close it.
     pub in_use: bool,
-    /// Offset at and behind which no record begins, as long as the kernel runs that the segment
-    /// was made under; the capacity where that is not known.
+    /// Offset at and behind which no record begins. Valid only under the kernel (boot id) that the
+    /// segment was made under. The capacity if it is not known.
     pub reach: u64,
     /// Whether a sync failed while the segment was in use.
     pub failed: bool,
-    /// Number of the newest catalog edit when it was noted here last, 0 for none: a catalog that
-    /// ends before it is older than the log.
+    /// Number of the newest catalog edit that was recorded here; 0 for none. A catalog that ends
+    /// before it is older than the log.
     pub catalog: u64,
 }
 
-impl Head {
-    /// The head's block.
+impl SegmentHead {
+    /// Encodes the head as the file's first block.
     pub(super) fn to_block(self) -> Vec<u8> {
         let mut block = Vec::with_capacity(to_usize(HEAD_BYTES));
         block.extend_from_slice(MAGIC);
@@ -104,7 +107,7 @@ impl Head {
         block
     }
 
-    /// The head at the front of a segment file; what is wrong with it where it is none.
+    /// Parses the first block of a segment file. Fails with what is wrong with it.
     pub(super) fn parse(block: &[u8]) -> Result<Self, HeadFault> {
         let mut decoder = Decoder::new(block);
         let torn = || HeadFault::Damaged("the segment head ends early".to_owned());
@@ -148,8 +151,8 @@ impl Head {
         }
         let word = block.get(to_usize(IN_USE_OFFSET)..).and_then(|word| Decoder::new(word).u64());
         head.reach = head.reach_of(word.unwrap_or(0)).unwrap_or(head.capacity).min(head.capacity);
-        let noted = block.get(to_usize(CATALOG_OFFSET)..).map(Decoder::new);
-        if let Some((number, crc)) = noted.and_then(|mut words| Some((words.u64()?, words.u64()?)))
+        let stored = block.get(to_usize(CATALOG_OFFSET)..).map(Decoder::new);
+        if let Some((number, crc)) = stored.and_then(|mut words| Some((words.u64()?, words.u64()?)))
             && crc == head.catalog_crc(number)
         {
             head.catalog = number;
@@ -157,14 +160,13 @@ impl Head {
         Ok(head)
     }
 
-    /// What the records' checksums start from.
+    /// Returns the checksum that the records' checksums start from.
     pub(super) fn salt(&self) -> u32 {
         record::salt(self.database_id, self.number, self.nonce)
     }
 
-    /// The word that says that the segment is in use, and that no record begins behind the block
-    /// that `end` is in. All bits are set where its number does not fit: then they may begin
-    /// anywhere.
+    /// Returns the word for a segment in use whose records all begin in or before the block of
+    /// `end`. If the block's number does not fit, all bits are set: records may begin anywhere.
     fn in_use_word(&self, end: u64) -> u64 {
         let blocks = u32::try_from(end.div_ceil(BLOCK_BYTES)).ok();
         let Some(blocks) = blocks.filter(|blocks| *blocks < IN_USE_BIT) else { return u64::MAX };
@@ -172,7 +174,7 @@ impl Head {
         u64::from(half) << 32 | u64::from(crc32c_append(self.salt(), &half.to_le_bytes()))
     }
 
-    /// What a word of [`Self::in_use_word`] was made of, in whole blocks.
+    /// Decodes a word of [`Self::in_use_word`] into the offset, rounded up to whole blocks.
     fn reach_of(&self, word: u64) -> Option<u64> {
         let reach = (word >> 32 & u64::from(!IN_USE_BIT)) * BLOCK_BYTES;
         (word != u64::MAX && word == self.in_use_word(reach)).then_some(reach)
@@ -182,19 +184,19 @@ impl Head {
         u64::from(crc32c_append(self.salt(), &number.to_le_bytes()))
     }
 
-    /// Whether the segment was made and the log never went on in it. Its making may have failed:
-    /// what is cached of it need not be on the disk.
+    /// Returns whether the log never moved to the segment. Its creation may have failed, so its
+    /// cached pages need not be on the disk.
     pub(super) fn was_never_used(&self) -> bool {
         !self.in_use && self.catalog == 0
     }
 
-    /// LSN past the segment's last byte.
+    /// Returns the LSN past the segment's last byte.
     pub(super) fn end(&self) -> Lsn {
         Lsn(self.base.0 + self.capacity)
     }
 }
 
-/// Why a head does not parse.
+/// Reason why a head does not parse.
 #[derive(Debug)]
 pub(super) enum HeadFault {
     Damaged(String),
@@ -212,42 +214,42 @@ impl HeadFault {
     }
 }
 
-/// The name of segment `number` in the log's directory.
+/// Returns the name of segment `number` in the log's directory.
 pub(super) fn file_name(number: u64) -> String {
     format!("{number:016x}.log")
 }
 
-/// The number in a segment's name.
+/// Returns the number in a segment's file name; `None` for any other name.
 pub(super) fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".log")?;
     (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// The name for messages, relative to the database's directory.
+/// Returns the name for messages, relative to the database's directory.
 pub(super) fn display_name(number: u64) -> String {
     format!("log/{}", file_name(number))
 }
 
-/// A mapped segment that records go into.
+/// A mapped segment that writers append to.
 #[derive(Debug)]
 pub(super) struct Segment {
-    pub(super) head: Head,
+    pub(super) head: SegmentHead,
     pub(super) salt: u32,
     pub(super) file: Arc<dyn File>,
     pub(super) mapping: Arc<Mapping>,
-    /// Offset of the next reservation. Grows past the capacity by reservations that found no room.
+    /// Offset of the next reservation. Reservations that do not fit move it past the capacity.
     tail: AtomicU64,
-    /// Pages below this offset have been made writable, and the head's reach is no less.
+    /// Pages below this offset are writable, and the head's reach is no less.
     prepared: AtomicU64,
-    /// Recovery may have written anywhere in the file: the next sync is of all of it.
-    is_fresh: AtomicBool,
-    /// The head was stored to since the last sync.
-    head_marked: AtomicBool,
+    /// Recovery may have written anywhere in the file: the next sync covers all of it.
+    needs_full_sync: AtomicBool,
+    /// The head has stores that no sync covers.
+    is_head_dirty: AtomicBool,
 }
 
 impl Segment {
-    /// Wraps an open, whole segment file whose records end at `tail` (an offset).
-    pub(super) fn open(head: Head, file: Arc<dyn File>, tail: u64) -> Result<Self> {
+    /// Maps a complete segment file whose records end at offset `tail`.
+    pub(super) fn open(head: SegmentHead, file: Arc<dyn File>, tail: u64) -> Result<Self> {
         let doing = || format!("map {}", display_name(head.number));
         let mapping = file.map(head.capacity).map_err(|error| Error::io(doing(), error))?;
         Ok(Self {
@@ -257,29 +259,29 @@ impl Segment {
             mapping,
             tail: AtomicU64::new(tail),
             prepared: AtomicU64::new(tail),
-            is_fresh: AtomicBool::new(true),
-            head_marked: AtomicBool::new(false),
+            needs_full_sync: AtomicBool::new(true),
+            is_head_dirty: AtomicBool::new(false),
         })
     }
 
-    /// Makes segment `head.number` in `dir` and makes it durable: from the pruned file `recycled`
-    /// or new.
-    pub(super) fn create(dir: &dyn Dir, head: Head, recycled: Option<&str>) -> Result<Self> {
+    /// Creates segment `head.number` in `dir`, from the pruned file `recycled` or a new file. It is
+    /// durable when this returns.
+    pub(super) fn create(dir: &dyn Dir, head: SegmentHead, recycled: Option<&str>) -> Result<Self> {
         let name = file_name(head.number);
         let made = Self::create_file(dir, &head, &name, recycled);
         if made.is_err() {
-            // Best effort: a leftover is recognised and removed by the next recovery anyway.
+            // Best effort: the next recovery recognises and removes the file.
             let _ = dir.remove(&name);
         }
         let file = made.map_err(|error| Error::io(format!("create log/{name}"), error))?;
         let mut segment = Self::open(head, file, HEAD_BYTES)?;
-        segment.is_fresh = AtomicBool::new(false);
+        segment.needs_full_sync = AtomicBool::new(false);
         Ok(segment)
     }
 
     fn create_file(
         dir: &dyn Dir,
-        head: &Head,
+        head: &SegmentHead,
         name: &str,
         recycled: Option<&str>,
     ) -> std::io::Result<Arc<dyn File>> {
@@ -289,7 +291,7 @@ impl Segment {
         } else {
             let file = match dir.open(name, Open::CREATE) {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                    // An earlier try failed, and so did its removal.
+                    // An earlier attempt failed, and so did the removal of its file.
                     dir.remove(name)?;
                     dir.open(name, Open::CREATE)?
                 }
@@ -299,39 +301,35 @@ impl Segment {
             file
         };
         io::write_all_at(&*file, &head.to_block(), 0)?;
-        if !mutant::active(Bug::LogSkipsSegmentHeadSync) {
-            file.sync_all()?;
-        }
-        if !mutant::active(Bug::LogSkipsSegmentDirSync) {
-            dir.sync()?;
-        }
+        mutant!(LogSkipsSegmentHeadSync: Ok(()), else file.sync_all())?;
+        mutant!(LogSkipsSegmentDirSync: Ok(()), else dir.sync())?;
         Ok(file)
     }
 
-    /// Reserves `size` bytes: one atomic add. The offset is good if the whole range lies in the
-    /// capacity.
+    /// Reserves `size` bytes by one atomic add and returns their offset. The reservation is valid
+    /// if the whole range is within the capacity.
     #[inline]
     pub(super) fn reserve(&self, size: u64) -> u64 {
         self.tail.fetch_add(size, Ordering::AcqRel)
     }
 
-    /// Offset past the last reservation.
+    /// Returns the offset past the last reservation.
     pub(super) fn used(&self) -> u64 {
         self.tail.load(Ordering::Acquire).min(self.head.capacity)
     }
 
-    /// How many bytes past the last reservation are ready for stores.
+    /// Returns how many bytes past the last reservation are ready for stores.
     pub(super) fn prepared_ahead(&self) -> u64 {
         self.prepared.load(Ordering::Acquire).saturating_sub(self.used())
     }
 
-    /// Makes the pages up to offset `to` ready for stores, where they are not. Every record lies in
-    /// pages that somebody has asked for here, so the head says first how far they reach: opening
-    /// after a kill searches for records behind an unfinished one, and not beyond.
+    /// Makes the pages up to offset `to` ready for stores. Raises the head's reach first, so that
+    /// every record begins below it: recovery after a kill searches for records behind an
+    /// unfinished one only up to the reach.
     pub(super) fn prepare_pages(&self, to: u64) {
         let to = to.min(self.head.capacity);
         if to > self.prepared.load(Ordering::Acquire) {
-            self.note_reach(to);
+            self.raise_reach(to);
         }
         let from = self.prepared.fetch_max(to, Ordering::AcqRel);
         if from < to {
@@ -339,58 +337,55 @@ impl Segment {
         }
     }
 
-    /// Makes the records below `end` durable, given that those below `durable` are. Pages that were
-    /// prepared ahead of the records are left out, because they would be written twice.
+    /// Makes the records below `end` durable; those below `durable` are already. Leaves out pages
+    /// that were prepared ahead of the records, because they would be written twice.
     pub(super) fn sync(&self, durable: Lsn, end: Lsn) -> std::io::Result<()> {
-        let marked = self.head_marked.swap(false, Ordering::AcqRel);
-        if self.is_fresh.swap(false, Ordering::AcqRel) {
+        let head_dirty = self.is_head_dirty.swap(false, Ordering::AcqRel);
+        if self.needs_full_sync.swap(false, Ordering::AcqRel) {
             return self.file.sync_data();
         }
         let offset = |lsn: Lsn| lsn.0.saturating_sub(self.head.base.0).min(self.head.capacity);
-        // What lies between head and records is clean, and costs nothing.
-        let from = if marked { 0 } else { offset(durable) };
-        let mut to = offset(end);
-        if mutant::active(Bug::LogSyncsTooFewLines) {
-            to -= to % LINE_BYTES;
-        }
+        // Pages between the head and the unsynced records are clean and cost nothing.
+        let from = if head_dirty { 0 } else { offset(durable) };
+        let to = offset(end);
+        let to = mutant!(LogSyncsTooFewLines: to - to % LINE_BYTES, else to);
         self.file.sync_range(&self.mapping, from..to)
     }
 
-    /// LSN past the last reservation.
+    /// Returns the LSN past the last reservation.
     pub(super) fn reserved_end(&self) -> Lsn {
         Lsn(self.head.base.0 + self.used())
     }
 
-    /// Notes in the head that a process appends, or has closed the log cleanly. Lives in the page
-    /// cache: it only counts while the kernel stays up.
+    /// Marks the segment as in use, or as closed cleanly. The mark need not become durable: it
+    /// counts only under the kernel that wrote it, which still has the cached page.
     pub(super) fn mark_in_use(&self, in_use: bool) {
         let reach = self.prepared.load(Ordering::Acquire);
         self.store(IN_USE_OFFSET, if in_use { self.head.in_use_word(reach) } else { 0 });
     }
 
-    /// Notes in the head that records may begin before offset `end`, if it says less. Only counts
-    /// in the page cache: nothing has to become durable.
-    fn note_reach(&self, end: u64) {
+    /// Raises the reach in the head to `end`, if it is lower. It need not become durable: it counts
+    /// only under the kernel that wrote it.
+    fn raise_reach(&self, end: u64) {
+        mutant!(LogNotesTooShortReach => return);
         let Some(word) = self.mapping.words().get(to_usize(IN_USE_OFFSET / 8)) else { return };
-        let noted = self.head.in_use_word(end);
+        let wanted = self.head.in_use_word(end);
         let raised = |now: u64| {
             let now = u64::from_le(now);
-            (now != 0 && now < noted).then_some(noted.to_le())
+            (now != 0 && now < wanted).then_some(wanted.to_le())
         };
-        if !mutant::active(Bug::LogNotesTooShortReach) {
-            let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, raised);
-        }
+        let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, raised);
     }
 
-    /// Notes in the head that a sync failed. Reaches the page cache, perhaps the disk.
+    /// Marks in the head that a sync failed. The mark reaches the page cache, perhaps the disk.
     pub(super) fn mark_failed(&self) {
         // All bits of the word, so that one flipped bit does not undo the mark.
         self.store(FAILED_OFFSET, u64::MAX);
     }
 
-    /// Notes in the head the newest edit of the catalog, which is durable. Reaches the disk with a
-    /// later sync; a note that is torn counts as none.
-    pub(super) fn note_catalog(&self, number: u64) {
+    /// Stores the number of the catalog's newest durable edit in the head. It becomes durable with
+    /// a later sync; a torn one counts as none.
+    pub(super) fn store_catalog_edit(&self, number: u64) {
         self.store(CATALOG_OFFSET, number);
         self.store(CATALOG_CRC_OFFSET, self.head.catalog_crc(number));
     }
@@ -399,30 +394,36 @@ impl Segment {
         if let Some(word) = self.mapping.words().get(to_usize(offset / 8)) {
             word.store(value.to_le(), Ordering::Relaxed);
         }
-        self.head_marked.store(true, Ordering::Release);
+        self.is_head_dirty.store(true, Ordering::Release);
     }
 }
 
-/// Notes in an unmapped segment's head that a sync failed: what is cached need not be on the disk.
-/// Best effort, as the disk has just failed.
-pub(super) fn note_failed(file: &dyn File) {
+/// Marks in the head of an unmapped segment that a sync failed: its cached pages need not be on the
+/// disk. Best effort, because the disk has just failed.
+pub(super) fn mark_failed(file: &dyn File) {
     let _ = io::write_all_at(file, &u64::MAX.to_le_bytes(), FAILED_OFFSET);
 }
 
-/// A fresh nonce.
-pub(super) fn nonce(env: &dyn Env) -> u64 {
+/// Removes segment `number` from the log's directory.
+pub(super) fn remove(dir: &dyn Dir, number: u64) -> Result<()> {
+    dir.remove(&file_name(number))
+        .map_err(|error| Error::io(format!("remove {}", display_name(number)), error))
+}
+
+/// Returns a random nonce.
+pub(super) fn random_nonce(env: &dyn Env) -> u64 {
     let mut bytes = [0; 8];
     env.random(&mut bytes);
     u64::from_le_bytes(bytes)
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
 
-    fn head() -> Head {
-        Head {
+    fn head() -> SegmentHead {
+        SegmentHead {
             database_id: *b"0123456789abcdef",
             number: 3,
             base: Lsn(1 << 20),
@@ -445,53 +446,53 @@ mod tests {
         assert_eq!(&block[40..56], b"\0\0\x10\0\0\0\0\0\0\0\x01\0\0\0\0\0");
         assert_eq!(&block[56..80], b"bootbootbootboot\x08\x07\x06\x05\x04\x03\x02\x01");
         assert!(block[80..].iter().all(|byte| *byte == 0));
-        assert_eq!(Head::parse(&block).unwrap(), head());
+        assert_eq!(SegmentHead::parse(&block).unwrap(), head());
     }
 
     #[test]
-    fn any_flipped_bit_or_cut_of_the_fields_is_noticed() {
+    fn a_flipped_bit_or_a_truncation_invalidates_a_head() {
         let block = head().to_block();
         for bit in 0..FIELDS_BYTES * 8 {
             let mut damaged = block.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(Head::parse(&damaged).is_err(), "bit {bit}");
+            assert!(SegmentHead::parse(&damaged).is_err(), "bit {bit}");
         }
         for cut in 0..block.len() {
-            assert!(Head::parse(&block[..cut]).is_err(), "cut at {cut}");
+            assert!(SegmentHead::parse(&block[..cut]).is_err(), "cut at {cut}");
         }
     }
 
     #[test]
-    fn a_torn_or_damaged_note_of_the_catalog_counts_as_none() {
+    fn a_torn_or_damaged_catalog_edit_counts_as_none() {
         let mut block = head().to_block();
-        let note = [7_u64.to_le_bytes(), head().catalog_crc(7).to_le_bytes()].concat();
-        block[4064..4080].copy_from_slice(&note);
-        assert_eq!(Head::parse(&block).unwrap(), Head { catalog: 7, ..head() });
+        let edit = [7_u64.to_le_bytes(), head().catalog_crc(7).to_le_bytes()].concat();
+        block[4064..4080].copy_from_slice(&edit);
+        assert_eq!(SegmentHead::parse(&block).unwrap(), SegmentHead { catalog: 7, ..head() });
         for bit in 0..96 {
             let mut damaged = block.clone();
             damaged[4064 + bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Head::parse(&damaged).unwrap(), head(), "bit {bit}");
+            assert_eq!(SegmentHead::parse(&damaged).unwrap(), head(), "bit {bit}");
         }
     }
 
     #[test]
-    fn golden_bytes_of_a_reach_and_a_damaged_one_counts_as_none() {
+    fn golden_bytes_of_a_reach_and_a_damaged_reach_counts_as_none() {
         let mut block = head().to_block();
         block[4080..4088].copy_from_slice(&head().in_use_word(4097).to_le_bytes());
         assert_eq!(block[4084..4088], [2, 0, 0, 0x80]);
         let check = crc32c_append(head().salt(), &[2, 0, 0, 0x80]);
         assert_eq!(block[4080..4084], check.to_le_bytes());
-        let in_use = Head { in_use: true, reach: 8192, ..head() };
-        assert_eq!(Head::parse(&block).unwrap(), in_use);
+        let in_use = SegmentHead { in_use: true, reach: 8192, ..head() };
+        assert_eq!(SegmentHead::parse(&block).unwrap(), in_use);
         for bit in 0..64 {
             let mut damaged = block.clone();
             damaged[4080 + bit / 8] ^= 1 << (bit % 8);
-            let unknown = Head { reach: head().capacity, ..in_use };
-            assert_eq!(Head::parse(&damaged).unwrap(), unknown, "bit {bit}");
+            let unknown = SegmentHead { reach: head().capacity, ..in_use };
+            assert_eq!(SegmentHead::parse(&damaged).unwrap(), unknown, "bit {bit}");
         }
-        // What releases before this note wrote.
+        // Written by builds that have no reach.
         block[4080..4088].fill(0xff);
-        assert_eq!(Head::parse(&block).unwrap(), Head { in_use: true, ..head() });
+        assert_eq!(SegmentHead::parse(&block).unwrap(), SegmentHead { in_use: true, ..head() });
         assert_eq!(head().in_use_word(u64::MAX), u64::MAX);
     }
 

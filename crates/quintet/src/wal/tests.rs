@@ -1,9 +1,21 @@
 //! The log on the simulated disk: what every crash, fault and damage leaves.
 
-use std::{path::Path, sync::Arc, thread};
+use std::{mem, path::Path, sync::Arc, thread};
 
-use super::*;
-use crate::io::sim::{Call, Damage, Effect, Fault, Policy, PolicyLimits, SimEnv, When};
+use super::{Anchor, Appended, Log, LogOptions, record, rotation};
+use crate::{
+    Error, Result,
+    io::{
+        Dir, Env,
+        sim::{Call, Damage, Effect, Fault, Policy, PolicyLimits, SimEnv, When},
+    },
+    util::{
+        codec::{Lsn, to_u64},
+        mutant::{self, Bug},
+        report::Report,
+        sync::{AtomicBool, Ordering, yield_now},
+    },
+};
 
 const SEGMENT_BYTES: u64 = 16 << 10;
 
@@ -198,7 +210,7 @@ fn a_hole_hides_nothing_however_much_follows() {
     let (log, _) = rig.open();
     append(&log, &body(0, 50)).unwrap();
     log.current().unwrap().load().reserve(record::size_of(3 << 10));
-    // Over what is prepared at once, and once over what a job has prepared.
+    // The records exceed the pages that are prepared at once. A job prepares pages once.
     for number in 1..1200 {
         append(&log, &body(number, 1000)).unwrap();
         if number == 600 {
@@ -211,7 +223,7 @@ fn a_hole_hides_nothing_however_much_follows() {
     let (log, bodies) = killed.open();
     assert_eq!(bodies.len(), 1200);
     assert!(log.end().0 >= reached);
-    // What is appended now is found behind a hole as well.
+    // Recovery finds records that are appended now behind a hole, too.
     log.current().unwrap().load().reserve(record::size_of(50));
     append(&log, &body(1200, 50)).unwrap();
     mem::forget(log);
@@ -264,13 +276,13 @@ fn every_truncation_gives_an_error_or_the_right_records() {
 
 #[test]
 fn any_flipped_bit_of_a_head_is_noticed() {
-    let head = record::Head::filler(Lsn(4096), 1000, Lsn(64));
+    let head = record::RecordHead::filler(Lsn(4096), 1000, Lsn(64));
     let bytes = head.encode(7).to_bytes();
-    assert_eq!(record::Head::parse(&bytes, 7, Lsn(4096)), Some(head));
+    assert_eq!(record::RecordHead::parse(&bytes, 7, Lsn(4096)), Some(head));
     for bit in 0..192 {
         let mut damaged = bytes;
         damaged[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(record::Head::parse(&damaged, 7, Lsn(4096)), None, "bit {bit}");
+        assert_eq!(record::RecordHead::parse(&damaged, 7, Lsn(4096)), None, "bit {bit}");
     }
 }
 
@@ -317,7 +329,7 @@ fn a_failed_sync_is_final_and_the_next_open_believes_only_the_disk() {
     assert!(log.sync().is_err());
     for _ in 0..2 {
         assert!(matches!(append(&log, &body(2, 100)), Err(Error::LogFailed { .. })));
-        assert!(matches!(log.sync(), Err(Error::LogFailed { .. })), "nobody retries");
+        assert!(matches!(log.sync(), Err(Error::LogFailed { .. })), "the log never retries a sync");
         assert!(matches!(log.admit(10, true), Err(Error::LogFailed { .. })));
     }
     assert!(log.failure().is_some());
@@ -344,7 +356,7 @@ fn pruned_segments_are_made_again_and_their_records_never_come_back() {
             log.prepare().unwrap();
         }
     }
-    assert!(rig.env.files().len() <= 2 + RECYCLED_MAX, "{:?}", rig.env.files());
+    assert!(rig.env.files().len() <= 2 + rotation::RECYCLED_MAX, "{:?}", rig.env.files());
     for policy in [Policy::AllLost, Policy::AllKept, Policy::Killed] {
         let env = if policy == Policy::Killed { rig.env.kill() } else { rig.env.crash(policy) };
         let mut crashed = rig.on(env);

@@ -38,8 +38,8 @@ use crate::{
     contract::Context,
     io::{AlignedBuffer, File, Open, write_all_at},
     journal::redo::{
-        Group, Owner, Redo,
-        pieces::{WRITER_BYTES, add_patch},
+        Owner, RedoGroup, RedoJournal,
+        page_patches::{WRITER_BYTES, append_patch},
     },
     util::{
         codec::{Lsn, to_u64, to_usize},
@@ -67,7 +67,7 @@ const OVERLAY_BATCH: usize = 256;
 /// What belongs to whoever persists.
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
-    redo: Redo,
+    redo: RedoJournal,
     complete: Lsn,
     /// Groups up to this one are in place.
     placed: u64,
@@ -98,7 +98,7 @@ impl Checkpointer {
 
     /// Has the journal's next group begin a file.
     pub(super) fn end_file(&mut self) {
-        self.redo.end_file();
+        self.redo.start_new_file();
     }
 
     /// Bytes of groups in the journal, and whether its next group begins a file.
@@ -129,7 +129,7 @@ pub(super) fn open(
         cache.set_file(file);
     }
     let mut groups = Vec::new();
-    let redo = Redo::open(owner(&context), JOURNAL_BYTES, context.read_only, |group| {
+    let redo = RedoJournal::open(owner(&context), JOURNAL_BYTES, context.read_only, |group| {
         groups.push(group);
         Ok(())
     })?;
@@ -194,7 +194,7 @@ fn open_file(context: &Context, label: &str) -> Result<Option<Arc<dyn File>>> {
 fn load_meta(
     cache: &Arc<PageCache>,
     context: &Context,
-    groups: Vec<Group>,
+    groups: Vec<RedoGroup>,
 ) -> Result<Option<Meta>> {
     let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
     let in_place = match cache.file() {
@@ -205,10 +205,10 @@ fn load_meta(
             Err(error) => return Err(error),
         },
     };
-    let newest = groups.last().map_or(0, Group::sequence);
+    let newest = groups.last().map_or(0, RedoGroup::sequence);
     let placed = in_place.as_ref().map_or(0, |meta| meta.placed);
     let meta = if placed < newest && !mutant::active(Bug::CutNotReplayed) {
-        let lsn = groups.last().map(Group::lsn);
+        let lsn = groups.last().map(RedoGroup::lsn);
         cache.set_overlay(layers_of(cache, groups)?, context.read_only);
         cache.read_page(PageId(0), &mut buffer)?;
         let meta = Meta::decode(buffer.as_slice(), cache.label())?;
@@ -249,9 +249,9 @@ fn give_back_tail(cache: &PageCache, context: &Context, meta: Option<&Meta>) {
 }
 
 /// What the groups hold of each page.
-fn layers_of(cache: &PageCache, groups: Vec<Group>) -> Result<Vec<Layer>> {
+fn layers_of(cache: &PageCache, groups: Vec<RedoGroup>) -> Result<Vec<Layer>> {
     let layers = groups.into_iter().map(|group| {
-        let what = if group.has_pieces() {
+        let what = if group.has_page_patches() {
             format!("group {} of the journal does not parse", group.sequence())
         } else {
             format!("group {} of the journal is of a format of before 0.1", group.sequence())
@@ -532,24 +532,24 @@ impl Paged {
         let cache = self.tree.cache();
         let _memory = self.context.budget.reserve_transient(WRITER_BYTES);
         let needed = keeper.placed + 1;
-        let mut writer = keeper.redo.begin(&*self.context.env)?;
+        let mut writer = keeper.redo.begin_page_group(&*self.context.env)?;
         let mut freed = self.tree.space().freed_by_cut().into_iter().peekable();
         let unit = cache.page_bytes() / UNITS;
         let (mut image, mut piece) = (vec![0; cache.page_bytes()], Vec::new());
         for (page, frame) in pages {
             while let Some(freed) = freed.next_if(|freed| freed <= page) {
-                writer.add(u64::from(freed.0), &[]);
+                writer.add_page(u64::from(freed.0), &[]);
             }
             let Some(units) = cache.image(cut, (*page, *frame), &mut image) else { continue };
             let mut end = 0;
             piece.clear();
             for (first, count) in runs(units.changed) {
                 let bytes = image.get(first * unit..(first + count) * unit).unwrap_or(&[]);
-                add_patch(&mut piece, &mut end, to_u64(first * unit), bytes);
+                append_patch(&mut piece, &mut end, to_u64(first * unit), bytes);
             }
-            writer.add(u64::from(page.0), &piece);
+            writer.add_page(u64::from(page.0), &piece);
         }
-        freed.for_each(|freed| writer.add(u64::from(freed.0), &[]));
+        freed.for_each(|freed| writer.add_page(u64::from(freed.0), &[]));
         let bytes = writer.bytes();
         Ok((writer.commit(lsn, needed)?, bytes))
     }

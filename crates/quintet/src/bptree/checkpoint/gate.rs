@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Few, because a cut takes them all; enough for writers of one machine to meet rarely.
-const STRIPES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
+const STRIPES: usize = if cfg!(model) { 2 } else { 16 };
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -80,7 +80,7 @@ impl Gate {
 
     /// Whether nobody is inside.
     #[cfg(test)]
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(model))]
     pub(crate) fn is_empty(&self) -> bool {
         self.stripes.iter().all(|stripe| stripe.lock.try_write().is_ok())
     }

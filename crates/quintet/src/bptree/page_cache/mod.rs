@@ -43,14 +43,14 @@ mod checkpoint;
 pub mod free_list;
 mod guard;
 pub mod latch;
-#[cfg(all(test, any(loom, shuttle)))]
+#[cfg(all(test, model))]
 mod models;
 mod overlay;
 pub mod page_bytes;
 mod page_file;
 mod pin;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 
 use std::{
@@ -215,7 +215,7 @@ impl PageCache {
         // this costs.
         let most = (options.frames_max * 4).max(1 << 14).min(u64::from(u32::MAX) - 1);
         // A checker makes every word anew for each of its runs.
-        let most = if cfg!(any(loom, shuttle)) { options.frames_max } else { most };
+        let most = if cfg!(model) { options.frames_max } else { most };
         let reserve = |bytes: u64| {
             Region::reserve(bytes).map_err(|error| Error::io("reserve memory for pages", error))
         };

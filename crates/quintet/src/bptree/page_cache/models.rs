@@ -6,20 +6,16 @@ use crate::{
     bptree::page_cache::free_list::FreeList,
     util::{
         mutant::{self, Bug},
-        sync::{Arc, AtomicU64, Ordering, thread},
+        sync::{Arc, AtomicU64, Ordering, model_check::Exploration, thread},
     },
 };
 
-fn model(body: impl Fn() + Send + Sync + 'static) {
-    #[cfg(loom)]
-    loom::model(body);
-    #[cfg(shuttle)]
-    shuttle::check_pct(body, 2000, 3);
-}
+const EXPLORATION: Exploration =
+    Exploration { priority_changes: 3, preemptions_max: None, ..Exploration::DEFAULT };
 
 /// A reader between two equal versions has seen one state of two words.
 fn a_reader_sees_one_state() {
-    model(|| {
+    EXPLORATION.explore(|| {
         let page = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)]);
         let writer = thread::spawn({
             let page = Arc::clone(&page);
@@ -41,7 +37,7 @@ fn a_reader_sees_one_state() {
 
 /// Of two that saw the same version, one takes the latch; what it guards is not changed by two.
 fn one_holder_at_a_time() {
-    model(|| {
+    EXPLORATION.explore(|| {
         let page = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
         let add = |page: &[AtomicU64; 2]| {
             loop {
@@ -67,7 +63,7 @@ fn one_holder_at_a_time() {
 
 /// Frames that are popped and pushed by two threads are never with both, and none is lost.
 fn a_frame_has_one_owner() {
-    model(|| {
+    EXPLORATION.explore(|| {
         let links: Arc<[AtomicU64; 4]> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
         let stack = Arc::new(FreeList::default());
         for frame in 0..2 {

@@ -21,8 +21,8 @@ use crate::{
     bptree::page_cache::page_bytes::UNITS,
     io::{AlignedBuffer, Completion, Queue, Request, queue::DEPTH},
     journal::redo::{
-        Group,
-        pieces::{Pieces, patches_of},
+        RedoGroup,
+        page_patches::{PatchSource, decode_patches},
     },
     util::{
         budget::Budget,
@@ -32,8 +32,8 @@ use crate::{
 };
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
-use crate::journal::redo::pieces::add_patch;
+#[cfg(not(model))]
+use crate::journal::redo::page_patches::append_patch;
 
 /// Reads of pieces are put together while no more than this lies between them, and up to this.
 const GAP_BYTES_MAX: u64 = 16 << 10;
@@ -53,40 +53,40 @@ struct Piece {
 pub struct Layer {
     /// By page.
     pieces: Vec<Piece>,
-    source: Pieces,
+    source: PatchSource,
 }
 
 /// A page, and what changes in it: offsets and bytes.
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 pub(super) type PagePatches<'a> = (u32, &'a [(u64, &'a [u8])]);
 
 impl Layer {
     /// The pieces of a group, whose keys are numbers of pages; `None`: it is no such group.
-    pub(crate) fn of(group: Group) -> Option<Self> {
+    pub(crate) fn of(group: RedoGroup) -> Option<Self> {
         let mut pieces = Vec::new();
-        for place in group.places() {
+        for place in group.page_entries() {
             let (key, at, bytes) = place?;
             let page = u32::try_from(key).ok().filter(|page| *page < u32::MAX)?;
             pieces.push(Piece { page, bytes: u32::try_from(bytes).ok()?, at });
         }
-        Some(Self { pieces, source: group.into_pieces() })
+        Some(Self { pieces, source: group.into_patch_source() })
     }
 
     /// What these pages change in.
     #[cfg(test)]
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(model))]
     pub(super) fn of_patches(pages: &[PagePatches<'_>]) -> Self {
         let (mut pieces, mut bytes) = (Vec::new(), Vec::new());
         for (page, patches) in pages {
             let (at, mut end) = (bytes.len(), 0);
             for (offset, patch) in *patches {
-                add_patch(&mut bytes, &mut end, *offset, patch);
+                append_patch(&mut bytes, &mut end, *offset, patch);
             }
             let size = low_u32(to_u64(bytes.len() - at));
             pieces.push(Piece { page: *page, bytes: size, at: to_u64(at) });
         }
-        Self { pieces, source: Pieces::Here(Arc::new(bytes)) }
+        Self { pieces, source: PatchSource::Memory(Arc::new(bytes)) }
     }
 
     /// The pieces of a page.
@@ -99,8 +99,8 @@ impl Layer {
 
     fn memory_bytes(&self) -> u64 {
         let held = match &self.source {
-            Pieces::Here(bytes) => to_u64(bytes.len()),
-            Pieces::There(..) => 0,
+            PatchSource::Memory(bytes) => to_u64(bytes.len()),
+            PatchSource::File(..) => 0,
         };
         held + to_u64(size_of_val(&*self.pieces))
     }
@@ -301,7 +301,8 @@ impl Overlay {
         transfer(&layers, &reads, queue, &mut |read, held| {
             let (from, places) = (read.from, places.get(read.first..read.last).unwrap_or(&[]));
             for (layer, piece, number, at) in places {
-                let Some(Pieces::There(_, start)) = layers.get(*layer).map(|layer| &layer.source)
+                let Some(PatchSource::File(_, start)) =
+                    layers.get(*layer).map(|layer| &layer.source)
                 else {
                     continue;
                 };
@@ -376,7 +377,7 @@ fn transfer(
             show(&mut done);
         }
         let source = layers.get(read.layer).map(|layer| &layer.source);
-        let Some(Pieces::There(file, _)) = source else { continue };
+        let Some(PatchSource::File(file, _)) = source else { continue };
         let length = to_usize(read.length);
         let buffer = AlignedBuffer::zeroed(length);
         let request = Request::Read { file: Arc::clone(file), offset: read.from, buffer, length };
@@ -403,7 +404,7 @@ fn read_pieces(layers: &[Layer], page: PageId, label: &str) -> Result<Vec<Vec<u8
 fn apply(piece: &[u8], image: &mut [u8]) -> Option<u64> {
     let unit = image.len() / UNITS;
     let (mut units, mut is_inside) = (0_u64, true);
-    patches_of(piece, |offset, bytes| {
+    decode_patches(piece, |offset, bytes| {
         let start = usize::try_from(offset).ok();
         let end = start.and_then(|start| start.checked_add(bytes.len()));
         let Some((start, end)) = start.zip(end) else {

@@ -299,7 +299,7 @@ impl<'a> PageEdit<'a> {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
     use crate::util::codec::to_u64;

@@ -29,7 +29,7 @@ use crate::{
         codec::to_usize,
         format::{brief, hex},
     },
-    wal::{Found, Kind, SegmentReader},
+    wal::{RecordInfo, RecordKind, SegmentReader},
 };
 
 /// Takes one line of the description; `Break` when no more are wanted.
@@ -127,18 +127,18 @@ fn describe_segment(file: Arc<dyn File>, name: &str, lines: &mut Lines<'_, '_>) 
 
 fn describe_record(
     reader: &mut SegmentReader,
-    found: &Found,
+    found: &RecordInfo,
     lines: &mut Lines<'_, '_>,
 ) -> Result<()> {
-    let Found { kind, offset, lsn, durable, body_bytes, .. } = *found;
+    let RecordInfo { kind, offset, lsn, durable, body_bytes, .. } = *found;
     let kind_name = match kind {
-        Kind::Commit => "commit",
-        Kind::Filler => "filler",
+        RecordKind::Commit => "commit",
+        RecordKind::Filler => "filler",
     };
     lines.say(format!(
         "byte {offset}: {kind_name}, lsn {lsn}, durable below {durable}, {body_bytes} bytes of body"
     ));
-    if kind == Kind::Filler {
+    if kind == RecordKind::Filler {
         return Ok(());
     }
     for operation in record_body(reader.body(found)?)? {

@@ -20,7 +20,7 @@
 //! [`Engine::load`]: crate::contract::Engine::load
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 
 use std::{borrow::Borrow, sync::Arc};

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Writers of different keys rarely meet.
-const SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
+const SHARDS: usize = if cfg!(model) { 1 } else { 16 };
 /// Longer keys are known by their first bytes: of them the leaf is kept, but searched again.
 const KEY_BYTES: usize = 40;
 
@@ -113,7 +113,7 @@ impl Admissions {
 
     /// Leaves that are kept.
     #[cfg(test)]
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(model))]
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(&shard.0).kept.len()).sum()
     }

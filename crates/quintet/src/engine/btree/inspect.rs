@@ -11,7 +11,7 @@ use crate::{
     io::{AlignedBuffer, File, read_up_to},
     util::{
         codec::{Decoder, to_u64, to_usize},
-        format::{Say, hex},
+        format::{LineSink, hex},
         sync::AtomicU64,
     },
 };
@@ -29,7 +29,7 @@ pub fn is_pages(head: &[u8]) -> bool {
 ///
 /// Fails with [`Error::Corruption`] where the meta page, or a page that says that it is one of the
 /// tree, is damaged. Lines given before hold.
-pub fn describe(file: &dyn File, name: &str, say: &mut Say<'_>) -> Result<()> {
+pub fn describe(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> {
     let io = |error| Error::io(format!("read {name}"), error);
     let mut head = AlignedBuffer::zeroed(HEAD_BYTES);
     read_up_to(file, head.as_mut_slice(), 0).map_err(io)?;

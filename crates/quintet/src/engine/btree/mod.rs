@@ -37,7 +37,7 @@ mod load;
 mod range;
 mod replay_buffer;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 
 use std::sync::Arc;

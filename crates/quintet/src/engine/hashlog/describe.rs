@@ -19,7 +19,7 @@ use crate::{
     io::{BLOCK_BYTES, Dir, File, read_up_to},
     util::{
         codec::{crc32c, round_up, to_u64, to_usize},
-        format::{Say, brief, hex},
+        format::{LineSink, brief, hex},
     },
 };
 
@@ -31,7 +31,7 @@ pub fn manifest(
     dir: &Arc<dyn Dir>,
     file: Arc<dyn File>,
     name: &str,
-    say: &mut Say<'_>,
+    say: &mut LineSink<'_>,
 ) -> Result<()> {
     manifest::describe(dir, file, name, say)
 }
@@ -40,7 +40,7 @@ pub fn manifest(
 ///
 /// Damage is an error after everything that could be read. An extent that no manifest names (of
 /// a crash in the middle of a flush) may be damaged in a sound table.
-pub fn data(file: &dyn File, name: &str, say: &mut Say<'_>) -> Result<()> {
+pub fn data(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> {
     let io = |error: io::Error| Error::io(format!("read {name}"), error);
     let read = |offset: u64, bytes: u64| -> Result<Vec<u8>> {
         let mut out = vec![0; to_usize(bytes)];
@@ -89,7 +89,7 @@ pub fn data(file: &dyn File, name: &str, say: &mut Say<'_>) -> Result<()> {
     outcome
 }
 
-fn gap(from: &mut Option<u64>, to: u64, say: &mut Say<'_>) {
+fn gap(from: &mut Option<u64>, to: u64, say: &mut LineSink<'_>) {
     if let Some(from) = from.take() {
         say(&format!("byte {from}: no extent for {} bytes", to - from));
     }
@@ -114,7 +114,7 @@ impl Part<'_> {
     }
 
     /// Says what an extent holds; the bytes that it takes, or `None` where no more is wanted.
-    fn extent(&self, block: &[u8], read: &Read<'_>, say: &mut Say<'_>) -> Result<Option<u64>> {
+    fn extent(&self, block: &[u8], read: &Read<'_>, say: &mut LineSink<'_>) -> Result<Option<u64>> {
         let head = self.head(block, CHUNK_MAGIC)?;
         let (start, end) = (u64::from(head.start), u64::from(head.end));
         let plain_bytes = end.saturating_sub(start) * 8;
@@ -174,7 +174,7 @@ impl Part<'_> {
         Ok((image, bytes))
     }
 
-    fn large(&self, block: &[u8], read: &Read<'_>, say: &mut Say<'_>) -> Result<Option<u64>> {
+    fn large(&self, block: &[u8], read: &Read<'_>, say: &mut LineSink<'_>) -> Result<Option<u64>> {
         let head = self.head(block, LARGE_MAGIC)?;
         let packed = u64::from(head.packing);
         let stored = if packed == 0 { head.capacity } else { packed };

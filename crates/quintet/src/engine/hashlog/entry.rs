@@ -26,7 +26,7 @@ use crate::{
         codec::{crc32c, crc32c_append, low_u8, low_u32, to_u64, to_usize},
         mutant::{self, Bug},
         sync::{AtomicU64, Ordering, fence},
-        words::Fill,
+        words::WordWriter,
     },
 };
 
@@ -132,7 +132,7 @@ impl Head {
 
     /// Writes the entry into its words; the version becomes 0.
     pub(super) fn store(&self, words: &[AtomicU64], key: &[u8], value: [&[u8]; 2]) {
-        let mut fill = Fill { words, pending: 0, bits: 0 };
+        let mut fill = WordWriter { words, pending: 0, bits: 0 };
         fill.word(self.first());
         fill.word(self.lsn);
         if self.wide() {
@@ -165,7 +165,7 @@ impl Head {
             (1.., Some(word)) => word.load(Ordering::Relaxed) & ((1 << bits) - 1),
             _ => 0,
         };
-        let mut fill = Fill { words: from, pending: kept, bits };
+        let mut fill = WordWriter { words: from, pending: kept, bits };
         for piece in value {
             fill.bytes(piece);
         }
@@ -252,7 +252,7 @@ impl LargeRef {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
     use crate::util::words::{copy_out, equals};

@@ -54,7 +54,7 @@ pub(crate) mod index;
 mod load;
 mod maintain;
 mod manifest;
-#[cfg(all(test, any(loom, shuttle)))]
+#[cfg(all(test, model))]
 mod models;
 mod pack;
 mod packed;
@@ -62,7 +62,7 @@ mod read;
 mod recover;
 mod residency;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 mod write;
 

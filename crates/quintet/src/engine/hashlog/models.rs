@@ -14,7 +14,7 @@ use super::{
 use crate::util::{
     budget::Budget,
     mutant::{Bug, finds},
-    sync::{Arc, models, thread},
+    sync::{Arc, model_check::Exploration, thread},
 };
 
 const KEY: &[u8] = b"k";
@@ -24,7 +24,7 @@ const CHUNK_BYTES: u64 = 64;
 
 /// Runs `model` under the checker that this build is for.
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    models::explore((5_000, 4), model);
+    Exploration { schedules: 5_000, ..Exploration::DEFAULT }.explore(model);
 }
 
 fn arena() -> Arc<Arena> {

@@ -204,7 +204,7 @@ pub(super) fn unpack_value(stored: &[u8], out: &mut [u8]) -> Option<()> {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::{
         super::entry::{Head, Kind, seal},

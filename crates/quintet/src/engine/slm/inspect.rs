@@ -7,11 +7,11 @@ use crate::{
     Result,
     io::{Dir, File},
     lsm::sst::{Kind, describe},
-    util::format::{Say, brief},
+    util::format::{LineSink, brief},
 };
 
 /// Describes a run.
-pub fn run(dir: &Arc<dyn Dir>, file: &dyn File, label: &str, say: &mut Say<'_>) -> Result<()> {
+pub fn run(dir: &Arc<dyn Dir>, file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<()> {
     describe::piece((dir, file, label), (Kind::RUN, "slm run"), say, |piece, say| {
         let section = piece.footer.index;
         let bounds = decode_bounds(&piece.section(section)?);

@@ -302,7 +302,7 @@ mod tests {
     }
 
     /// Who looks at the index before it changes, and learns of it afterwards.
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(model))]
     fn a_look_beside_a_change() {
         let shortcuts = small();
         let token = Token::default();
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(leads_to(&shortcuts, 77), None, "that is where it was before");
     }
 
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(model))]
     mod alone {
         use super::*;
         use crate::util::mutant::finds;
@@ -381,13 +381,13 @@ mod tests {
         }
     }
 
-    #[cfg(any(loom, shuttle))]
+    #[cfg(model)]
     mod races {
         use super::*;
-        use crate::util::sync::{Arc, models, thread};
+        use crate::util::sync::{Arc, model_check::Exploration, thread};
 
         fn explore(model: impl Fn() + Send + Sync + 'static) {
-            models::explore((2_000, 3), model);
+            Exploration { priority_changes: 3, ..Exploration::DEFAULT }.explore(model);
         }
 
         /// What the index says of a key changes while a get learns of it. Once the change is told,

@@ -82,7 +82,7 @@ mod read_ahead;
 mod recover;
 mod runs;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 
 use std::sync::Arc;

@@ -558,7 +558,7 @@ impl CheckpointParticipant for Ledger {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
 

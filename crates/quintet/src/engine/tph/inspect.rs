@@ -7,14 +7,14 @@ use crate::{
     lsm::sst::{Kind, describe},
     util::{
         codec::to_usize,
-        format::{Say, hex},
+        format::{LineSink, hex},
     },
 };
 
 use std::sync::Arc;
 
 /// Describes a manifest.
-pub fn manifest(file: &dyn File, label: &str, say: &mut Say<'_>) -> Result<()> {
+pub fn manifest(file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<()> {
     let io = |error| Error::io(format!("read {label}"), error);
     let mut bytes = vec![0; to_usize(file.len().map_err(io)?)];
     let count = read_up_to(file, &mut bytes, 0).map_err(io)?;
@@ -52,7 +52,12 @@ pub fn manifest(file: &dyn File, label: &str, say: &mut Say<'_>) -> Result<()> {
 }
 
 /// Describes a piece.
-pub fn piece(dir: &Arc<dyn Dir>, file: &dyn File, label: &str, say: &mut Say<'_>) -> Result<()> {
+pub fn piece(
+    dir: &Arc<dyn Dir>,
+    file: &dyn File,
+    label: &str,
+    say: &mut LineSink<'_>,
+) -> Result<()> {
     describe::piece((dir, file, label), (Kind::PIECE, "tph piece"), say, |piece, say| {
         say(&format!("  index        {} bytes", piece.footer.index.bytes));
         say(&format!("  keys apart   {} bytes", piece.footer.keys.bytes));

@@ -535,7 +535,7 @@ fn refuse_newer(bytes: &[u8], label: &str) -> Result<()> {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
 

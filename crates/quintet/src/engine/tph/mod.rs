@@ -62,7 +62,7 @@ mod read;
 mod recover;
 mod table;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 
 use std::sync::Arc;

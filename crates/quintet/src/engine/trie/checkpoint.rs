@@ -25,7 +25,7 @@ use crate::{
     },
     io::AlignedBuffer,
     journal::{
-        redo::{GroupWriter, Patch, Redo},
+        redo::{GroupWriter, Patch, RedoJournal},
         write_back::Writeback,
     },
     util::{
@@ -52,7 +52,7 @@ const IMAGES_MAX: u64 = 4 << 20;
 /// What belongs to whoever maintains the table.
 #[derive(Debug)]
 pub(super) struct Maintenance {
-    pub(super) redo: Redo,
+    pub(super) redo: RedoJournal,
     /// Images whose group may be durable or not: their slots are free after the next that is.
     pub(super) limbo: Vec<Images>,
     /// What the files are complete to.
@@ -90,9 +90,9 @@ impl Trie {
     fn persist_locked(&self, maintenance: &mut Maintenance, up_to: Lsn) -> Result<Lsn> {
         let space = self.index.space();
         let (of_budget, of_journal) =
-            (self.context.budget.limit() / CHANGES_PART, maintenance.redo.half_bytes());
+            (self.context.budget.limit() / CHANGES_PART, maintenance.redo.file_bytes_max());
         let changes_max = (of_budget / CHANGE_BYTES).min(of_journal / JOURNALED_BYTES);
-        let last = maintenance.redo.overdue();
+        let last = maintenance.redo.overdue_group();
         let buffer_bytes = (self.context.budget.limit() / WRITES_PART).min(IMAGES_MAX);
         let buffers = self.draw_for_work(buffer_bytes);
         let images = space.write_images(&*self.context.env, changes_max, last, buffer_bytes)?;
@@ -183,7 +183,7 @@ impl Trie {
         self.index.space().journal(&mut group);
         group.patch(Patch { space: STATE, offset: 0, bytes: &cut.state });
         self.add_written(group.bytes());
-        maintenance.redo.commit_keeping(group, lsn, needed)
+        maintenance.redo.commit_group(group, lsn, needed)
     }
 
     /// Writes what was appended, and syncs it. It may leave memory then.

@@ -73,7 +73,7 @@ fn highway(bits: Bits, seed: [u64; 4], key: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
     use crate::contract::EngineKind;

@@ -16,11 +16,11 @@ use crate::{
     io::{AlignedBuffer, BLOCK_BYTES, Dir, File, read_up_to},
     journal::{
         FileHead, HeadFields,
-        redo::{self, Group},
+        redo::{RedoGroup, RedoJournal},
     },
     util::{
         codec::{to_u64, to_usize},
-        format::{Say, hex},
+        format::{LineSink, hex},
     },
 };
 
@@ -30,7 +30,7 @@ const REGION_BYTES_MAX: u64 = 16 << 20;
 /// Describes a file with a head of pages: images of the trie, records, or large values.
 ///
 /// Fails with [`Error::Corruption`] where the head is damaged, with [`Error::Io`].
-pub fn pages(file: &dyn File, name: &str, say: &mut Say<'_>) -> Result<()> {
+pub fn pages(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> {
     let io = |error| Error::io(format!("read {name}"), error);
     let mut block = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
     read_up_to(file, block.as_mut_slice(), 0).map_err(io)?;
@@ -103,17 +103,22 @@ fn records(bytes: &[u8]) -> Option<String> {
 ///
 /// Fails with [`Error::Corruption`] where a group is damaged that others follow, with
 /// [`Error::Io`].
-pub fn journal(dir: &Arc<dyn Dir>, file: &dyn File, name: &str, say: &mut Say<'_>) -> Result<()> {
+pub fn journal(
+    dir: &Arc<dyn Dir>,
+    file: &dyn File,
+    name: &str,
+    say: &mut LineSink<'_>,
+) -> Result<()> {
     let mut is_first = true;
-    redo::read_all(dir, file, name, &mut |owner, group: &Group| {
+    RedoJournal::read_all(dir, file, name, &mut |owner, group: &RedoGroup| {
         if std::mem::take(&mut is_first) {
             say("journal of a table");
             say(&format!("  database id  {}", hex(&owner.database_id)));
             say(&format!("  table id     {}", owner.table_id));
         }
-        if group.has_pieces() {
+        if group.has_page_patches() {
             let (mut pages, mut bytes, mut freed) = (0_u64, 0, 0_u64);
-            for (_, _, size) in group.places().flatten() {
+            for (_, _, size) in group.page_entries().flatten() {
                 let is_freed = size == 0;
                 (pages, bytes, freed) =
                     (pages + u64::from(!is_freed), bytes + size, freed + u64::from(is_freed));

@@ -63,7 +63,7 @@ mod recover;
 mod replay_buffer;
 pub(crate) mod store;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 mod write;
 

@@ -21,7 +21,7 @@ use crate::{
         },
     },
     io::Queues,
-    journal::redo::{Group, Owner, Redo},
+    journal::redo::{Owner, RedoGroup, RedoJournal},
     util::{
         codec::{Decoder, Lsn},
         sync::{AtomicBool, AtomicU64, CachePadded, Mutex, Ordering},
@@ -69,7 +69,7 @@ impl Trie {
         // Recovery has what is needed of it in memory.
         let journal_bytes =
             settings.journal_bytes.min((budget.limit() / JOURNAL_PART).max(JOURNAL_BYTES_MIN));
-        let redo = Redo::open(owner, journal_bytes, read_only, |group| {
+        let redo = RedoJournal::open(owner, journal_bytes, read_only, |group| {
             last = Some(take_group(index.space(), &group, &label)?);
             Ok(())
         })?;
@@ -167,7 +167,7 @@ fn reserve(owner: &Owner, read_only: bool, limit: u64) -> std::io::Result<Space>
 }
 
 /// Keeps a group's changes; returns what the table is complete to with it, and its state.
-fn take_group(space: &Space, group: &Group, label: &str) -> Result<(Lsn, Vec<u8>)> {
+fn take_group(space: &Space, group: &RedoGroup, label: &str) -> Result<(Lsn, Vec<u8>)> {
     let damage = || {
         let what = format!("a patch of group {} does not parse", group.sequence());
         Error::corruption(label, 0, what)

@@ -1,14 +1,19 @@
-//! Groups come back whole and in order, whatever a crash leaves.
+//! Tests of the journal: groups come back completely and in order after every crash.
 
 use std::path::Path;
 
-use super::*;
+use super::{GroupWriter, Owner, Patch, RedoJournal, page_patches};
 use crate::{
+    Result,
     io::{
-        Env,
+        BLOCK_BYTES, Env, Open, read_up_to,
         sim::{Call, Damage, Effect, Fault, Policy, PolicyLimits, SimEnv, When},
     },
-    util::{codec::low_u8, mutant::finds},
+    util::{
+        codec::{Lsn, crc32c, low_u8, put_u32, put_u64, to_u64, to_usize},
+        mutant::{Bug, finds},
+        report::Report,
+    },
 };
 
 const LIMIT: u64 = 64 << 10;
@@ -21,10 +26,10 @@ fn owner(env: &SimEnv) -> Owner {
 type Patches = Vec<(u8, u64, Vec<u8>)>;
 type Shown = (u64, u64, Patches);
 
-/// What recovery is shown: sequence, LSN and patches of each group.
-fn open(env: &SimEnv) -> Result<(Redo, Vec<Shown>)> {
+/// Opens the journal. Returns sequence, LSN and patches of each group.
+fn open(env: &SimEnv) -> Result<(RedoJournal, Vec<Shown>)> {
     let mut groups = Vec::new();
-    let redo = Redo::open(owner(env), LIMIT, false, |group| {
+    let redo = RedoJournal::open(owner(env), LIMIT, false, |group| {
         let patches = group
             .patches()
             .map(|patch| patch.map(|patch| (patch.space, patch.offset, patch.bytes.to_vec())))
@@ -68,7 +73,7 @@ fn groups_come_back_in_order_with_their_patches() {
 }
 
 #[test]
-fn retired_groups_are_not_shown_and_their_files_go() {
+fn retired_groups_are_not_returned_and_their_files_are_removed() {
     let env = SimEnv::new(2);
     let (mut redo, _) = open(&env).unwrap();
     let mut number = 0;
@@ -83,7 +88,7 @@ fn retired_groups_are_not_shown_and_their_files_go() {
         assert_eq!(groups.iter().map(|group| group.0).collect::<Vec<_>>(), [number]);
         assert!(redo.file_bytes() <= 2 * LIMIT, "{}", redo.file_bytes());
     }
-    assert!(redo.next_number > 10 && redo.turns.len() <= 2);
+    assert!(redo.next_number > 10 && redo.files.len() <= 2);
 }
 
 #[test]
@@ -130,12 +135,12 @@ fn crash_everywhere() {
 }
 
 #[test]
-fn a_crash_leaves_whole_groups() {
+fn a_crash_leaves_complete_groups() {
     crash_everywhere();
 }
 
 #[test]
-fn a_group_that_failed_is_followed_by_none() {
+fn no_group_follows_a_failed_group() {
     for effect in [Effect::Io, Effect::NoSpace] {
         for call in [Call::Create, Call::SyncDir, Call::Allocate, Call::Write, Call::Sync] {
             for number in 1..=4 {
@@ -161,13 +166,13 @@ fn a_group_that_failed_is_followed_by_none() {
 fn seeded_bugs_are_found() {
     finds(Bug::RedoSkipsSync, crash_everywhere);
     finds(Bug::RedoSkipsChecksum, crash_everywhere);
-    finds(Bug::RedoSkipsSync, crash_with_pieces);
-    finds(Bug::RedoSealsEarly, crash_with_pieces);
+    finds(Bug::RedoSkipsSync, crash_with_page_groups);
+    finds(Bug::RedoSealsEarly, crash_with_page_groups);
     finds(Bug::RedoRemovesNeeded, needed_groups_are_kept_beyond_the_limit);
 }
 
 #[test]
-fn damage_before_the_end_is_refused_and_noted() {
+fn damage_before_the_end_fails_the_open_and_is_reported() {
     let env = SimEnv::new(5);
     let (mut redo, _) = open(&env).unwrap();
     for number in 1..=3 {
@@ -183,12 +188,13 @@ fn damage_before_the_end_is_refused_and_noted() {
 }
 
 #[test]
-fn another_tables_file_is_not_taken() {
+fn a_file_of_another_table_is_ignored() {
     let env = SimEnv::new(6);
     let (mut redo, _) = open(&env).unwrap();
     redo.commit(group(1, 5).0, Lsn(1), false).unwrap();
     let other = Owner { table_id: 5, ..owner(&env) };
-    let redo = Redo::open(other, LIMIT, false, |_| panic!("a group of another table")).unwrap();
+    let redo =
+        RedoJournal::open(other, LIMIT, false, |_| panic!("a group of another table")).unwrap();
     assert_eq!(redo.live_bytes(), 0);
 }
 
@@ -219,46 +225,51 @@ fn the_layout_is_pinned() {
 }
 
 type Keyed = Vec<(u64, Vec<u8>)>;
-/// Sequence, LSN and pieces of each group.
+/// Sequence, LSN and page patches of each group.
 type Groups = Vec<(u64, u64, Keyed)>;
 
-/// Pieces of groups, of which every third is larger than a buffer.
-fn pieces_of(number: u64) -> Keyed {
+/// Patches of a group by page. Every third group is larger than a buffer.
+fn patches_of(number: u64) -> Keyed {
     let size = if number.is_multiple_of(3) { 700 } else { 90 };
-    let piece = |index: u64| vec![low_u8(number + index); to_usize(size * (index % 3))];
-    (0..30).map(|index| (index * 7 % 100 + index * 100, piece(index))).collect()
+    let page = |index: u64| vec![low_u8(number + index); to_usize(size * (index % 3))];
+    (0..30).map(|index| (index * 7 % 100 + index * 100, page(index))).collect()
 }
 
-fn commit_pieces(env: &SimEnv, redo: &mut Redo, number: u64, needed: u64) -> Result<u64> {
-    let mut writer = redo.begin(env)?;
-    for (key, piece) in &pieces_of(number) {
-        writer.add(*key, piece);
+fn commit_page_group(
+    env: &SimEnv,
+    redo: &mut RedoJournal,
+    number: u64,
+    needed: u64,
+) -> Result<u64> {
+    let mut writer = redo.begin_page_group(env)?;
+    for (key, page) in &patches_of(number) {
+        writer.add_page(*key, page);
     }
     writer.commit(Lsn(number * 10), needed)
 }
 
-/// The groups, as they are read by place.
-fn open_pieces(env: &SimEnv) -> Result<(Redo, Groups)> {
+/// Opens the journal and reads the patches of all pages.
+fn open_page_groups(env: &SimEnv) -> Result<(RedoJournal, Groups)> {
     let mut groups = Vec::new();
-    let redo = Redo::open(owner(env), LIMIT, false, |group| {
-        let places: Option<Vec<_>> = group.places().collect();
+    let redo = RedoJournal::open(owner(env), LIMIT, false, |group| {
+        let entries: Option<Vec<_>> = group.page_entries().collect();
         let (sequence, lsn) = (group.sequence(), group.lsn().0);
-        let pieces = group.into_pieces();
-        let read = |(key, at, bytes)| (key, pieces.read(at, bytes).unwrap());
-        groups.push((sequence, lsn, places.unwrap().into_iter().map(read).collect()));
+        let patches = group.into_patch_source();
+        let read = |(key, at, bytes)| (key, patches.read(at, bytes).unwrap());
+        groups.push((sequence, lsn, entries.unwrap().into_iter().map(read).collect()));
         Ok(())
     })?;
     Ok((redo, groups))
 }
 
-fn crash_with_pieces() {
+fn crash_with_page_groups() {
     let env = SimEnv::new(14);
     env.record_history();
-    let (mut redo, _) = open_pieces(&env).unwrap();
+    let (mut redo, _) = open_page_groups(&env).unwrap();
     let mut committed = vec![(env.mark(), 0)];
     for number in 1..=12 {
         let needed = number - number % 5;
-        assert_eq!(commit_pieces(&env, &mut redo, number, needed).unwrap(), number);
+        assert_eq!(commit_page_group(&env, &mut redo, number, needed).unwrap(), number);
         committed.push((env.mark(), number));
     }
     for event in env.history().iter().map(|event| event.number) {
@@ -266,12 +277,12 @@ fn crash_with_pieces() {
         let limits = PolicyLimits { each: 4, random: 3, torn: 6, copying: 0 };
         for policy in env.policies(event, limits) {
             let image = env.image_at(event, policy);
-            let (redo, groups) =
-                open_pieces(&image).unwrap_or_else(|error| panic!("{event} {policy}: {error}"));
+            let (redo, groups) = open_page_groups(&image)
+                .unwrap_or_else(|error| panic!("{event} {policy}: {error}"));
             let last = groups.last().map_or(0, |group| group.0);
             assert!(last == at.1 || last == at.1 + 1, "{event} {policy}: {last} after {}", at.1);
-            for (sequence, lsn, pieces) in &groups {
-                assert_eq!((*lsn, pieces), (sequence * 10, &pieces_of(*sequence)), "{policy}");
+            for (sequence, lsn, patches) in &groups {
+                assert_eq!((*lsn, patches), (sequence * 10, &patches_of(*sequence)), "{policy}");
             }
             let mut report = Report::default();
             redo.check(&mut report);
@@ -281,29 +292,29 @@ fn crash_with_pieces() {
 }
 
 #[test]
-fn a_crash_leaves_whole_groups_of_pieces() {
-    crash_with_pieces();
+fn a_crash_leaves_complete_page_groups() {
+    crash_with_page_groups();
 }
 
 #[test]
-fn a_group_of_pieces_that_failed_is_followed_by_none() {
+fn no_group_follows_a_failed_page_group() {
     for call in [Call::Create, Call::SyncDir, Call::Allocate, Call::Write, Call::Sync] {
         for number in 1..=6 {
             let env = SimEnv::new(15);
-            let (mut redo, _) = open_pieces(&env).unwrap();
+            let (mut redo, _) = open_page_groups(&env).unwrap();
             env.inject(Fault::new(&[call], When::Nth(number), Effect::Io));
             let mut expected = Vec::new();
             for number in 1..=6 {
-                expected.extend(commit_pieces(&env, &mut redo, number, 1));
+                expected.extend(commit_page_group(&env, &mut redo, number, 1));
             }
             env.clear_faults();
-            // Given up on the way: its number is gone.
-            let mut writer = redo.begin(&env).unwrap();
-            writer.add(1, &vec![1; 20_000]);
+            // Dropped before its commit: its sequence is used up.
+            let mut writer = redo.begin_page_group(&env).unwrap();
+            writer.add_page(1, &vec![1; 20_000]);
             drop(writer);
-            expected.extend(commit_pieces(&env, &mut redo, 7, 1));
+            expected.extend(commit_page_group(&env, &mut redo, 7, 1));
             assert!(expected.len() >= 6, "{call:?}");
-            let (_, groups) = open_pieces(&env.crash(Policy::AllLost)).unwrap();
+            let (_, groups) = open_page_groups(&env.crash(Policy::AllLost)).unwrap();
             let found: Vec<_> = groups.iter().map(|group| group.0).collect();
             assert_eq!(found, expected, "{call:?} {number}");
         }
@@ -313,34 +324,34 @@ fn a_group_of_pieces_that_failed_is_followed_by_none() {
 #[test]
 fn damage_of_sealed_groups_is_found_by_the_check_and_in_the_index_at_once() {
     let env = SimEnv::new(16);
-    let (mut redo, _) = open_pieces(&env).unwrap();
+    let (mut redo, _) = open_page_groups(&env).unwrap();
     for number in [3, 6] {
-        commit_pieces(&env, &mut redo, number, 1).unwrap();
+        commit_page_group(&env, &mut redo, number, 1).unwrap();
     }
     let flip = |offset| {
         env.damage("table/redo-00000001", &Damage::FlipBit { offset, bit: 1 }).unwrap();
     };
     flip(5000);
-    assert_eq!(open_pieces(&env).unwrap().1.len(), 2);
+    assert_eq!(open_page_groups(&env).unwrap().1.len(), 2);
     let mut report = Report::default();
     redo.check(&mut report);
     assert!(!report.is_sound());
     flip(5000);
-    let pieces: usize = pieces_of(3).iter().map(|(_, piece)| piece.len()).sum();
-    flip(BLOCK_BYTES + to_u64(pieces) + 3);
-    assert!(open_pieces(&env).map(drop).unwrap_err().is_corruption());
+    let patches: usize = patches_of(3).iter().map(|(_, page)| page.len()).sum();
+    flip(BLOCK_BYTES + to_u64(patches) + 3);
+    assert!(open_page_groups(&env).map(drop).unwrap_err().is_corruption());
 }
 
 #[test]
-fn the_layout_of_pieces_is_pinned() {
+fn the_layout_of_page_groups_is_pinned() {
     let env = SimEnv::new(17);
-    let (mut redo, _) = open_pieces(&env).unwrap();
-    let mut writer = redo.begin(&env).unwrap();
-    let (mut piece, mut end) = (Vec::new(), 0);
-    pieces::add_patch(&mut piece, &mut end, 64, b"abc");
-    pieces::add_patch(&mut piece, &mut end, 60, b"d");
-    writer.add(5, &[]);
-    writer.add(300, &piece);
+    let (mut redo, _) = open_page_groups(&env).unwrap();
+    let mut writer = redo.begin_page_group(&env).unwrap();
+    let (mut page, mut end) = (Vec::new(), 0);
+    page_patches::append_patch(&mut page, &mut end, 64, b"abc");
+    page_patches::append_patch(&mut page, &mut end, 60, b"d");
+    writer.add_page(5, &[]);
+    writer.add_page(300, &page);
     writer.commit(Lsn(4096), 1).unwrap();
     let dir = env.open_dir(Path::new("table"), false).unwrap();
     let file = dir.open("redo-00000001", Open::READ).unwrap();
@@ -358,6 +369,7 @@ fn the_layout_of_pieces_is_pinned() {
     let sum = crc32c(&[&1_u64.to_le_bytes()[..], b"\x05\0\xa7\x02\x09"].concat());
     assert_eq!(bytes[4110..4114], sum.to_le_bytes());
     let mut seen = Vec::new();
-    pieces::patches_of(&piece, |offset, bytes| seen.push((offset, bytes.to_vec()))).unwrap();
+    page_patches::decode_patches(&page, |offset, bytes| seen.push((offset, bytes.to_vec())))
+        .unwrap();
     assert_eq!(seen, [(64, b"abc".to_vec()), (60, b"d".to_vec())]);
 }

@@ -160,7 +160,7 @@ impl Cells {
 
     /// Cells in free runs, and in frames; of the largest free run.
     #[cfg(test)]
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(model))]
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         let (mut at, mut free, mut used, mut frames) = (0, 0, 0, 0);
         let end = u32::try_from(self.tags.len()).unwrap();

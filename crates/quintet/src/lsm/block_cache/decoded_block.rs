@@ -475,7 +475,7 @@ fn look_through<T: ValueSink>(
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
     use crate::util::words::store_bytes;

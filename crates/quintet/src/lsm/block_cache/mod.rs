@@ -49,11 +49,11 @@
 mod allocator;
 pub(crate) mod decoded_block;
 mod handles;
-#[cfg(all(test, any(loom, shuttle)))]
+#[cfg(all(test, model))]
 mod models;
 mod pins;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 
 use std::{collections::VecDeque, io, mem, ops::Range, sync::Arc};
@@ -75,7 +75,7 @@ use crate::{
 };
 
 /// Memory comes and goes in chunks of this size, or a multiple of it.
-const CHUNK_BYTES: u64 = if cfg!(any(test, loom, shuttle)) { 64 << 10 } else { 2 << 20 };
+const CHUNK_BYTES: u64 = if cfg!(any(test, model)) { 64 << 10 } else { 2 << 20 };
 const HEAD_WORDS: usize = 3;
 /// Words of a line. Cells begin at lines.
 const LINE_WORDS: usize = 8;

@@ -4,10 +4,10 @@
 //! Run with `just loom` or `just shuttle`.
 
 use super::*;
-use crate::util::sync::{Arc as ModelArc, models, thread};
+use crate::util::sync::{Arc as ModelArc, model_check::Exploration, thread};
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    models::explore((2_000, 4), model);
+    Exploration::DEFAULT.explore(model);
 }
 
 /// Cells of five words, which may be one frame.

@@ -13,7 +13,7 @@
 //! frame is pinned, another one is emptied.
 
 #![cfg_attr(
-    not(any(loom, shuttle)),
+    not(model),
     expect(unsafe_code, reason = "words that stay as they are, as bytes: see UNSAFE.md")
 )]
 
@@ -25,9 +25,9 @@ use crate::util::{
 };
 
 /// Blocks that are shown at once, at most.
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 const SLOTS: usize = 32;
-#[cfg(any(loom, shuttle))]
+#[cfg(model)]
 const SLOTS: usize = 1;
 
 /// A cell and one, or 0; alone on its cache line.
@@ -94,7 +94,7 @@ impl<'a> Pinned<'a> {
     }
 
     /// Some of it, in place; `None` where that is beyond its end, or cannot be had.
-    #[cfg(all(target_endian = "little", not(any(loom, shuttle))))]
+    #[cfg(all(target_endian = "little", not(model)))]
     pub(crate) fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
         let (start, count) = (self.words.as_ptr().cast::<u8>(), size_of_val(self.words));
         // SAFETY: these are words of a region, which are initialised and live as long as `words`;
@@ -105,7 +105,7 @@ impl<'a> Pinned<'a> {
     }
 
     /// As above: here nothing can be had.
-    #[cfg(not(all(target_endian = "little", not(any(loom, shuttle)))))]
+    #[cfg(not(all(target_endian = "little", not(model))))]
     pub(crate) fn bytes(&self, _range: Range<usize>) -> Option<&[u8]> {
         None
     }

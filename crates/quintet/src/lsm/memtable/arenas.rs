@@ -154,7 +154,7 @@ impl Drop for Arenas {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
 

@@ -376,7 +376,7 @@ pub(crate) fn find(entries: &[u8], key: &[u8]) -> Option<EntryRef> {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
     use crate::util::codec::low_u8;

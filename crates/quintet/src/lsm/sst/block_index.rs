@@ -244,7 +244,7 @@ impl Builder {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use proptest::prelude::*;
 

@@ -7,7 +7,7 @@ use crate::{
     Error, Result,
     io::{Dir, File},
     lsm::sst::{self, Kind, Owner, Piece},
-    util::format::{Say, hex},
+    util::format::{LineSink, hex},
 };
 
 /// Entries of a block that are shown.
@@ -17,8 +17,8 @@ const SHOWN_ENTRIES: usize = 8;
 pub(crate) fn piece(
     (dir, file, label): (&Arc<dyn Dir>, &dyn File, &str),
     (kind, title): (Kind, &str),
-    say: &mut Say<'_>,
-    more: impl FnOnce(&Piece, &mut Say<'_>) -> Result<()>,
+    say: &mut LineSink<'_>,
+    more: impl FnOnce(&Piece, &mut LineSink<'_>) -> Result<()>,
 ) -> Result<()> {
     let io = |error| Error::io(format!("read {label}"), error);
     let head = sst::first_bytes(file).map_err(io)?;

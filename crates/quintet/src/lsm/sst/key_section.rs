@@ -307,7 +307,7 @@ impl KeyCursor {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
     use crate::{

@@ -49,7 +49,7 @@ pub(crate) mod block_offsets;
 pub(crate) mod describe;
 pub(crate) mod key_section;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 pub(crate) mod tests;
 mod writer;
 

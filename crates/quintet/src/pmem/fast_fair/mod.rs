@@ -54,7 +54,7 @@ mod open;
 mod read;
 mod record;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 mod write;
 

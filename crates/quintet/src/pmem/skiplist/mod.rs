@@ -44,7 +44,7 @@
 #[cfg(all(test, shuttle))]
 mod models;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 
 use std::{cmp, collections::BTreeSet, ops::Range, sync::Arc};
@@ -78,7 +78,7 @@ const CHUNK_BYTES: u64 = 4 * SLAB_BYTES;
 /// Words of a tower before its links: node and prefix.
 const TOWER_HEAD_WORDS: u64 = 2;
 /// Levels of towers.
-const LEVELS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 11 };
+const LEVELS: usize = if cfg!(model) { 1 } else { 11 };
 /// The tower that all others come after.
 const HEAD: u64 = 0;
 

@@ -9,7 +9,7 @@ use crate::{
     pmem::{Pool, SLAB_BYTES, simulator::Recorder},
     util::{
         mutant::{Bug, finds},
-        sync::thread,
+        sync::{model_check::Exploration, thread},
     },
 };
 
@@ -36,7 +36,8 @@ fn a_key_stays_found() {
 }
 
 fn explore() {
-    shuttle::check_pct(a_key_stays_found, 1_000, 3);
+    let exploration = Exploration { schedules: 1_000, priority_changes: 3, ..Exploration::DEFAULT };
+    exploration.explore(a_key_stays_found);
 }
 
 #[test]

@@ -1,24 +1,24 @@
-//! The synchronisation primitives that the rest of the crate uses, so that a model checker can
-//! stand in for them.
+//! Synchronisation primitives: those of `std`, or those of a model checker.
 //!
-//! Ordinary builds use `std`; `--cfg loom` and `--cfg shuttle` exchange atomics, locks and threads
-//! for the checkers' own. Nothing outside this module names `std::sync::atomic`, `Mutex`, `RwLock`
-//! or `Condvar` in code that a model covers (`wal`, `db::stripes`). With `--cfg tsan` the locks
-//! are [`announced`]: the thread sanitizer sees them change hands.
+//! Ordinary builds use `std`. `--cfg loom` and `--cfg shuttle` (either sets `cfg(model)`) replace
+//! atomics, locks and threads by the checker's. Code that a model covers takes them from here and
+//! never from `std`. With `--cfg tsan` the locks are those of [`tsan_locks`], which
+//! `ThreadSanitizer` can see.
+//!
+//! Besides: a fair lock ([`fair_mutex`]), cache padding ([`CachePadded`]) and a spinning wait
+//! ([`Backoff`]).
 
+pub mod fair_mutex;
+#[cfg(all(test, model))]
+pub mod model_check;
 #[cfg(tsan)]
-pub mod announced;
-#[cfg(all(test, any(loom, shuttle)))]
-pub mod models;
-pub mod turns;
+pub mod tsan_locks;
 
-#[cfg(tsan)]
-pub use announced::{Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[cfg(not(tsan))]
 pub use std::sync::OnceLock;
-#[cfg(not(any(loom, shuttle, tsan)))]
+#[cfg(not(any(model, tsan)))]
 pub use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 pub use std::{
     hint::spin_loop,
     sync::{
@@ -27,6 +27,8 @@ pub use std::{
     },
     thread::{self, Thread, yield_now},
 };
+#[cfg(tsan)]
+pub use tsan_locks::{Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 #[cfg(loom)]
 pub use loom::{
@@ -48,18 +50,18 @@ pub use shuttle::{
     thread::{self, Thread, yield_now},
 };
 
-// The simulated system alone waits on conditions.
-#[cfg(all(feature = "testing", tsan))]
-pub use announced::Condvar;
+// Only the simulated system waits on conditions.
 #[cfg(all(feature = "testing", loom))]
 pub use loom::sync::Condvar;
 #[cfg(all(feature = "testing", shuttle))]
 pub use shuttle::sync::Condvar;
-#[cfg(all(feature = "testing", not(any(loom, shuttle, tsan))))]
+#[cfg(all(feature = "testing", not(any(model, tsan))))]
 pub use std::sync::Condvar;
+#[cfg(all(feature = "testing", tsan))]
+pub use tsan_locks::Condvar;
 
-/// A value on cache lines of its own: who reads its neighbours need not wait until these lines come
-/// from the processor of whoever writes it.
+/// A value that shares no cache line with another: its writers do not slow down readers of its
+/// neighbours. Aligned to 128 bytes, two lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct CachePadded<T>(pub T);
@@ -73,26 +75,27 @@ impl<T> std::ops::Deref for CachePadded<T> {
     }
 }
 
-/// Parks the thread for at most `time`.
-#[cfg(not(any(loom, shuttle)))]
+/// Parks the thread for at most `time`. In a model time does not pass: any pause may be over at
+/// once.
+#[cfg(not(model))]
 pub fn park_timeout(time: std::time::Duration) {
     thread::park_timeout(time);
 }
 
-/// In a model time does not pass: any pause may be over at once.
-#[cfg(any(loom, shuttle))]
+/// Yields: in a model any pause may be over at once.
+#[cfg(model)]
 pub fn park_timeout(_time: std::time::Duration) {
     yield_now();
 }
 
-/// Spins before a waiter gives its time slice away.
-const SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 128 };
-/// Turns after which a waiter sleeps between looks: what it waits for takes long, often a read of
-/// the disk.
-const TURNS: u32 = if cfg!(any(loom, shuttle)) { u32::MAX } else { 256 };
-const NAP: std::time::Duration = std::time::Duration::from_micros(20);
+/// Number of waits in which a waiter spins. Then it yields its time slice.
+const SPINS: u32 = if cfg!(model) { 1 } else { 128 };
+/// Number of waits after which a waiter sleeps: it waits for something slow, often a disk read.
+const YIELDS_END: u32 = if cfg!(model) { u32::MAX } else { 256 };
+/// Duration of a sleep.
+const SLEEP: std::time::Duration = std::time::Duration::from_micros(20);
 
-/// Waits a little longer each time.
+/// A wait for another thread that takes longer each time: spins, then yields, then sleeps.
 #[derive(Debug, Default)]
 pub struct Backoff(u32);
 
@@ -102,42 +105,42 @@ impl Backoff {
         self.0 = self.0.saturating_add(1);
         match self.0 {
             0..SPINS => spin_loop(),
-            SPINS..TURNS => yield_now(),
-            _ => park_timeout(NAP),
+            SPINS..YIELDS_END => yield_now(),
+            _ => park_timeout(SLEEP),
         }
     }
 
-    /// How often it waited.
+    /// Returns how often it waited.
     pub const fn count(&self) -> u32 {
         self.0
     }
 }
 
-#[cfg(not(any(loom, shuttle)))]
-/// Locks `mutex`. A panic elsewhere while it was held does not spread: what our locks guard is
-/// consistent between statements, and a failed operation reports through `Error`.
+/// Locks `mutex`, poisoned or not. A panic of an earlier holder does not spread: the data of our
+/// locks is consistent between statements, and a failed operation reports through `Error`.
+#[cfg(not(model))]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// As above, for the checkers' mutexes and for those of `std` in code that no model covers.
-#[cfg(any(loom, shuttle))]
+/// Locks `mutex`, poisoned or not: one of the checker's, or of `std` in code that no model covers.
+#[cfg(model)]
 pub fn lock<M: Lockable + ?Sized>(mutex: &M) -> M::Guard<'_> {
     mutex.acquire()
 }
 
-/// A mutex of any kind.
-#[cfg(any(loom, shuttle))]
+/// A mutex of the checker or of `std`.
+#[cfg(model)]
 pub trait Lockable {
-    /// What holds it.
+    /// The guard that holds the lock.
     type Guard<'a>
     where
         Self: 'a;
-    /// Locks it, poisoned or not.
+    /// Locks, poisoned or not.
     fn acquire(&self) -> Self::Guard<'_>;
 }
 
-#[cfg(any(loom, shuttle))]
+#[cfg(model)]
 impl<T> Lockable for std::sync::Mutex<T> {
     type Guard<'a>
         = std::sync::MutexGuard<'a, T>
@@ -149,7 +152,7 @@ impl<T> Lockable for std::sync::Mutex<T> {
     }
 }
 
-#[cfg(any(loom, shuttle))]
+#[cfg(model)]
 impl<T> Lockable for Mutex<T> {
     type Guard<'a>
         = MutexGuard<'a, T>
@@ -161,7 +164,7 @@ impl<T> Lockable for Mutex<T> {
     }
 }
 
-#[cfg(any(loom, shuttle))]
+#[cfg(model)]
 impl<M: Lockable> Lockable for CachePadded<M> {
     type Guard<'a>
         = M::Guard<'a>
@@ -173,27 +176,27 @@ impl<M: Lockable> Lockable for CachePadded<M> {
     }
 }
 
-/// Locks `lock` for reading; a poisoned lock is used as it is, as in [`lock`].
+/// Locks `lock` for reading, poisoned or not, as [`lock()`] does.
 pub fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Locks `lock` for writing; a poisoned lock is used as it is, as in [`lock`].
+/// Locks `lock` for writing, poisoned or not, as [`lock()`] does.
 pub fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Locks of the standard library under every configuration: what `disk` waits for is the system,
-/// which no model checker schedules.
+/// Locks of the standard library in every build. `io` waits for the operating system, which no
+/// model checker schedules.
 pub mod system {
     use std::sync::PoisonError;
 
     #[cfg(tsan)]
-    pub use super::announced::{Condvar, Mutex, MutexGuard};
+    pub use super::tsan_locks::{Condvar, Mutex, MutexGuard};
     #[cfg(not(tsan))]
     pub use std::sync::{Condvar, Mutex, MutexGuard};
 
-    /// As [`super::lock`].
+    /// Locks `mutex`, poisoned or not, as [`super::lock()`] does.
     pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }

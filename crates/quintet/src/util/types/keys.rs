@@ -1,7 +1,7 @@
-//! Bytes of typed keys, in the order of what they stand for.
+//! Encoding of typed keys that preserves their order.
 //!
-//! Why: an engine compares keys as bytes. With these encodings `encode(a) < encode(b)` exactly
-//! where `a < b`, so that ranges of a typed table are ranges of its values.
+//! Why: an engine compares keys as bytes. Here `encode(a) < encode(b)` if and only if `a < b`, so
+//! that ranges of a typed table are ranges of its values.
 //!
 //! | type | bytes | order |
 //! |---|---|---|
@@ -11,13 +11,13 @@
 //! | `string` | UTF-8 | by byte, which is by code point |
 //! | `blob` | as they are | by byte |
 //!
-//! A composite key is the parts one after the other, the first the weightiest. A `string` or
-//! `blob` that is not the last part is escaped (0 becomes 0 255) and ended by 0 1, so that no
-//! part runs into the next and a shorter one comes first.
+//! A composite key is its parts back to back, the most significant first. A `string` or `blob` that
+//! is not the last part is escaped (0 becomes 0 255) and ended by 0 1, so that a part has an end
+//! and a shorter one comes first.
 //!
-//! Decided: -0.0 and 0.0 are one key, as they are equal; so are all NaNs, which come after
-//! positive infinity. So every two keys compare, and equal keys have equal bytes. Bytes that none
-//! of these encodings gives (the bits of -0.0, a NaN's payload, a lone 0 in a part) are no key.
+//! Decisions: -0.0 and 0.0 are one key, because they are equal. All NaNs are one key, after
+//! positive infinity. So any two keys compare, and equal keys have equal bytes. Bytes that no
+//! encoding produces (the bits of -0.0, a NaN's payload, a single 0 in a part) are no key.
 
 use std::borrow::Borrow;
 
@@ -25,7 +25,8 @@ use super::{TypeTag, values::TypedValue};
 
 /// One value of a key. Sealed: the store knows the types.
 pub trait KeyPart: TypedValue + KeyPartRef {
-    /// Takes the part from the front of `bytes`; the last part takes all. `None`: not its bytes.
+    /// Reads the part from the front of `bytes`; the last part is all of them. `None` if they do
+    /// not parse.
     #[doc(hidden)]
     fn take(bytes: &mut &[u8], is_last: bool) -> Option<Self>;
 }
@@ -40,21 +41,21 @@ pub trait KeyPartRef {
 /// A key of a typed table: `u32`, `u64`, `i64`, `f32`, `f64`, `String`, `Vec<u8>`, or a tuple of
 /// two to four of them.
 ///
-/// A program's own type may be one too: a newtype with the bytes of what it wraps. Bytes that do
-/// not fit [`TypedKey::TAGS`] are refused when they are written.
+/// A program can implement it for its own types: a newtype with the bytes of the wrapped type. A
+/// write of bytes that do not fit [`TypedKey::TAGS`] fails.
 pub trait TypedKey: Sized + KeyRef {
     /// Its types, in order.
     const TAGS: &'static [TypeTag];
-    /// The key that has these bytes; `None` where they are not a key of this type.
+    /// Returns the key with these bytes; `None` if they are no key of this type.
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
 
-/// What can stand for a key: the key itself, `str` for `String`, `[u8]` for `Vec<u8>`.
+/// A key or a borrowed form of it: `str` for `String`, `[u8]` for `Vec<u8>`.
 pub trait KeyRef {
-    /// Appends the key's bytes, which compare as the keys do.
+    /// Appends the key's bytes, which have the order of the keys.
     fn encode_into(&self, out: &mut Vec<u8>);
 
-    /// The key's bytes.
+    /// Returns the key's bytes.
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
         self.encode_into(&mut out);
@@ -62,14 +63,14 @@ pub trait KeyRef {
     }
 }
 
-/// What keys of type `K` can start with: text for `String`, bytes for `Vec<u8>`, a tuple of the
-/// first parts (`(a,)`, `(a, b)`) for a composite key.
+/// A prefix of keys of type `K`: text for `String`, bytes for `Vec<u8>`, a tuple of the first parts
+/// (`(a,)`, `(a, b)`) for a composite key.
 pub trait KeyPrefix<K> {
-    /// The bytes that those keys, and no others, start with.
+    /// Returns the bytes that exactly those keys start with.
     fn encode_prefix(&self) -> Vec<u8>;
 }
 
-fn take_array<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+fn read_array<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (array, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(*array)
@@ -85,7 +86,7 @@ macro_rules! number {
 
         impl KeyPart for $type {
             fn take(bytes: &mut &[u8], _: bool) -> Option<Self> {
-                $from(take_array(bytes)?)
+                $from(read_array(bytes)?)
             }
         }
     };
@@ -105,7 +106,7 @@ macro_rules! float {
             $type,
             |number: $type| {
                 let sign = <$bits>::MAX ^ (<$bits>::MAX >> 1);
-                // One zero, one NaN.
+                // One bit pattern for zero, one for NaN.
                 let number = if number == 0.0 { 0.0 } else { number };
                 let number = if number.is_nan() { <$type>::NAN.abs() } else { number };
                 let bits = number.to_bits();
@@ -143,7 +144,7 @@ fn put_text(text: &[u8], out: &mut Vec<u8>, is_last: bool) {
     out.extend_from_slice(&[0, END]);
 }
 
-fn take_text(bytes: &mut &[u8], is_last: bool) -> Option<Vec<u8>> {
+fn read_text(bytes: &mut &[u8], is_last: bool) -> Option<Vec<u8>> {
     if is_last {
         return Some(std::mem::take(bytes).to_vec());
     }
@@ -176,7 +177,7 @@ impl KeyPartRef for String {
 
 impl KeyPart for String {
     fn take(bytes: &mut &[u8], is_last: bool) -> Option<Self> {
-        Self::from_utf8(take_text(bytes, is_last)?).ok()
+        Self::from_utf8(read_text(bytes, is_last)?).ok()
     }
 }
 
@@ -194,7 +195,7 @@ impl KeyPartRef for Vec<u8> {
 
 impl KeyPart for Vec<u8> {
     fn take(bytes: &mut &[u8], is_last: bool) -> Option<Self> {
-        take_text(bytes, is_last)
+        read_text(bytes, is_last)
     }
 }
 
@@ -271,7 +272,7 @@ prefix!(A RefA a; B, C, D);
 prefix!(A RefA a, B RefB b; C, D);
 prefix!(A RefA a, B RefB b, C RefC c; D);
 
-/// Whether `bytes` are a key of these types.
+/// Returns whether `bytes` are a key of these types.
 pub(super) fn is_valid(tags: &[TypeTag], mut bytes: &[u8]) -> bool {
     if let [TypeTag::Blob] = tags {
         return true;

@@ -1,14 +1,13 @@
-//! Types of keys and values: what they are, their bytes, and their text.
+//! Types of keys and values: their tags, their bytes, and their text.
 //!
-//! What: the type tags of the store, the types of a table ([`TableTypes`]), the encodings of keys
-//! that keep their order ([`keys`]) and of values ([`values`]), both as Rust types and as text
-//! for tools ([`text`]).
-//! Why here: a table's types are kept in the catalog and checked on every write, and programs and
-//! the command line read the same bytes.
+//! [`TableTypes`] has the types of a table. The catalog stores them, and every write is checked
+//! against them. [`keys`] encodes keys so that their bytes have the order of their values, and
+//! [`values`] encodes values. [`text`] converts both for tools. Programs and the command line use
+//! the same bytes.
 //!
-//! From: ckvs, whose stores have typed keys and values (its README, "Supported types"). Ours
-//! belong to every engine, are checked on every write and may be composite; its keys are single
-//! values.
+//! Source: ckvs has stores with typed keys and values (its README, "Supported types"). There a key
+//! is a single value. Here every engine has types, every write is checked, and a key may be
+//! composite.
 
 mod keys;
 mod text;
@@ -21,7 +20,7 @@ pub use values::{TypedValue, ValueRef};
 
 use crate::{Error, Result};
 
-/// What the user says a key or a value is.
+/// Type of a key part or a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TypeTag {
@@ -61,7 +60,7 @@ impl TypeTag {
         Self::ALL.iter().find(|(_, other, _)| *other == byte).map(|(tag, ..)| *tag)
     }
 
-    /// The name: `u64`.
+    /// Returns the name: `u64`.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(tag, ..)| *tag == self).map_or("", |(.., name)| name)
     }
@@ -87,10 +86,11 @@ impl std::str::FromStr for TypeTag {
     }
 }
 
-/// How many values a composite key has at most.
+/// Most values of a composite key.
 pub const KEY_PARTS_MAX: usize = 4;
 
-/// The types of a table's keys and values: fixed when the table is made, checked on every write.
+/// The types of a table's keys and values. They are fixed when the table is created, and every
+/// write is checked against them.
 ///
 /// A key is one value, or up to [`KEY_PARTS_MAX`] of them in order of weight. Prints as
 /// `string,u64 -> blob`.
@@ -101,7 +101,7 @@ pub struct TableTypes {
 }
 
 impl TableTypes {
-    /// A key of these types in this order, and a value of this type.
+    /// Returns the types of a key (in order) and of a value.
     ///
     /// Fails with [`Error::InvalidOption`] for no part or more than [`KEY_PARTS_MAX`].
     pub fn new(key: impl Into<Vec<TypeTag>>, value: TypeTag) -> Result<Self> {
@@ -115,64 +115,64 @@ impl TableTypes {
         })
     }
 
-    /// The types that a program's own types stand for.
+    /// Returns the types of a program's key and value types.
     pub fn of<K: TypedKey, V: TypedValue>() -> Self {
         Self { key: K::TAGS.to_vec(), value: V::TAG }
     }
 
-    /// What an untyped table holds: any bytes.
+    /// Returns the types of an untyped table: any bytes.
     pub fn bytes() -> Self {
         Self { key: vec![TypeTag::Blob], value: TypeTag::Blob }
     }
 
-    /// The parts of a key.
+    /// Returns the types of the key's parts.
     pub fn key(&self) -> &[TypeTag] {
         &self.key
     }
 
-    /// The value.
+    /// Returns the type of the value.
     pub fn value(&self) -> TypeTag {
         self.value
     }
 
-    /// The key types by name: `string,u64`.
+    /// Returns the key types by name: `string,u64`.
     pub fn key_names(&self) -> String {
         self.key.iter().map(|tag| tag.name()).collect::<Vec<_>>().join(",")
     }
 
-    /// Whether these bytes are a key of this type.
+    /// Returns whether `bytes` are a key of these types.
     pub fn is_key(&self, bytes: &[u8]) -> bool {
         keys::is_valid(&self.key, bytes)
     }
 
-    /// Whether these bytes are a value of this type.
+    /// Returns whether `bytes` are a value of this type.
     pub fn is_value(&self, bytes: &[u8]) -> bool {
         values::is_valid(self.value, bytes)
     }
 
-    /// The bytes of a key that is written as text: a number or text as it is (a blob as
-    /// hexadecimal digits); a composite key as a JSON array.
+    /// Parses a key: a number or text as it is, a blob as hexadecimal digits, a composite key as a
+    /// JSON array. Returns its bytes.
     ///
-    /// Fails with [`Error::InvalidOption`].
+    /// Fails with [`Error::InvalidOption`] if the text does not parse.
     pub fn key_from_text(&self, text: &str) -> Result<Vec<u8>> {
         text::key_from(&self.key, text)
     }
 
-    /// The text of a key: reverses [`TableTypes::key_from_text`]. `None`: the bytes are not a key
-    /// of this type.
+    /// Returns the text of a key, which [`TableTypes::key_from_text`] parses. `None` if `bytes` are
+    /// no key of these types.
     pub fn key_to_text(&self, bytes: &[u8]) -> Option<String> {
         text::key_to(&self.key, bytes)
     }
 
-    /// The bytes of a value that is written as text (a blob as hexadecimal digits).
+    /// Parses a value (a blob as hexadecimal digits). Returns its bytes.
     ///
-    /// Fails with [`Error::InvalidOption`].
+    /// Fails with [`Error::InvalidOption`] if the text does not parse.
     pub fn value_from_text(&self, text: &str) -> Result<Vec<u8>> {
         text::value_from(self.value, text)
     }
 
-    /// The text of a value: reverses [`TableTypes::value_from_text`]. `None`: the bytes are not a
-    /// value of this type.
+    /// Returns the text of a value, which [`TableTypes::value_from_text`] parses. `None` if `bytes`
+    /// are no value of this type.
     pub fn value_to_text(&self, bytes: &[u8]) -> Option<String> {
         text::value_to(self.value, bytes)
     }

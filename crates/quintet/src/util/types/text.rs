@@ -4,14 +4,14 @@
 //! blobs as hexadecimal digits. A composite key is a JSON array: numbers (those that JSON lacks,
 //! as strings), strings, blobs as strings of hexadecimal digits.
 
-use std::{fmt::Write as _, str::FromStr};
+use std::str::FromStr;
 
 use super::{
     TypeTag,
     keys::{KeyPart, KeyPartRef as _},
     values::{TypedValue, ValueRef as _},
 };
-use crate::{Error, Result};
+use crate::{Error, Result, util::format::hex};
 
 fn refuse(text: &str, what: &str) -> Error {
     Error::InvalidOption { name: "type".to_owned(), what: format!("{text:?} is not {what}") }
@@ -33,13 +33,6 @@ fn blob(text: &str) -> Result<Vec<u8>> {
         .ok_or_else(wrong)
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 fn put_part(tag: TypeTag, text: &str, out: &mut Vec<u8>, is_last: bool) -> Result<()> {
     match tag {
         TypeTag::U32 => number::<u32>(text, tag)?.put(out, is_last),
@@ -53,7 +46,7 @@ fn put_part(tag: TypeTag, text: &str, out: &mut Vec<u8>, is_last: bool) -> Resul
     Ok(())
 }
 
-fn take_part(tag: TypeTag, bytes: &mut &[u8], is_last: bool) -> Option<String> {
+fn read_part(tag: TypeTag, bytes: &mut &[u8], is_last: bool) -> Option<String> {
     Some(match tag {
         TypeTag::U32 => u32::take(bytes, is_last)?.to_string(),
         TypeTag::U64 => u64::take(bytes, is_last)?.to_string(),
@@ -81,11 +74,11 @@ pub(super) fn key_from(tags: &[TypeTag], text: &str) -> Result<Vec<u8>> {
 
 pub(super) fn key_to(tags: &[TypeTag], mut bytes: &[u8]) -> Option<String> {
     if let [tag] = tags {
-        return take_part(*tag, &mut bytes, true).filter(|_| bytes.is_empty());
+        return read_part(*tag, &mut bytes, true).filter(|_| bytes.is_empty());
     }
     let mut text = String::from("[");
     for (index, tag) in tags.iter().enumerate() {
-        let part = take_part(*tag, &mut bytes, index + 1 == tags.len())?;
+        let part = read_part(*tag, &mut bytes, index + 1 == tags.len())?;
         if index > 0 {
             text.push(',');
         }
@@ -125,9 +118,9 @@ pub(super) fn value_to(tag: TypeTag, bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// The little of JSON that composite keys need: an array of numbers and strings.
+/// The part of JSON that composite keys need: an array of numbers and strings.
 ///
-/// Ours rather than a crate: the library has no other use for JSON.
+/// Not a crate, because the library has no other use for JSON.
 mod json {
     use std::{fmt::Write as _, iter::Peekable, str::Chars};
 

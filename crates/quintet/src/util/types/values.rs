@@ -1,23 +1,23 @@
-//! Bytes of typed values: numbers little-endian (4 or 8 bytes, floats bit for bit), text as
-//! UTF-8, blobs as they are. Values are not ordered.
+//! Encoding of typed values: numbers little-endian (4 or 8 bytes, floats bit for bit), text as
+//! UTF-8, blobs unchanged. Values have no order.
 
 use super::TypeTag;
 
 /// A value of a typed table: `u32`, `u64`, `i64`, `f32`, `f64`, `String` or `Vec<u8>`.
 ///
-/// A program's own type may be one too, with the bytes of its [`TypedValue::TAG`]; others are
-/// refused when they are written.
+/// A program can implement it for its own types, with the bytes of the [`TypedValue::TAG`]. A write
+/// of other bytes fails.
 pub trait TypedValue: Sized + ValueRef {
-    /// Its type.
+    /// The type.
     const TAG: TypeTag;
-    /// The value that has these bytes; `None` where they are not a value of this type.
+    /// Returns the value with these bytes; `None` if they are no value of this type.
     fn decode_value(bytes: &[u8]) -> Option<Self>;
 }
 
-/// What can stand for a value: the value itself, `str` for `String`, `[u8]` for `Vec<u8>`.
+/// A value or a borrowed form of it: `str` for `String`, `[u8]` for `Vec<u8>`.
 pub trait ValueRef {
-    /// Calls `take` with the value's bytes.
-    fn with_bytes<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T;
+    /// Calls `use_bytes` with the value's bytes and returns its result.
+    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> T) -> T;
 }
 
 macro_rules! number {
@@ -31,8 +31,8 @@ macro_rules! number {
         }
 
         impl ValueRef for $type {
-            fn with_bytes<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
-                take(&self.to_le_bytes())
+            fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+                use_bytes(&self.to_le_bytes())
             }
         }
     };
@@ -45,14 +45,14 @@ number!(f32, F32);
 number!(f64, F64);
 
 impl ValueRef for str {
-    fn with_bytes<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
-        take(self.as_bytes())
+    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+        use_bytes(self.as_bytes())
     }
 }
 
 impl ValueRef for String {
-    fn with_bytes<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
-        take(self.as_bytes())
+    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+        use_bytes(self.as_bytes())
     }
 }
 
@@ -65,14 +65,14 @@ impl TypedValue for String {
 }
 
 impl ValueRef for [u8] {
-    fn with_bytes<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
-        take(self)
+    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+        use_bytes(self)
     }
 }
 
 impl ValueRef for Vec<u8> {
-    fn with_bytes<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
-        take(self)
+    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+        use_bytes(self)
     }
 }
 
@@ -84,7 +84,7 @@ impl TypedValue for Vec<u8> {
     }
 }
 
-/// Whether `bytes` are a value of this type.
+/// Returns whether `bytes` are a value of this type.
 pub(super) fn is_valid(tag: TypeTag, bytes: &[u8]) -> bool {
     match tag {
         TypeTag::U32 | TypeTag::F32 => bytes.len() == 4,

@@ -115,7 +115,7 @@ impl PartialEq for Key {
 impl Eq for Key {}
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use super::*;
 

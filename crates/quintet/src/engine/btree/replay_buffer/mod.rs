@@ -461,7 +461,7 @@ fn following(key: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests {
     use crate::contract::MultiGetSink;
     use crate::contract::value_sink::HeadAndBuffer;

@@ -30,13 +30,13 @@
 //! parallel. Lock order: `growth`, one group, `free_nodes`.
 
 mod load;
-#[cfg(all(test, any(loom, shuttle)))]
+#[cfg(all(test, model))]
 mod models;
 mod shape;
 mod shrink;
 mod tag;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 
 use std::{cmp::Reverse, collections::BinaryHeap, io, ops::ControlFlow};
@@ -56,13 +56,13 @@ use crate::{
 };
 
 /// Low hash bits that choose a lock; the smallest table has a group for each.
-const LOCK_BITS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 6 };
+const LOCK_BITS: u32 = if cfg!(model) { 0 } else { 6 };
 const LOCK_COUNT: u64 = 1 << LOCK_BITS;
 /// Slots of a line: a cache line of words.
-pub const SLOTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
+pub const SLOTS: usize = if cfg!(model) { 2 } else { 8 };
 const LINE_SLOTS: u64 = to_u64(SLOTS);
 /// Slots of an overflow node: most chains that overflow need one to three slots more.
-const NODE_SLOTS: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 4 };
+const NODE_SLOTS: u64 = if cfg!(model) { 2 } else { 4 };
 /// Growth keeps lines and nodes together below this many hundredths of a byte for each key: at
 /// most 12 bytes, with what is not yet counted.
 const CENTIBYTES_PER_KEY: u64 = 1170;
@@ -406,7 +406,7 @@ impl SlotTable {
 #[inline]
 fn pause(attempts: &mut u32) {
     *attempts += 1;
-    if *attempts < SPINS && !cfg!(any(loom, shuttle)) {
+    if *attempts < SPINS && !cfg!(model) {
         spin_loop();
     } else {
         yield_now();

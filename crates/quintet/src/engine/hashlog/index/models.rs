@@ -5,10 +5,14 @@
 //! The region of words that the slots lie in is made of the checker's own.
 
 use super::{SlotTable, Verdict};
-use crate::util::sync::{Arc, models, thread};
+use crate::util::sync::{
+    Arc,
+    model_check::{Exploration, model_tests},
+    thread,
+};
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    models::explore((5_000, 4), model);
+    Exploration { schedules: 5_000, ..Exploration::DEFAULT }.explore(model);
 }
 
 /// Hashes of one line: the same low bits and the same highest bit.
@@ -115,24 +119,7 @@ fn a_reader_finds_what_shrinking_moves() {
     });
 }
 
-/// The models as tests of either checker's name.
-macro_rules! models {
-    ($($loom:ident, $shuttle:ident: $model:ident;)+) => {
-        $(#[cfg(loom)]
-        #[test]
-        fn $loom() {
-            $model();
-        }
-
-        #[cfg(shuttle)]
-        #[test]
-        fn $shuttle() {
-            $model();
-        })+
-    };
-}
-
-models! {
+model_tests! {
     loom_slot_replacement, shuttle_slot_replacement: a_reader_finds_one_of_the_versions;
     loom_slot_removal, shuttle_slot_removal: a_reader_finds_what_a_removal_moves;
     loom_slot_growth, shuttle_slot_growth: a_reader_finds_what_growth_moves;

@@ -15,7 +15,7 @@ const GROWN_MASK: u64 = ROUND - 1;
 const BITS_SHIFT: u32 = 48;
 /// Bit of the placing hash that chooses between the lines of a pair: the highest, so that groups
 /// never use it.
-const PAIR_BIT: u32 = if cfg!(any(loom, shuttle)) { 25 } else { 31 };
+const PAIR_BIT: u32 = if cfg!(model) { 25 } else { 31 };
 
 impl Shape {
     pub(super) fn new(bits: u32) -> Self {

@@ -8,7 +8,7 @@ use crate::{
     io::{Dir, File, SECTOR_BYTES, read_up_to},
     util::{
         codec::Decoder,
-        format::{Say, hex},
+        format::{LineSink, hex},
     },
 };
 
@@ -17,7 +17,7 @@ pub(in crate::engine::hashlog) fn describe(
     dir: &Arc<dyn Dir>,
     file: Arc<dyn File>,
     name: &str,
-    say: &mut Say<'_>,
+    say: &mut LineSink<'_>,
 ) -> Result<()> {
     let io = |error| Error::io(format!("read {name}"), error);
     let mut head = vec![0; HEAD_BYTES];

@@ -41,7 +41,7 @@
 mod train;
 
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 
 pub use train::Trainer;

@@ -34,11 +34,11 @@
 mod ahead;
 mod gather;
 mod list;
-#[cfg(all(test, any(loom, shuttle)))]
+#[cfg(all(test, model))]
 mod models;
 mod objects;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 mod walk;
 mod word;
@@ -498,7 +498,7 @@ fn judge<T>(
 #[inline]
 fn pause(attempts: &mut u32) {
     *attempts += 1;
-    if *attempts < SPINS && !cfg!(any(loom, shuttle)) {
+    if *attempts < SPINS && !cfg!(model) {
         spin_loop();
     } else {
         yield_now();

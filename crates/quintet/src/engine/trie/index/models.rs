@@ -12,25 +12,20 @@ use crate::{
     engine::trie::store::space::Space,
     io::{Env as _, sim::SimEnv},
     journal::redo::Owner,
-    util::sync::{Arc, thread},
+    util::sync::{Arc, model_check::Exploration, thread},
 };
 
 const REGION_BYTES: u64 = 16 * 8;
 const SPACE_BYTES: u64 = 64 * 8;
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    #[cfg(loom)]
-    {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(2);
-        builder.max_branches = 20_000;
-        builder.check(model);
-    }
-    #[cfg(shuttle)]
-    {
-        let count = std::env::var("SHUTTLE_ITERATIONS").ok().and_then(|count| count.parse().ok());
-        shuttle::check_pct(model, count.unwrap_or(2_000), 3);
-    }
+    let exploration = Exploration {
+        priority_changes: 3,
+        preemptions_max: Some(2),
+        branches_max: Some(20_000),
+        ..Exploration::DEFAULT
+    };
+    exploration.explore(model);
 }
 
 /// A trie whose lists have one record.

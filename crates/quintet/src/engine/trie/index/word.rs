@@ -16,7 +16,7 @@
 use crate::util::codec::low_u32;
 
 /// Bits of the hash that choose a slot of the root table; models have two slots.
-pub(super) const ROOT_BITS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
+pub(super) const ROOT_BITS: u32 = if cfg!(model) { 1 } else { 8 };
 pub(super) const TAG_BITS: u32 = 28;
 const ADDRESS_BITS: u32 = 36;
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;

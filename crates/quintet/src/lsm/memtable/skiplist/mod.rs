@@ -39,11 +39,11 @@
 //! We differ from both papers in that the list is volatile (the shared log has what is in it), and
 //! in that it is put in order late.
 
-#[cfg(all(test, any(loom, shuttle)))]
+#[cfg(all(test, model))]
 mod models;
 mod order;
 #[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(model))]
 mod tests;
 
 use std::cmp;
@@ -58,7 +58,7 @@ use crate::{
 };
 
 /// With one node in four a level higher, enough for 4^12 nodes.
-const HEIGHT_MAX: usize = if cfg!(any(loom, shuttle)) { 2 } else { 12 };
+const HEIGHT_MAX: usize = if cfg!(model) { 2 } else { 12 };
 const NODE_HEAD_WORDS: usize = 4;
 /// Nodes are named by half a word in chains.
 const WORDS_MAX: u64 = 1 << 32;

@@ -6,11 +6,11 @@
 use super::{Inserted, SkipList, Version};
 use crate::{
     io::Region,
-    util::sync::{Arc, models, thread},
+    util::sync::{Arc, model_check::Exploration, thread},
 };
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
-    models::explore((2_000, 4), model);
+    Exploration::DEFAULT.explore(model);
 }
 
 fn list() -> Arc<SkipList<Region>> {

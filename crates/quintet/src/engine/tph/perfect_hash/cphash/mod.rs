@@ -36,7 +36,7 @@
 mod build;
 mod search;
 mod slots;
-#[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
+#[cfg(all(target_arch = "x86_64", not(model)))]
 mod vector;
 
 use super::holes::get_bits;

@@ -23,7 +23,7 @@ pub(super) fn first(
     candidates: &[u32],
     lanes: Lanes,
 ) -> Option<usize> {
-    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
+    #[cfg(all(target_arch = "x86_64", not(model)))]
     if lanes == Lanes::Widest {
         return super::vector::first(slots, keys, candidates);
     }

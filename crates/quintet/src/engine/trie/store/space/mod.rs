@@ -62,7 +62,7 @@ use crate::{
 const NAME: &str = "nodes";
 const MAGIC: &[u8; 8] = b"QTRIENOD";
 /// Lists of changes: enough that writers rarely meet.
-const LIST_COUNT: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+const LIST_COUNT: u64 = if cfg!(model) { 1 } else { 64 };
 /// Words next to each other share a list, so that a new node takes one lock.
 const LIST_SHIFT: u32 = 9;
 /// The space's number in the journal.
@@ -74,7 +74,7 @@ pub(crate) const CHANGE_BYTES: u64 = 32;
 /// group in the making.
 const WORK_BYTES: u64 = 32;
 /// Regions that are loaded at the same time, at most.
-const LOADING_COUNT: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
+const LOADING_COUNT: u64 = if cfg!(model) { 1 } else { 16 };
 /// A huge page.
 const HUGE_BYTES: u64 = 2 << 20;
 /// States of a region. Not in memory:
