@@ -78,7 +78,8 @@ impl FromStr for EngineKind {
 
 /// The engine of a new table and its options.
 ///
-/// Options are named as in `docs/engines.md` and checked by the engine when the table is created.
+/// `docs/reference/options.md` lists the options of each engine. The engine checks them when the
+/// table is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableOptions {
     kind: EngineKind,
