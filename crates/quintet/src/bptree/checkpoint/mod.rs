@@ -10,7 +10,7 @@
 //!   journal all of a cut or nothing.
 //! - A page that the journal does not hold is not written in place.
 //! - What lies beside the tree and has to agree with it ([`CheckpointParticipant`]) joins each cut
-//! while nobody
+//!   while nobody
 //!   changes the tree, and is durable before the cut is.
 //! - While the log is replayed nothing is written but large values, to pages that no durable state
 //!   uses.

@@ -368,7 +368,12 @@ impl Engine for Naive {
     }
 
     fn multi_get(&self, keys: &[&[u8]], sink: MultiGetSink<'_>) -> Result<()> {
-        sink.fill(|out| keys.iter().try_for_each(|key| Ok(out.push(self.get(key)?))))
+        sink.fill(|out| {
+            for key in keys {
+                out.push(self.get(key)?);
+            }
+            Ok(())
+        })
     }
 
     fn exists_hint(&self, _key: &[u8]) -> Result<Presence> {
