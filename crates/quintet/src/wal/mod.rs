@@ -44,9 +44,14 @@ mod sync;
 #[cfg(not(model))]
 mod tests;
 
-pub use append::{Appended, BODY_BYTES_MAX, Ticket};
+#[cfg(feature = "testing")]
+pub use append::BODY_BYTES_MAX;
+pub use append::{Appended, Ticket};
 pub use log::Log;
-pub use options::{Anchor, LogOptions, LogStats, SEGMENT_BYTES_MIN};
+#[cfg(feature = "testing")]
+pub use options::SEGMENT_BYTES_MIN;
+pub use options::{Anchor, LogOptions, LogStats};
 pub use reader::{RecordInfo, SegmentReader};
 pub use record::RecordKind;
+#[cfg(feature = "testing")]
 pub use segment::SegmentHead;
