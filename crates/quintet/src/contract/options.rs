@@ -1,45 +1,46 @@
-//! Which engine a table uses, and its options by name.
+//! The engine of a table, and its options by name.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use crate::{Error, Result, util::types::TableTypes};
 
-/// The index structures. Parses from and prints as its lower-case name.
+/// The engine of a table. Displays and parses as its lower-case name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EngineKind {
-    /// A hash table with whole snapshots: the baseline (LogKV's NaiveKV).
+    /// Hash table in memory with snapshots of the whole table; the baseline (LogKV's NaiveKV).
+    /// Unordered.
     Naive,
-    /// Append-only chunks and a hash table in memory (LogKV).
+    /// Append-only chunks under a hash index in memory (LogKV). Unordered.
     HashLog,
-    /// A memory-mapped lazy-trie over key hashes (CedrusDB).
+    /// Records found through a lazy-trie over key hashes (CedrusDB). Unordered.
     Trie,
-    /// A concurrent B+-tree over a direct-I/O page cache (ckvs).
+    /// B+-tree over a page cache with direct I/O (ckvs). Ordered.
     BTree,
-    /// One level of sorted runs under a persistent B+-tree index (SLM-DB).
+    /// One level of sorted files under a B+-tree index (SLM-DB). Ordered.
     Slm,
-    /// An LSM of two-tier perfect-hash tables (CompassDB).
+    /// LSM tree whose tables have perfect-hash indexes (CompassDB). Ordered.
     Tph,
 }
 
 impl EngineKind {
-    /// Every kind, in the order of the documentation.
+    /// All engines, in the order of the documentation.
     pub const ALL: [Self; 6] =
         [Self::Naive, Self::HashLog, Self::Trie, Self::BTree, Self::Slm, Self::Tph];
-    /// The kinds that this build can open.
+    /// The engines of this build.
     pub const AVAILABLE: &[Self] =
         &[Self::Naive, Self::HashLog, Self::Trie, Self::BTree, Self::Slm, Self::Tph];
 
-    /// Names of the kinds that this build can open, for messages.
+    /// Returns the names of this build's engines, separated by commas.
     pub fn available() -> String {
         Self::AVAILABLE.iter().map(Self::name).collect::<Vec<_>>().join(", ")
     }
 
-    /// The error for a kind that this build cannot open.
+    /// Builds [`Error::UnknownEngine`] for `name`.
     pub fn unknown(name: &str) -> Error {
         Error::UnknownEngine { name: name.to_owned(), available: Self::available() }
     }
 
-    /// The name.
+    /// Returns the lower-case name.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Naive => "naive",
@@ -56,7 +57,7 @@ impl EngineKind {
         matches!(self, Self::Naive)
     }
 
-    /// Whether its tables have key order and so ranges.
+    /// Returns whether tables of this engine keep key order and have ranges.
     pub const fn is_ordered(self) -> bool {
         matches!(self, Self::BTree | Self::Slm | Self::Tph)
     }
@@ -76,10 +77,10 @@ impl FromStr for EngineKind {
     }
 }
 
-/// The engine of a new table and its options.
+/// The engine, engine options and types of a new table.
 ///
-/// `docs/reference/options.md` lists the options of each engine. The engine checks them when the
-/// table is created.
+/// Option names: `docs/reference/options.md`.
+/// [`Database::create_table`](crate::Database::create_table) checks them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableOptions {
     kind: EngineKind,
@@ -88,42 +89,43 @@ pub struct TableOptions {
 }
 
 impl TableOptions {
-    /// A table of this engine with its default options.
+    /// Returns the default options of this engine.
     pub fn new(kind: EngineKind) -> Self {
         Self { kind, settings: BTreeMap::new(), types: None }
     }
 
-    /// Sets an engine option, as `--option name=value` does on the command line.
+    /// Sets an engine option by name, as `--option name=value` does on the command line. Unchecked
+    /// until the table is created.
     #[must_use]
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.insert(name.into(), value.into());
         self
     }
 
-    /// Fixes the types of keys and values. Writes of other bytes fail with
-    /// [`Error::TypeMismatch`]. Without, a table takes any bytes.
+    /// Fixes the types of keys and values. Writes of other bytes fail with [`Error::TypeMismatch`].
+    /// Without types, a table accepts any bytes.
     #[must_use]
     pub fn types(mut self, types: TableTypes) -> Self {
         self.types = Some(types);
         self
     }
 
-    /// The types, if they were fixed.
+    /// Returns the types, if they are fixed.
     pub fn table_types(&self) -> Option<&TableTypes> {
         self.types.as_ref()
     }
 
-    /// The engine.
+    /// Returns the engine.
     pub fn kind(&self) -> EngineKind {
         self.kind
     }
 
-    /// The options that were set, by name.
+    /// Returns the options that were set, by name.
     pub fn settings(&self) -> impl Iterator<Item = (&str, &str)> {
         self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Refuses an engine that this build lacks.
+    /// Fails with [`Error::UnknownEngine`] if this build lacks the engine.
     pub(crate) fn check(&self) -> Result<()> {
         if EngineKind::AVAILABLE.contains(&self.kind) {
             return Ok(());
@@ -131,7 +133,7 @@ impl TableOptions {
         Err(EngineKind::unknown(self.kind.name()))
     }
 
-    /// Refuses any option that is not in `known`.
+    /// Fails with [`Error::InvalidOption`] if an option is not in `known`.
     pub fn check_names(&self, known: &[&str]) -> Result<()> {
         match self.settings.keys().find(|name| !known.contains(&name.as_str())) {
             None => Ok(()),
@@ -146,7 +148,8 @@ impl TableOptions {
         }
     }
 
-    /// The value of an option that is one of `words`, the first of them where it was not set.
+    /// Returns the option's value, which must be one of `words`; the first of them if it is not
+    /// set.
     pub fn word<'a>(&self, name: &str, words: &[&'a str]) -> Result<&'a str> {
         let text = self.settings.get(name).map(String::as_str);
         let found = text.map_or(words.first(), |text| words.iter().find(|word| **word == text));
@@ -156,7 +159,8 @@ impl TableOptions {
         })
     }
 
-    /// The value of a numeric option within `allowed`, or `default` where it was not set.
+    /// Returns the option's value, which must be a whole number in `allowed`; `default` if it is
+    /// not set.
     pub fn number(
         &self,
         name: &str,

@@ -1,18 +1,19 @@
-//! The bytes of a value, cheap to hand around.
+//! The bytes of a value, inline or shared.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
-/// Values up to this many bytes (envelope included) need no allocation.
+/// Maximum size in bytes, envelope included, of a value that is stored inline, without an
+/// allocation. With a tag and a length byte, 142 bytes fill 144, a multiple of the alignment.
 pub const INLINE_BYTES_MAX: usize = 142;
 
-/// A value read from a table: dereferences to its bytes. Cloning shares or copies them, whichever
-/// is cheaper.
+/// The bytes of a stored value. Dereferences to a slice. A clone copies an inline value and shares
+/// a larger one.
 ///
 /// It stays valid and unchanged whatever happens to the table.
 #[derive(Clone)]
 pub struct Value {
     bytes: Bytes,
-    /// First byte that the user sees.
+    /// Offset of the first byte that the user sees.
     start: usize,
 }
 
@@ -23,12 +24,12 @@ enum Bytes {
 }
 
 impl Value {
-    /// A value over shared bytes.
+    /// Creates a value over shared bytes, without a copy.
     pub fn shared(bytes: Arc<[u8]>) -> Self {
         Self { bytes: Bytes::Shared(bytes), start: 0 }
     }
 
-    /// A value of `length` bytes that `fill` writes into zeros. Short ones are held in place.
+    /// Creates a value of `length` bytes. `fill` receives zeroed bytes.
     #[inline]
     pub fn fill_with(length: usize, fill: impl FnOnce(&mut [u8])) -> Self {
         match u8::try_from(length) {
@@ -49,13 +50,13 @@ impl Value {
         }
     }
 
-    /// A value of the same bytes.
+    /// Creates a value from a copy of `bytes`.
     #[inline]
     pub fn copy(bytes: &[u8]) -> Self {
         Self::fill_with(bytes.len(), |out| out.copy_from_slice(bytes))
     }
 
-    /// The same value without its first `count` bytes.
+    /// Returns the value without its first `count` bytes. Copies nothing.
     #[inline]
     #[must_use]
     pub fn skip(mut self, count: usize) -> Self {

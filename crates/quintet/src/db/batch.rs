@@ -1,4 +1,4 @@
-//! Writes that take effect together.
+//! Atomic batches.
 
 use std::sync::Arc;
 
@@ -12,13 +12,23 @@ use super::{
 };
 use crate::{Error, Result, contract::Op, util::codec::to_u64};
 
-/// Writes to any number of tables of one database that are committed together: all of them or
-/// none, whatever happens. Made by [`Database::batch`](super::Database::batch).
+/// Operations on any number of tables of one database, committed atomically.
+/// [`Database::batch`](super::Database::batch) creates it.
 ///
-/// Operations take effect in the order in which they were added. They are kept encoded, so a batch
-/// takes little more memory than its keys and values; its limit is [`BATCH_BYTES_MAX`]. An
-/// operation that is refused (a limit, a table of another database) is reported by
-/// [`Batch::commit`], which then commits nothing.
+/// Operations apply in the order of addition. A batch is stored encoded, so it needs little more
+/// memory than its keys and values; its limit is [`BATCH_BYTES_MAX`]. A refused operation (limit,
+/// table of another database, option) is reported by [`Batch::commit`], which then commits nothing.
+///
+/// ```no_run
+/// # fn main() -> quintet::Result<()> {
+/// # let db = quintet::Database::open("data")?;
+/// # let accounts = db.table("accounts")?;
+/// let mut batch = db.batch();
+/// batch.put(&accounts, "alice", "90").put(&accounts, "bob", "110");
+/// batch.commit()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Batch {
     session: Arc<Session>,
@@ -44,8 +54,9 @@ impl Batch {
         self.put_with(table, key, value, PutOptions::new())
     }
 
-    /// Adds a put with an expiry or a type tag. A lifetime is counted from this call. Conditions
-    /// and durability belong to single puts and to [`Batch::commit_with`]: they are refused here.
+    /// Adds a put with an expiry or a type tag. A ttl counts from this call. A condition or a
+    /// durability makes [`Batch::commit`] fail with [`Error::InvalidOption`]; the durability of a
+    /// batch is chosen by [`Batch::commit_with`].
     pub fn put_with(
         &mut self,
         table: &Table,
@@ -64,22 +75,22 @@ impl Batch {
         self.note(added)
     }
 
-    /// How many operations it has.
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.operations
     }
 
-    /// Whether it has no operation.
+    /// Returns whether the batch has no operations.
     pub fn is_empty(&self) -> bool {
         self.operations == 0
     }
 
-    /// Its size in bytes, as encoded.
+    /// Returns the encoded size in bytes.
     pub fn bytes(&self) -> u64 {
         to_u64(self.body.len())
     }
 
-    /// Removes all operations, and forgets one that was refused.
+    /// Removes all operations, and the record of a refused one.
     pub fn clear(&mut self) {
         self.body.clear();
         self.tables.clear();
@@ -87,18 +98,17 @@ impl Batch {
         self.refused = None;
     }
 
-    /// Commits with the database's durability. The batch is empty afterwards and can be used
-    /// again; after an error it is as it was.
+    /// Commits with the database's durability and empties the batch. After an error the batch is
+    /// unchanged.
     ///
-    /// Fails with the first operation that was refused; with [`Error::StaleTable`] where a table
-    /// was dropped; and as [`Table::put`] does. Nothing is committed then. Only with
-    /// [`Error::LogFailed`] and [`Error::TableFailed`] the writes may be visible, and found again
-    /// on the next open.
+    /// Fails with the first refused operation, with [`Error::StaleTable`] if a table was dropped,
+    /// or as [`Table::put`] does; nothing is committed then. Only after [`Error::LogFailed`] or
+    /// [`Error::TableFailed`] may the writes be visible, and found at the next open.
     pub fn commit(&mut self) -> Result<()> {
         self.commit_with(self.session.core.durability)
     }
 
-    /// Commits with a durability of its own; otherwise as [`Batch::commit`].
+    /// Commits with `durability`. Otherwise as [`Batch::commit`].
     pub fn commit_with(&mut self, durability: Durability) -> Result<()> {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
@@ -152,7 +162,7 @@ impl Batch {
         }
         self.operations += 1;
         let known = |other: &Arc<TableState>| Arc::ptr_eq(other, &table.state);
-        // From the back: runs of operations on one table are the common case.
+        // Searched from the end: consecutive operations on one table are the common case.
         if !self.tables.iter().rev().any(known) {
             self.tables.push(Arc::clone(&table.state));
         }

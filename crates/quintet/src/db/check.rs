@@ -1,4 +1,4 @@
-//! Verifying an open database. Never writes.
+//! Verification of an open database. Never writes.
 
 use super::{
     core::{Core, Status, TableState},
@@ -11,7 +11,7 @@ use crate::{
     util::{report::Report, sync::lock},
 };
 
-/// How much a check looks at.
+/// The extent of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CheckLevel {
     /// The catalog and the log.
@@ -21,7 +21,7 @@ pub enum CheckLevel {
     Deep,
 }
 
-/// Entries that are read at a time.
+/// Number of entries read at a time.
 const STEP_ENTRIES: usize = 1024;
 
 impl Core {
@@ -71,7 +71,7 @@ impl Core {
         }
     }
 
-    /// Every entry has a sound envelope, and is listed if it expires.
+    /// Verifies that every entry has a valid envelope, and is in the expiry index if it expires.
     fn check_entries(&self, table: &TableState, report: &mut Report) -> Result<()> {
         each_entry(table, report, |entry, report| {
             report.checked_entries += 1;
@@ -90,20 +90,21 @@ impl Core {
         })
     }
 
-    /// Whether a value that was seen is listed, or not there any more.
+    /// Returns whether the expiry index has the entry of a value that was read, or the value has
+    /// changed since.
     fn is_listed(&self, table: &TableState, key: &[u8], time: u64) -> Result<bool> {
         let Some(index) = self.expiries.index() else { return Ok(false) };
         let listing = Listing { time, table_id: table.id, key };
         if listing.is_in(index)? {
             return Ok(true);
         }
-        // It may just be changing: value and entry change under the stripe.
+        // Value and entry change together under the stripe.
         let _held = self.stripes.hold(self.stripes.index(table.id, table.hash.hash(key)));
         Ok(table.stored_expiry(key)? != Some(time) || listing.is_in(index)?)
     }
 }
 
-/// Every entry of the expiry index is one.
+/// Verifies that every entry of the expiry index decodes.
 fn check_listings(index: &TableState, report: &mut Report) -> Result<()> {
     each_entry(index, report, |entry, report| {
         if Listing::decode(&entry.key).is_none() {

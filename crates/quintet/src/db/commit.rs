@@ -1,16 +1,16 @@
-//! The commit path: how a write gets into the log and into its tables.
+//! The commit path: from a write to the log and the tables.
 //!
-//! Steps: validate; ask the engine and the log whether the write can be taken (`admit`); lock the
-//! stripes of its keys; look at its condition; append its record; apply it; let go; wait for the
-//! sync if asked.
+//! Steps: validate; ask the engines and the log whether they can take the write (`admit`); lock the
+//! stripes of its keys; check its condition; append its record; apply it; unlock; wait for the sync
+//! if asked.
 //!
 //! Invariants:
-//! - Whatever can refuse or delay a write does so before anything is logged.
-//! - A table's status, its types and the database's `closed` are looked at again under the
-//!   stripes: closing takes all stripes, so nothing is appended after it.
-//! - Every admitted operation is applied or retracted.
-//! - An error of the sync that a `Sync` write waits for means that the log has failed: the write
-//!   may be visible until the database is closed, and is not acknowledged.
+//! - Everything that can refuse or delay a write happens before the write is logged.
+//! - A table's status, its types and the database's `closed` are checked again under the stripes.
+//!   Closing holds all stripes, so nothing is appended after it.
+//! - Every admitted operation is applied or cancelled.
+//! - If the sync of a `Sync` write fails, the log has failed. The write is not acknowledged, but
+//!   may be visible until the database is closed.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -26,25 +26,26 @@ use crate::{
     io::write_throttle::brake,
     util::{
         codec::Lsn,
-        mutant::{self, Bug},
+        mutant::{self, Bug, mutant},
         sync::{Ordering, yield_now},
     },
     wal::{Appended, Ticket},
 };
 
-/// The last of so many parts of the recovery budget is gone over with the brake on, where it has
-/// at least so many bytes: less is soon persisted.
+/// Writes are delayed in the last one of this many parts of the recovery budget.
 const BRAKE_SHARE: u64 = 4;
+/// Minimum size in bytes of that part. A smaller one is persisted too soon for delays to help.
 const BRAKE_BYTES_MIN: u64 = 1 << 20;
 
 /// A table of a batch.
 type BatchTable = Arc<TableState>;
 
-/// Operations of a batch that engines are told of at once: a few times what a disk has under way.
+/// Number of operations of a batch that engines prefetch at once: a few times the queue depth of a
+/// disk.
 const EXPECTED: usize = 256;
 
 impl Core {
-    /// Commits one operation; says whether its condition held.
+    /// Commits one operation. Returns whether its condition held.
     pub(super) fn commit_one(
         &self,
         table: &TableState,
@@ -53,7 +54,7 @@ impl Core {
         durability: Durability,
     ) -> Result<bool> {
         let hash = hash_of(table, op);
-        // What applying the operation will look at comes from memory while it is logged.
+        // Loads what applying the operation will read from memory, while the operation is logged.
         table.engine.prefetch(Hint::Write { hash, step: 0 });
         self.check_writable()?;
         self.check_takes_writes(table)?;
@@ -79,14 +80,14 @@ impl Core {
         }
     }
 
-    /// Takes back what was admitted, in the table and in the expiry index.
+    /// Cancels an admitted operation, in the table and in the expiry index.
     fn retract(&self, table: &TableState, op: &Op<'_>) {
         table.engine.cancel(op);
         self.retract_expiry(table, op);
     }
 
-    /// The part under the stripes. An error, or `None` (the condition does not hold): nothing was
-    /// logged.
+    /// Logs and applies an operation under its stripes. On an error, and on `None` (the condition
+    /// does not hold), nothing was logged.
     fn log_and_apply(
         &self,
         table: &TableState,
@@ -125,7 +126,8 @@ impl Core {
         Ok(Some((appended, applied.and(listed).and(unlisted))))
     }
 
-    /// Of a seeded bug: the condition before the stripe, and time for others to come in between.
+    /// Planted bug: checks the condition before the stripe is held, with time for other writers
+    /// between.
     fn holds_early(&self, table: &TableState, op: &Op<'_>, condition: Condition) -> Result<bool> {
         let holds = self.holds(table, op, condition);
         (0..100).for_each(|_| yield_now());
@@ -146,8 +148,8 @@ impl Core {
         }
     }
 
-    /// Applies a logged operation. A failure stops the table: the log holds the write, the table
-    /// does not.
+    /// Applies a logged operation. A failure stops the table, because the log holds the write and
+    /// the table does not.
     fn apply(&self, table: &TableState, appended: Appended, op: &Op<'_>) -> Result<()> {
         table.note_applied(appended.end);
         table.engine.apply(appended.lsn, op).map_err(|error| {
@@ -156,7 +158,8 @@ impl Core {
         })
     }
 
-    /// After the stripes: wakes what the write made due, and waits for the disk if asked.
+    /// Runs after the stripes are released: wakes the jobs that the write made due, and waits for
+    /// the sync if asked.
     fn finish(&self, appended: Appended, durability: Durability) -> Result<()> {
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         if self.log.wants_preparation() && !self.prepare_armed.swap(true, Ordering::AcqRel) {
@@ -178,13 +181,14 @@ impl Core {
         Ok(())
     }
 
-    /// Bytes of log that opening would replay.
+    /// Returns the bytes of log that opening would replay.
     pub(super) fn unpersisted_bytes(&self, end: Lsn) -> u64 {
         end.0.saturating_sub(self.log_start.load(Ordering::Relaxed))
     }
 
-    /// Makes a writer help where the background has fallen behind, so that recovery stays bounded.
-    /// What `frees` space goes on where the help fails: the disk may be full.
+    /// Delays a writer, or makes it run a checkpoint round, if background work has fallen behind.
+    /// So recovery stays bounded. A write that `frees` space goes on if the round fails, because
+    /// the disk may be full.
     fn bound_recovery(&self, frees: bool) -> Result<()> {
         let arrears = self.arrears(self.log.end());
         let way = self.recovery_budget / BRAKE_SHARE;
@@ -203,7 +207,7 @@ impl Core {
         if frees { Ok(()) } else { outcome }
     }
 
-    /// Commits the operations of `body`, all or none. `tables` are those that it names.
+    /// Commits all operations of `body` or none. `tables` are the tables that it names.
     pub(super) fn commit_batch(
         &self,
         body: &[u8],
@@ -266,9 +270,7 @@ impl Core {
         self.check_open()?;
         tables.iter().try_for_each(|table| self.check_takes_writes(table))?;
         operations(body, tables).try_for_each(|(table, op)| self.check_types(table, &op))?;
-        if mutant::active(Bug::BatchSplits) {
-            return self.log_split(body, tables);
-        }
+        mutant!(BatchSplits => return self.log_split(body, tables));
         let mut ticket: Ticket<'_> = self.log.begin()?;
         let logged =
             if mutant::active(Bug::BatchLogsFirstOnly) { first_of(body) } else { body.into() };
@@ -290,7 +292,7 @@ impl Core {
         Ok((appended, applied))
     }
 
-    /// Of a seeded bug: a record for each operation of a batch.
+    /// Planted bug: one record for each operation of a batch.
     fn log_split(&self, body: &[u8], tables: &[BatchTable]) -> Result<(Appended, Result<()>)> {
         let mut last = Appended { lsn: self.log.end(), end: self.log.end() };
         for (table, op) in operations(body, tables) {
@@ -304,7 +306,7 @@ impl Core {
     }
 }
 
-/// The hash of an operation's key; of a range, which has none, anything.
+/// Returns the hash of an operation's key; 0 for a range.
 #[inline]
 fn hash_of(table: &TableState, op: &Op<'_>) -> u64 {
     match op {
@@ -313,7 +315,7 @@ fn hash_of(table: &TableState, op: &Op<'_>) -> u64 {
     }
 }
 
-/// Of a seeded bug: the first operation of a batch alone.
+/// Planted bug: only the first operation of a batch.
 fn first_of(body: &[u8]) -> Cow<'_, [u8]> {
     let mut first = Vec::new();
     if let Some((id, op)) = Ops::new(body).next().flatten() {
@@ -322,13 +324,13 @@ fn first_of(body: &[u8]) -> Cow<'_, [u8]> {
     first.into()
 }
 
-/// Whether the operation gives space back rather than takes it.
+/// Returns whether the operation releases space.
 fn frees(op: &Op<'_>) -> bool {
     !matches!(op, Op::Put { .. })
 }
 
-/// Does `work` with each operation of a batch's body, until it fails. The tables are told of
-/// [`EXPECTED`] of them at a time what is to come.
+/// Calls `work` with each operation of a batch's body until it fails. The tables prefetch
+/// [`EXPECTED`] operations at a time.
 fn for_each_expected(
     body: &[u8],
     tables: &[BatchTable],
@@ -351,7 +353,7 @@ fn for_each_expected(
     }
 }
 
-/// The key of an operation on one.
+/// Returns the key of an operation, unless it is on a range.
 fn key_of<'a>((_, op): (&BatchTable, Op<'a>)) -> Option<&'a [u8]> {
     match op {
         Op::Put { key, .. } | Op::Delete { key } => Some(key),
@@ -359,14 +361,14 @@ fn key_of<'a>((_, op): (&BatchTable, Op<'a>)) -> Option<&'a [u8]> {
     }
 }
 
-/// The operations of a batch's body with their tables.
+/// Returns the operations of a batch's body with their tables.
 fn operations<'a>(
     body: &'a [u8],
     tables: &'a [BatchTable],
 ) -> impl Iterator<Item = (&'a BatchTable, Op<'a>)> + Clone {
     let mut last: Option<&BatchTable> = None;
     Ops::new(body).flatten().filter_map(move |(id, op)| {
-        // Runs of operations on one table are the common case.
+        // Consecutive operations on one table are the common case.
         let table = last
             .filter(|table| table.id == id)
             .or_else(|| tables.iter().find(|table| table.id == id))?;

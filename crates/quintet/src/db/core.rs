@@ -1,11 +1,12 @@
 //! The shared state of an open database, and of each of its tables.
 //!
-//! Invariants: what is in [`Tables`] is what the catalog holds; a table's `applied_end` covers
-//! every operation of it before that operation's log ticket is dropped, so "nothing applied past
-//! what is persisted" below [`Log::applied`] means "complete to there".
+//! Invariants:
+//! - [`Tables`] has exactly the tables of the catalog.
+//! - A table's `applied_end` covers every operation of the table before the log ticket of that
+//!   operation is dropped. So a table that has applied nothing past its persisted LSN is complete
+//!   to every LSN up to [`Log::applied`].
 //!
-//! Lock order: `round`, a table's `maintenance`, its `load`, catalog (file, then tree), stripes,
-//! the log's, an engine's. The jobs' slots are never held across a call.
+//! Lock order: `ARCHITECTURE.md`. The slots of the jobs are never held across a call.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -26,7 +27,7 @@ use crate::{
     util::{
         budget::Budget,
         codec::{KeyHash, Lsn},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{
             AtomicBool, AtomicU8, AtomicU64, CachePadded, Mutex, OnceLock, Ordering, RwLock,
             fair_mutex::FairMutex, lock, read,
@@ -40,7 +41,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Open,
-    /// A sorted load has it: no other writes.
+    /// A sorted load is in progress: no other writes.
     Loading,
     Failed,
     Dropped,
@@ -67,21 +68,22 @@ pub(super) struct TableState {
     pub(super) hash: KeyHash,
     pub(super) engine: AnyEngine,
     status: AtomicU8,
-    /// Why it stopped; set before the status says so.
+    /// Why the table failed; set before the status changes.
     failure: OnceLock<String>,
-    /// Its last name, once it is dropped.
+    /// The last name, once the table is dropped.
     pub(super) dropped_name: OnceLock<String>,
-    /// Past the last operation applied. Every write stores it; gets read what is around it.
+    /// Past the last applied operation. On its own cache line, because every write stores it while
+    /// gets read the fields around it.
     applied_end: CachePadded<AtomicU64>,
-    /// What its files are complete to.
+    /// The LSN that the files are complete to.
     persisted: AtomicU64,
-    /// It may have entries in the expiry index.
+    /// Whether the table may have entries in the expiry index.
     pub(super) may_expire: AtomicBool,
-    /// What its keys and values have to be; unset: any bytes.
+    /// The types of keys and values; unset: any bytes.
     types: OnceLock<TableTypes>,
-    /// The sorted load that it is [`Status::Loading`] for.
+    /// The sorted load while the table is [`Status::Loading`].
     pub(super) load: Mutex<Option<Box<dyn Load>>>,
-    /// Held while the engine persists, compacts or checks, and while the table's files are
+    /// Held while the engine checkpoints, compacts or checks, and while the table's files are
     /// removed.
     pub(super) maintenance: Mutex<()>,
 }
@@ -123,17 +125,18 @@ impl TableState {
         }
     }
 
-    /// Whether it takes reads, and is to be persisted.
+    /// Returns whether the table takes reads and joins checkpoints.
     pub(super) fn is_live(&self) -> bool {
         matches!(self.status(), Status::Open | Status::Loading)
     }
 
-    /// Moves the status on; it never goes back, but from loading.
+    /// Moves the status forward. Only a load moves it back, see [`TableState::turn`].
     pub(super) fn end(&self, status: Status) {
         self.status.fetch_max(status.code(), Ordering::AcqRel);
     }
 
-    /// Between open and loading; `false`: it was neither of the two that it should be.
+    /// Changes the status between open and loading. Returns `false`, and changes nothing, if it was
+    /// not `from`.
     pub(super) fn turn(&self, from: Status, to: Status) -> bool {
         let codes = (from.code(), to.code());
         let order = (Ordering::AcqRel, Ordering::Acquire);
@@ -154,7 +157,8 @@ impl TableState {
         self.types.get()
     }
 
-    /// From now on, writes are held to `types`; what they are if they were fixed already.
+    /// Fixes the types for later writes. Returns the types in effect, which differ if they were
+    /// fixed before.
     pub(super) fn fix_types(&self, types: &TableTypes) -> &TableTypes {
         self.types.get_or_init(|| types.clone())
     }
@@ -171,21 +175,21 @@ impl TableState {
         Lsn(self.persisted.load(Ordering::Acquire))
     }
 
-    /// Whether its files lack an operation that was applied.
+    /// Returns whether the files lack an applied operation.
     pub(super) fn is_dirty(&self) -> bool {
         self.applied_end.load(Ordering::Acquire) > self.persisted.load(Ordering::Acquire)
     }
 }
 
-/// The parts that engines call back into. Apart from [`Core`], so that engines do not keep it
-/// alive.
+/// The part of the state that engines call back into. Separate from [`Core`], so that engines do
+/// not keep it alive.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) clock: Clock,
-    /// Set when the log is open: not yet while it is replayed.
+    /// Set when the log is open; unset while it is replayed.
     pub(super) log: OnceLock<Arc<Log>>,
     pub(super) jobs: Jobs,
-    /// A writer has seen that a round of persisting is due; whoever runs one takes it back.
+    /// A writer found that a checkpoint round is due. The next round clears it.
     pub(super) round_due: AtomicBool,
 }
 
@@ -228,7 +232,7 @@ pub(super) enum JobKind {
     Expire,
 }
 
-/// The started jobs' handles.
+/// The handles of the started jobs.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     slots: [Mutex<Option<JobHandle>>; 4],
@@ -258,14 +262,15 @@ impl Jobs {
     /// Stops all jobs and waits for those that run.
     pub(super) fn stop(&self) {
         for slot in &self.slots {
-            // Not under the slot's lock: the job that this waits for may be waking another.
+            // Dropped without the slot's lock: the job that the drop waits for may be waking
+            // another job.
             let handle = lock(slot).take();
             drop(handle);
         }
     }
 }
 
-/// Counts since the database was opened.
+/// Counters since the database was opened.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) commits: AtomicU64,
@@ -295,13 +300,13 @@ pub(super) struct Core {
     pub(super) shared: Arc<Shared>,
     pub(super) log: Arc<Log>,
     pub(super) stripes: Stripes,
-    /// One round of persisting at a time.
+    /// Held by a checkpoint round; one at a time.
     pub(super) round: FairMutex,
     /// Dropped tables whose files are still to be removed.
     pub(super) doomed: Mutex<Vec<Arc<TableState>>>,
-    /// Below this, the log holds nothing that some table lacks.
+    /// No table needs the log below this LSN.
     pub(super) log_start: AtomicU64,
-    /// What the last successful round over all tables went up to.
+    /// The LSN that the last successful round over all tables covered.
     pub(super) round_end: AtomicU64,
     pub(super) closed: AtomicBool,
     pub(super) sync_armed: AtomicBool,
@@ -309,7 +314,7 @@ pub(super) struct Core {
     pub(super) counters: CachePadded<Counters>,
     /// The last failure of a background job that has not succeeded since.
     pub(super) background_failure: Mutex<Option<String>>,
-    /// `None` once closed.
+    /// The lock of the directory. `None` once the database is closed.
     pub(super) lock: Mutex<Option<Box<dyn LockGuard>>>,
 }
 
@@ -328,7 +333,7 @@ impl Core {
         if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Refuses writes to a closed or read-only database, and to one whose catalog has failed.
+    /// Fails if the database is closed or read-only, or its catalog has failed.
     pub(super) fn check_writable(&self) -> Result<()> {
         self.check_open()?;
         if self.read_only {
@@ -340,7 +345,7 @@ impl Core {
         }
     }
 
-    /// Refuses operations on a table that takes none.
+    /// Fails if the table takes no reads.
     #[inline]
     pub(super) fn check_usable(&self, table: &TableState) -> Result<()> {
         match table.status() {
@@ -349,7 +354,7 @@ impl Core {
         }
     }
 
-    /// As [`Core::check_usable`], for writes.
+    /// Fails if the table takes no writes.
     #[inline]
     pub(super) fn check_takes_writes(&self, table: &TableState) -> Result<()> {
         match table.status() {
@@ -372,7 +377,7 @@ impl Core {
         }
     }
 
-    /// A table's name now, or the last one that it had.
+    /// Returns a table's current name, or its last one.
     pub(super) fn name_of(&self, table: &TableState) -> String {
         if let Some(name) = table.dropped_name.get() {
             return name.clone();
@@ -381,14 +386,14 @@ impl Core {
         name.or_else(|| table.dropped_name.get().cloned()).unwrap_or_default()
     }
 
-    /// All tables, by number.
+    /// Returns all tables, by number.
     pub(super) fn all_tables(&self) -> Vec<Arc<TableState>> {
         let mut tables: Vec<_> = read(&self.tables).values().cloned().collect();
         tables.sort_by_key(|table| table.id);
         tables
     }
 
-    /// What a reader sees of a key's stored value: nothing once it is expired.
+    /// Returns the value that a reader sees for a stored value of `key`: `None` once it is expired.
     #[inline]
     pub(super) fn visible(
         &self,
@@ -404,14 +409,13 @@ impl Core {
         if value.is_expired(now) { self.look_again(table, key, now) } else { Ok(Some(value)) }
     }
 
-    /// A value was read, and was expired when the clock was read after it. It may have been
-    /// replaced between the two, before its time, so that the key never was without a value: only
-    /// what is expired by a clock that was read before is gone.
+    /// Reads the value of `key` again after the clock, read at `now`, showed it as expired. A
+    /// writer may have replaced the value in time, between the read of the value and the read of
+    /// the clock; then the key was never without a value. Only a value that is expired by a clock
+    /// read before the value is gone.
     #[cold]
     fn look_again(&self, table: &TableState, key: &[u8], mut now: u64) -> Result<Option<Value>> {
-        if mutant::active(Bug::ExpiryIsNotLookedAtAgain) {
-            return Ok(None);
-        }
+        mutant!(ExpiryIsNotLookedAtAgain => return Ok(None));
         loop {
             let Some(stored) = table.engine.get(key)? else { return Ok(None) };
             let value = Value::open(stored).ok_or_else(|| self.bad_envelope(table))?;
@@ -431,7 +435,7 @@ impl Core {
         Error::corruption(file, 0, format!("a value of {} has no envelope", self.name_of(table)))
     }
 
-    /// The visible value of a key.
+    /// Returns the visible value of a key.
     #[inline]
     pub(super) fn get(&self, table: &TableState, key: &[u8]) -> Result<Option<Value>> {
         match table.engine.get(key)? {
@@ -462,8 +466,8 @@ impl Core {
         self.look_again(table, key, now).map(|value| value.is_some())
     }
 
-    /// Copies what a reader sees of a key's value into `out`; `false`, and anything in `out`, where
-    /// there is none.
+    /// Copies the visible value of a key into `out`. Returns `false` if there is none; the content
+    /// of `out` is undefined then.
     #[inline]
     pub(super) fn get_into(
         &self,
@@ -478,7 +482,8 @@ impl Core {
         }
     }
 
-    /// The rest of the envelope is at the front of `out`.
+    /// Decodes an envelope of more than one byte. `flags` is its first byte; the rest is at the
+    /// front of `out`, and is removed.
     #[cold]
     fn open_split(
         &self,
@@ -506,7 +511,7 @@ impl Core {
         Ok(true)
     }
 
-    /// Tells the log how far the catalog has come.
+    /// Reports the number of durable catalog edits to the log.
     pub(super) fn note_catalog(&self) {
         self.log.record_catalog_edit(self.catalog.edits());
     }

@@ -1,4 +1,4 @@
-//! What the user opens.
+//! The database handle, and the life of its tables: creation, rename, removal, close.
 
 use std::{borrow::Borrow, path::Path, sync::Arc};
 
@@ -23,18 +23,18 @@ use crate::{
     },
 };
 
-/// An open database: one directory of tables that share a log, atomic batches and a memory budget.
+/// An open database: a directory of tables that share a log, atomic batches and a memory budget.
 ///
-/// Cheap to clone; usable from any number of threads. It is closed by [`Database::close`], or when
-/// the last handle (a `Database`, [`Table`] or [`Batch`]) goes; then errors of closing are lost,
-/// but nothing that was acknowledged.
+/// Clones are cheap; any thread may use them. [`Database::close`] closes it. Otherwise the last
+/// handle (`Database`, [`Table`] or [`Batch`]) closes it on drop; errors of that close are lost,
+/// acknowledged writes are not.
 #[derive(Clone, Debug)]
 pub struct Database {
     pub(super) session: Arc<Session>,
 }
 
-/// What handles share: closes the database when the last of them goes. Jobs and engines do not
-/// hold it.
+/// Shared by all handles; closes the database when the last handle drops it. Jobs and engines do
+/// not hold it.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) core: Arc<Core>,
@@ -46,31 +46,31 @@ impl Drop for Session {
     }
 }
 
-/// A table's name and engine.
+/// The name, engine and types of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableInfo {
-    /// Its path.
+    /// The table's path.
     pub name: String,
-    /// Its engine.
+    /// The engine.
     pub kind: EngineKind,
-    /// The types of its keys and values, where they are fixed.
+    /// The types of keys and values, if they are fixed.
     pub types: Option<TableTypes>,
 }
 
 impl Database {
-    /// Opens the database in the directory `path`, making it where there is none, with the default
-    /// [`Options`]. Fails as [`Options::open`] does.
+    /// Opens the database in the directory `path` with the default [`Options`], and creates it if
+    /// it is missing. Fails as [`Options::open`] does.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(path)
     }
 
-    /// Makes a table. `path` is one to 32 names with `/` between them; each has 1 to 64 of the
-    /// characters `A-Z a-z 0-9 _ . -` and does not start with a dot. Directories above it come and
-    /// go by themselves. Durable when this returns, as is everything committed before.
+    /// Creates a table. `path` has 1 to 32 components separated by `/`; each has 1 to 64 characters
+    /// of `A-Z a-z 0-9 _ . -` and does not begin with a dot. Missing directories are created. The
+    /// table, and everything committed before, is durable when the call returns.
     ///
-    /// Fails with [`Error::TableExists`] where the path, or a part of it, is a table, or the path
-    /// is a directory of tables; with [`Error::Limit`] for its names, [`Error::InvalidOption`] and
-    /// [`Error::UnknownEngine`].
+    /// Fails with [`Error::TableExists`] if the path is a table or a directory, or a prefix of it
+    /// is a table; [`Error::Limit`] for an invalid path; [`Error::InvalidOption`];
+    /// [`Error::UnknownEngine`]; [`Error::ReadOnly`].
     pub fn create_table(&self, path: &str, options: impl Borrow<TableOptions>) -> Result<Table> {
         if let Place::Mount(place) = self.session.core.place(path) {
             let target = self.session.core.open_mount(&place)?;
@@ -80,7 +80,8 @@ impl Database {
         Ok(Table { session: Arc::clone(&self.session), state })
     }
 
-    /// Opens a table. Fails with [`Error::NoSuchTable`].
+    /// Opens a table. Fails with [`Error::NoSuchTable`], and as [`Database::mounted`] does for a
+    /// path behind a mount that cannot be opened.
     pub fn table(&self, path: &str) -> Result<Table> {
         let core = &self.session.core;
         core.check_open()?;
@@ -93,8 +94,8 @@ impl Database {
         Ok(Table { session: Arc::clone(&self.session), state })
     }
 
-    /// Opens a table, making it where there is none. The options of a table that exists stay as
-    /// they are.
+    /// Opens a table, or creates it. Ignores `options` if the table exists. Otherwise as
+    /// [`Database::table`] and [`Database::create_table`].
     pub fn open_or_create_table(
         &self,
         path: &str,
@@ -106,21 +107,22 @@ impl Database {
                 other => return other,
             }
             match self.create_table(path, options.borrow()) {
-                // Another thread was first; or the path is a directory, and stays one.
+                // Another thread created the table first. A path that is a directory stays an
+                // error.
                 Err(Error::TableExists { .. }) if self.table(path).is_ok() => {}
                 other => return other,
             }
         }
     }
 
-    /// All tables, by path; those behind mounts are left out ([`Database::walk`] has them).
+    /// Returns all tables by path, without those behind mounts ([`Database::walk`] includes them).
     pub fn tables(&self) -> Vec<TableInfo> {
         let core = &self.session.core;
         core.infos(core.catalog.look(Tree::tables))
     }
 
-    /// The table at `path`, or all tables below the directory `path`, mounts left out. Fails with
-    /// [`Error::NoSuchTable`].
+    /// Returns the table at `path`, or all tables below the directory `path`, without those behind
+    /// mounts. Fails with [`Error::NoSuchTable`].
     pub fn tables_in(&self, path: &str) -> Result<Vec<TableInfo>> {
         let core = &self.session.core;
         core.check_open()?;
@@ -129,11 +131,12 @@ impl Database {
         Ok(core.infos(found))
     }
 
-    /// Gives a table, or a directory with all its tables, another path, in constant time and all
-    /// at once. Open [`Table`]s stay valid. Durable when this returns, as is everything
-    /// committed before. To the name that it has is no change, and no error.
+    /// Moves a table or a directory to another path, atomically and in constant time. Open
+    /// [`Table`]s stay valid. The rename, and everything committed before, is durable when the call
+    /// returns. A rename to the same path does nothing.
     ///
-    /// Fails with [`Error::NoSuchTable`], [`Error::TableExists`] and [`Error::Limit`].
+    /// Fails with [`Error::NoSuchTable`], [`Error::TableExists`], [`Error::Limit`], and
+    /// [`Error::Mount`] if it would cross a mount.
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
         let core = &self.session.core;
         core.before_edit()?;
@@ -153,15 +156,15 @@ impl Database {
         Ok(())
     }
 
-    /// Removes a table. Its files go in the background. Durable when this returns, as is
-    /// everything committed before. Fails with [`Error::NoSuchTable`], also for a directory.
+    /// Drops a table. The removal, and everything committed before, is durable when the call
+    /// returns. A background job removes the files. Fails with [`Error::NoSuchTable`] if the path
+    /// is missing or a directory.
     pub fn drop_table(&self, path: &str) -> Result<()> {
         self.remove(path, true)
     }
 
-    /// Removes a table, or a directory with all its tables, in one edit of the catalog. Mounts in
-    /// it go; what they showed stays. Otherwise
-    /// as [`Database::drop_table`].
+    /// Drops a table, or a directory with all its tables, atomically. Mounts in it are removed; the
+    /// databases that they show are not changed. Otherwise as [`Database::drop_table`].
     pub fn drop_tree(&self, path: &str) -> Result<()> {
         self.remove(path, false)
     }
@@ -176,13 +179,13 @@ impl Database {
         core.open_mount(&place)?.remove(&place.target_path(), table_only)
     }
 
-    /// An empty batch.
+    /// Returns an empty batch.
     pub fn batch(&self) -> Batch {
         Batch::new(Arc::clone(&self.session))
     }
 
-    /// Makes everything committed so far durable in the tables' own files, and lets go of the log
-    /// that they no longer need.
+    /// Checkpoints every table, then removes the log that no table needs. Waits for a checkpoint
+    /// under way. Writes all bytes that are not yet in the tables' files.
     pub fn persist(&self) -> Result<()> {
         let core = &self.session.core;
         core.check_writable()?;
@@ -190,43 +193,46 @@ impl Database {
         core.persist_all()
     }
 
-    /// Makes every commit so far durable: what [`Durability::Sync`](super::Durability::Sync) does,
-    /// for all that was `Buffered`.
+    /// Makes every earlier commit durable with a sync of the log, as
+    /// [`Durability::Sync`](super::Durability::Sync) does for one write. Cheaper than
+    /// [`Database::persist`].
     pub fn sync(&self) -> Result<()> {
         let core = &self.session.core;
         core.check_writable()?;
         core.log.sync().map(drop)
     }
 
-    /// Verifies everything: the catalog, the log, every file of every table, every entry. Writes
-    /// nothing. An error means that the check could not be done; damage is in the report.
+    /// Verifies the catalog, the log, every file and every entry. Reads everything; writes nothing.
+    /// The report lists damage. An error means that the check could not run.
     pub fn check(&self) -> Result<Report> {
         self.check_with(CheckLevel::Deep)
     }
 
-    /// Verifies as much as `level` says. Otherwise as [`Database::check`].
+    /// Same as [`Database::check`], restricted to `level`.
     pub fn check_with(&self, level: CheckLevel) -> Result<Report> {
         self.session.core.check(level)
     }
 
-    /// Figures.
+    /// Returns counters and sizes of the database.
     pub fn stats(&self) -> DatabaseStats {
         self.session.core.stats()
     }
 
-    /// Whether it was opened for reading only.
+    /// Returns whether the database was opened read-only.
     pub fn is_read_only(&self) -> bool {
         self.session.core.read_only
     }
 
-    /// Closes: waits for background work, makes every commit durable, and lets other processes in.
-    /// Further operations on any handle fail with [`Error::Closed`]. Closing again does nothing.
+    /// Waits for background work, makes every commit durable, and releases the lock of the
+    /// directory. Later operations on every handle fail with [`Error::Closed`]. A second close does
+    /// nothing.
     pub fn close(&self) -> Result<()> {
         let mounted = self.session.core.mounts.close();
         self.session.core.close().and(mounted)
     }
 }
 
+/// Builds the error of a rename that would cross `mount`.
 fn crosses(mount: &MountPlace) -> Error {
     let what = "tables do not move from one database to another".to_owned();
     Error::Mount { path: mount.path.clone(), what }
@@ -245,8 +251,8 @@ impl Core {
         tables.into_iter().filter_map(info).collect()
     }
 
-    /// Before an edit of the catalog: what was committed is durable, so that after a power loss
-    /// names and contents together are one prefix of what was done.
+    /// Makes earlier commits durable before an edit of the catalog. After a power loss, names and
+    /// contents are then one prefix of the history.
     pub(super) fn before_edit(&self) -> Result<()> {
         self.check_writable()?;
         self.log.sync().map(drop)
@@ -264,7 +270,7 @@ impl Core {
         self.end_creation(outcome, state)
     }
 
-    /// Makes the table of what will expire.
+    /// Creates the table of the expiry index.
     pub(super) fn create_expiry_index(&self, options: &TableOptions) -> Result<Arc<TableState>> {
         self.before_edit()?;
         let record = TableRecord::new(options, new_seed(&*self.env));
@@ -275,7 +281,7 @@ impl Core {
         self.end_creation(outcome, state)
     }
 
-    /// Starts the engine of a new table whose catalog edit comes next.
+    /// Opens the engine of a new table before its catalog edit.
     fn start_table(
         &self,
         id: u64,
@@ -292,31 +298,31 @@ impl Core {
             read_only: false,
         };
         let table = Arc::new(loader.load(id, node)?);
-        // In place before its name is, so that whoever finds the name finds the table.
+        // Inserted before the catalog has the name: a thread that finds the name finds the table.
         write(&self.tables).insert(id, Arc::clone(&table));
         *state = Some(table);
         Ok(())
     }
 
+    /// Completes or undoes the creation of a table after its catalog edit.
     fn end_creation(
         &self,
         outcome: Result<u64>,
         state: Option<Arc<TableState>>,
     ) -> Result<Arc<TableState>> {
         if let (Err(_), Some(state)) = (&outcome, &state) {
+            // The directory stays: the next table with this number, or the next open, removes it.
             write(&self.tables).remove(&state.id);
-            // Its directory stays behind: the next table with this number, or the next open,
-            // clears it.
         }
         outcome?;
         self.note_catalog();
         state.ok_or(Error::Closed)
     }
 
-    /// Makes the directory of a new table, durably and empty.
+    /// Creates the directory of a new table, empty and durable.
     fn make_directory(&self, id: u64) -> Result<()> {
         let io_error = |error| Error::io(format!("make tables/{id}"), error);
-        // A try that failed may have left something under this number.
+        // A failed attempt may have left files under this number.
         super::recovery::remove_tree(&self.tables_dir, &id.to_string()).map_err(io_error)?;
         self.tables_dir.open_dir(&id.to_string(), true).map_err(io_error)?;
         self.tables_dir.sync().map_err(io_error)

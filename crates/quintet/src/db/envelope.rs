@@ -1,11 +1,11 @@
-//! The envelope of every stored value: what the database keeps beside the user's bytes.
+//! The envelope: metadata that the database stores before the user's bytes of every value.
 //!
-//! Engines store envelope and value as one run of bytes and do not look into it.
+//! Engines store envelope and value as one byte string and do not decode it.
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 1 | flags | bit 0: expiry follows; bit 1: type tag follows; the others are zero |
-//! | 1 | 8 | expiry | if bit 0: milliseconds since 1970 from which the value is gone |
+//! | 1 | 8 | expiry | if bit 0: milliseconds since 1970 from which the value is expired |
 //! | | 1 | type tag | if bit 1: see [`TypeTag`]: 1 u32, 2 u64, 3 i64, 4 f32, 5 f64, 6 string, 7 blob |
 //! | | | value | the user's bytes |
 
@@ -16,22 +16,22 @@ use crate::{
     util::{codec::Decoder, sync::AtomicU64, types::TypeTag, words::copy_out},
 };
 
-/// The longest envelope.
+/// Maximum size of an envelope in bytes.
 pub(crate) const ENVELOPE_BYTES_MAX: usize = 10;
 
 const HAS_EXPIRY: u8 = 1;
 const HAS_TAG: u8 = 2;
 
-/// What an envelope says.
+/// A decoded envelope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Envelope {
-    /// Milliseconds since 1970 from which the value is gone.
+    /// Milliseconds since 1970 from which the value is expired.
     pub(crate) expires_at: Option<u64>,
-    /// The user's word for what the value is.
+    /// The type tag that the writer stored with the value.
     pub(crate) type_tag: Option<TypeTag>,
 }
 
-/// An envelope's bytes, on the stack.
+/// The bytes of an envelope, on the stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Encoded {
     bytes: [u8; ENVELOPE_BYTES_MAX],
@@ -52,7 +52,7 @@ impl Encoded {
 }
 
 impl Envelope {
-    /// The first and only byte where there is neither expiry nor type.
+    /// The only byte of an envelope with neither expiry nor type tag.
     pub(crate) const PLAIN: u8 = 0;
 
     pub(crate) fn encode(&self) -> Encoded {
@@ -69,8 +69,8 @@ impl Envelope {
         encoded
     }
 
-    /// The envelope of a stored value, and the offset of the user's bytes. `None`: not an
-    /// envelope.
+    /// Returns the envelope of a stored value, and the offset of the user's bytes. `None`: the
+    /// bytes are no envelope.
     #[inline]
     pub(crate) fn decode(stored: &[u8]) -> Option<(Self, usize)> {
         let mut decoder = Decoder::new(stored);
@@ -87,13 +87,13 @@ impl Envelope {
         Some((Self { expires_at, type_tag }, stored.len() - decoder.rest().len()))
     }
 
-    /// Whether the value is gone at `now` (milliseconds since 1970).
+    /// Returns whether the value is expired at `now` (milliseconds since 1970).
     pub(crate) fn is_expired(&self, now: u64) -> bool {
         self.expires_at.is_some_and(|expires_at| expires_at <= now)
     }
 }
 
-/// Decodes the envelope of a value and copies nothing else; `None` if it is damaged.
+/// Decodes the envelope of a value and copies nothing else. `None` if the envelope is damaged.
 #[derive(Debug)]
 pub(crate) struct EnvelopeSink;
 

@@ -1,43 +1,41 @@
-//! Values that go away: the clock that says when, and the index of what will.
+//! Expiry of values: the clock, and the expiry index.
 //!
-//! What: a value carries its absolute expiry in its envelope and is invisible from that moment on.
-//! The *expiry index* is one hidden `btree` table of the database that lists every such value by
-//! its time, so that [`sweep`](super::sweep) finds what has expired without looking at what has
-//! not.
-//! Why one for the database: a table for each table would cost each a page cache and files, and
-//! the sweep a look at each. What it makes harder is dropping a table: its entries go in a pass
-//! over the index ([`sweep`](super::sweep)).
+//! A value carries its absolute expiry in its envelope and is invisible from that moment on. The
+//! *expiry index* is one hidden `btree` table of the database that lists every such value by its
+//! expiry, so that the [`sweep`](super::sweep) finds expired values without a scan of the others.
+//! One index serves the whole database: an index for each table would cost each a page cache and
+//! files, and the sweep a lookup in each. The price is that dropping a table needs a pass over the
+//! index ([`sweep`](super::sweep)).
 //!
-//! The index is made, and recorded in the catalog, before the first value that expires is logged;
-//! a database without such values has none. An entry is a key of it:
+//! The index is created, and recorded in the catalog, before the first value that expires is
+//! logged. A database without such values has none. The key of an entry:
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
-//! | 0 | 8 | time | when the value expires, milliseconds since 1970, big-endian |
+//! | 0 | 8 | time | expiry of the value, milliseconds since 1970, big-endian |
 //! | 8 | 8 | table | the table's number, big-endian |
-//! | 16 | | key | the value's key, as far as it has room |
+//! | 16 | | key | the value's key, cut to the maximum size of an entry's key |
 //!
-//! A tree's key has at most 65,536 bytes. Of a key of 65,520 bytes and more, what is over is the
-//! entry's value: for each key that begins with these bytes its rest, a length byte before it. All
-//! other values are empty.
+//! A tree's key has at most 65,536 bytes. Keys of 65,520 bytes and more are cut. The value of their
+//! entry holds the suffix of each key that begins with these bytes, each after a length byte. All
+//! other entries have an empty value.
 //!
-//! Nothing of it is in the log. An entry follows from the envelope of the logged value: a put adds
-//! it under the stripe of the key, and replay adds it again. Entries are removed without a record:
-//! replay, or an older state of the index's files, may bring them back, and the sweep looks at the
-//! value before it believes an entry. So a put without expiry pays one comparison, one with an
-//! expiry logs not a byte more, and no crash can tear the two apart.
+//! The log does not hold the index. An entry follows from the envelope of the logged value: a put
+//! adds it under the stripe of the key, and replay adds it again. Entries are removed without a
+//! record; replay, or an older state of the index's files, may restore them, and the sweep checks
+//! the value of each entry. So a put without expiry costs one comparison, a put with an expiry logs
+//! no additional byte, and no crash separates value and entry.
 //!
 //! Invariants:
-//! - Every stored value that expires has its entry. There may be entries of values that are gone;
-//!   never the other way round ([`check`](super::check) asks).
-//! - An entry changes only under the stripe of its key, together with the value; those of dropped
-//!   tables apart. It is in the index before the record's log ticket is dropped, so files that are
-//!   complete past the record have it.
-//! - A put that replaces a value's expiry removes the old entry: refreshing a key again and again
-//!   leaves one entry. Plain puts and deletes do not look; what they leave behind goes when it is
-//!   due.
-//! - The clock never goes back while the database is open, so a value that was once invisible
-//!   stays so.
+//! - Every stored value that expires has its entry. Entries without a value are allowed; the
+//!   reverse is not ([`check`](super::check) verifies it).
+//! - An entry changes only under the stripe of its key, together with the value, except entries of
+//!   dropped tables. It is in the index before the record's log ticket is dropped, so files that
+//!   are complete past the record have it.
+//! - A put that replaces a value's expiry removes the old entry: a key that is refreshed again and
+//!   again has one entry. Plain puts and deletes leave the old entry, which the sweep removes when
+//!   it is due.
+//! - The clock never goes back while the database is open, so an expired value stays invisible.
 
 use std::sync::Arc;
 
@@ -57,7 +55,7 @@ use crate::{
     wal::Appended,
 };
 
-/// Milliseconds since 1970 that never go back.
+/// A clock in milliseconds since 1970 that never goes back.
 #[derive(Debug)]
 pub(super) struct Clock {
     env: Arc<dyn Env>,
@@ -69,7 +67,7 @@ impl Clock {
         Self { env, latest: AtomicU64::new(0) }
     }
 
-    /// The time now.
+    /// Returns the current time.
     pub(super) fn now(&self) -> u64 {
         let now = self.env.unix_millis();
         let latest = self.latest.load(Ordering::Relaxed);
@@ -80,7 +78,8 @@ impl Clock {
     }
 }
 
-/// The options of the index: small pages, since most of them are written once and emptied once.
+/// Returns the options of the index: small pages, since most of them are written once and emptied
+/// once.
 pub(super) fn index_options() -> TableOptions {
     let options = TableOptions::new(EngineKind::BTree);
     let options = options.set("page_bytes", "4096").set("extend_granularity", "256");
@@ -88,25 +87,25 @@ pub(super) fn index_options() -> TableOptions {
     if cfg!(model) { options.set("cache_bytes", "1") } else { options }
 }
 
-/// The longest key of a tree.
+/// Maximum size of a tree's key in bytes.
 const ENTRY_BYTES_MAX: usize = 1 << 16;
 
-/// The index of an open database, and what the sweep is to do.
+/// The expiry index of an open database, and signals to the sweep.
 #[derive(Debug)]
 pub(super) struct Expiries {
     index: OnceLock<Arc<TableState>>,
-    /// Held while the index is made.
+    /// Held while the index is created.
     making: Mutex<()>,
-    /// Held while an entry of long keys changes: they may have different stripes.
+    /// Held while an entry of long keys changes, because these keys may have different stripes.
     long: Mutex<()>,
-    /// When the sweep looks again by itself: who lists an earlier time wakes it.
+    /// When the sweep runs next without a wake. A writer that adds an earlier entry wakes it.
     pub(super) next_look: AtomicU64,
-    /// A table with entries was dropped: they are to be removed.
+    /// A table with entries was dropped; the sweep must remove them.
     pub(super) purge_wanted: AtomicBool,
 }
 
 impl Expiries {
-    /// With the index that the catalog knows of.
+    /// Creates the state with the index that the catalog has.
     pub(super) fn new(index: Option<Arc<TableState>>) -> Self {
         Self {
             index: index.map_or_else(OnceLock::new, OnceLock::from),
@@ -117,19 +116,19 @@ impl Expiries {
         }
     }
 
-    /// The index, once there is one.
+    /// Returns the index, if it exists.
     #[inline]
     pub(super) fn index(&self) -> Option<&Arc<TableState>> {
         self.index.get()
     }
 
-    /// Whether `table` is the index.
+    /// Returns whether `table` is the index.
     pub(super) fn is_index(&self, table: &TableState) -> bool {
         self.index().is_some_and(|index| index.id == table.id)
     }
 }
 
-/// When the value of a put expires.
+/// Returns the expiry of a put's value.
 #[inline]
 pub(super) fn expiry_of(op: &Op<'_>) -> Option<u64> {
     let Op::Put { head, body, .. } = op else { return None };
@@ -146,26 +145,27 @@ pub(super) struct Listing<'a> {
 }
 
 impl<'a> Listing<'a> {
-    /// That of a put whose value expires.
+    /// Returns the entry of a put whose value expires.
     #[inline]
     pub(super) fn of(table_id: u64, op: &Op<'a>) -> Option<Self> {
         let Op::Put { key, .. } = *op else { return None };
         expiry_of(op).map(|time| Self { time, table_id, key })
     }
 
-    /// The entry's key.
+    /// Returns the key of the entry in the index.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut entry = [&self.time.to_be_bytes(), &self.table_id.to_be_bytes(), self.key].concat();
         entry.truncate(ENTRY_BYTES_MAX);
         entry
     }
 
-    /// What of a long key is in the entry's value.
+    /// Returns the suffix of a long key, which is in the value of the entry.
     fn rest(&self) -> Option<&'a [u8]> {
         self.key.get(ENTRY_BYTES_MAX - 16..)
     }
 
-    /// `None`: not an entry. Of an entry of long keys, `key` is what they have in common.
+    /// Decodes the key of an entry. `None`: not an entry. For an entry of long keys, `key` is their
+    /// common prefix.
     pub(super) fn decode(entry: &'a [u8]) -> Option<Self> {
         let mut decoder = Decoder::new(entry);
         let (time, table_id) = (decoder.u64()?.swap_bytes(), decoder.u64()?.swap_bytes());
@@ -173,14 +173,14 @@ impl<'a> Listing<'a> {
         (!key.is_empty()).then_some(Self { time, table_id, key })
     }
 
-    /// Whether the index has it.
+    /// Returns whether the index has the entry.
     pub(super) fn is_in(&self, index: &TableState) -> Result<bool> {
         let value = index.engine.get(&self.encode())?;
         Ok(value
             .is_some_and(|value| self.rest().is_none_or(|rest| rests(&value).any(|it| it == rest))))
     }
 
-    /// Adds it to the index, or removes it. Changes of long keys' entries exclude one another.
+    /// Adds the entry to the index, or removes it. The caller excludes other changes of long keys.
     fn change(&self, index: &TableState, lsn: Lsn, add: bool) -> Result<()> {
         let entry = self.encode();
         let Some(rest) = self.rest() else {
@@ -201,7 +201,7 @@ impl<'a> Listing<'a> {
     }
 }
 
-/// What the value of an entry says of long keys.
+/// Returns the suffixes of long keys in the value of an entry.
 pub(super) fn rests(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut decoder = Decoder::new(value);
     std::iter::from_fn(move || {
@@ -210,7 +210,7 @@ pub(super) fn rests(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Lists a replayed value where the index's files lack it.
+/// Adds the entry of a replayed value if the index's files lack it.
 pub(super) fn replay(index: &TableState, listing: &Listing<'_>, lsn: Lsn) -> Result<()> {
     if lsn < index.persisted() {
         return Ok(());
@@ -221,14 +221,15 @@ pub(super) fn replay(index: &TableState, listing: &Listing<'_>, lsn: Lsn) -> Res
 }
 
 impl TableState {
-    /// When a key's stored value expires, visible or not.
+    /// Returns the expiry of a key's stored value, whether or not it is visible.
     pub(super) fn stored_expiry(&self, key: &[u8]) -> Result<Option<u64>> {
         let envelope = self.engine.get_with(key, &mut EnvelopeSink)?.flatten();
         Ok(envelope.and_then(|envelope| envelope.expires_at))
     }
 
-    /// When the value that a put is about to replace expires, if the new one does. Unknown is as
-    /// good as never: its entry goes when it is due. The caller holds the key's stripe.
+    /// Returns the expiry of the value that a put is about to replace, if the new value expires
+    /// too. A failed read counts as no expiry: the sweep removes the old entry when it is due. The
+    /// caller holds the key's stripe.
     #[inline]
     pub(super) fn replaced_expiry(&self, op: &Op<'_>) -> Option<u64> {
         let Op::Put { key, .. } = op else { return None };
@@ -238,7 +239,7 @@ impl TableState {
 }
 
 impl Core {
-    /// Before a put is logged: has the index take what it will list.
+    /// Admits the entry of a put to the index, before the put is logged.
     #[inline]
     pub(super) fn admit_expiry(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
         match Listing::of(table.id, op) {
@@ -247,7 +248,7 @@ impl Core {
         }
     }
 
-    /// Takes back [`Core::admit_expiry`].
+    /// Reverses [`Core::admit_expiry`].
     pub(super) fn retract_expiry(&self, table: &TableState, op: &Op<'_>) {
         if let (Some(listing), Some(index)) = (Listing::of(table.id, op), self.expiries.index()) {
             index.engine.cancel(&Op::Put { key: &listing.encode(), head: &[], body: &[] });
@@ -272,8 +273,8 @@ impl Core {
         Ok(Arc::clone(self.expiries.index.get_or_init(|| index)))
     }
 
-    /// Lists a put whose value expires, in place of the one that it replaced. The caller holds the
-    /// key's stripe and the ticket of the put's record.
+    /// Adds the entry of a put whose value expires, and removes the entry of the value that it
+    /// replaced. The caller holds the key's stripe and the ticket of the put's record.
     #[inline]
     pub(super) fn list(
         &self,
@@ -296,9 +297,9 @@ impl Core {
         Ok(())
     }
 
-    /// Lists what a sorted load brings: before it is adopted, and so before its table holds it. The
-    /// caller has admitted it, and persists the index before the load is adopted; what of it then
-    /// never comes is an entry of nothing.
+    /// Adds the entry of a value in a sorted load, before the load is adopted. The caller has
+    /// admitted it, and persists the index before it adopts the load. If the load is discarded, the
+    /// entry has no value.
     pub(super) fn list_loaded(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
         let Some(listing) = Listing::of(table.id, op) else { return Ok(()) };
         let Some(index) = self.expiries.index() else { return Ok(()) };
@@ -308,7 +309,8 @@ impl Core {
         Ok(())
     }
 
-    /// Removes an entry. The caller holds the key's stripe, and the value does not expire then.
+    /// Removes an entry. The caller holds the key's stripe, and the value does not expire at that
+    /// time.
     pub(super) fn unlist(&self, listing: &Listing<'_>) -> Result<()> {
         let Some(index) = self.expiries.index() else { return Ok(()) };
         self.change_listing(index, self.log.end(), listing, false)
@@ -326,21 +328,22 @@ impl Core {
         outcome.map_err(|error| self.stop_index(index, &error))
     }
 
-    /// Removes an entry of a table that is gone.
+    /// Removes an entry of a dropped table.
     pub(super) fn forget_entry(&self, index: &TableState, entry: &[u8]) -> Result<()> {
         let outcome = index.engine.apply(self.log.end(), &Op::Delete { key: entry });
         outcome.map_err(|error| self.stop_index(index, &error))
     }
 
-    /// A change that failed stops the index: from then on no value that expires is taken.
+    /// Stops the index after a failed change. From then on every value that expires is refused.
     fn stop_index(&self, index: &TableState, error: &Error) -> Error {
         index.fail(error);
         Error::TableFailed { table: self.name_of(index), reason: error.to_string() }
     }
 
-    /// Wakes the sweep if it would come too late.
+    /// Wakes the sweep if it would run after `time`.
     fn wake_sweep_before(&self, time: u64) {
-        // The sweep stores when it will look and then looks: one of the two sees the other.
+        // The sweep stores when it runs next and then reads the index: one of the two sees the
+        // other.
         if time < self.expiries.next_look.fetch_min(time, Ordering::SeqCst) {
             self.shared.jobs.wake(JobKind::Expire);
         }

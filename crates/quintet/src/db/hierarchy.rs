@@ -1,4 +1,4 @@
-//! Tables as a hierarchy: what is in a directory, and with which options tables are made there.
+//! Tables as a hierarchy: the content of directories, and the default options of tables in them.
 
 use super::{
     Database, Table, TableInfo,
@@ -18,11 +18,11 @@ use crate::{
 pub struct Child {
     /// The name, without the directory's path.
     pub name: String,
-    /// What it is.
+    /// The kind of the name.
     pub kind: ChildKind,
 }
 
-/// What a name in a directory is.
+/// The kind of a name in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChildKind {
@@ -35,10 +35,10 @@ pub enum ChildKind {
 }
 
 impl Database {
-    /// What is in the directory `path` (empty: the top), by name. Mounts are followed.
+    /// Returns the content of the directory `path` (empty: the root), by name. Mounts are followed.
     ///
-    /// Fails with [`Error::NoSuchTable`] where there is no such directory, and with
-    /// [`Error::Mount`] where it is behind a mount that cannot be opened.
+    /// Fails with [`Error::NoSuchTable`] if there is no such directory, and with [`Error::Mount`]
+    /// if it is behind a mount that cannot be opened.
     pub fn children(&self, path: &str) -> Result<Vec<Child>> {
         let core = &self.session.core;
         core.check_open()?;
@@ -58,10 +58,10 @@ impl Database {
         Ok(children.into_iter().filter_map(child).collect())
     }
 
-    /// Every table at or below `path` (empty: all), by path, those behind mounts as well.
+    /// Returns every table at or below `path` (empty: all), by path, including those behind mounts.
     ///
-    /// Fails with [`Error::NoSuchTable`] where the path is neither a table nor a directory, and
-    /// with [`Error::Mount`] for a mount that cannot be opened.
+    /// Fails with [`Error::NoSuchTable`] if the path is neither a table nor a directory, and with
+    /// [`Error::Mount`] for a mount that cannot be opened.
     pub fn walk(&self, path: &str) -> Result<Vec<TableInfo>> {
         let core = &self.session.core;
         core.check_open()?;
@@ -85,12 +85,13 @@ impl Database {
         Ok(found)
     }
 
-    /// Sets the options of tables that [`Database::create_default_table`] makes in the directory
-    /// `path` (empty: the top) and below, or with `None` takes them back. A directory with options
-    /// is there although it is empty. Durable when this returns.
+    /// Sets the options of tables that [`Database::create_default_table`] creates in the directory
+    /// `path` (empty: the root) and below; `None` removes them. A directory with options exists
+    /// although it is empty. Durable when the call returns.
     ///
-    /// Fails with [`Error::TableExists`] where the path is a table, with [`Error::NoSuchTable`]
-    /// where options are taken from nothing, and as [`Database::create_table`] for wrong options.
+    /// Fails with [`Error::TableExists`] if the path is a table, with [`Error::NoSuchTable`] if
+    /// options are removed from a missing directory, and as [`Database::create_table`] for invalid
+    /// options.
     pub fn set_default_options(&self, path: &str, options: Option<&TableOptions>) -> Result<()> {
         let core = &self.session.core;
         core.before_edit()?;
@@ -109,8 +110,8 @@ impl Database {
         Ok(())
     }
 
-    /// The options that a table made at `path` would have by default: those of the nearest
-    /// directory above it that has some.
+    /// Returns the default options of a table created at `path`: those of the nearest directory
+    /// above it that has some.
     pub fn default_options(&self, path: &str) -> Result<Option<TableOptions>> {
         let core = &self.session.core;
         core.check_open()?;
@@ -120,9 +121,9 @@ impl Database {
         core.catalog.look(|tree| tree.defaults_at(path).map(TableDefaults::options)).transpose()
     }
 
-    /// Makes a table with the default options of its directory. Otherwise as
-    /// [`Database::create_table`]; fails with [`Error::InvalidOption`] where no directory above it
-    /// has any.
+    /// Creates a table with the default options of its directory. Otherwise as
+    /// [`Database::create_table`]. Fails with [`Error::InvalidOption`] if no directory above it has
+    /// default options.
     pub fn create_default_table(&self, path: &str) -> Result<Table> {
         let options = self.default_options(path)?.ok_or_else(|| Error::InvalidOption {
             name: "engine".to_owned(),

@@ -1,14 +1,16 @@
 //! The background jobs of an open database. A scheduler runs them; a test steps them one by one.
 //!
-//! | job | what | when |
+//! | job | work | when |
 //! |---|---|---|
-//! | `log-sync` | makes buffered commits durable | `sync_interval` after the first un-synced one |
+//! | `log-sync` | makes buffered commits durable | `sync_interval` after the first unsynced one |
 //! | `log-prepare` | prepares the log's next pages and segment | when the log asks |
-//! | `persist` | a round of [`persist`](super::persist), and removing dropped tables' files | when an engine or the log's length asks |
+//! | `persist` | a round of [`persist`](super::persist), and the removal of dropped tables' files | when an engine or the log's length asks |
 //! | `expire` | the [`sweep`](super::sweep) | when a value expires |
 //!
-//! Invariants: jobs hold the core weakly or for one run only, so closing can stop them and wait; a
-//! failure is kept for `stats`, and tried again after a pause unless the log has failed for good.
+//! Invariants:
+//! - Jobs hold the core weakly, or for one run only, so that closing can stop them and wait.
+//! - A failure is kept for `stats`. The job tries again after a pause, unless the log or the
+//!   catalog has failed for good.
 
 use std::{
     sync::{Arc, Weak},
@@ -25,9 +27,9 @@ use crate::{
     util::sync::{AtomicBool, Ordering},
 };
 
-/// Between tries of what failed: a full disk, most often.
+/// Pause before a failed job runs again. The most frequent failure is a full disk.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// Until an engine that waits for rest is asked again.
+/// Pause before an engine that waits for an idle time is asked again.
 const LATER_PAUSE: Duration = Duration::from_secs(1);
 
 /// One job.
@@ -35,7 +37,7 @@ struct Task {
     core: Weak<Core>,
     kind: JobKind,
     sweep: Sweep,
-    /// Of `log-sync`: the interval has begun.
+    /// For `log-sync`: the interval has begun.
     waiting: AtomicBool,
 }
 
@@ -58,7 +60,7 @@ pub(super) fn start(core: &Arc<Core>) {
     if core.expiries.index().is_some() {
         core.shared.jobs.wake(JobKind::Expire);
     }
-    // What was replayed is not synced again by itself, and may be long.
+    // Replayed records may be long, and no later commit need come to sync them.
     if core.log.durable() < core.log.end() {
         core.sync_armed.store(true, Ordering::SeqCst);
         core.shared.jobs.wake(JobKind::LogSync);
@@ -93,7 +95,7 @@ impl Job for Task {
             JobKind::Persist => {
                 core.bury();
                 let outcome = core.persist_due();
-                // What came in meanwhile woke nobody.
+                // Requests during the round woke no job.
                 let again = outcome.is_ok() && core.is_anything_due();
                 match retry(&core, &outcome) {
                     _ if again => Next::Now,
@@ -106,6 +108,7 @@ impl Job for Task {
     }
 }
 
+/// Records the outcome of a job, and returns when it runs again.
 fn retry(core: &Core, outcome: &Result<()>) -> Next {
     core.note_background(outcome);
     let failed = core.log.failure().is_some() || core.catalog.failure().is_some();
@@ -113,19 +116,19 @@ fn retry(core: &Core, outcome: &Result<()>) -> Next {
 }
 
 impl Task {
-    /// Woken by the first un-synced commit: waits for the interval, then syncs, until all is
-    /// durable.
+    /// Runs when the first unsynced commit wakes it: waits for the interval, then syncs, until
+    /// everything is durable.
     fn log_sync(&self, core: &Core) -> Next {
         if !self.waiting.swap(true, Ordering::Relaxed) {
             return Next::After(core.sync_interval);
         }
         self.waiting.store(false, Ordering::Relaxed);
         if core.log.durable() < core.log.end() && core.log.sync().is_err() {
-            // The log has failed for good, and says so to every writer.
+            // The log has failed for good and reports it to every writer.
             return Next::WhenWoken;
         }
         core.sync_armed.store(false, Ordering::SeqCst);
-        // A commit that came in between saw the flag still set and did not wake anyone.
+        // A commit between the sync and the store saw the flag set and woke no job.
         if core.log.durable() < core.log.end() && !core.sync_armed.swap(true, Ordering::SeqCst) {
             self.waiting.store(true, Ordering::Relaxed);
             return Next::After(core.sync_interval);

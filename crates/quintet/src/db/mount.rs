@@ -1,19 +1,19 @@
 //! Mounts: a directory of another database under a name of this one.
 //!
-//! What: the catalog keeps where a mount leads; the other database is opened when something in it
-//! is first asked for, and stays open until this one is closed or the mount is removed.
-//! Why at use: a database must open although what it mounts is away (an unplugged disk, a share);
-//! whoever asks for the missing part is told.
+//! The catalog records the target of a mount. The other database is opened at the first access
+//! below the mount, and stays open until this one is closed or the mount is removed. It is not
+//! opened earlier, because a database must open although a target is unavailable (an unplugged
+//! disk, a network share); only an access to the missing part fails.
 //!
 //! Invariants:
-//! - No mount leads, through however many databases, back to where it started: it is refused when
-//!   it is made, and again when it is used, since the other database may have changed.
+//! - No chain of mounts leads back to a database in it. A cycle is refused when the mount is
+//!   created, and again at access, because the other database may have changed.
 //! - A directory is opened once, however many mounts lead to it ([`Registry`]).
-//! - A database is held by those that mount it and by its users, never by what it mounts.
+//! - A database is held by the databases that mount it and by its users, never by a database that
+//!   it mounts.
 //!
-//! Thread rules: any thread. The registry's lock is held while a database is opened: a second
-//! thread that asks for it waits. It is taken before any lock of the database that is opened, and
-//! never with one held.
+//! Threads: any. The registry's lock is held while a database is opened, so a second thread waits.
+//! Lock order: `ARCHITECTURE.md`.
 //!
 //! From: ckvs (its README: "could be partially mounted to some virtual store"), which names mounts
 //! and does not describe them.
@@ -43,12 +43,13 @@ use crate::{
     },
 };
 
-/// How many databases a chain of mounts may lead through.
+/// Maximum number of databases in a chain of mounts.
 const CHAIN_MAX: usize = 16;
-/// The part of its memory budget that a database gives to each that it mounts.
+/// A mounted database gets one part in this many of the memory budget of the database that mounts
+/// it.
 const BUDGET_SHARE: u64 = 8;
 
-/// What to mount: see [`Database::mount`].
+/// The target of a mount: see [`Database::mount`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     target: PathBuf,
@@ -57,20 +58,21 @@ pub struct MountOptions {
 }
 
 impl MountOptions {
-    /// All of the database in the directory `target`, for reading and writing.
+    /// Mounts the whole database in the directory `target`, for reading and writing.
     pub fn new(target: impl Into<PathBuf>) -> Self {
         Self { target: target.into(), subtree: String::new(), read_only: false }
     }
 
-    /// Only what is below this path of it (all of it). Nothing needs to be there yet.
+    /// Mounts only the tables below this path of the target (default: all). The path need not exist
+    /// yet.
     #[must_use]
     pub fn subtree(mut self, path: impl Into<String>) -> Self {
         self.subtree = path.into();
         self
     }
 
-    /// Nothing can be written through the mount (`false`). The database is then opened for
-    /// reading only, so that others may read it at the same time.
+    /// Refuses writes through the mount (default `false`). The target is then opened read-only, so
+    /// that other read-only handles may open it at the same time.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
@@ -81,17 +83,17 @@ impl MountOptions {
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountInfo {
-    /// Its path in this database.
+    /// The path in this database.
     pub name: String,
-    /// The other database's directory.
+    /// The directory of the other database.
     pub target: PathBuf,
-    /// The path in it that is shown; empty: all of it.
+    /// The mounted path of the target; empty: all of it.
     pub subtree: String,
-    /// Whether nothing can be written through it.
+    /// Whether writes through the mount are refused.
     pub read_only: bool,
 }
 
-/// The databases that are open through mounts, by directory: shared by all of a chain.
+/// The databases that are open through mounts, by directory. All databases of a chain share it.
 pub(super) type Registry = Mutex<HashMap<PathBuf, Weak<Session>>>;
 
 /// A database's part in mounts.
@@ -100,18 +102,18 @@ pub(super) struct Mounts {
     registry: Arc<Registry>,
     /// The directories from the first database of the chain to this one.
     chain: Vec<PathBuf>,
-    /// What was opened through this database's own mounts, by the mount's number.
+    /// The databases opened through this database's own mounts, by the mount's number.
     opened: Mutex<HashMap<u64, Opened>>,
 }
 
 #[derive(Debug)]
 struct Opened {
     database: Database,
-    /// Kept for the memory that it stands for.
+    /// Releases the reserved memory on drop.
     _memory: Option<Share>,
 }
 
-/// Memory that was given to a mounted database.
+/// Memory reserved for a mounted database.
 #[derive(Debug)]
 struct Share {
     budget: Arc<Budget>,
@@ -125,7 +127,7 @@ impl Drop for Share {
 }
 
 impl Mounts {
-    /// Of a database that is opened at `path`, by itself or through `parent`'s mount.
+    /// Creates the state of a database at `path`, opened directly or through a mount of `parent`.
     pub(super) fn new(env: &dyn Env, path: &Path, parent: Option<&Self>) -> Self {
         let own = env.canonical(path).unwrap_or_else(|_| path.to_owned());
         let mut chain = parent.map(|parent| parent.chain.clone()).unwrap_or_default();
@@ -134,11 +136,11 @@ impl Mounts {
         Self { registry, chain, opened: Mutex::default() }
     }
 
-    /// Closes what was opened through mounts.
+    /// Closes the databases that were opened through mounts.
     pub(super) fn close(&self) -> Result<()> {
         let opened = std::mem::take(&mut *lock(&self.opened));
         let close = |opened: Opened| opened.database.close();
-        // All of them, whatever the first says.
+        // All are closed; the first error is returned.
         opened.into_values().map(close).fold(Ok(()), Result::and)
     }
 }
@@ -149,15 +151,14 @@ fn refuse(path: &str, what: impl Into<String>) -> Error {
 
 impl Database {
     /// Shows another database, or a directory of it, at `path`: its tables are then found below.
-    /// Durable when this returns. Batches and renames do not cross a mount, and `check`, `stats`
-    /// and `persist` stay on this side of it.
+    /// Durable when the call returns. Batches and renames do not cross a mount, and `check`,
+    /// `stats` and `persist` do not include it.
     ///
-    /// The other database is opened when something in it is asked for, and is locked from then on
-    /// as if it were opened by itself. Its memory budget is an eighth of this database's, and
-    /// taken from it.
+    /// The other database is opened at the first access below the mount, and is locked from then
+    /// on. Its memory budget is an eighth of this database's, and reserved from it.
     ///
-    /// Fails with [`Error::Mount`] where the target is no database, or leads back here through
-    /// its own mounts; with [`Error::TableExists`] where the path is taken.
+    /// Fails with [`Error::Mount`] if the target is no database or leads back here through its own
+    /// mounts, and with [`Error::TableExists`] if the path is in use.
     pub fn mount(&self, path: &str, options: MountOptions) -> Result<()> {
         let core = &self.session.core;
         core.before_edit()?;
@@ -185,8 +186,8 @@ impl Database {
         Ok(())
     }
 
-    /// Removes a mount; what it showed stays as it is. Tables that were opened through it stay
-    /// usable until they are dropped. Fails with [`Error::NoSuchTable`].
+    /// Removes a mount; the other database is not changed. Tables that were opened through it stay
+    /// usable until their handles are dropped. Fails with [`Error::NoSuchTable`].
     pub fn unmount(&self, path: &str) -> Result<()> {
         let core = &self.session.core;
         core.before_edit()?;
@@ -197,7 +198,7 @@ impl Database {
         Ok(())
     }
 
-    /// All mounts, by path.
+    /// Returns all mounts, by path.
     pub fn mounts(&self) -> Vec<MountInfo> {
         let mounts = self.session.core.catalog.look(|tree| tree.mounts_below(""));
         let info = |(name, record): (String, MountRecord)| MountInfo {
@@ -209,10 +210,10 @@ impl Database {
         mounts.into_iter().map(info).collect()
     }
 
-    /// The database that is mounted at, or above, `path`: for batches within it.
+    /// Returns the database that is mounted at or above `path`, for batches within it.
     ///
-    /// Fails with [`Error::NoSuchTable`] where the path leads through no mount, and with
-    /// [`Error::Mount`] where its target cannot be opened.
+    /// Fails with [`Error::NoSuchTable`] if the path leads through no mount, and with
+    /// [`Error::Mount`] if the target cannot be opened.
     pub fn mounted(&self, path: &str) -> Result<Self> {
         match self.session.core.place(path) {
             Place::Mount(place) => self.session.core.open_mount(&place),
@@ -222,12 +223,12 @@ impl Database {
 }
 
 impl MountPlace {
-    /// The path that this is in the mounted database.
+    /// Returns the path in the mounted database.
     pub(super) fn target_path(&self) -> String {
         join(&self.record.subtree, &self.rest)
     }
 
-    /// The path that a path of the mounted database has in the database that mounts it.
+    /// Converts a path of the mounted database to a path of the database that mounts it.
     pub(super) fn shown_path(&self, path: &str) -> String {
         let below = path.strip_prefix(&self.record.subtree).unwrap_or(path);
         join(&self.path, below.trim_start_matches('/'))
@@ -243,12 +244,12 @@ fn join(above: &str, below: &str) -> String {
 }
 
 impl Core {
-    /// Whether `path` leads through a mount.
+    /// Returns whether `path` leads through a mount.
     pub(super) fn place(&self, path: &str) -> Place {
         self.catalog.look(|tree| tree.place(path))
     }
 
-    /// The database behind a mount, opened if it is not.
+    /// Returns the database behind a mount, and opens it if necessary.
     pub(super) fn open_mount(&self, place: &MountPlace) -> Result<Database> {
         self.check_open()?;
         if let Some(opened) = lock(&self.mounts.opened).get(&place.id) {
@@ -307,7 +308,7 @@ impl Core {
         }
     }
 
-    /// Refuses a target from which mounts lead to this database, or one that is none.
+    /// Fails if mounts lead from the target to this database, or if the target is no database.
     fn refuse_cycle(&self, path: &str, target: &Path) -> Result<()> {
         let mut left = vec![target.to_owned()];
         let mut seen: Vec<PathBuf> = Vec::new();
@@ -322,7 +323,7 @@ impl Core {
             match self.mounts_of(&next) {
                 Ok(mounts) => {
                     let targets = mounts.iter().map(|record| Path::new(&record.target));
-                    // One that is away leads nowhere now; it is looked at again when it is used.
+                    // An unavailable target is skipped; it is checked again at access.
                     left.extend(targets.filter_map(|target| self.env.canonical(target).ok()));
                 }
                 Err(error) if next == target => {
@@ -335,7 +336,7 @@ impl Core {
         Ok(())
     }
 
-    /// The mounts of the database in a directory, by its catalog alone.
+    /// Returns the mounts of the database in a directory. Reads only its catalog.
     fn mounts_of(&self, target: &Path) -> Result<Vec<MountRecord>> {
         let dir = self.env.open_dir(target, false).map_err(|error| Error::io("open it", error))?;
         let catalog = Catalog::open(&dir, true)?.ok_or_else(|| Error::NotADatabase {

@@ -1,6 +1,6 @@
 //! The body of a log record: the operations of one commit.
 //!
-//! Operations lie back to back; all of a record apply or none. Each:
+//! Operations follow one another without gaps. All operations of a record apply or none. Each:
 //!
 //! | size | name | meaning |
 //! |---|---|---|
@@ -57,7 +57,7 @@ impl Frame {
         frame
     }
 
-    /// The frame of an operation that is all of its body: a put goes without the value's size.
+    /// Creates the frame of an operation that is the whole body: a put omits the value's size.
     pub(crate) fn alone(table_id: u64, op: &Op<'_>) -> Self {
         let mut frame = Self::new(table_id, op);
         if matches!(op, Op::Put { .. })
@@ -76,7 +76,7 @@ impl Frame {
         }
     }
 
-    /// The operation's bytes, in order.
+    /// Returns the operation's bytes, in order.
     pub(crate) fn pieces<'a>(&'a self, op: &Op<'a>) -> [&'a [u8]; 5] {
         let head = self.head.get(..self.head_length).unwrap_or(&[]);
         let middle = self.middle.get(..self.middle_length).unwrap_or(&[]);
@@ -88,7 +88,7 @@ impl Frame {
     }
 }
 
-/// The size of pieces in all.
+/// Returns the total size of `pieces` in bytes.
 pub(crate) fn size_of_pieces(pieces: &[&[u8]]) -> u64 {
     pieces.iter().map(|piece| to_u64(piece.len())).sum()
 }
@@ -101,8 +101,8 @@ pub(crate) fn put_op(out: &mut Vec<u8>, table_id: u64, op: &Op<'_>) {
     }
 }
 
-/// The operations of a body, in order. After a `None` item (bytes that are no operation) comes the
-/// end.
+/// Iterator over the operations of a body, in order. A `None` item (bytes that are no operation) is
+/// the last.
 #[derive(Clone, Debug)]
 pub(crate) struct Ops<'a> {
     decoder: Decoder<'a>,
@@ -113,7 +113,7 @@ impl<'a> Ops<'a> {
         Self { decoder: Decoder::new(body) }
     }
 
-    /// Bytes that are left.
+    /// Returns the number of remaining bytes.
     pub(crate) fn rest_bytes(&self) -> usize {
         self.decoder.rest().len()
     }

@@ -1,4 +1,4 @@
-//! What can be chosen, and every limit.
+//! Options of databases, puts and deletes, and the limits of the options.
 
 use std::{
     path::Path,
@@ -22,43 +22,55 @@ use crate::{
     },
 };
 
-/// Longest key in bytes. Keys have at least one byte.
+/// Maximum size of a key in bytes. Keys have at least one byte.
 pub const KEY_BYTES_MAX: usize = 65_535;
-/// Longest value in bytes (512 MiB).
+/// Maximum size of a value in bytes (512 MiB).
 pub const VALUE_BYTES_MAX: usize = 512 << 20;
-/// Largest batch in bytes (1 GiB), as encoded: keys, values and a few bytes for each operation.
+/// Maximum encoded size of a batch in bytes (1 GiB): keys, values and a few bytes for each
+/// operation.
 pub const BATCH_BYTES_MAX: u64 = 1 << 30;
-/// Longest component of a table's path, in bytes.
-pub const NAME_BYTES_MAX: usize = 64;
-/// Most components of a table's path.
-pub const NAME_DEPTH_MAX: usize = 32;
 
-/// Less leaves no room for the log.
+/// Minimum memory budget in bytes. A smaller one leaves no room for the log.
 pub(super) const MEMORY_BUDGET_MIN: u64 = 1 << 20;
+/// Default bound of the log that opening replays, in bytes.
 const RECOVERY_BUDGET_DEFAULT: u64 = 256 << 20;
+/// Minimum of the recovery budget in bytes: the smallest segment of the log.
 const RECOVERY_BUDGET_MIN: u64 = 64 << 10;
+/// Default size of a log file in bytes.
 const SEGMENT_BYTES_DEFAULT: u64 = 32 << 20;
+/// Minimum size of a log file in bytes.
 #[cfg(not(model))]
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
-/// A model checker may switch threads at each word.
+/// Smaller for the model checkers, which may switch threads at each word.
 #[cfg(model)]
 const SEGMENT_BYTES_MIN: u64 = 16 << 10;
+/// Maximum size of a log file in bytes.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
-/// As late as the loss after a power failure is still a blink.
+/// Default bound of the loss at a power failure under `Buffered`.
 const SYNC_INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
 
-/// What an acknowledged write survives.
+/// What a returned write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// The death of the process at once; a power loss after `sync_interval` at the latest. After a
-    /// power loss the state is a prefix of the commits.
+    /// Survives the death of the process. A power loss may lose the writes of the last
+    /// `sync_interval` (100 ms by default); the remaining state is a prefix of the commits. The
+    /// call waits for no sync.
     #[default]
     Buffered,
-    /// A power loss: the call returns when the log is on the disk.
+    /// Survives a power loss. The call returns after a sync of the log; concurrent writers share
+    /// one.
     Sync,
 }
 
-/// How to open a database.
+/// Options to open a database.
+///
+/// ```no_run
+/// # fn main() -> quintet::Result<()> {
+/// use quintet::{Durability, Options};
+/// let db = Options::new().memory_budget(256 << 20).durability(Durability::Sync).open("data")?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) durability: Durability,
@@ -78,7 +90,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults, as each method says.
+    /// Returns the defaults, which each method names.
     pub fn new() -> Self {
         Self {
             durability: Durability::default(),
@@ -92,48 +104,49 @@ impl Options {
         }
     }
 
-    /// The durability of writes that do not choose their own (`Buffered`).
+    /// Sets the durability of writes that do not choose one (default `Buffered`).
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Bounds what the whole database keeps in memory, in bytes (a quarter of what the process may
-    /// use). At least 1 MiB. Writes that would exceed it fail with [`Error::OutOfMemory`]; what is
-    /// already acknowledged is always loaded.
+    /// Bounds the memory of the whole database in bytes (default: a quarter of the memory available
+    /// to the process; at least 1 MiB). A write that would exceed it fails with
+    /// [`Error::OutOfMemory`]. Opening always loads acknowledged data, even beyond the budget.
     #[must_use]
     pub fn memory_budget(mut self, bytes: u64) -> Self {
         self.memory_budget = Some(bytes);
         self
     }
 
-    /// How long a `Buffered` write may wait for its sync in the background (100 ms; from 1 ms to 1
-    /// hour).
+    /// Sets the time after which a background job syncs the first unsynced `Buffered` write
+    /// (default 100 ms; 1 ms to 1 hour). A shorter interval loses less at a power failure and syncs
+    /// more often.
     #[must_use]
     pub fn sync_interval(mut self, interval: Duration) -> Self {
         self.sync_interval = interval;
         self
     }
 
-    /// Bounds the bytes of log that opening replays (256 MiB; at least 64 KiB). Over the last
-    /// quarter, from 4 MiB on, each write waits a little, at most 20 ms; a write that comes to the
-    /// bound waits until what it bounds is persisted.
+    /// Bounds the log that opening replays, in bytes (default 256 MiB; at least 64 KiB). With a
+    /// bound of 4 MiB or more, each write in the last quarter is delayed, at most 20 ms. A write
+    /// that reaches the bound waits for a checkpoint of all tables.
     #[must_use]
     pub fn recovery_budget(mut self, bytes: u64) -> Self {
         self.recovery_budget = bytes;
         self
     }
 
-    /// Opens for reading only (`false`): nothing is written, other read-only handles may have the
-    /// database open at the same time, and writes fail with [`Error::ReadOnly`].
+    /// Opens for reading only (default `false`). Nothing is written to the directory. Several
+    /// read-only handles may be open at the same time. Writes fail with [`Error::ReadOnly`].
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
     }
 
-    /// Makes a database where there is none (`true`); else opening fails with
+    /// Creates a missing database (default `true`). With `false`, opening a missing one fails with
     /// [`Error::NotADatabase`].
     #[must_use]
     pub fn create(mut self, create: bool) -> Self {
@@ -141,22 +154,21 @@ impl Options {
         self
     }
 
-    /// Size of a log file in bytes, a power of two from 64 KiB to 1 GiB (32 MiB). At most an
-    /// eighth of the memory budget is used.
+    /// Sets the size of a log file in bytes (default 32 MiB; a power of two from 64 KiB to 1 GiB).
+    /// The database uses at most an eighth of the memory budget.
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
         self
     }
 
-    /// For experiments: has the page cache stand in for persistent memory under the log. A
-    /// `Sync` write then returns when its lines were written back, `write_latency` for each line,
-    /// and at most at this bandwidth (bytes a second; 0: no limit), instead of after a sync of
-    /// the disk: **it survives the death of the process, and no power loss**, after which the
-    /// database may be refused as damaged.
+    /// For experiments only. Uses ordinary memory in place of persistent memory for the log. A
+    /// `Sync` write returns when its cache lines are written back, after `write_latency` for each
+    /// line and at no more than `bytes_per_second` (0: no limit). **Such a write survives the death
+    /// of the process but not a power loss**; after one, the database may be refused as damaged.
     ///
-    /// Without this, a log on a file system with persistent memory (DAX with `MAP_SYNC`) is
-    /// recognized and written back line by line, and `Sync` keeps its whole promise.
+    /// Without this option, a log on a DAX file system with `MAP_SYNC` is detected and written back
+    /// line by line, and `Sync` keeps its full promise.
     #[must_use]
     pub fn emulate_persistent_memory(
         mut self,
@@ -167,17 +179,20 @@ impl Options {
         self
     }
 
-    /// Opens the database in the directory `path`.
+    /// Opens the database in the directory `path` and replays the log past the last checkpoint,
+    /// about [`Options::recovery_budget`] bytes at most.
     ///
-    /// Fails with [`Error::Locked`] where somebody else has it open, [`Error::NotADatabase`],
-    /// [`Error::Corruption`] for damage that was found, [`Error::InvalidOption`].
+    /// Fails with [`Error::Locked`] if it is open elsewhere, [`Error::NotADatabase`] if it is
+    /// missing and [`Options::create`] is off or the directory has other files,
+    /// [`Error::Corruption`] for damage, [`Error::NewerFormat`] for files of a newer release,
+    /// [`Error::InvalidOption`] and [`Error::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Database> {
         self.validate()?;
         let env: Arc<dyn Env> = Arc::new(OsEnv::new().on(self.memory));
         Database::recover(&env, path.as_ref(), self, None)
     }
 
-    /// As [`Options::open`], on a system of the caller's choice: a simulated one. For tests.
+    /// Same as [`Options::open`], on the caller's [`Env`]. For tests.
     #[cfg(feature = "testing")]
     #[expect(clippy::needless_pass_by_value, reason = "tests hand over a fresh clone")]
     pub fn open_in(&self, env: Arc<dyn Env>, path: impl AsRef<Path>) -> Result<Database> {
@@ -205,19 +220,20 @@ impl Options {
         Ok(())
     }
 
-    /// The budget in bytes on `env`.
+    /// Returns the memory budget in bytes on `env`.
     pub(crate) fn budget_on(&self, env: &dyn Env) -> u64 {
         self.memory_budget.unwrap_or_else(|| (env.memory_bytes() / 4).max(MEMORY_BUDGET_MIN))
     }
 
-    /// The size of log files under a memory budget: both the tail and the next one are mapped.
+    /// Returns the size of log files under a memory budget. The tail and the next file are both
+    /// mapped.
     pub(crate) fn segment_bytes_within(&self, budget: u64) -> u64 {
         let eighth = 1_u64 << (budget / 8).max(1).ilog2();
         self.segment_bytes.min(eighth).max(SEGMENT_BYTES_MIN)
     }
 }
 
-/// How one put is done.
+/// Options of one put.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PutOptions {
     lifetime: Lifetime,
@@ -234,15 +250,15 @@ enum Lifetime {
     Until(SystemTime),
 }
 
-/// What must hold for a write to be done.
+/// The condition of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Condition {
     #[default]
     Always,
     Absent,
     Present,
-    /// The stored value is past its expiry. For the sweep, which looked because of the listing of
-    /// `time`: that goes in any case.
+    /// The stored value has expired. For the sweep, which found the index entry of `time`. The
+    /// entry is removed whether or not the condition holds.
     Expired {
         /// Milliseconds since 1970.
         time: u64,
@@ -250,7 +266,8 @@ pub(crate) enum Condition {
 }
 
 impl Condition {
-    /// The entry of the expiry index that goes with a write, done or not.
+    /// Returns the entry of the expiry index that is removed with the write, whether or not its
+    /// condition holds.
     #[inline]
     pub(super) fn settles<'a>(self, table_id: u64, op: &Op<'a>) -> Option<Listing<'a>> {
         match (self, *op) {
@@ -262,55 +279,59 @@ impl Condition {
 }
 
 impl PutOptions {
-    /// A plain put.
+    /// Returns the options of a plain put.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The value goes away after this time, counted from the call. At least 1 ms.
+    /// Makes the value expire after `ttl`, counted from the call. Less than 1 ms fails with
+    /// [`Error::Limit`].
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.lifetime = Lifetime::For(ttl);
         self
     }
 
-    /// The value goes away at this time, which must be in the future.
+    /// Makes the value expire at `time`. A time that is not in the future fails with
+    /// [`Error::Limit`].
     #[must_use]
     pub fn expires_at(mut self, time: SystemTime) -> Self {
         self.lifetime = Lifetime::Until(time);
         self
     }
 
-    /// Only where the key has no value. Replaces an earlier [`PutOptions::if_present`].
+    /// Puts only if the key has no value; otherwise the put returns `false`. Replaces an earlier
+    /// [`PutOptions::if_present`]. Costs a lookup.
     #[must_use]
     pub fn if_absent(mut self) -> Self {
         self.condition = Condition::Absent;
         self
     }
 
-    /// Only where the key has a value. Replaces an earlier [`PutOptions::if_absent`].
+    /// Puts only if the key has a value; otherwise the put returns `false`. Replaces an earlier
+    /// [`PutOptions::if_absent`]. Costs a lookup.
     #[must_use]
     pub fn if_present(mut self) -> Self {
         self.condition = Condition::Present;
         self
     }
 
-    /// In place of the database's durability.
+    /// Overrides the database's durability for this write.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
     }
 
-    /// What the value is: kept with it and returned by
-    /// [`Value::type_tag`](super::Value::type_tag).
+    /// Stores a tag with the value. [`Value::type_tag`](super::Value::type_tag) returns it.
     #[must_use]
     pub fn type_tag(mut self, tag: TypeTag) -> Self {
         self.type_tag = Some(tag);
         self
     }
 
-    /// The absolute expiry at a clock that says `now`.
+    /// Returns the absolute expiry in milliseconds since 1970, for a clock that returns `now`.
+    /// Fails with [`Error::Limit`] if it is not in the future.
     pub(crate) fn expiry(&self, now: impl FnOnce() -> u64) -> Result<Option<u64>> {
         let refuse = |what: &str| Err(Error::Limit { what: what.to_owned() });
         match self.lifetime {
@@ -333,7 +354,7 @@ impl PutOptions {
     }
 }
 
-/// How one delete is done.
+/// Options of one delete.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeleteOptions {
     pub(crate) condition: Condition,
@@ -341,20 +362,20 @@ pub struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// A plain delete.
+    /// Returns the options of a plain delete.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Only where the key has a value: the answer says whether it had one, and nothing is logged
-    /// where it had none.
+    /// Deletes only if the key has a value. The delete returns whether it had one, and logs nothing
+    /// if it had none.
     #[must_use]
     pub fn if_present(mut self) -> Self {
         self.condition = Condition::Present;
         self
     }
 
-    /// In place of the database's durability.
+    /// Overrides the database's durability for this write.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
@@ -362,7 +383,7 @@ impl DeleteOptions {
     }
 }
 
-/// Refuses a key outside its limits.
+/// Fails with [`Error::Limit`] for a key outside its limits.
 #[inline]
 pub(crate) fn check_key(key: &[u8]) -> Result<()> {
     if (1..=KEY_BYTES_MAX).contains(&key.len()) {
@@ -372,7 +393,7 @@ pub(crate) fn check_key(key: &[u8]) -> Result<()> {
     Err(Error::Limit { what })
 }
 
-/// Refuses a value outside its limits.
+/// Fails with [`Error::Limit`] for a value outside its limits.
 pub(crate) fn check_value(value: &[u8]) -> Result<()> {
     if value.len() <= VALUE_BYTES_MAX {
         return Ok(());

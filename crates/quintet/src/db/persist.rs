@@ -1,18 +1,22 @@
-//! Persisting: engines write what the log alone holds, the catalog records it, the log lets go of
-//! it.
+//! Checkpoint rounds: engines write to their files what only the log holds, the catalog records how
+//! far each table is complete, and the log removes the segments that no table needs.
 //!
 //! Invariants:
-//! - One round at a time, in the order in which they were asked for: who persists or compacts in a
-//!   loop keeps no writer waiting that needs a round itself. It takes `up_to` (everything below is
-//!   applied) before it looks at any table, so a table with nothing un-persisted is complete to
-//!   `up_to`: an idle table never holds the log.
-//! - The log is durable to `up_to` before the catalog says that it starts there.
-//! - Where nothing is left to be persisted, the log rests: it moves to a small segment, and its
-//!   start moves on with a second edit of the catalog.
-//! - A round waits for no merge: an engine pauses one where [`Host::is_round_due`](
-//!   crate::contract::Host::is_round_due) says so.
+//! - Rounds run one at a time, in the order of request. A thread that persists or compacts in a
+//!   loop cannot starve a writer that needs a round. A round reads `up_to` (everything below is
+//!   applied) before it looks at any table. So a table with nothing un-persisted is complete to
+//!   `up_to`, and an idle table never holds the log.
+//! - The log is durable to `up_to` before the catalog records that it starts there.
+//! - If nothing is left to persist, the log moves to a small segment, and a second edit of the
+//!   catalog advances its start.
+//! - A round waits for no merge: an engine pauses a merge when [`Host::is_round_due`] returns
+//!   true.
 //! - The catalog records an engine's LSN only after the engine's files are durable to it, and
-//!   names the log's new start before segments go.
+//!   records the log's new start before segments are removed.
+//!
+//! Locks: the round, then the `maintenance` of one table after the other; see `ARCHITECTURE.md`.
+//!
+//! [`Host::is_round_due`]: crate::contract::Host::is_round_due
 
 use std::sync::Arc;
 
@@ -25,39 +29,40 @@ use crate::{
     contract::{Engine as _, MaintenanceMode, PendingWork},
     util::{
         codec::Lsn,
-        mutant::{self, Bug},
+        mutant::{self, Bug, mutant},
         sync::{Ordering, lock, read},
     },
 };
 
 impl Core {
-    /// Persists these tables now, however little they lack.
+    /// Checkpoints these tables now, however little they lack.
     pub(super) fn persist_tables(&self, tables: &[Arc<TableState>]) -> Result<()> {
         let _round = self.round.lock();
         self.persist_round(tables)
     }
 
-    /// Persists all tables now.
+    /// Checkpoints all tables now.
     pub(super) fn persist_all(&self) -> Result<()> {
         let _round = self.round.lock();
         self.persist_whole_round()
     }
 
-    /// Persists all tables, unless somebody else has meanwhile: at most `bytes` of log are in
-    /// arrears.
+    /// Checkpoints all tables, unless another thread's round has meanwhile reduced the unpersisted
+    /// log to at most `bytes`.
     pub(super) fn persist_all_over(&self, bytes: u64) -> Result<()> {
         let _round = self.round.lock();
         if self.arrears(self.log.end()) <= bytes { Ok(()) } else { self.persist_whole_round() }
     }
 
-    /// Bytes of log since the last round over all tables. As [`Core::unpersisted_bytes`], unless a
-    /// table that has stopped holds the log: another round would not help then.
+    /// Returns the bytes of log since the last round over all tables. Equal to
+    /// [`Core::unpersisted_bytes`], unless a failed table holds the log, in which case another
+    /// round would not help.
     pub(super) fn arrears(&self, end: Lsn) -> u64 {
         let last = self.round_end.load(Ordering::Relaxed);
         self.unpersisted_bytes(end).min(end.0.saturating_sub(last))
     }
 
-    /// Whether a table's engine, or the log's length, asks for a round.
+    /// Returns whether a table's engine, or the length of the log, needs a round.
     pub(super) fn is_anything_due(&self) -> bool {
         let wants = |table: &Arc<TableState>| {
             table.is_live()
@@ -78,13 +83,14 @@ impl Core {
         Ok(())
     }
 
-    /// Persists the tables whose engines ask for it, and all when much log is un-persisted.
+    /// Maintains and checkpoints the tables whose engines need it, and all tables when much of the
+    /// log is unpersisted.
     pub(super) fn persist_due(&self) -> Result<()> {
         let _round = self.round.lock();
         let mut tables = self.all_tables();
         tables.retain(|table| table.is_live());
         let mut outcome = Ok(());
-        // Who saw that before the last round ended may have said so after it.
+        // A writer that saw it due before the last round ended may have set it after.
         self.shared.round_due.store(false, Ordering::Relaxed);
         for table in &tables {
             if table.engine.pending_work() == PendingWork::Maintain {
@@ -98,14 +104,14 @@ impl Core {
         if tables.is_empty() { outcome } else { outcome.and(self.persist_round(&tables)) }
     }
 
-    /// Whether an engine has work for when the writers rest.
+    /// Returns whether an engine has work for an idle time.
     pub(super) fn wants_persist_later(&self) -> bool {
         self.all_tables()
             .iter()
             .any(|table| table.is_live() && table.engine.pending_work() == PendingWork::Later)
     }
 
-    /// Compacts one table, and writes what that leaves to be written.
+    /// Compacts one table, and checkpoints it if the compaction leaves unwritten state.
     pub(super) fn compact(&self, table: &Arc<TableState>) -> Result<()> {
         let _round = self.round.lock();
         self.maintain(table, MaintenanceMode::Full)?;
@@ -115,7 +121,7 @@ impl Core {
         Ok(())
     }
 
-    /// Adopts a table's load, as a round of persisting that table. `also` is persisted before.
+    /// Adopts a table's sorted load, as a round of that table. `also` is checkpointed before it.
     pub(super) fn adopt_load(
         &self,
         table: &TableState,
@@ -152,7 +158,7 @@ impl Core {
         table.engine.maintain(mode)
     }
 
-    /// The caller holds `round`.
+    /// Runs a round over `tables`. The caller holds `round`.
     fn persist_round(&self, tables: &[Arc<TableState>]) -> Result<()> {
         self.check_open()?;
         self.counters.persist_rounds.fetch_add(1, Ordering::Relaxed);
@@ -168,7 +174,7 @@ impl Core {
             self.catalog.progress(Progress { tables, ..Progress::default() })?;
         }
         for table in tables {
-            // One table that fails does not keep the others from being persisted.
+            // A table that fails does not keep the others from being checkpointed.
             match persist_table(table, up_to) {
                 Ok(Some(lsn)) => progress.tables.push((table.id, lsn)),
                 Ok(None) => {}
@@ -176,7 +182,7 @@ impl Core {
             }
         }
         self.advance_log(up_to, progress)?;
-        // Whether nobody has written since the round began.
+        // True if no write came since the round began.
         if outcome.is_ok()
             && self.unpersisted_bytes(self.log.end()) == 0
             && self.log.move_to_small_segment()?
@@ -188,8 +194,8 @@ impl Core {
         outcome
     }
 
-    /// Records what is complete now, and has the log let go of what nobody needs of what is below
-    /// `up_to`.
+    /// Records in the catalog how far tables are complete, and removes the log below `up_to` that
+    /// no table needs.
     fn advance_log(&self, up_to: Lsn, mut progress: Progress) -> Result<()> {
         let log_start = self.needed_from(up_to);
         let advanced = log_start.0 > self.log_start.load(Ordering::Relaxed);
@@ -198,16 +204,14 @@ impl Core {
         }
         progress.log_start = log_start;
         progress.log_durable = self.log.durable();
-        if mutant::active(Bug::PrunesBeforeCatalog) {
-            self.log.prune(log_start)?;
-        }
+        mutant!(PrunesBeforeCatalog => self.log.prune(log_start)?);
         self.catalog.progress(progress)?;
         self.note_catalog();
         self.log_start.fetch_max(log_start.0, Ordering::Relaxed);
         self.log.prune(log_start)
     }
 
-    /// The first LSN that some table still needs the log for, at most `up_to`.
+    /// Returns the first LSN that some table still needs the log for, at most `up_to`.
     fn needed_from(&self, up_to: Lsn) -> Lsn {
         let needed = |table: &Arc<TableState>| {
             if table.is_dirty() { table.persisted().min(up_to) } else { up_to }
@@ -215,16 +219,16 @@ impl Core {
         read(&self.tables).values().map(needed).min().unwrap_or(up_to)
     }
 
-    /// Removes the files of tables that were dropped. What is left over, the next open removes.
+    /// Removes the files of dropped tables. The next open removes what a failure leaves.
     pub(super) fn bury(&self) {
         let _round = self.round.lock();
-        // Once closed, the numbers may be another process's.
+        // After the close, another process may use the same numbers.
         if !self.is_closed() {
             self.bury_alone();
         }
     }
 
-    /// The caller holds `round`, and the database's lock is held.
+    /// As [`Core::bury`]. The caller holds `round`, and the database's lock is held.
     pub(super) fn bury_alone(&self) {
         let doomed = std::mem::take(&mut *lock(&self.doomed));
         for table in &doomed {
@@ -234,7 +238,7 @@ impl Core {
     }
 }
 
-/// What the table's files are complete to now, if that has changed.
+/// Checkpoints a table. Returns the LSN that its files are complete to, if it has advanced.
 fn persist_table(table: &TableState, up_to: Lsn) -> Result<Option<Lsn>> {
     let _maintenance = lock(&table.maintenance);
     let wanted = table.is_dirty() || table.engine.pending_work() == PendingWork::Checkpoint;

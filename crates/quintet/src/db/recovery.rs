@@ -1,15 +1,14 @@
 //! Opening a database: from the files to a state that is a prefix of the commits.
 //!
-//! Steps: lock; read the catalog (or make a new database); each engine loads its files and says
-//! the LSN that they are complete to; the log is replayed past it; strays are removed; the jobs
-//! start.
+//! Steps: lock the directory; read the catalog (or create a database); each engine loads its files
+//! and returns the LSN that they are complete to; the log is replayed past it; files without an
+//! owner are removed; the jobs start.
 //!
 //! Invariants:
-//! - A directory without a catalog becomes a database only if nothing but the remains of an
-//!   interrupted creation is in it: losing the catalog never turns into an empty database.
-//! - A table whose files are complete to less than the catalog recorded was tampered with:
-//!   refused.
-//! - Opening any number of times, interrupted anywhere, gives the same state.
+//! - A directory without a catalog becomes a database only if it has nothing but the remains of an
+//!   interrupted creation. Losing the catalog never produces an empty database.
+//! - A table whose files are complete to less than the catalog records is refused as damaged.
+//! - Opening any number of times, interrupted anywhere, produces the same state.
 
 use std::{collections::HashMap, io, path::Path, sync::Arc};
 
@@ -49,7 +48,7 @@ const LOG_NAME: &str = "log";
 const TABLES_NAME: &str = "tables";
 
 impl Database {
-    /// Opens the database at `path`, whose options are valid, by itself or through a mount.
+    /// Opens the database at `path`, directly or through a mount. `options` are valid.
     pub(super) fn recover(
         env: &Arc<dyn Env>,
         path: &Path,
@@ -100,7 +99,7 @@ fn take_lock(dir: &Arc<dyn Dir>, shared: bool) -> Result<Box<dyn LockGuard>> {
     })
 }
 
-/// Makes a new database in a directory that holds at most the remains of an interrupted creation.
+/// Creates a database in a directory that has at most the remains of an interrupted creation.
 fn create(env: &dyn Env, dir: &Arc<dyn Dir>) -> Result<Catalog> {
     let expected = [LOCK_NAME, LOG_NAME, TABLES_NAME, catalog::UNFINISHED_NAME];
     let entries = dir.list().map_err(|error| Error::io("list the directory", error))?;
@@ -130,7 +129,7 @@ fn open_dir(dir: &Arc<dyn Dir>, name: &str, create: bool) -> Result<Arc<dyn Dir>
     })
 }
 
-/// Loads the tables, replays the log, and puts the parts together.
+/// Loads the tables, replays the log, and builds the core.
 fn assemble(
     env: &Arc<dyn Env>,
     dir: &Arc<dyn Dir>,
@@ -210,8 +209,8 @@ fn assemble(
     })
 }
 
-/// Whether the database was never open: until its log's start is recorded, nothing is in it. A
-/// catalog that says so while there are tables is not the database's own.
+/// Returns whether the creation was interrupted: until the log's start is recorded, the database is
+/// empty. Fails if the catalog says so although there are tables or commits.
 fn is_being_created(catalog: &Catalog, tables_dir: &Arc<dyn Dir>) -> Result<bool> {
     let (log_start, log_durable) = catalog.look(Tree::log_bounds);
     if log_start > Lsn(0) {
@@ -225,7 +224,7 @@ fn is_being_created(catalog: &Catalog, tables_dir: &Arc<dyn Dir>) -> Result<bool
     Ok(true)
 }
 
-/// What every table is opened with.
+/// Opens the engines of tables.
 pub(super) struct Loader<'a> {
     pub(super) env: &'a Arc<dyn Env>,
     pub(super) tables_dir: &'a Arc<dyn Dir>,
@@ -280,7 +279,7 @@ impl Loader<'_> {
     }
 }
 
-/// Removes what no table owns: directories of tables that were dropped or never came to be, and an
+/// Removes directories that no table owns (dropped tables, interrupted creations), and an
 /// unfinished catalog.
 fn remove_strays(core: &Core) -> Result<()> {
     let io_error = |error| Error::io("remove strays", error);
@@ -306,7 +305,7 @@ fn remove_strays(core: &Core) -> Result<()> {
     }
 }
 
-/// Removes a directory with everything in it, if it is there.
+/// Removes a directory with its content, if it exists.
 pub(super) fn remove_tree(dir: &Arc<dyn Dir>, name: &str) -> io::Result<()> {
     let below = match dir.open_dir(name, false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -322,7 +321,7 @@ pub(super) fn remove_tree(dir: &Arc<dyn Dir>, name: &str) -> io::Result<()> {
     dir.remove_dir(name)
 }
 
-/// Records where the log of a new database starts, so that log files that vanish are missed.
+/// Records where the log of a new database starts, so that missing log files are detected.
 fn note_new_log(core: &Core) -> Result<()> {
     let (recorded, _) = core.catalog.look(Tree::log_bounds);
     if recorded > Lsn(0) {
@@ -335,7 +334,7 @@ fn note_new_log(core: &Core) -> Result<()> {
     Ok(())
 }
 
-/// A random seed for a new table's hash.
+/// Returns a random seed for a new table's hash.
 pub(super) fn new_seed(env: &dyn Env) -> [u64; 2] {
     let mut bytes = [0; 16];
     env.random(&mut bytes);

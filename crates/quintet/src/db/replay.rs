@@ -1,20 +1,20 @@
-//! From the log into the tables, when a database is opened.
+//! Parallel replay of the log into the tables, when a database is opened.
 //!
-//! What: one thread reads the log and gathers its operations in batches, by key in lanes; all
-//! processors apply the lanes of the oldest batch meanwhile, the reader too when so much waits that
-//! it may not read on. Why: reading, checking and taking records apart takes about as long as
-//! applying them, and opening waits for both.
+//! One thread reads the log and gathers its operations in batches, distributed by key to lanes. All
+//! processors apply the lanes of the oldest batch meanwhile; the reader helps when it may not
+//! gather more. Reading, checking and decoding records takes about as long as applying them, so
+//! replay runs both at the same time.
 //!
 //! Invariants:
-//! - Operations on one key are in one lane, in the order of the log; a batch begins when the one
-//!   before has been applied. Engines take operations on different keys in any order and from
+//! - Operations on one key are in one lane, in the order of the log. A batch begins when the batch
+//!   before it has been applied. Engines accept operations on different keys in any order and from
 //!   several threads.
-//! - What is not about one key goes alone, after everything before it. Entries that are allocations
-//!   of their own are made by the reading thread: the memory of threads that end, once freed,
-//!   would serve nobody else.
+//! - A record with an operation that is not on one key is applied alone, after everything before
+//!   it. The reading thread applies entries that are heap allocations, because memory allocated by
+//!   a thread that ends could not be reused by other threads.
 //! - Batches are bounded, however long the log is.
 //!
-//! Thread rules: one thread gathers, any thread applies. Nobody waits with a lock held.
+//! Threads: one thread gathers, any thread applies. No thread waits with a lock held.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -437,7 +437,7 @@ fn is_lacking(into: &Replayed<'_>, table: &TableState, lsn: Lsn, op: &Op<'_>) ->
     Ok(lsn >= complete)
 }
 
-/// Of a seeded bug.
+/// Planted bug: replay drops the expiry of a value.
 fn apply_without_expiry(table: &TableState, lsn: Lsn, op: &Op<'_>) -> Result<()> {
     let Op::Put { key, body, .. } = *op else { return table.engine.apply(lsn, op) };
     let start = Envelope::decode(body).map_or(0, |(_, start)| start);

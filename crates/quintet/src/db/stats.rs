@@ -1,4 +1,4 @@
-//! Figures of an open database.
+//! Counters and sizes of an open database.
 
 use std::sync::Arc;
 
@@ -12,45 +12,45 @@ use crate::{
     wal::LogStats,
 };
 
-/// Figures of one table.
+/// Counters and sizes of one table.
 #[derive(Clone, Debug)]
 pub struct TableStats {
-    /// Its path.
+    /// The table's path.
     pub name: String,
-    /// Its engine.
+    /// The engine.
     pub kind: EngineKind,
-    /// Live keys (those expired but not yet swept included).
+    /// Number of keys. Expired keys that the sweep has not removed count.
     pub keys: u64,
     /// Bytes of live keys and values, envelopes included.
     pub live_bytes: u64,
-    /// Bytes in files that a compaction would give back.
+    /// Bytes in files that a compaction would release.
     pub dead_bytes: u64,
     /// Bytes in files.
     pub file_bytes: u64,
     /// Bytes in memory.
     pub memory_bytes: u64,
-    /// Of `memory_bytes`, what finds keys rather than holds them.
+    /// The part of `memory_bytes` that serves lookups and holds no entries.
     pub index_bytes: u64,
     /// Bytes written to the table's files since the database was opened.
     pub written_bytes_total: u64,
-    /// What the table's files are complete to.
+    /// The LSN that the table's files are complete to.
     pub persisted: Lsn,
-    /// Why it takes no more operations, if it does not.
+    /// Why the table takes no operations, if it failed.
     pub failure: Option<String>,
-    /// What only this engine counts, by name.
+    /// Counters of this engine only, by name.
     pub details: Vec<(&'static str, u64)>,
 }
 
-/// Figures of a database. `_total` counts since it was opened.
+/// Counters and sizes of a database. Names that end in `_total` count since the open.
 #[derive(Clone, Debug)]
 pub struct DatabaseStats {
-    /// Of each table, by path.
+    /// The tables, by path.
     pub tables: Vec<TableStats>,
-    /// Of the log.
+    /// The log.
     pub log: LogStats,
     /// Bytes of log that opening would replay.
     pub unpersisted_bytes: u64,
-    /// Bytes drawn from the memory budget.
+    /// Bytes reserved from the memory budget.
     pub memory_bytes: u64,
     /// The memory budget in bytes.
     pub memory_budget_bytes: u64,
@@ -58,20 +58,21 @@ pub struct DatabaseStats {
     pub catalog_bytes: u64,
     /// Bytes of all files.
     pub file_bytes: u64,
-    /// Commits (a batch is one).
+    /// Number of commits (a batch is one).
     pub commits_total: u64,
-    /// Values that will expire, and those that have and are not swept yet. A little more than
-    /// there are where values were replaced or removed before their time.
+    /// Number of entries in the expiry index: values that will expire, or have expired and are not
+    /// swept. Slightly too high if values were replaced or removed before their expiry.
     pub expiries_pending: u64,
-    /// Bytes in files of the index that finds them.
+    /// Bytes in files of the expiry index.
     pub expiry_index_bytes: u64,
-    /// Expired values that the sweep removed.
+    /// Number of expired values that the sweep removed.
     pub expired_swept_total: u64,
-    /// Writes that had to help persisting, because the background had fallen behind.
+    /// Number of writes that waited for a checkpoint round, because the recovery budget was
+    /// exceeded.
     pub write_stalls_total: u64,
-    /// Writes that were delayed so that it would not come to that, each by at most 20 ms.
+    /// Number of writes that were delayed near the recovery budget, each by at most 20 ms.
     pub write_delays_total: u64,
-    /// Rounds of persisting.
+    /// Number of checkpoint rounds.
     pub persist_rounds_total: u64,
     /// The last failure of background work that has not succeeded since.
     pub background_failure: Option<String>,

@@ -1,12 +1,12 @@
-//! Striped versioned locks: same-key operations are logged and applied in one order.
+//! Striped versioned locks: operations on one key are logged and applied in one order.
 //!
-//! What: a fixed array of locks, each with a version, indexed by a hash of table and key.
-//! Why: a lock for each key would cost memory for each key; one lock would serialise all. A
-//! transaction remembers the versions of what it read and validates them under its own stripes.
+//! A fixed array of locks, each with a version, indexed by a hash of table and key. A lock for each
+//! key would cost memory for each key; one lock would serialise all writers.
 //!
-//! Invariants: a version changes only under its lock, and only when something was written; who
-//! takes several stripes takes them in ascending order, so no two commits wait for each other.
-//! Thread rules: any thread; plain reads take no stripe.
+//! Invariants: a version changes only under its lock, and only after a write. A thread that locks
+//! several stripes locks them in ascending order, so no two commits wait for each other.
+//!
+//! Threads: any; plain reads lock no stripe.
 
 use crate::util::{
     codec::{to_u64, to_usize},
@@ -14,13 +14,13 @@ use crate::util::{
     sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock},
 };
 
-/// Enough that 64 writers rarely meet, few enough to lock all for a range.
+/// Number of stripes. Enough that 64 writers rarely meet, few enough to lock all for a range.
 #[cfg(not(model))]
 const STRIPE_COUNT: usize = 512;
 #[cfg(model)]
 const STRIPE_COUNT: usize = 4;
 
-/// One lock, alone on its cache line.
+/// One lock, on its own cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Stripe {
@@ -34,11 +34,11 @@ pub(crate) struct Stripes {
     stripes: Box<[Stripe]>,
 }
 
-/// The place of a key: its index in the array.
+/// The index of a key's stripe in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StripeIndex(usize);
 
-/// Held stripes. Dropping lets go of them.
+/// Guard of locked stripes. Dropping it unlocks them.
 #[derive(Debug)]
 pub(crate) struct Held<'a> {
     one: Option<(&'a Stripe, MutexGuard<'a, ()>)>,
@@ -52,13 +52,13 @@ impl Default for Stripes {
 }
 
 impl Stripes {
-    /// An array of `count` stripes, a power of two.
+    /// Creates `count` stripes, a power of two.
     pub(crate) fn new(count: usize) -> Self {
         let stripe = || Stripe { lock: Mutex::new(()), version: AtomicU64::new(0) };
         Self { stripes: (0..count).map(|_| stripe()).collect() }
     }
 
-    /// The stripe of a key, from its hash.
+    /// Returns the stripe of a key, from its hash.
     #[inline]
     pub(crate) fn index(&self, table_id: u64, key_hash: u64) -> StripeIndex {
         // Engines use both ends of the hash: mix it with the table anew.
@@ -72,7 +72,7 @@ impl Stripes {
         Held { one: self.take(index.0), more: Vec::new() }
     }
 
-    /// Locks several, in order. `indexes` is sorted here.
+    /// Locks several stripes in order. Sorts `indexes`.
     pub(crate) fn hold_all_of(&self, indexes: &mut Vec<StripeIndex>) -> Held<'_> {
         indexes.sort_unstable();
         indexes.dedup();
@@ -80,7 +80,7 @@ impl Stripes {
         Held { one: None, more }
     }
 
-    /// Locks every stripe: nothing commits meanwhile.
+    /// Locks every stripe, so that nothing commits meanwhile.
     pub(crate) fn hold_every(&self) -> Held<'_> {
         let more = (0..self.stripes.len()).filter_map(|index| self.take(index)).collect();
         Held { one: None, more }
@@ -94,7 +94,8 @@ impl Stripes {
         Some((stripe, lock(&stripe.lock)))
     }
 
-    /// The version of a stripe. Two equal reads with no lock between mean: nothing was written.
+    /// Returns the version of a stripe. Two equal reads without a lock between mean that nothing
+    /// was written.
     #[cfg(test)]
     pub(crate) fn version(&self, index: StripeIndex) -> u64 {
         self.stripes.get(index.0).map_or(0, |stripe| stripe.version.load(Ordering::Acquire))
@@ -102,7 +103,7 @@ impl Stripes {
 }
 
 impl Held<'_> {
-    /// Says that something was written under these stripes.
+    /// Records a write under these stripes.
     pub(crate) fn bump(&self) {
         for (stripe, _) in self.one.iter().chain(&self.more) {
             stripe.version.fetch_add(1, Ordering::Release);

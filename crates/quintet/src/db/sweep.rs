@@ -1,23 +1,24 @@
-//! The sweep: deletes what has expired, in the order in which it did.
+//! The sweep: deletes expired values in the order of their expiry.
 //!
-//! What: a background job that reads the front of the expiry index ([`expiry`](super::expiry)) up
-//! to the present, looks at the value behind each entry under its key's stripe, deletes it through
-//! the normal commit path if it is expired, and removes the entry.
-//! Why: space comes back without a reader, and costs what expires, not what exists. A job that
-//! scanned the tables would read ten million values to find the one that has gone.
+//! A background job reads the start of the expiry index ([`expiry`](super::expiry)) up to the
+//! present. For each entry it checks the value under its key's stripe, deletes an expired value
+//! through the normal commit path, and removes the entry. So space is released without a reader, at
+//! a cost that depends on the expired values only. A job that scanned the tables would read ten
+//! million values to find one that has expired.
 //!
-//! It works in steps of [`STEP_ENTRIES`] and takes at most one part in [`SHARE`] of a core, so
-//! that those who work beside it hardly notice; if what is due is more than [`LAG_MAX`] late, all
-//! of it. It sleeps until the first value expires, and for good where none will.
+//! The sweep works in steps of [`STEP_ENTRIES`] and uses at most one part in [`SHARE`] of a core,
+//! so that it hardly slows other work. If a due entry is more than [`LAG_MAX`] late, it runs
+//! without pauses. It sleeps until the next value expires, or until it is woken if no value will.
 //!
-//! Two things more happen here, in steps too. After a table was dropped, one pass over the index
-//! removes its entries. And when nothing is left to sweep, a table of which much has gone is
-//! compacted, if its engine says that this gives back much.
+//! Two more tasks run here in steps. After a table was dropped, one pass over the index removes its
+//! entries. When nothing is due, a table with many swept keys is compacted, if its engine reports
+//! enough dead bytes.
 //!
-//! Invariants: a value is deleted only if it is expired when it is looked at under its stripe. An
-//! entry goes only after its value has, or when there is none that expires then. What cannot be
-//! swept (a stopped table, damage) keeps its entry, keeps nobody else's from being swept, and is
-//! tried again.
+//! Invariants:
+//! - A value is deleted only if it is expired when it is checked under its stripe.
+//! - An entry is removed after its value, or if no value with this expiry exists.
+//! - An entry that cannot be swept (a stopped table, damage) stays, does not block other entries,
+//!   and is tried again.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -32,30 +33,30 @@ use crate::{
     contract::{Cursor, Engine as _, Entry, KeyRange, Op},
     io::Next,
     util::{
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{Mutex, Ordering, lock},
     },
 };
 
-/// Entries of the index that one step looks at: a fraction of a millisecond.
+/// Number of index entries in one step, which takes a fraction of a millisecond.
 const STEP_ENTRIES: usize = 32;
-/// The sweep takes one part in this many of a core.
+/// The sweep uses at most one part in this many of a core.
 const SHARE: u32 = 4;
-/// Bounds of a pause between steps. The upper one is also the least time between two looks at what
-/// has expired: what expires one by one is swept in groups.
+/// Bounds of the pause between steps. The upper bound is also the minimum time between two looks at
+/// the index, so that values that expire one by one are swept in groups.
 const PAUSE_MIN: Duration = Duration::from_micros(500);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// The longest sleep: the wall clock may have jumped meanwhile.
+/// Maximum sleep. The wall clock may jump meanwhile.
 const SLEEP_MAX: Duration = Duration::from_mins(1);
-/// After a failure.
+/// Pause after a failure.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// Milliseconds that the sweep may be late before it stops sparing others.
+/// Milliseconds that a due entry may be late before the sweep runs without pauses.
 const LAG_MAX: u64 = 10_000;
-/// A table is compacted when more than one of this many keys has been swept, and more than one of
+/// A table is compacted when more than one in this many keys has been swept, and more than one in
 /// this many bytes of its files is dead.
 const COMPACT_SHARE: u64 = 4;
 
-/// Where the sweep is.
+/// The sweep of one database.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     state: Mutex<State>,
@@ -63,19 +64,20 @@ pub(super) struct Sweep {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Behind the last entry looked at in this pass; empty: at the front.
+    /// After the last entry of this pass that was processed; empty: the start.
     from: Vec<u8>,
-    /// Entries of this pass that could not be swept.
+    /// Number of entries of this pass that could not be swept.
     kept: u64,
     /// When this pass began.
     began: Duration,
-    /// Swept since the table was last compacted, by the table's number; the index is one.
+    /// Number of keys swept since the table was last compacted, by table number; includes the
+    /// index.
     swept: HashMap<u64, u64>,
-    /// Where the pass for dropped tables is.
+    /// Position of the pass that removes entries of dropped tables.
     purge: Option<Cursor>,
 }
 
-/// What a step leaves to do.
+/// The work that is left after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     /// Entries that were due at this time.
@@ -90,10 +92,10 @@ enum Left {
 }
 
 impl Sweep {
-    /// One step.
+    /// Runs one step and returns when the next one is due.
     pub(super) fn run(&self, core: &Core) -> Next {
         let Some(index) = core.expiries.index() else { return Next::WhenWoken };
-        // A log that failed takes no deletes, and an index that stopped has nothing to say.
+        // A failed log takes no deletes, and a stopped index takes no changes.
         if core.log.failure().is_some() || !index.is_live() {
             return Next::WhenWoken;
         }
@@ -109,7 +111,7 @@ impl Sweep {
             Ok(Left::Later(time)) => Next::After(until(time).clamp(PAUSE_MAX, SLEEP_MAX)),
             Ok(Left::Kept) => Next::After(SLEEP_MAX),
             Ok(Left::Nothing) => Next::WhenWoken,
-            // A full disk may have room later.
+            // A full disk may have space later.
             Err(_) => Next::After(RETRY_PAUSE),
         }
     }
@@ -130,9 +132,9 @@ impl State {
         Ok(Left::Due(first.time))
     }
 
-    /// Nothing more is due: what else there is to do.
+    /// Does the remaining work when nothing is due.
     fn rest(&mut self, core: &Core, index: &TableState, now: u64) -> Result<Left> {
-        // What could not be swept is not tried again with every value that comes due.
+        // Entries that could not be swept are tried again after a pause, not with every due value.
         let monotonic = core.env.monotonic();
         if self.kept == 0 || monotonic.saturating_sub(self.began) >= SLEEP_MAX {
             self.from.clear();
@@ -147,7 +149,7 @@ impl State {
             return Ok(Left::Dropped);
         }
         self.compact(core)?;
-        // From here on whoever lists an earlier time than is seen here wakes the sweep.
+        // From here on, a writer that adds an earlier entry than this step sees wakes the sweep.
         core.expiries.next_look.store(u64::MAX, Ordering::SeqCst);
         let coming = (now.saturating_add(1)).to_be_bytes();
         let range = KeyRange { start: Some(coming.to_vec()), end: None };
@@ -194,7 +196,7 @@ impl State {
                     self.count(table);
                 }
             }
-            // The log is full or has failed: so it is for the others.
+            // These errors hold for all entries.
             Err(error @ (Error::LogFailed { .. } | Error::DiskFull { .. } | Error::Closed)) => {
                 return Err(error);
             }
@@ -207,7 +209,7 @@ impl State {
         *self.swept.entry(table.id).or_default() += 1;
     }
 
-    /// Compacts tables of which much has gone.
+    /// Compacts the tables that have many swept keys and dead bytes.
     fn compact(&mut self, core: &Core) -> Result<()> {
         let swept: Vec<_> = self.swept.iter().map(|(id, count)| (*id, *count)).collect();
         for (id, count) in swept {
@@ -232,7 +234,7 @@ fn to_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The first entries from `from` on that are due.
+/// Returns the first due entries at or after `from`.
 fn due_entries(index: &TableState, from: &[u8], now: u64, limit: usize) -> Result<Vec<Entry>> {
     let end = now.checked_add(1).map(|end| end.to_be_bytes().to_vec());
     let range = KeyRange { start: Some(from.to_vec()), end };
@@ -242,13 +244,14 @@ fn due_entries(index: &TableState, from: &[u8], now: u64, limit: usize) -> Resul
     }
 }
 
-/// The first entry of a range of the expiry index, which is an ordered table.
+/// Returns the first entry of a range of the index.
 fn first_entry(index: &TableState, range: KeyRange) -> Result<Option<Entry>> {
     let entries = index.engine.ordered().map(|ordered| ordered.range(range)).transpose()?;
     entries.and_then(|mut entries| entries.next()).transpose()
 }
 
-/// Removes entries of tables that are gone, from `from` on; where to go on, unless it is over.
+/// Removes entries of dropped tables, one step from `from`. Returns where to continue, or `None` at
+/// the end.
 fn purge(core: &Core, index: &TableState, from: &Cursor) -> Result<Option<Cursor>> {
     let (entries, next) = index.engine.scan(from, STEP_ENTRIES)?;
     for entry in entries {
@@ -261,8 +264,8 @@ fn purge(core: &Core, index: &TableState, from: &Cursor) -> Result<Option<Cursor
 }
 
 impl Core {
-    /// Deletes the value behind an entry if it is expired, and removes the entry. Says whether
-    /// there was one to delete.
+    /// Deletes the value of an entry if it is expired, and removes the entry. Returns whether a
+    /// value was deleted.
     pub(super) fn sweep(&self, table: &TableState, listing: &Listing<'_>) -> Result<bool> {
         let condition = Condition::Expired { time: listing.time };
         let delete = Op::Delete { key: listing.key };
@@ -270,9 +273,7 @@ impl Core {
         if deleted {
             self.counters.expired_swept.fetch_add(1, Ordering::Relaxed);
         }
-        if mutant::active(Bug::SweepUnlistsOutsideStripe) {
-            self.unlist(listing)?;
-        }
+        mutant!(SweepUnlistsOutsideStripe => self.unlist(listing)?);
         Ok(deleted)
     }
 }

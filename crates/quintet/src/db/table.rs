@@ -1,4 +1,4 @@
-//! What the user does with one table.
+//! Operations on one table.
 
 use std::{
     borrow::Borrow,
@@ -25,10 +25,11 @@ use crate::{
     util::types::TableTypes,
 };
 
-/// A table of an open database. Cheap to clone; usable from any number of threads.
+/// A table of an open database. Clones are cheap and share the table; any number of threads may use
+/// them.
 ///
-/// It stays valid when the table is renamed. Once the table is dropped, every operation fails with
-/// [`Error::StaleTable`]; once the database is closed, with [`Error::Closed`].
+/// A handle stays valid after a rename. After the table is dropped, every operation fails with
+/// [`Error::StaleTable`]; after the database is closed, with [`Error::Closed`].
 #[derive(Clone, Debug)]
 pub struct Table {
     pub(super) session: Arc<Session>,
@@ -36,17 +37,17 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table's path now; the last one that it had, if it was dropped.
+    /// Returns the current path, or the last one of a dropped table.
     pub fn name(&self) -> String {
         self.session.core.name_of(&self.state)
     }
 
-    /// The table's engine.
+    /// Returns the table's engine.
     pub fn kind(&self) -> EngineKind {
         self.state.kind
     }
 
-    /// The types of its keys and values, where they are fixed.
+    /// Returns the types of keys and values, if they are fixed.
     pub fn types(&self) -> Option<TableTypes> {
         self.state.types().cloned()
     }
@@ -55,14 +56,15 @@ impl Table {
     /// durability.
     ///
     /// Fails with [`Error::Limit`], [`Error::TypeMismatch`], [`Error::OutOfMemory`],
-    /// [`Error::DiskFull`], [`Error::ReadOnly`] and has then changed nothing; with
-    /// [`Error::LogFailed`] once the log has failed.
+    /// [`Error::DiskFull`], [`Error::ReadOnly`], [`Error::Loading`] or [`Error::Io`]; nothing has
+    /// changed then. After [`Error::LogFailed`] or [`Error::TableFailed`] the write may be found
+    /// when the database is reopened.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, PutOptions::new()).map(drop)
     }
 
-    /// Sets the value of `key` as `options` say, and returns whether it was set: `false` where a
-    /// condition did not hold.
+    /// Sets the value of `key` as `options` say. Returns `false`, and writes nothing, if a
+    /// condition does not hold. Fails as [`Table::put`] does.
     pub fn put_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -80,7 +82,8 @@ impl Table {
         core.commit_one(&self.state, &op, options.condition, durability)
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`, or `None` if it is absent or expired. Fails with
+    /// [`Error::Limit`] for a key outside its limits, [`Error::Corruption`] or [`Error::Io`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         check_key(key)?;
@@ -88,8 +91,9 @@ impl Table {
         self.session.core.get(&self.state, key)
     }
 
-    /// Copies the value of `key` into `out`, in place of what was there; `false`, and `out` empty,
-    /// where there is none.
+    /// Copies the value of `key` into `out` and replaces its content. Returns whether the key has a
+    /// value; otherwise, and after an error, `out` is empty. Repeated calls reuse the capacity of
+    /// `out`.
     pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<bool> {
         let key = key.as_ref();
         check_key(key)?;
@@ -101,7 +105,8 @@ impl Table {
         found
     }
 
-    /// The values of `keys`, in their order.
+    /// Returns the values of `keys` in the same order. It is not a snapshot: values of different
+    /// keys may be of different moments. Fails as [`Table::get`] does.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         keys.iter().try_for_each(|key| check_key(key))?;
@@ -116,9 +121,9 @@ impl Table {
         keys.iter().zip(stored).map(visible).collect()
     }
 
-    /// Looks `keys` up and calls `each` once for each, in any order, with its position and its
-    /// value. Faster than [`Table::multi_get`] where the values are small: none is copied to a
-    /// place of its own.
+    /// Calls `each` once for each key, in any order, with its position in `keys` and its value.
+    /// Faster than [`Table::multi_get`] for small values, which it does not copy into values of
+    /// their own. `each` borrows the value only for the call.
     pub fn multi_get_each(
         &self,
         keys: &[&[u8]],
@@ -144,8 +149,8 @@ impl Table {
         self.state.engine.multi_get(keys, MultiGetSink::Each(&mut each_stored))
     }
 
-    /// Returns whether `key` has a value. Does not copy the value, and does not read it where the
-    /// engine's index alone can tell.
+    /// Returns whether `key` has a value. Copies no value. Reads the value only if the engine's
+    /// index alone cannot tell.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         check_key(key)?;
@@ -153,13 +158,13 @@ impl Table {
         self.session.core.contains(&self.state, key)
     }
 
-    /// Removes `key`, present or not. Fails as [`Table::put`] does.
+    /// Removes `key`, whether or not it is present. Fails as [`Table::put`] does.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.delete_with(key, DeleteOptions::new()).map(drop)
     }
 
-    /// Removes `key` as `options` say, and returns whether a delete was done: `false` where a
-    /// condition did not hold.
+    /// Removes `key` as `options` say. Returns `false`, and writes nothing, if a condition does not
+    /// hold.
     pub fn delete_with(&self, key: impl AsRef<[u8]>, options: DeleteOptions) -> Result<bool> {
         let key = key.as_ref();
         check_key(key)?;
@@ -168,8 +173,9 @@ impl Table {
         core.commit_one(&self.state, &Op::Delete { key }, options.condition, durability)
     }
 
-    /// Removes all keys of a range, as one commit. Ordered engines only, else
-    /// [`Error::Unordered`].
+    /// Removes all keys of a range as one commit with one log record. No other commit runs
+    /// meanwhile. Fails with [`Error::Unordered`] on an engine without key order. An engine error
+    /// while the range is removed stops the table ([`Error::TableFailed`]).
     pub fn delete_range(&self, range: impl KeyBounds) -> Result<()> {
         self.check_ordered()?;
         let range = range.into_key_range();
@@ -188,19 +194,33 @@ impl Table {
         core.commit_one(&self.state, &op, Condition::Always, core.durability).map(drop)
     }
 
-    /// The entries of a range in key order, from either end. Ordered engines only, else
-    /// [`Error::Unordered`]. After an error the iterator ends.
+    /// Returns the entries of a range in key order. The iterator works from either end, and ends
+    /// after an error. Entries that are written meanwhile may or may not appear. Fails with
+    /// [`Error::Unordered`] on an engine without key order.
+    ///
+    /// ```no_run
+    /// # fn main() -> quintet::Result<()> {
+    /// # let db = quintet::Database::open("data")?;
+    /// # let table = db.table("users")?;
+    /// for entry in table.range("user/".."user0")? {
+    ///     let (key, value) = entry?;
+    ///     println!("{} bytes at {key:?}", value.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn range(&self, range: impl KeyBounds) -> Result<Entries> {
         self.check_ordered()?;
         let stored = self.ordered_engine()?.range(range.into_key_range())?;
         Ok(Entries { table: self.clone(), stored, failed: false })
     }
 
-    /// Shows `each` the entries of a range in key order, until it breaks off. As [`Table::range`],
-    /// but nothing is allocated for an entry: keys and values are shown where they were copied to,
-    /// and by an `slm` table a value of 512 bytes or more where it lies in the cache.
-    /// While `each` runs no lock is held, and it may use the table; the block of a value that is
-    /// shown where it lies stays in memory until `each` returns.
+    /// Calls `each` with the entries of a range in key order until it returns `Break`. Same as
+    /// [`Table::range`], but allocates nothing for each entry that does not expire. On `slm`,
+    /// values of 512 bytes or more are borrowed from the block cache.
+    ///
+    /// `each` may use the table, and no lock is held while it runs. The block of a borrowed value
+    /// stays pinned until `each` returns.
     pub fn visit(
         &self,
         range: impl KeyBounds,
@@ -221,20 +241,21 @@ impl Table {
         self.ordered_engine()?.visit(range.into_key_range(), &mut show)
     }
 
-    /// About how many keys a range holds, those that have expired and are not swept yet included:
-    /// right within a small factor, and cheap (a look at the range's two ends). Ordered engines
-    /// only, else [`Error::Unordered`].
+    /// Returns an estimate of the number of keys in a range, within a small factor. It includes
+    /// expired keys that the sweep has not removed. It is cheap: it reads only the two ends. Fails
+    /// with [`Error::Unordered`] on an engine without key order.
     pub fn estimate_count(&self, range: impl KeyBounds) -> Result<u64> {
         self.check_ordered()?;
         self.ordered_engine()?.estimate_count(&range.into_key_range())
     }
 
-    /// About `count` entries (at least 1, as far as there are any) from `cursor` on, and the
-    /// cursor to go on with: [`Cursor::START`] begins, and comes back at the end.
+    /// Returns about `count` entries (at least 1, if there are any) from `cursor`, and the cursor
+    /// of the next page. [`Cursor::START`] begins a scan; the returned cursor equals it at the end.
+    /// Works on every engine.
     ///
-    /// Every entry that is present throughout a whole scan is returned at least once, whatever
-    /// else is written meanwhile, and the scan ends. An entry may be returned again. No order
-    /// is promised. A page may be empty before the end.
+    /// Every entry that is present throughout a whole scan is returned at least once, and the scan
+    /// ends whatever is written meanwhile. An entry may be returned twice. No order is promised. A
+    /// page may be empty before the end.
     pub fn scan(
         &self,
         cursor: impl Borrow<Cursor>,
@@ -252,8 +273,9 @@ impl Table {
         Ok((entries, next))
     }
 
-    /// Makes every write to this table so far durable in the table's own files, so that opening
-    /// need not replay it.
+    /// Checkpoints this table: makes every earlier write durable in the table's files, so that
+    /// opening need not replay it. Waits for a checkpoint or compaction under way. Fails with
+    /// [`Error::ReadOnly`], [`Error::DiskFull`] or [`Error::Io`]; earlier writes stay in the log.
     pub fn persist(&self) -> Result<()> {
         let core = &self.session.core;
         core.check_writable()?;
@@ -261,8 +283,8 @@ impl Table {
         core.persist_tables(std::slice::from_ref(&self.state))
     }
 
-    /// Gives back the space of what was deleted, replaced or has expired, as far as the engine
-    /// can.
+    /// Releases the space of deleted, replaced and expired entries, as far as the engine can. May
+    /// read and write the whole table. Delays checkpoints of the database meanwhile.
     pub fn compact(&self) -> Result<()> {
         let core = &self.session.core;
         core.check_writable()?;
@@ -270,7 +292,8 @@ impl Table {
         core.compact(&self.state)
     }
 
-    /// Figures. Fails only for a table that was dropped or closed.
+    /// Returns counters and sizes. Fails only if the table was dropped or has failed, or the
+    /// database was closed.
     pub fn stats(&self) -> Result<TableStats> {
         self.session.core.check_usable(&self.state)?;
         Ok(self.session.core.table_stats(&self.state))
@@ -281,7 +304,7 @@ impl Table {
         if self.state.kind.is_ordered() { Ok(()) } else { Err(self.unordered()) }
     }
 
-    /// The engine of a table with key order, else [`Error::Unordered`].
+    /// Returns the engine if it keeps key order, else [`Error::Unordered`].
     fn ordered_engine(&self) -> Result<&dyn OrderedEngine> {
         self.state.engine.ordered().ok_or_else(|| self.unordered())
     }
@@ -291,7 +314,7 @@ impl Table {
     }
 }
 
-/// The entries of a range: see [`Table::range`].
+/// Iterator over a range; see [`Table::range`].
 pub struct Entries {
     table: Table,
     stored: EntryIter,
@@ -342,14 +365,14 @@ impl DoubleEndedIterator for Entries {
     }
 }
 
-/// A range of keys: any of Rust's ranges over anything that is bytes (`b"a"..b"b"`, `"a"..="b"`,
-/// `..`, a pair of [`Bound`]s).
+/// A range of keys: any Rust range over bytes or text (`b"a"..b"b"`, `"a"..="b"`, `..`), or a pair
+/// of [`Bound`]s.
 pub trait KeyBounds {
-    /// The range as owned bounds.
+    /// Converts to owned bounds.
     fn into_key_range(self) -> KeyRange;
 }
 
-/// The first key after `key`.
+/// Returns the first key greater than `key`.
 fn after(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
@@ -419,7 +442,7 @@ impl KeyBounds for KeyRange {
 }
 
 impl KeyRange {
-    /// The keys that start with `prefix`.
+    /// Returns the range of the keys that start with `prefix`.
     pub fn prefix(prefix: &[u8]) -> Self {
         let end = prefix.iter().rposition(|byte| *byte != u8::MAX).map(|last| {
             let mut end = prefix.get(..=last).unwrap_or(prefix).to_vec();
@@ -431,7 +454,7 @@ impl KeyRange {
         Self { start: Some(prefix.to_vec()), end }
     }
 
-    /// Whether no key can lie in it.
+    /// Returns whether no key can be in the range.
     fn is_empty(&self) -> bool {
         match (&self.start, &self.end) {
             (_, Some(end)) if end.is_empty() => true,

@@ -1,14 +1,14 @@
-//! Tables with types: what the program's compiler knows, checked against the catalog.
+//! Typed tables.
 //!
-//! What: [`TypedTable`], a [`Table`] whose keys and values are Rust types; the types of a table
-//! are in the catalog, and every write is held to them, through whichever handle it comes.
-//! Why: bytes that a program took for a number must not be another program's text. A mistake is
-//! [`Error::TypeMismatch`] when the table is opened, not a wrong value later.
+//! [`TypedTable`] is a [`Table`] whose keys and values are Rust types. The catalog stores the
+//! types, and every write through any handle is checked against them. Opening a table with other
+//! types fails with [`Error::TypeMismatch`], so a program never decodes another program's bytes as
+//! its own type.
 //!
-//! From: ckvs (its README): typed stores, without typed access checked against the store. How
-//! keys are ordered is in [`crate::util::types`].
+//! From ckvs (its README), which has typed stores without this check. [`crate::util::types`]
+//! defines the order of keys.
 //!
-//! Thread rules: as [`Table`].
+//! Threads: as [`Table`].
 
 use std::{
     borrow::Borrow,
@@ -30,11 +30,12 @@ use crate::{
     util::types::{KeyPrefix, KeyRef, TableTypes, TypedKey, TypedValue, ValueRef},
 };
 
-/// A table whose keys are `K` and whose values are `V`. Made by [`Database::typed`]. Cheap to
-/// clone; usable from any number of threads.
+/// A table with keys `K` and values `V`; [`Database::typed`] opens it. Clones are cheap; any thread
+/// may use them.
 ///
-/// Operations fail as those of [`Table`] do. A key that encodes to no bytes (empty text or an
-/// empty blob, alone) is refused with [`Error::Limit`], as every empty key is.
+/// Operations fail as those of [`Table`] do. A key that encodes to no bytes (an empty string or
+/// blob alone) fails with [`Error::Limit`]. Reads fail with [`Error::Corruption`] if stored bytes
+/// do not decode.
 pub struct TypedTable<K, V> {
     table: Table,
     types: PhantomData<fn(K) -> V>,
@@ -53,20 +54,19 @@ impl<K, V> fmt::Debug for TypedTable<K, V> {
 }
 
 impl Database {
-    /// Opens a table as keys of `K` and values of `V`.
+    /// Opens a table with keys `K` and values `V`.
     ///
-    /// A table that was made without types and holds nothing gets these, durably; one that holds
-    /// entries stays what it is and opens as `Vec<u8>` and `Vec<u8>` only.
+    /// An untyped empty table gets these types, durably. An untyped table with entries opens only
+    /// as `Vec<u8>` and `Vec<u8>`.
     ///
-    /// Fails with [`Error::NoSuchTable`], and with [`Error::TypeMismatch`], which names both,
-    /// where the table has other types.
+    /// Fails with [`Error::NoSuchTable`], or with [`Error::TypeMismatch`] naming both types.
     pub fn typed<K: TypedKey, V: TypedValue>(&self, path: &str) -> Result<TypedTable<K, V>> {
         let table = self.table(path)?;
         self.session.core.agree_types(&table.state, &TableTypes::of::<K, V>())?;
         Ok(TypedTable { table, types: PhantomData })
     }
 
-    /// Makes a table of keys `K` and values `V`. Otherwise as [`Database::create_table`].
+    /// Creates a table with keys `K` and values `V`. Otherwise as [`Database::create_table`].
     pub fn create_typed<K: TypedKey, V: TypedValue>(
         &self,
         path: &str,
@@ -77,8 +77,8 @@ impl Database {
         Ok(TypedTable { table, types: PhantomData })
     }
 
-    /// Opens a table as keys of `K` and values of `V`, making it where there is none. Otherwise as
-    /// [`Database::typed`] and [`Database::create_typed`].
+    /// Opens a table with keys `K` and values `V`, or creates it. Otherwise as [`Database::typed`]
+    /// and [`Database::create_typed`].
     pub fn open_or_create_typed<K: TypedKey, V: TypedValue>(
         &self,
         path: &str,
@@ -91,12 +91,12 @@ impl Database {
 }
 
 impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
-    /// The table under it: its name, figures, and bytes.
+    /// Returns the untyped table.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// Sets the value of `key`.
+    /// Sets the value of `key`. Fails as [`Table::put`] does.
     pub fn put<Q, W>(&self, key: &Q, value: &W) -> Result<()>
     where
         K: Borrow<Q>,
@@ -107,7 +107,8 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         self.put_with(key, value, PutOptions::new()).map(drop)
     }
 
-    /// Sets the value of `key` as `options` say, and returns whether it was set.
+    /// Sets the value of `key` as `options` say. Returns `false`, and writes nothing, if a
+    /// condition does not hold.
     pub fn put_with<Q, W>(&self, key: &Q, value: &W, options: PutOptions) -> Result<bool>
     where
         K: Borrow<Q>,
@@ -131,7 +132,8 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         });
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`, or `None` if it is absent or expired. Fails as [`Table::get`]
+    /// does, and with [`Error::Corruption`] if the stored bytes do not decode.
     pub fn get<Q>(&self, key: &Q) -> Result<Option<V>>
     where
         K: Borrow<Q>,
@@ -140,14 +142,14 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         self.table.get(key.encode())?.map(|value| self.value(&value)).transpose()
     }
 
-    /// The values of `keys`, in their order.
+    /// Returns the values of `keys` in the same order; see [`Table::multi_get`].
     pub fn multi_get(&self, keys: &[K]) -> Result<Vec<Option<V>>> {
         let keys: Vec<_> = keys.iter().map(KeyRef::encode).collect();
         let value = |value: Option<Value>| value.map(|value| self.value(&value)).transpose();
         self.table.multi_get(&keys)?.into_iter().map(value).collect()
     }
 
-    /// Whether `key` has a value.
+    /// Returns whether `key` has a value.
     pub fn contains<Q>(&self, key: &Q) -> Result<bool>
     where
         K: Borrow<Q>,
@@ -156,7 +158,7 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         self.table.contains(key.encode())
     }
 
-    /// Removes `key`, present or not.
+    /// Removes `key`, whether or not it is present.
     pub fn delete<Q>(&self, key: &Q) -> Result<()>
     where
         K: Borrow<Q>,
@@ -165,7 +167,8 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         self.delete_with(key, DeleteOptions::new()).map(drop)
     }
 
-    /// Removes `key` as `options` say, and returns whether a delete was done.
+    /// Removes `key` as `options` say. Returns `false`, and writes nothing, if a condition does not
+    /// hold.
     pub fn delete_with<Q>(&self, key: &Q, options: DeleteOptions) -> Result<bool>
     where
         K: Borrow<Q>,
@@ -183,25 +186,27 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         batch.delete(&self.table, key.encode());
     }
 
-    /// The entries of a range of keys in their order, from either end. Ordered engines only, else
-    /// [`Error::Unordered`].
+    /// Returns the entries of a range in key order; see [`Table::range`]. Fails with
+    /// [`Error::Unordered`] on an engine without key order.
     pub fn range(&self, range: impl RangeBounds<K>) -> Result<TypedEntries<K, V>> {
         self.entries(encoded(&range))
     }
 
-    /// Removes all keys of a range, as one commit. Ordered engines only, else
-    /// [`Error::Unordered`].
+    /// Removes all keys of a range as one commit; see [`Table::delete_range`]. Fails with
+    /// [`Error::Unordered`] on an engine without key order.
     pub fn delete_range(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.table.delete_range(encoded(&range))
     }
 
-    /// The entries whose keys start with `prefix`: text of text, bytes of bytes, the first parts
-    /// `(a,)` or `(a, b)` of a composite key. Ordered engines only, else [`Error::Unordered`].
+    /// Returns the entries whose keys start with `prefix`: text of a text, bytes of a blob, or the
+    /// first parts `(a,)`, `(a, b)` of a composite key. Fails with [`Error::Unordered`] on an
+    /// engine without key order.
     pub fn prefix<P: KeyPrefix<K> + ?Sized>(&self, prefix: &P) -> Result<TypedEntries<K, V>> {
         self.entries(KeyRange::prefix(&prefix.encode_prefix()))
     }
 
-    /// About `count` entries from `cursor` on, and the cursor to go on with: as [`Table::scan`].
+    /// Returns about `count` entries from `cursor`, and the cursor of the next page; see
+    /// [`Table::scan`].
     pub fn scan(&self, cursor: impl Borrow<Cursor>, count: usize) -> Result<(Vec<(K, V)>, Cursor)> {
         let (entries, next) = self.table.scan(cursor, count)?;
         let entries = entries.into_iter().map(|entry| self.entry(&entry)).collect::<Result<_>>()?;
@@ -221,7 +226,8 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         Ok((key, self.value(value)?))
     }
 
-    /// Writes are held to the types: what does not decode is not what was written.
+    /// Builds the error of stored bytes that do not decode. Writes are checked against the types,
+    /// so such bytes are damage.
     #[cold]
     fn damage(&self, what: &str) -> Error {
         let types = TableTypes::of::<K, V>();
@@ -234,7 +240,7 @@ fn encoded<K: TypedKey>(range: &impl RangeBounds<K>) -> (Bound<Vec<u8>>, Bound<V
     (range.start_bound().map(KeyRef::encode), range.end_bound().map(KeyRef::encode))
 }
 
-/// The entries of a range of a typed table: see [`TypedTable::range`].
+/// Iterator over a range; see [`TypedTable::range`].
 pub struct TypedEntries<K, V> {
     entries: Entries,
     table: TypedTable<K, V>,
@@ -261,7 +267,7 @@ impl<K: TypedKey, V: TypedValue> DoubleEndedIterator for TypedEntries<K, V> {
 }
 
 impl Core {
-    /// Refuses a write of other types than the table's.
+    /// Fails with [`Error::TypeMismatch`] for a write of other types than the table's.
     #[inline]
     pub(super) fn check_types(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
         match table.types() {
@@ -300,7 +306,7 @@ impl Core {
         Error::TypeMismatch { table: self.name_of(table), expected: types.to_string(), found }
     }
 
-    /// Makes sure that a table has these types; fixes them where it has none and holds nothing.
+    /// Checks that a table has the types `wanted`. Gives them to an untyped empty table.
     fn agree_types(&self, table: &Arc<TableState>, wanted: &TableTypes) -> Result<()> {
         let recorded = self.catalog.look(|tree| tree.table(table.id)?.types.clone());
         match recorded {
@@ -311,7 +317,7 @@ impl Core {
         }
         self.before_edit()?;
         self.catalog.fix_types(table.id, wanted, || {
-            // No write comes between the look at the entries and its being held to the types.
+            // No write comes between the check that the table is empty and the types taking effect.
             let _every = self.stripes.hold_every();
             self.check_takes_writes(table)?;
             if table.types().is_none() && !is_empty(table)? {
@@ -329,7 +335,7 @@ impl Core {
     }
 }
 
-/// Whether a table holds no entry, expired ones included.
+/// Returns whether a table has no entry. Expired entries count.
 fn is_empty(table: &TableState) -> Result<bool> {
     let mut cursor = Cursor::START;
     loop {

@@ -1,4 +1,4 @@
-//! What a read returns.
+//! Keys and values as reads return them.
 
 use std::{
     fmt,
@@ -12,7 +12,8 @@ use crate::{contract, util::types::TypeTag};
 /// A key, as reads return it.
 pub type Key = Vec<u8>;
 
-/// A value read from a table: dereferences to the user's bytes. Cloning shares them.
+/// A value read from a table. Dereferences to the user's bytes. A clone copies a small value and
+/// shares a larger one.
 ///
 /// It stays valid and unchanged whatever happens to the table or the database.
 #[derive(Clone)]
@@ -22,7 +23,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// Opens a stored value; `None` where its envelope does not parse.
+    /// Decodes a stored value. `None` if its envelope is damaged.
     #[inline]
     pub(crate) fn open(stored: contract::Value) -> Option<Self> {
         let (envelope, start) = Envelope::decode(&stored)?;
@@ -34,17 +35,18 @@ impl Value {
         self.envelope.is_expired(now)
     }
 
-    /// What the writer said the value is.
+    /// Returns the type tag that the writer stored with the value.
     pub fn type_tag(&self) -> Option<TypeTag> {
         self.envelope.type_tag
     }
 
-    /// When the value goes away, in milliseconds since 1970; `None`: never.
+    /// Returns the expiry in milliseconds since 1970. `None`: the value does not expire.
     pub fn expires_at_unix_millis(&self) -> Option<u64> {
         self.envelope.expires_at
     }
 
-    /// When the value goes away; `None`: never (or further away than a `SystemTime` can say).
+    /// Returns the expiry. `None`: the value does not expire, or expires after the range of
+    /// `SystemTime`.
     pub fn expires_at(&self) -> Option<SystemTime> {
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(self.envelope.expires_at?))
     }

@@ -1,159 +1,169 @@
 //! The error type of the crate.
 //!
-//! Every message is for the person who has to act on it: what failed, where, and what to do. The
-//! type is below all layers, because each of them returns it.
+//! Every layer returns it; `db` re-exports it. Each message names the object, the cause and, where
+//! one exists, the remedy.
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
-/// Most bytes of a key that a message prints.
+/// Maximum number of bytes of a key in a message. A longer key ends in `...` and its length.
 const PRINTED_BYTES_MAX: usize = 64;
 
-/// Result of the functions of this crate.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Reason why an operation failed.
+/// The reason why an operation was refused or failed.
 ///
-/// Unless a variant says otherwise, a failed operation has changed nothing.
+/// Unless a variant says otherwise, a failed operation has changed nothing. An error can be cloned;
+/// the clones share the source of `Io`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another process (or another handle of this one) has the directory open.
+    /// The directory is open elsewhere: in another process, or through another handle of this
+    /// process. Close it there and retry.
     Locked {
         /// The database directory.
         path: PathBuf,
     },
-    /// The directory has no database.
+    /// The directory is missing or holds no database, and this open does not create one. A
+    /// directory with other files never becomes a database.
     NotADatabase {
         /// The directory.
         path: PathBuf,
-        /// What is missing.
+        /// What was expected and not found, or what is in the way.
         what: String,
     },
     /// The operating system refused a file operation.
     Io {
-        /// The operation and the file: `read log/0000000001.log`.
+        /// The operation and the file, for example `read log/0000000000000001.log`.
         doing: String,
         /// The system's error.
         source: Arc<io::Error>,
     },
-    /// The disk or the quota is full. Reads and deletes continue; writes resume when there is
-    /// space.
+    /// The disk or the quota is full. Reads go on. The log keeps the last quarter of its segment
+    /// for deletes. Writes resume when space is available.
     DiskFull {
         /// The operation that needed the space.
         doing: String,
     },
-    /// Bytes on disk are not those that were written.
+    /// Bytes on disk differ from what was written. The database changes nothing. `quintet check`
+    /// lists all damage.
     Corruption {
         /// The file, relative to the database directory.
         file: String,
-        /// Offset in the file, in bytes.
+        /// The byte offset in the file.
         offset: u64,
-        /// What is wrong, if it helps with the expected and the found value.
+        /// The defect, with expected and found values where they are known.
         what: String,
     },
-    /// A newer release wrote the file.
+    /// A newer release wrote the file. Nothing was changed. Use that release.
     NewerFormat {
         /// The file.
         file: String,
-        /// The format version of the file.
+        /// The file's format version.
         found: u32,
-        /// The newest format version that this release reads.
+        /// The highest version that this release reads.
         supported: u32,
     },
-    /// A sync of the log or the catalog failed earlier. This handle takes no more writes. Reads
-    /// continue. Close the database, repair the disk, and open it again.
+    /// A sync of the log or the catalog failed earlier. Every later write on this handle fails;
+    /// reads go on. Close the database, repair the disk, and open it again.
     LogFailed {
         /// The first failure.
         reason: String,
     },
-    /// A table could not apply a logged write. It takes no more operations until the database is
-    /// reopened. The log still holds the write.
+    /// The engine could not apply a write that the log already holds. The table refuses all
+    /// operations until the database is reopened, which replays the write.
     TableFailed {
         /// The table.
         table: String,
         /// The first failure.
         reason: String,
     },
-    /// The write would exceed `memory_budget`.
+    /// The operation needs more memory than `memory_budget` leaves after the caches were reduced.
+    /// Nothing was logged.
     OutOfMemory {
         /// The budget of the whole database in bytes.
         budget: u64,
-        /// The bytes that the write needs.
+        /// The requested bytes.
         needed: u64,
     },
-    /// A key, value, batch or name is outside its limits.
+    /// A key, value, batch, name or expiry is outside its limits.
     Limit {
-        /// What is outside its limits, with its size and the limit.
+        /// The object, its size, and the limit.
         what: String,
     },
-    /// An option does not exist, or its value does not parse.
+    /// An option does not exist, or its value is not allowed.
     InvalidOption {
         /// The option's name.
         name: String,
-        /// What is wrong, and what is allowed.
+        /// The defect and the allowed values.
         what: String,
     },
-    /// A key of a sorted load is not above the one before it, or not above all keys of the table.
+    /// A sorted load received a key that is not greater than the previous key, or, if the load
+    /// bypasses the log, not greater than every key of the table. The loader accepts further
+    /// entries.
     OutOfOrder {
         /// The key.
         key: Vec<u8>,
-        /// The key that it should be above.
+        /// The key that it must exceed.
         after: Vec<u8>,
     },
-    /// The table is being loaded and takes no other write until the load has ended.
+    /// A sorted load of this table is in progress. Retry the write after it ends. Reads are not
+    /// affected.
     Loading {
         /// The table.
         table: String,
     },
-    /// No table has this name.
+    /// No table has this name, and no directory where one is allowed.
     NoSuchTable {
         /// The requested name.
         name: String,
     },
-    /// A table or a directory of tables with this name exists.
+    /// A table, a directory of tables or a mount with this name exists.
     TableExists {
         /// The name.
         name: String,
     },
-    /// The table was dropped.
+    /// The table was dropped after this handle was opened.
     StaleTable {
-        /// The name it had.
+        /// Its last name.
         name: String,
     },
-    /// A key or a value does not have the table's type, or a table does not have the types that a
-    /// program opens it with.
+    /// A key or value does not decode as the table's types, or the program opened the table with
+    /// other types.
     TypeMismatch {
         /// The table.
         table: String,
-        /// The types in the catalog: `string,u64 -> blob`.
+        /// The types in the catalog, for example `string,u64 -> blob`.
         expected: String,
-        /// The types that were given.
+        /// What was given.
         found: String,
     },
-    /// A batch has a table of another database. A table behind a mount is in another one.
+    /// A batch received a table of another database. A table behind a mount belongs to the mounted
+    /// database. Use one batch for each database (`Database::mounted`).
     OtherDatabase {
         /// The table.
         table: String,
     },
     /// A mount cannot be created or used.
     Mount {
-        /// The mount's path, or the table's.
+        /// The path of the mount, or of the table behind it.
         path: String,
-        /// The reason, and what to do.
+        /// The cause and the remedy.
         what: String,
     },
-    /// The table's engine has no key order and no ranges. Use `scan`, or an ordered engine.
+    /// The engine keeps no key order, so the table has no ranges. Use `scan`, or create the table
+    /// with `btree`, `slm` or `tph`.
     Unordered {
         /// The table.
         table: String,
-        /// Its engine's name.
+        /// The name of its engine.
         engine: &'static str,
     },
-    /// This build has no engine with this name.
+    /// This build has no engine of that name.
     UnknownEngine {
-        /// The engine's name.
+        /// The requested name.
         name: String,
-        /// The engines of this build.
+        /// The engines of this build, separated by commas.
         available: String,
     },
     /// The database was opened read-only.
@@ -163,7 +173,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns an I/O error during the operation `doing`. A full disk or quota becomes `DiskFull`.
+    /// Builds `Io`, or `DiskFull` if the system reports a full disk or an exceeded quota. `doing`
+    /// names the operation and the file.
     pub fn io(doing: impl Into<String>, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -173,7 +184,7 @@ impl Error {
         }
     }
 
-    /// Returns a `Corruption` at `offset` of `file`.
+    /// Builds `Corruption` for byte `offset` of `file`.
     pub fn corruption(file: impl Into<String>, offset: u64, what: impl Into<String>) -> Self {
         Self::Corruption { file: file.into(), offset, what: what.into() }
     }
@@ -188,7 +199,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Locked { path } => {
-                write!(f, "{} is open in another process; close it there first", path.display())
+                write!(
+                    f,
+                    "{} is already open in another process or through another handle; \
+                     close it there first",
+                    path.display()
+                )
             }
             Self::NotADatabase { path, what } => {
                 write!(f, "{} is not a Quintet database: {what}", path.display())
@@ -207,36 +223,40 @@ impl fmt::Display for Error {
             ),
             Self::LogFailed { reason } => write!(
                 f,
-                "the log failed earlier ({reason}); no more writes are taken: \
-                 close and reopen the database"
+                "an earlier sync of the log failed ({reason}); the database takes no more writes \
+                 until it is closed and reopened"
             ),
             Self::TableFailed { table, reason } => {
-                write!(f, "table {table} stopped ({reason}); close and reopen the database")
+                write!(
+                    f,
+                    "table {table} failed ({reason}) and takes no operations; \
+                     close and reopen the database"
+                )
             }
             Self::OutOfMemory { budget, needed } => write!(
                 f,
-                "the write needs {needed} more bytes of memory than the budget of {budget} \
-                 leaves; raise memory_budget or delete data"
+                "the write needs {needed} bytes of memory, more than the budget of {budget} bytes \
+                 has free; raise memory_budget or delete data"
             ),
             Self::Limit { what } => f.write_str(what),
             Self::InvalidOption { name, what } => write!(f, "option {name}: {what}"),
             Self::OutOfOrder { key, after } => write!(
                 f,
                 "key \"{}\" is not above \"{}\": a sorted load takes keys in ascending order, \
-                 above all that the table has",
+                 above every key of the table",
                 printable(key),
                 printable(after)
             ),
             Self::Loading { table } => {
-                write!(f, "table {table} is being loaded; it takes no other write until then")
+                write!(f, "table {table} is being loaded; retry the write after the load")
             }
             Self::NoSuchTable { name } => write!(f, "no table named {name:?}"),
             Self::TableExists { name } => write!(f, "{name:?} exists already"),
             Self::StaleTable { name } => write!(f, "table {name:?} was dropped"),
             Self::OtherDatabase { table } => write!(
                 f,
-                "table {table} is in another database than the batch, which is atomic within one; \
-                 make one batch for each"
+                "table {table} belongs to another database than the batch; a batch is atomic \
+                 within one database: use one batch for each"
             ),
             Self::TypeMismatch { table, expected, found } => {
                 write!(f, "table {table} has the types {expected}, not {found}")
@@ -244,8 +264,8 @@ impl fmt::Display for Error {
             Self::Mount { path, what } => write!(f, "mount {path}: {what}"),
             Self::Unordered { table, engine } => write!(
                 f,
-                "table {table} uses the {engine} engine, which keeps no order and has no ranges; \
-                 use scan, or a table of an ordered engine: btree, slm or tph"
+                "table {table} uses the {engine} engine, which keeps no key order and has no \
+                 ranges; use scan, or a btree, slm or tph table"
             ),
             Self::UnknownEngine { name, available } => {
                 write!(f, "this build has no engine named {name:?}; it has: {available}")
@@ -256,10 +276,10 @@ impl fmt::Display for Error {
     }
 }
 
-/// Returns a key for a message; of a long one only the first bytes and the length.
+/// Formats a key for a message, shortened to [`PRINTED_BYTES_MAX`].
 fn printable(key: &[u8]) -> String {
     match key.get(..PRINTED_BYTES_MAX) {
-        Some(front) => format!("{}... ({} bytes)", front.escape_ascii(), key.len()),
+        Some(start) => format!("{}... ({} bytes)", start.escape_ascii(), key.len()),
         None => key.escape_ascii().to_string(),
     }
 }

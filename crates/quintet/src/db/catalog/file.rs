@@ -1,4 +1,5 @@
-//! The catalog's file: a head and a run of checksummed edits. See the layout in the parent module.
+//! The catalog's file: a head and a sequence of checksummed edits. The parent module has the
+//! layout.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -10,31 +11,31 @@ use crate::{
     io::{BLOCK_BYTES, Dir, File, Open, read_up_to, write_all_at},
     util::{
         codec::{Decoder, crc32c, crc32c_append, put_u32, put_u64, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::{self, Bug, mutant},
     },
 };
 
 /// The file's name in the database's directory.
 pub(crate) const NAME: &str = "catalog";
-/// The name of one that is being written.
+/// The name of a catalog that is being written.
 pub(crate) const UNFINISHED_NAME: &str = "catalog.tmp";
 
 const MAGIC: &[u8; 8] = b"QUINTCAT";
 const VERSION: u32 = 1;
 /// The head's checksum covers everything before it.
 const HEAD_CRC_OFFSET: usize = 32;
-/// In sectors of their own, so that a torn write of one leaves the other.
+/// Each in its own sector, so that a torn write of one leaves the other intact.
 const SLOT_OFFSETS: [u64; 2] = [512, 1024];
 const SLOT_BYTES: usize = 20;
 const EDITS_OFFSET: u64 = BLOCK_BYTES;
 const EDIT_HEAD_BYTES: u64 = 16;
-/// A longer edit is not believed: far above what any table count in memory makes.
+/// Maximum size of an edit in bytes. A longer one counts as damaged.
 const EDIT_BYTES_MAX: u32 = 64 << 20;
-/// A rewritten catalog is cut into edits of about this size.
+/// A rewritten catalog is split into edits of about this many bytes.
 const DUMP_EDIT_BYTES: usize = 64 << 10;
-/// A catalog below this size is not worth rewriting.
+/// Minimum growth in bytes before a rewrite.
 const REWRITE_BYTES_MIN: u64 = 8 << 10;
-/// Rewritten when less than one byte in this many is live.
+/// The file is rewritten when less than one byte in this many is live.
 const REWRITE_FACTOR: u64 = 4;
 
 /// The open file. One owner at a time: the catalog's lock.
@@ -266,9 +267,7 @@ impl CatalogFile {
     /// Gives a prepared catalog its name.
     fn publish(&self) -> Result<()> {
         self.dir.rename(UNFINISHED_NAME, NAME).map_err(io_error("rename"))?;
-        if mutant::active(Bug::CatalogSkipsDirSync) {
-            return Ok(());
-        }
+        mutant!(CatalogSkipsDirSync => return Ok(()));
         self.dir.sync().map_err(io_error("sync the directory of"))
     }
 

@@ -1,21 +1,21 @@
-//! The catalog: which tables there are, under which names, and how far they are persisted.
+//! The catalog: the names, options and persisted LSNs of tables, and the bounds of the log.
 //!
-//! What: one append-only file of checksummed edits ([`file`], [`edit`]), replayed into a tree of
-//! names ([`tree`]) when the database is opened, and rewritten when it is mostly dead.
-//! Why: names change rarely and must never be half changed. Each edit is one synced append, so
-//! creating a table, or renaming or dropping a whole subtree, is one disk write, whatever its
-//! size.
+//! One append-only file of checksummed edits ([`file`], [`edit`]) is replayed into a tree of names
+//! ([`tree`]) when the database is opened, and rewritten when it is mostly dead. Names change
+//! rarely and must never be half changed. Each edit is one synced append, so creating a table, or
+//! renaming or dropping a whole subtree, is one disk write, whatever its size.
 //!
 //! Invariants:
 //! - An edit takes effect in memory only after it is durable.
-//! - A catalog comes into being, and is replaced, by a synced temporary file and a rename.
-//! - Edits are in sequence; the first that is not whole ends the catalog. If the recorded length
-//!   says that edits go on there, that is damage; else it is the torn end of an edit that never
-//!   took effect, and is cut off when the database is opened for writing.
-//! - After a failed sync no further edit is taken: whether the last one holds is not known.
+//! - A catalog is created, and replaced, by a synced temporary file and a rename.
+//! - Edits are in sequence; the first incomplete one ends the catalog. If the recorded length says
+//!   that more edits follow, the catalog is damaged. Otherwise it is the torn end of an edit that
+//!   never took effect, and is cut off when the database is opened for writing.
+//! - After a failed sync no further edit is accepted, because it is unknown whether the last one
+//!   is durable.
 //!
-//! Thread rules: any thread. Edits are serialised by the file's lock; readers of the tree wait
-//! only for the change in memory, never for the disk. Lock order: file, then tree.
+//! Threads: any. The file's lock serialises edits; readers of the tree wait only for the change in
+//! memory, never for the disk. Lock order: `ARCHITECTURE.md`.
 //!
 //! The file `catalog`:
 //!
@@ -35,8 +35,7 @@
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 4 | length | bytes of body, 1 to 2^26 |
-//! | 4 | 4 | crc | CRC32C of database id, the edit's offset (8), sequence (8), length (8) and body
-//! |
+//! | 4 | 4 | crc | CRC32C of database id, the edit's offset (8), sequence (8), length (8) and body |
 //! | 8 | 8 | sequence | one more than the edit before |
 //! | 16 | | body | changes, see [`edit`] |
 
@@ -73,17 +72,17 @@ pub(crate) struct Catalog {
     read_only: bool,
     /// `None` in a database opened for reading only, and after closing.
     file: Mutex<Option<CatalogFile>>,
-    /// Of its edits and its head, when it was opened, in bytes.
+    /// Size in bytes of the head and the edits when the catalog was opened.
     opened_bytes: u64,
     tree: RwLock<Tree>,
-    /// Durable edits since the database was made.
+    /// Number of durable edits since the database was created.
     edits: AtomicU64,
     /// The first failed sync.
     failure: OnceLock<String>,
 }
 
 impl Catalog {
-    /// Makes the catalog of a new database. Durable when this returns.
+    /// Creates the catalog of a new database. Durable when the call returns.
     pub(crate) fn create(dir: &Arc<dyn Dir>, database_id: [u8; 16]) -> Result<Self> {
         let tree = Tree::default();
         let file = CatalogFile::create(dir, database_id, 0, &tree.dump())?;
@@ -99,7 +98,7 @@ impl Catalog {
         })
     }
 
-    /// Opens the catalog in `dir`; `None` where there is none.
+    /// Opens the catalog in `dir`; `None` if there is none.
     pub(crate) fn open(dir: &Arc<dyn Dir>, read_only: bool) -> Result<Option<Self>> {
         let Some((contents, tree)) = load(dir)? else { return Ok(None) };
         let file = if read_only {
@@ -119,23 +118,23 @@ impl Catalog {
         }))
     }
 
-    /// Identity of the database.
+    /// Returns the identity of the database.
     pub(crate) fn database_id(&self) -> [u8; 16] {
         self.database_id
     }
 
-    /// How many edits there have been since the database was made. Those counted are durable.
+    /// Returns the number of durable edits since the database was created.
     pub(crate) fn edits(&self) -> u64 {
         self.edits.load(Ordering::Acquire)
     }
 
-    /// Looks something up.
+    /// Calls `look` with the tree of names, under its read lock.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Tree) -> T) -> T {
         look(&read(&self.tree))
     }
 
-    /// Makes a table with its directories. `prepare` gets its number and makes what must be there
-    /// first.
+    /// Creates a table and its missing directories. `prepare` receives the table's number and runs
+    /// before the edit.
     pub(crate) fn create_table(
         &self,
         path: &str,
@@ -150,7 +149,7 @@ impl Catalog {
         })
     }
 
-    /// Makes the expiry index. `prepare` gets its number and makes what must be there first.
+    /// Creates the expiry index. `prepare` receives its number and runs before the edit.
     pub(crate) fn create_expiry_index(
         &self,
         record: TableRecord,
@@ -166,7 +165,7 @@ impl Catalog {
         })
     }
 
-    /// Gives a table or a directory a new path.
+    /// Moves a table or a directory to another path.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.edit(|tree| {
             // To its own name: nothing to do, if it is there.
@@ -177,7 +176,7 @@ impl Catalog {
         })
     }
 
-    /// Fixes the types of a table that has none, if `prepare` has nothing against it.
+    /// Fixes the types of an untyped table, unless `prepare` fails.
     pub(crate) fn fix_types(
         &self,
         id: u64,
@@ -193,17 +192,17 @@ impl Catalog {
         })
     }
 
-    /// Gives a directory the options of tables that are made in it without any, or takes them.
+    /// Sets or removes the default options of tables created in a directory.
     pub(crate) fn set_defaults(&self, path: &str, defaults: Option<TableDefaults>) -> Result<()> {
         self.edit(|tree| Ok((tree.plan_defaults(path, defaults)?, ())))
     }
 
-    /// Makes a mount.
+    /// Creates a mount.
     pub(crate) fn mount(&self, path: &str, mount: MountRecord) -> Result<()> {
         self.edit(|tree| Ok((tree.plan_mount(path, mount)?, ())))
     }
 
-    /// Removes the mount at `path`; its number.
+    /// Removes the mount at `path` and returns its number.
     pub(crate) fn unmount(&self, path: &str) -> Result<u64> {
         self.edit(|tree| match tree.place(path) {
             Place::Mount(place) if place.rest.is_empty() => {
@@ -213,8 +212,7 @@ impl Catalog {
         })
     }
 
-    /// Removes the node at `path` (with `table_only`, only a table) and returns the tables that
-    /// go.
+    /// Removes the node at `path` (with `table_only`, only a table) and returns the removed tables.
     pub(crate) fn remove(&self, path: &str, table_only: bool) -> Result<Vec<(String, u64)>> {
         self.edit(|tree| {
             let id = tree.find_existing(path)?;
@@ -225,7 +223,8 @@ impl Catalog {
         })
     }
 
-    /// Records how far persisting has come. Tables that are gone meanwhile are left out.
+    /// Records how far tables and log are persisted. Tables that were dropped meanwhile are
+    /// skipped.
     pub(crate) fn progress(&self, mut progress: Progress) -> Result<()> {
         self.edit(|tree| {
             progress.tables.retain(|(id, _)| tree.table(*id).is_some());
@@ -236,18 +235,18 @@ impl Catalog {
         })
     }
 
-    /// Makes the recorded length durable too, and takes no edit any more: another process may open
+    /// Makes the recorded length durable, and refuses later edits, because another process may open
     /// the file next.
     pub(crate) fn close(&self) -> Result<()> {
         lock(&self.file).take().map_or(Ok(()), |mut file| file.sync())
     }
 
-    /// The file's size in bytes.
+    /// Returns the file's size in bytes.
     pub(crate) fn file_bytes(&self) -> u64 {
         lock(&self.file).as_ref().map_or(self.opened_bytes, CatalogFile::bytes)
     }
 
-    /// Plans an edit, makes it durable, and then lets it take effect.
+    /// Plans an edit, makes it durable, and then applies it to the tree.
     fn edit<T>(&self, plan: impl FnOnce(&Tree) -> Result<(Vec<Change>, T)>) -> Result<T> {
         let mut file = lock(&self.file);
         let refusal = if self.read_only { Error::ReadOnly } else { Error::Closed };
@@ -282,14 +281,14 @@ impl Catalog {
         }
     }
 
-    /// Why no edit is taken any more, if a sync failed. Whether the last edit holds is not known
-    /// then, so nothing that rests on it may be acknowledged: a write to a table that a failed
-    /// drop may have removed.
+    /// Returns why edits are refused, if a sync failed. It is then unknown whether the last edit is
+    /// durable, so no write that depends on it may be acknowledged, for example to a table that a
+    /// failed drop may have removed.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
 
-    /// Reads the file again and compares it with what is in memory.
+    /// Reads the file again and compares it with the tree in memory.
     pub(crate) fn check(&self, report: &mut Report) -> Result<()> {
         // No edit may come between reading the file and comparing.
         let _file = lock(&self.file);
@@ -335,7 +334,7 @@ fn replay(contents: &file::Contents) -> Result<Tree> {
     Ok(tree)
 }
 
-/// What a catalog's bytes say, for tools and fuzzing: a line for each change, with its offset.
+/// Describes a catalog's bytes for tools and fuzzing: a line for each change, with its offset.
 pub(crate) fn describe(bytes: &[u8]) -> Result<Vec<(u64, String)>> {
     let contents = file::parse(bytes)?;
     replay(&contents)?;
@@ -349,7 +348,7 @@ pub(crate) fn describe(bytes: &[u8]) -> Result<Vec<(u64, String)>> {
 pub(crate) type OpenTable = (u64, TableNode);
 
 impl Tree {
-    /// Every table with its record, by number; the expiry index is one of them.
+    /// Returns every table with its record, by number, including the expiry index.
     pub(crate) fn open_tables(&self) -> Vec<OpenTable> {
         let tables = self.tables().into_iter().map(|(_, id)| id).chain(self.expiry_index());
         let mut tables: Vec<OpenTable> =
@@ -358,7 +357,7 @@ impl Tree {
         tables
     }
 
-    /// The log's bounds.
+    /// Returns the start of the log and the LSN below which it is durable.
     pub(crate) fn log_bounds(&self) -> (Lsn, Lsn) {
         (self.log_start, self.log_durable)
     }

@@ -1,6 +1,6 @@
-//! The tree as a hierarchy: directories, their children and defaults, and mounts.
+//! Directories, their children and default options, and mounts in the tree.
 //!
-//! A mount is a leaf of this tree; what is below it belongs to another database, see
+//! A mount is a leaf of this tree. Everything below it belongs to another database, see
 //! `db::mount`.
 
 #![deny(clippy::indexing_slicing)]
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Into this tree, to a node or to nothing.
+    /// This tree: a node, or nothing.
     Here,
-    /// To a mount, or through it.
+    /// A mount, or a path through it.
     Mount(MountPlace),
 }
 
@@ -27,13 +27,13 @@ pub(crate) struct MountPlace {
     pub(crate) id: u64,
     /// The mount's path.
     pub(crate) path: String,
-    /// What is mounted.
+    /// The mounted target.
     pub(crate) record: MountRecord,
-    /// The rest of the path; empty: the mount itself.
+    /// The remaining path; empty: the mount itself.
     pub(crate) rest: String,
 }
 
-/// What a node of a directory is.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeKind {
     /// A directory.
@@ -53,12 +53,12 @@ impl Tree {
         matches!(self.content(id), Some(Content::Directory(_)))
     }
 
-    /// The directory, table or mount at `path`; the empty path is the root.
+    /// Returns the directory, table or mount at `path`; the empty path is the root.
     fn find_any(&self, path: &str) -> Option<u64> {
         if path.is_empty() { Some(ROOT) } else { self.find(path) }
     }
 
-    /// Whether `path` leads to or through a mount.
+    /// Returns whether `path` leads to or through a mount.
     pub(crate) fn place(&self, path: &str) -> Place {
         let mut id = ROOT;
         let mut end = 0;
@@ -81,8 +81,8 @@ impl Tree {
         Place::Here
     }
 
-    /// The names in a directory with their kinds and numbers, by name. `None`: there is no such
-    /// directory.
+    /// Returns the names in a directory with their kinds and numbers, by name. `None`: there is no
+    /// such directory.
     pub(crate) fn children_of(&self, path: &str) -> Option<Vec<(String, NodeKind, u64)>> {
         let Some(Content::Directory(directory)) = self.content(self.find_any(path)?) else {
             return None;
@@ -96,7 +96,7 @@ impl Tree {
         Some(children.filter_map(|(name, id)| Some((name.clone(), kind(*id)?, *id))).collect())
     }
 
-    /// Every mount at or below `path`, by path.
+    /// Returns every mount at or below `path`, by path.
     pub(crate) fn mounts_below(&self, path: &str) -> Vec<(String, MountRecord)> {
         let Some(top) = self.find_any(path) else { return Vec::new() };
         let mut mounts: Vec<_> = self
@@ -120,7 +120,7 @@ impl Tree {
         }
     }
 
-    /// The defaults of the nearest directory at or above `path` that has some.
+    /// Returns the default options of the nearest directory at or above `path` that has some.
     pub(crate) fn defaults_at(&self, path: &str) -> Option<&TableDefaults> {
         let mut id = ROOT;
         let mut found = self.own_defaults(id);
@@ -133,7 +133,8 @@ impl Tree {
         found
     }
 
-    /// The edit that gives a directory defaults (making it where it is missing), or takes them.
+    /// Returns the edit that sets the default options of a directory (and creates it if it is
+    /// missing), or removes them.
     pub(crate) fn plan_defaults(
         &self,
         path: &str,
@@ -157,7 +158,7 @@ impl Tree {
         Ok(vec![Change::Defaults { id, defaults }])
     }
 
-    /// The edit that makes a mount.
+    /// Returns the edit that creates a mount.
     pub(crate) fn plan_mount(&self, path: &str, mount: MountRecord) -> Result<Vec<Change>> {
         let (mut changes, parent, id, name) = self.plan_place(path)?;
         changes.push(Change::AddMount { id, parent, name: name.to_owned(), mount });

@@ -1,15 +1,16 @@
 //! The tree of names in memory.
 //!
-//! Nodes have numbers that are never used again; a node knows its parent and its name there. So
-//! moving or removing a subtree changes one node. A directory is there as long as it holds
-//! something, or default options of its own.
+//! Nodes have numbers that are never reused. A node stores its parent and its name there, so moving
+//! or removing a subtree changes one node. A directory exists as long as it has children or default
+//! options.
 //!
-//! The expiry index is a table without a place: it has a number, and a name for messages that no
-//! table can have, but no directory lists it. It comes with the first value that expires and stays.
+//! The expiry index is a table outside the tree: it has a number, and for messages a name that no
+//! table can have, but no directory lists it. It is created with the first value that expires and
+//! stays.
 //!
-//! Invariants: the root is number 0; every other node's parent, but the expiry index's, is a
+//! Invariants: the root is number 0; the parent of every other node, except the expiry index, is a
 //! directory that lists it; there are no cycles; numbers are below `next_id`. [`Tree::apply`]
-//! refuses a change that would break one: the bytes it came from may be damaged.
+//! refuses a change that would break one, because its bytes may be damaged.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::edit::{Change, MountRecord, Progress, TableDefaults, TableRecord};
 use crate::{
     Error, Result,
-    db::options::{NAME_BYTES_MAX, NAME_DEPTH_MAX},
+    db::limits::{NAME_BYTES_MAX, NAME_DEPTH_MAX},
     util::{
         codec::Lsn,
         mutant::{self, Bug},
@@ -51,13 +52,13 @@ pub(super) struct Directory {
     pub(super) defaults: Option<Box<TableDefaults>>,
 }
 
-/// A table as the catalog knows it.
+/// The catalog's record of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableNode {
     pub(crate) record: TableRecord,
-    /// What its files were complete to when that was last recorded.
+    /// The LSN that the files were complete to when it was last recorded.
     pub(crate) complete: Lsn,
-    /// The types of its keys and values, once they are fixed.
+    /// The types of keys and values, if they are fixed.
     pub(crate) types: Option<TableTypes>,
 }
 
@@ -71,7 +72,7 @@ pub(crate) struct Tree {
     pub(crate) log_durable: Lsn,
 }
 
-/// A change that cannot be: why.
+/// Why a change is impossible.
 pub(crate) type Refusal = &'static str;
 
 impl Default for Tree {
@@ -89,17 +90,17 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// Numbers from here on were never used.
+    /// Returns the first number that was never used.
     pub(crate) fn next_id(&self) -> u64 {
         self.next_id
     }
 
-    /// Whether there ever was a table or a directory.
+    /// Returns whether there ever was a table or a directory.
     pub(crate) fn had_nodes(&self) -> bool {
         self.next_id > ROOT + 1
     }
 
-    /// Takes a change in.
+    /// Applies a change.
     pub(crate) fn apply(&mut self, change: &Change) -> Result<(), Refusal> {
         match change {
             Change::AddDirectory { id, parent, name } => {
@@ -231,7 +232,7 @@ impl Tree {
         }
     }
 
-    /// A node and its ancestors, up to but without the root.
+    /// Returns a node and its ancestors, without the root.
     fn lineage(&self, id: u64) -> impl Iterator<Item = u64> {
         let mut next = id;
         std::iter::from_fn(move || {
@@ -241,7 +242,7 @@ impl Tree {
         })
     }
 
-    /// A node and everything below it, parents first.
+    /// Returns a node and all nodes below it, parents first.
     pub(super) fn below(&self, id: u64) -> Vec<u64> {
         let mut found = vec![id];
         let mut next = 0;
@@ -254,7 +255,7 @@ impl Tree {
         found
     }
 
-    /// The node at `path`.
+    /// Returns the node at `path`.
     pub(crate) fn find(&self, path: &str) -> Option<u64> {
         path.split('/').try_fold(ROOT, |id, name| match &self.nodes.get(&id)?.content {
             Content::Directory(directory) => directory.children.get(name).copied(),
@@ -262,12 +263,12 @@ impl Tree {
         })
     }
 
-    /// The table at `path`.
+    /// Returns the table at `path`.
     pub(crate) fn find_table(&self, path: &str) -> Option<u64> {
         self.find(path).filter(|id| self.table(*id).is_some())
     }
 
-    /// A table's record.
+    /// Returns a table's record.
     pub(crate) fn table(&self, id: u64) -> Option<&TableNode> {
         match &self.nodes.get(&id)?.content {
             Content::Table(table) => Some(table),
@@ -275,12 +276,12 @@ impl Tree {
         }
     }
 
-    /// The number of the expiry index, once there is one.
+    /// Returns the number of the expiry index, if it exists.
     pub(crate) fn expiry_index(&self) -> Option<u64> {
         self.expiry_index
     }
 
-    /// The edit that makes the expiry index, and its number.
+    /// Returns the edit that creates the expiry index, and its number.
     pub(crate) fn plan_expiry_index(&self, table: TableRecord) -> (Vec<Change>, u64) {
         if let Some(id) = self.expiry_index {
             return (Vec::new(), id);
@@ -289,7 +290,7 @@ impl Tree {
         (vec![Change::AddExpiryIndex { id, table }], id)
     }
 
-    /// The path of a node.
+    /// Returns the path of a node.
     pub(crate) fn path(&self, id: u64) -> Option<String> {
         let mut names: Vec<_> = self
             .lineage(id)
@@ -300,7 +301,7 @@ impl Tree {
         (!names.is_empty()).then(|| names.join("/"))
     }
 
-    /// Every table at or below a node, with its path, sorted by path.
+    /// Returns every table at or below a node, with its path, sorted by path.
     pub(crate) fn tables_below(&self, id: u64) -> Vec<(String, u64)> {
         let mut tables: Vec<_> = self
             .below(id)
@@ -312,13 +313,13 @@ impl Tree {
         tables
     }
 
-    /// Every table, with its path, sorted by path.
+    /// Returns every table with its path, sorted by path.
     pub(crate) fn tables(&self) -> Vec<(String, u64)> {
         self.tables_below(ROOT)
     }
 
-    /// The directories that `path` needs above its last component and that are missing, as
-    /// changes, and the place of that component. Numbers are given from `next_id` on.
+    /// Returns the changes that create the missing directories above the last component of `path`,
+    /// then the parent, number and name of a new node there. Numbers start at `next_id`.
     pub(super) fn plan_place<'a>(&self, path: &'a str) -> Result<(Vec<Change>, u64, u64, &'a str)> {
         check_path(path)?;
         let (above, last) = path.rsplit_once('/').unwrap_or(("", path));
@@ -349,7 +350,7 @@ impl Tree {
         Ok((changes, parent, next_id, last))
     }
 
-    /// The edit that makes a table, and the table's number.
+    /// Returns the edit that creates a table, and the table's number.
     pub(crate) fn plan_create(
         &self,
         path: &str,
@@ -362,7 +363,7 @@ impl Tree {
         Ok((changes, id))
     }
 
-    /// The edit that gives a table or a directory a new path.
+    /// Returns the edit that moves a table or a directory to another path.
     pub(crate) fn plan_rename(&self, from: &str, to: &str) -> Result<Vec<Change>> {
         let id = self.find_existing(from)?;
         let (mut changes, parent, _, name) = self.plan_place(to)?;
@@ -380,7 +381,7 @@ impl Tree {
                 .unwrap_or(depth_from);
             check_depth(to, deepest + depth_to - depth_from)?;
         }
-        // Directories that this leaves empty go. Those that it enters, or adds to, are not empty.
+        // Directories that become empty are removed, except those that contain the new path.
         let entered = match changes.first() {
             Some(Change::AddDirectory { parent, .. }) => *parent,
             _ => parent,
@@ -391,13 +392,14 @@ impl Tree {
         Ok(changes)
     }
 
-    /// The edit that removes a node and everything below it.
+    /// Returns the edit that removes a node and everything below it.
     pub(crate) fn plan_remove(&self, id: u64) -> Vec<Change> {
         let emptied = self.emptied_by(id, &[]);
         if emptied.is_some() { emptied.into_iter().collect() } else { vec![Change::Remove { id }] }
     }
 
-    /// The removal of the highest directory that holds nothing but `id` and is not in `kept`.
+    /// Returns the removal of the highest directory that holds nothing but `id` and is not in
+    /// `kept`.
     pub(super) fn emptied_by(&self, id: u64, kept: &[u64]) -> Option<Change> {
         let emptied = self
             .lineage(id)
@@ -415,12 +417,12 @@ impl Tree {
         Some(Change::Remove { id: emptied })
     }
 
-    /// The node at `path`, or the error that there is none.
+    /// Returns the node at `path`, or [`Error::NoSuchTable`].
     pub(crate) fn find_existing(&self, path: &str) -> Result<u64> {
         self.find(path).ok_or_else(|| Error::NoSuchTable { name: path.to_owned() })
     }
 
-    /// Changes that build this tree anew, parents first.
+    /// Returns the changes that build this tree, parents first.
     pub(crate) fn dump(&self) -> Vec<Change> {
         let mut changes = vec![Change::NextId { id: self.next_id }];
         if let Some(defaults) = self.own_defaults(ROOT).cloned() {
@@ -474,7 +476,7 @@ fn check_depth(path: &str, depth: usize) -> Result<()> {
     Err(Error::Limit { what })
 }
 
-/// Refuses a path whose names are outside their limits.
+/// Fails with [`Error::Limit`] if a component or the depth of a path is outside its limits.
 pub(crate) fn check_path(path: &str) -> Result<()> {
     check_depth(path, depth(path))?;
     path.split('/').try_for_each(check_component)

@@ -1,5 +1,5 @@
-//! Reading the database's own bytes for tools and fuzzing: what they say, or where they are
-//! damaged.
+//! Decoders of the database's own bytes, for tools and fuzzing. They return the content, or where
+//! it is damaged.
 //!
 //! Nothing here needs an open database or writes anything.
 

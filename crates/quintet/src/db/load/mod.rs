@@ -1,21 +1,19 @@
-//! Sorted loads: many entries in ascending order at once.
+//! Sorted loads: many entries in ascending key order.
 //!
-//! What: [`SortedLoader`] takes entries one by one and commits them; where the engine can build its
-//! structure from sorted entries ([`Engine::load`]) they go round the log, else through it in
-//! batches.
-//! Why: an entry that is logged, found a place for, changed into a page, journaled and placed is
-//! written several times and costs a microsecond; a page of a hundred sorted ones is written once.
+//! [`SortedLoader`] takes entries one by one. An engine that can build its structure from sorted
+//! entries ([`Engine::load`], `btree`) writes full pages and bypasses the log. The other engines
+//! receive batches through the log. A logged entry is written several times and costs a
+//! microsecond; a page of a hundred sorted entries is written once.
 //!
-//! Round the log: the table is [`Status::Loading`] meanwhile, so nobody else writes it. What it
-//! gets is in files that no state has, until the engine's files, complete to an LSN below which
-//! everything is applied, have it: all at once and durably. The log knows nothing of it. That is
-//! sound for recovery, since a table's files count before the log does; who wants to rebuild a
-//! table from its log alone ([`LoadOptions::logged`]) has to load through it.
+//! While a load bypasses the log, the table is [`Status::Loading`] and refuses other writes. The
+//! pages of the load belong to no checkpoint until the last step adopts them all at once, durably.
+//! The log has no record of them. Recovery is still correct, because it starts from the table's
+//! files. A table that must be rebuilt from its log alone needs [`LoadOptions::logged`].
 //!
 //! Invariants:
-//! - A load is ended before its database is closed, so nothing is written to files that may be
-//!   another process's.
-//! - What expires is in the expiry index's files before the load is adopted.
+//! - A load is ended before its database is closed. No load writes to files that another process
+//!   may own.
+//! - Entries that expire are in the expiry index's files before the load is adopted.
 //!
 //! [`Engine::load`]: crate::contract::Engine::load
 
@@ -41,11 +39,11 @@ use crate::{
     },
 };
 
-/// A batch is committed when it has this many bytes: enough that a commit costs its entries little,
-/// and little beside the smallest budgets.
+/// Encoded size in bytes at which a batch is committed. Large enough that the commit costs little
+/// for each entry, and small beside the smallest memory budget.
 const BATCH_BYTES: u64 = 256 << 10;
 
-/// How a sorted load is done.
+/// Options of a sorted load.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoadOptions {
     logged: bool,
@@ -53,21 +51,21 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// Round the log where the engine can.
+    /// Returns the default options: bypass the log if the engine can.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Through the log in batches, on every engine: for tables that are to be rebuilt from the log
-    /// alone.
+    /// Writes through the log in batches, on every engine. Needed for tables that must be rebuilt
+    /// from the log alone.
     #[must_use]
     pub fn logged(mut self) -> Self {
         self.logged = true;
         self
     }
 
-    /// In place of the database's durability, for batches. What goes round the log is durable in
-    /// any case.
+    /// Overrides the database's durability for batches. A load that bypasses the log is always
+    /// durable.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
@@ -75,32 +73,39 @@ impl LoadOptions {
     }
 }
 
-/// A sorted load under way: takes entries in strictly ascending order of their keys. Made by
-/// [`Table::sorted_loader`], which says what it promises. Dropped without
-/// [`SortedLoader::commit`], it has changed nothing, but for batches that are committed.
+/// A sorted load in progress; [`Table::sorted_loader`] starts it. Dropping it without
+/// [`SortedLoader::commit`] discards the load, except batches that are already committed.
 #[derive(Debug)]
 pub struct SortedLoader {
     table: Table,
     way: Way,
-    /// The key that the next has to be above; empty: any will do.
+    /// The next key must be greater than this one; empty: any key is allowed.
     last: Vec<u8>,
     entries: u64,
-    /// Some of them expire.
+    /// Whether some entries expire.
     expires: bool,
     failure: Option<Error>,
 }
 
 #[derive(Debug)]
 enum Way {
-    /// The load is with the table.
+    /// The engine's load is in [`TableState::load`].
     RoundTheLog,
     ThroughTheLog(Box<Batch>, Durability),
 }
 
 impl Table {
-    /// Puts entries in strictly ascending order of their keys, and returns how many. As
-    /// [`Table::sorted_loader`] with the default options; what `entries` gives is committed when
-    /// it ends.
+    /// Loads entries in strictly ascending key order and returns their number. Same as
+    /// [`Table::sorted_loader`] with default options, with a commit at the end of `entries`.
+    ///
+    /// ```no_run
+    /// # fn main() -> quintet::Result<()> {
+    /// # let db = quintet::Database::open("data")?;
+    /// # let table = db.table("numbers")?;
+    /// table.load_sorted((0..1000_u32).map(|number| (number.to_be_bytes(), "value")))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn load_sorted<K, V>(&self, entries: impl IntoIterator<Item = (K, V)>) -> Result<u64>
     where
         K: AsRef<[u8]>,
@@ -113,19 +118,17 @@ impl Table {
         loader.commit()
     }
 
-    /// Begins a load of entries in strictly ascending order of their keys: faster than puts where
-    /// the engine can build its structure from them.
+    /// Starts a load of entries in strictly ascending key order. Faster than puts if the engine can
+    /// build its structure from sorted entries.
     ///
-    /// On `btree`, all of the load or nothing takes effect, at [`SortedLoader::commit`], and is
-    /// durable then. Its keys have to be above all that the table has. The entries go round the
-    /// log, once, to full leaves in the table's own file; until the load ends, every other write
-    /// to the table fails with [`Error::Loading`], while reads see it as it was. A load takes
-    /// about 3 MiB of memory, however large it is.
+    /// On `btree`, every key must be greater than every key of the table. The load takes effect
+    /// whole and durably at [`SortedLoader::commit`]. Until it ends, other writes fail with
+    /// [`Error::Loading`], and reads see the old state. It uses about 3 MiB of memory.
     ///
-    /// On the other engines, and with [`LoadOptions::logged`], the entries go through the log in
-    /// atomic batches of 256 KiB (one larger entry is a batch), each visible when it is full; what
-    /// was committed before an error stays, and other writes go on. Entries replace what the table
-    /// has.
+    /// On the other engines, and with [`LoadOptions::logged`], entries are committed in atomic
+    /// batches of 256 KiB (a larger entry is one batch). Each batch is visible when it is
+    /// committed. Committed batches stay after an error, and other writes go on. Entries replace
+    /// existing ones.
     ///
     /// Fails as [`Table::put`] does.
     pub fn sorted_loader(&self, options: LoadOptions) -> Result<SortedLoader> {
@@ -147,7 +150,7 @@ impl Table {
 }
 
 impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
-    /// Puts entries in strictly ascending order of their keys, and returns how many. As
+    /// Loads entries in strictly ascending key order and returns their number. As
     /// [`Table::load_sorted`].
     pub fn load_sorted<Q, W>(&self, entries: impl IntoIterator<Item = (Q, W)>) -> Result<u64>
     where
@@ -164,15 +167,14 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
 }
 
 impl SortedLoader {
-    /// Adds an entry. Fails with [`Error::OutOfOrder`], [`Error::Limit`] and
-    /// [`Error::TypeMismatch`], and has then not taken it, but takes others; any other error ends
-    /// the load.
+    /// Adds an entry. [`Error::OutOfOrder`], [`Error::Limit`], [`Error::TypeMismatch`] and
+    /// [`Error::InvalidOption`] refuse only this entry. Any other error ends the load.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, PutOptions::new())
     }
 
-    /// Adds an entry with an expiry or a type tag. A lifetime is counted from this call. Conditions
-    /// and durability are refused. Otherwise as [`SortedLoader::put`].
+    /// Adds an entry with an expiry or a type tag. A ttl counts from this call. A condition or a
+    /// durability is refused with [`Error::InvalidOption`]. Otherwise as [`SortedLoader::put`].
     pub fn put_with(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -228,23 +230,23 @@ impl SortedLoader {
         }
     }
 
-    /// Entries taken so far.
+    /// Returns the number of entries added so far.
     pub fn len(&self) -> u64 {
         self.entries
     }
 
-    /// Whether it has taken none.
+    /// Returns whether no entry was added.
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
-    /// Ends the load, and returns how many entries it had: on `btree` they are there and durable
-    /// now.
+    /// Ends the load and returns the number of entries. On `btree` they are visible and durable
+    /// then.
     ///
-    /// Fails with the error that ended the load before, as [`Table::put`] does, and with
-    /// [`Error::StaleTable`] where the table was dropped meanwhile; nothing has changed then. One
-    /// exception: if it is the disk that fails, in the very last step, and goes on failing, then
-    /// the load may be found, whole, when the database is opened again.
+    /// Fails with the error that ended the load, as [`Table::put`] does, or with
+    /// [`Error::StaleTable`] if the table was dropped meanwhile. Nothing has changed then, except
+    /// committed batches. If the disk fails at the last step and keeps failing, the load may be
+    /// found whole at the next open.
     pub fn commit(mut self) -> Result<u64> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
@@ -273,7 +275,7 @@ impl Drop for SortedLoader {
         if matches!(self.way, Way::RoundTheLog) {
             end_load(&self.table.state);
             if self.expires {
-                // What came due meanwhile was left alone.
+                // The sweep skipped entries that became due during the load.
                 self.table.session.core.shared.jobs.wake(JobKind::Expire);
             }
         }
@@ -281,10 +283,11 @@ impl Drop for SortedLoader {
 }
 
 impl Core {
-    /// Has a table be loaded; the key that those of the load have to be above.
+    /// Sets the table's status to loading and starts the engine's load. Returns the greatest key of
+    /// the table, which the keys of the load must exceed.
     fn begin_load(&self, table: &TableState) -> Result<Vec<u8>> {
         {
-            // Who is past the look at the table's status has applied its write after this.
+            // A writer that checked the status before holds a stripe until its write is applied.
             let _every = self.stripes.hold_every();
             self.check_open()?;
             self.check_takes_writes(table)?;
@@ -299,20 +302,20 @@ impl Core {
         let begun = begun.unwrap_or_else(|| Err(self.load_is_gone(table)));
         let last = begun.and_then(|start| {
             *lock(&table.load) = Some(start.load);
-            // Closing notes that it has closed, and then ends loads.
+            // Closing sets the status first and ends loads afterwards.
             self.check_open()?;
             Ok(start.last.unwrap_or_default())
         });
         last.inspect_err(|_| end_load(table))
     }
 
-    /// Why a table has no load.
+    /// Returns the reason why a table has no load.
     fn load_is_gone(&self, table: &TableState) -> Error {
         self.check_usable(table).err().unwrap_or(Error::Closed)
     }
 }
 
-/// Takes a table's load away, adopted or not, and lets others write.
+/// Drops a table's load, adopted or not, and lets other writes in.
 fn end_load(table: &TableState) {
     drop(lock(&table.load).take());
     table.turn(Status::Loading, Status::Open);
