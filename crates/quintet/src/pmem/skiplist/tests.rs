@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::{
     pmem::simulator::{Event, Recorder, Walk, images_wanted, waste},
-    util::mutant::finds,
+    util::mutant::{Bug, finds},
 };
 
 const POOL_BYTES: u64 = 16 * SLAB_BYTES;
