@@ -1,7 +1,7 @@
 //! Crash simulator of a pool: enumerates what a power loss may leave.
 //!
 //! A [`Recorder`] replaces the memory of a pool and records stores, write-backs, fences and the
-//! ends of operations. A [`Walk`] replays them. Just before each fence and at the end of each
+//! ends of operations. [`CrashImages`] replays them. Just before each fence and at the end of each
 //! operation it builds the images that the memory may hold: for each line, any prefix of the stores
 //! since the line was last persistent for certain. (Between two fences fewer stores happened and
 //! nothing more is certain, so those images are among the ones before the second fence.) It builds
@@ -151,7 +151,7 @@ struct Pending {
 
 /// A replay that yields images. See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Walk {
+pub(crate) struct CrashImages {
     /// The words that are persistent for certain.
     sure: Vec<u64>,
     /// Hash of `sure`, updated with each word.
@@ -164,7 +164,7 @@ pub(crate) struct Walk {
     pub(crate) images: u64,
 }
 
-impl Walk {
+impl CrashImages {
     /// Starts from this memory.
     pub(crate) fn new(before: Vec<u64>, seed: u64) -> Self {
         Self {
@@ -180,7 +180,11 @@ impl Walk {
 
     /// Replays events. Calls `visit` with each new image and the number of operations that had
     /// returned, until it returns `false`.
-    pub(crate) fn go(&mut self, events: &[Event], visit: &mut dyn FnMut(Vec<u64>, usize) -> bool) {
+    pub(crate) fn replay(
+        &mut self,
+        events: &[Event],
+        visit: &mut dyn FnMut(Vec<u64>, usize) -> bool,
+    ) {
         for event in events {
             self.operations += usize::from(*event == Event::Done);
             if matches!(event, Event::Fenced | Event::Done) && !self.moment(visit) {

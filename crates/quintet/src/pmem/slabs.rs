@@ -85,7 +85,7 @@ pub(super) struct Slabs {
 }
 
 /// The offset and the description of a damage.
-pub(super) type Wrong = (u64, String);
+pub(super) type SlabDamage = (u64, String);
 
 const fn objects_of(class_bytes: u64) -> u64 {
     SLAB_BYTES / class_bytes
@@ -134,7 +134,7 @@ impl Slabs {
     }
 
     /// Reads the directory of the next segment, which ends at `end`.
-    pub(super) fn load(&mut self, medium: &Medium, end: u64) -> Result<(), Wrong> {
+    pub(super) fn load(&mut self, medium: &Medium, end: u64) -> Result<(), SlabDamage> {
         let (first, end) = (to_u64(self.states.len()), end / SLAB_BYTES);
         let directory = (HEAD_BYTES + (end - first) * 8).div_ceil(SLAB_BYTES);
         self.states.resize(to_usize(end), Slab::Free);

@@ -14,7 +14,7 @@ use crate::{
 
 /// The keys and words of a scan, in scan order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct ScanBatch {
     pub(crate) entries: Vec<(Vec<u8>, u64)>,
     /// Where to continue: an inclusive start for upward scans, an exclusive end for downward scans.
     /// `None` if the scan is complete.
@@ -154,8 +154,13 @@ impl FairTree {
     }
 
     /// Returns about `limit` entries from `start` (included) up to `end` (excluded).
-    pub(crate) fn scan_up(&self, start: &[u8], end: Option<&[u8]>, limit: usize) -> Result<Found> {
-        let mut found = Found::default();
+    pub(crate) fn scan_up(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<ScanBatch> {
+        let mut found = ScanBatch::default();
         let mut start = start.to_vec();
         loop {
             let leaf = self.undisturbed(|| self.read_leaf(Goal::At(&start)))?;
@@ -179,8 +184,8 @@ impl FairTree {
         start: &[u8],
         end: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Found> {
-        let mut found = Found::default();
+    ) -> Result<ScanBatch> {
+        let mut found = ScanBatch::default();
         let mut end = end.map(<[u8]>::to_vec);
         loop {
             let goal = end.as_deref().map_or(Goal::End, Goal::Below);

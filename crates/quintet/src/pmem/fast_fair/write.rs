@@ -16,7 +16,7 @@ use crate::{
 
 /// A slot of a node.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct NodeSlot {
     slot: u64,
     /// Number of entries of the node.
     count: u64,
@@ -26,7 +26,7 @@ struct Place {
 
 /// An entry to insert into a node.
 #[derive(Clone, Copy, Debug)]
-struct New {
+struct FairEntry {
     prefix: u64,
     pointer: u64,
     /// Whether its target was flushed and no fence has followed yet.
@@ -98,7 +98,7 @@ impl FairTree {
 
     /// Returns the slot of a key, or the slot to insert it at: the first entry that is not below
     /// the key.
-    fn place_of(&self, node: u64, key: &[u8]) -> Result<Place> {
+    fn place_of(&self, node: u64, key: &[u8]) -> Result<NodeSlot> {
         let head = self.head(node)?;
         let (prefix, count) = (prefix_at(key, head.skip), self.end_of(node));
         for slot in 0..count {
@@ -114,14 +114,21 @@ impl FairTree {
                 theirs.cmp(&prefix)
             };
             if order.is_ge() {
-                return Ok(Place { slot, count, is_there: order.is_eq() });
+                return Ok(NodeSlot { slot, count, is_there: order.is_eq() });
             }
         }
-        Ok(Place { slot: count, count, is_there: false })
+        Ok(NodeSlot { slot: count, count, is_there: false })
     }
 
     /// Adds an entry to a node, or to the right half after a split. A failure changes nothing.
-    fn add(&self, node: u64, place: Place, key: &[u8], pointer: u64, is_fresh: bool) -> Result<()> {
+    fn add(
+        &self,
+        node: u64,
+        place: NodeSlot,
+        key: &[u8],
+        pointer: u64,
+        is_fresh: bool,
+    ) -> Result<()> {
         let (mut node, mut place, mut is_fresh) = (node, place, is_fresh);
         if place.count >= CAPACITY {
             let right = self.split(node, place)?;
@@ -133,7 +140,7 @@ impl FairTree {
             place = self.place_of(node, key)?;
         }
         let prefix = prefix_at(key, self.head(node)?.skip);
-        self.shift_right(node, place, New { prefix, pointer, is_fresh });
+        self.shift_right(node, place, FairEntry { prefix, pointer, is_fresh });
         Ok(())
     }
 
@@ -144,7 +151,7 @@ impl FairTree {
     }
 
     /// FAST insertion: shifts entries right in a node with a free slot, and stores the new entry.
-    fn shift_right(&self, node: u64, place: Place, new: New) {
+    fn shift_right(&self, node: u64, place: NodeSlot, new: FairEntry) {
         let pool = &*self.pool;
         let (slot, count) = (place.slot, place.count);
         let mut is_fresh = new.is_fresh;
@@ -223,7 +230,7 @@ impl FairTree {
     /// FAIR split: moves the right half of a node to a new node, which is returned. If the new
     /// entry is the last of the whole tree, only one entry moves: ascending inserts leave full
     /// nodes.
-    fn split(&self, node: u64, place: Place) -> Result<u64> {
+    fn split(&self, node: u64, place: NodeSlot) -> Result<u64> {
         let (pool, head) = (&*self.pool, self.head(node)?);
         let sibling = self.follow(node + SIBLING)?;
         let entry = |slot| (pool.load(slot_at(node, slot)), pool.load(pointer_at(node, slot)));

@@ -381,7 +381,7 @@ impl PersistentList {
     }
 
     /// Allocates `bytes` from the newest chunk, or an object of the pool for larger ones.
-    fn take(&self, room: &mut Room, bytes: u64) -> Result<u64> {
+    fn alloc(&self, room: &mut Room, bytes: u64) -> Result<u64> {
         self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         if bytes > CHUNK_BYTES / 4 {
             let at = self.pool.alloc(bytes)?;
@@ -433,14 +433,14 @@ impl PersistentList {
             if mutant!(PersistentListTakesOlder: false, else !is_older) {
                 return Ok(Outcome::Old);
             }
-            let value = self.take(&mut room, value_bytes)?;
+            let value = self.alloc(&mut room, value_bytes)?;
             self.write_value(value, version, kind, pieces, length);
             mutant!(PersistentListSkipsValue: (), else pool.flush(value, value_bytes));
             pool.publish(after + VALUE, link(value));
             return Ok(Outcome::Replaced);
         }
         let node_bytes = KEY + words(key.len());
-        let node = self.take(&mut room, node_bytes + value_bytes)?;
+        let node = self.alloc(&mut room, node_bytes + value_bytes)?;
         let value = node + node_bytes;
         pool.store(node, to_u64(key.len()) | widen(crc32c(key)) << 32);
         pool.store(node + PREFIX, key_prefix(key));
