@@ -326,7 +326,11 @@ impl Pool {
     /// [`Error::Corruption`] if no object begins at the offset.
     pub(crate) fn free(&self, offset: u64) -> Result<()> {
         let freed = lock(&self.slabs).free(&self.medium, offset);
-        if freed { Ok(()) } else { Err(self.damage(offset, "what is released is no object")) }
+        if freed {
+            Ok(())
+        } else {
+            Err(self.damage(offset, "the freed offset is not the start of an object"))
+        }
     }
 
     /// Returns the start and the bytes of the run of slabs that contains an offset.

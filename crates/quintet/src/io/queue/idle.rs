@@ -130,7 +130,7 @@ impl Queues {
 mod tests {
     use super::*;
 
-    /// One whose requests end one by one, whenever somebody waits for them.
+    /// A queue that completes one request at each wait.
     #[derive(Debug)]
     struct Slow {
         #[expect(dead_code, reason = "it tells them apart when they are printed")]

@@ -184,7 +184,7 @@ impl FairTree {
     fn head(&self, node: u64) -> Result<Head> {
         let head = self.pool.load(node);
         if node == 0 || head & 0xffff != NODE_MARK {
-            return Err(self.pool.damage(node, "no node of the index is here"));
+            return Err(self.pool.damage(node, "a link of the index does not point to a node"));
         }
         Ok(Head { level: low_u8(head >> 16), skip: to_usize(u64::from(low_u32(head >> 32))) })
     }
@@ -216,7 +216,7 @@ impl FairTree {
         if *steps < STEPS_MAX {
             Ok(())
         } else {
-            Err(self.pool.damage(node, "the index has no end"))
+            Err(self.pool.damage(node, "a descent visits too many nodes; links form a cycle"))
         }
     }
 

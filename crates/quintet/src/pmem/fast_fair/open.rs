@@ -49,7 +49,7 @@ impl FairTree {
     /// read.
     pub(crate) fn open(pool: &Arc<Pool>, at: u64) -> Result<Self> {
         if pool.load(at) != MAGIC {
-            return Err(pool.damage(at, "no index begins here"));
+            return Err(pool.damage(at, "no index starts at this offset"));
         }
         let tree = Self::with(pool, at);
         mutant!(FairRepairsNothing => return Ok(tree));
@@ -134,7 +134,7 @@ impl FairTree {
         let mut left = self.pool.load(node + LEFT);
         let mut end = self.end_of(node);
         if end == SLOTS {
-            return Err(self.pool.damage(node, "a node's entries have no end"));
+            return Err(self.pool.damage(node, "a node's entries have no end marker"));
         }
         while slot < end {
             let pointer = self.pool.load(pointer_at(node, slot));
@@ -173,7 +173,11 @@ impl FairTree {
     pub(crate) fn mark(&self, marks: &mut Marks<'_>) -> Result<()> {
         let mut add = |at: u64| {
             let added = at == 0 || marks.add(at);
-            if added { Ok(()) } else { Err(self.pool.damage(at, "the index leads to no object")) }
+            if added {
+                Ok(())
+            } else {
+                Err(self.pool.damage(at, "the index links to an offset without an object"))
+            }
         };
         add(self.at)?;
         for node in self.levels()?.into_iter().flatten() {
@@ -204,17 +208,21 @@ impl FairTree {
                 keys += if level == 0 { entries } else { 0 };
                 let low = self.low_key(*node)?;
                 if (index == 0) != low.is_empty() {
-                    return Err(self.pool.damage(*node, "a range of the index begins wrongly"));
+                    return Err(self
+                        .pool
+                        .damage(*node, "only the first node of a level may lack a lowest key"));
                 }
                 if self.find_node(self.head(*node)?.level, Goal::At(&low))? != Some(*node) {
-                    return Err(self.pool.damage(*node, "a node is not found from the root"));
+                    return Err(self
+                        .pool
+                        .damage(*node, "a descent from the root does not find a node"));
                 }
             }
         }
         if keys == self.keys() {
             Ok(keys)
         } else {
-            let what = format!("it has {keys} keys, counted were {}", self.keys());
+            let what = format!("the leaves have {keys} keys, the counter says {}", self.keys());
             Err(self.pool.damage(self.at, what))
         }
     }
@@ -231,7 +239,7 @@ impl FairTree {
         if head.level > 0 {
             let first = self.low_key(self.follow(node + LEFT)?)?;
             if first != last {
-                return Err(self.pool.damage(node, "a node begins with another range"));
+                return Err(self.pool.damage(node, "a node's first child has another lowest key"));
             }
         }
         let count = self.end_of(node);

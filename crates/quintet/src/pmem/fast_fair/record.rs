@@ -40,7 +40,7 @@ impl FairTree {
         if low_u8(head >> 16) == low_u8(MARK) {
             Ok(to_usize(head & 0xffff))
         } else {
-            Err(self.pool.damage(record, "no record of the index is here"))
+            Err(self.pool.damage(record, "a link of the index does not point to a record"))
         }
     }
 
@@ -67,7 +67,7 @@ impl FairTree {
         if widen(crc32c(&key)) == self.pool.load(record) >> 32 {
             Ok(key)
         } else {
-            Err(self.pool.damage(record, "a key's checksum differs"))
+            Err(self.pool.damage(record, "a key's checksum is wrong"))
         }
     }
 }

@@ -175,7 +175,7 @@ impl PersistentList {
     /// part is damaged.
     pub(crate) fn open(pool: &Arc<Pool>, at: u64, capacity: u64) -> Result<Self> {
         if pool.load(at) != MAGIC {
-            return Err(pool.damage(at, "no list begins here"));
+            return Err(pool.damage(at, "no list starts at this offset"));
         }
         let list = Self::with(Arc::clone(pool), at, capacity)?;
         let mut before = Vec::new();
@@ -186,7 +186,7 @@ impl PersistentList {
         while node != 0 {
             list.verify(node, &mut run, &mut key)?;
             if list.keys() > 0 && before >= key {
-                return Err(pool.damage(node, "keys of a list do not grow"));
+                return Err(pool.damage(node, "keys of a list are out of order"));
             }
             list.keys.fetch_add(1, Ordering::Relaxed);
             list.add_tower(node, &mut latest);
@@ -222,7 +222,7 @@ impl PersistentList {
             && key_prefix(key) == pool.load(node + PREFIX)
             && !key.is_empty();
         if !is_true {
-            return damage("a node's checksum differs");
+            return damage("a node's checksum is wrong");
         }
         let value = self.follow(node + VALUE)?;
         let stored = Stored(value);
@@ -235,7 +235,7 @@ impl PersistentList {
         self.copy_value(stored, &mut bytes);
         let shape = pool.load(value + 8);
         if widen(value_crc(pool.load(value), shape, &[&bytes])) != shape >> 32 {
-            return Err(pool.damage(value, "a value's checksum differs"));
+            return Err(pool.damage(value, "a value's checksum is wrong"));
         }
         let used = KEY + self.key_words(node) + VALUE_HEAD_BYTES + words(bytes.len());
         self.used_bytes.fetch_add(used, Ordering::Relaxed);
@@ -279,7 +279,7 @@ impl PersistentList {
     pub(crate) fn mark(&self, marks: &mut Marks<'_>) -> Result<()> {
         for at in std::iter::once(&self.at).chain(&lock(&self.room).objects) {
             if !marks.add(*at) {
-                return Err(self.pool.damage(*at, "a list leads to what is no object"));
+                return Err(self.pool.damage(*at, "a list links to an offset without an object"));
             }
         }
         Ok(())
