@@ -1,15 +1,15 @@
-//! Arrays of plain values; large ones have memory of their own.
+//! A growable array of plain values; large arrays have an anonymous mapping each.
 //!
-//! What: a growing array, as `Vec` is. From [`LARGE_BYTES`] on it is an anonymous mapping, which
-//! grows without being copied and is given back whole when the array is dropped.
-//! Why: what merges work with lives for seconds, beside indexes that live for hours. glibc learns
-//! from the first large array that is freed to take such arrays from its arenas, where what is
-//! free between longer-lived ones stays with the process: at a budget of 75 MB, 60 MB of that.
+//! Problem: merges allocate large arrays for seconds, beside indexes that live for hours. After the
+//! first large array is freed, glibc takes such arrays from its arenas. Free space between
+//! longer-lived allocations then stays with the process: 60 MB at a budget of 75 MB.
+//! How: from [`LARGE_BYTES`] on, the array is an anonymous mapping. `mremap` grows it without a
+//! copy, and dropping it returns all of its memory to the system.
 //!
-//! Invariants: the first `len` of `capacity` values are initialised. The capacity alone says where
-//! the memory is from.
+//! Invariants: the first `len` of `capacity` values are initialised. The capacity alone decides
+//! whether the memory is from the allocator or mapped.
 //!
-//! Thread rules: those of `Vec`.
+//! Threads: as for `Vec`.
 
 #![expect(unsafe_code, reason = "allocation, mmap and slices of it; listed in UNSAFE.md")]
 
@@ -26,16 +26,16 @@ use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap, munma
 use super::BLOCK_BYTES;
 use crate::util::codec::{round_up, to_u64, to_usize};
 
-/// Arrays of this size are mapped.
+/// Bytes from which on an array is mapped.
 const LARGE_BYTES: usize = if cfg!(miri) { usize::MAX } else { 128 << 10 };
-/// What the first push makes room for, in bytes.
+/// Bytes that the first push allocates.
 const FIRST_BYTES: usize = 64;
 
-/// Values that are plain bytes.
+/// Types whose values are plain bytes.
 ///
 /// # Safety
 ///
-/// All zero bytes are a value; the type has a size, and nothing to do when it is dropped.
+/// All zero bytes are a valid value. The type is not zero-sized and needs no drop.
 pub unsafe trait Plain: 'static {}
 
 // SAFETY: integers.
@@ -47,7 +47,7 @@ unsafe impl Plain for (u64, u64) {}
 // SAFETY: integers.
 unsafe impl Plain for AtomicU64 {}
 
-/// See the module head.
+/// A growable array. See the module documentation.
 pub struct Array<T: Plain> {
     start: NonNull<T>,
     len: usize,
@@ -59,7 +59,7 @@ unsafe impl<T: Plain + Send> Send for Array<T> {}
 // SAFETY: shared, it gives out shared slices only.
 unsafe impl<T: Plain + Sync> Sync for Array<T> {}
 
-/// The layout of so many values; too many abort, as with `Vec`.
+/// Returns the layout of `capacity` values. Aborts if it is too large, as `Vec` does.
 fn layout<T: Plain>(capacity: usize) -> Layout {
     Layout::array::<T>(capacity).unwrap_or_else(|_| handle_alloc_error(Layout::new::<T>()))
 }
@@ -68,7 +68,7 @@ fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE_BYTES
 }
 
-/// Bytes of the mapping of a large array.
+/// Returns the bytes to map for a large array.
 fn mapped_bytes(layout: Layout) -> usize {
     to_usize(round_up(to_u64(layout.size()), BLOCK_BYTES))
 }
@@ -83,20 +83,20 @@ fn map<T: Plain>(layout: Layout) -> NonNull<T> {
 }
 
 impl<T: Plain> Array<T> {
-    /// An empty one, without memory.
+    /// Returns an empty array without memory.
     pub const fn new() -> Self {
         const { assert!(size_of::<T>() > 0) };
         Self { start: NonNull::dangling(), len: 0, capacity: 0 }
     }
 
-    /// An empty one with room for so many.
+    /// Returns an empty array with capacity for at least the given number of values.
     pub fn with_capacity(capacity: usize) -> Self {
         let mut array = Self::new();
         array.set_capacity(capacity);
         array
     }
 
-    /// So many zeros.
+    /// Returns an array of zeros.
     pub fn zeroed(len: usize) -> Self {
         let mut array = Self::with_capacity(len);
         if !is_large(layout::<T>(array.capacity)) {
@@ -108,7 +108,7 @@ impl<T: Plain> Array<T> {
         array
     }
 
-    /// Moves to memory for so many, more than there are.
+    /// Grows the capacity; the new one must be larger.
     fn set_capacity(&mut self, capacity: usize) {
         if capacity <= self.capacity {
             return;
@@ -144,11 +144,11 @@ impl<T: Plain> Array<T> {
         self.capacity = capacity;
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     ///
     /// # Safety
     ///
-    /// Nobody uses it afterwards.
+    /// The caller does not use the memory afterwards.
     unsafe fn free(&mut self) {
         let layout = layout::<T>(self.capacity);
         // SAFETY: the memory is ours, and is from where its size says.
@@ -161,12 +161,12 @@ impl<T: Plain> Array<T> {
         }
     }
 
-    /// Makes room for so many more.
+    /// Reserves capacity for additional values.
     pub fn reserve(&mut self, more: usize) {
         self.set_capacity(self.len.saturating_add(more));
     }
 
-    /// Adds a value.
+    /// Appends a value.
     #[inline]
     pub fn push(&mut self, value: T) {
         if self.len == self.capacity {

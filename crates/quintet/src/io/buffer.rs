@@ -1,26 +1,25 @@
 //! A heap buffer aligned for direct I/O.
 //!
-//! Invariants: the first byte's address and the length are multiples of [`BLOCK_BYTES`]; the bytes
-//! are always initialised. The memory is not moved while the buffer lives, wherever the buffer
-//! itself is moved to.
+//! Invariants: the address and the length are multiples of [`BLOCK_BYTES`]. The bytes are always
+//! initialised. Moving the buffer does not move its memory.
 //!
-//! Alignment is had by a block more than is asked for, not from the allocator: what glibc (before
-//! 2.38) has given out aligned it cannot give out so again once it is free, unless its neighbours
-//! are free as well, so buffers between longer-lived allocations took ever new memory.
+//! The buffer allocates one block more than asked and aligns within it, instead of asking the
+//! allocator for alignment. glibc before 2.38 cannot reuse a freed aligned allocation as an aligned
+//! one unless its neighbours are free too, so the process grew.
 
 use super::{Array, BLOCK_BYTES};
 use crate::util::codec::{round_up, to_u64, to_usize};
 
 /// A zeroed, block-aligned buffer of a fixed length.
 pub struct AlignedBuffer {
-    /// The buffer's bytes, and up to a block before and behind them together.
+    /// The buffer's bytes, with less than a block of padding before and after them in total.
     bytes: Array<u8>,
     start: usize,
     length: usize,
 }
 
 impl AlignedBuffer {
-    /// A zeroed buffer of at least `bytes`, rounded up to whole blocks.
+    /// Returns a zeroed buffer of `bytes`, rounded up to whole blocks.
     pub fn zeroed(bytes: usize) -> Self {
         let block = to_usize(BLOCK_BYTES);
         let length = to_usize(round_up(to_u64(bytes), BLOCK_BYTES));
@@ -29,25 +28,26 @@ impl AlignedBuffer {
         Self { bytes, start, length }
     }
 
-    /// Makes it as long as [`AlignedBuffer::zeroed`] would, in the same memory if that is enough;
-    /// the bytes are anything then.
+    /// Resizes the buffer to `bytes`, rounded up to whole blocks. Reuses the memory if it is large
+    /// enough. The contents are unspecified afterwards.
     pub fn fit(&mut self, bytes: usize) {
         let length = to_usize(round_up(to_u64(bytes), BLOCK_BYTES));
         if self.start + length <= self.bytes.len() {
             self.length = length;
         } else {
-            // The old memory first: large buffers are a good part of what merges take.
+            // Free the old memory first: merges use large buffers, and two at a time would exceed
+            // the budget.
             *self = Self::zeroed(0);
             *self = Self::zeroed(length);
         }
     }
 
-    /// Bytes of memory that it has.
+    /// Returns the allocated bytes, padding included.
     pub(crate) fn room(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The length in bytes, a multiple of the block.
+    /// Returns the length in bytes, a multiple of [`BLOCK_BYTES`].
     pub fn len(&self) -> usize {
         self.length
     }
@@ -61,12 +61,12 @@ impl AlignedBuffer {
         self.length == 0
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[self.start..self.start + self.length]
     }
 
-    /// The bytes, to be changed.
+    /// Returns the bytes for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + self.length]
     }

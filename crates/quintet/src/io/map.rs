@@ -1,12 +1,12 @@
-//! Shared, writable mappings: the log's tail.
+//! Shared, writable mappings of files. The log maps its tail; a pool of persistent memory maps all.
 //!
-//! A mapping is seen as a slice of atomic words, so that writers that own disjoint ranges, a
-//! syncer and a reader can all touch it without a lock and without undefined behaviour. Bytes are
-//! stored little-endian within a word, so the words are the file's bytes.
+//! A mapping is a slice of atomic words. Writers of disjoint ranges, a syncing thread and readers
+//! access it without a lock and without undefined behaviour. Words are little-endian, so that they
+//! are the file's bytes.
 //!
-//! Invariants: the length is a whole number of words; a system mapping stays valid until dropped
-//! because [`File::map`](super::File::map)'s contract keeps the file locked and at least as long.
-//! (Another program that truncates the file all the same makes the process receive SIGBUS.)
+//! Invariants: the length is a whole number of words. A system mapping stays valid until dropped,
+//! because the contract of [`File::map`](super::File::map) keeps the file locked and at least as
+//! long. If another program truncates the file nevertheless, the process receives SIGBUS.
 
 use std::{io, ops::Range};
 
@@ -16,34 +16,34 @@ use crate::util::{
     sync::AtomicU64,
 };
 
-/// Words of a mapped file.
+/// A mapped file as atomic words.
 #[derive(Debug)]
 pub struct Mapping(Backing);
 
 #[derive(Debug)]
 enum Backing {
     #[cfg(feature = "testing")]
-    /// Ordinary memory: the simulated disk looks at it when it builds a crash image.
+    /// Ordinary memory, which the simulated disk reads when it builds a crash image.
     #[cfg(feature = "testing")]
     Heap(Box<[AtomicU64]>),
-    /// Pages of a file.
+    /// A `MAP_SHARED` mapping of a file.
     System(system::Pages),
 }
 
-/// Where stores to a mapping go, and what a sync of it is.
+/// The kind of memory behind a mapping, which decides how a sync works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
-    /// To pages of the page cache, which a sync writes to the disk.
+    /// The page cache. A sync writes pages to the disk.
     Pages,
-    /// To persistent memory itself, or the mapping is refused. A sync writes lines back.
+    /// Persistent memory; mapping other files fails. A sync writes cache lines back.
     Persistent,
-    /// To pages of the page cache, which stand in for persistent memory: a sync writes lines back
-    /// and waits as slower memory would. No disk is asked.
+    /// The page cache in place of persistent memory. A sync writes cache lines back and waits as
+    /// slower memory would. It does not write to the disk.
     Emulated(Slowness),
 }
 
 impl Mapping {
-    /// A zeroed mapping in ordinary memory.
+    /// Returns a zeroed mapping in ordinary memory.
     #[cfg(feature = "testing")]
     pub fn heap(bytes: u64) -> Self {
         Self(Backing::Heap((0..to_usize(bytes / 8)).map(|_| AtomicU64::new(0)).collect()))
@@ -53,7 +53,8 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// The file is at least `bytes` long and nobody makes it shorter while the mapping lives.
+    /// The file is at least `bytes` long, and no thread or process truncates it while the mapping
+    /// lives.
     #[expect(unsafe_code, reason = "mapping a file is unsafe by nature: see the contract")]
     pub unsafe fn file(
         fd: std::os::fd::BorrowedFd<'_>,
@@ -65,7 +66,7 @@ impl Mapping {
         Ok(Self(Backing::System(pages)))
     }
 
-    /// The words. Word `i` holds bytes `8 i` to `8 i + 7` of the file, little-endian.
+    /// Returns the words. Word `i` holds bytes `8 i` to `8 i + 7` of the file, little-endian.
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
         match &self.0 {
@@ -75,14 +76,13 @@ impl Mapping {
         }
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
         to_u64(self.words().len()) * 8
     }
 
-    /// Makes the bytes of a range durable: `fdatasync` for a part of the file, or write-backs of
-    /// its lines, as its [`Store`] says. Pages that were made writable ahead and not stored to yet
-    /// stay out of it.
+    /// Makes the bytes of a range durable, by `msync` or by writing back its cache lines, as the
+    /// mapping's [`Store`] says. Pages that were prepared but not stored to are not written.
     pub fn sync(&self, range: Range<u64>) -> io::Result<()> {
         match &self.0 {
             #[cfg(feature = "testing")]
@@ -91,9 +91,9 @@ impl Mapping {
         }
     }
 
-    /// Makes the pages of a byte range writable ahead of the first store, in one system call
-    /// rather than one fault a page. They count as written from then on. A hint: errors are
-    /// left to the store itself.
+    /// Makes the pages of a byte range writable with one system call, instead of one page fault for
+    /// each. The kernel counts them as dirty from then on. A hint: errors are ignored and show at
+    /// the store.
     pub fn prepare_writes(&self, range: Range<u64>) {
         match &self.0 {
             #[cfg(feature = "testing")]
@@ -127,7 +127,7 @@ mod system {
     pub(super) struct Pages {
         start: NonNull<AtomicU64>,
         bytes: usize,
-        /// How lines are written back; `None`: pages are.
+        /// How cache lines are written back; `None` if pages are synced instead.
         lines: Option<(WriteBack, Slowness)>,
     }
 
@@ -139,7 +139,7 @@ mod system {
     impl Pages {
         /// # Safety
         ///
-        /// As [`super::Mapping::file`].
+        /// As for [`super::Mapping::file`].
         pub(super) unsafe fn new(
             fd: std::os::fd::BorrowedFd<'_>,
             bytes: usize,
@@ -171,9 +171,8 @@ mod system {
                 bytes,
                 lines,
             };
-            // Before the first touch: else large folios turn one record into 2 MiB of writes, and a
-            // fault reads megabytes ahead. A refusal costs speed, not correctness.
-            // SAFETY: the range is exactly our mapping.
+            // Before the first access: otherwise large folios turn one record into 2 MiB of writes,
+            // and a fault reads megabytes ahead. A failure costs speed, not correctness.
             let _ = unsafe { madvise(start, bytes, Advice::Random) };
             Ok(pages)
         }
@@ -207,10 +206,9 @@ mod system {
             Ok(synced?)
         }
 
-        /// Takes the whole pages of a range out of the page table; the page cache keeps them. Why:
-        /// the sync write-protects each page that is mapped, which interrupts every processor
-        /// that runs one of our threads, page by page; this interrupts them once. Whoever comes
-        /// back to such a page finds it by a fault.
+        /// Unmaps the whole pages of a range; the page cache keeps them. A sync write-protects each
+        /// mapped page and interrupts every processor that runs a thread of the process, once a
+        /// page. Unmapping first interrupts them once. The next access of such a page faults.
         fn unmap_whole(&self, first: usize, end: usize) {
             let end = end & !(to_usize(BLOCK_BYTES) - 1);
             if first < end {

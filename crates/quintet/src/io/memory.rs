@@ -1,62 +1,62 @@
-//! Large anonymous memory, in huge pages where the system has them: indexes and record arenas.
+//! Large anonymous memory with huge pages where the system has them, for indexes and record arenas.
 //!
-//! What: a reserved, zeroed range of atomic words. Reserving costs address space only; a page is
-//! committed by its first store and given back by [`Region::discard`].
-//! Why: structures that grow without moving need addresses that stay, and random reads of
-//! gigabytes take half as long in huge pages (PERFORMANCE.md 2).
+//! Problem: structures that grow in place need stable addresses, and random reads of gigabytes take
+//! half as long with huge pages (PERFORMANCE.md 2).
+//! How: a [`Region`] reserves a zeroed range of atomic words. Reserving costs address space only.
+//! The first store commits a page; [`Region::discard`] releases it.
 //!
-//! Invariants: all words of a region may be read and written at any time while it lives; a page
-//! that was never stored to, or was discarded, reads as zeros.
+//! Invariants: all words of a region are readable and writable while it lives. A page without a
+//! store since it was reserved or discarded reads as zeros.
 //!
-//! Thread rules: any thread; every access is atomic.
+//! Threads: any thread; every access is atomic.
 
 use std::{io, ops::Range};
 
 use crate::util::{
-    mutant::{self, Bug},
+    mutant::mutant,
     sync::{AtomicU64, Ordering},
 };
 
-/// A reserved range of words. See the module head.
+/// A reserved range of words. See the module documentation.
 #[derive(Debug)]
 pub struct Region(backing::Words);
 
 impl Region {
-    /// Reserves `bytes`, rounded up to whole pages.
+    /// Reserves `bytes`, rounded up to whole pages. Fails if the system refuses the mapping.
     pub fn reserve(bytes: u64) -> io::Result<Self> {
         backing::Words::reserve(bytes).map(Self)
     }
 
-    /// All words, zero until stored to.
+    /// Returns all words, zero until stored to.
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
         self.0.words()
     }
 
-    /// Has the pages of a byte range made huge from now on. A hint.
+    /// Asks for huge pages in a byte range. A hint.
     pub fn advise_huge(&self, range: Range<u64>) {
         self.0.advise_huge(range);
     }
 
-    /// Has the pages of a byte range small from now on; huge ones are split as parts of them are
+    /// Asks for small pages in a byte range. The system splits huge pages when parts of them are
     /// discarded. A hint.
     pub fn advise_small(&self, range: Range<u64>) {
         self.0.advise_small(range);
     }
 
-    /// Commits the memory of the whole pages in a byte range ahead of the first store: clearing two
-    /// megabytes takes a writer milliseconds. A hint.
+    /// Commits the whole pages in a byte range before the first store. Clearing a huge page of 2
+    /// MiB would cost a writer milliseconds. A hint.
     pub fn populate(&self, range: Range<u64>) {
         self.0.populate(range);
     }
 
-    /// Gives the memory of the whole pages in a byte range back; they read as zeros. Stores that
-    /// other threads make there at the same time may be lost.
+    /// Releases the memory of the whole pages in a byte range, which read as zeros afterwards.
+    /// Concurrent stores there may be lost.
     pub fn discard(&self, range: Range<u64>) {
         self.0.discard(range);
     }
 
-    /// Starts loading the cache line of word `index`. A hint; any index will do.
+    /// Prefetches the cache line of word `index`. A hint; an index beyond the end has no effect.
     #[inline]
     pub fn prefetch(&self, index: usize) {
         if let Some(word) = self.0.words().get(index) {
@@ -65,18 +65,16 @@ impl Region {
     }
 }
 
-/// Starts loading the cache line that a value begins in, mostly a word. A hint.
+/// Prefetches the cache line that a value begins in. A hint.
 #[inline]
 pub fn prefetch<T>(word: &T) {
     backing::prefetch(word);
 }
 
-/// Stores a word that other threads may be reading.
+/// Stores a word that other threads may read concurrently.
 #[inline]
 pub fn store(word: &AtomicU64, value: u64) {
-    if mutant::active(Bug::UpdateStoresPlainly) {
-        return backing::store_plainly(word, value);
-    }
+    mutant!(UpdateStoresPlainly => return backing::store_plainly(word, value));
     word.store(value, Ordering::Relaxed);
 }
 
@@ -96,7 +94,7 @@ mod backing {
         },
     };
 
-    /// Where huge pages can begin.
+    /// Bytes of a huge page, the alignment of a region.
     const HUGE_BYTES: u64 = 2 << 20;
 
     /// An owned anonymous mapping, aligned for huge pages.
@@ -188,10 +186,10 @@ mod backing {
         }
     }
 
-    /// The deliberate race of a seeded bug.
+    /// The data race of a planted bug.
     pub(super) fn store_plainly(word: &AtomicU64, value: u64) {
-        // SAFETY: the pointer is valid. It is a data race where another thread reads the word:
-        // that is what the test that plants the bug wants to be found; nothing else comes here.
+        // SAFETY: the pointer is valid. The store is a data race if another thread reads the word;
+        // the test that plants the bug wants it found. Nothing else calls this function.
         unsafe { word.as_ptr().write(value) };
     }
 
@@ -208,7 +206,7 @@ mod backing {
     }
 }
 
-/// Ordinary memory for the model checkers: their atomics are no plain words.
+/// Ordinary memory for the model checkers, whose atomics are no plain words.
 #[cfg(any(model, miri))]
 mod backing {
     use std::{io, ops::Range};
@@ -218,9 +216,9 @@ mod backing {
         sync::{AtomicU64, Ordering},
     };
 
-    /// What a reservation has at most that is meant whole.
+    /// Words of the largest reservation that is allocated in full.
     const WORDS_MAX: u64 = if cfg!(miri) { 1 << 20 } else { 1 << 15 };
-    /// What a larger one has: models touch its first words only.
+    /// Words of a larger reservation: models touch only its first words.
     const WORDS_OF_LARGER: u64 = if cfg!(miri) { WORDS_MAX } else { 64 };
 
     #[derive(Debug)]
@@ -254,7 +252,7 @@ mod backing {
         }
     }
 
-    /// The checkers' words have no plain stores.
+    /// The model checkers have no plain stores.
     pub(super) fn store_plainly(word: &AtomicU64, value: u64) {
         word.store(value, Ordering::Relaxed);
     }

@@ -1,23 +1,28 @@
-//! The only road to the operating system: files, clocks, randomness and background jobs.
+//! The operating system behind traits: files, clocks, randomness, background jobs.
 //!
-//! What: three small traits, [`Env`], [`Dir`] and [`File`], a [`Queue`] for many reads and writes
-//! at once, and [`Job`]s for everything that runs in the background.
-//! Why: everything above runs unchanged on the real system ([`os`]), on a simulated disk whose
-//! faults and crashes a test chooses (`sim`), and under a recorder whose trace replays on the
-//! simulator (`record`).
+//! Problem: the database must run unchanged on the real system, on a simulated disk with faults and
+//! crashes, and under a recorder.
+//! How: [`Env`], [`Dir`] and [`File`] are the traits. A [`Queue`] runs many reads and writes at
+//! once. A [`Job`] is background work. [`os`] implements them on Linux, `sim` in memory, and
+//! `recorder` wraps another `Env` and keeps a trace that replays on the simulator.
 //!
 //! Invariants:
-//! - No other module opens files, reads clocks, draws randomness or starts threads.
-//! - What is durable when a call returns is said at each method, and nothing else is promised: a
-//!   write is durable after a later `sync_data` or `sync_all` of that file returned `Ok`; a new
-//!   name, a rename or a removal is durable after a later `sync` of its directory returned `Ok`.
-//! - A failed sync is final for what was written before it: nobody retries it.
-//! - Names are single path components chosen by the caller; symbolic links are never followed.
+//! - No other module opens files, reads clocks, draws random numbers or starts threads.
+//! - Each method says what is durable when it returns. A write is durable after a later `sync_data`
+//!   or `sync_all` of that file returned `Ok`. A new name, a rename or a removal is durable after a
+//!   later `sync` of its directory returned `Ok`. Nothing else is guaranteed.
+//! - A failed sync is final for everything written before it. No caller retries it.
+//! - The caller chooses names of one path component. Symbolic links are never followed.
 //!
-//! Thread rules: every trait object may be used from any number of threads.
+//! Threads: any number of threads may share a trait object, except a [`Queue`], which one thread
+//! uses at a time.
+//!
+//! Start reading at [`File`]; `contract_tests` checks each implementation.
 
 pub mod array;
 pub mod buffer;
+#[cfg(test)]
+mod contract_tests;
 pub mod map;
 pub mod memory;
 pub mod os;
@@ -27,8 +32,6 @@ pub mod queue;
 pub mod recorder;
 #[cfg(feature = "testing")]
 pub mod sim;
-#[cfg(test)]
-mod traits;
 pub mod write_throttle;
 
 use std::{
@@ -45,69 +48,70 @@ pub use map::Mapping;
 pub use memory::{Region, prefetch, store};
 pub use queue::{Completion, DEPTH as QUEUE_DEPTH, Flow, Pending, Queue, Queues, Request};
 
-/// The smallest unit that a disk writes whole; direct I/O is aligned to [`BLOCK_BYTES`].
+/// Bytes of a sector: the smallest unit that a disk writes atomically.
 pub const SECTOR_BYTES: u64 = 512;
-/// The unit of direct I/O and of the page cache.
+/// Bytes of a block: the alignment of direct I/O, and the page size of the page cache.
 pub const BLOCK_BYTES: u64 = 4096;
 
-/// The system that a database runs on.
+/// The operating system as the database sees it.
 pub trait Env: Send + Sync + fmt::Debug {
-    /// Opens the directory at `path`; with `create`, makes it (and its parents) where it is
-    /// missing. A created directory is durable in its parent when this returns.
+    /// Opens the directory at `path`. With `create`, creates it and its missing parents; a created
+    /// directory is durable in its parent when this returns.
     fn open_dir(&self, path: &Path, create: bool) -> io::Result<Arc<dyn Dir>>;
-    /// The one absolute path of an existing directory, whatever the links to it.
+    /// Returns the canonical absolute path of an existing directory, with links resolved.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         self.open_dir(path, false).map(|dir| dir.path().to_owned())
     }
-    /// Time that never goes back; its zero is arbitrary.
+    /// Returns monotonic time. Its zero is arbitrary.
     fn monotonic(&self) -> Duration;
-    /// Lets this much time pass. On a simulated system its clock goes on, and nobody waits.
+    /// Blocks the calling thread for `time`. A simulated system advances its clock and does not
+    /// block.
     fn pause(&self, time: Duration) {
         crate::util::sync::park_timeout(time);
     }
-    /// Milliseconds since 1970 by the wall clock, which may jump either way.
+    /// Returns milliseconds since 1970 by the wall clock, which may jump in either direction.
     fn unix_millis(&self) -> u64;
     /// Fills `out` with unpredictable bytes.
     fn random(&self, out: &mut [u8]);
-    /// Changes with every boot of the kernel: while it stays the same, the page cache is whole.
+    /// Returns an identifier that changes with each boot of the kernel. While it stays the same, no
+    /// page of the page cache was lost.
     fn boot_id(&self) -> [u8; 16];
-    /// Memory that this process may use, in bytes: the machine's, or its control group's if
-    /// smaller.
+    /// Returns the memory that this process may use, in bytes: the machine's, or the limit of its
+    /// control group if that is smaller.
     fn memory_bytes(&self) -> u64;
-    /// Runs `job` in the background whenever it is due, never twice at once. See [`Job`].
+    /// Starts a job in the background. Two runs of a job never overlap. See [`Job`].
     fn start(&self, job: Arc<dyn Job>) -> JobHandle;
-    /// Calls `task` with 0 to `count - 1`, on as many threads as pay, and returns when all have
-    /// ended. The first is done by the calling thread. A simulated system does them one after the
-    /// other.
+    /// Calls `task` with 0 to `count - 1`, possibly on several threads, and returns when all calls
+    /// have ended. The calling thread runs the first. A simulated system runs them in order.
     fn parallel(&self, count: usize, task: &(dyn Fn(usize) + Sync)) {
         (0..count).for_each(task);
     }
-    /// A queue on which up to `depth` requests are under way at once.
+    /// Creates a queue with up to `depth` requests in flight.
     fn queue(&self, depth: usize) -> io::Result<Box<dyn Queue>>;
 }
 
-/// Background work. The scheduler calls `run` when the job is woken or its delay is over; a test
-/// steps jobs one by one.
+/// Background work. The scheduler calls `run` when the job is woken or its delay has passed. Tests
+/// step jobs one by one.
 pub trait Job: Send + Sync {
     /// A short name: `log-sync`.
     fn name(&self) -> &'static str;
-    /// Whether it should let others have the processor first: nobody waits for it while it keeps
-    /// up.
+    /// Whether the job's thread should have a lower priority, because no caller waits for the job
+    /// while it keeps up.
     fn is_patient(&self) -> bool {
         false
     }
-    /// Does a bounded piece of work and says when to run again.
+    /// Does a bounded amount of work and returns when to run again.
     fn run(&self) -> Next;
 }
 
 /// When a job wants to run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// At once: there is more to do.
+    /// Immediately: there is more to do.
     Now,
-    /// After this time, or when woken.
+    /// After this time, or earlier if woken.
     After(Duration),
-    /// When woken.
+    /// Only when woken.
     WhenWoken,
 }
 
@@ -115,21 +119,21 @@ pub enum Next {
 #[derive(Debug)]
 pub struct JobHandle(Box<dyn JobControl>);
 
-/// What a scheduler offers for each job.
+/// The scheduler's side of a [`JobHandle`].
 pub trait JobControl: Send + Sync + fmt::Debug {
-    /// Makes the job due at once. Cheap; may be called with locks held.
+    /// Makes the job due immediately. Cheap; the caller may hold locks.
     fn wake(&self);
-    /// Lets a running call end and prevents any other.
+    /// Waits for a run in progress, unless the job stops itself, and prevents further runs.
     fn stop(&self);
 }
 
 impl JobHandle {
-    /// Wraps a scheduler's control.
+    /// Wraps the control that a scheduler made.
     pub fn new(control: Box<dyn JobControl>) -> Self {
         Self(control)
     }
 
-    /// Makes the job due at once.
+    /// Makes the job due immediately.
     pub fn wake(&self) {
         self.0.wake();
     }
@@ -146,22 +150,22 @@ impl Drop for JobHandle {
 pub struct Open {
     /// Allow writes.
     pub write: bool,
-    /// Make the file; fails with `AlreadyExists` where there is one.
+    /// Create the file; fails with `AlreadyExists` if it exists.
     pub create_new: bool,
-    /// Go round the page cache: offsets, lengths and buffers are multiples of [`BLOCK_BYTES`]
-    /// ([`AlignedBuffer`]). Where the file system has no direct I/O, ordinary I/O is used.
+    /// Bypass the page cache: offsets, lengths and buffers are multiples of [`BLOCK_BYTES`]
+    /// ([`AlignedBuffer`]). Falls back to ordinary I/O if the file system has no direct I/O.
     pub direct: bool,
 }
 
 impl Open {
-    /// For reading.
+    /// Opens an existing file for reading.
     pub const READ: Self = Self { write: false, create_new: false, direct: false };
-    /// For reading and writing a file that exists.
+    /// Opens an existing file for reading and writing.
     pub const WRITE: Self = Self { write: true, create_new: false, direct: false };
-    /// For reading and writing a file that must not exist yet.
+    /// Creates a file for reading and writing; it must not exist.
     pub const CREATE: Self = Self { write: true, create_new: true, direct: false };
 
-    /// The same, with direct I/O.
+    /// Returns these options with direct I/O.
     #[must_use]
     pub const fn direct(self) -> Self {
         Self { direct: true, ..self }
@@ -171,35 +175,35 @@ impl Open {
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DirEntry {
-    /// The name, one path component.
+    /// The name: one path component.
     pub name: String,
     /// Whether it is a directory.
     pub is_dir: bool,
 }
 
-/// A directory. Files are made with mode 0600, directories with 0700.
+/// A directory. New files get mode 0600, new directories 0700.
 pub trait Dir: Send + Sync + fmt::Debug {
-    /// The path, for messages.
+    /// Returns the path, for messages.
     fn path(&self) -> &Path;
-    /// Opens or makes a file. A new file's name is durable after [`Dir::sync`].
+    /// Opens or creates a file. A new file's name is durable after [`Dir::sync`].
     fn open(&self, name: &str, how: Open) -> io::Result<Arc<dyn File>>;
-    /// Opens a directory below this one; with `create`, makes it where it is missing (durable
-    /// after [`Dir::sync`] of this one).
+    /// Opens a subdirectory. With `create`, creates it if it is missing; its name is durable after
+    /// [`Dir::sync`] of this directory.
     fn open_dir(&self, name: &str, create: bool) -> io::Result<Arc<dyn Dir>>;
-    /// Everything in this directory, sorted by name. Names that are not UTF-8 are left out.
+    /// Lists this directory, sorted by name. Omits names that are not UTF-8.
     fn list(&self) -> io::Result<Vec<DirEntry>>;
-    /// Gives `from` the name `to`, replacing a file there, at once. Durable after [`Dir::sync`];
-    /// until then either name may be found after a crash, never neither.
+    /// Renames `from` to `to` atomically, and replaces a file of that name. Durable after
+    /// [`Dir::sync`]; a crash before it leaves at least one of the two names.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file. Durable after [`Dir::sync`].
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Removes an empty directory. Durable after [`Dir::sync`].
     fn remove_dir(&self, name: &str) -> io::Result<()>;
-    /// Makes all earlier creations, renames and removals in this directory durable.
+    /// Makes earlier creations, renames and removals in this directory durable.
     fn sync(&self) -> io::Result<()>;
-    /// Locks the file `name` (made if missing) until the guard is dropped: exclusively, or shared
-    /// with other shared holders. `WouldBlock` where somebody else holds it. The lock goes
-    /// with the process.
+    /// Locks the file `name` (created if missing) until the guard is dropped: exclusively, or
+    /// shared with other shared holders. Fails with `WouldBlock` if another holder conflicts. The
+    /// lock ends with the process.
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn LockGuard>>;
 }
 
@@ -212,54 +216,55 @@ pub trait LockGuard: Send + Sync + fmt::Debug {}
     expect(clippy::len_without_is_empty, reason = "`len` asks the system and may fail")
 )]
 pub trait File: Send + Sync + fmt::Debug {
-    /// Reads at `offset`; returns how many bytes came, 0 at the end of the file. May be short.
+    /// Reads at `offset` and returns the number of bytes read, 0 at the end of the file. May be
+    /// short.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// Writes at `offset`, growing the file; returns how many bytes went. May be short. Not
-    /// durable.
+    /// Writes at `offset` and grows the file if needed. Returns the number of bytes written. May be
+    /// short. Not durable.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
-    /// The file's size.
+    /// Returns the file's size in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Cuts or grows the file; what is grown reads as zeros. Durable after `sync_all`.
+    /// Truncates or extends the file; new bytes read as zeros. Durable after `sync_all`.
     fn set_len(&self, size: u64) -> io::Result<()>;
-    /// Grows the file to at least `size` bytes and reserves disk space for what it grows by, so
-    /// that later writes there cannot meet a full disk. Holes of the rest stay holes. Durable after
-    /// `sync_all`.
+    /// Extends the file to at least `size` bytes and reserves disk space for the added range, so
+    /// that later writes there cannot fail with a full disk. Holes below the old size stay holes.
+    /// Durable after `sync_all`.
     fn allocate(&self, size: u64) -> io::Result<()>;
-    /// Gives the space of a range back; it reads as zeros. The size stays. Durable after
-    /// `sync_all`.
+    /// Deallocates the space of a range, which reads as zeros afterwards. The file's size stays.
+    /// Durable after `sync_all`.
     fn punch_hole(&self, offset: u64, length: u64) -> io::Result<()>;
-    /// Makes everything written before the call durable, mapped stores included, with as much
-    /// metadata as reading it back needs. An error is final: see the module head.
+    /// Makes everything written before the call durable, stores to mappings included, with the
+    /// metadata needed to read it back. An error is final: see the module documentation.
     fn sync_data(&self) -> io::Result<()>;
-    /// Makes at least the bytes `range` of the file durable, with what was stored there through
-    /// `mapping`, one of its own; the rest need not be. An error is final, as `sync_data`'s.
+    /// Makes at least the bytes of `range` durable, with the stores to them through `mapping`,
+    /// which must be a mapping of this file. An error is final, as for `sync_data`.
     fn sync_range(&self, mapping: &Mapping, range: Range<u64>) -> io::Result<()> {
         let _ = (mapping, range);
         self.sync_data()
     }
-    /// As `sync_data`, with all metadata.
+    /// Does what `sync_data` does, and makes all metadata durable.
     fn sync_all(&self) -> io::Result<()>;
-    /// Maps the first `size` bytes, shared and writable. The file must be that long, stay that
-    /// long and be exclusively locked by its database for as long as the mapping lives. Stores
-    /// reach `read_at` at once and the disk with `sync_data`, or at any moment before it, in
-    /// any order.
+    /// Maps the first `size` bytes, shared and writable. While the mapping lives, the file must be
+    /// at least that long and exclusively locked by its database. `read_at` sees stores
+    /// immediately. They reach the disk with `sync_data`, or earlier, in any order.
     fn map(&self, size: u64) -> io::Result<Arc<Mapping>>;
-    /// As `map`, of persistent memory itself (DAX with `MAP_SYNC`): a store is durable once its
-    /// cache line was written back ([`persistence`]) and a fence passed, without any call of this
-    /// trait. `Unsupported` where the file is not on persistent memory.
+    /// Maps persistent memory directly (DAX with `MAP_SYNC`). A store is durable once its cache
+    /// line was written back ([`persistence`]) and a fence has passed; no call of this trait is
+    /// needed. Fails with `Unsupported` if the file is not on persistent memory.
     fn map_persistent(&self, size: u64) -> io::Result<Arc<Mapping>> {
         let _ = size;
         Err(io::ErrorKind::Unsupported.into())
     }
-    /// Drops clean cached pages, so that later reads come from the disk. A hint.
+    /// Drops clean pages of this file from the page cache, so that later reads go to the disk. A
+    /// hint.
     fn drop_cache(&self) -> io::Result<()>;
-    /// The descriptor behind this file, for queues of the same system; `None` on simulated files.
+    /// Returns the file descriptor, for queues of the same system; `None` for simulated files.
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
 }
 
-/// Reads exactly `buffer.len()` bytes; `UnexpectedEof` where the file is shorter.
+/// Reads exactly `buffer.len()` bytes. Fails with `UnexpectedEof` if the file is shorter.
 pub fn read_exact_at(file: &dyn File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !buffer.is_empty() {
         match file.read_at(buffer, offset) {
@@ -275,7 +280,8 @@ pub fn read_exact_at(file: &dyn File, mut buffer: &mut [u8], mut offset: u64) ->
     Ok(())
 }
 
-/// Reads up to `buffer.len()` bytes, fewer only at the end of the file.
+/// Reads up to `buffer.len()` bytes and returns the count, which is smaller only at the end of the
+/// file.
 pub fn read_up_to(file: &dyn File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
@@ -289,7 +295,7 @@ pub fn read_up_to(file: &dyn File, buffer: &mut [u8], offset: u64) -> io::Result
     Ok(done)
 }
 
-/// Writes all of `bytes`.
+/// Writes all of `bytes`, and repeats short and interrupted writes.
 pub fn write_all_at(file: &dyn File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, offset) {

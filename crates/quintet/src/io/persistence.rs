@@ -1,52 +1,54 @@
-//! Writing cache lines back to persistent memory, and waiting for it.
+//! Write-back of cache lines to persistent memory, and fences.
 //!
-//! What: [`WriteBack::write_back`] starts the way of a cache line from the processor's caches to
-//! the memory, [`fence`] orders what was started before what follows, [`wait`] stands in for slower
-//! memory.
-//! Why: a store to persistent memory stays in a cache that a power loss empties until it is
-//! written back. The instruction is the best that the processor has: `clwb` keeps the line in the
-//! cache, `clflushopt` drops it, `clflush` also waits for it.
+//! Problem: a store to persistent memory stays in a cache, which a power loss empties, until the
+//! line is written back.
+//! How: [`WriteBack::write_back`] starts the write-back of a cache line. [`fence`] orders
+//! write-backs before what follows. [`wait`] emulates slower memory. [`WriteBack::detect`] picks
+//! the best instruction of the processor: `clwb` keeps the line in the cache, `clflushopt` evicts
+//! it, `clflush` is also ordered.
 //!
-//! Invariants: no instruction here changes what any load sees.
-//! Thread rules: a fence orders the write-backs of its own thread.
+//! Invariants: no instruction here changes the result of a load.
+//!
+//! Threads: a fence orders the write-backs of its own thread only.
 
 use std::time::{Duration, Instant};
 
 use crate::util::sync::AtomicU64;
 
-/// Bytes of a cache line: what is written back at once.
+/// Bytes of a cache line, the unit of write-back.
 pub const LINE_BYTES: u64 = 64;
 
-/// How much slower than this machine's memory an emulated one is.
+/// How much slower emulated persistent memory is than this machine's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slowness {
-    /// Added to each line that is written back.
+    /// Time added to each line that is written back.
     pub line: Duration,
-    /// Bytes a second that are written back at most; 0: as many as come.
+    /// Bandwidth limit of write-backs in bytes a second; 0 means no limit.
     pub bytes_per_second: u64,
 }
 
 impl Slowness {
-    /// What one line takes: its latency, or its share of the bandwidth where that is more.
+    /// Returns the time of one line: its latency, or its share of the bandwidth if that is longer.
     pub fn of_line(self) -> Duration {
         let nanos = (LINE_BYTES * 1_000_000_000).checked_div(self.bytes_per_second);
         self.line.max(Duration::from_nanos(nanos.unwrap_or(0)))
     }
 }
 
-/// What mapped files of a system are.
+/// The kind of memory that mapped files have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Memory {
-    /// Persistent memory where the file system has it (DAX with `MAP_SYNC`), else the page cache.
+    /// Persistent memory if the file system has it (DAX with `MAP_SYNC`), else the page cache.
     #[default]
     AsItIs,
-    /// The page cache, which stands in for persistent memory: a sync of a mapping writes its lines
-    /// back to ordinary memory, waits as slower memory would, and asks no disk. What is synced
-    /// survives the death of the process and no power loss. For experiments.
+    /// The page cache in place of persistent memory, for experiments. A sync of a mapping writes
+    /// its lines back to ordinary memory and waits as slower memory would; it does not write to the
+    /// disk. Synced data survives the death of the process, but no power loss.
     Emulated(Slowness),
 }
 
-/// How a line is written back: only [`detect`](Self::detect) makes one, of what the processor has.
+/// The write-back instruction. Only [`detect`](Self::detect) makes one, so that the processor has
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBack(Instruction);
 
@@ -61,18 +63,18 @@ enum Instruction {
     /// `clflush`.
     #[cfg(target_arch = "x86_64")]
     DropInOrder,
-    /// This processor has none that we know.
+    /// No known instruction on this processor.
     #[cfg(not(target_arch = "x86_64"))]
     Unknown,
 }
 
 impl WriteBack {
-    /// The best that this processor has.
+    /// Returns the best instruction that this processor has.
     pub fn detect() -> Self {
         Self(instructions::detect())
     }
 
-    /// Whether there is an instruction at all: without, memory is not persistent.
+    /// Whether the processor has an instruction. Without one, memory cannot be persistent.
     pub const fn is_known(self) -> bool {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
@@ -82,15 +84,15 @@ impl WriteBack {
         }
     }
 
-    /// Starts to write back the line of `word`.
+    /// Starts the write-back of the cache line of `word`.
     #[inline]
     pub fn write_back(self, word: &AtomicU64) {
         instructions::write_back(self.0, word);
     }
 }
 
-/// Makes a range of words persistent: writes their lines back, each as slow as it is said to be,
-/// and fences. Lines are taken from the first word on, which begins one.
+/// Makes a range of words persistent: writes back each line, waits `line_takes` after each, and
+/// fences. The first word must begin a cache line.
 pub fn persist(words: &[AtomicU64], how: WriteBack, line_takes: Duration) {
     for line in words.chunks(crate::util::codec::to_usize(LINE_BYTES / 8)) {
         if let Some(word) = line.first() {
@@ -103,13 +105,13 @@ pub fn persist(words: &[AtomicU64], how: WriteBack, line_takes: Duration) {
     fence();
 }
 
-/// Orders write-backs and stores before it before stores after it.
+/// Orders earlier write-backs and stores before later stores.
 #[inline]
 pub fn fence() {
     instructions::fence();
 }
 
-/// Keeps the processor for this long, as slower memory would.
+/// Spins for `time`, as slower memory would stall the processor.
 pub fn wait(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {

@@ -1,25 +1,24 @@
-//! The brake: writers slow down before they would have to stop.
+//! The write throttle: delays writes near a memory bound, before they would block.
 //!
-//! What: near a bound, each write waits a little, and longer the nearer it is.
-//! Why: where background work falls behind for seconds, the writer that came to the bound waited
-//! all of them; now the wait is spread over many writes, none of which waits longer than
-//! [`DELAY_MAX`]. The bound itself stays: whoever brings much at once comes to it all the same.
+//! Problem: if background work falls behind for seconds, one writer at the bound waits for all of
+//! it. How: each write near the bound waits for at most [`DELAY_MAX`], quadratically longer the
+//! nearer it is. The bound stays: a writer that adds much at once still reaches it and blocks.
 //!
-//! Invariants: one delay is bounded. Thread rules: any thread, with no lock held.
+//! Invariants: a delay is at most [`DELAY_MAX`]. Threads: any thread that holds no lock.
 
 use std::time::Duration;
 
 use super::Env;
 
-/// A write waits no longer than this.
+/// Longest delay of one write.
 pub const DELAY_MAX: Duration = Duration::from_millis(20);
-/// Shorter waits take the system longer than they are worth.
+/// Shortest delay. A shorter wait costs the system more time than it gains.
 const DELAY_MIN: Duration = Duration::from_micros(100);
 
-/// Waits for a write that is `past` of the last `way` before a bound; how long.
+/// Delays a write that is `past` bytes into the last `way` bytes before a bound. Returns the delay.
 #[cold]
 pub fn brake(env: &dyn Env, past: u64, way: u64) -> Duration {
-    // In thousandths.
+    // Thousandths of `way`.
     let share = (past.saturating_mul(1_000) / way.max(1)).min(1_000);
     let share = u32::try_from(share).unwrap_or(1_000);
     let delay = DELAY_MAX * share / 1_000 * share / 1_000;

@@ -1,4 +1,4 @@
-//! Where a pool's words are: mapped segments of a file, or a recorder that a test replays.
+//! The memory of a pool: mapped segments of a file, or a recorder whose trace a test replays.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -13,48 +13,48 @@ use crate::{
     },
 };
 
-/// How often a pool may double.
+/// How often a pool may double its size.
 pub(super) const SEGMENTS_MAX: u32 = 32;
-/// The first segment and those.
+/// Maximum number of segments: the first, and one for each doubling.
 const SEGMENTS: usize = 33;
 
 /// Write-backs and fences since the pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Lines written back.
+    /// Cache lines written back.
     pub(crate) lines: u64,
     /// Fences.
     pub(crate) fences: u64,
 }
 
-/// Segments of a pool: the first, and each further one as large as all before it.
+/// Segment geometry: each segment but the first is as large as all before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segments {
-    /// Bytes of the first, a power of two.
+    /// Bytes of the first segment, a power of two.
     pub(super) first: u64,
 }
 
 impl Segments {
-    /// The number of the segment that an offset is in.
+    /// Returns the number of the segment that an offset is in.
     #[inline]
     pub(super) fn of(self, offset: u64) -> usize {
         let pieces = offset >> self.first.trailing_zeros();
         to_usize(u64::from(64 - pieces.leading_zeros()))
     }
 
-    /// Where a segment starts.
+    /// Returns the offset at which a segment starts.
     pub(super) fn start(self, segment: usize) -> u64 {
         segment.checked_sub(1).map_or(0, |before| self.first << before)
     }
 }
 
-/// The words.
+/// The memory of a pool.
 #[derive(Debug)]
 #[cfg_attr(test, expect(clippy::large_enum_variant, reason = "there is one for each pool"))]
 pub(super) enum Medium {
-    /// Of a file.
+    /// A mapped file.
     Mapped(Mapped),
-    /// Of a test, which sees every store.
+    /// A test's recorder, which sees every store.
     #[cfg(test)]
     Recorded(Arc<super::simulator::Recorder>),
 }
@@ -64,8 +64,9 @@ pub(super) struct Mapped {
     file: Arc<dyn File>,
     is_persistent: bool,
     segments: Segments,
-    /// Each maps the file from its start to the segment's end, and is used for the segment alone:
-    /// the kernel keeps no page table for the rest, and offsets need no translation.
+    /// Each mapping covers the file from its start to the segment's end, but only the segment's
+    /// part is accessed: the kernel keeps no page table for the rest, and offsets need no
+    /// translation.
     mappings: [OnceLock<Arc<Mapping>>; SEGMENTS],
     write_back: WriteBack,
     line_takes: Duration,
@@ -74,8 +75,8 @@ pub(super) struct Mapped {
 }
 
 impl Medium {
-    /// Words of a file, of which nothing is mapped yet. `persistent` ones need a processor whose
-    /// caches can be written back.
+    /// Wraps a file, without a mapping yet. `persistent` needs a processor with a write-back
+    /// instruction.
     pub(super) fn new(
         file: Arc<dyn File>,
         segments: Segments,
@@ -98,7 +99,7 @@ impl Medium {
         }))
     }
 
-    /// Maps a segment of a file that is `end` bytes long at least.
+    /// Maps a segment of a file that has at least `end` bytes.
     pub(super) fn map(&self, segment: usize, end: u64) -> io::Result<()> {
         match self {
             Self::Mapped(mapped) => {
@@ -118,8 +119,8 @@ impl Medium {
         }
     }
 
-    /// The words from an offset on (from the word that it is in), to the end of its segment at
-    /// least; none beyond the pool.
+    /// Returns the words from the one at `offset` at least to the end of its segment; none beyond
+    /// the pool.
     #[inline]
     pub(super) fn tail(&self, offset: u64) -> &[AtomicU64] {
         let words = match self {
@@ -133,13 +134,13 @@ impl Medium {
         words.get(to_usize(offset / 8)..).unwrap_or(&[])
     }
 
-    /// The value at an offset; 0 beyond the end.
+    /// Returns the word at an offset; 0 beyond the end.
     #[inline]
     pub(super) fn load(&self, offset: u64) -> u64 {
         self.tail(offset).first().map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// Stores a word. Beyond the end it is a bug of the caller.
+    /// Stores a word. The offset must be within the pool.
     #[inline]
     pub(super) fn store(&self, offset: u64, value: u64) {
         match self {
@@ -155,7 +156,7 @@ impl Medium {
         }
     }
 
-    /// Starts to write back the lines of a range.
+    /// Starts the write-back of the cache lines of a range.
     pub(super) fn flush(&self, offset: u64, bytes: u64) {
         let lines = offset / LINE_BYTES..(offset + bytes).div_ceil(LINE_BYTES);
         match self {
@@ -175,7 +176,7 @@ impl Medium {
         }
     }
 
-    /// Everything that this thread has written back is persistent before any later store of it.
+    /// Makes everything that this thread has written back persistent before its later stores.
     pub(super) fn fence(&self) {
         match self {
             Self::Mapped(mapped) => {
@@ -198,7 +199,7 @@ impl Medium {
         }
     }
 
-    /// The file; `None` for a recorder.
+    /// Returns the file; `None` for a recorder.
     #[cfg_attr(not(test), expect(clippy::unnecessary_wraps, reason = "tests have recorders"))]
     pub(super) fn file(&self) -> Option<&Arc<dyn File>> {
         match self {

@@ -1,43 +1,42 @@
-//! A pool of persistent memory: a file that is memory, changed by stores of 8 bytes.
+//! A pool of persistent memory: a mapped file that structures change by 8-byte stores.
 //!
-//! What: a [`Pool`] of words in which structures name their objects by offset; an allocator; root
-//! words; [`flush`](Pool::flush), [`fence`](Pool::fence) and [`publish`](Pool::publish), with which
-//! a structure says what has to be persistent before what.
-//! Why: on persistent memory a structure that orders its stores is durable by itself, without a
-//! log and without pages.
+//! Problem: on persistent memory, a structure that orders its stores is durable without a log and
+//! without pages.
+//! How: a [`Pool`] has words, an allocator and root words; structures name their objects by offset.
+//! With [`flush`](Pool::flush), [`fence`](Pool::fence) and [`publish`](Pool::publish) a structure
+//! says what must be persistent before what.
 //!
-//! Modes, by what is left ([`Mode`]):
+//! Modes ([`Mode`]) and what survives in each:
 //!
 //! | mode | mapping | after the death of the process | after a power loss |
 //! |---|---|---|---|
 //! | `Persistent` | DAX with `MAP_SYNC`, refused elsewhere | every word stored | every word published |
 //! | `Emulated` | an ordinary file, shared; each write-back waits as slower memory would | every word stored | what [`close`](Pool::close) has synced; a pool that was open is given up |
 //!
-//! An emulated pool is for experiments, and for what the shared log can bring back. The kernel
-//! writes its pages in any order, so a pool that was open when the system went down is no state
-//! that ever was: the boot id in its head tells, and opening says that there is none.
+//! An emulated pool is for experiments, and for data that the shared log can restore. The kernel
+//! writes its pages in any order. So a pool that was open when the system went down holds no
+//! consistent state. The boot id in its head shows this, and opening it returns `None`.
 //!
-//! Rules of the memory (x86): a line of 64 bytes may be evicted, and so become persistent, at any
-//! moment; stores within a line persist in their order; lines persist in any order until they are
-//! written back and a fence has passed. All stores are atomic words: no compiler tears them.
+//! Memory model (x86): a line of 64 bytes may be evicted, and so become persistent, at any moment.
+//! Stores within a line persist in order. Lines persist in any order until they are written back
+//! and a fence has passed. All stores are atomic words, so none is torn.
 //!
-//! Allocation leaves no trace but one: before the first object of a slab is given out, its
-//! directory word says persistently that the slab is in use. So opening looks at the directory
-//! alone, and room that was taken and never published, or released and not noted, is neither lost
-//! nor given out twice: [`sweep`](Pool::sweep) asks the structures what they reach, and all else is
-//! free.
+//! Allocation writes one persistent word: before a slab's first object is handed out, its directory
+//! word marks the slab as in use. So opening reads the directory only. Space that was allocated but
+//! never published, or freed without a record, is neither lost nor handed out twice:
+//! [`sweep`](Pool::sweep) asks the structures what they reach and frees everything else.
 //!
 //! Invariants:
-//! - Nothing in a pool is an address: pools are mapped wherever they land.
-//! - What a published word leads to was persistent before it. (The structures' part; the simulator
-//!   shows where it fails.)
+//! - A pool contains no addresses: it may be mapped anywhere.
+//! - The target of a published word was persistent before it. (The structures ensure this; the
+//!   simulator shows where it fails.)
 //! - A slab whose directory word is 0 has no reachable object.
 //! - An object lies within one segment.
-//! - No lock and no other state of running threads counts after a crash.
+//! - After a crash, no lock and no other state of running threads matters.
 //!
-//! Layout (little-endian words). The file is one segment and grows by further ones, each as large
-//! as all before it. A segment is slabs of 64 KiB, its first
-//! bytes their directory:
+//! Layout (little-endian words). The file starts as one segment and grows by further ones, each as
+//! large as all before it. A segment consists of slabs of 64 KiB. Its first bytes are their
+//! directory:
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
@@ -47,13 +46,13 @@
 //! | 128 | 128 | `roots` | 16 words of the owner's, 0 at first |
 //! | 512 | 8 each | `directory` | a word for each slab of the segment, see [`slabs`]; in further segments at 512 from their start likewise |
 //!
-//! Thread rules: loads and stores take no lock; allocation takes one. A fence orders the
-//! write-backs of its own thread, so whoever publishes has flushed itself. Sweeping has the pool
-//! alone.
+//! Threads: loads and stores take no lock; allocation takes one. A fence orders the write-backs of
+//! its own thread, so the publishing thread must do the flushes itself. A sweep needs exclusive
+//! access to the pool.
 //!
-//! Design: DESIGN.md 5, RELIABILITY.md 5.3. SLM-DB takes the like from PMDK's `libpmemobj` and
-//! `libpmemcto`, of which the second was given up by its makers; we differ in that allocations are
-//! not logged.
+//! Design: DESIGN.md 5, RELIABILITY.md 5.3. SLM-DB uses PMDK's `libpmemobj` and `libpmemcto` for
+//! this (PMDK has discontinued the latter). Unlike them, we do not log allocations. Start reading
+//! at [`Pool::publish`].
 
 pub(crate) mod fast_fair;
 mod medium;
@@ -66,10 +65,11 @@ mod slabs;
 #[cfg(not(model))]
 mod tests;
 
-/// Bits of an offset in a link.
+/// Bits of the offset in a link.
 const OFFSET_BITS: u32 = 48;
 
-/// A word that leads to an offset: 48 bits of offset, 16 of a checksum of it. 0 leads nowhere.
+/// Makes a link to an offset: 48 bits of offset, and 16 bits of its checksum. The link 0 points
+/// nowhere.
 #[inline]
 pub(crate) const fn link(offset: u64) -> u64 {
     if offset == 0 {
@@ -79,13 +79,13 @@ pub(crate) const fn link(offset: u64) -> u64 {
     offset | check << OFFSET_BITS
 }
 
-/// Where a word leads, its checksum aside.
+/// Returns the offset of a link without checking its checksum.
 #[inline]
 pub(crate) const fn target(link: u64) -> u64 {
     link & ((1 << OFFSET_BITS) - 1)
 }
 
-/// Whether a word is one that [`link`] makes.
+/// Whether the checksum of a link is right.
 #[inline]
 pub(crate) const fn is_link(word: u64) -> bool {
     link(target(word)) == word

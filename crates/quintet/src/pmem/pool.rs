@@ -1,4 +1,4 @@
-//! The pool: opening, growing, words, roots and room.
+//! The pool: creation, opening, growth, words, roots and allocation.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     util::{
         codec::{low_u64, to_usize},
         error::{Error, Result},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Mutex, Ordering, lock},
     },
 };
@@ -22,35 +22,34 @@ const MAGIC: &[u8; 8] = b"QNTPMEM\0";
 const BOOT: u64 = 64;
 const CLOSED: u64 = 80;
 const ROOTS_AT: u64 = 128;
-/// Words that the owner names its structures by.
+/// Number of root words, by which the owner names its structures.
 const ROOTS: u64 = 16;
 
-/// What the pool's memory is.
+/// The kind of memory of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Persistent memory: refused on other files.
+    /// Persistent memory; creation fails on other files.
     Persistent,
-    /// An ordinary file that stands in for it.
+    /// An ordinary file in place of persistent memory.
     Emulated(Slowness),
 }
 
-/// How large a pool is.
+/// The size of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// Bytes at first: a power of two, four slabs at least. It stays as it was made.
+    /// Initial bytes: a power of two, at least four slabs. Fixed at creation.
     pub(crate) first: u64,
-    /// Bytes that it grows to at most, in steps that double it: rounded down to `first` times a
-    /// power of two.
+    /// Maximum bytes, rounded down to `first` times a power of two. The pool grows by doubling.
     pub(crate) most: u64,
 }
 
-/// An open pool. See the module head.
+/// An open pool. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Pool {
     medium: Medium,
     segments: Segments,
     most: u64,
-    /// Its name, for messages.
+    /// The pool's name, for messages.
     label: String,
     slabs: Mutex<Slabs>,
     /// Bytes of all segments.
@@ -58,11 +57,11 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Makes the pool `name` of a table; one that is there is lost. `boot` is the running system's
-    /// boot id. Its name, head and room are durable when this returns.
+    /// Creates the pool `name` of a table and replaces an existing one. `boot` is the boot id of
+    /// the running system. The pool's name, head and space are durable when this returns.
     ///
-    /// Fails with [`Error::Limit`] on impossible sizes, and with [`Error::Io`] of kind
-    /// `Unsupported` where `Persistent` is asked for and the file is not on persistent memory.
+    /// Fails with [`Error::Limit`] on invalid sizes, and with [`Error::Io`] of kind `Unsupported`
+    /// if `Persistent` is asked for and the file is not on persistent memory.
     pub(crate) fn create(
         owner: &Owner,
         name: &str,
@@ -78,11 +77,12 @@ impl Pool {
         Self::start(&file, sizes, mode, boot, owner.label(name))
     }
 
-    /// Opens the pool `name`. `None`: there is none, or it was emulated and the system went down
-    /// while it was open, so that what it holds is no state that ever was; make it anew.
+    /// Opens the pool `name`. Returns `None` if it does not exist, or if it was emulated and open
+    /// when the system went down: its state is inconsistent then, and the caller must create it
+    /// anew.
     ///
-    /// What was in use is not given out again before [`sweep`](Self::sweep). Fails with
-    /// [`Error::Corruption`] where head or directory are damaged.
+    /// Space that was in use is not handed out before [`sweep`](Self::sweep). Fails with
+    /// [`Error::Corruption`] if the head or the directory is damaged.
     pub(crate) fn open(
         owner: &Owner,
         name: &str,
@@ -94,7 +94,7 @@ impl Pool {
         Self::check_sizes(sizes)?;
         let head = FileHead::new(*MAGIC, owner, sizes.first);
         let Some(file) = head.open_unsynced(owner, name)? else { return Ok(None) };
-        // Cut off while it was made: nothing was ever stored.
+        // Creation was interrupted: nothing was ever stored.
         if file.len().map_err(io)? < sizes.first {
             return Ok(None);
         }
@@ -144,17 +144,17 @@ impl Pool {
             pool.medium.store(CLOSED, 0);
             pool.medium.store(BOOT, low);
             pool.medium.store(BOOT + 8, high);
-            // Before anything else is stored: else an old head may say that all is well.
+            // Before any other store: otherwise an old head could claim that the pool was closed.
             pool.sync()?;
         }
         Ok(pool)
     }
 
-    /// Reads the directories of a pool whose first segment is mapped.
+    /// Reads the directories of the segments. The first segment must be mapped.
     fn recover(medium: Medium, sizes: Sizes, length: u64, label: String) -> Result<Self> {
         let segments = Segments { first: sizes.first };
         let mut slabs = Slabs::new(segments);
-        // A file that was cut off while it grew has nothing in its last segment.
+        // If growth was interrupted, the last segment is empty.
         let whole = |bytes: u64| (bytes / sizes.first).max(1).ilog2();
         for segment in 0..=whole(length) {
             let (segment, end) = (to_usize(u64::from(segment)), sizes.first << segment);
@@ -170,7 +170,7 @@ impl Pool {
         Ok(Self { medium, segments, most, label, slabs: Mutex::new(slabs), bytes })
     }
 
-    /// A pool over the memory of a test.
+    /// Creates a pool over a test's recorder.
     #[cfg(test)]
     pub(crate) fn on_recorder(recorder: &Arc<super::simulator::Recorder>) -> Result<Self> {
         let bytes = recorder.bytes();
@@ -184,54 +184,55 @@ impl Pool {
         file.sync_data().map_err(|error| Error::io(format!("sync {}", self.label), error))
     }
 
-    /// Makes an emulated pool whole on the disk, so that the next opening after a power loss takes
-    /// it; persistent memory needs nothing. The pool must not be changed afterwards.
+    /// Syncs an emulated pool to disk, so that it can be opened after a power loss. Persistent
+    /// memory needs no sync. The pool must not be changed afterwards.
     pub(crate) fn close(&self) -> Result<()> {
         self.sync()?;
         self.medium.store(CLOSED, 1);
         self.sync()
     }
 
-    /// Damage at an offset.
+    /// Returns a `Corruption` error about an offset.
     #[cold]
     pub(crate) fn damage(&self, offset: u64, what: impl Into<String>) -> Error {
         Error::corruption(&self.label, offset, what)
     }
 
-    /// A root word; 0 at first, and beyond [`ROOTS`].
+    /// Returns a root word: 0 initially, and 0 beyond [`ROOTS`].
     pub(crate) fn root(&self, index: u64) -> u64 {
         if index < ROOTS { self.medium.load(ROOTS_AT + index * 8) } else { 0 }
     }
 
-    /// Where a root word is: for [`publish`](Self::publish) and [`replace`](Self::replace).
+    /// Returns the offset of a root word, for [`publish`](Self::publish) and
+    /// [`replace`](Self::replace).
     pub(crate) const fn root_at(index: u64) -> u64 {
         assert!(index < ROOTS, "a pool has 16 roots");
         ROOTS_AT + index * 8
     }
 
-    /// The words from an offset on, to the end of its segment at least; none beyond the pool.
+    /// Returns the words from an offset at least to the end of its segment; none beyond the pool.
     #[inline]
     pub(crate) fn words(&self, offset: u64) -> &[AtomicU64] {
         self.medium.tail(offset)
     }
 
-    /// The word at an offset, a multiple of 8; 0 beyond the pool. Sees what was stored before
-    /// whatever led here.
+    /// Loads the word at an offset, a multiple of 8; 0 beyond the pool. An acquire load: it sees
+    /// what was stored before the word.
     #[inline]
     pub(crate) fn load(&self, offset: u64) -> u64 {
         self.medium.load(offset)
     }
 
-    /// Stores a word, for other threads to see with all that was stored before. Persistent at any
-    /// time from now on, and surely after a flush and a fence.
+    /// Stores a word (release). It may become persistent at any time from now on, and is persistent
+    /// after a flush and a fence.
     #[inline]
     pub(crate) fn store(&self, offset: u64, value: u64) {
         debug_assert!(offset >= HEAD_BYTES, "the pool's own words are not the owner's");
         self.medium.store(offset, value);
     }
 
-    /// Stores bytes from a word on, one piece after the other; the rest of the last word is zero.
-    /// Returns where the next word is.
+    /// Stores the concatenation of the pieces from a word on, and zeros in the rest of the last
+    /// word. Returns the offset of the next word.
     pub(crate) fn store_bytes(&self, mut offset: u64, pieces: &[&[u8]]) -> u64 {
         let (mut word, mut filled) = ([0; 8], 0);
         for piece in pieces {
@@ -257,42 +258,40 @@ impl Pool {
         offset
     }
 
-    /// Starts to write a range back. This thread's next fence makes it persistent.
+    /// Starts the write-back of a range. This thread's next fence makes it persistent.
     #[inline]
     pub(crate) fn flush(&self, offset: u64, bytes: u64) {
         self.medium.flush(offset, bytes);
     }
 
-    /// What this thread has flushed is persistent before what it stores from now on.
+    /// Makes what this thread has flushed persistent before its later stores.
     #[inline]
     pub(crate) fn fence(&self) {
         self.medium.fence();
     }
 
-    /// Stores one word once everything that this thread has flushed is persistent, and returns when
-    /// the word is: two fences. How a new object comes into a structure.
+    /// Publishes a new object: makes everything that this thread has flushed persistent, then
+    /// stores the word that links to it, and returns when the word is persistent. Costs two fences.
     pub(crate) fn publish(&self, offset: u64, value: u64) {
-        if !mutant::active(Bug::PmemPublishesEarly) {
-            self.fence();
-        }
+        mutant!(PmemPublishesEarly => return self.replace(offset, value));
+        self.fence();
         self.replace(offset, value);
     }
 
-    /// Stores one word that leads to nothing new, and returns when it is persistent: one fence,
-    /// which is also that of everything flushed before.
+    /// Stores a word that links to no new object, and returns when it is persistent. Costs one
+    /// fence, which also covers everything flushed before.
     pub(crate) fn replace(&self, offset: u64, value: u64) {
         self.medium.store(offset, value);
-        if !mutant::active(Bug::PmemPublishesLazily) {
-            self.flush(offset, 8);
-            self.fence();
-        }
+        mutant!(PmemPublishesLazily => return);
+        self.flush(offset, 8);
+        self.fence();
     }
 
-    /// Room for so many bytes, a multiple of 8 from a multiple of 8 on; what is in it is anything.
-    /// It is free again after a crash unless something reachable leads to it.
+    /// Allocates `bytes` at an offset that is a multiple of 8. The contents are unspecified. After
+    /// a crash the space is free again unless a reachable object links to it.
     ///
-    /// Fails with [`Error::DiskFull`] where there is none, and [`Error::Io`] where the file does
-    /// not grow.
+    /// Fails with [`Error::DiskFull`] if the pool is full, and with [`Error::Io`] if the file
+    /// cannot grow.
     pub(crate) fn alloc(&self, bytes: u64) -> Result<u64> {
         let mut slabs = lock(&self.slabs);
         loop {
@@ -307,7 +306,7 @@ impl Pool {
         }
     }
 
-    /// Adds a segment; `false` where the pool is as large as it may be.
+    /// Adds a segment. Returns `false` if the pool has its maximum size.
     fn grow(&self, slabs: &mut Slabs) -> Result<bool> {
         let Some(file) = self.medium.file() else { return Ok(false) };
         let end = slabs.end() * 2;
@@ -323,42 +322,45 @@ impl Pool {
         Ok(true)
     }
 
-    /// Takes an object back: nothing that is persistent leads to it any more, and no reader is in
-    /// it. Fails with [`Error::Corruption`] where no object begins.
+    /// Frees an object. No persistent word may link to it, and no reader may use it. Fails with
+    /// [`Error::Corruption`] if no object begins at the offset.
     pub(crate) fn free(&self, offset: u64) -> Result<()> {
         let freed = lock(&self.slabs).free(&self.medium, offset);
-        if freed { Ok(()) } else { Err(self.damage(offset, "what is released is no object")) }
+        if freed {
+            Ok(())
+        } else {
+            Err(self.damage(offset, "the freed offset is not the start of an object"))
+        }
     }
 
-    /// The object of whole slabs that an offset is in: where it begins, and its bytes.
+    /// Returns the start and the bytes of the run of slabs that contains an offset.
     pub(crate) fn run_of(&self, offset: u64) -> Option<(u64, u64)> {
         lock(&self.slabs).run_of(offset)
     }
 
-    /// Frees everything that `mark` does not reach. Nobody else may allocate or release meanwhile,
-    /// `mark` itself included, and an object that was given out and is not published is lost.
+    /// Frees all objects that `mark` does not report as reachable. No thread may allocate or free
+    /// meanwhile, nor may `mark`. An allocated object that is not published is freed too.
     pub(crate) fn sweep(&self, mark: impl FnOnce(&mut Marks<'_>) -> Result<()>) -> Result<()> {
         let mut slabs = lock(&self.slabs);
         let mut sweep = Sweep::new(&slabs);
         mark(&mut Marks { slabs: &slabs, sweep: &mut sweep })?;
-        if !mutant::active(Bug::PmemSweepsNothing) {
-            sweep.finish(&mut slabs, &self.medium);
-        }
+        mutant!(PmemSweepsNothing => return Ok(()));
+        sweep.finish(&mut slabs, &self.medium);
         Ok(())
     }
 
-    /// Write-backs and fences since the opening.
+    /// Returns the write-backs and fences since the pool was opened.
     pub(crate) fn counts(&self) -> Counts {
         self.medium.counts()
     }
 
-    /// Bytes given out, with what sizes were rounded up to. Before a sweep, slabs that were in use
-    /// at opening count whole.
+    /// Returns the allocated bytes, rounding included. Before a sweep, slabs that were in use at
+    /// opening count in full.
     pub(crate) fn used_bytes(&self) -> u64 {
         lock(&self.slabs).used_bytes()
     }
 
-    /// Bytes of the file.
+    /// Returns the bytes of the file.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -1,15 +1,15 @@
-//! What may be left of a pool after a power loss, and does it recover?
+//! Crash simulator of a pool: enumerates what a power loss may leave.
 //!
-//! What: a [`Recorder`] stands in for the memory of a pool and remembers stores, write-backs,
-//! fences and when an operation returned. A [`Walk`] goes over them and makes, just before each
-//! fence and at the end of each operation, the images that the memory may hold: of each line any
-//! prefix of the stores since it was last surely persistent. (At a moment between two fences less
-//! was stored and nothing more is sure, so its images are among those before the second.) All
-//! combinations where they are few; else each line's prefixes with all others lost and with all
-//! others kept, and random ones by a seed. An image that was seen before with as many operations
-//! returned is not made again: a hash of the image, kept from store to store, tells.
+//! A [`Recorder`] replaces the memory of a pool and records stores, write-backs, fences and the
+//! ends of operations. [`CrashImages`] replays them. Just before each fence and at the end of each
+//! operation it builds the images that the memory may hold: for each line, any prefix of the stores
+//! since the line was last persistent for certain. (Between two fences fewer stores happened and
+//! nothing more is certain, so those images are among the ones before the second fence.) It builds
+//! all combinations if they are few. Otherwise it builds each line's prefixes with all other lines
+//! lost and with all others kept, and seeded random ones. A hash, updated at each store, skips
+//! images that were seen before with as many returned operations.
 //!
-//! It also finds waste: write-backs of lines without a store, fences with nothing to order.
+//! It also reports waste: write-backs of lines without a store, and fences with nothing to order.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -19,12 +19,12 @@ use crate::util::{
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
 
-/// Images made of one moment without sampling.
+/// Maximum number of images of one moment without sampling.
 const ALL_MAX: u64 = 4096;
-/// Random images of other moments.
+/// Random images of a moment with more combinations.
 const RANDOM: u64 = 256;
 
-/// What happened.
+/// A recorded event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Stored {
@@ -39,7 +39,7 @@ pub(crate) enum Event {
     Done,
 }
 
-/// Memory that remembers.
+/// Memory that records its events.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     words: Vec<AtomicU64>,
@@ -52,7 +52,7 @@ impl Recorder {
         Self { words, events: Mutex::new(Vec::new()) }
     }
 
-    /// Zeroed memory.
+    /// Returns zeroed memory.
     pub(crate) fn zeroed(bytes: u64) -> Self {
         Self::new(&vec![0; to_usize(bytes / 8)])
     }
@@ -65,7 +65,7 @@ impl Recorder {
         to_u64(self.words.len()) * 8
     }
 
-    /// What the memory holds now, caches included.
+    /// Returns the current words, caches included.
     pub(crate) fn image(&self) -> Vec<u64> {
         self.words.iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }
@@ -74,7 +74,7 @@ impl Recorder {
         lock(&self.events).push(event);
     }
 
-    /// Stores, in the one order of all threads.
+    /// Records a store. The order of events is total over all threads.
     pub(crate) fn store(&self, offset: u64, value: u64) {
         let mut events = lock(&self.events);
         self.words[to_usize(offset / 8)].store(value, Ordering::Release);
@@ -103,13 +103,13 @@ impl Recorder {
         }
     }
 
-    /// What happened since the last call.
+    /// Returns the events since the last call.
     pub(crate) fn take(&self) -> Vec<Event> {
         std::mem::take(&mut lock(&self.events))
     }
 }
 
-/// Write-backs of clean lines, and fences that order nothing.
+/// Counts of useless write-backs (of clean lines) and useless fences.
 pub(crate) fn waste(events: &[Event]) -> (u64, u64) {
     let mut dirty = BTreeSet::new();
     let (mut clean, mut idle, mut started) = (0, 0, 0_u64);
@@ -132,7 +132,7 @@ pub(crate) fn waste(events: &[Event]) -> (u64, u64) {
     (clean, idle)
 }
 
-/// A word's part in the hash of an image.
+/// Returns a word's contribution to the hash of an image.
 fn mix(offset: u64, value: u64) -> u64 {
     let mixed = (value ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15))
         .wrapping_mul(0xbf58_476d_1ce4_e5b9)
@@ -141,31 +141,31 @@ fn mix(offset: u64, value: u64) -> u64 {
     mixed ^ mixed >> 32
 }
 
-/// A line with stores that may be lost.
+/// A cache line with stores that a power loss may lose.
 #[derive(Debug, Default)]
 struct Pending {
     stores: Vec<(u64, u64)>,
-    /// How many of them were written back.
+    /// The number of stores that were written back.
     flushed: usize,
 }
 
-/// The images of a run. See the module head.
+/// A replay that yields images. See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Walk {
-    /// What is surely persistent.
+pub(crate) struct CrashImages {
+    /// The words that are persistent for certain.
     sure: Vec<u64>,
-    /// Changes with each word of `sure`.
+    /// Hash of `sure`, updated with each word.
     hash: u64,
     pending: BTreeMap<u64, Pending>,
     operations: usize,
     random: u64,
     seen: HashSet<u64>,
-    /// Different images made.
+    /// Number of distinct images.
     pub(crate) images: u64,
 }
 
-impl Walk {
-    /// From this memory on.
+impl CrashImages {
+    /// Starts from this memory.
     pub(crate) fn new(before: Vec<u64>, seed: u64) -> Self {
         Self {
             sure: before,
@@ -178,9 +178,13 @@ impl Walk {
         }
     }
 
-    /// Goes over events. Calls `visit` with each new image and the number of operations that had
-    /// returned, until it answers `false`.
-    pub(crate) fn go(&mut self, events: &[Event], visit: &mut dyn FnMut(Vec<u64>, usize) -> bool) {
+    /// Replays events. Calls `visit` with each new image and the number of operations that had
+    /// returned, until it returns `false`.
+    pub(crate) fn replay(
+        &mut self,
+        events: &[Event],
+        visit: &mut dyn FnMut(Vec<u64>, usize) -> bool,
+    ) {
         for event in events {
             self.operations += usize::from(*event == Event::Done);
             if matches!(event, Event::Fenced | Event::Done) && !self.moment(visit) {
@@ -191,7 +195,7 @@ impl Walk {
     }
 
     fn moment(&mut self, visit: &mut dyn FnMut(Vec<u64>, usize) -> bool) -> bool {
-        // What each line's prefixes do to the hash.
+        // The change of the hash for each prefix of a line.
         let mut changes = Vec::new();
         for pending in self.pending.values() {
             let (mut of_line, mut hash) = (vec![0], 0);
@@ -252,7 +256,7 @@ impl Walk {
         to_usize((self.random >> 11) % to_u64(bound))
     }
 
-    /// How much is left of each pending line's stores, in the order of the lines.
+    /// How many stores of each pending line survive, in the order of the lines.
     fn choices(&mut self) -> Vec<Vec<usize>> {
         let lengths: Vec<usize> =
             self.pending.values().map(|pending| pending.stores.len()).collect();
@@ -300,7 +304,7 @@ impl Walk {
     }
 }
 
-/// How many images a campaign is to make.
+/// Number of images of a campaign.
 pub(crate) fn images_wanted() -> u64 {
     let asked = std::env::var("QUINTET_PMEM_IMAGES").ok();
     asked.and_then(|count| count.parse().ok()).unwrap_or(10_000)

@@ -1,8 +1,8 @@
 //! The allocator: slabs of objects of one size, and runs of slabs.
 //!
-//! What: small objects share a slab with others of their class; larger ones take a run of slabs of
-//! one segment. What is in use within a slab is known in ordinary memory alone. The directory, at
-//! the front of each segment, has a word for each of its slabs:
+//! Small objects share a slab with others of their size class. Larger ones take a run of slabs
+//! within one segment. Only ordinary memory records which objects of a slab are in use. The
+//! directory at the start of each segment has a word for each of its slabs:
 //!
 //! | word | meaning |
 //! |---|---|
@@ -10,82 +10,82 @@
 //! | 1 to 40 | objects of that class of [`CLASS_BYTES`] |
 //! | 2^63 + n | an object of n slabs begins here |
 //!
-//! A slab that was in use when the pool was opened is *unknown*: its objects can be read and
-//! released, but none is given out from it until [`Sweep`] has been told which are reachable.
+//! A slab that was in use when the pool was opened is *unknown*: its objects can be read and freed,
+//! but none is handed out until [`Sweep`] has been told which are reachable.
 //!
-//! Invariants: runs lie within a segment and do not overlap (verified by [`Slabs::load`]); a word
-//! that says "in use" is persistent before the first object of its slab is given out.
+//! Invariants: runs are within a segment and do not overlap (verified by [`Slabs::load`]). A word
+//! that says "in use" is persistent before the first object of its slab is handed out.
 
 use std::collections::BTreeSet;
 
 use super::medium::{Medium, Segments};
 use crate::util::{
     codec::{to_u64, to_usize},
-    mutant::{self, Bug},
+    mutant::mutant,
 };
 
-/// Bytes of a slab. Smaller in tests, so that slabs fill and go.
+/// Bytes of a slab. Smaller in tests, so that tests fill and free slabs.
 pub(crate) const SLAB_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 64 << 10 };
-/// Bytes at the front of each segment, before its directory.
+/// Bytes at the start of each segment, before its directory.
 pub(super) const HEAD_BYTES: u64 = 512;
-/// Sizes of small objects: steps of 8 bytes, then of at most a fifth.
+/// Size classes of small objects in bytes: steps of 8 bytes, then of at most a fifth.
 const CLASS_BYTES: [u64; 40] = [
     16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 144, 160, 176, 192, 208, 224,
     240, 256, 288, 320, 352, 384, 416, 448, 480, 512, 576, 640, 704, 768, 832, 896, 960, 1008,
     1024,
 ];
-/// Marks the first slab of a run.
+/// Flag of the directory word of a run's first slab.
 const RUN: u64 = 1 << 63;
 
-/// A set of objects of a slab.
+/// The set of used objects of a slab, one bit each.
 type Bitmap = Box<[u64]>;
 
-/// A slab, as ordinary memory knows it.
+/// The state of a slab in ordinary memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Slab {
     Free,
-    /// Of the directory.
+    /// Part of the directory.
     Directory,
-    /// Of a class, by its number from 0.
+    /// Objects of a size class, numbered from 0.
     Small {
         class: usize,
         used: Bitmap,
         count: u64,
     },
-    /// Of a class, by its number from 0, from before the pool was opened.
+    /// Objects of a size class, from before the pool was opened.
     Unknown {
         class: usize,
     },
-    /// The first of a run.
+    /// The first slab of a run.
     Run {
         slabs: u64,
     },
-    /// A later one of the run that begins at this slab.
+    /// A later slab of the run that begins at `first`.
     Rest {
         first: u64,
     },
 }
 
-/// What was given out.
+/// An allocated object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Object {
     Small { slab: u64, class: usize, index: u64 },
     Run { slab: u64, slabs: u64 },
 }
 
-/// All slabs.
+/// The allocator: the state of all slabs.
 #[derive(Debug)]
 pub(super) struct Slabs {
     segments: Segments,
     states: Vec<Slab>,
-    /// Known slabs of each class with room.
+    /// For each class, the slabs with free objects. Unknown slabs are not in it.
     roomy: Vec<BTreeSet<u64>>,
     free: BTreeSet<u64>,
     used_bytes: u64,
 }
 
-/// Where something is wrong, and what.
-pub(super) type Wrong = (u64, String);
+/// The offset and the description of a damage.
+pub(super) type SlabDamage = (u64, String);
 
 const fn objects_of(class_bytes: u64) -> u64 {
     SLAB_BYTES / class_bytes
@@ -103,7 +103,7 @@ fn bitmap(class: usize) -> Bitmap {
     vec![0; to_usize(objects_of(class_bytes(class)).div_ceil(64))].into_boxed_slice()
 }
 
-/// Sets or clears a bit; whether it changed.
+/// Sets or clears a bit and returns whether it changed.
 fn set_bit(map: &mut [u64], index: u64, value: bool) -> bool {
     let Some(word) = map.get_mut(to_usize(index / 64)) else { return false };
     let before = *word;
@@ -122,19 +122,19 @@ impl Slabs {
         }
     }
 
-    /// Bytes of the segments that are loaded.
+    /// Returns the total bytes of the loaded segments.
     pub(super) fn end(&self) -> u64 {
         to_u64(self.states.len()) * SLAB_BYTES
     }
 
-    /// Where the directory word of a slab is.
+    /// Returns the offset of a slab's directory word.
     fn word_of(&self, slab: u64) -> u64 {
         let start = self.segments.start(self.segments.of(slab * SLAB_BYTES));
         start + HEAD_BYTES + (slab - start / SLAB_BYTES) * 8
     }
 
     /// Reads the directory of the next segment, which ends at `end`.
-    pub(super) fn load(&mut self, medium: &Medium, end: u64) -> Result<(), Wrong> {
+    pub(super) fn load(&mut self, medium: &Medium, end: u64) -> Result<(), SlabDamage> {
         let (first, end) = (to_u64(self.states.len()), end / SLAB_BYTES);
         let directory = (HEAD_BYTES + (end - first) * 8).div_ceil(SLAB_BYTES);
         self.states.resize(to_usize(end), Slab::Free);
@@ -178,27 +178,25 @@ impl Slabs {
         self.states.get(to_usize(slab))
     }
 
-    /// Says persistently what a slab is used for, before anything of it is given out.
+    /// Writes a slab's directory word persistently, before any of its objects is handed out.
     fn note(&self, medium: &Medium, slab: u64, word: u64) {
-        if mutant::active(Bug::PmemForgetsSlab) {
-            return;
-        }
+        mutant!(PmemForgetsSlab => return);
         let at = self.word_of(slab);
         medium.store(at, word);
         medium.flush(at, 8);
-        // Here, because another thread may be the first to publish an object of it, and that one's
-        // fence does not order what this one has written back.
+        // Fence here: another thread may be the first to publish an object of the slab, and its
+        // fence does not order this thread's write-back.
         medium.fence();
     }
 
-    /// Says that a slab is free. Should that be lost, the next sweep finds out.
+    /// Writes that a slab is free. If a crash loses the word, the next sweep corrects it.
     fn note_free(&self, medium: &Medium, slab: u64) {
         let at = self.word_of(slab);
         medium.store(at, 0);
         medium.flush(at, 8);
     }
 
-    /// Room for so many bytes; `None` where there is none.
+    /// Allocates `bytes`. Returns `None` if there is no space.
     pub(super) fn alloc(&mut self, medium: &Medium, bytes: u64) -> Option<u64> {
         let Some(class) = class_for(bytes) else { return self.alloc_run(medium, bytes) };
         let roomy = self.roomy.get(class)?.first().copied();
@@ -229,7 +227,7 @@ impl Slabs {
         let slabs = bytes.div_ceil(SLAB_BYTES);
         let mut run = 0..0;
         for slab in &self.free {
-            // A segment starts with its directory, so neighbours are of one segment.
+            // A segment starts with its directory, so free neighbours are in one segment.
             run = if run.end == *slab { run.start..slab + 1 } else { *slab..slab + 1 };
             if run.end - run.start == slabs {
                 break;
@@ -248,7 +246,7 @@ impl Slabs {
         Some(run.start * SLAB_BYTES)
     }
 
-    /// What begins at an offset; `None`: nothing that could.
+    /// Returns the object that may begin at an offset; `None` if none can.
     fn object(&self, offset: u64) -> Option<Object> {
         let (slab, within) = (offset / SLAB_BYTES, offset % SLAB_BYTES);
         match self.state(slab)? {
@@ -262,7 +260,7 @@ impl Slabs {
         }
     }
 
-    /// The run that an offset is in: where it begins, and its bytes.
+    /// Returns the start and the bytes of the run that contains an offset.
     pub(super) fn run_of(&self, offset: u64) -> Option<(u64, u64)> {
         let slab = offset / SLAB_BYTES;
         let first = match self.state(slab)? {
@@ -274,14 +272,14 @@ impl Slabs {
         Some((first * SLAB_BYTES, slabs * SLAB_BYTES))
     }
 
-    /// Takes an object back; `false` where none begins at the offset.
+    /// Frees an object. Returns `false` if none begins at the offset.
     pub(super) fn free(&mut self, medium: &Medium, offset: u64) -> bool {
         match self.object(offset) {
             Some(Object::Small { slab, class, index }) => {
                 let bytes = class_bytes(class);
                 let Some(Slab::Small { used, count, .. }) = self.states.get_mut(to_usize(slab))
                 else {
-                    // Of a slab that is unknown: the next sweep finds it free.
+                    // The slab is unknown: the next sweep frees the object.
                     return true;
                 };
                 if !set_bit(used, index, false) {
@@ -317,15 +315,15 @@ impl Slabs {
         }
     }
 
-    /// Bytes given out, with what sizes were rounded up to; unknown slabs count whole.
+    /// Returns the allocated bytes, rounding included. Unknown slabs count in full.
     pub(super) const fn used_bytes(&self) -> u64 {
         self.used_bytes
     }
 }
 
-/// What is told to a sweep.
+/// The state of a sweep.
 pub(super) struct Sweep {
-    /// Objects of each small slab, and 1 for each run, that are reachable.
+    /// The reachable objects of each small slab, and 1 for each reachable run.
     reached: Vec<Bitmap>,
 }
 
@@ -339,7 +337,7 @@ impl Sweep {
         Self { reached: slabs.states.iter().map(of).collect() }
     }
 
-    /// The slabs once all that was not told of is free.
+    /// Frees everything that was not marked.
     pub(super) fn finish(mut self, slabs: &mut Slabs, medium: &Medium) {
         let mut fresh = Slabs::new(slabs.segments);
         fresh.states = vec![Slab::Free; slabs.states.len()];
@@ -375,14 +373,14 @@ impl Sweep {
     }
 }
 
-/// Objects that structures reach: see [`Pool::sweep`](super::Pool::sweep).
+/// Marks reachable objects: see [`Pool::sweep`](super::Pool::sweep).
 pub(crate) struct Marks<'s> {
     pub(super) slabs: &'s Slabs,
     pub(super) sweep: &'s mut Sweep,
 }
 
 impl Marks<'_> {
-    /// The object that begins at an offset is reachable; `false` where none can begin.
+    /// Marks the object that begins at an offset. Returns `false` if none can begin there.
     #[must_use]
     pub(crate) fn add(&mut self, offset: u64) -> bool {
         let (slab, index) = match self.slabs.object(offset) {
@@ -397,7 +395,7 @@ impl Marks<'_> {
     }
 }
 
-/// Bytes that an object of so many takes.
+/// Returns the bytes that an allocation of `bytes` occupies.
 #[cfg(test)]
 pub(super) fn rounded(bytes: u64) -> u64 {
     class_for(bytes).map_or(bytes.next_multiple_of(SLAB_BYTES), class_bytes)

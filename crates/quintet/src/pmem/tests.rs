@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use super::{
     pool::{Mode, Sizes},
-    simulator::{Recorder, Walk, images_wanted, waste},
+    simulator::{CrashImages, Recorder, images_wanted, waste},
     slabs::rounded,
     *,
 };
@@ -235,15 +235,15 @@ fn crash(seed: u64, operations: usize, limit: u64) -> u64 {
     let events = recorder.take();
     let (clean, idle) = waste(&events);
     assert_eq!((clean, idle), (0, 0), "nothing is written back or waited for in vain");
-    let mut walk = Walk::new(before, seed);
+    let mut crash_images = CrashImages::new(before, seed);
     let mut again = 0;
-    walk.go(&events, &mut |image, done| {
+    crash_images.replay(&events, &mut |image, done| {
         again += 1;
         let expected = [&states[done], &states[(done + 1).min(operations)]];
         recover(&image, &expected);
         again < limit
     });
-    walk.images
+    crash_images.images
 }
 
 /// Opens an image, sees one of the states, and goes on with it.

@@ -21,38 +21,37 @@ use super::{
     file::OsFile,
 };
 
-/// Only the owner reads and writes what a database keeps.
+/// Only the owner may read and write a database.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 const DIR_MODE: Mode = Mode::RWXU;
 
-/// Directories are opened to be read, so that they can be synced and listed.
+/// Directories are opened for reading, so that they can be synced and listed.
 const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Without `NONBLOCK`, opening a pipe that somebody put in a file's place would wait for its other
-/// end; it is taken off again once the file is known to be one.
+/// Without `NONBLOCK`, opening a pipe in a file's place would wait for its other end. The flag is
+/// cleared once the file is known to be a regular file.
 const FILE_FLAGS: OFlags =
     OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 
-/// How often a lock is tried anew on a file that is replaced under our hands. Each round needs
-/// another process to replace it at just that moment: whoever does it so often holds it, for all
-/// we know.
+/// Number of attempts to lock a file that other processes replace concurrently. Each retry needs a
+/// replacement at exactly that moment, so after these attempts the lock counts as held.
 const LOCK_ROUNDS: usize = 16;
 
 /// An open directory.
 pub(super) struct OsDir {
     fd: OwnedFd,
     path: PathBuf,
-    /// What mappings of its files are.
+    /// The kind of memory of its files' mappings.
     memory: Memory,
 }
 
 impl OsDir {
-    /// The same, with mappings of this kind in it and below.
+    /// Returns this directory with mappings of the given memory, here and in subdirectories.
     pub(super) fn on(self, memory: Memory) -> Self {
         Self { memory, ..self }
     }
 
-    /// Opens `path`, which may run through links; with `create`, makes what is missing of it.
+    /// Opens `path`, which may contain links. With `create`, creates its missing components.
     pub(super) fn open_path(path: &Path, create: bool) -> io::Result<Self> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let opened = open_existing(path);
@@ -61,10 +60,10 @@ impl OsDir {
         };
         let fd = match opened {
             Ok(fd) => {
-                // Whoever made it may have died before its name was durable.
+                // Its creator may have died before the name was durable.
                 match open_existing(parent_of(path)) {
                     Ok(parent) => sync_dir(&parent)?,
-                    // A parent that may be passed but not read was not made by us.
+                    // A parent that this process may traverse but not read was not created by it.
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
                     Err(error) => return Err(error),
                 }
@@ -84,7 +83,7 @@ impl OsDir {
     pub(super) fn lock_file(&self, name: &str, exclusive: bool) -> io::Result<OwnedFd> {
         let open = |flags| retry_on_intr(|| openat(&self.fd, name, flags, FILE_MODE));
         let fd = match open(FILE_FLAGS | OFlags::RDWR | OFlags::CREATE) {
-            // A reader of a database that it may not write can still exclude writers.
+            // A process that may only read the database can still exclude writers.
             Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) if !exclusive => {
                 open(FILE_FLAGS | OFlags::RDONLY)
             }
@@ -99,7 +98,7 @@ impl OsDir {
         Ok(fd)
     }
 
-    /// Whether `name` still is the file behind `fd`.
+    /// Whether `name` still refers to the file of `fd`.
     pub(super) fn names(&self, name: &str, fd: &OwnedFd) -> io::Result<bool> {
         let held = fstat(fd)?;
         match retry_on_intr(|| statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)) {
@@ -131,8 +130,8 @@ impl Dir for OsDir {
             FileType::Directory => return Err(io::ErrorKind::IsADirectory.into()),
             _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
         }
-        // Direct I/O is asked for after the opening: where it is refused, older kernels have made
-        // the file all the same, and a second attempt to make it would find it there.
+        // Direct I/O is set after the open. If the open itself asked for it, older kernels would
+        // create the file and then fail, and a second attempt would find it.
         let direct = how.direct
             && match fcntl_setfl(&fd, OFlags::DIRECT) {
                 Ok(()) => true,
@@ -164,11 +163,11 @@ impl Dir for OsDir {
                 _ => continue,
             };
             let kind = match entry.file_type() {
-                // Not every file system keeps the kind beside the name.
+                // Not every file system stores the file type in the directory.
                 FileType::Unknown => {
                     match retry_on_intr(|| statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)) {
                         Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                        // Removed since the listing.
+                        // The file was removed after the listing.
                         Err(Errno::NOENT) => continue,
                         Err(error) => return Err(error.into()),
                     }
@@ -204,8 +203,8 @@ impl Dir for OsDir {
         let name = component(name)?;
         for _ in 0..LOCK_ROUNDS {
             let fd = self.lock_file(name, exclusive)?;
-            // The lock counts only while the name leads to it: another opener would find, and lock,
-            // the file that took its place.
+            // The lock is valid only while the name refers to the file: another process would open,
+            // and lock, a file that replaced it.
             if self.names(name, &fd)? {
                 return Ok(Box::new(OsLock(fd)));
             }
@@ -214,7 +213,7 @@ impl Dir for OsDir {
     }
 }
 
-/// A lock of an open file description: it excludes other processes and other openings alike.
+/// A lock of an open file description. It excludes other processes and other opens alike.
 #[derive(Debug)]
 struct OsLock(OwnedFd);
 
@@ -222,13 +221,13 @@ impl LockGuard for OsLock {}
 
 impl Drop for OsLock {
     fn drop(&mut self) {
-        // Closing alone would leave the lock with a child that was forked, and not yet become
-        // another program, while we held it. Nothing can be done about a failure; closing follows.
+        // Unlock explicitly: a child that was forked, and has not yet executed another program,
+        // would keep the lock after a close. A failure is ignored; the close follows.
         let _ = retry_on_intr(|| flock(&self.0, FlockOperation::Unlock));
     }
 }
 
-/// Refuses what is not one plain path component.
+/// Fails unless `name` is one plain path component.
 fn component(name: &str) -> io::Result<&str> {
     if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
         return Err(io::Error::new(
@@ -239,7 +238,7 @@ fn component(name: &str) -> io::Result<&str> {
     Ok(name)
 }
 
-/// The directory that holds the last component of `path`.
+/// Returns the directory that contains the last component of `path`.
 fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -257,8 +256,8 @@ fn make_dir(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
 
 fn sync_dir(fd: &OwnedFd) -> io::Result<()> {
     match retry_on_intr(|| fsync(fd)) {
-        // "Does not support synchronisation": a file system that keeps directories durable by
-        // itself, or not at all. There is nothing more to be had from it.
+        // The file system does not support a sync of directories. It makes them durable by itself
+        // or not at all; nothing more can be done.
         Ok(()) | Err(Errno::INVAL) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -27,20 +27,20 @@ use crate::util::{
     sync::system::{Mutex, lock},
 };
 
-/// How much is written at once where zeros stand in for a missing feature of the file system.
+/// Bytes of one write of zeros, which replaces a missing feature of the file system.
 const ZEROS_BYTES: u64 = 1 << 20;
 
 /// An open file.
 pub(super) struct OsFile {
     fd: OwnedFd,
     path: PathBuf,
-    /// Whether the descriptor goes round the page cache. Taken back for good when the file system
-    /// refuses a transfer that is aligned as promised (it may want more than a block).
+    /// Whether the descriptor bypasses the page cache. Cleared for good when the file system
+    /// refuses a transfer with the promised alignment (it may need more than a block).
     direct: AtomicBool,
-    /// What is mapped through this handle: `set_len` does not cut it. The lock keeps the two
-    /// apart.
+    /// Live mappings made through this handle, which `set_len` must not truncate. The lock makes
+    /// the two exclude each other.
     mappings: Mutex<Vec<Weak<Mapping>>>,
-    /// What a mapping of it is.
+    /// The kind of memory of its mappings.
     memory: Memory,
 }
 
@@ -80,15 +80,15 @@ impl OsFile {
         self.direct.load(Ordering::Relaxed)
     }
 
-    /// Goes on through the page cache. Harmless when two threads do it at once.
+    /// Switches to the page cache. Harmless if two threads do it at once.
     fn leave_direct(&self) -> io::Result<()> {
         fcntl_setfl(&self.fd, fcntl_getfl(&self.fd)? - OFlags::DIRECT)?;
         self.direct.store(false, Ordering::Relaxed);
         Ok(())
     }
 
-    /// After `EINVAL` for a direct transfer: either the caller broke the alignment (an error), or
-    /// the file system cannot do it at the alignment that we promise (ordinary I/O from now on).
+    /// Handles `EINVAL` of a direct transfer. Either the caller broke the alignment (an error), or
+    /// the file system refuses the promised alignment (ordinary I/O from now on).
     pub(super) fn refused(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if is_aligned(bytes, offset) && i64::try_from(offset).is_ok() {
             self.leave_direct()
@@ -97,9 +97,9 @@ impl OsFile {
         }
     }
 
-    /// Grows the file to `size` with written zeros, which take their space at once. The rest of
-    /// the last block has its space already. Holes below the present size are left: whoever
-    /// preallocates does so before the first write.
+    /// Extends the file to `size` with written zeros, which allocate space immediately. The last
+    /// block already has its space. Holes below the old size stay: callers preallocate before the
+    /// first write.
     pub(super) fn allocate_by_writing(&self, size: u64) -> io::Result<()> {
         let length = self.len()?;
         if length >= size {
@@ -107,14 +107,15 @@ impl OsFile {
         }
         let start = round_up(length, BLOCK_BYTES);
         if start < size {
-            // Whole blocks, because the file may be under direct I/O; then back to the exact size.
+            // Write whole blocks, because the file may be under direct I/O, then truncate to the
+            // exact size.
             self.write_zeros(start, round_up(size, BLOCK_BYTES))?;
         }
         Ok(retry_on_intr(|| ftruncate(&self.fd, size))?)
     }
 
-    /// Overwrites a range with zeros, up to the end of the file. Under direct I/O its ends are
-    /// whole blocks, as for any write.
+    /// Overwrites a range with zeros, up to the end of the file. Under direct I/O its bounds must
+    /// be whole blocks.
     pub(super) fn clear_by_writing(&self, offset: u64, length: u64) -> io::Result<()> {
         self.write_zeros(offset, offset.saturating_add(length).min(self.len()?))
     }
@@ -143,8 +144,7 @@ impl File for OsFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match retry_on_intr(|| pread(&self.fd, &mut *buffer, offset)) {
             Err(Errno::INVAL) if self.is_direct() => {
-                // Going on after a read that ended with the file: nothing to read, whatever the
-                // alignment.
+                // A continued read at the end of the file: nothing to read, whatever the alignment.
                 if !is_aligned(buffer, offset) && offset >= self.len()? {
                     return Ok(0);
                 }
@@ -169,7 +169,7 @@ impl File for OsFile {
         u64::try_from(fstat(&self.fd)?.st_size).map_err(io::Error::other)
     }
 
-    /// Fails with `InvalidInput` where it would cut a live mapping that was made through this
+    /// Fails with `InvalidInput` if it would truncate a live mapping that was made through this
     /// handle.
     fn set_len(&self, size: u64) -> io::Result<()> {
         let mut mappings = lock(&self.mappings);
@@ -208,11 +208,11 @@ impl File for OsFile {
 
     fn sync_data(&self) -> io::Result<()> {
         if self.is_emulated() {
-            // The lines of the page cache are all that there is of it.
+            // Emulated memory is only the page cache: nothing goes to the disk.
             return Ok(());
         }
-        // An interrupted sync has reported nothing about the data yet, so calling again is not the
-        // retry of a failure.
+        // An interrupted sync has not reported anything about the data, so this is not a retry of a
+        // failed sync.
         Ok(retry_on_intr(|| fdatasync(&self.fd))?)
     }
 
@@ -224,7 +224,7 @@ impl File for OsFile {
         Ok(retry_on_intr(|| fsync(&self.fd))?)
     }
 
-    /// Fails with `InvalidInput` where the file is shorter than `size`.
+    /// Fails with `InvalidInput` if the file is shorter than `size`.
     fn map(&self, size: u64) -> io::Result<Arc<Mapping>> {
         match self.memory {
             Memory::Emulated(slowness) => self.map_as(size, Store::Emulated(slowness)),
@@ -239,7 +239,7 @@ impl File for OsFile {
 
     fn map_persistent(&self, size: u64) -> io::Result<Arc<Mapping>> {
         self.map_as(size, Store::Persistent).map_err(|error| match error.raw_os_error() {
-            // Which of them says "no DAX" depends on the file system and the kernel's age.
+            // The error that means "no DAX" depends on the file system and the kernel version.
             Some(code)
                 if [Errno::OPNOTSUPP, Errno::INVAL].map(Errno::raw_os_error).contains(&code) =>
             {
@@ -258,7 +258,7 @@ impl File for OsFile {
     }
 }
 
-/// Whether a transfer keeps to the alignment that direct I/O is promised.
+/// Whether a transfer has the alignment that direct I/O needs.
 fn is_aligned(bytes: &[u8], offset: u64) -> bool {
     let address = to_u64(bytes.as_ptr().addr());
     (address | to_u64(bytes.len()) | offset).is_multiple_of(BLOCK_BYTES)

@@ -1,4 +1,4 @@
-//! What the machine says about itself: boot id, memory, randomness.
+//! Facts about the machine: boot id, memory, randomness.
 
 use std::{
     fs,
@@ -11,13 +11,13 @@ use rustix::{
     rand::{GetRandomFlags, getrandom},
 };
 
-/// Where the kernel shows control groups of version 2, alone or beside those of version 1.
+/// Mount point of control groups version 2, alone or beside version 1.
 const UNIFIED_MOUNTS: [&str; 2] = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
-/// Where it shows the memory controller of version 1.
+/// Mount point of the memory controller of version 1.
 const MEMORY_MOUNT: &str = "sys/fs/cgroup/memory";
 
-/// The kernel's boot id; a random one where it cannot be read. Random means "another boot" to
-/// whoever compares, which is the careful answer.
+/// Returns the kernel's boot id, or a random one if it cannot be read. A random id compares as
+/// "another boot", which is the safe result.
 pub(super) fn boot_id() -> [u8; 16] {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .ok()
@@ -29,7 +29,7 @@ pub(super) fn boot_id() -> [u8; 16] {
         })
 }
 
-/// Sixteen bytes out of 32 hexadecimal digits, hyphens between them ignored.
+/// Parses 32 hexadecimal digits into sixteen bytes. Ignores hyphens.
 pub(super) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.trim().chars().filter(|c| *c != '-').collect();
     let digits_only = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -39,7 +39,7 @@ pub(super) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
 }
 
-/// Fills `out` from the kernel's generator. Waits for it only in the first moments after a boot.
+/// Fills `out` from the kernel's generator. Blocks only shortly after a boot.
 pub(super) fn random(out: &mut [u8]) {
     let mut filled = 0;
     while let Some(rest) = out.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -47,8 +47,8 @@ pub(super) fn random(out: &mut [u8]) {
             Ok(count) => filled += count,
             Err(Errno::INTR) => {}
             Err(_) => {
-                // A kernel or a sandbox without the call: the standard library's own road to the
-                // system's randomness, through the keys of its hashers.
+                // A kernel or a sandbox without the call: the keys of the standard library's
+                // hashers are random too.
                 for chunk in rest.chunks_mut(8) {
                     let word = RandomState::new().build_hasher().finish().to_le_bytes();
                     for (byte, random) in chunk.iter_mut().zip(word) {
@@ -61,20 +61,20 @@ pub(super) fn random(out: &mut [u8]) {
     }
 }
 
-/// Bytes of memory that this process may use.
+/// Returns the bytes of memory that this process may use.
 pub(super) fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
-    // The kernel counts in units on machines whose memory does not fit a word.
+    // The kernel counts in units if the memory does not fit a word.
     let machine = info.totalram.saturating_mul(u64::from(info.mem_unit).max(1));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     group_limit(Path::new("/"), &groups).map_or(machine, |limit| limit.min(machine))
 }
 
-/// The smallest memory limit on the way from this process's control group up to the root.
+/// Returns the smallest memory limit from this process's control group up to the root.
 ///
-/// `groups` is the text of `/proc/self/cgroup`: lines of `hierarchy:controllers:path`, hierarchy 0
-/// being version 2. Inside a container the path may be the host's and not be visible; its parents,
-/// at the last the mount itself, are then the container's own.
+/// `groups` is the text of `/proc/self/cgroup`: lines of `hierarchy:controllers:path`, where
+/// hierarchy 0 is version 2. In a container the path may be the host's and not be visible; then a
+/// parent, at the latest the mount point, is the container's own group.
 pub(super) fn group_limit(root: &Path, groups: &str) -> Option<u64> {
     let mut least: Option<u64> = None;
     for line in groups.lines() {
@@ -93,7 +93,7 @@ pub(super) fn group_limit(root: &Path, groups: &str) -> Option<u64> {
         };
         for mount in mounts {
             for group in Path::new(path.trim_start_matches('/')).ancestors() {
-                // "max" (no limit) does not parse, and is none.
+                // "max" (no limit) does not parse and counts as no limit.
                 let limit = fs::read_to_string(root.join(mount).join(group).join(file))
                     .ok()
                     .and_then(|text| text.trim().parse::<u64>().ok());

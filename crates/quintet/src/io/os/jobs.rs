@@ -1,13 +1,13 @@
 //! Background jobs of the real system: one thread each.
 //!
 //! Invariants:
-//! - `run` is called by the job's thread alone, so never twice at once, and never after `stop`
-//!   returned (or, where the job stops itself, after that run).
-//! - A wake is never lost: one that comes during a run makes the job due again after it.
-//! - A job that panics is not run again; stopping it does not hang.
+//! - Only the job's thread calls `run`, so runs never overlap. No run begins after `stop` has
+//!   returned (if the job stops itself: after that run).
+//! - No wake is lost: a wake during a run makes the job due again after it.
+//! - A job that panics is not run again, and stopping it does not hang.
 //!
-//! Thread rules: `Shared::state` is never held while the job runs, so jobs may wake and stop one
-//! another; two jobs that each stop the other from within wait for each other for ever.
+//! Threads: `Shared::state` is not held while the job runs, so jobs may wake and stop one another.
+//! Two jobs that stop each other from within deadlock.
 
 use std::{
     fmt, io,
@@ -19,8 +19,8 @@ use std::{
 use super::super::{Job, JobControl, Next};
 use crate::util::sync::system::{Condvar, Mutex, lock};
 
-/// What a patient job's niceness is above the process's: a third of the processor time of another
-/// thread where there is too little for both.
+/// Niceness of a patient job above the process's: it gets a third of the processor time of a normal
+/// thread when the processor is contended.
 #[cfg(target_os = "linux")]
 const PATIENT_NICENESS: i32 = 5;
 
@@ -32,18 +32,18 @@ pub(super) struct JobThread {
 struct Shared {
     name: &'static str,
     state: Mutex<State>,
-    /// Told when `woken` is set or `life` leaves `Serving`.
+    /// Notified when `woken` is set or `life` leaves `Serving`.
     due: Condvar,
-    /// Told when `life` becomes `Ended`.
+    /// Notified when `life` becomes `Ended`.
     ended: Condvar,
 }
 
 struct State {
-    /// The job until its thread has taken it.
+    /// The job, until its thread takes it.
     job: Option<Arc<dyn Job>>,
     thread: Option<JoinHandle<()>>,
     thread_id: Option<ThreadId>,
-    /// Whether the thread waits for `due`; else nobody needs to be told.
+    /// Whether the thread waits for `due` and needs a notification.
     sleeping: bool,
     woken: bool,
     life: Life,
@@ -51,12 +51,11 @@ struct State {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Life {
-    /// The job runs when it is due, as soon as there is a thread.
+    /// The job runs when it is due, once it has a thread.
     Serving,
-    /// No run begins any more.
+    /// No further run begins.
     Stopping,
-    /// The thread is past its last run and has let go of the job; or it never began and never
-    /// will.
+    /// The thread has made its last run and dropped the job, or it never started and never will.
     Ended,
 }
 
@@ -77,12 +76,13 @@ impl JobThread {
             ended: Condvar::new(),
         });
         let control = Self { shared };
-        // The system may be short of threads for a moment: the next wake tries again.
+        // The system may lack threads temporarily: the next wake tries again.
         let _ = control.spawn(&mut lock(&control.shared.state));
         control
     }
 
-    /// Gives the job its thread. The caller holds the state, so nobody sees half of it.
+    /// Starts the job's thread. The caller holds the state, so that no other thread sees it
+    /// half-made.
     fn spawn(&self, state: &mut State) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let thread = thread::Builder::new()
@@ -121,7 +121,7 @@ impl JobControl for JobThread {
             self.shared.due.notify_one();
         }
         if state.thread_id == Some(thread::current().id()) {
-            // The job stops itself: this run is the last, and nobody can wait for it here.
+            // The job stops itself: this run is the last, and this thread cannot wait for itself.
             return;
         }
         if state.thread_id.is_none() {
@@ -134,7 +134,7 @@ impl JobControl for JobThread {
         let thread = state.thread.take();
         drop(state);
         if let Some(thread) = thread {
-            // A panic of the job has been reported by the panic hook.
+            // The panic hook has reported a panic of the job.
             let _ = thread.join();
         }
     }
@@ -151,13 +151,13 @@ impl Shared {
             while self.wait_until_due() {
                 self.plan(job.run());
             }
-            // What the job owns is gone when `stop` returns.
+            // Drop the job before `stop` returns.
             drop(job);
         }
         drop(finish);
     }
 
-    /// Waits for a wake; false when the job is to end.
+    /// Waits for a wake. Returns `false` if the job must end.
     fn wait_until_due(&self) -> bool {
         let mut state = lock(&self.state);
         loop {
@@ -174,7 +174,7 @@ impl Shared {
         }
     }
 
-    /// Does what the job asked for after a run: marks it woken, at once or when its delay is over.
+    /// Schedules the next run: immediately, or when the delay has passed.
     fn plan(&self, next: Next) {
         let mut state = lock(&self.state);
         let delay = match next {
@@ -185,7 +185,7 @@ impl Shared {
             Next::WhenWoken => return,
             Next::After(delay) => delay,
         };
-        // A delay beyond the end of time waits for a wake.
+        // A delay that overflows waits for a wake.
         let Some(deadline) = Instant::now().checked_add(delay) else { return };
         while !state.woken && state.life == Life::Serving {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -200,20 +200,19 @@ impl Shared {
     }
 }
 
-/// Lowers the priority of this thread, and of those that the system starts for its reads and
-/// writes. When what it waits for is done it is woken on the processor that was interrupted, and
-/// with the same priority it would take that from a writer for milliseconds while another
-/// processor is idle.
+/// Lowers the priority of this thread, and of the threads that the system starts for its I/O. When
+/// its I/O completes, the thread is woken on the interrupted processor. With equal priority it
+/// would take that processor from a writer for milliseconds while another is idle.
 fn give_way() {
-    // Elsewhere the call is about the whole process. It is refused where a policy forbids it, and
-    // then nothing but time is lost.
+    // On other systems the call affects the whole process. A policy may refuse it; only time is
+    // lost then.
     #[cfg(target_os = "linux")]
     if let Ok(before) = rustix::process::getpriority_process(None) {
         let _ = rustix::process::setpriority_process(None, before + PATIENT_NICENESS);
     }
 }
 
-/// Tells those who wait that the job's thread is done, however it came to that.
+/// Notifies the waiters that the job's thread has ended, also after a panic.
 struct Finish<'a>(&'a Shared);
 
 impl Drop for Finish<'_> {

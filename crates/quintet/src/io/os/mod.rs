@@ -1,21 +1,21 @@
 //! The real system: Linux, through rustix.
 //!
-//! What: [`OsEnv`], which gives directories, files and locks (`dir`, `file`), background threads
-//! (`jobs`) and what the machine says about itself (`host`).
-//! Why: everything above sees only the traits of [`disk`](super), so nothing else has to know
-//! about descriptors, interrupted calls or file systems that lack a feature.
+//! Problem: callers must not deal with descriptors, interrupted calls or file systems that lack a
+//! feature.
+//! How: [`OsEnv`] implements [`Env`]. It provides directories, files and locks (`dir`, `file`),
+//! background threads (`jobs`) and facts about the machine (`host`).
 //!
 //! Invariants:
-//! - Everything below an opened directory is reached relative to its descriptor, one component at
-//!   a time, without following links: moving or replacing a parent cannot redirect a write. The
-//!   path given to [`Env::open_dir`] itself is the user's choice and may run through links.
-//! - Calls that a signal interrupts are taken up again here; callers never see `Interrupted`.
-//! - Where a file system lacks direct I/O, preallocation or holes, the same effect is had another
-//!   way (ordinary I/O, written zeros); only the cost differs.
+//! - Files below an opened directory are reached relative to its descriptor, one component at a
+//!   time, without following links. Moving or replacing a parent cannot redirect a write. The path
+//!   given to [`Env::open_dir`] may contain links.
+//! - Calls that a signal interrupts are repeated here; callers never see `Interrupted`.
+//! - If a file system lacks direct I/O, preallocation or holes, ordinary I/O or written zeros have
+//!   the same effect; only the cost differs.
 //!
-//! Thread rules: everything may be used from any thread; nothing here holds a lock across a
-//! blocking call, but for [`File::set_len`](super::File::set_len) and
-//! [`File::map`](super::File::map), which exclude one another.
+//! Threads: any thread may use everything. No lock is held across a blocking call, except by
+//! [`File::set_len`](super::File::set_len) and [`File::map`](super::File::map), which exclude each
+//! other.
 
 mod dir;
 mod file;
@@ -41,7 +41,8 @@ use super::{
 };
 use crate::util::sync::OnceLock;
 
-/// The zero of [`Env::monotonic`]: one for the process, so that times of two environments compare.
+/// The zero of [`Env::monotonic`]: one for the process, so that times of two environments can be
+/// compared.
 static MONOTONIC_ZERO: OnceLock<Instant> = OnceLock::new();
 
 /// The system that this process runs on.
@@ -53,17 +54,17 @@ pub struct OsEnv {
 }
 
 impl OsEnv {
-    /// The system, with the best queue that the kernel permits.
+    /// Returns the system, with the best queue that the kernel permits.
     pub fn new() -> Self {
         Self::with_queue(QueueKind::Auto)
     }
 
-    /// The system, with queues of one kind.
+    /// Returns the system, with queues of one kind.
     pub fn with_queue(queue: QueueKind) -> Self {
         Self { boot_id: host::boot_id(), queue, memory: Memory::AsItIs }
     }
 
-    /// The same, with mappings of this kind.
+    /// Returns this environment with mappings of the given memory.
     #[must_use]
     pub fn on(self, memory: Memory) -> Self {
         Self { memory, ..self }
@@ -86,7 +87,7 @@ impl Env for OsEnv {
     }
 
     fn monotonic(&self) -> Duration {
-        // The zero is taken first: on the very first call it is then not later than "now".
+        // Read the zero first: on the first call it must not be later than "now".
         let zero = *MONOTONIC_ZERO.get_or_init(Instant::now);
         Instant::now().saturating_duration_since(zero)
     }
@@ -108,7 +109,7 @@ impl Env for OsEnv {
         host::memory_bytes()
     }
 
-    /// Starts a thread of the job's name. The job is due at once. Where the system gives no
+    /// Starts a thread with the job's name. The job is due immediately. If the system refuses a
     /// thread, each [`JobHandle::wake`] tries again.
     fn start(&self, job: Arc<dyn Job>) -> JobHandle {
         JobHandle::new(Box::new(jobs::JobThread::start(job)))
@@ -128,7 +129,7 @@ impl Env for OsEnv {
             }
         };
         std::thread::scope(|scope| {
-            // Where the system gives no thread, this one does all.
+            // If the system refuses threads, this thread runs all tasks.
             let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
             let helpers: Vec<_> = (1..threads).filter_map(start).collect();
             task(0);

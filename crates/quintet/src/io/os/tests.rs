@@ -14,8 +14,8 @@ use std::{
 use super::*;
 use crate::{
     io::{
-        AlignedBuffer, File, LockGuard, Next, Open, persistence::Slowness, read_exact_at,
-        read_up_to, traits, write_all_at,
+        AlignedBuffer, File, LockGuard, Next, Open, contract_tests, persistence::Slowness,
+        read_exact_at, read_up_to, write_all_at,
     },
     util::sync::{Mutex, lock},
 };
@@ -718,7 +718,7 @@ fn keeps_the_contract() {
     for queue in [QueueKind::Auto, QueueKind::Pool] {
         let env = OsEnv::with_queue(queue);
         let root = dir.0.join(format!("{queue:?}"));
-        traits::check_all(&env, &root);
-        traits::check_jobs(&env, &std::thread::yield_now);
+        contract_tests::check_all(&env, &root);
+        contract_tests::check_jobs(&env, &std::thread::yield_now);
     }
 }

@@ -1,21 +1,20 @@
-//! Transfers that go on behind the work that started them.
+//! Asynchronous transfers: reads ahead and writes behind.
 //!
-//! Why: who reads and writes files from one end to the other would wait for the disk half of its
-//! time; with the next read and the last write under way meanwhile, it waits for what is slower.
+//! Problem: a merge that reads and writes files sequentially would wait for the disk half of its
+//! time. With the next read and the last write in flight, it waits only for the slower side.
 //!
-//! Invariants: what was started has ended before its [`Pending`] is gone, so nobody removes, syncs
-//! or reads a file under a write that its owner has forgotten; but reads may be left to themselves
-//! ([`Pending::abandon`]).
+//! Invariants: dropping a [`Pending`] waits for its transfer, so that no file is removed, synced or
+//! read during a write that its owner dropped. Reads may be detached ([`Pending::abandon`]).
 //!
-//! Thread rules: a [`Flow`] is shared by what one thread works on (the walks of a merge and its
-//! writer). It may be used from several, but whoever waits holds the others up.
+//! Threads: the cursors and the writer of one merge share a [`Flow`] on one thread. Several threads
+//! may use it, but a waiting thread blocks the others.
 
 use std::{io, ops::Range, sync::Arc};
 
 use super::{AlignedBuffer, Completion, Idle, Queue, Request};
 use crate::util::sync::{Mutex, lock};
 
-/// A queue that several transfers share, each waited for by itself.
+/// A queue shared by several transfers that are waited for one by one.
 #[derive(Clone, Debug)]
 pub struct Flow(Arc<Mutex<Shared>>);
 
@@ -23,13 +22,13 @@ pub struct Flow(Arc<Mutex<Shared>>);
 struct Shared {
     /// Taken away when nobody needs it any more.
     queue: Option<Box<dyn Queue>>,
-    /// What has ended and was not yet asked for.
+    /// Completions that no caller has asked for yet.
     ended: Vec<Completion>,
     next: u64,
     idle: Idle,
 }
 
-/// A transfer under way.
+/// A transfer in flight. Dropping it waits for its end.
 #[derive(Debug)]
 pub struct Pending {
     flow: Flow,
@@ -43,13 +42,13 @@ impl Flow {
         Self(Arc::new(Mutex::new(shared)))
     }
 
-    /// Starts a transfer, and does not wait for it (but for a place in the queue).
+    /// Starts a transfer. Blocks only while the queue is full.
     pub fn start(&self, request: Request) -> Pending {
         let token = self.submit([request]).start;
         Pending { flow: self.clone(), token, is_taken: false }
     }
 
-    /// Starts transfers, with one call of the system where they are few.
+    /// Starts transfers, with one system call if they are few.
     pub fn start_all(&self, requests: impl IntoIterator<Item = Request>) -> Vec<Pending> {
         let started = self.submit(requests);
         started.map(|token| Pending { flow: self.clone(), token, is_taken: false }).collect()
@@ -67,7 +66,7 @@ impl Flow {
             *next += 1;
         }
         if let Some(queue) = queue {
-            // At once to the system.
+            // Submits what the queue holds back.
             queue.wait(0, ended);
         }
         first..*next
@@ -91,14 +90,14 @@ impl Flow {
 }
 
 impl Pending {
-    /// Waits for its end.
+    /// Waits for the transfer and returns its completion.
     pub fn wait(mut self) -> Completion {
         self.is_taken = true;
         self.flow.wait_for(self.token)
     }
 
-    /// Leaves a read to itself. Its file and its buffer are held until it ends, and then until the
-    /// queue is lent again.
+    /// Detaches a read. The queue keeps its file and buffer until the read has ended and the queue
+    /// is used again.
     pub fn abandon(mut self) {
         self.is_taken = true;
     }

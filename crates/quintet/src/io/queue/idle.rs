@@ -1,13 +1,13 @@
-//! Queues between their uses.
+//! The pool of idle queues.
 //!
-//! Why: making a queue costs system calls (and threads, where the kernel has no `io_uring`); a
+//! Problem: creating a queue costs system calls, and threads if the kernel has no `io_uring`; a
 //! batch of reads needs one for microseconds.
 //!
-//! Invariants: a queue that is lent has nothing under way. One that comes back may have reads that
-//! their owner has left to themselves ([`Pending::abandon`](super::Pending::abandon)): until they
-//! end it holds their files and buffers, and another one is lent.
+//! Invariants: a queue that is handed out has nothing in flight. A returned queue may still have
+//! detached reads ([`Pending::abandon`](super::Pending::abandon)). It keeps their files and buffers
+//! until they end, and another queue is handed out meanwhile.
 //!
-//! Thread rules: any thread borrows.
+//! Threads: any thread.
 
 use std::sync::Arc;
 
@@ -21,17 +21,17 @@ use crate::{
     },
 };
 
-/// Requests under way at once on one queue.
+/// Requests in flight on one queue.
 pub const DEPTH: usize = 64;
-/// Queues that are kept for the next use.
+/// Maximum number of idle queues.
 const IDLE_MAX: usize = 16;
 
-/// Queues that nobody uses now.
+/// The idle queues.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Idle(Arc<Mutex<Vec<Box<dyn Queue>>>>);
 
 impl Idle {
-    /// One that nobody uses now, if there is any.
+    /// Returns an idle queue without requests in flight, if there is one.
     pub(super) fn lend(&self) -> Option<Box<dyn Queue>> {
         let mut idle = lock(self.0.as_ref());
         let at = idle.iter_mut().position(|queue| has_ended(&mut **queue, 0));
@@ -45,7 +45,7 @@ impl Idle {
         Some(queue)
     }
 
-    /// Takes a queue back; what is under way are reads that nobody waits for.
+    /// Returns a queue to the pool. Only detached reads may be in flight.
     pub(super) fn keep(&self, queue: Box<dyn Queue>) {
         let mut idle = lock(self.0.as_ref());
         if idle.len() < IDLE_MAX {
@@ -62,7 +62,7 @@ fn has_ended(queue: &mut dyn Queue, at_least: usize) -> bool {
     queue.pending() == 0
 }
 
-/// Where queues are borrowed.
+/// A pool of queues of one environment.
 #[derive(Debug, Default)]
 pub struct Queues(Idle);
 
@@ -74,18 +74,18 @@ impl Queues {
         }
     }
 
-    /// Lends a queue for transfers that are waited for one by one.
+    /// Returns a queue for transfers that are waited for one by one.
     ///
     /// # Errors
-    /// [`Error::Io`] when the system gives none.
+    /// [`Error::Io`] if the system refuses a new queue.
     pub fn flow(&self, env: &dyn Env) -> Result<Flow> {
         Ok(Flow::new(self.lend(env)?, self.0.clone()))
     }
 
-    /// Lends a queue, a new one where none is idle.
+    /// Calls `work` with an idle queue, or a new one if none is idle.
     ///
     /// # Errors
-    /// [`Error::Io`] when the system gives none; else what `work` says.
+    /// [`Error::Io`] if the system refuses a new queue; else the error of `work`.
     pub fn with<T>(
         &self,
         env: &dyn Env,
@@ -93,17 +93,18 @@ impl Queues {
     ) -> Result<T> {
         let mut queue = self.lend(env)?;
         let outcome = work(&mut *queue);
-        // Whoever broke off may have written: one with anything under way ends it when it goes.
+        // A failed `work` may have left writes in flight; dropping the queue waits for them.
         if queue.pending() == 0 {
             self.0.keep(queue);
         }
         outcome
     }
 
-    /// Has all requests under way at once and waits for all: completions in the requests' order.
+    /// Runs all requests at once and waits for all. Completions are in the order of the requests.
     ///
     /// # Errors
-    /// [`Error::Io`] when the system gives no queue. The error of a request is in its completion.
+    /// [`Error::Io`] if the system refuses a new queue. A completion holds the error of its
+    /// request.
     pub fn transfer(
         &self,
         env: &dyn Env,
@@ -129,7 +130,7 @@ impl Queues {
 mod tests {
     use super::*;
 
-    /// One whose requests end one by one, whenever somebody waits for them.
+    /// A queue that completes one request at each wait.
     #[derive(Debug)]
     struct Slow {
         #[expect(dead_code, reason = "it tells them apart when they are printed")]

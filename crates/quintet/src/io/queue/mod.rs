@@ -1,19 +1,19 @@
-//! Many reads and writes at once.
+//! Queues of reads and writes: many requests in flight at once.
 //!
-//! What: the trait [`Queue`] and two ways to have it of the system: `io_uring` where the kernel
-//! permits (`uring`), else a few threads (`pool`). [`Queues`] lends them; a [`Flow`] is one whose
-//! transfers are waited for one by one.
-//! Why: one thread keeps a modern disk busy only with tens of requests under way.
+//! Problem: one thread keeps a modern disk busy only with tens of requests in flight.
+//! How: [`Queue`] is the trait. The system has two implementations: `io_uring` if the kernel
+//! permits it (`uring`), else a thread pool (`pool`). [`Queues`] pools idle queues for reuse. A
+//! [`Flow`] is a queue whose transfers are waited for one by one.
 //!
 //! Invariants:
-//! - Requests own their buffers until they are completed, so nothing can be freed or read while
-//!   the kernel writes into it.
-//! - Each submitted request gives exactly one completion, whatever fails.
-//! - A transfer that ends early is taken up again: at the byte where it stopped, or, where a file
-//!   under direct I/O refuses that, at the last whole block before. Interrupted and deferred calls
-//!   are repeated. Both kinds do this by [`Transfer`], so that their results are the same.
+//! - A request owns its buffer until it completes. The buffer is neither freed nor read while the
+//!   kernel writes into it.
+//! - Each submitted request yields exactly one completion, also on errors.
+//! - A short transfer continues at the byte where it stopped, or at the last whole block before it
+//!   if a file under direct I/O refuses that. Interrupted and deferred calls are repeated. Both
+//!   implementations do this with [`Transfer`], so that their results are the same.
 //!
-//! Thread rules: a queue belongs to one thread at a time (`Send`, methods take `&mut self`).
+//! Threads: one thread uses a queue at a time (`Send`; methods take `&mut self`).
 
 mod flow;
 mod idle;
@@ -32,83 +32,83 @@ pub use idle::{DEPTH, Queues};
 use super::{AlignedBuffer, BLOCK_BYTES, File};
 use crate::util::codec::{to_u64, to_usize};
 
-/// How often in a row a transfer may be interrupted or deferred without a byte moved, before its
-/// error is the request's. Far beyond what signals do; it only keeps a file that always answers so
-/// from holding up its queue for ever.
+/// How often in a row a transfer may be interrupted or deferred without progress before its error
+/// is the result. Far more than signals cause; the limit keeps a file that always fails this way
+/// from blocking its queue forever.
 const RETRIES_MAX: u32 = 10_000;
 
-/// One transfer. Lengths are the buffer's, or `length` where it is smaller.
+/// One read or write. Its length is `length`, at most the buffer's.
 #[derive(Debug)]
 pub enum Request {
-    /// Fill `buffer[..length]` from `offset`.
+    /// Reads into `buffer[..length]` from `offset`.
     Read {
-        /// From where.
+        /// The file.
         file: Arc<dyn File>,
         /// Byte offset in the file.
         offset: u64,
-        /// To where.
+        /// The buffer.
         buffer: AlignedBuffer,
-        /// How many bytes.
+        /// Bytes to transfer.
         length: usize,
     },
-    /// Write `buffer[..length]` at `offset`. Not durable until the file is synced.
+    /// Writes `buffer[..length]` at `offset`. Not durable until the file is synced.
     Write {
-        /// To where.
+        /// The file.
         file: Arc<dyn File>,
         /// Byte offset in the file.
         offset: u64,
-        /// From where.
+        /// The buffer.
         buffer: AlignedBuffer,
-        /// How many bytes.
+        /// Bytes to transfer.
         length: usize,
     },
 }
 
-/// The end of one request.
+/// The completion of one request.
 #[derive(Debug)]
 pub struct Completion {
-    /// The number given at submission.
+    /// The token given at submission.
     pub token: u64,
-    /// The buffer, back.
+    /// The request's buffer.
     pub buffer: AlignedBuffer,
-    /// Bytes transferred (a read is short only at the end of the file; a write never is), or the
-    /// error.
+    /// The number of bytes transferred, or the error. A read is short only at the end of the file;
+    /// a write never is.
     pub result: io::Result<usize>,
 }
 
-/// A queue of requests under way. Completions come in any order. Dropping the queue waits for
-/// them.
+/// A queue of requests in flight. Completions come in any order. Dropping the queue waits for all
+/// of them.
 pub trait Queue: Send + fmt::Debug {
-    /// Starts a request; waits for a place when `depth` are under way. A few may be held back
-    /// until the next `wait` (`at_least` 0 is enough), so that they go to the system at once.
+    /// Submits a request. Blocks while `depth` requests are in flight. The queue may hold a few
+    /// back until the next `wait` (with `at_least` 0 too), to submit them with one system call.
     fn submit(&mut self, token: u64, request: Request);
-    /// Waits until at least `at_least` requests have ended (or none is under way) and appends
-    /// them.
+    /// Waits until at least `at_least` requests have completed, or none is in flight, and appends
+    /// the completions to `done`.
     fn wait(&mut self, at_least: usize, done: &mut Vec<Completion>);
-    /// Requests submitted and not yet returned by `wait`.
+    /// Returns the number of requests submitted and not yet returned by `wait`.
     fn pending(&self) -> usize;
 }
 
-/// The ways to have a queue of the system.
+/// Implementations of a queue of the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueKind {
-    /// `io_uring` where the kernel permits it, else the pool.
+    /// `io_uring` if the kernel permits it, else the thread pool.
     #[default]
     Auto,
-    /// `io_uring`, or an error.
+    /// `io_uring`; creating the queue fails without it.
     #[cfg(feature = "testing")]
     Uring,
-    /// A pool of threads.
+    /// The thread pool.
     Pool,
 }
 
-/// A queue of the system.
+/// Creates a queue of the system. Fails if the kernel refuses it.
 pub(super) fn system(kind: QueueKind, depth: usize) -> io::Result<Box<dyn Queue>> {
     match kind {
         QueueKind::Pool => Ok(Box::new(pool::PoolQueue::new(depth))),
         #[cfg(feature = "testing")]
         QueueKind::Uring => uring_queue(depth),
-        // Kernels without it, sandboxes and administrators that forbid it, limits on locked memory.
+        // Old kernels, sandboxes and limits on locked memory refuse it.
         QueueKind::Auto => uring_queue(depth).or_else(|_| system(QueueKind::Pool, depth)),
     }
 }
@@ -123,7 +123,7 @@ fn uring_queue(_depth: usize) -> io::Result<Box<dyn Queue>> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// A request on its way, with how far it has come.
+/// A request in flight, and its progress.
 #[derive(Debug)]
 struct Transfer {
     token: u64,
@@ -131,13 +131,13 @@ struct Transfer {
     file: Arc<dyn File>,
     offset: u64,
     buffer: AlignedBuffer,
-    /// How many bytes are asked for; at most the buffer's length.
+    /// Bytes requested; at most the buffer's length.
     length: usize,
-    /// How many have been moved; at most `length`.
+    /// Bytes transferred; at most `length`.
     done: usize,
-    /// Fruitless attempts since the last byte was moved.
+    /// Attempts without progress since the last byte was transferred.
     retries: u32,
-    /// Whether it was set back to a whole block; that helps once or never.
+    /// Whether the transfer was moved back to a whole block. A second time would not help.
     set_back: bool,
 }
 
@@ -151,17 +151,17 @@ impl Transfer {
         Self { token, write, file, offset, buffer, length, done: 0, retries: 0, set_back: false }
     }
 
-    /// Where in the file the next byte goes or comes from.
+    /// Returns the file offset of the next byte.
     fn position(&self) -> u64 {
         self.offset.saturating_add(to_u64(self.done))
     }
 
-    /// What is still to be moved, in bytes.
+    /// Returns the remaining bytes.
     fn left(&self) -> usize {
         self.length - self.done
     }
 
-    /// Takes in the outcome of one call; `Some` when the request has ended.
+    /// Records the result of one call. Returns `Some` if the request is complete.
     fn advance(&mut self, outcome: io::Result<usize>) -> Option<io::Result<usize>> {
         match outcome {
             Ok(0) if self.left() > 0 && self.write => {
@@ -189,7 +189,7 @@ impl Transfer {
         None
     }
 
-    /// Does the rest by the file's own calls, and waits for them.
+    /// Completes the request with blocking calls of the file.
     fn finish(mut self) -> Completion {
         if self.left() == 0 {
             let done = self.done;
@@ -215,8 +215,8 @@ impl Transfer {
     }
 }
 
-/// Whether the same call may simply be made again. A queue's requests are cancelled by the kernel
-/// when the thread that submitted them ends; the queue may have been moved to another by then.
+/// Whether the call may be repeated. The kernel cancels a queue's requests when the thread that
+/// submitted them ends, and by then another thread may own the queue.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
         || error.raw_os_error() == Some(rustix::io::Errno::CANCELED.raw_os_error())

@@ -1,10 +1,10 @@
-//! A queue on a few threads, for kernels that permit no better.
+//! A queue on a thread pool, for kernels without `io_uring`.
 //!
-//! Invariants: `queued + running` is at most `depth`; every transfer taken by a thread is in
-//! `ended` when the thread takes the next. Threads are started as work comes, up to
-//! [`THREADS_MAX`], and end when the queue is dropped, after all that was submitted.
+//! Invariants: `queued + running` is at most `depth`. A thread puts its transfer into `ended`
+//! before it starts the next. Threads start on demand, up to [`THREADS_MAX`]. Dropping the queue
+//! completes everything submitted, then ends the threads.
 //!
-//! Thread rules: one lock, [`Shared::state`], not held during a transfer.
+//! Threads: one lock, [`Shared::state`], not held during a transfer.
 
 use std::{
     any::Any,
@@ -21,26 +21,26 @@ use crate::{
     util::sync::system::{Condvar, Mutex, MutexGuard, lock},
 };
 
-/// The most threads of one queue. Enough to overlap the waits of a disk; more would only fight
-/// over the processor with the threads that do the database's work.
+/// Maximum number of threads of one queue. Enough to overlap the waits of a disk; more would
+/// compete with the database's own threads for the processor.
 const THREADS_MAX: usize = 8;
 
-/// A pool of threads that read and write.
+/// A queue on threads that read and write.
 #[derive(Debug)]
 pub(super) struct PoolQueue {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     depth: usize,
-    /// Submitted and not yet returned by `wait`.
+    /// Requests submitted and not yet returned by `wait`.
     pending: usize,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Told when `queued` grows or `closing` is set.
+    /// Notified when `queued` grows or `closing` is set.
     work: Condvar,
-    /// Told when `ended` grows.
+    /// Notified when `ended` grows.
     progress: Condvar,
 }
 
@@ -78,7 +78,8 @@ impl Queue for PoolQueue {
             let builder = thread::Builder::new().name("disk-queue".to_owned());
             match builder.spawn(move || shared.serve()) {
                 Ok(thread) => self.threads.push(thread),
-                // Without any thread to do it, it is done here; else those there are suffice.
+                // If no thread could be started, this thread does the transfer; else the existing
+                // ones do it.
                 Err(_) if self.threads.is_empty() => {
                     drop(state);
                     let completion = transfer.finish();
@@ -112,7 +113,7 @@ impl Drop for PoolQueue {
         lock(&self.shared.state).closing = true;
         self.shared.work.notify_all();
         for thread in self.threads.drain(..) {
-            // The threads catch what a transfer panics with.
+            // The threads catch panics of transfers.
             let _ = thread.join();
         }
     }
@@ -126,8 +127,8 @@ impl Shared {
                 state.running += 1;
                 drop(state);
                 let token = transfer.token;
-                // A file that panics takes its buffer along, but not the thread: whoever waits for
-                // the completion gets an error.
+                // A transfer that panics loses its buffer, but not the thread: the caller gets an
+                // error.
                 let completion = catch_unwind(AssertUnwindSafe(|| transfer.finish()))
                     .unwrap_or_else(|panic| lost(token, panic.as_ref()));
                 state = lock(&self.state);
@@ -149,7 +150,7 @@ fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a,
     condition.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The completion of a transfer that panicked.
+/// Returns the completion of a transfer that panicked.
 fn lost(token: u64, panic: &(dyn Any + Send)) -> Completion {
     let what = panic
         .downcast_ref::<&str>()

@@ -1,17 +1,17 @@
 //! A queue on `io_uring`.
 //!
 //! Invariants:
-//! - `table[i]` is occupied from the moment the entry with user data `i` is pushed until its
-//!   completion has been taken; meanwhile nothing touches the transfer's buffer and its file stays
-//!   open.
-//! - `held` are the entries that were pushed and not yet taken by the kernel, oldest first; the
-//!   kernel takes them in that order.
-//! - At most `depth` slots are occupied, and the rings have at least as many places: a push always
-//!   finds one, and completions never overflow.
-//! - A kernel that stops serving the ring (a sandbox closed behind an open database) stops no
-//!   request: what it holds is waited for, the rest is done by the files' own calls.
+//! - `table[i]` is occupied from the push of the entry with user data `i` until its completion is
+//!   reaped. Meanwhile nothing touches the transfer's buffer, and its file stays open.
+//! - `held` has the entries that were pushed and that the kernel has not taken yet, oldest first.
+//!   The kernel takes them in that order.
+//! - At most `depth` slots are occupied, and the rings have at least that capacity: a push never
+//!   fails, and completions never overflow.
+//! - If the kernel stops serving the ring (a sandbox that is entered later), every request still
+//!   completes: the queue waits for those that the kernel holds and does the others with blocking
+//!   calls.
 //!
-//! Thread rules: as every [`Queue`]; the kernel is the only other party.
+//! Threads: as for every [`Queue`]; the kernel is the only other party.
 
 #![expect(unsafe_code, reason = "handing buffers to the kernel; listed in UNSAFE.md")]
 
@@ -32,34 +32,34 @@ use crate::{
     util::codec::{low_u32, to_u64, to_usize},
 };
 
-/// The most requests under way. The kernel allows 32,768; no disk gains beyond a few hundred.
+/// Maximum number of requests in flight. The kernel allows 32,768; no disk gains beyond a few
+/// hundred.
 const DEPTH_MAX: usize = 4096;
-/// How many requests are gathered before they go to the kernel. A system call costs about a
-/// quarter of a microsecond and a disk read fifty: eight share one without a wait that a disk
-/// would notice.
+/// Requests gathered before a system call submits them. A system call costs about a quarter of a
+/// microsecond and a disk read fifty: eight requests share one call without a noticeable delay.
 const BATCH: usize = 8;
-/// The most bytes of one entry: lengths have 32 bits, and the kernel moves less than 2 GiB at
-/// once. Small in tests, so that transfers are taken up again there.
+/// Maximum bytes of one entry: lengths have 32 bits, and the kernel transfers less than 2 GiB at
+/// once. Small in tests, so that they cover continued transfers.
 const ENTRY_BYTES_MAX: usize = if cfg!(test) { 8192 } else { 1 << 30 };
-/// Between looks for completions, when the ring can no longer be entered.
+/// Time between polls for completions when the ring can no longer be entered.
 const POLL: Duration = Duration::from_millis(1);
 
 /// A submission and a completion ring with the transfers that they refer to.
 pub(super) struct UringQueue {
     ring: IoUring,
-    /// Dropped by `drop` alone, when the kernel has let go of every buffer: else it is leaked.
+    /// Freed only by `drop`, once the kernel has released every buffer; leaked otherwise.
     table: ManuallyDrop<Vec<Option<Transfer>>>,
     /// Unoccupied slots of `table`.
     free: Vec<u32>,
     held: VecDeque<u32>,
     ended: Vec<Completion>,
-    /// The kernel no longer serves the ring.
+    /// Whether the kernel no longer serves the ring.
     broken: bool,
 }
 
 impl UringQueue {
-    /// Fails where the kernel has no `io_uring`, forbids it, or lacks plain reads and writes on
-    /// it.
+    /// Creates a ring. Fails if the kernel has no `io_uring`, forbids it, or lacks plain reads and
+    /// writes.
     pub(super) fn new(depth: usize) -> io::Result<Self> {
         let depth = u32::try_from(depth.clamp(1, DEPTH_MAX)).map_err(io::Error::other)?;
         let ring = IoUring::new(depth)?;
@@ -80,13 +80,13 @@ impl UringQueue {
         })
     }
 
-    /// Slots occupied: requests that the kernel has, or is about to get.
+    /// Returns the number of occupied slots: requests that the kernel has or will get.
     fn under_way(&self) -> usize {
         self.table.len() - self.free.len()
     }
 
-    /// Puts `transfer` into a slot and its next call into the submission ring. Does it at once
-    /// where that cannot be.
+    /// Puts `transfer` into a slot and its next call into the submission ring. Completes it with
+    /// blocking calls if that is not possible.
     fn push(&mut self, mut transfer: Transfer) {
         let Some(fd) = transfer.file.descriptor().map(|fd| fd.as_raw_fd()) else {
             self.ended.push(transfer.finish());
@@ -97,7 +97,7 @@ impl UringQueue {
             return;
         }
         let Some(slot) = self.free.pop() else {
-            // `submit` has made room; should it not have, the request is served all the same.
+            // `submit` has freed a slot. If it has not, the request completes nevertheless.
             self.ended.push(transfer.finish());
             return;
         };
@@ -119,7 +119,7 @@ impl UringQueue {
         }
     }
 
-    /// Empties a slot that the kernel does not have.
+    /// Empties a slot that the kernel does not hold.
     fn take(&mut self, slot: u32) -> Option<Transfer> {
         let transfer = self.table.get_mut(to_usize(u64::from(slot)))?.take();
         if transfer.is_some() {
@@ -128,7 +128,7 @@ impl UringQueue {
         transfer
     }
 
-    /// Gives the held entries to the kernel and waits until it has completed `want` requests.
+    /// Submits the held entries and waits until the kernel has completed `want` requests.
     fn enter(&mut self, want: usize) {
         while !self.broken && (want > 0 || !self.held.is_empty()) {
             match self.ring.submit_and_wait(want) {
@@ -140,13 +140,14 @@ impl UringQueue {
                 }
                 Err(error) => {
                     match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-                        // A signal; whether to go on waiting is the caller's to see.
+                        // A signal: the caller decides whether to wait again.
                         Some(rustix::io::Errno::INTR) => {
                             if self.held.is_empty() {
                                 return;
                             }
                         }
-                        // Short of memory for requests, or completions to be taken first.
+                        // The kernel lacks memory for requests, or completions must be reaped
+                        // first.
                         Some(rustix::io::Errno::AGAIN | rustix::io::Errno::BUSY) => {
                             self.reap();
                             if want > 0 {
@@ -161,19 +162,18 @@ impl UringQueue {
         }
     }
 
-    /// Does without the kernel from now on: what it never got is done by the files' own calls.
+    /// Stops using the ring. Requests that the kernel never got complete with blocking calls.
     pub(super) fn give_up(&mut self) {
         self.broken = true;
         while let Some(slot) = self.held.pop_front() {
-            // The entry stays in a ring that is never entered again, so its pointers are never
-            // used.
+            // The ring is never entered again, so the kernel never uses the pointers of the entry.
             if let Some(transfer) = self.take(slot) {
                 self.ended.push(transfer.finish());
             }
         }
     }
 
-    /// Takes what the kernel has completed. Transfers that have more to do are pushed again.
+    /// Reaps completions. Pushes transfers again that are not finished.
     fn reap(&mut self) {
         let finished: Vec<(u64, i32)> =
             self.ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
@@ -185,8 +185,8 @@ impl UringQueue {
             let outcome = usize::try_from(result)
                 .map_err(|_| io::Error::from_raw_os_error(result.saturating_neg()));
             if matches!(&outcome, Err(error) if is_refusal(error)) {
-                // What the file system cannot do so (direct I/O at this alignment, or at all from a
-                // ring): the file knows the way round it.
+                // The file system refuses this form (direct I/O at this alignment, or any I/O from
+                // a ring). The file's own calls have the fallback.
                 self.ended.push(transfer.finish());
                 continue;
             }
@@ -197,8 +197,8 @@ impl UringQueue {
         }
     }
 
-    /// Waits for `want` completions, at most as many as are under way, and takes all there are. A
-    /// signal may end the wait before.
+    /// Waits for `want` completions, at most as many as are in flight, and reaps all there are. A
+    /// signal may end the wait early.
     fn progress(&mut self, want: usize) {
         if self.broken {
             thread::sleep(POLL);
@@ -226,7 +226,7 @@ impl Queue for UringQueue {
         while self.ended.len() < at_least && self.under_way() > 0 {
             self.progress((at_least - self.ended.len()).min(self.under_way()));
         }
-        // What was taken up again above goes on while the caller looks at the completions.
+        // Transfers that were pushed again run while the caller handles the completions.
         self.enter(0);
         done.append(&mut self.ended);
     }
@@ -260,7 +260,7 @@ fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
-/// The next call of `transfer`.
+/// Builds the entry of the next call of `transfer`.
 fn entry(transfer: &mut Transfer, fd: RawFd) -> squeue::Entry {
     let count = transfer.left().min(ENTRY_BYTES_MAX);
     let length = low_u32(to_u64(count));

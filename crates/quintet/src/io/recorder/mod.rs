@@ -1,24 +1,23 @@
-//! The recorder: a real run, kept as a trace that replays elsewhere.
+//! The recorder: keeps a real run as a trace that replays elsewhere.
 //!
-//! What: [`RecordEnv`] stands before any [`Env`], passes every call on, and keeps a [`TraceEvent`]
-//! of each that changed something; [`replay`] does the same to another `Env` up to any event. Why:
-//! a run with real threads, real timing and a real file system can be crashed at each of its
-//! events on the simulated disk.
+//! Problem: a run with real threads, real timing and a real file system must be crashed at each of
+//! its events, on the simulated disk.
+//! How: [`RecordEnv`] wraps any [`Env`], passes every call on, and keeps a [`TraceEvent`] of each
+//! that changed something. [`replay`] repeats the trace on another `Env`, up to any event.
 //!
 //! Invariants:
 //! - The trace is in the order in which the calls took effect: changing calls exclude one another.
-//! - A call that failed is not in the trace. (A failed sync made nothing durable that a crash may
-//!   not lose; a write that failed half-way may leave bytes that the trace does not have, so a
-//!   trace with such failures shows a possible disk, not this one.)
-//! - Stores into mappings are found by comparing, at each call, every live mapping with what it
-//!   held at the call before. They stand before that call in the trace, so a sync covers all
-//!   stores that came before it, and none that came during it. Stores between two calls are one
-//!   event.
-//! - Files give no descriptor, so queues use `read_at` and `write_at`, and are recorded by them.
+//! - A failed call is not in the trace. (A failed sync made nothing durable that a crash may not
+//!   lose. A write that failed half-way may leave bytes that the trace lacks; such a trace shows a
+//!   possible disk, not this one.)
+//! - Stores into mappings are found by comparing, at each call, every live mapping with its content
+//!   at the previous call. They precede that call in the trace, so a sync covers all stores before
+//!   it, and none during it. Stores between two calls are one event.
+//! - Files return no descriptor, so queues use `read_at` and `write_at`, which the recorder sees.
 //!
 //! The comparison reads all mapped bytes at each call: record with small log segments.
 //!
-//! Thread rules: one lock, held during each changing call (nothing below takes it).
+//! Threads: one lock, held during each changing call (no lower layer takes it).
 
 mod replay;
 #[cfg(test)]
@@ -42,8 +41,8 @@ use crate::util::{
     },
 };
 
-/// One change, as it was asked for. Directories, files, mappings and locks are named by numbers,
-/// which are given in the order of opening and never twice.
+/// A recorded change. Numbers name directories, files, mappings and locks; they are assigned in the
+/// order of opening and never reused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceEvent {
     /// [`Env::open_dir`] gave `dir`.
@@ -130,7 +129,7 @@ pub enum TraceEvent {
         file: u64,
         /// Byte offset in the file.
         offset: u64,
-        /// What was written.
+        /// The bytes written.
         bytes: Vec<u8>,
     },
     /// [`File::set_len`].
@@ -197,8 +196,8 @@ pub enum TraceEvent {
 }
 
 impl TraceEvent {
-    /// Whether a crash after this event may find another disk than one before it. (Opening,
-    /// closing, mapping, unlocking and marks only carry the replay along.)
+    /// Whether a crash after this event may leave a different disk than a crash before it.
+    /// (Opening, closing, mapping, unlocking and marks do not change the disk.)
     pub const fn changes_disk(&self) -> bool {
         match self {
             Self::Open { how, .. } => how.create_new,
@@ -213,9 +212,9 @@ impl TraceEvent {
     }
 }
 
-/// An environment that keeps a trace of what is done through it. Clones share the trace.
+/// An environment that records its changes. Clones share the trace.
 ///
-/// Begin on an empty directory: what was there before is not in the trace.
+/// Start with an empty directory: the trace lacks what existed before.
 #[derive(Clone, Debug)]
 pub struct RecordEnv {
     inner: Arc<dyn Env>,
@@ -223,27 +222,27 @@ pub struct RecordEnv {
 }
 
 impl RecordEnv {
-    /// Records what is done to `inner`.
+    /// Wraps `inner` and starts an empty trace.
     pub fn new(inner: Arc<dyn Env>) -> Self {
         Self { inner, recorder: Arc::default() }
     }
 
-    /// Puts a mark into the trace: "commit 17 was acknowledged here".
+    /// Adds a mark to the trace: "commit 17 was acknowledged here".
     pub fn mark(&self, value: u64) {
         self.recorder.note(TraceEvent::Mark { value });
     }
 
-    /// How many events there are. A call that begins later is at this index or after it.
+    /// Returns the number of events. A later call has this index or a higher one.
     pub fn len(&self) -> usize {
         lock(&self.recorder.state).events.len()
     }
 
-    /// Whether nothing was recorded.
+    /// Whether the trace is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What was recorded so far, with the stores since the last call.
+    /// Returns the trace so far, with the stores since the last call.
     pub fn trace(&self) -> Vec<TraceEvent> {
         let mut state = lock(&self.recorder.state);
         state.capture();
@@ -299,7 +298,7 @@ impl Env for RecordEnv {
     }
 }
 
-/// The trace, and what it takes to go on with it.
+/// The trace, and the state needed to extend it.
 #[derive(Debug, Default)]
 struct Recorder {
     state: Mutex<State>,
@@ -312,7 +311,7 @@ struct State {
     mappings: Vec<Shadow>,
 }
 
-/// Gives each handle its number.
+/// Assigns handle numbers.
 #[derive(Debug, Default)]
 struct Numbers(u64);
 
@@ -324,7 +323,7 @@ impl Numbers {
     }
 }
 
-/// A live mapping and what it held when it was last looked at.
+/// A live mapping and its content at the last comparison.
 #[derive(Debug)]
 struct Shadow {
     number: u64,
@@ -333,7 +332,7 @@ struct Shadow {
 }
 
 impl Recorder {
-    /// Makes a changing call and keeps its event, unless it fails.
+    /// Makes a changing call and records its event if it succeeds.
     fn perform<T>(
         &self,
         call: impl FnOnce(&mut Numbers) -> io::Result<(T, TraceEvent)>,
@@ -353,11 +352,13 @@ impl Recorder {
 }
 
 impl State {
-    /// Records the stores since the last look, and lets go of mappings that nobody else holds.
+    /// Records the stores since the last comparison, and releases mappings that have no other
+    /// holder.
     fn capture(&mut self) {
         let Self { events, mappings, .. } = self;
         mappings.retain_mut(|shadow| {
-            // Looked at before the words: who dropped it has made all its stores.
+            // Check before reading the words: the thread that dropped the mapping has made all its
+            // stores.
             let held = Arc::strong_count(&shadow.mapping) > 1;
             shadow.capture(events);
             if !held {
@@ -378,7 +379,8 @@ impl Shadow {
             }
         };
         for (index, (word, seen)) in self.mapping.words().iter().zip(&mut self.words).enumerate() {
-            // Acquire: a store that another was released after is not seen later than that one.
+            // Acquire: once this loop sees a released store, its later loads see all stores that
+            // preceded it.
             let now = word.load(Ordering::Acquire);
             if now == *seen {
                 flush(&mut run);
@@ -546,7 +548,7 @@ impl File for RecordFile {
         state.capture();
         let mapping = self.inner.map(size)?;
         let number = state.numbers.draw();
-        // What it holds now is the file's content, which the trace has already.
+        // Its current content is the file's, which the trace already has.
         let words = mapping.words().iter().map(|word| word.load(Ordering::Acquire)).collect();
         state.mappings.push(Shadow { number, mapping: Arc::clone(&mapping), words });
         state.events.push(TraceEvent::Map { mapping: number, file: self.number, size });

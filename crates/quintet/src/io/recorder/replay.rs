@@ -1,4 +1,4 @@
-//! Doing a recorded run again, elsewhere.
+//! Replay of a recorded trace on another environment.
 
 use std::{collections::HashMap, io, sync::Arc};
 
@@ -11,8 +11,8 @@ use crate::util::{
     sync::Ordering,
 };
 
-/// Everything that was open at the end of the replayed part. Keep it until the crash has been
-/// simulated: dropping it closes the files and frees the locks, as an orderly end would.
+/// All handles that are open at the end of the replayed part. Keep it until the crash has been
+/// simulated: dropping it closes the files and frees the locks, as an orderly shutdown would.
 #[derive(Debug, Default)]
 pub struct Replayed {
     dirs: HashMap<u64, Arc<dyn Dir>>,
@@ -34,10 +34,10 @@ impl Replayed {
         &self.marks
     }
 
-    /// Does one more event of the same trace.
+    /// Replays one more event of the same trace.
     ///
-    /// Fails where `env` refuses it (a fault that the test planned), and with `InvalidData` where
-    /// the event names a handle that no earlier event opened.
+    /// Fails if `env` refuses it (a planned fault), and with `InvalidData` if the event names a
+    /// handle that no earlier event opened.
     pub fn step(&mut self, event: &TraceEvent, env: &dyn Env) -> io::Result<()> {
         match event {
             TraceEvent::OpenRoot { dir, path } => {
@@ -104,10 +104,9 @@ impl OpenFile {
     }
 }
 
-/// Does the first `upto` events (all, where there are fewer) of a trace to `env`.
+/// Replays the first `upto` events of a trace (all, if there are fewer) on `env`.
 ///
-/// Roots are opened at their recorded paths, and made where missing. Fails as [`Replayed::step`]
-/// does.
+/// Opens roots at their recorded paths and creates missing ones. Fails as [`Replayed::step`] does.
 pub fn replay(events: &[TraceEvent], upto: usize, env: &dyn Env) -> io::Result<Replayed> {
     let mut replayed = Replayed::default();
     for event in events.iter().take(upto) {

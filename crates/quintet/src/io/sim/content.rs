@@ -1,9 +1,9 @@
 //! The bytes of one simulated file, shared copy-on-write between a run, its history and its
 //! images.
 //!
-//! Invariants: `pages` covers `size`; bytes past `size` in the last page are zero; a page that is
-//! `None` is a hole and reads as zeros. Cloning costs one reference count; the first change after
-//! it copies the page list and the touched pages.
+//! Invariants: `pages` covers `size`. Bytes after `size` in the last page are zero. A page that is
+//! `None` is a hole and reads as zeros. A clone costs one reference count; its first change copies
+//! the page list and the touched pages.
 
 use std::{
     collections::BTreeMap,
@@ -22,13 +22,13 @@ use crate::{
 
 const PAGE: usize = to_usize(BLOCK_BYTES);
 static ZEROS: [u8; PAGE] = [0; PAGE];
-/// What `allocate` puts into holes: space that is taken and reads as zeros.
+/// The page that `allocate` puts into holes: it takes space and reads as zeros.
 static ZERO_PAGE: LazyLock<Arc<Page>> = LazyLock::new(|| Arc::new(Page::zeroed()));
 
 #[derive(Debug)]
 struct Page {
     bytes: [u8; PAGE],
-    /// Kept, because most pages of an image are those of the image before it.
+    /// Cached, because most pages of an image are those of the previous image.
     hash: OnceLock<u64>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Content {
     pages: Arc<Vec<Option<Arc<Page>>>>,
 }
 
-/// The pieces of a byte range that lie within one page each: page, bytes within it.
+/// Splits a byte range at page boundaries: page, and bytes within it.
 fn spans(offset: u64, length: u64) -> impl Iterator<Item = (usize, Range<usize>)> {
     let end = offset + length;
     let mut position = offset;
@@ -82,7 +82,7 @@ impl Content {
         self.size
     }
 
-    /// Copies out what there is at `offset`; returns how many bytes.
+    /// Copies bytes from `offset` and returns their number.
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let length = self.size.saturating_sub(offset).min(to_u64(buffer.len()));
         let mut rest = buffer;
@@ -97,7 +97,7 @@ impl Content {
         to_usize(length)
     }
 
-    /// All of it.
+    /// Returns the whole content.
     pub(super) fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; to_usize(self.size)];
         self.read(0, &mut bytes);
@@ -112,7 +112,7 @@ impl Content {
         &mut page.bytes
     }
 
-    /// Writes, growing the file where needed.
+    /// Writes bytes and extends the file if needed.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let length = to_u64(bytes.len());
         self.resize(self.size.max(offset + length));
@@ -124,7 +124,7 @@ impl Content {
         }
     }
 
-    /// Cuts, or grows with a hole.
+    /// Truncates the file, or extends it with a hole.
     pub(super) fn resize(&mut self, size: u64) {
         let count = to_usize(size.div_ceil(BLOCK_BYTES));
         if count != self.pages.len() {
@@ -149,7 +149,7 @@ impl Content {
         }
     }
 
-    /// Grows the file to at least `size` bytes and takes space for what it grows by.
+    /// Extends the file to at least `size` bytes and allocates space for the added range.
     pub(super) fn allocate(&mut self, size: u64) {
         let first = to_usize(self.size / BLOCK_BYTES);
         self.resize(self.size.max(size));
@@ -159,12 +159,13 @@ impl Content {
         }
     }
 
-    /// Blocks that take space.
+    /// Returns the number of blocks that take space.
     pub(super) fn blocks_used(&self) -> u64 {
         to_u64(self.pages.iter().flatten().count())
     }
 
-    /// Blocks that a write to, or an allocation of, the range would newly take.
+    /// Returns the number of blocks that a write to the range, or an allocation of it, would newly
+    /// take.
     pub(super) fn blocks_missing(&self, offset: u64, length: u64) -> u64 {
         to_u64(
             spans(offset, length)
@@ -173,7 +174,7 @@ impl Content {
         )
     }
 
-    /// 64 bits over size and bytes; holes and zeros are alike.
+    /// Returns a 64-bit hash of size and bytes. Holes and zeros hash alike.
     pub(super) fn hash(&self) -> u64 {
         self.pages.iter().fold(mix(self.size), |hash, page| {
             let page = page.as_ref().unwrap_or(&ZERO_PAGE);
@@ -181,7 +182,7 @@ impl Content {
         })
     }
 
-    /// Some bytes within one page.
+    /// Bytes within one page.
     fn piece(&self, position: usize, bytes: usize) -> &[u8] {
         let start = position % PAGE;
         self.pages
@@ -190,7 +191,7 @@ impl Content {
             .map_or(&ZEROS[..bytes], |page| &page.bytes[start..start + bytes])
     }
 
-    /// The units in which a mapping of this file differs from it: offset and new bytes.
+    /// Returns the units in which a mapping of this file differs from it: offset and new bytes.
     pub(super) fn differences(&self, mapping: &Mapping, unit: u64) -> Vec<(u64, Arc<[u8]>)> {
         let mut found = Vec::new();
         let unit = to_usize(unit);
@@ -211,7 +212,7 @@ impl Content {
         found
     }
 
-    /// A mapping of the first `bytes` that holds what is here.
+    /// Returns a mapping of the first `bytes` with this content.
     pub(super) fn to_mapping(&self, bytes: u64) -> Mapping {
         let mapping = Mapping::heap(bytes);
         for (index, words) in mapping.words().chunks(PAGE / 8).enumerate() {
@@ -224,7 +225,7 @@ impl Content {
     }
 }
 
-/// Stores `bytes` at `offset` of a mapping, as far as it reaches.
+/// Stores `bytes` at `offset` of a mapping, up to its end.
 pub(super) fn store(mapping: &Mapping, offset: u64, bytes: &[u8]) {
     let mut words: BTreeMap<usize, [u8; 8]> = BTreeMap::new();
     for (position, byte) in (offset..).zip(bytes) {
@@ -239,7 +240,7 @@ pub(super) fn store(mapping: &Mapping, offset: u64, bytes: &[u8]) {
     }
 }
 
-/// Overlays what a mapping holds onto bytes that were read from `offset`.
+/// Overlays a mapping's bytes onto bytes that were read from `offset`.
 pub(super) fn overlay(mapping: &Mapping, offset: u64, buffer: &mut [u8]) {
     let end = mapping.bytes().min(offset + to_u64(buffer.len()));
     let mut position = offset;

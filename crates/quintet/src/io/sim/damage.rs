@@ -1,11 +1,11 @@
-//! Damage to files at rest, as a bad disk or a careless person leaves it.
+//! Damage to files at rest, as a defective disk or an operator causes it.
 
 use std::{io, path::PathBuf};
 
 use super::{fault, random::Random};
 use crate::{io::BLOCK_BYTES, util::codec::to_usize};
 
-/// Damage to a file at rest, as a process would meet it on the next read.
+/// Damage to a file at rest, which a process meets at its next read.
 #[derive(Clone, Debug)]
 pub enum Damage {
     /// One bit (0 to 7) of the byte at `offset` flips.
@@ -15,11 +15,11 @@ pub enum Damage {
         /// The bit.
         bit: u8,
     },
-    /// So many bits flip, at places of the seed's choice.
+    /// This many bits flip, at offsets that the seed chooses.
     FlipBits(u8),
     /// A 4-KiB block reads as zeros.
     ZeroBlock(u64),
-    /// A 4-KiB block holds what another one holds.
+    /// A 4-KiB block has the contents of another one.
     CopyBlock {
         /// The block copied.
         from: u64,
@@ -28,13 +28,13 @@ pub enum Damage {
     },
     /// The file ends here.
     Truncate(u64),
-    /// The file goes on with so many bytes of noise.
+    /// The file is followed by this many bytes of noise.
     Extend(u64),
-    /// The file is gone.
+    /// The file is deleted.
     Delete,
-    /// The file holds this: an older copy of it, or a file of another database.
+    /// The file has these contents: an older copy of it, or a file of another database.
     Replace(Vec<u8>),
-    /// The file and this other one have changed places.
+    /// The file and this one are swapped.
     Swap(PathBuf),
 }
 

@@ -18,23 +18,23 @@ use super::{
 };
 use crate::io::Mapping;
 
-/// What an event was.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// Where the history begins.
+    /// The start of the history.
     Start,
-    /// Stores into a mapping, found at this point.
+    /// Stores into a mapping, detected at this point.
     Store,
-    /// A call that changed the disk, or lost what was pending.
+    /// A call that changed the disk or lost pending changes.
     Call(Call),
 }
 
 /// One change of the disk.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Its number, unique through nested crashes.
+    /// Its number, unique across nested crashes.
     pub number: u64,
-    /// What it was.
+    /// Its kind.
     pub kind: EventKind,
     /// The file or directory.
     pub path: Arc<str>,
@@ -67,7 +67,7 @@ pub(super) struct LockState {
     pub(super) holders: usize,
 }
 
-/// What the lock of a simulated disk guards.
+/// The state that the lock of a simulated disk guards.
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) state: State,
@@ -104,12 +104,13 @@ impl Disk {
         }
     }
 
-    /// Turns stores into mappings since the last look into pending changes, one event a mapping.
+    /// Turns stores into mappings since the last check into pending changes, one event for each
+    /// mapping.
     pub(super) fn capture(&mut self) {
         self.capture_of(|_| true);
     }
 
-    /// The same for some files. Mappings that nobody else holds any more are let go.
+    /// Does this for some files. Releases mappings that have no other holder.
     fn capture_of(&mut self, chosen: impl Fn(InodeId) -> bool) {
         let mappings = std::mem::take(&mut self.mappings);
         for live in mappings {
@@ -117,7 +118,7 @@ impl Disk {
                 self.mappings.push(live);
                 continue;
             }
-            // Asked before the comparison: once nobody else holds it, nobody can store.
+            // Check before the comparison: without another holder there can be no further store.
             let held = Arc::strong_count(&live.mapping) > 1;
             let Ok(file) = self.state.file(live.inode) else { continue };
             let origin = Origin::Mapping(self.state.mapped);
@@ -137,13 +138,13 @@ impl Disk {
         }
     }
 
-    /// The mapping of a file, if one lives.
+    /// Returns the mapping of a file, if one is alive.
     pub(super) fn mapping(&self, inode: InodeId) -> Option<&Arc<Mapping>> {
         self.mappings.iter().find(|live| live.inode == inode).map(|live| &live.mapping)
     }
 
-    /// Begins an event on a file or directory and returns its number. Stores that came before it
-    /// are noticed first: all of them when a history is kept, else those into the same file.
+    /// Begins an event on a file or directory and returns its number. Detects earlier stores first:
+    /// all if a history is kept, else those into the same file.
     pub(super) fn begin(&mut self, inode: InodeId) -> u64 {
         let keeps_all = self.history.is_some();
         self.capture_of(|mapped| keeps_all || mapped == inode);
@@ -151,7 +152,7 @@ impl Disk {
         self.event
     }
 
-    /// Ends the event: the history keeps what it left.
+    /// Ends the event and adds the resulting state to the history.
     pub(super) fn end(&mut self, call: Call, path: &Arc<str>) {
         self.snap(EventKind::Call(call), path);
     }
@@ -170,7 +171,7 @@ impl Disk {
         index.map_or_else(|_| panic!("the history has no event {event}"), |index| &history[index])
     }
 
-    /// The inode of a directory entry's directory, its name and its own inode.
+    /// Returns the inode of the entry's directory, its name and its own inode.
     pub(super) fn find(&self, path: &Path) -> io::Result<(InodeId, String, InodeId)> {
         let name = path.file_name().and_then(|name| name.to_str()).ok_or(Errno::INVAL)?;
         let mut dir = ROOT;
@@ -181,7 +182,7 @@ impl Disk {
         Ok((dir, name.to_owned(), inode))
     }
 
-    /// Refuses what a disk of limited size has no room for.
+    /// Fails with ENOSPC if a disk of limited size lacks the space.
     pub(super) fn need_room(&self, inode: InodeId, offset: u64, length: u64) -> io::Result<()> {
         let Some(capacity) = self.capacity_blocks else { return Ok(()) };
         let missing = self.state.file(inode)?.visible.blocks_missing(offset, length);
@@ -192,7 +193,7 @@ impl Disk {
     }
 }
 
-/// The names on a path; the root and the current directory are the same place.
+/// Returns the names on a path. The root and the current directory are the same.
 pub(super) fn components(path: &Path) -> io::Result<Vec<String>> {
     path.components()
         .filter_map(|component| match component {

@@ -1,8 +1,8 @@
-//! Faults that a test plans: which call fails, when, and how.
+//! Planned faults: which call fails, when, and how.
 //!
-//! Every call on a file, a directory or the environment that could fail on a real system first
-//! asks the plan. Calls are counted, failed ones included, so that a loop can fail the first, the
-//! second and so on until a run meets no fault any more.
+//! Each call on a file, a directory or the environment that could fail on a real system consults
+//! the plan first. Calls are counted, failed ones included. So a loop can fail the first call, the
+//! second and so on, until a run meets no fault.
 
 use std::{io, time::Duration};
 
@@ -70,15 +70,15 @@ impl Call {
         Self::Lock,
         Self::Queue,
     ];
-    /// What a full disk or a used-up quota refuses.
+    /// Calls that a full disk or an exhausted quota fails.
     pub const NEED_SPACE: &[Self] =
         &[Self::Write, Self::Allocate, Self::Create, Self::CreateDir, Self::Rename];
-    /// What needs a file descriptor.
+    /// Calls that need a file descriptor.
     pub const NEED_DESCRIPTOR: &[Self] =
         &[Self::Open, Self::Create, Self::OpenDir, Self::CreateDir, Self::Lock, Self::Queue];
-    /// What makes things durable.
+    /// Calls that make changes durable.
     pub const SYNCS: &[Self] = &[Self::Sync, Self::SyncDir];
-    /// What changes the disk.
+    /// Calls that change the disk.
     pub const CHANGES: &[Self] = &[
         Self::Write,
         Self::Sync,
@@ -93,37 +93,39 @@ impl Call {
     ];
 }
 
-/// What happens to the call.
+/// The effect of a fault on the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// EIO. Of a file's sync: what was pending is marked clean, stays readable until a reboot (or
-    /// `drop_cache`, or a direct read), and never reaches the disk.
+    /// EIO. A failed sync of a file marks its pending changes clean: they stay readable until a
+    /// reboot (or `drop_cache`, or a direct read) and never reach the disk.
     Io,
-    /// ENOSPC. Nothing happens. (Of a sync: as `Io`; delayed allocation can fail that late.)
+    /// ENOSPC. The call has no effect. (A sync behaves as with `Io`; delayed allocation can fail
+    /// that late.)
     NoSpace,
     /// EDQUOT, as `NoSpace`.
     Quota,
     /// EMFILE.
     TooManyFiles,
-    /// EINTR; nothing happened.
+    /// EINTR. The call has no effect.
     Interrupted,
-    /// EAGAIN; nothing happened.
+    /// EAGAIN. The call has no effect.
     TryAgain,
     /// A read or write transfers only part (at least one byte; at least one block with direct
     /// I/O).
     Short,
-    /// Bits flip: in the bytes that a read returns, or that a write stores.
+    /// Bits flip in the bytes that a read returns or a write stores.
     FlipBits(u8),
-    /// The first 4-KiB block of what is read or stored is zeros.
+    /// The first 4-KiB block that is read or stored is zeros.
     ZeroBlock,
-    /// A read or write of block `n` acts on block `n` plus this many, and says that all is well.
+    /// A read or write of block `n` affects block `n` plus this number, and reports success.
     Misdirect(i64),
-    /// What is stored is the block before the right one a second time.
+    /// The first block of a write is replaced by a copy of the preceding block (at the start of
+    /// the file: of the next one).
     DuplicateBlock,
-    /// A write, or a sync, that is acknowledged and never happens. A process goes on seeing the
-    /// write.
+    /// A write or sync that reports success and has no effect on the disk. The process still sees
+    /// the write.
     Phantom,
-    /// The call takes so much virtual time, then succeeds.
+    /// The call takes this virtual time, then succeeds.
     Delay(Duration),
 }
 
@@ -140,20 +142,20 @@ impl Effect {
         })
     }
 
-    /// Whether the call did nothing and may be repeated.
+    /// Whether the call had no effect and may be repeated.
     pub(super) const fn is_harmless(self) -> bool {
         matches!(self, Self::Interrupted | Self::TryAgain)
     }
 }
 
-/// Which of the matching calls are hit, counted from the injection.
+/// Which of the matching calls fail, counted from the injection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// This one alone; the first is 1.
+    /// This call only; the first is 1.
     Nth(u64),
-    /// This one and all that follow.
+    /// This call and all later ones.
     From(u64),
-    /// Each with this probability (one in so many), by the seed of the simulation.
+    /// Each with this probability (one in this number), by the seed of the simulation.
     OneIn(u64),
 }
 
@@ -168,24 +170,24 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// `effect` on those of `calls` that `when` picks.
+    /// Plans `effect` on those of `calls` that `when` selects.
     pub fn new(calls: &[Call], when: When, effect: Effect) -> Self {
         Self { calls: calls.to_vec(), path: String::new(), when, effect, seen: 0 }
     }
 
-    /// The same, but only where the path contains `part`.
+    /// Restricts the fault to paths that contain `part`.
     #[must_use]
     pub fn on(self, part: &str) -> Self {
         Self { path: part.to_owned(), ..self }
     }
 }
 
-/// What the plan says of one call.
+/// The plan's verdict on one call.
 #[derive(Debug)]
 pub(super) enum Ruling {
-    /// It goes through, perhaps bent.
+    /// The call proceeds, perhaps with an effect.
     Proceed(Option<Effect>),
-    /// It fails.
+    /// The call fails.
     Fail(Effect, io::Error),
 }
 
@@ -193,7 +195,7 @@ pub(super) enum Ruling {
 #[derive(Debug)]
 pub(super) struct Plan {
     faults: Vec<Fault>,
-    /// Calls so far, by kind, in the order of [`Call::ALL`].
+    /// Number of calls so far, by kind, in the order of [`Call::ALL`].
     calls: [u64; Call::ALL.len()],
     fired: u64,
     suspended: bool,
@@ -219,7 +221,7 @@ impl Plan {
         self.faults.clear();
     }
 
-    /// Holds all faults back, or no more; says what was before.
+    /// Suspends or resumes all faults. Returns the previous setting.
     pub(super) fn suspend(&mut self, suspended: bool) -> bool {
         std::mem::replace(&mut self.suspended, suspended)
     }
@@ -237,7 +239,7 @@ impl Plan {
             .sum()
     }
 
-    /// Counts a call and picks its fate. A delay is left to the caller, who owns the clock.
+    /// Counts a call and returns its verdict. The caller, which owns the clock, applies a delay.
     pub(super) fn rule(&mut self, call: Call, path: &str) -> Ruling {
         if self.suspended {
             return Ruling::Proceed(None);

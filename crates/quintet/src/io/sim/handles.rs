@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// The most bytes that a name takes on common file systems.
+/// Maximum bytes of a name on common file systems.
 const NAME_BYTES_MAX: usize = 255;
 
 /// An open directory.
@@ -58,7 +58,7 @@ impl SimDir {
         if self.label.is_empty() { name.into() } else { format!("{}/{name}", self.label).into() }
     }
 
-    /// The inode behind `name`.
+    /// Returns the inode of `name`.
     fn entry(&self, disk: &Disk, name: &str) -> io::Result<Option<InodeId>> {
         check_name(name)?;
         Ok(disk.state.dir(self.inode)?.visible.get(name).copied())
@@ -93,7 +93,7 @@ impl Drop for SimDir {
     }
 }
 
-/// Forgets one open handle.
+/// Removes one open handle.
 fn close(shared: &Shared, inode: InodeId) {
     let mut disk = lock(&shared.disk);
     if let Some(count) = disk.open.get_mut(&inode) {
@@ -293,7 +293,7 @@ impl SimFile {
         if self.how.write { Ok(()) } else { Err(Errno::BADF.into()) }
     }
 
-    /// Direct I/O refuses what is not aligned, address included, as the kernel does.
+    /// Fails if direct I/O is not aligned, address included, as the kernel does.
     fn check_aligned(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let aligned = [offset, to_u64(bytes.len()), to_u64(bytes.as_ptr().addr())]
             .iter()
@@ -301,7 +301,7 @@ impl SimFile {
         if aligned || !self.how.direct { Ok(()) } else { Err(Errno::INVAL.into()) }
     }
 
-    /// How much a short transfer moves.
+    /// Returns the length of a short transfer.
     fn short(&self, length: usize) -> usize {
         let unit = if self.how.direct { to_usize(BLOCK_BYTES) } else { 1 };
         if length <= unit { length } else { (length / 2 / unit * unit).max(unit) }
@@ -320,7 +320,7 @@ impl SimFile {
         Ok(())
     }
 
-    /// What a faulty write leaves on the disk in place of `bytes` at `offset`.
+    /// Returns what a faulty write stores in place of `bytes` at `offset`.
     fn stored(
         disk: &mut Disk,
         file: InodeId,
@@ -346,7 +346,7 @@ impl SimFile {
         Ok(Some((target, stored)))
     }
 
-    /// A sync, in which `work` says what becomes durable.
+    /// Performs a sync; `work` decides what becomes durable.
     fn sync(&self, work: impl FnOnce(&mut FileNode)) -> io::Result<()> {
         let mut disk = self.disk();
         match self.shared.rule(&mut disk, Call::Sync, &self.label) {

@@ -1,4 +1,4 @@
-//! Crash images: which of the changes that no sync had covered are on the disk after a crash.
+//! Crash images: which changes that no sync had covered survive a crash.
 //!
 //! A *unit* is one pending change: a write (with the growth of the file that it caused), one
 //! 512-byte sector of a mapping (of persistent memory: one line of 64 bytes), a change of size, a
@@ -19,81 +19,81 @@ use crate::{
 
 const MEMORY: Origin = Origin::Mapping(Mapped::Memory);
 
-/// What is on the disk after a crash. `Display` and `FromStr` are each other's inverse, so that
-/// one line reproduces a failure.
+/// Selects the changes that survive a crash. `Display` and `FromStr` are inverse, so that one line
+/// reproduces a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Policy {
     /// Power loss: no unit survives.
     AllLost,
     /// Power loss: every unit survives.
     AllKept,
-    /// Power loss: the first so many units survive.
+    /// Power loss: the first units, this many, survive.
     Prefix(usize),
-    /// Power loss: the last unit alone survives.
+    /// Power loss: only the last unit survives.
     OnlyLast,
-    /// Power loss: all but one unit survive. For a change of names: it is undone alone.
+    /// Power loss: all units but one survive. A dropped change of names is undone alone.
     DropOne(usize),
-    /// Power loss: one unit alone survives.
+    /// Power loss: only this unit survives.
     KeepOne(usize),
-    /// Power loss: each sector of each write, each word of each line of persistent memory, each
-    /// size and each name survives or not by a seeded coin.
+    /// Power loss: a seeded coin decides for each sector of each write, each word of each line of
+    /// persistent memory, each size and each name.
     Random {
         /// Seed of the coin, of its bias and of the garbage.
         seed: u64,
     },
-    /// Power loss: everything before the last write survives, and of that its sectors (of a line
-    /// of persistent memory: its words) before a cut.
+    /// Power loss: everything before the last write survives, and of the last write its sectors
+    /// (for a line of persistent memory: its words) before a cut.
     Torn {
-        /// How many of its sectors, or words, are whole.
+        /// Number of its whole sectors, or words.
         sectors: u64,
-        /// What follows them.
+        /// The bytes that follow them.
         tail: Tail,
     },
     /// Power loss: sizes and names survive, the bytes do not.
     SizesOnly {
-        /// What grown files hold.
+        /// The bytes in the range by which files grew.
         tail: Tail,
     },
-    /// Process death: the page cache is whole; what was pending still is.
+    /// Process death: the page cache is intact, and pending changes stay pending.
     Killed,
-    /// Process death while the stores of the last event were copied into a mapping: some words of
-    /// them are missing.
+    /// Process death during the copy of the last event's stores into a mapping: some of their words
+    /// are missing.
     KilledCopying {
-        /// Seed of what is missing.
+        /// Seed of the choice of missing words.
         seed: u64,
     },
 }
 
-/// What a file shows where it grew and the bytes did not reach the disk.
+/// The content of a file where it grew and its bytes did not reach the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Tail {
-    /// It did not grow either.
+    /// The file did not grow.
     Short,
     /// Zeros.
     Zeros,
-    /// Whatever the disk held there before: old blocks of other files, or noise; a torn sector is
-    /// half new, half noise.
+    /// The earlier content of the disk: old blocks of other files, or noise. A torn sector is half
+    /// new, half noise.
     Garbage,
 }
 
 impl Policy {
-    /// Whether the kernel went on living.
+    /// Whether the kernel survived.
     pub const fn is_kill(self) -> bool {
         matches!(self, Self::Killed | Self::KilledCopying { .. })
     }
 }
 
-/// Bounds on how many policies one crash point gets.
+/// Bounds on the number of policies of one crash point.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyLimits {
-    /// At most so many of each of: prefixes, units dropped, units kept. More are sampled evenly;
-    /// changes of names are always all undone.
+    /// Maximum number of each of: prefixes, units dropped, units kept. More are sampled evenly.
+    /// Every change of names is undone once.
     pub each: usize,
-    /// Random subsets.
+    /// Number of random subsets.
     pub random: u64,
-    /// Places at which the last write is cut, for each tail.
+    /// Number of cuts of the last write, for each tail.
     pub torn: u64,
-    /// Kills while copying.
+    /// Number of kills during a copy.
     pub copying: u64,
 }
 
@@ -110,7 +110,7 @@ enum Kind {
     Name,
 }
 
-/// Where a pending change is, and the unit that it belongs to.
+/// The location of a pending change, and its unit.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     event: u64,
@@ -120,7 +120,7 @@ struct Slot {
     unit: usize,
 }
 
-/// All pending changes in order, numbered.
+/// Returns all pending changes in order, numbered.
 fn slots(state: &State) -> Vec<Slot> {
     let mut found = Vec::new();
     let mut add = |event, inode, index, kind| {
@@ -143,7 +143,7 @@ fn slots(state: &State) -> Vec<Slot> {
         }
     }
     found.sort_by_key(|slot| (slot.event, slot.inode, slot.index));
-    // The growth that a write causes belongs to the write.
+    // A write's growth of the file belongs to the write.
     let mut unit = 0;
     for index in 0..found.len() {
         found[index].unit = unit;
@@ -162,12 +162,12 @@ fn units(slots: &[Slot]) -> usize {
     slots.last().map_or(0, |slot| slot.unit + 1)
 }
 
-/// How many units are pending.
+/// Returns the number of pending units.
 pub(super) fn pending_units(state: &State) -> usize {
     units(&slots(state))
 }
 
-/// Evenly spaced numbers below `count`, at most `limit` of them, shifted by `seed`.
+/// Returns at most `limit` evenly spaced numbers below `count`, shifted by `seed`.
 fn sample(count: usize, limit: usize, seed: u64) -> Vec<usize> {
     if count <= limit {
         return (0..count).collect();
@@ -179,7 +179,7 @@ fn sample(count: usize, limit: usize, seed: u64) -> Vec<usize> {
     picked
 }
 
-/// The policies that can give different images of `state`, whose last event was `event`.
+/// Returns the policies that can give different images of `state`, whose last event was `event`.
 pub(super) fn policies(state: &State, event: u64, limits: PolicyLimits) -> Vec<Policy> {
     let slots = slots(state);
     let count = units(&slots);
@@ -205,7 +205,7 @@ pub(super) fn policies(state: &State, event: u64, limits: PolicyLimits) -> Vec<P
         for cut in sample(to_usize(sectors), to_usize(limits.torn), event) {
             let cut = to_u64(cut);
             let tails = [Tail::Zeros, Tail::Garbage, Tail::Short];
-            // Memory has no word half written.
+            // Persistent memory stores words atomically.
             let count = if grew { 3 } else { 2 - usize::from(origin == MEMORY) };
             let tails = tails.into_iter().take(count);
             found.extend(tails.map(|tail| Policy::Torn { sectors: cut, tail }));
@@ -222,7 +222,7 @@ fn data<'a>(state: &'a State, slot: &Slot) -> Option<&'a Change> {
     file.pending.get(slot.index).map(|pending| &pending.change)
 }
 
-/// The unit of the last write, its bytes' place in the file, and where they come from.
+/// Returns the unit of the last write, the range of its bytes in the file, and their source.
 fn last_data(state: &State, slots: &[Slot]) -> Option<(usize, Range<u64>, Origin)> {
     let slot = slots.iter().rfind(|slot| slot.kind == Kind::Data)?;
     match data(state, slot) {
@@ -233,7 +233,8 @@ fn last_data(state: &State, slots: &[Slot]) -> Option<(usize, Range<u64>, Origin
     }
 }
 
-/// A range of a file cut where a power loss may cut it: at sectors, or words of memory.
+/// Splits a range of a file where a power loss may tear it: at sectors, or at words of persistent
+/// memory.
 fn pieces(range: Range<u64>, origin: Origin) -> impl Iterator<Item = Range<u64>> {
     let (mut position, grain) = (range.start, origin.grain());
     std::iter::from_fn(move || {
@@ -244,28 +245,28 @@ fn pieces(range: Range<u64>, origin: Origin) -> impl Iterator<Item = Range<u64>>
     })
 }
 
-/// What becomes of one pending change.
+/// The fate of one pending change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Drop,
     Keep,
-    /// Each sector, or word of memory, with this probability in percent.
+    /// Each sector, or word of memory, survives with this probability in percent.
     Pieces(u64),
-    /// Those before the cut.
+    /// The sectors, or words, before the cut survive.
     Cut(u64, Tail),
 }
 
-/// One crash being built.
+/// Builds the image of one crash.
 struct Crash<'a> {
     state: &'a State,
     policy: Policy,
     random: Random,
-    /// Percent of the units that a random subset keeps.
+    /// Percentage of the units that a random subset keeps.
     bias: u64,
     tail: Tail,
 }
 
-/// The disk after power loss.
+/// Returns the disk after a power loss.
 pub(super) fn power_loss(state: &State, policy: Policy, seed: u64) -> State {
     let mut random = match policy {
         Policy::Random { seed: coin } => Random::derived(seed ^ mix(coin), 1),
@@ -307,7 +308,7 @@ fn after_names(dir: &DirNode, fates: &[Fate]) -> DirNode {
 }
 
 impl Crash<'_> {
-    /// For each file and directory, the fates of its pending changes in order.
+    /// Returns, for each file and directory, the fates of its pending changes in order.
     fn fates(&mut self) -> BTreeMap<InodeId, Vec<Fate>> {
         let slots = slots(self.state);
         let count = units(&slots);
@@ -336,7 +337,7 @@ impl Crash<'_> {
             Policy::SizesOnly { .. } => keep_if(slot.kind != Kind::Data),
             Policy::Torn { sectors, tail } if torn == Some(slot.unit) => match slot.kind {
                 Kind::Data => Fate::Cut(sectors, tail),
-                // The cut sets the size itself.
+                // The cut sets the size.
                 Kind::Size | Kind::Name => keep_if(tail != Tail::Short),
             },
             Policy::Torn { .. }
@@ -398,8 +399,8 @@ impl Crash<'_> {
         }
     }
 
-    /// A sector half written: the first half is new, and so much of the second half as changes is
-    /// noise. What is the same before and after stays, or no log could fill a sector in two steps.
+    /// Tears a sector: its first half is new, and the changed bytes of its second half are noise.
+    /// Unchanged bytes stay; otherwise no log could fill a sector in two writes.
     fn spoil(&mut self, content: &mut Content, offset: u64, bytes: &[u8], piece: Range<u64>) {
         let half = piece.start + (piece.end - piece.start) / 2;
         let new = &bytes[to_usize(half - offset)..to_usize(piece.end - offset)];
@@ -415,7 +416,7 @@ impl Crash<'_> {
         write_within(content, offset, bytes, piece.start..half);
     }
 
-    /// Noise, or what some file of the disk holds durably somewhere.
+    /// Returns noise, or durable bytes of some file of the disk.
     fn garbage(&mut self, length: u64) -> Vec<u8> {
         let mut bytes = vec![0; to_usize(length)];
         self.random.fill(&mut bytes);
@@ -436,8 +437,8 @@ impl Crash<'_> {
     }
 }
 
-/// Writes the part of `bytes` (which starts at `offset`) that lies in `window` and within the
-/// file: where the new size was lost, the bytes behind the old one are too.
+/// Writes the part of `bytes` (which starts at `offset`) that is in `window` and within the file.
+/// If the new size was lost, the bytes behind the old size are lost too.
 fn write_within(content: &mut Content, offset: u64, bytes: &[u8], window: Range<u64>) {
     let start = window.start.max(offset);
     let end = window.end.min(offset + to_u64(bytes.len())).min(content.size());
@@ -446,8 +447,8 @@ fn write_within(content: &mut Content, offset: u64, bytes: &[u8], window: Range<
     }
 }
 
-/// Process death while the stores of `event` were being copied: in `state` some of their words
-/// still hold what `before` (the disk one event earlier) held.
+/// Builds the disk after a process death during the copy of the stores of `event`: some of their
+/// words in `state` still have the value in `before` (the disk one event earlier).
 pub(super) fn killed_copying(state: &State, before: &State, event: u64, seed: u64) -> State {
     let mut random = Random::derived(seed, 3);
     let whole_words = random.below(2) == 0;

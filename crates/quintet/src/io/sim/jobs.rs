@@ -1,4 +1,4 @@
-//! Background jobs under a virtual clock: nothing runs by itself, a test steps.
+//! Background jobs under a virtual clock: no job runs by itself, a test steps them.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
 struct Entry {
     id: u64,
     job: Arc<dyn Job>,
-    /// When it wants to run; `None` until woken.
+    /// When it is due; `None` until woken.
     due: Option<Duration>,
     /// The thread that runs it now.
     running: Option<std::thread::ThreadId>,
@@ -24,16 +24,16 @@ struct Table {
     entries: Vec<Entry>,
 }
 
-/// What both clocks show.
+/// The values of both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     pub(super) now: Duration,
-    /// What the wall clock shows when the monotonic one shows zero, in milliseconds, wrapping.
+    /// The wall clock when the monotonic clock is zero, in milliseconds, wrapping.
     pub(super) wall_base: u64,
 }
 
 impl Clock {
-    /// After a reboot the monotonic clock starts again; the other one goes on.
+    /// After a reboot the monotonic clock restarts; the wall clock continues.
     pub(super) fn rebooted(self, start: Duration) -> Self {
         let passed = millis(self.now).wrapping_sub(millis(start));
         Self { now: start, wall_base: self.wall_base.wrapping_add(passed) }
@@ -84,17 +84,17 @@ impl Scheduler {
         Clock { now: self.now(), wall_base: self.wall_base.load(Ordering::Relaxed) }
     }
 
-    /// Moves the wall clock alone.
+    /// Moves the wall clock only.
     pub(super) fn jump(&self, millis: i64) {
         self.wall_base.fetch_add(millis.cast_unsigned(), Ordering::Relaxed);
     }
 
-    /// Lets time pass without running anything.
+    /// Advances the clocks without running a job.
     pub(super) fn pass(&self, time: Duration) {
         self.nanos.fetch_add(nanos(time), Ordering::Relaxed);
     }
 
-    /// Starts a job; it is due at once, so that it can say what it wants.
+    /// Starts a job. It is due immediately.
     pub(super) fn start(self: &Arc<Self>, job: Arc<dyn Job>) -> Box<dyn JobControl> {
         let mut table = lock(&self.table);
         let id = table.next;
@@ -104,7 +104,7 @@ impl Scheduler {
         Box::new(Control { scheduler: self.clone(), id })
     }
 
-    /// The names of the jobs that are due, in the order in which they would run.
+    /// Returns the names of the due jobs, in the order in which they would run.
     pub(super) fn due(&self) -> Vec<&'static str> {
         let table = lock(&self.table);
         let mut found: Vec<_> = table
@@ -124,8 +124,7 @@ impl Scheduler {
         self.run_first(|entry| ready(entry).then_some((entry.due, entry.id)))
     }
 
-    /// Runs the job named `name` whether or not it is due; `false` where there is none that can
-    /// run.
+    /// Runs the job named `name`, due or not. Returns `false` if none can run.
     pub(super) fn run_named(&self, name: &str) -> bool {
         let ready = |entry: &Entry| entry.running.is_none() && entry.job.name() == name;
         self.run_first(|entry| ready(entry).then_some(entry.id)).is_some()
@@ -194,7 +193,7 @@ impl JobControl for Control {
                 drop(entry);
                 return;
             }
-            // No other call may start; the one under way ends first.
+            // Prevents further runs, then waits for the one in progress.
             table.entries[index].due = None;
             table = match self.scheduler.ended.wait(table) {
                 Ok(table) => table,

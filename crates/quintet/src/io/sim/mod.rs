@@ -1,17 +1,17 @@
-//! A simulated disk: deterministic, in memory, with every crash and fault that a test asks for.
+//! A simulated disk: deterministic, in memory, with the crashes and faults that a test chooses.
 //!
-//! What: [`SimEnv`] implements [`Env`] over a model that keeps, for each file and directory, what
-//! a process sees and what is durable, with the changes in between. Every call that changes the
-//! disk is one numbered *event*; stores into a mapping are found by comparing it (at each event
-//! while a history is kept, else at syncs and crashes) and become events of their own. From the
-//! state after any event a test builds the disk that a power loss or a process death would leave
-//! ([`SimEnv::image_at`], [`Policy`]); it can plan faults ([`Fault`]), damage files at rest
-//! ([`Damage`]), move the clocks, and step background jobs one by one.
+//! How: [`SimEnv`] implements [`Env`] over a model. The model keeps, for each file and directory,
+//! what a process sees, what is durable, and the changes in between. Each call that changes the
+//! disk is one numbered *event*. Stores into a mapping are found by comparison (at each event while
+//! a history is kept, else at syncs and crashes) and become events too. From the state after any
+//! event a test builds the disk that a power loss or a process death would leave
+//! ([`SimEnv::image_at`], [`Policy`]). It can also plan faults ([`Fault`]), damage files at rest
+//! ([`Damage`]), move the clocks, and step background jobs.
 //!
-//! Why: a run is executed once, and every crash of it is then checked from its history, thousands
-//! a second; one seed repeats any of them exactly.
+//! Problem: crashes must be tested exhaustively and reproducibly. A run is executed once, and each
+//! crash of it is checked from its history, thousands a second. One seed reproduces any of them.
 //!
-//! The fault kinds of block storage, and where they are:
+//! Fault kinds of block storage, and where to find them:
 //!
 //! | kind | here |
 //! |---|---|
@@ -30,13 +30,13 @@
 //! | allocation failure | [`crate::util::budget::refusal`], which says why not more |
 //!
 //! Invariants: the same seed and the same calls give the same bytes, times and orders. A crash
-//! leaves a new, independent [`SimEnv`]; the old one goes on as if nothing had happened. Event
-//! numbers go on in the new one, so that they stay unique through nested crashes.
+//! returns a new, independent [`SimEnv`]; the old one continues unchanged. The new one continues
+//! the event numbers, so that they are unique across nested crashes.
 //!
-//! Breaking the contract of [`File::map`](super::File::map) (shrinking a mapped file, two mappings
-//! of different sizes) is a bug of the caller: those calls panic here.
+//! A caller that violates the contract of [`File::map`](super::File::map) (truncates a mapped file,
+//! or maps it twice with different sizes) has a bug: those calls panic here.
 //!
-//! Thread rules: any thread; one lock for the disk, one for the jobs, never both at once.
+//! Threads: any thread. One lock for the disk and one for the jobs, never both at once.
 
 mod content;
 mod damage;
@@ -77,16 +77,16 @@ pub use self::{
 use super::{BLOCK_BYTES, Dir, Env, Job, JobHandle, Queue};
 use crate::util::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 
-/// The wall clock's start: 2020-09-13, so that times have their usual width.
+/// Initial wall clock: 2020-09-13, so that times have their usual width.
 const WALL_START_MS: u64 = 1_600_000_000_000;
-/// What the monotonic clock shows after a boot.
+/// Monotonic clock after a boot.
 const CLOCK_START: Duration = Duration::from_secs(1);
-/// What reading the monotonic clock takes, so that a loop that waits for it ends.
+/// Time that a read of the monotonic clock takes, so that a loop that polls it ends.
 const CLOCK_READ: Duration = Duration::from_nanos(100);
-/// More than any job needs to come to rest; a job that always asks to run again is a bug.
+/// Maximum runs until all jobs are idle. A job that always asks to run again has a bug.
 const STEPS_MAX: u64 = 1_000_000;
 
-/// The simulated system. Clones are the same system.
+/// The simulated system. Clones share it.
 #[derive(Clone, Debug)]
 pub struct SimEnv {
     shared: Arc<Shared>,
@@ -102,14 +102,14 @@ struct Shared {
 }
 
 impl SimEnv {
-    /// An empty disk. Everything that is left to chance follows from `seed`.
+    /// Creates an empty disk. `seed` decides everything random.
     pub fn new(seed: u64) -> Self {
         Self::empty(seed, Mapped::Pages)
     }
 
-    /// The same, with mapped files in persistent memory: a power loss keeps any of the words that
-    /// were stored and whose lines no sync has covered, and a sync of a range covers its lines
-    /// alone.
+    /// Creates an empty disk whose mapped files are in persistent memory. A power loss keeps any
+    /// subset of the stored words whose lines no sync has covered. A sync of a range covers its
+    /// lines only.
     pub fn with_persistent_memory(seed: u64) -> Self {
         Self::empty(seed, Mapped::Memory)
     }
@@ -151,35 +151,35 @@ impl SimEnv {
         disk.history = Some(vec![Snapshot { event, state, clock }]);
     }
 
-    /// Notices stores into mappings and returns the number of the last event. Called before and
-    /// after an operation, it tells which events are the operation's: those after the first
-    /// number, up to and with the second.
+    /// Detects stores into mappings and returns the number of the last event. Called before and
+    /// after an operation, it delimits the operation's events: after the first number, up to and
+    /// including the second.
     pub fn mark(&self) -> u64 {
         let mut disk = self.disk();
         disk.capture();
         disk.event
     }
 
-    /// The recorded events, the start first.
+    /// Returns the recorded events, the start first.
     pub fn history(&self) -> Vec<Event> {
         let disk = self.disk();
         disk.history.iter().flatten().map(|snapshot| snapshot.event.clone()).collect()
     }
 
-    /// How many units were pending after `event`.
+    /// Returns the number of units pending after `event`.
     ///
     /// # Panics
     ///
-    /// Where the history does not have the event.
+    /// If the history does not contain the event.
     pub fn pending_units(&self, event: u64) -> usize {
         image::pending_units(&self.disk().snapshot(event).state)
     }
 
-    /// The policies worth trying for a crash right after `event`.
+    /// Returns the policies that are worth trying for a crash right after `event`.
     ///
     /// # Panics
     ///
-    /// Where the history does not have the event.
+    /// If the history does not contain the event.
     pub fn policies(&self, event: u64, limits: PolicyLimits) -> Vec<Policy> {
         let disk = self.disk();
         let snapshot = disk.snapshot(event);
@@ -189,11 +189,11 @@ impl SimEnv {
         image::policies(&snapshot.state, event, PolicyLimits { copying, ..limits })
     }
 
-    /// The system after a crash right after `event`.
+    /// Returns the system after a crash right after `event`.
     ///
     /// # Panics
     ///
-    /// Where the history does not have the event.
+    /// If the history does not contain the event.
     #[must_use]
     pub fn image_at(&self, event: u64, policy: Policy) -> Self {
         let disk = self.disk();
@@ -211,7 +211,7 @@ impl SimEnv {
         self.after_crash(state, event, policy, clock)
     }
 
-    /// The system after power loss now.
+    /// Returns the system after a power loss now.
     #[must_use]
     pub fn crash(&self, policy: Policy) -> Self {
         let event = self.mark();
@@ -219,7 +219,7 @@ impl SimEnv {
         self.after_crash(state, event, policy, self.shared.scheduler.clock())
     }
 
-    /// The system after the process died now.
+    /// Returns the system after a death of the process now.
     #[must_use]
     pub fn kill(&self) -> Self {
         let event = self.mark();
@@ -240,8 +240,9 @@ impl SimEnv {
         after
     }
 
-    /// 64 bits over what a process would find: names, contents, whether the machine was rebooted,
-    /// and what is durable where that differs. Equal images need no second look.
+    /// Returns a 64-bit hash of what a process would find: names, contents, whether the machine was
+    /// rebooted, and the durable state where it differs. Images with equal hashes need one check
+    /// only.
     pub fn image_hash(&self) -> u64 {
         let mut disk = self.disk();
         disk.capture();
@@ -256,13 +257,13 @@ impl SimEnv {
         self.disk().plan.add(fault);
     }
 
-    /// Lifts all planned faults.
+    /// Removes all planned faults.
     pub fn clear_faults(&self) {
         self.disk().plan.clear();
     }
 
-    /// Does `work` with every planned fault held back, and without counting its calls: a test's
-    /// own look at the state. For one thread at a time.
+    /// Runs `work` with all faults suspended and without counting its calls, so that a test can
+    /// inspect the state. For one thread at a time.
     pub fn unharmed<T>(&self, work: impl FnOnce() -> T) -> T {
         let before = self.disk().plan.suspend(true);
         let outcome = work();
@@ -270,28 +271,27 @@ impl SimEnv {
         outcome
     }
 
-    /// How many calls were hit by a fault.
+    /// Returns the number of calls that a fault hit.
     pub fn faults_fired(&self) -> u64 {
         self.disk().plan.fired()
     }
 
-    /// How many calls of these kinds were made, failed ones included.
+    /// Returns the number of calls of these kinds, failed ones included.
     pub fn calls(&self, kinds: &[Call]) -> u64 {
         self.disk().plan.calls(kinds)
     }
 
-    /// Gives the disk a size in bytes: what does not fit is ENOSPC.
+    /// Limits the disk to a size in bytes; a write beyond it fails with ENOSPC.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.disk().capacity_blocks = bytes.map(|bytes| bytes / BLOCK_BYTES);
     }
 
-    /// What [`Env::memory_bytes`] answers.
+    /// Sets the result of [`Env::memory_bytes`].
     pub fn set_memory_bytes(&self, bytes: u64) {
         self.shared.memory_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Damages the file at `path`, as it is on the disk: what was pending there is durable or
-    /// gone.
+    /// Damages the file at `path` on the disk. Its pending changes become durable or are lost.
     pub fn damage(&self, path: impl AsRef<Path>, damage: &Damage) -> io::Result<()> {
         let mut disk = self.disk();
         disk.capture();
@@ -321,7 +321,7 @@ impl SimEnv {
         Ok(())
     }
 
-    /// Every file: path without a leading slash, and size in bytes.
+    /// Returns every file: path without a leading slash, and size in bytes.
     pub fn files(&self) -> Vec<(String, u64)> {
         let mut disk = self.disk();
         disk.capture();
@@ -330,7 +330,7 @@ impl SimEnv {
         files.into_iter().map(|(path, inode)| (path, size(inode))).collect()
     }
 
-    /// What a process would read from the file at `path`.
+    /// Returns what a process would read from the file at `path`.
     pub fn contents(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         let mut disk = self.disk();
         disk.capture();
@@ -340,16 +340,17 @@ impl SimEnv {
 
     // Time and jobs.
 
-    /// Moves the wall clock by so many milliseconds, either way; the monotonic one goes on.
+    /// Moves the wall clock by this many milliseconds in either direction. The monotonic clock does
+    /// not change.
     pub fn jump_wall_clock(&self, millis: i64) {
         self.shared.scheduler.jump(millis);
     }
 
-    /// Lets `time` pass, running each job when it becomes due.
+    /// Advances the clocks by `time` and runs each job when it becomes due.
     ///
     /// # Panics
     ///
-    /// When jobs never come to rest.
+    /// If the jobs never become idle.
     pub fn advance(&self, time: Duration) {
         let until = self.shared.scheduler.now() + time;
         let mut steps = 0;
@@ -361,16 +362,16 @@ impl SimEnv {
         self.shared.scheduler.pass(until.saturating_sub(now));
     }
 
-    /// Runs the job that has been due longest and returns its name; `None` where none is due.
+    /// Runs the job that has been due longest and returns its name; `None` if none is due.
     pub fn step(&self) -> Option<&'static str> {
         self.shared.scheduler.step(self.shared.scheduler.now())
     }
 
-    /// Runs due jobs until none is due, and returns how many runs that took.
+    /// Runs due jobs until none is due. Returns the number of runs.
     ///
     /// # Panics
     ///
-    /// When jobs never come to rest.
+    /// If the jobs never become idle.
     pub fn run_due(&self) -> u64 {
         let mut steps = 0;
         while self.step().is_some() {
@@ -380,20 +381,21 @@ impl SimEnv {
         steps
     }
 
-    /// Runs the job of this name once, due or not; `false` where there is none, or it is running.
+    /// Runs the job of this name once, due or not. Returns `false` if there is none, or if it is
+    /// running.
     pub fn run_job(&self, name: &str) -> bool {
         self.shared.scheduler.run_named(name)
     }
 
-    /// The names of the jobs that are due, in the order in which [`Self::step`] would run them.
+    /// Returns the names of the due jobs, in the order in which [`Self::step`] would run them.
     pub fn due_jobs(&self) -> Vec<&'static str> {
         self.shared.scheduler.due()
     }
 }
 
 impl Shared {
-    /// Asks the fault plan. The clock pays for a delay; everything else that does not fail the
-    /// call is returned.
+    /// Consults the fault plan. A delay advances the clock; other effects that do not fail the call
+    /// are returned.
     fn rule(&self, disk: &mut Disk, call: Call, path: &str) -> Ruling {
         match disk.plan.rule(call, path) {
             Ruling::Proceed(Some(Effect::Delay(time))) => {
@@ -404,7 +406,7 @@ impl Shared {
         }
     }
 
-    /// The same for calls that have no bent form.
+    /// Consults the fault plan for calls that can only succeed or fail.
     fn allow(&self, disk: &mut Disk, call: Call, path: &str) -> io::Result<()> {
         match self.rule(disk, call, path) {
             Ruling::Proceed(_) => Ok(()),

@@ -8,15 +8,15 @@ use crate::{
     util::codec::{to_u64, to_usize},
 };
 
-/// See the module head. A request takes effect when its completion is picked: at the latest when
-/// it is waited for or the queue is dropped.
+/// A simulated queue. A request takes effect when its completion is picked: at the latest when the
+/// caller waits for it or drops the queue.
 #[derive(Debug)]
 pub(super) struct SimQueue {
     depth: usize,
     random: Random,
     waiting: Vec<(u64, Request)>,
     ended: Vec<Completion>,
-    /// Keeps the disk of this queue.
+    /// Keeps the disk alive.
     _shared: Arc<Shared>,
 }
 
@@ -25,7 +25,7 @@ impl SimQueue {
         Self { depth, random, waiting: Vec::new(), ended: Vec::new(), _shared: shared }
     }
 
-    /// Lets one request, any of them, take effect.
+    /// Executes one request, chosen by the seed.
     fn complete_one(&mut self) {
         let index = to_usize(self.random.below(to_u64(self.waiting.len())));
         let (token, request) = self.waiting.swap_remove(index);

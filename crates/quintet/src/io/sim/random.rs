@@ -1,6 +1,6 @@
 //! A seeded generator (`SplitMix64`): the same seed gives the same run, on every machine.
 
-/// Mixes `value` into 64 well spread bits.
+/// Returns a well-mixed 64-bit hash of `value`.
 pub(super) const fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -16,7 +16,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A stream of its own for each pair.
+    /// Returns a distinct stream for each pair.
     pub(super) const fn derived(seed: u64, purpose: u64) -> Self {
         Self(mix(seed ^ mix(purpose.wrapping_add(0x9e37_79b9_7f4a_7c15))))
     }
@@ -26,7 +26,7 @@ impl Random {
         mix(self.0)
     }
 
-    /// Below `bound`, or 0 where that is 0. The slight bias does not matter to tests.
+    /// Returns a number below `bound`, or 0 if that is 0. The slight bias does not matter to tests.
     pub(super) const fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.next() % bound }
     }

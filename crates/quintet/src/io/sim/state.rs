@@ -1,11 +1,11 @@
-//! What the simulated disk holds: for each file and directory what a process sees, what is
+//! The state of the simulated disk: for each file and directory, what a process sees, what is
 //! durable, and the changes in between.
 //!
 //! Invariants:
 //! - The visible content is the durable one with every pending change applied in order, unless the
-//!   file is `lossy`: then some of what a process saw never went to the disk (a failed sync, a
-//!   lost write).
-//! - A pending change carries the number of its event; one event touches one file or directory, so
+//!   file is `lossy`: then part of what a process saw never reached the disk (a failed sync, a lost
+//!   write).
+//! - A pending change carries the number of its event. One event touches one file or directory, so
 //!   events order all changes of the disk.
 //! - A clone shares everything; changes copy what they touch.
 
@@ -24,14 +24,14 @@ use crate::{
     util::codec::to_u64,
 };
 
-/// What persistent memory takes in one piece.
+/// Bytes that persistent memory stores atomically.
 const WORD_BYTES: u64 = 8;
 
 pub(super) type InodeId = u64;
 /// The root directory.
 pub(super) const ROOT: InodeId = 1;
 
-/// What mapped files are made of.
+/// The kind of memory of mapped files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mapped {
     /// Pages of the page cache: they reach the disk sector by sector, and are synced by blocks.
@@ -41,7 +41,7 @@ pub(super) enum Mapped {
 }
 
 impl Mapped {
-    /// Bytes that are one pending change.
+    /// Returns the bytes of one pending change.
     pub(super) const fn unit(self) -> u64 {
         match self {
             Self::Pages => SECTOR_BYTES,
@@ -49,7 +49,7 @@ impl Mapped {
         }
     }
 
-    /// Bytes that a sync of one byte makes durable.
+    /// Returns the bytes that a sync of one byte makes durable.
     const fn synced(self) -> u64 {
         match self {
             Self::Pages => BLOCK_BYTES,
@@ -57,14 +57,14 @@ impl Mapped {
         }
     }
 
-    /// The bytes that a sync of a range makes durable.
+    /// Returns the bytes that a sync of a range makes durable.
     pub(super) fn to_sync(self, range: &Range<u64>) -> Range<u64> {
         let unit = self.synced();
         range.start / unit * unit..range.end.next_multiple_of(unit)
     }
 }
 
-/// Where the bytes of a change come from.
+/// The source of the bytes of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Write,
@@ -72,7 +72,7 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    /// Bytes that survive a power loss together, or not.
+    /// Bytes that survive a power loss atomically.
     pub(super) const fn grain(self) -> u64 {
         match self {
             Self::Write | Self::Mapping(Mapped::Pages) => SECTOR_BYTES,
@@ -90,9 +90,9 @@ pub(super) enum Change {
     Grow { size: u64, written: bool },
     /// The size went down.
     Shrink { size: u64 },
-    /// A range was given back.
+    /// A range was deallocated.
     Punch { offset: u64, length: u64 },
-    /// Space was taken, with the size where it was below.
+    /// Space was allocated, and the file extended if it was shorter.
     Allocate { size: u64 },
 }
 
@@ -160,7 +160,7 @@ impl FileNode {
         }
     }
 
-    /// What the disk would give: the same as what a process sees, unless something was lost.
+    /// Returns what the disk would read: what a process sees, unless something was lost.
     pub(super) fn on_disk(&self) -> Content {
         if !self.lossy {
             return self.visible.clone();
@@ -172,8 +172,8 @@ impl FileNode {
         content
     }
 
-    /// Makes durable: everything, or everything up to the last bytes written (the contract of
-    /// `sync_data` does not promise sizes that no data needs).
+    /// Makes everything durable, or everything up to the last bytes written (the contract of
+    /// `sync_data` does not cover sizes that no data needs).
     pub(super) fn sync(&mut self, all: bool) {
         let is_data = |pending: &Pending<Change>| matches!(pending.change, Change::Data { .. });
         let count = if all {
@@ -191,7 +191,7 @@ impl FileNode {
         }
     }
 
-    /// Makes durable what overlaps a range; everything where a size is pending too.
+    /// Makes changes that overlap a range durable; all of them if a size is pending too.
     pub(super) fn sync_range(&mut self, range: &Range<u64>) {
         let is_data = |pending: &Pending<Change>| matches!(pending.change, Change::Data { .. });
         let is_in_range = |pending: &Pending<Change>| match &pending.change {
@@ -208,7 +208,8 @@ impl FileNode {
         }
     }
 
-    /// A sync failed: the kernel marks the pages clean. They stay readable, and are never written.
+    /// Applies a failed sync: the kernel marks the pages clean. They stay readable and are never
+    /// written.
     pub(super) fn lose_pending(&mut self) {
         self.lossy |= !self.pending.is_empty();
         self.pending.clear();
@@ -343,7 +344,7 @@ impl State {
         }
     }
 
-    /// Bytes that files take.
+    /// Returns the bytes that files take.
     pub(super) fn blocks_used(&self) -> u64 {
         self.iter()
             .map(|(_, inode)| match inode {
@@ -353,7 +354,7 @@ impl State {
             .sum()
     }
 
-    /// Forgets what no name, no pending change and no open handle leads to.
+    /// Drops files that no name, no pending change and no open handle refers to.
     pub(super) fn sweep(&mut self, open: impl Iterator<Item = InodeId>) {
         let mut reached: BTreeSet<InodeId> = BTreeSet::new();
         let mut queue: Vec<InodeId> = open.chain([ROOT]).collect();
@@ -369,7 +370,7 @@ impl State {
         self.inodes.retain(|id, _| reached.contains(id));
     }
 
-    /// 64 bits over names and contents, as a process sees them or as they are durable.
+    /// Returns a 64-bit hash of names and contents, as a process sees them or as they are durable.
     pub(super) fn hash(&self, durable: bool) -> u64 {
         self.hash_node(ROOT, durable)
     }
@@ -389,7 +390,7 @@ impl State {
         }
     }
 
-    /// Every file: path without a leading slash, and inode.
+    /// Returns every file: path without a leading slash, and inode.
     pub(super) fn files(&self) -> Vec<(String, InodeId)> {
         let mut found = Vec::new();
         let mut queue = vec![(String::new(), ROOT)];

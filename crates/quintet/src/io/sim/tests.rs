@@ -9,7 +9,8 @@ use std::{
 use super::*;
 use crate::{
     io::{
-        AlignedBuffer, Completion, File, Next, Open, Request, read_exact_at, traits, write_all_at,
+        AlignedBuffer, Completion, File, Next, Open, Request, contract_tests, read_exact_at,
+        write_all_at,
     },
     util::codec::to_usize,
 };
@@ -44,8 +45,8 @@ fn read(file: &dyn File, length: usize) -> Vec<u8> {
 #[test]
 fn keeps_the_contract() {
     let env = SimEnv::new(1);
-    traits::check_all(&env, Path::new("contract"));
-    traits::check_jobs(&env, &|| {
+    contract_tests::check_all(&env, Path::new("contract"));
+    contract_tests::check_jobs(&env, &|| {
         env.run_due();
     });
 }

@@ -1,23 +1,25 @@
-//! A B+-tree in a pool of persistent memory: FAST & FAIR, as SLM-DB's index (section 3.2).
+//! A B+-tree in persistent memory: FAST & FAIR, the index of SLM-DB (section 3.2).
 //!
-//! What: byte-string keys in order, each with one word. A leaf entry leads to a *record* of the
-//! whole key and the word, so keys of any length are ordered exactly; 8 bytes of the key stand in
-//! the entry and decide most comparisons.
-//! Why: every store of 8 bytes leaves a tree that can be read, so a change needs neither a log nor
-//! a copy of its node, readers need no lock, and a crash at any moment is repaired at opening.
+//! Problem: an ordered index that is durable without a log. Every 8-byte store leaves a readable
+//! tree. So a change needs neither a log nor a copy of its node, readers need no lock, and opening
+//! repairs the effects of a crash at any moment.
+//! How: the tree maps byte-string keys to one word each. A leaf entry links to a *record* of the
+//! whole key and the word, so keys of any length have an exact order. The entry itself holds 8
+//! bytes of the key, which decide most comparisons.
 //!
-//! **FAST**, inserting by shifts: an entry is valid where its pointer differs from its left
-//! neighbour's. Entries move to the right one by one, pointer before prefix, each making a
-//! duplicate of its left neighbour; then the place is made a duplicate too, gets its prefix, and
-//! last its pointer, which is when the entry is there. Deleting makes an entry a duplicate and
-//! moves the others to the left, prefix before pointer. Where a shift leaves a line of 64 bytes,
-//! that line is persistent before the next changes.
+//! **FAST**, insertion by shifts: an entry is valid if its pointer differs from its left
+//! neighbour's. Entries move right one by one, pointer before prefix, each becoming a duplicate of
+//! its left neighbour. Then the insertion slot becomes a duplicate too, gets its prefix, and last
+//! its pointer, which makes the entry valid. A deletion makes an entry a duplicate and moves the
+//! later ones left, prefix before pointer. When a shift moves on from a cache line, that line is
+//! persistent before the next one changes.
 //!
-//! **FAIR**, splitting without a log: the right half is written and persistent, then linked as the
-//! left node's sibling, then cut off from the left node, then entered into the parent. Each node
-//! has the lowest key of its range, so whoever comes to a node too far left goes on to the sibling.
+//! **FAIR**, splits without a log: the right half is written and made persistent, then linked as
+//! the left node's sibling, then truncated from the left node, then entered into the parent. Each
+//! node has the lowest key of its range, so a descent that reaches a node too far left continues at
+//! the sibling.
 //!
-//! In the pool, in words (a *link* is an offset with a checksum, see [`pmem`](crate::pmem)):
+//! Layout in the pool (a *link* is an offset with a checksum, see [`pmem`](crate::pmem)):
 //!
 //! | object | offset | size | name | meaning |
 //! |---|---|---|---|---|
@@ -33,22 +35,22 @@
 //! | record | 16 | | key | little-endian words, the last filled up with zeros |
 //!
 //! Invariants:
-//! - `low` and `skip` of a node never change; ranges of a level follow one another without a gap.
-//! - What a link leads to was persistent before the link.
-//! - Between operations no entry is a duplicate, no node has an entry that its sibling has, and a
-//!   node that its parent lacks (there was no room for it, or a crash) is reached through its left
+//! - `low` and `skip` of a node never change. The ranges of a level are adjacent.
+//! - The target of a link was persistent before the link.
+//! - Between operations no entry is a duplicate, and no node has an entry that its sibling has. A
+//!   node that is missing in its parent (the pool was full, or a crash) is reached through its left
 //!   neighbour.
-//! - Memory that was unlinked is given back some objects at a time, `releases` before it. A reader
-//!   that sees the same `releases` before and after has seen nothing that was used again.
+//! - Unlinked objects are freed in batches; `releases` is incremented before. A reader that loads
+//!   the same `releases` before and after has seen no reused memory.
 //!
-//! Thread rules: readers take no lock and never wait. `turns`, in ordinary memory, are odd while a
-//! delete shifts a node to the left: readers then look from the right, so that an entry that moves
-//! comes towards them; where a turn changed meanwhile they look again. Writers are one at a time.
+//! Threads: readers take no lock and never wait. The counters `turns`, in ordinary memory, are odd
+//! while a deletion shifts a node left. Readers then scan from the right, so that a moving entry
+//! comes towards them, and they retry if the counter changed. One writer at a time.
 //!
-//! How we differ from the paper: keys are byte strings; one writer at a time, which no compaction
-//! of ours needs more of; nodes are not merged, but a leaf without entries goes unless it is its
-//! parent's first child; an interrupted split is finished at opening rather than by whoever comes
-//! by.
+//! Differences from the paper: keys are byte strings. There is one writer at a time, which suffices
+//! for our compactions. Nodes are not merged, but an empty leaf is removed unless it is its
+//! parent's first child. Opening completes an interrupted split, not the next visitor. Start
+//! reading at [`FairTree::get`].
 
 mod open;
 mod read;
@@ -72,7 +74,7 @@ use crate::{
 const MAGIC: u64 = u64::from_le_bytes(*b"QNTFAIR\0");
 const TREE_BYTES: u64 = 16;
 const ROOT: u64 = 8;
-/// Bytes of a node: 28 entries and their end. Smaller in tests, so that nodes split.
+/// Bytes of a node: 28 entries and the end entry. Smaller in tests, so that nodes split.
 const NODE_BYTES: u64 = if cfg!(test) { 256 } else { 512 };
 const NODE_MARK: u64 = 0x464e;
 const LEFT: u64 = 8;
@@ -80,45 +82,45 @@ const SIBLING: u64 = 16;
 const LOW: u64 = 24;
 const ENTRIES: u64 = 64;
 const ENTRY_BYTES: u64 = 16;
-/// Places of a node, one of which is the end.
+/// Slots of a node, one of which is the end.
 const SLOTS: u64 = (NODE_BYTES - ENTRIES) / ENTRY_BYTES;
-/// Entries of a node at most.
+/// Maximum number of entries of a node.
 const CAPACITY: u64 = SLOTS - 1;
-/// What stands left of a leaf's first entry: no link.
+/// The word left of a leaf's first entry: not a link.
 const NOWHERE: u64 = 1;
-/// Nodes that one descent meets at most, in a tree that is not damaged.
+/// Maximum number of nodes of one descent in an undamaged tree.
 const STEPS_MAX: u32 = 1 << 20;
-/// Counters of deletes; a node has one of them.
+/// Number of deletion counters; each node maps to one.
 const TURNS: usize = 64;
-/// Unlinked objects that are given back together.
+/// Number of unlinked objects that are freed in one batch.
 const LIMBO: usize = if cfg!(test) { 4 } else { 64 };
 
-/// The tree. See the module head.
+/// The tree. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct FairTree {
     pool: Arc<Pool>,
-    /// The tree object.
+    /// Offset of the tree object.
     at: u64,
-    /// Held by whoever changes the tree: objects that wait to be given back.
+    /// The writer lock, with the unlinked objects that wait to be freed.
     writer: Mutex<Vec<u64>>,
     releases: AtomicU64,
     turns: [AtomicU64; TURNS],
     keys: AtomicU64,
 }
 
-/// Where a descent is to end.
+/// The target of a descent.
 #[derive(Clone, Copy, Debug)]
 enum Goal<'k> {
-    /// In the range that has this key.
+    /// The node whose range contains this key.
     At(&'k [u8]),
-    /// In the last range with keys below this one.
+    /// The last node with keys below this one.
     Below(&'k [u8]),
-    /// In the last range.
+    /// The last node.
     End,
 }
 
 impl Goal<'_> {
-    /// Whether a range whose lowest key compares so with the goal's is not too far right.
+    /// Whether a node is not too far right, given how its lowest key compares with the goal's.
     fn is_met(self, low: cmp::Ordering) -> bool {
         match self {
             Self::At(_) => low.is_le(),
@@ -128,7 +130,7 @@ impl Goal<'_> {
     }
 }
 
-/// What a node's head says.
+/// A decoded node head.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     level: u8,
@@ -143,7 +145,7 @@ const fn pointer_at(node: u64, slot: u64) -> u64 {
     slot_at(node, slot) + 8
 }
 
-/// Eight bytes of a key from `skip` on, filled up with zeros.
+/// Returns eight bytes of a key from `skip` on, padded with zeros.
 fn prefix_at(key: &[u8], skip: usize) -> u64 {
     let mut bytes = [0; 8];
     for (place, byte) in bytes.iter_mut().zip(key.get(skip..).unwrap_or(&[])) {
@@ -157,12 +159,12 @@ fn common(one: &[u8], other: &[u8]) -> usize {
 }
 
 impl FairTree {
-    /// Where it is in the pool: what a root leads to.
+    /// Returns the offset of the tree object, for a root word.
     pub(crate) const fn root(&self) -> u64 {
         self.at
     }
 
-    /// Keys.
+    /// Returns the number of keys.
     pub(crate) fn keys(&self) -> u64 {
         self.keys.load(Ordering::Relaxed)
     }
@@ -172,7 +174,8 @@ impl FairTree {
         self.turns.get(index).unwrap_or(&self.releases)
     }
 
-    /// Where the word at a place leads, once its checksum is seen to be right; 0: nowhere.
+    /// Returns the offset that the link at an offset points to; 0 if it points nowhere. Fails with
+    /// [`Error::Corruption`] if its checksum is wrong.
     fn follow(&self, at: u64) -> Result<u64> {
         let word = self.pool.load(at);
         if is_link(word) { Ok(target(word)) } else { Err(self.pool.damage(at, "no link")) }
@@ -181,12 +184,12 @@ impl FairTree {
     fn head(&self, node: u64) -> Result<Head> {
         let head = self.pool.load(node);
         if node == 0 || head & 0xffff != NODE_MARK {
-            return Err(self.pool.damage(node, "no node of the index is here"));
+            return Err(self.pool.damage(node, "a link of the index does not point to a node"));
         }
         Ok(Head { level: low_u8(head >> 16), skip: to_usize(u64::from(low_u32(head >> 32))) })
     }
 
-    /// How the lowest key of a node's range compares with a goal's.
+    /// Compares the lowest key of a node's range with a goal.
     fn compare_low(&self, node: u64, goal: Goal<'_>) -> Result<cmp::Ordering> {
         let (Goal::At(key) | Goal::Below(key)) = goal else { return Ok(cmp::Ordering::Less) };
         match self.follow(node + LOW)? {
@@ -195,7 +198,8 @@ impl FairTree {
         }
     }
 
-    /// From a node that is not too far right to the one of its level that meets the goal.
+    /// Moves right from a node, which is not too far right, to the node of its level that meets the
+    /// goal.
     fn move_right(&self, mut node: u64, goal: Goal<'_>, steps: &mut u32) -> Result<u64> {
         loop {
             let sibling = self.follow(node + SIBLING)?;
@@ -212,12 +216,12 @@ impl FairTree {
         if *steps < STEPS_MAX {
             Ok(())
         } else {
-            Err(self.pool.damage(node, "the index has no end"))
+            Err(self.pool.damage(node, "a descent visits too many nodes; links form a cycle"))
         }
     }
 
-    /// The child of an inner node that meets the goal, or one to the left of it; beside a writer it
-    /// may also be too far right, which the child's lowest key tells.
+    /// Returns the child of an inner node that meets the goal, or one to its left. Beside a writer
+    /// the child may also be too far right; its lowest key shows that.
     fn child_for(&self, node: u64, skip: usize, goal: Goal<'_>) -> Result<u64> {
         let prefix = match goal {
             Goal::At(key) | Goal::Below(key) => Some(prefix_at(key, skip)),
@@ -257,7 +261,7 @@ impl FairTree {
         }
     }
 
-    /// The node of a level whose range meets the goal; `None`: the tree is not that high.
+    /// Returns the node of a level whose range meets the goal; `None` if the tree is not that high.
     fn find_node(&self, level: u8, goal: Goal<'_>) -> Result<Option<u64>> {
         let mut steps = 0;
         let mut node = self.follow(self.at + ROOT)?;
@@ -275,7 +279,7 @@ impl FairTree {
             if is_below && goal.is_met(self.compare_low(child, goal)?) {
                 node = child;
             } else {
-                // A writer has changed the node meanwhile.
+                // A writer has changed the node meanwhile: retry.
                 node = self.follow(self.at + ROOT)?;
             }
             self.count_step(node, &mut steps)?;

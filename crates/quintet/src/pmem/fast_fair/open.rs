@@ -1,8 +1,8 @@
-//! Making, opening and checking: what a crash has interrupted is finished before anything else.
+//! Creation, opening and checks of the tree. Opening completes what a crash interrupted.
 //!
-//! A crash leaves at most, on each level: one entry that is a duplicate of its left neighbour (a
-//! shift), entries that the sibling has too (a split that did not come to the cut), a node that
-//! its parent lacks (a split, or a leaf on its way out).
+//! A crash leaves at most, on each level: one entry that duplicates its left neighbour (a shift),
+//! entries that the sibling has too (a split before its truncation), and a node that is missing in
+//! its parent (a split, or the removal of a leaf).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     pmem::{Marks, Pool, is_link, link, target},
     util::{
         codec::{to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Mutex, Ordering, lock},
     },
 };
@@ -32,7 +32,7 @@ impl FairTree {
         }
     }
 
-    /// An empty tree. It belongs to whoever publishes [`root`](Self::root).
+    /// Creates an empty tree. The caller must publish [`root`](Self::root).
     pub(crate) fn create(pool: &Arc<Pool>) -> Result<Self> {
         let at = pool.alloc(TREE_BYTES)?;
         let tree = Self::with(pool, at);
@@ -43,22 +43,21 @@ impl FairTree {
         Ok(tree)
     }
 
-    /// The tree that `at` leads to, with whatever a crash interrupted finished: reads all nodes.
+    /// Opens the tree at offset `at` and completes what a crash interrupted. Reads all nodes.
     ///
-    /// Fails with [`Error::Corruption`] where nodes are damaged; records
-    /// are looked at when they are read.
+    /// Fails with [`Error::Corruption`] if nodes are damaged. Records are verified when they are
+    /// read.
     pub(crate) fn open(pool: &Arc<Pool>, at: u64) -> Result<Self> {
         if pool.load(at) != MAGIC {
-            return Err(pool.damage(at, "no index begins here"));
+            return Err(pool.damage(at, "no index starts at this offset"));
         }
         let tree = Self::with(pool, at);
-        if !mutant::active(Bug::FairRepairsNothing) {
-            tree.repair()?;
-        }
+        mutant!(FairRepairsNothing => return Ok(tree));
+        tree.repair()?;
         Ok(tree)
     }
 
-    /// The nodes of each level from the leaves up, in their order.
+    /// Returns the nodes of each level, from the leaves up, in key order.
     fn levels(&self) -> Result<Vec<Vec<u64>>> {
         let mut levels = Vec::new();
         let mut first = self.follow(self.at + ROOT)?;
@@ -100,7 +99,7 @@ impl FairTree {
             let parents = levels.get(usize::from(level) + 1).map_or(&[][..], |nodes| nodes);
             for child in self.without_parent(nodes, parents) {
                 match self.add_child(level + 1, child) {
-                    // It stays reachable through its left neighbour.
+                    // The node stays reachable through its left neighbour.
                     Ok(()) | Err(Error::DiskFull { .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -109,7 +108,7 @@ impl FairTree {
         Ok(())
     }
 
-    /// Of the nodes of a level, those that the level above lacks. Both are in order.
+    /// Returns the nodes of a level that the level above lacks. Both are in order.
     fn without_parent(&self, nodes: &[u64], parents: &[u64]) -> Vec<u64> {
         let children = |parent: &u64| {
             let parent = *parent;
@@ -118,7 +117,7 @@ impl FairTree {
         };
         let known = parents.iter().flat_map(children);
         let mut known = known.map(|at| target(self.pool.load(at))).peekable();
-        // The root has no parent and needs none.
+        // The root has no parent.
         let mut missing = Vec::new();
         for (index, node) in nodes.iter().enumerate() {
             if known.peek() == Some(node) {
@@ -135,7 +134,7 @@ impl FairTree {
         let mut left = self.pool.load(node + LEFT);
         let mut end = self.end_of(node);
         if end == SLOTS {
-            return Err(self.pool.damage(node, "a node's entries have no end"));
+            return Err(self.pool.damage(node, "a node's entries have no end marker"));
         }
         while slot < end {
             let pointer = self.pool.load(pointer_at(node, slot));
@@ -153,7 +152,7 @@ impl FairTree {
         Ok(())
     }
 
-    /// Cuts off what the sibling has: all from what the sibling begins with.
+    /// Truncates a node at the first entry that its sibling has too.
     fn finish_cut(&self, node: u64) -> Result<()> {
         let sibling = self.follow(node + SIBLING)?;
         if sibling == 0 {
@@ -170,11 +169,15 @@ impl FairTree {
         Ok(())
     }
 
-    /// Tells a sweep of the pool what the tree has.
+    /// Marks all objects of the tree for a sweep of the pool.
     pub(crate) fn mark(&self, marks: &mut Marks<'_>) -> Result<()> {
         let mut add = |at: u64| {
             let added = at == 0 || marks.add(at);
-            if added { Ok(()) } else { Err(self.pool.damage(at, "the index leads to no object")) }
+            if added {
+                Ok(())
+            } else {
+                Err(self.pool.damage(at, "the index links to an offset without an object"))
+            }
         };
         add(self.at)?;
         for node in self.levels()?.into_iter().flatten() {
@@ -186,13 +189,13 @@ impl FairTree {
                 }
             }
         }
-        // They are free once the sweep is over.
+        // The sweep frees the unlinked objects.
         lock(&self.writer).clear();
         self.releases.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
 
-    /// Verifies everything: order, ranges, levels, prefixes, checksums of keys. Nobody writes
+    /// Verifies order, ranges, levels, prefixes and checksums of keys. No thread may write
     /// meanwhile. Returns the number of keys.
     pub(crate) fn check(&self) -> Result<u64> {
         let _writer = lock(&self.writer);
@@ -205,17 +208,21 @@ impl FairTree {
                 keys += if level == 0 { entries } else { 0 };
                 let low = self.low_key(*node)?;
                 if (index == 0) != low.is_empty() {
-                    return Err(self.pool.damage(*node, "a range of the index begins wrongly"));
+                    return Err(self
+                        .pool
+                        .damage(*node, "only the first node of a level may lack a lowest key"));
                 }
                 if self.find_node(self.head(*node)?.level, Goal::At(&low))? != Some(*node) {
-                    return Err(self.pool.damage(*node, "a node is not found from the root"));
+                    return Err(self
+                        .pool
+                        .damage(*node, "a descent from the root does not find a node"));
                 }
             }
         }
         if keys == self.keys() {
             Ok(keys)
         } else {
-            let what = format!("it has {keys} keys, counted were {}", self.keys());
+            let what = format!("the leaves have {keys} keys, the counter says {}", self.keys());
             Err(self.pool.damage(self.at, what))
         }
     }
@@ -232,7 +239,7 @@ impl FairTree {
         if head.level > 0 {
             let first = self.low_key(self.follow(node + LEFT)?)?;
             if first != last {
-                return Err(self.pool.damage(node, "a node begins with another range"));
+                return Err(self.pool.damage(node, "a node's first child has another lowest key"));
             }
         }
         let count = self.end_of(node);
@@ -252,7 +259,7 @@ impl FairTree {
         Ok(count)
     }
 
-    /// Levels, and nodes of all of them.
+    /// Returns the numbers of levels and of nodes.
     pub(crate) fn size(&self) -> Result<(u64, u64)> {
         let levels = self.levels()?;
         let nodes: usize = levels.iter().map(Vec::len).sum();

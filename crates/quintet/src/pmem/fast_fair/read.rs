@@ -1,4 +1,4 @@
-//! Reading: gets and scans, without a lock.
+//! Gets and scans, without a lock.
 
 use super::{
     FairTree, Goal, LOW, NOWHERE, Result, SIBLING, SLOTS, pointer_at, prefix_at, record::VALUE,
@@ -7,36 +7,36 @@ use super::{
 use crate::{
     pmem::target,
     util::{
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{Ordering, fence},
     },
 };
 
-/// Keys and words of a scan, in its order.
+/// The keys and words of a scan, in scan order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct ScanBatch {
     pub(crate) entries: Vec<(Vec<u8>, u64)>,
-    /// Where the scan goes on: the first key to come upwards, the first that does not come
-    /// downwards. `None`: it has ended.
+    /// Where to continue: an inclusive start for upward scans, an exclusive end for downward scans.
+    /// `None` if the scan is complete.
     pub(crate) next: Option<Vec<u8>>,
 }
 
 impl FairTree {
-    /// Does `look` until nothing that it may have seen was given back meanwhile.
+    /// Repeats `look` until no memory was freed during it.
     pub(super) fn undisturbed<T>(&self, mut look: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
             let releases = self.releases.load(Ordering::Acquire);
             let seen = look();
-            // The loads of `look` come before the one below.
+            // Orders the loads of `look` before the load below.
             fence(Ordering::Acquire);
-            let is_same = self.releases.load(Ordering::Relaxed) == releases;
-            if is_same || mutant::active(Bug::FairReadNotValidated) {
+            let current = self.releases.load(Ordering::Relaxed);
+            if mutant!(FairReadNotValidated: true, else current == releases) {
                 return seen;
             }
         }
     }
 
-    /// The word of a key.
+    /// Returns the word of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<u64>> {
         self.undisturbed(|| {
             let goal = Goal::At(key);
@@ -51,7 +51,7 @@ impl FairTree {
                 if let Some(record) = record {
                     return Ok(Some(self.pool.load(record + VALUE)));
                 }
-                // A split may have moved it after the descent.
+                // A split may have moved the key after the descent.
                 let right = self.move_right(leaf, goal, &mut steps)?;
                 if right == leaf {
                     return Ok(None);
@@ -61,7 +61,7 @@ impl FairTree {
         })
     }
 
-    /// The record of a key in a leaf, looked for from the left or from the right.
+    /// Returns the record of a key in a leaf, scanned from the left or from the right.
     pub(super) fn find_record(&self, leaf: u64, key: &[u8], backward: bool) -> Result<Option<u64>> {
         let prefix = prefix_at(key, self.head(leaf)?.skip);
         let look = |slot: u64, pointer: u64| {
@@ -88,14 +88,14 @@ impl FairTree {
         Ok(None)
     }
 
-    /// Entries of a node, as far as they are counted now.
+    /// Counts the current entries of a node.
     pub(super) fn end_of(&self, node: u64) -> u64 {
         let is_end = |slot: &u64| self.pool.load(pointer_at(node, *slot)) == 0;
         (0..SLOTS).find(is_end).unwrap_or(SLOTS)
     }
 
-    /// Keys and words of the leaf that a descent to `goal` ends in, growing, with the lowest keys
-    /// of its range and of the next one.
+    /// Returns the keys and words of the leaf at `goal` in ascending order, with the lowest keys of
+    /// its range and of the next.
     fn read_leaf(&self, goal: Goal<'_>) -> Result<Leaf> {
         let mut leaf = self.find_leaf(goal)?;
         let mut steps = 0;
@@ -119,13 +119,13 @@ impl FairTree {
                 sibling => Some(low_of(sibling)?),
             };
             let mut entries = entries?;
-            // What a split has moved meanwhile is the sibling's.
+            // Entries that a split has moved meanwhile belong to the sibling.
             entries.retain(|(key, _)| high.as_ref().is_none_or(|high| key < high));
             return Ok(Leaf { entries, low: low_of(leaf)?, high });
         }
     }
 
-    /// Copies a leaf out, from the left or from the right.
+    /// Copies the entries of a leaf, from the left or from the right.
     fn copy_entries(&self, leaf: u64, backward: bool) -> Result<Vec<(Vec<u8>, u64)>> {
         let end = if backward { self.end_of(leaf) } else { SLOTS };
         let mut pointers = Vec::new();
@@ -145,7 +145,7 @@ impl FairTree {
         let mut entries: Vec<(Vec<u8>, u64)> = Vec::new();
         for pointer in pointers {
             let key = self.read_key(target(pointer))?;
-            // An entry that moved beside us may have come twice.
+            // An entry that moved during the copy may occur twice.
             if entries.last().is_none_or(|(last, _)| *last < key) {
                 entries.push((key, self.pool.load(target(pointer) + VALUE)));
             }
@@ -153,9 +153,14 @@ impl FairTree {
         Ok(entries)
     }
 
-    /// About `limit` entries from `start` (included) up to `end` (excluded).
-    pub(crate) fn scan_up(&self, start: &[u8], end: Option<&[u8]>, limit: usize) -> Result<Found> {
-        let mut found = Found::default();
+    /// Returns about `limit` entries from `start` (included) up to `end` (excluded).
+    pub(crate) fn scan_up(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<ScanBatch> {
+        let mut found = ScanBatch::default();
         let mut start = start.to_vec();
         loop {
             let leaf = self.undisturbed(|| self.read_leaf(Goal::At(&start)))?;
@@ -172,15 +177,15 @@ impl FairTree {
         }
     }
 
-    /// About `limit` entries from below `end` (excluded; `None`: from the last) down to `start`
+    /// Returns about `limit` entries from `end` (excluded; `None`: from the last) down to `start`
     /// (included).
     pub(crate) fn scan_down(
         &self,
         start: &[u8],
         end: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Found> {
-        let mut found = Found::default();
+    ) -> Result<ScanBatch> {
+        let mut found = ScanBatch::default();
         let mut end = end.map(<[u8]>::to_vec);
         loop {
             let goal = end.as_deref().map_or(Goal::End, Goal::Below);
@@ -200,11 +205,11 @@ impl FairTree {
     }
 }
 
-/// A leaf, copied out.
+/// A copy of a leaf.
 #[derive(Debug)]
 struct Leaf {
     entries: Vec<(Vec<u8>, u64)>,
     low: Vec<u8>,
-    /// The lowest key of the next range; `None`: there is none.
+    /// The lowest key of the next range; `None` if this is the last.
     high: Option<Vec<u8>>,
 }

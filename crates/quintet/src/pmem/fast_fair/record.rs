@@ -1,4 +1,4 @@
-//! Records: whole keys out of line, and the word that belongs to each.
+//! Records: a whole key and its word, outside the nodes.
 
 use std::cmp;
 
@@ -7,7 +7,7 @@ use crate::{
     Error, Result,
     util::{
         codec::{crc32c, low_u8, to_u64, to_usize, widen},
-        mutant::{self, Bug},
+        mutant::mutant,
         words::{compare_at, copy_out, equals},
     },
 };
@@ -15,11 +15,12 @@ use crate::{
 const MARK: u64 = 0x4b;
 pub(super) const VALUE: u64 = 8;
 const KEY: u64 = 16;
-/// Bytes of a key at most.
+/// Maximum bytes of a key: its length has 16 bits.
 const KEY_BYTES_MAX: usize = 0xffff;
 
 impl FairTree {
-    /// A record that nothing leads to yet, on its way to be persistent.
+    /// Writes a record that nothing links to yet, and flushes it. The caller must fence. Fails with
+    /// [`Error::Limit`] on empty or long keys.
     pub(super) fn write_record(&self, key: &[u8], value: u64) -> Result<u64> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(Error::Limit { what: format!("a key of {} bytes", key.len()) });
@@ -29,9 +30,8 @@ impl FairTree {
         self.pool.store(at, to_u64(key.len()) | MARK << 16 | widen(crc32c(key)) << 32);
         self.pool.store(at + VALUE, value);
         self.pool.store_bytes(at + KEY, &[key]);
-        if !mutant::active(Bug::FairSkipsRecord) {
-            self.pool.flush(at, bytes);
-        }
+        mutant!(FairSkipsRecord => return Ok(at));
+        self.pool.flush(at, bytes);
         Ok(at)
     }
 
@@ -40,18 +40,18 @@ impl FairTree {
         if low_u8(head >> 16) == low_u8(MARK) {
             Ok(to_usize(head & 0xffff))
         } else {
-            Err(self.pool.damage(record, "no record of the index is here"))
+            Err(self.pool.damage(record, "a link of the index does not point to a record"))
         }
     }
 
-    /// How a record's key compares with another.
+    /// Compares a record's key with `key`.
     #[inline]
     pub(super) fn compare_key(&self, record: u64, key: &[u8]) -> Result<cmp::Ordering> {
         let length = self.key_bytes(record)?;
         Ok(compare_at(self.pool.words(record + KEY), (0, length), key))
     }
 
-    /// Whether a record is there and has this key.
+    /// Whether a record is at this offset and has this key.
     #[inline]
     pub(super) fn has_key(&self, record: u64, key: &[u8]) -> bool {
         let head = self.pool.load(record);
@@ -60,14 +60,14 @@ impl FairTree {
             && equals(self.pool.words(record + KEY), key)
     }
 
-    /// A record's key, once its checksum is seen to be right.
+    /// Returns a record's key. Fails with [`Error::Corruption`] if its checksum is wrong.
     pub(super) fn read_key(&self, record: u64) -> Result<Vec<u8>> {
         let mut key = vec![0; self.key_bytes(record)?];
         copy_out(self.pool.words(record + KEY), 0, &mut key);
         if widen(crc32c(&key)) == self.pool.load(record) >> 32 {
             Ok(key)
         } else {
-            Err(self.pool.damage(record, "a key's checksum differs"))
+            Err(self.pool.damage(record, "a key's checksum is wrong"))
         }
     }
 }

@@ -3,13 +3,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{read::Found, *};
+use super::{read::ScanBatch, *};
 use crate::{
     io::{Env as _, os::OsEnv, persistence::Slowness},
     journal::redo::Owner,
     pmem::{
         Mode, SLAB_BYTES, Sizes,
-        simulator::{Event, Recorder, Walk, images_wanted, waste},
+        simulator::{CrashImages, Event, Recorder, images_wanted, waste},
         skiplist::PersistentList,
     },
     util::{
@@ -55,7 +55,7 @@ fn made(pool: &Arc<Pool>) -> FairTree {
 }
 
 fn contents(tree: &FairTree) -> Model {
-    let Found { entries, next } = tree.scan_up(b"", None, usize::MAX).unwrap();
+    let ScanBatch { entries, next } = tree.scan_up(b"", None, usize::MAX).unwrap();
     assert_eq!(next, None);
     let count = entries.len();
     let found: Model = entries.into_iter().collect();
@@ -292,14 +292,14 @@ fn crash(seed: u64, operations: u64, limit: u64) -> u64 {
     }
     let events = recorder.take();
     assert_eq!(waste(&events), (0, 0), "write-backs or fences in vain");
-    let mut walk = Walk::new(before, seed);
+    let mut crash_images = CrashImages::new(before, seed);
     let (mut count, mut nested) = (0, 0);
-    walk.go(&events, &mut |image, done| {
+    crash_images.replay(&events, &mut |image, done| {
         count += 1;
         let expected = [&states[done], &states[(done + 1).min(to_usize(operations))]];
         if let Some((model, events)) = recover(&image, &expected, count % 64 == 0) {
-            let mut again = Walk::new(image, seed);
-            again.go(&events, &mut |image, _| {
+            let mut again = CrashImages::new(image, seed);
+            again.replay(&events, &mut |image, _| {
                 nested += 1;
                 recover(&image, &[&model], false);
                 nested % 16 != 0
@@ -307,7 +307,7 @@ fn crash(seed: u64, operations: u64, limit: u64) -> u64 {
         }
         count + nested < limit
     });
-    walk.images + nested
+    crash_images.images + nested
 }
 
 /// Opens an image, sees one of the states, and goes on. `is_kept`: returns what was found and what
@@ -429,9 +429,9 @@ fn crash_flush(seed: u64, operations: u64, limit: u64) -> u64 {
         recorder.done();
         states.push(model.clone());
     }
-    let mut walk = Walk::new(before, seed);
+    let mut crash_images = CrashImages::new(before, seed);
     let mut count = 0;
-    walk.go(&recorder.take(), &mut |image, done| {
+    crash_images.replay(&recorder.take(), &mut |image, done| {
         count += 1;
         let pool = self::pool(&Arc::new(Recorder::new(&image)));
         let mut store = Store::open(&pool);
@@ -443,7 +443,7 @@ fn crash_flush(seed: u64, operations: u64, limit: u64) -> u64 {
         assert_eq!(store.tree.check().unwrap(), to_u64(found.len()));
         count < limit
     });
-    walk.images
+    crash_images.images
 }
 
 #[test]

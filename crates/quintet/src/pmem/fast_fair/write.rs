@@ -1,4 +1,4 @@
-//! Changing the tree: puts, deletes, shifts (FAST) and splits (FAIR).
+//! Changes of the tree: puts, deletes, shifts (FAST) and splits (FAIR).
 
 use super::{
     CAPACITY, ENTRIES, ENTRY_BYTES, FairTree, Goal, LEFT, LIMBO, LOW, NODE_BYTES, NODE_MARK,
@@ -9,43 +9,43 @@ use crate::{
     pmem::{link, target},
     util::{
         codec::{low_u8, to_u64},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{Ordering, lock},
     },
 };
 
-/// A place among the entries of a node.
+/// A slot of a node.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct NodeSlot {
     slot: u64,
-    /// Entries of the node.
+    /// Number of entries of the node.
     count: u64,
-    /// Whether the entry there has the key that was looked for.
+    /// Whether the entry in the slot has the key.
     is_there: bool,
 }
 
-/// An entry on its way into a node.
+/// An entry to insert into a node.
 #[derive(Clone, Copy, Debug)]
-struct New {
+struct FairEntry {
     prefix: u64,
     pointer: u64,
-    /// Whether what it leads to was flushed and no fence has passed since.
+    /// Whether its target was flushed and no fence has followed yet.
     is_fresh: bool,
 }
 
-/// A node in the making.
+/// The contents of a new node.
 struct Draft {
     level: u8,
     skip: usize,
     /// Link to the first child, or [`NOWHERE`].
     left: u64,
-    /// Links.
+    /// Links to the next node of the level and to the record of the lowest key.
     sibling: u64,
     low: u64,
     entries: Vec<(u64, u64)>,
 }
 
-/// The first key of a range that begins with `upper`, as short as tells it from `lower`.
+/// Returns the shortest prefix of `upper` that separates it from `lower`.
 fn separator<'k>(lower: &[u8], upper: &'k [u8]) -> &'k [u8] {
     upper.get(..=common(lower, upper)).unwrap_or(upper)
 }
@@ -55,10 +55,9 @@ const fn is_line_start(slot: u64) -> bool {
 }
 
 impl FairTree {
-    /// Sets the word of a key, persistently; returns the one that it had.
+    /// Sets the word of a key persistently. Returns the old word.
     ///
-    /// Fails with [`Error::DiskFull`] where the pool has no room: nothing
-    /// has changed then.
+    /// Fails with [`Error::DiskFull`] if the pool is full; nothing has changed then.
     pub(crate) fn put(&self, key: &[u8], value: u64) -> Result<Option<u64>> {
         let _writer = lock(&self.writer);
         let leaf = self.find_leaf(Goal::At(key))?;
@@ -78,7 +77,7 @@ impl FairTree {
         Ok(None)
     }
 
-    /// Removes a key, persistently; returns the word that it had.
+    /// Removes a key persistently. Returns its word.
     pub(crate) fn delete(&self, key: &[u8]) -> Result<Option<u64>> {
         let mut limbo = lock(&self.writer);
         let leaf = self.find_leaf(Goal::At(key))?;
@@ -97,8 +96,9 @@ impl FairTree {
         Ok(Some(before))
     }
 
-    /// Where a key is among the entries of a node, or belongs: before the first that is not below.
-    fn place_of(&self, node: u64, key: &[u8]) -> Result<Place> {
+    /// Returns the slot of a key, or the slot to insert it at: the first entry that is not below
+    /// the key.
+    fn place_of(&self, node: u64, key: &[u8]) -> Result<NodeSlot> {
         let head = self.head(node)?;
         let (prefix, count) = (prefix_at(key, head.skip), self.end_of(node));
         for slot in 0..count {
@@ -114,18 +114,25 @@ impl FairTree {
                 theirs.cmp(&prefix)
             };
             if order.is_ge() {
-                return Ok(Place { slot, count, is_there: order.is_eq() });
+                return Ok(NodeSlot { slot, count, is_there: order.is_eq() });
             }
         }
-        Ok(Place { slot: count, count, is_there: false })
+        Ok(NodeSlot { slot: count, count, is_there: false })
     }
 
-    /// Adds an entry to a node, or to the right half of it. Nothing has changed where this fails.
-    fn add(&self, node: u64, place: Place, key: &[u8], pointer: u64, is_fresh: bool) -> Result<()> {
+    /// Adds an entry to a node, or to the right half after a split. A failure changes nothing.
+    fn add(
+        &self,
+        node: u64,
+        place: NodeSlot,
+        key: &[u8],
+        pointer: u64,
+        is_fresh: bool,
+    ) -> Result<()> {
         let (mut node, mut place, mut is_fresh) = (node, place, is_fresh);
         if place.count >= CAPACITY {
             let right = self.split(node, place)?;
-            // The split has fenced.
+            // The split has fenced already.
             is_fresh = false;
             if self.compare_low(right, Goal::At(key))?.is_le() {
                 node = right;
@@ -133,22 +140,22 @@ impl FairTree {
             place = self.place_of(node, key)?;
         }
         let prefix = prefix_at(key, self.head(node)?.skip);
-        self.shift_right(node, place, New { prefix, pointer, is_fresh });
+        self.shift_right(node, place, FairEntry { prefix, pointer, is_fresh });
         Ok(())
     }
 
-    /// What stands left of an entry.
+    /// Returns the pointer left of an entry.
     fn left_of(&self, node: u64, slot: u64) -> u64 {
         let before = slot.checked_sub(1);
         self.pool.load(before.map_or(node + LEFT, |slot| pointer_at(node, slot)))
     }
 
-    /// FAST: makes room in a node that has some, and stores an entry there.
-    fn shift_right(&self, node: u64, place: Place, new: New) {
+    /// FAST insertion: shifts entries right in a node with a free slot, and stores the new entry.
+    fn shift_right(&self, node: u64, place: NodeSlot, new: FairEntry) {
         let pool = &*self.pool;
         let (slot, count) = (place.slot, place.count);
         let mut is_fresh = new.is_fresh;
-        // The end goes first.
+        // Move the end marker first.
         pool.store(pointer_at(node, count + 1), 0);
         if is_line_start(count + 1) {
             pool.flush(slot_at(node, count + 1), ENTRY_BYTES);
@@ -158,13 +165,13 @@ impl FairTree {
         for from in (slot..count).rev() {
             pool.store(pointer_at(node, from + 1), pool.load(pointer_at(node, from)));
             pool.store(slot_at(node, from + 1), pool.load(slot_at(node, from)));
-            if is_line_start(from + 1) && !mutant::active(Bug::FairSkipsShift) {
+            if mutant!(FairSkipsShift: false, else is_line_start(from + 1)) {
                 pool.flush(slot_at(node, from + 1), ENTRY_BYTES);
                 pool.fence();
                 is_fresh = false;
             }
         }
-        if slot < count && !mutant::active(Bug::FairKeepsPointer) {
+        if mutant!(FairKeepsPointer: false, else slot < count) {
             pool.store(pointer_at(node, slot), self.left_of(node, slot));
         }
         pool.store(slot_at(node, slot), new.prefix);
@@ -174,7 +181,7 @@ impl FairTree {
         pool.replace(pointer_at(node, slot), new.pointer);
     }
 
-    /// FAST: takes an entry out of a node of so many. It may be a duplicate.
+    /// FAST deletion: removes an entry, perhaps a duplicate, from a node of `count` entries.
     pub(super) fn shift_left(&self, node: u64, slot: u64, count: u64) {
         let pool = &*self.pool;
         self.turn(node).fetch_add(1, Ordering::AcqRel);
@@ -184,7 +191,7 @@ impl FairTree {
         for to in slot..count.saturating_sub(1) {
             pool.store(slot_at(node, to), pool.load(slot_at(node, to + 1)));
             pool.store(pointer_at(node, to), pool.load(pointer_at(node, to + 1)));
-            if is_line_start(to + 1) && !mutant::active(Bug::FairSkipsShiftBack) {
+            if mutant!(FairSkipsShiftBack: false, else is_line_start(to + 1)) {
                 pool.flush(slot_at(node, to), ENTRY_BYTES);
                 pool.fence();
             }
@@ -193,7 +200,7 @@ impl FairTree {
         self.turn(node).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Writes a node that nothing leads to yet; it is on its way to be persistent.
+    /// Writes a node that nothing links to yet, and flushes it. The caller must fence.
     fn write_node(&self, draft: &Draft) -> Result<u64> {
         let (node, pool) = (self.pool.alloc(NODE_BYTES)?, &*self.pool);
         let count = to_u64(draft.entries.len());
@@ -207,23 +214,23 @@ impl FairTree {
             pool.store(pointer_at(node, slot), *pointer);
         }
         pool.store(pointer_at(node, count), 0);
-        if !mutant::active(Bug::FairSkipsNode) {
-            // Line by line: the rest of the head's is not used.
-            pool.flush(node, LOW + 8);
-            pool.flush(node + ENTRIES, (count + 1) * ENTRY_BYTES);
-        }
+        mutant!(FairSkipsNode => return Ok(node));
+        // Two ranges: the bytes between the header fields and the entries are unused.
+        pool.flush(node, LOW + 8);
+        pool.flush(node + ENTRIES, (count + 1) * ENTRY_BYTES);
         Ok(node)
     }
 
-    /// A node of a level over everything, with this first child; of level 0, without one.
+    /// Writes a new root of a level with this first child; a leaf has none.
     pub(super) fn write_root(&self, level: u8, left: u64, entries: Vec<(u64, u64)>) -> Result<u64> {
         let left = if level == 0 { NOWHERE } else { link(left) };
         self.write_node(&Draft { level, skip: 0, left, sibling: 0, low: 0, entries })
     }
 
-    /// FAIR: gives the right half of a node to a new one, which is returned. Where the new entry
-    /// is the last of all, that half is one entry: keys that grow fill their nodes.
-    fn split(&self, node: u64, place: Place) -> Result<u64> {
+    /// FAIR split: moves the right half of a node to a new node, which is returned. If the new
+    /// entry is the last of the whole tree, only one entry moves: ascending inserts leave full
+    /// nodes.
+    fn split(&self, node: u64, place: NodeSlot) -> Result<u64> {
         let (pool, head) = (&*self.pool, self.head(node)?);
         let sibling = self.follow(node + SIBLING)?;
         let entry = |slot| (pool.load(slot_at(node, slot)), pool.load(pointer_at(node, slot)));
@@ -257,24 +264,23 @@ impl FairTree {
                 return Err(error);
             }
         };
-        if mutant::active(Bug::FairCutsFirst) {
-            pool.replace(pointer_at(node, to_u64(middle)), 0);
-        }
+        mutant!(FairCutsFirst => pool.replace(pointer_at(node, to_u64(middle)), 0));
         pool.publish(node + SIBLING, link(right));
         pool.replace(pointer_at(node, to_u64(middle)), 0);
         match self.add_child(level + 1, right) {
-            // It is reached through its left neighbour, and the next opening enters it.
+            // The node is reachable through its left neighbour, and the next opening enters it into
+            // the parent.
             Ok(()) | Err(Error::DiskFull { .. }) => Ok(right),
             Err(error) => Err(error),
         }
     }
 
-    /// What orders the entry that leads to `pointer` in a node of this level.
+    /// Returns the key of the entry that links to `pointer` in a node of this level.
     fn entry_key(&self, level: u8, pointer: u64) -> Result<Vec<u8>> {
         if level == 0 { self.read_key(pointer) } else { self.low_key(pointer) }
     }
 
-    /// The lowest key of a node's range; empty for the first of its level.
+    /// Returns the lowest key of a node's range; empty for the first node of its level.
     pub(super) fn low_key(&self, node: u64) -> Result<Vec<u8>> {
         match self.follow(node + LOW)? {
             0 => Ok(Vec::new()),
@@ -282,7 +288,7 @@ impl FairTree {
         }
     }
 
-    /// Enters a node into its parent, of this level.
+    /// Enters a node into its parent, which is on `level`.
     pub(super) fn add_child(&self, level: u8, child: u64) -> Result<()> {
         let low = self.low_key(child)?;
         let Some(parent) = self.find_node(level, Goal::At(&low))? else {
@@ -298,20 +304,20 @@ impl FairTree {
         self.add(parent, place, &low, link(child), false)
     }
 
-    /// Notes that nothing leads to an object any more.
+    /// Queues an unlinked object to be freed.
     fn retire(&self, limbo: &mut Vec<u64>, object: u64) -> Result<()> {
         limbo.push(object);
         if limbo.len() < LIMBO {
             return Ok(());
         }
-        // Whoever sees what comes into these objects sees this too.
+        // Increment first: a reader that sees reused memory also sees the new count.
         self.releases.fetch_add(1, Ordering::AcqRel);
         limbo.drain(..).try_for_each(|object| self.pool.free(object))
     }
 
-    /// Takes a leaf without entries out of the tree, unless it is its parent's first child: out of
-    /// the parent, then out of the row of leaves. Between the two it is a node that its parent
-    /// lacks, as after an interrupted split.
+    /// Removes an empty leaf, unless it is its parent's first child: first from the parent, then
+    /// from the chain of leaves. Between the two steps the leaf is missing in its parent, as after
+    /// an interrupted split.
     fn unlink(&self, leaf: u64, limbo: &mut Vec<u64>) -> Result<()> {
         let low = self.follow(leaf + LOW)?;
         if low == 0 {
@@ -334,7 +340,8 @@ impl FairTree {
         self.retire(limbo, leaf)
     }
 
-    /// Whether all keys from a node's range up to `sibling`'s begin with what the node skips.
+    /// Whether all keys from a node's range up to `sibling`'s begin with the bytes that the node
+    /// skips.
     fn may_reach(&self, node: u64, sibling: u64) -> Result<bool> {
         let skip = self.head(node)?.skip;
         if skip == 0 {

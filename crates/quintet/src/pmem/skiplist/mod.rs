@@ -1,13 +1,12 @@
-//! The skip list in a pool of persistent memory: a memtable that needs no log (SLM-DB, 3.1).
+//! A skip list in persistent memory: a memtable that needs no log (SLM-DB, section 3.1).
 //!
-//! What: one entry for each key, in key order. The bottom level is in the pool: nodes that lead to
-//! their values by one word, linked by one word. The levels above are *towers* in ordinary memory,
-//! made again at opening.
-//! Why: an insert is persistent when it returns, after two fences: one for everything that the new
-//! word leads to, one for the word. So is an update, which exchanges the word that leads to the
-//! value.
+//! How: one entry for each key, in key order. The bottom level is in the pool: each node links to
+//! its value and to the next node by one word each. The levels above are *towers* in ordinary
+//! memory, rebuilt at opening.
+//! An insert is persistent when it returns, after two fences: one for everything that the new link
+//! points to, one for the link. An update costs the same: it replaces the link to the value.
 //!
-//! In the pool, in words (the root of a list is its list object):
+//! Layout in the pool, in words (the root of a list is its list object):
 //!
 //! | object | word | bits | name | meaning |
 //! |---|---|---|---|---|
@@ -25,21 +24,21 @@
 //! | value | 1 | 32 to 63 | crc | CRC32C of word 0, bits 0 to 31 of word 1, and the bytes |
 //! | value | 2 .. | | bytes | likewise |
 //!
-//! Nodes and values lie in chunks of whole slabs, which the list has for itself and gives back all
-//! at once ([`release`](PersistentList::release)); a value that was replaced stays until then, so
-//! readers need no protection from those who write.
+//! The list allocates nodes and values from chunks of whole slabs and frees all chunks together
+//! ([`release`](PersistentList::release)). A replaced value stays until then, so readers need no
+//! protection from writers.
 //!
-//! Invariants: keys grow from node to node, each once. What a word of the pool leads to was
-//! persistent before the word. Of two values of a key, the one of the higher version stays,
-//! whichever comes first.
+//! Invariants: keys ascend strictly from node to node. The target of a link was persistent before
+//! the link. Of two values of a key, the list keeps the one with the higher version, whichever
+//! comes first.
 //!
-//! Thread rules: any thread; readers take no lock, writers one after the other, so that a node is
-//! persistent before another is linked behind it. (Linked side by side, a write that has returned
-//! could hang on one whose link is still in a cache.)
+//! Threads: any thread. Readers take no lock. Writers take turns, so that a node is persistent
+//! before another is linked behind it. (With concurrent links, a write that has returned could
+//! depend on a link that is still in a cache.)
 //!
-//! How we differ from the paper: one word is exchanged where the paper inserts an entry again;
-//! upper levels are not in the pool at all; keys and values carry checksums, looked at when the
-//! list is opened.
+//! Differences from the paper: an update replaces one word, where the paper inserts a new entry.
+//! The upper levels are not in the pool. Keys and values carry checksums, verified when the list is
+//! opened. Start reading at [`PersistentList::insert`].
 
 #[cfg(all(test, shuttle))]
 mod models;
@@ -55,7 +54,7 @@ use crate::{
     pmem::{Marks, Pool, SLAB_BYTES, is_link, link, target},
     util::{
         codec::{crc32c, crc32c_append, key_prefix, low_u8, low_u32, to_u64, to_usize, widen},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Mutex, Ordering, lock},
         words::{compare_at, copy_out},
     },
@@ -69,57 +68,58 @@ const PREFIX: u64 = 8;
 const VALUE: u64 = 16;
 const NEXT: u64 = 24;
 const KEY: u64 = 32;
-/// Before a value's bytes.
+/// Bytes of a value's header.
 const VALUE_HEAD_BYTES: u64 = 16;
-/// Bytes of a value are fewer.
+/// Exclusive bound of a value's length: it has 30 bits.
 const VALUE_BYTES_END: usize = 1 << 30;
-/// What small nodes and values are cut from. Larger ones have an object of the pool each.
+/// Bytes of a chunk, from which small nodes and values are allocated. Larger ones are objects of
+/// the pool.
 const CHUNK_BYTES: u64 = 4 * SLAB_BYTES;
 /// Words of a tower before its links: node and prefix.
 const TOWER_HEAD_WORDS: u64 = 2;
-/// Levels of towers.
+/// Number of tower levels.
 const LEVELS: usize = if cfg!(model) { 1 } else { 11 };
-/// The tower that all others come after.
+/// Index of the head tower, before all others.
 const HEAD: u64 = 0;
 
-/// An entry. Names a node of the list that gave it.
+/// A handle of a node; valid for the list that returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry(u64);
 
-/// A value, as it was when the list gave it.
+/// A handle of a value; a later update of the key does not change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stored(u64);
 
-/// What an insert found.
+/// The outcome of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The list did not have the key.
     New,
-    /// It had an older version.
+    /// The list had an older version, which was replaced.
     Replaced,
-    /// It has this version or a newer one, which stays.
+    /// The list has this version or a newer one and did not change.
     Old,
 }
 
-/// Where new nodes go.
+/// The allocation state of the list.
 #[derive(Debug, Default)]
 struct Room {
-    /// What is left of the newest chunk.
+    /// The free range of the newest chunk.
     chunk: Range<u64>,
-    /// All objects of the pool that the list has, without the list object.
+    /// All pool objects of the list, without the list object.
     objects: BTreeSet<u64>,
 }
 
-/// The list. See the module head.
+/// The list. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct PersistentList {
     pool: Arc<Pool>,
-    /// The list object.
+    /// Offset of the list object.
     at: u64,
-    /// Held by whoever writes.
+    /// The writer lock.
     room: Mutex<Room>,
     towers: Region,
-    /// The first word of `towers` that is not used.
+    /// Index of the first unused word of `towers`.
     towers_end: AtomicU64,
     keys: AtomicU64,
     /// Bytes of nodes and values, replaced ones included.
@@ -136,7 +136,7 @@ fn value_crc(version: u64, shape: u64, pieces: &[&[u8]]) -> u32 {
     pieces.iter().fold(crc32c(&head), |crc, piece| crc32c_append(crc, piece))
 }
 
-/// Whether the node at this place has a tower, and how many levels it has.
+/// Returns the number of tower levels of the node at an offset, which may be none.
 fn height_of(node: u64) -> usize {
     let mixed = (node >> 3 ^ node >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -145,7 +145,7 @@ fn height_of(node: u64) -> usize {
 
 impl PersistentList {
     fn with(pool: Arc<Pool>, at: u64, capacity: u64) -> Result<Self> {
-        // A node has 48 bytes at least, one in four a tower, of 27 bytes on average.
+        // A node has at least 48 bytes. One node in four has a tower, of 27 bytes on average.
         let bytes = capacity / 4 + 4096;
         let towers = Region::reserve(bytes)
             .map_err(|error| Error::io("reserve address space for a memtable", error))?;
@@ -160,8 +160,8 @@ impl PersistentList {
         })
     }
 
-    /// An empty list that is to take about `capacity` bytes; beyond that it slows down. It belongs
-    /// to whoever publishes [`root`](Self::root).
+    /// Creates an empty list for about `capacity` bytes; beyond that it becomes slower. The caller
+    /// must publish [`root`](Self::root).
     pub(crate) fn create(pool: &Arc<Pool>, capacity: u64) -> Result<Self> {
         let at = pool.alloc(LIST_BYTES)?;
         let list = Self::with(Arc::clone(pool), at, capacity)?;
@@ -171,11 +171,11 @@ impl PersistentList {
         Ok(list)
     }
 
-    /// The list that `at` leads to: reads all of it. Fails with [`Error::Corruption`] where
-    /// anything of it is damaged.
+    /// Opens the list at offset `at` and reads all of it. Fails with [`Error::Corruption`] if any
+    /// part is damaged.
     pub(crate) fn open(pool: &Arc<Pool>, at: u64, capacity: u64) -> Result<Self> {
         if pool.load(at) != MAGIC {
-            return Err(pool.damage(at, "no list begins here"));
+            return Err(pool.damage(at, "no list starts at this offset"));
         }
         let list = Self::with(Arc::clone(pool), at, capacity)?;
         let mut before = Vec::new();
@@ -186,7 +186,7 @@ impl PersistentList {
         while node != 0 {
             list.verify(node, &mut run, &mut key)?;
             if list.keys() > 0 && before >= key {
-                return Err(pool.damage(node, "keys of a list do not grow"));
+                return Err(pool.damage(node, "keys of a list are out of order"));
             }
             list.keys.fetch_add(1, Ordering::Relaxed);
             list.add_tower(node, &mut latest);
@@ -196,19 +196,20 @@ impl PersistentList {
         Ok(list)
     }
 
-    /// Where the word at this place leads, once its checksum is seen to be right.
+    /// Returns the offset that the link at an offset points to. Fails with [`Error::Corruption`] if
+    /// its checksum is wrong.
     fn follow(&self, at: u64) -> Result<u64> {
         let word = self.pool.load(at);
         if is_link(word) { Ok(target(word)) } else { Err(self.pool.damage(at, "no link")) }
     }
 
-    /// The next node after a node, or after the list object.
+    /// Returns the node after a node, or after the list object; 0 if there is none.
     #[inline]
     fn after(&self, node: u64) -> u64 {
         target(self.pool.load(self.link_at(node)))
     }
 
-    /// Compares the checksums of a node and its value, and notes the objects that they are in.
+    /// Verifies the checksums of a node and its value, and records the objects that contain them.
     fn verify(&self, node: u64, run: &mut Range<u64>, key: &mut Vec<u8>) -> Result<()> {
         let pool = &*self.pool;
         let damage = |what: &str| Err(pool.damage(node, what));
@@ -221,7 +222,7 @@ impl PersistentList {
             && key_prefix(key) == pool.load(node + PREFIX)
             && !key.is_empty();
         if !is_true {
-            return damage("a node's checksum differs");
+            return damage("a node's checksum is wrong");
         }
         let value = self.follow(node + VALUE)?;
         let stored = Stored(value);
@@ -234,14 +235,14 @@ impl PersistentList {
         self.copy_value(stored, &mut bytes);
         let shape = pool.load(value + 8);
         if widen(value_crc(pool.load(value), shape, &[&bytes])) != shape >> 32 {
-            return Err(pool.damage(value, "a value's checksum differs"));
+            return Err(pool.damage(value, "a value's checksum is wrong"));
         }
         let used = KEY + self.key_words(node) + VALUE_HEAD_BYTES + words(bytes.len());
         self.used_bytes.fetch_add(used, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Whether a range lies in one object of the pool; `run` is the one that was met last.
+    /// Whether a range is within one object of the pool; `run` caches the last object.
     fn is_within(&self, at: u64, bytes: u64, run: &mut Range<u64>) -> bool {
         if !at.is_multiple_of(8) {
             return false;
@@ -254,37 +255,38 @@ impl PersistentList {
         at + bytes <= run.end
     }
 
-    /// Where it is in the pool: what a root leads to.
+    /// Returns the offset of the list object, for a root word.
     pub(crate) const fn root(&self) -> u64 {
         self.at
     }
 
-    /// Keys.
+    /// Returns the number of keys.
     pub(crate) fn keys(&self) -> u64 {
         self.keys.load(Ordering::Relaxed)
     }
 
-    /// Bytes of nodes and values, with those that were replaced since the list was opened.
+    /// Returns the bytes of nodes and values, with those replaced since the list was opened.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether it has no entry.
+    /// Whether the list is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.pool.load(self.at + FIRST) == 0
     }
 
-    /// Tells a sweep of the pool what the list has.
+    /// Marks all objects of the list for a sweep of the pool.
     pub(crate) fn mark(&self, marks: &mut Marks<'_>) -> Result<()> {
         for at in std::iter::once(&self.at).chain(&lock(&self.room).objects) {
             if !marks.add(*at) {
-                return Err(self.pool.damage(*at, "a list leads to what is no object"));
+                return Err(self.pool.damage(*at, "a list links to an offset without an object"));
             }
         }
         Ok(())
     }
 
-    /// Gives everything back. Nothing persistent leads to the list any more, and nobody reads it.
+    /// Frees all objects of the list. No persistent word may link to the list, and no reader may
+    /// use it.
     pub(crate) fn release(self) -> Result<()> {
         for at in &lock(&self.room).objects {
             self.pool.free(*at)?;
@@ -306,7 +308,7 @@ impl PersistentList {
         self.tower_link(tower, level).map_or(0, |link| link.load(Ordering::Acquire))
     }
 
-    /// Where the link is that leads on from a node, or from the list object.
+    /// Returns the offset of the link from a node, or from the list object, to the next node.
     const fn link_at(&self, node: u64) -> u64 {
         if node == self.at { node + FIRST } else { node + NEXT }
     }
@@ -319,15 +321,15 @@ impl PersistentList {
         words(self.key_bytes(node))
     }
 
-    /// Compares a node's key, of this prefix, with another.
+    /// Compares a node's key, which has this prefix, with `key`.
     #[inline]
     fn compare(&self, node: u64, theirs: u64, key: &[u8], prefix: u64) -> cmp::Ordering {
         let full = || compare_at(self.pool.words(node + KEY), (0, self.key_bytes(node)), key);
         theirs.cmp(&prefix).then_with(full)
     }
 
-    /// The last tower of each level whose key is below `key`, the last node, and the one that came
-    /// after it: a node that is linked between the two meanwhile may be below `key`.
+    /// Returns the last tower of each level whose key is below `key`, the last node below `key`,
+    /// and its successor. A node that is linked between the two meanwhile may be below `key`.
     fn find(&self, key: &[u8]) -> ([u64; LEVELS], u64, u64) {
         let prefix = key_prefix(key);
         let (mut towers, mut tower) = ([HEAD; LEVELS], HEAD);
@@ -353,7 +355,7 @@ impl PersistentList {
         }
     }
 
-    /// Gives a node its tower, behind `before`, which is what comes last of each level then.
+    /// Adds the tower of a node behind `before`, the predecessors on each level, and updates them.
     fn add_tower(&self, node: u64, before: &mut [u64; LEVELS]) {
         let height = height_of(node);
         let end = self.towers_end.load(Ordering::Relaxed);
@@ -378,8 +380,8 @@ impl PersistentList {
         }
     }
 
-    /// Room for so many bytes.
-    fn take(&self, room: &mut Room, bytes: u64) -> Result<u64> {
+    /// Allocates `bytes` from the newest chunk, or an object of the pool for larger ones.
+    fn alloc(&self, room: &mut Room, bytes: u64) -> Result<u64> {
         self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         if bytes > CHUNK_BYTES / 4 {
             let at = self.pool.alloc(bytes)?;
@@ -403,12 +405,12 @@ impl PersistentList {
         self.pool.store_bytes(at + VALUE_HEAD_BYTES, pieces);
     }
 
-    /// Sets the value of a key to `pieces` one after the other, unless the list has this version or
-    /// a newer one: persistent when this returns. `kind` is 0 to 3; keys have at most 65,535 bytes,
-    /// values fewer than 2^30.
+    /// Sets the value of a key to the concatenation of `pieces`, unless the list has this version
+    /// or a newer one. Persistent when this returns. `kind` is 0 to 3. Keys have at most 65,535
+    /// bytes, values fewer than 2^30.
     ///
-    /// Fails with [`Error::DiskFull`] where the pool has no room, and [`Error::Limit`] on longer
-    /// keys and values; nothing has changed then.
+    /// Fails with [`Error::DiskFull`] if the pool is full, and with [`Error::Limit`] on longer keys
+    /// and values; nothing has changed then.
     pub(crate) fn insert(
         &self,
         key: &[u8],
@@ -428,19 +430,17 @@ impl PersistentList {
             && compare_at(pool.words(after + KEY), (0, self.key_bytes(after)), key).is_eq()
         {
             let is_older = self.version(self.value(Entry(after))) < version;
-            if !is_older && !mutant::active(Bug::PersistentListTakesOlder) {
+            if mutant!(PersistentListTakesOlder: false, else !is_older) {
                 return Ok(Outcome::Old);
             }
-            let value = self.take(&mut room, value_bytes)?;
+            let value = self.alloc(&mut room, value_bytes)?;
             self.write_value(value, version, kind, pieces, length);
-            if !mutant::active(Bug::PersistentListSkipsValue) {
-                pool.flush(value, value_bytes);
-            }
+            mutant!(PersistentListSkipsValue: (), else pool.flush(value, value_bytes));
             pool.publish(after + VALUE, link(value));
             return Ok(Outcome::Replaced);
         }
         let node_bytes = KEY + words(key.len());
-        let node = self.take(&mut room, node_bytes + value_bytes)?;
+        let node = self.alloc(&mut room, node_bytes + value_bytes)?;
         let value = node + node_bytes;
         pool.store(node, to_u64(key.len()) | widen(crc32c(key)) << 32);
         pool.store(node + PREFIX, key_prefix(key));
@@ -448,9 +448,7 @@ impl PersistentList {
         pool.store(node + NEXT, link(after));
         pool.store_bytes(node + KEY, &[key]);
         self.write_value(value, version, kind, pieces, length);
-        if !mutant::active(Bug::PersistentListSkipsNode) {
-            pool.flush(node, node_bytes + value_bytes);
-        }
+        mutant!(PersistentListSkipsNode: (), else pool.flush(node, node_bytes + value_bytes));
         pool.publish(self.link_at(before), link(node));
         self.add_tower(node, &mut towers);
         self.keys.fetch_add(1, Ordering::Relaxed);
@@ -461,16 +459,14 @@ impl PersistentList {
         if node == 0 { None } else { Some(Entry(node)) }
     }
 
-    /// The first entry whose key is not below `key`.
+    /// Returns the first entry whose key is not below `key`.
     pub(crate) fn seek(&self, key: &[u8]) -> Option<Entry> {
         let (_, before, after) = self.find(key);
-        if mutant::active(Bug::PersistentListLooksAgain) {
-            return Self::entry(self.after(before));
-        }
+        mutant!(PersistentListLooksAgain => return Self::entry(self.after(before)));
         Self::entry(after)
     }
 
-    /// The last entry whose key is below `key`; without one, the last of all.
+    /// Returns the last entry whose key is below `key`; with `None`, the last of all.
     pub(crate) fn seek_before(&self, key: Option<&[u8]>) -> Option<Entry> {
         let node = match key {
             Some(key) => self.find(key).1,
@@ -498,7 +494,7 @@ impl PersistentList {
         }
     }
 
-    /// The value of exactly this key.
+    /// Returns the value of this key.
     #[inline]
     pub(crate) fn get(&self, key: &[u8]) -> Option<Stored> {
         let Entry(node) = self.seek(key)?;
@@ -506,40 +502,40 @@ impl PersistentList {
         found.is_eq().then(|| self.value(Entry(node)))
     }
 
-    /// The next entry.
+    /// Returns the next entry.
     pub(crate) fn next(&self, entry: Entry) -> Option<Entry> {
         Self::entry(self.after(entry.0))
     }
 
-    /// The value that an entry has now.
+    /// Returns the current value of an entry.
     #[inline]
     pub(crate) fn value(&self, entry: Entry) -> Stored {
         Stored(target(self.pool.load(entry.0 + VALUE)))
     }
 
-    /// Puts the key into `out`.
+    /// Copies the key into `out`.
     pub(crate) fn copy_key(&self, entry: Entry, out: &mut Vec<u8>) {
         out.clear();
         out.resize(self.key_bytes(entry.0), 0);
         copy_out(self.pool.words(entry.0 + KEY), 0, out);
     }
 
-    /// The version.
+    /// Returns the version of a value.
     pub(crate) fn version(&self, value: Stored) -> u64 {
         self.pool.load(value.0)
     }
 
-    /// What the owner said that it is.
+    /// Returns the kind that the owner gave the value.
     pub(crate) fn kind(&self, value: Stored) -> u8 {
         low_u8(self.pool.load(value.0 + 8) >> 30 & 3)
     }
 
-    /// Bytes of a value.
+    /// Returns the bytes of a value.
     pub(crate) fn value_bytes(&self, value: Stored) -> usize {
         to_usize(self.pool.load(value.0 + 8)) & (VALUE_BYTES_END - 1)
     }
 
-    /// Copies a value, or as much of it as there is room for.
+    /// Copies a value, or the prefix of it that fits.
     pub(crate) fn copy_value(&self, value: Stored, out: &mut [u8]) {
         let count = self.value_bytes(value).min(out.len());
         if let Some(out) = out.get_mut(..count) {

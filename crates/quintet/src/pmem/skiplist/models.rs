@@ -1,4 +1,4 @@
-//! Models of readers beside a writer of the persistent list, explored by shuttle.
+//! Shuttle models of readers concurrent with a writer of the persistent list.
 //!
 //! Run with `just shuttle`.
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// A key stays found while others are linked before it.
+/// A key stays visible while others are linked before it.
 fn a_key_stays_found() {
     let recorder = Arc::new(Recorder::zeroed(16 * SLAB_BYTES));
     let pool = Arc::new(Pool::on_recorder(&recorder).unwrap());

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
-    pmem::simulator::{Event, Recorder, Walk, images_wanted, waste},
-    util::mutant::finds,
+    pmem::simulator::{CrashImages, Event, Recorder, images_wanted, waste},
+    util::mutant::{Bug, finds},
 };
 
 const POOL_BYTES: u64 = 16 * SLAB_BYTES;
@@ -196,16 +196,16 @@ fn crash(seed: u64, operations: u64, limit: u64) -> u64 {
         recorder.done();
         states.push(model.clone());
     }
-    let mut walk = Walk::new(before, seed);
+    let mut crash_images = CrashImages::new(before, seed);
     let (mut count, mut nested) = (0, 0);
-    walk.go(&recorder.take(), &mut |image, done| {
+    crash_images.replay(&recorder.take(), &mut |image, done| {
         count += 1;
         let expected = [&states[done], &states[(done + 1).min(to_usize(operations))]];
         let events = recover(&image, &expected, count % 64 == 0);
         if let Some((model, events)) = events {
             // The recovery is crashed as well: what it had found stays.
-            let mut again = Walk::new(image, seed);
-            again.go(&events, &mut |image, _| {
+            let mut again = CrashImages::new(image, seed);
+            again.replay(&events, &mut |image, _| {
                 nested += 1;
                 recover_nested(&image, &model);
                 nested % 16 != 0
@@ -213,7 +213,7 @@ fn crash(seed: u64, operations: u64, limit: u64) -> u64 {
         }
         count + nested < limit
     });
-    walk.images + nested
+    crash_images.images + nested
 }
 
 /// Opens an image, sees one of the states, and goes on. `is_kept`: returns what was found and what

@@ -1,4 +1,4 @@
-//! The contract of [`Env`], [`Dir`] and [`File`], as tests that every implementation passes.
+//! Contract tests of [`Env`], [`Dir`] and [`File`]: every implementation must pass them.
 //!
 //! Each test takes an environment and an empty directory to work in. What a crash leaves is not
 //! here: only the simulator can crash.
