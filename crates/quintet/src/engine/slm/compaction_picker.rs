@@ -5,8 +5,7 @@
 //! | live keys | a run of whose entries fewer than `live_ratio` per cent are live | `live_ratio` |
 //! | leaves | the runs of a window of the index, if they are more than `leaf_threshold`; one window, in turn, whenever the background compacts | `leaf_threshold` |
 //! | ranges | the runs of `range_keys` entries of a range query, if they are more than `range_threshold`; of each query the worst | `range_threshold` |
-//! | at rest | where nobody writes, runs that three others lie over, each by a good part |
-//! `leaf_threshold` |
+//! | at rest | while nobody writes, runs that three others overlap, each by a quarter | `leaf_threshold` |
 //! | small | the smallest runs, where there are too many | - |
 //!
 //! With at least `compaction_runs` candidates, the one that overlaps the others most is merged with

@@ -1,9 +1,9 @@
 //! Index updates: the only code that changes places in the index.
 //!
 //! A [`Batch`] is a durable run and the places of its entries. A flush replaces whatever place a
-//! key had. A compaction changes a place only if the index still points to the entry that it copied,
-//! because a flush may have replaced it meanwhile. The change of the place and of both runs' live
-//! counts happens inside the gate: a checkpoint has all of it or nothing.
+//! key had. A compaction changes a place only if the index still points to the entry
+//! that it copied, because a flush may have replaced it meanwhile. The change of the place and of
+//! both runs' live counts happens inside the gate: a checkpoint has all of it or nothing.
 //!
 //! Each turn clears the keys' words in the location cache
 //! ([`crate::engine::slm::location_cache`]).
