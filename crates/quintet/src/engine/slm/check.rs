@@ -1,4 +1,4 @@
-//! Verifying: the pages of the index, every block of every run, and that both agree.
+//! Verifies the pages of the index, every block of every run, and that both agree.
 
 use super::{
     Inner,

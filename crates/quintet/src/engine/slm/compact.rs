@@ -1,17 +1,15 @@
-//! Merging runs: their live entries into fresh runs in key order, without what is dead or expired.
+//! Merges runs: copies their live entries to new runs in key order, without dead or expired ones.
 //!
-//! An entry is live if the index points to it; where a key is in several of the runs, at most one
-//! of them is. What was copied is entered where the index still points to the entry that it is a
-//! copy of ([`crate::engine::slm::index_update`]). Then nothing points to the runs that were
-//! merged, a cut of the
-//! index leaves them out, and their files go.
+//! An entry is live if the index points to it; at most one of the runs has the live entry of a key.
+//! The index is updated for a copy only if it still points to the original
+//! ([`crate::engine::slm::index_update`]). At the end nothing points to the merged runs. The next
+//! checkpoint of the index leaves them out, and their files are removed.
 //!
-//! A merge pauses between two of the runs that it makes where a round of persisting is due: it
-//! takes seconds, in which the log grows that opening replays, up to where writers wait. What it
-//! has copied by then is entered, so a merge that never goes on has lost nothing, and who needs its
-//! memory has it ended.
+//! A merge takes seconds. It pauses between two of its output runs if a checkpoint is due, because
+//! the log that opening must replay grows meanwhile, up to where writers wait. The index has all
+//! copies of a paused merge, so dropping the merge loses nothing.
 //!
-//! Thread rules: one merge at a time (`compacting`). It flushes what waits meanwhile.
+//! Thread rules: one merge at a time (`compacting`). It flushes memtables that become due.
 
 use std::sync::Arc;
 
@@ -38,9 +36,9 @@ use crate::{
     },
 };
 
-/// Bytes of entries after which a merge looks at its rate, and whether a flush is waiting.
+/// Bytes of entries between two checks of the rate and of due flushes.
 const STEP_BYTES: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
-/// What all reads of a merge take in memory at most, and one at least; as much again is under way.
+/// Maximum bytes of all read buffers of a merge, and minimum of one. Reads in flight double it.
 const READ_BYTES: u64 = 8 << 20;
 const READ_BYTES_MIN: u64 = 64 << 10;
 
@@ -51,21 +49,21 @@ const YIELD_RATE: u64 = 16 << 20;
 /// who the merge is for, and each of its bytes spares them reads.
 const RANGES_RATE: u64 = 512 << 20;
 
-/// Runs that are merged.
+/// The input of a merge.
 #[derive(Debug)]
 pub(super) struct Sources {
     runs: Vec<Arc<Run>>,
     merge: Merge<SstCursor>,
-    /// Where the index was asked last.
+    /// The position of the last lookup in the index.
     near: Finger,
     step_bytes: usize,
-    /// The merge is for order alone: it makes way for who reads the disk.
+    /// No run was chosen for dead entries: the merge yields the disk to gets and ranges.
     yields: bool,
-    /// Reads of the disk for gets and ranges when that was looked at last, and those of ranges.
+    /// Disk reads of gets and ranges at the last check, and those of ranges alone.
     reads_before: (u64, u64),
 }
 
-/// A merge that has begun.
+/// A merge in progress, with its memory reservation.
 #[derive(Debug)]
 pub(super) struct Merging {
     sources: Sources,
@@ -104,7 +102,7 @@ impl Sources {
         if most == 0 { gently } else { most.min(gently) }
     }
 
-    /// The source that has the next key at this place, and the run whose it is.
+    /// Returns the cursor and the run of a place; `None` if the run is not an input.
     fn source_of(&self, place: Place) -> Option<(&SstCursor, &Arc<Run>)> {
         let index = self.runs.iter().position(|run| run.number == place.run)?;
         Some((self.merge.sources.get(index)?, self.runs.get(index)?))
@@ -112,7 +110,7 @@ impl Sources {
 }
 
 impl Inner {
-    /// One step of the background: a flush that waits, or a look at the index and a merge.
+    /// One step of the background: a due flush, or a scan of the index and a merge.
     pub(super) fn compact_step(&self) -> Result<()> {
         if self.front.is_flush_due(&self.front.view.load()) {
             return self.flush_some();
@@ -122,7 +120,7 @@ impl Inner {
             paused
         } else {
             self.scan_leaves()?;
-            // Whoever becomes a candidate from here on asks anew.
+            // A run that becomes a candidate from here on sets it again.
             self.compaction_wanted.store(false, Ordering::Relaxed);
             let Some(runs) = self.pick() else { return Ok(()) };
             let yields = runs.iter().all(|run| run.reasons() & DEAD == 0);
@@ -136,7 +134,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Everything into runs that follow one another, without anything dead or expired.
+    /// Merges all runs into runs that do not overlap, without dead or expired entries.
     pub(super) fn compact_all(&self) -> Result<()> {
         self.flush_all()?;
         {
@@ -176,8 +174,8 @@ impl Inner {
         Ok(Merging { sources, _memory: memory })
     }
 
-    /// Merges to the end, or until a round of persisting is due: what is left then. The caller
-    /// holds `compacting`.
+    /// Merges to the end and returns `None`. If `may_pause` and a checkpoint is due, returns the
+    /// rest of the merge. The caller holds `compacting`.
     fn merge(&self, mut merging: Merging, may_pause: bool) -> Result<Option<Merging>> {
         let sources = &mut merging.sources;
         let mut has_begun = false;
@@ -197,7 +195,7 @@ impl Inner {
         self.cut(None).map(|_| None)
     }
 
-    /// The next run of a merge; `None` at its end.
+    /// Writes the next output run; `None` at the end of the merge.
     pub(super) fn next_batch(&self, sources: &mut Sources) -> Result<Option<Batch>> {
         let mut draft = Draft::new(self);
         while let Some(key) = sources.merge.key().filter(|_| !draft.is_full()) {
@@ -216,7 +214,7 @@ impl Inner {
         if draft.moves.is_empty() { Ok(None) } else { draft.finish().map(Some) }
     }
 
-    /// Copies the entry of a key that the index points to, if it is one of these runs'.
+    /// Copies the live entry of a key if an input run has it; drops it if it has expired.
     fn take_live(
         &self,
         sources: &Sources,
@@ -244,9 +242,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Keeps to the rate of merges, which is low while one that is for order alone would keep those
-    /// waiting who read the disk, and flushes what waits for it: a merge takes long, and memtables
-    /// fill meanwhile.
+    /// Limits the merge to its rate, then flushes memtables if due: they fill during a long merge.
+    /// The rate is low if the merge yields and gets or ranges read the disk.
     fn rest(&self, sources: &mut Sources) {
         let bytes = to_u64(std::mem::take(&mut sources.step_bytes));
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -263,7 +260,7 @@ impl Inner {
             self.merge_pace.keep_to(&*self.context.env, bytes, rate, MERGE_DELAY_MAX);
         }
         if self.front.is_flush_due(&self.front.view.load()) {
-            // Should it fail, so will the next step of the background, which says so.
+            // If it fails, the next step of the background fails too and reports the error.
             let _ = self.flush_some();
         }
     }

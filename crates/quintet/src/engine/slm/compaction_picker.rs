@@ -5,23 +5,23 @@
 //! | live keys | a run of whose entries fewer than `live_ratio` per cent are live | `live_ratio` |
 //! | leaves | the runs of a window of the index, if they are more than `leaf_threshold`; one window, in turn, whenever the background compacts | `leaf_threshold` |
 //! | ranges | the runs of `range_keys` entries of a range query, if they are more than `range_threshold`; of each query the worst | `range_threshold` |
-//! | at rest | where nobody writes, runs that three others lie over, each by a good part |
-//! `leaf_threshold` |
+//! | at rest | while nobody writes, runs that three others overlap, each by a quarter | `leaf_threshold` |
 //! | small | the smallest runs, where there are too many | - |
 //!
-//! From `compaction_runs` candidates on, the one that overlaps the others most is merged with
+//! With at least `compaction_runs` candidates, the one that overlaps the others most is merged with
 //! those that it overlaps, at most `merge_runs` at once. The overlap of two runs is the length of
-//! what they share over the length of what they span, as in the paper; lengths of key ranges are
-//! taken from the first eight bytes behind what all four bounds share.
+//! their intersection over the length of their union's span, as in the paper. Lengths of key ranges
+//! are computed from the first eight bytes behind the common prefix of all four bounds.
 //!
-//! Invariants: each merge makes overlapping runs into ones that do not overlap, gives dead entries
-//! back or makes runs fewer; so compaction ends where nobody writes.
+//! Invariant: each merge replaces overlapping runs by runs that do not overlap, removes dead
+//! entries, or reduces the number of runs. So compaction ends when nobody writes.
 //!
-//! How we differ from the paper: small runs are a selection of their own, because a table that is
-//! persisted often would have ever more files; runs of large entries are not selected for leaves or
-//! ranges; where nobody writes, fewer runs are left over one another than the paper's thresholds
-//! would leave, because order costs no writer then; seeks are not counted as `LevelDB` does, since
-//! none looks into a run in vain.
+//! How we differ from the paper:
+//! - Small runs are a separate selection, because frequent checkpoints would add files forever.
+//! - Runs of large entries are not selected for leaves or ranges.
+//! - When nobody writes, fewer overlapping runs remain than the paper's thresholds allow: the merge
+//!   then costs no writer.
+//! - Seeks are not counted as in `LevelDB`, because no get reads a run in vain.
 
 use std::{cell::Cell, collections::BTreeSet, sync::Arc};
 

@@ -1,12 +1,12 @@
-//! From memtables to runs, and from there into the index.
+//! Flushes memtables to runs, and enters the runs into the index.
 //!
-//! A flush freezes the active memtable with no writer on the way into it, so everything below what
-//! the caller was promised to be applied is in what is written; later effects may be too, which
-//! replay repeats. What memtables delete is in no run: its place leaves the index.
+//! A flush freezes the active memtable while no insert is in progress. So the runs have all effects
+//! below the LSN that the caller was promised. They may have later effects too, which replay
+//! repeats. A delete is in no run: the flush removes the key's place from the index.
 //!
-//! Memtables leave the view only when all their places are entered, so readers find each key
-//! throughout. A flush that fails leaves them, and the next one writes all of them again: what the
-//! first had entered dies with its runs.
+//! Invariant: memtables leave the view only when the index has all their places, so readers find
+//! each key throughout. A failed flush keeps its memtables, and the next flush writes all of them
+//! again. The runs of the failed flush then have no live entry.
 
 use std::sync::Arc;
 

@@ -1,18 +1,16 @@
-//! Entries of the index in key order, either way, with their values.
+//! Scans of the index in key order, in both directions, with the entries' values.
 //!
-//! What: some places at a time are copied out of the index; of the blocks that they name, those
-//! that the cache has are on their way to the processor, and those that it lacks are asked for
-//! ahead ([`crate::engine::slm::read_ahead`]); the entries are given out one by one, each from
-//! where it lies. Steps
-//! grow, because who reads much goes on reading; they begin larger where the
-//! ranges before this one found neighbours together on the disk.
+//! How: a step copies some places out of the index. The stream prefetches their cached blocks, and
+//! reads the missing blocks ahead ([`crate::engine::slm::read_ahead`]). Then it returns the entries
+//! one by one, in the memory of their blocks. Steps grow with the length of the scan. They start
+//! larger if earlier ranges found neighbours together on disk.
 //!
-//! A key is taken from its entry, not from the index, where its block is in the cache and its place
-//! says where it begins: so nothing is decoded, hashed or looked for. Who needs to know a key
-//! before its entry is shown asks for it ([`Stream::key`]), and it is decoded.
+//! If an entry's block is cached and the place says where the entry begins, the key comes from the
+//! entry, not from the index: no key is decoded, hashed or searched. [`Stream::key`] decodes the
+//! key for callers that need it before the entry.
 //!
-//! Invariants: a stream holds the files that it reads from; a file that went before it got hold of
-//! it makes it ask the index again, for that key alone. So does a block that left the cache since.
+//! Invariant: a stream holds the files that it reads from. If a file was removed before the stream
+//! got it, or a block has left the cache since, the stream asks the index again for that key.
 
 #![deny(clippy::indexing_slicing)]
 

@@ -1,16 +1,15 @@
-//! Entering places into the index: the one way in which it changes.
+//! Index updates: the only code that changes places in the index.
 //!
-//! A [`Batch`] is a run that is durable and the places of its entries. What a flush enters
-//! replaces whatever was there; what a compaction enters counts only where the index still points
-//! to the entry that it has copied, because a flush may have come between. Old place out, new
-//! place in and the live counts of both runs change inside the gate: a cut has all of it or
-//! nothing.
+//! A [`Batch`] is a durable run and the places of its entries. A flush replaces whatever place a
+//! key had. A compaction changes a place only if the index still points to the entry
+//! that it copied, because a flush may have replaced it meanwhile. The change of the place and of
+//! both runs' live counts happens inside the gate: a checkpoint has all of it or nothing.
 //!
-//! What gets have learned of these keys' places is forgotten with each turn
+//! Each turn clears the keys' words in the location cache
 //! ([`crate::engine::slm::location_cache`]).
 //!
-//! Thread rules: `entering` is held for some keys at a time, so that between the look at a place
-//! and its change nobody else changes it, and flushes and compactions take turns.
+//! Thread rules: `entering` is held for some keys at a time. Between the lookup of a place and its
+//! change no other thread changes it, and flushes and compactions alternate.
 
 use std::{ops::Range, sync::Arc};
 

@@ -1,21 +1,18 @@
-//! How the index writes keys: as they are, or in a code of the table's own.
+//! How the index stores keys: as they are, or in an order-preserving code of the table.
 //!
-//! What: the first flush into an empty index decides, by a sample of the keys that it brings,
-//! whether they are coded ([`crate::engine::slm::key_code`]), and in which code. Then it stays so
-//! for the
-//! life of the table. Why: the index takes most of the memory that a table of small values needs,
-//! and half of that is keys.
+//! Problem: the index takes most of the memory of a table of small values, and half of that is
+//! keys. The first flush into an empty index samples its keys and decides whether to code them
+//! ([`crate::engine::slm::key_code`]), and in which code. The choice is final for the table.
 //!
 //! Invariants:
-//! - It is decided before any key is in the index, and saved with the list of runs
-//!   ([`super::runs`]), in each cut. So a cut with keys has the code that they are in, and a crash
-//!   before the first such cut finds an empty index, which may be decided on anew.
-//! - As long as it is not decided the index is empty. Who finds it so has looked for the view of
-//!   memtables before: what was written until then is in these, so "nothing" is a true answer of
-//!   the index, and later changes of it are none that he would have to see.
-//! - No coded key is empty: the empty key is that of the list, which is never coded.
+//! - The choice is made before the index has any key. Each checkpoint saves it with the list of
+//!   runs ([`super::runs`]). A crash before the first checkpoint finds an empty index, so the next
+//!   flush may choose again.
+//! - The index is empty until the choice is made. A reader that finds no choice has loaded its view
+//!   of the memtables before: these have all earlier writes, so "absent" is a correct answer.
+//! - No coded key is empty: the empty key has the list of runs and is never coded.
 //!
-//! Thread rules: it is decided once, under `flushing`; reading it takes no lock.
+//! Thread rules: the choice is made once, under `flushing`; reading it takes no lock.
 
 use std::sync::Arc;
 
@@ -29,17 +26,17 @@ use crate::{
     util::sync::OnceLock,
 };
 
-/// Keys of a sample, about: more would not change a code much.
+/// Approximate number of sampled keys. More would not change a code much.
 const SAMPLE: u64 = 10_000;
 
-/// A key as the index has it.
+/// A key as the index stores it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IndexKey<'k>(pub(super) &'k [u8]);
 
-/// How a table's index writes keys.
+/// How a table's index stores keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Coding {
-    /// That is to be decided; there are no keys.
+    /// Not chosen yet; the index has no keys.
     #[default]
     Open,
     /// As they are.
@@ -55,7 +52,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// What a list of runs says.
+    /// Creates it from the coding of a list of runs.
     pub(super) fn new(coding: Coding) -> Self {
         match coding {
             Coding::Open => Self::default(),
@@ -64,7 +61,7 @@ impl Keys {
         }
     }
 
-    /// What is to be saved.
+    /// Returns the coding to save with the list of runs.
     pub(super) fn coding(&self) -> Coding {
         match self.code.get() {
             None => Coding::Open,
@@ -77,16 +74,16 @@ impl Keys {
         self.code.get().is_some()
     }
 
-    /// Decides for keys like those of these memtables. Where they are to be coded, but would not
-    /// gain by it, they are not.
+    /// Chooses the coding for keys like those of these memtables: plain unless `is_coded` and a
+    /// code saves enough.
     pub(super) fn decide(&self, memtables: &[Arc<Memtable>], is_coded: bool) -> crate::Result<()> {
         let code = if is_coded { train(memtables)? } else { None };
-        // Whoever was first has decided.
+        // The first choice stays.
         let _ = self.code.set(code.map(Arc::new));
         Ok(())
     }
 
-    /// A key as the index has it, if it has any.
+    /// Encodes a key for the index; `None` if the coding is not chosen yet.
     #[inline]
     pub(super) fn index_key<'k>(
         &self,
@@ -99,7 +96,7 @@ impl Keys {
         }))
     }
 
-    /// Adds a key as the index has it; `false` where the index has none.
+    /// Appends a key as the index stores it; returns `false` if the coding is not chosen yet.
     pub(super) fn push(&self, key: &[u8], out: &mut Vec<u8>) -> bool {
         match self.code.get() {
             None => return false,
@@ -109,7 +106,7 @@ impl Keys {
         true
     }
 
-    /// Adds the key that the index has as `key`; `None` where that is none.
+    /// Appends the user key of an index key; `None` if no user key has this code.
     #[inline]
     pub(super) fn restore(&self, IndexKey(key): IndexKey<'_>, out: &mut Vec<u8>) -> Option<()> {
         match self.code.get() {
@@ -119,7 +116,7 @@ impl Keys {
         Some(())
     }
 
-    /// As [`Keys::restore`], of a key that follows the one before in the index.
+    /// As [`Keys::restore`], cheaper for keys in index order.
     #[inline]
     pub(super) fn restore_next(
         &self,
@@ -134,7 +131,7 @@ impl Keys {
         Some(())
     }
 
-    /// A key of the index for people to read: as it was written, or else as the index has it.
+    /// Formats an index key for messages: the user key, or the stored bytes if none decodes.
     pub(super) fn shown(&self, key: IndexKey<'_>) -> String {
         let mut out = Vec::new();
         match self.restore(key, &mut out) {
@@ -144,7 +141,7 @@ impl Keys {
     }
 }
 
-/// A code for the keys of some memtables, of which it looks at some.
+/// Trains a code on a sample of the keys of some memtables.
 fn train(memtables: &[Arc<Memtable>]) -> crate::Result<Option<KeyCode>> {
     let keys: u64 = memtables.iter().map(|memtable| memtable.keys()).sum();
     let (every, mut number) = ((keys / SAMPLE).max(1), 0_u64);

@@ -1,8 +1,7 @@
-//! Where the index leads, for keys that were asked for not long ago.
+//! Location cache: a fixed-size table from key hash to the place of a key's entry.
 //!
-//! What: a table of words that a key's hash leads to; a word says where the index has the entry of
-//! a key. Why: a get from memory waits for lines of memory in turn, and three of them are a leaf's
-//! of the index: its front, its slots, the entry. A key that is asked for again waits for one.
+//! Problem: a get from memory waits for cache lines in turn. Three of them belong to the leaf of
+//! the index: its header, its slots, the entry. A hit in this table costs one.
 //!
 //! The table is sets of eight words, a line each. A word is 0, or
 //!
@@ -11,24 +10,24 @@
 //! | 0 to 7 | the part of the block in which the entry begins ([`super::runs::Entered`]) |
 //! | 8 to 27 | number of the block |
 //! | 28 to 51 | number of the run |
-//! | 52 | the key was asked for since this bit was looked at |
+//! | 52 | asked: a get has hit the word since CLOCK last cleared the bit |
 //! | 53 to 63 | print: bits of the key's hash, not all zero |
 //!
-//! or a *claim*: the print is zero, the rest is who has made it, and nobody else meanwhile.
+//! or a *claim*: the print is zero, the rest is the address of the claimant's token, unique as long
+//! as the claim stands.
 //!
-//! A word that has not been asked for gives way to another key; where all of a set have been, one
-//! of them counts as not asked for from then on (CLOCK). Runs and blocks whose numbers are larger
-//! than a word has room for have no shortcuts.
+//! A word without the asked bit is evicted for another key. If all words of a set have it, one of
+//! them loses it (CLOCK). Runs and blocks with numbers too large for a word are not cached.
 //!
 //! Invariants:
-//! - A word with a key's print says where the index has that key's entry, or another key's of the
-//!   same set and print. So who finds the key's entry there, alone in its part of the block, has
-//!   what the index leads to: another key's entry is not this key's.
-//! - To that end a word is claimed before the index is looked at, and set only where the claim
-//!   still stands; who changes the index clears words and claims of the key's set afterwards,
-//!   before the memtables that had the key leave the view. Between the two stand fences that all
-//!   threads agree on: either the look sees the change, or the change sees the claim. Whoever reads
-//!   a word in between has these memtables in its view, and asked them first.
+//! - A word with a key's print has the place of that key's entry, or of another key with the same
+//!   set and print. A reader that finds its key at that place, alone in its part of the block, has
+//!   the entry that the index points to.
+//! - A reader claims a word before it asks the index, and fills it only if the claim is still
+//!   there. A change of the index clears the words and claims of the key's set afterwards, before
+//!   the memtables with the key leave the view. Both sides have a sequentially consistent fence in
+//!   between: either the reader sees the change, or the change sees the claim. A reader that reads
+//!   a word in between has these memtables in its view, and has asked them first.
 //!
 //! Thread rules: any thread; no lock.
 //!
@@ -48,11 +47,11 @@ use crate::{
     },
 };
 
-/// Words of a set: a line.
+/// Words of a set: one cache line.
 const SET_WORDS: usize = 8;
 const SET_BITS: u32 = 8;
 const SET_BYTES: u64 = 64;
-/// Tables from this size on are in huge pages.
+/// Tables of at least this size use huge pages.
 const HUGE_FROM_BYTES: u64 = 2 << 20;
 const BLOCK_AT: u32 = 8;
 const RUN_AT: u32 = 28;
@@ -81,11 +80,11 @@ pub(super) struct Known<'a> {
     matches: u32,
 }
 
-/// What makes a claim different from all others that there are: its address.
+/// Identifies a claim by its address, which no other live claim has.
 #[derive(Debug, Default)]
 pub(super) struct Token(u64);
 
-/// A word that waits for a place. It is given up where none comes.
+/// A claimed word. Dropping the claim without a place empties the word.
 #[derive(Debug)]
 pub(super) struct Claim<'a> {
     word: &'a AtomicU64,
@@ -143,7 +142,7 @@ impl Shortcuts {
         self.set(hash).into_iter().for_each(prefetch);
     }
 
-    /// What is known of keys of a hash.
+    /// Returns the set of a hash, and which of its words have the hash's print.
     #[inline]
     pub(super) fn known(&self, hash: u64) -> Option<Known<'_>> {
         let (set, print) = (self.set(hash)?, print_of(hash));
@@ -151,7 +150,7 @@ impl Shortcuts {
         Some(Known { shortcuts: self, set, hash, print, matches })
     }
 
-    /// The index has changed: it may lead elsewhere for keys of these hashes.
+    /// Clears the words and claims of these hashes after a change of the index.
     pub(super) fn forget(&self, hashes: impl Iterator<Item = u64> + Clone) {
         fence(Ordering::SeqCst);
         if !self.is_used.load(Ordering::Relaxed) || mutant::active(Bug::ShortcutsKeepPlace) {
@@ -162,7 +161,7 @@ impl Shortcuts {
             let print = print_of(hash);
             for word in self.set(hash).into_iter().flatten() {
                 let found = word.load(Ordering::Relaxed);
-                // Whose claims they are is not known.
+                // A claim does not say its key, so every claim of the set is cleared.
                 let is_claim = found != 0 && found >> PRINT_AT == 0;
                 let is_kept = is_claim && mutant::active(Bug::ShortcutsKeepClaim);
                 if (is_claim && !is_kept) || found >> PRINT_AT == print {
@@ -172,7 +171,7 @@ impl Shortcuts {
         }
     }
 
-    /// Words that say a place, about: those of the first sets stand for all.
+    /// Estimates the number of filled words from the first sets.
     pub(super) fn count(&self) -> u64 {
         const LOOKED_AT: usize = 1 << 16;
         let words = self.words.words();
@@ -183,7 +182,7 @@ impl Shortcuts {
     }
 }
 
-/// A bit for each word of a set that is so.
+/// Returns a bit for each word of a set that satisfies the predicate.
 #[inline]
 fn bits_of(set: &[AtomicU64; SET_WORDS], is_so: impl Fn(u64) -> bool) -> u32 {
     let mut bits = 0;
@@ -261,7 +260,7 @@ fn exchange(word: &AtomicU64, before: u64, after: u64) -> Result<u64, u64> {
 }
 
 impl Claim<'_> {
-    /// The index has the key's entry at this place.
+    /// Stores the place that the index has, if the claim still stands.
     #[inline]
     pub(super) fn fill(self, entered: Entered) {
         if let Some(word) = encode(self.print, entered) {

@@ -1,70 +1,39 @@
-//! One level of sorted runs under a persistent B+-tree (SLM-DB).
+//! The slm engine: one level of sorted runs under a persistent B+-tree (SLM-DB).
 //!
-//! What: writes gather in memtables ([`crate::lsm::write_buffer`]), which are flushed to runs
-//! ([`runs`]):
-//! immutable files of blocks in key order. A B+-tree ([`crate::bptree::checkpoint`]) has, for each
-//! key, the run
-//! and the block of its one live entry.
-//! Why: a get costs one block and no look in vain, a scan goes through the index, and an entry is
-//! written once, and again only when its run is compacted.
+//! Problem: an LSM tree searches several levels for a key and rewrites an entry at each level. Here
+//! a get reads one block, and an entry is rewritten only when its run is compacted.
 //!
-//! put: admit (room in the memtable, or help to flush) -> insert in the active memtable. get:
-//! memtables -> index -> one block ([`read`]). range: the index and the memtables as one
-//! ([`range`], [`stream`]). Background: flush ([`flush`]), enter places into the index
-//! ([`enter`]), choose what to merge ([`select`]), merge ([`compact`]). persist: flush everything
-//! and take a cut. open: [`recover`].
+//! How: memtables ([`crate::lsm::write_buffer`]) are flushed to runs ([`runs`]): immutable files of
+//! blocks in key order. A B+-tree ([`crate::bptree::checkpoint`]) maps each key to the run and the
+//! block of its one live entry. Put: admit (memory for the memtable, or help to flush), then insert
+//! into the active memtable. Get: memtables, index, one block ([`read`]). Range: the index and the
+//! memtables, merged ([`range`], [`read_ahead`]). Background: flush ([`flush`]), update the index
+//! ([`index_update`]), choose runs ([`compaction_picker`], [`index_scan`]), merge ([`compact`]).
 //!
-//! # What a crash can find
-//!
-//! In this order, and each step only after the one before is done:
-//!
+//! A checkpoint does these steps in this order, each after the one before is done:
 //! 1. a run's file is written and synced;
-//! 2. places are entered into the index, in the page cache alone, and both runs' live counts
-//!    change;
-//! 3. a cut of the index is taken, with the list of runs and their live counts in it, as the value
-//!    of the empty key ([`runs::Ledger`]);
-//! 4. the log is synced past every effect in the cut, and the directory with the names of its
-//!    runs;
-//! 5. the cut's changes are committed to the redo journal as one group: now it counts;
+//! 2. the index gets the new places, in the page cache only; both runs' live counts change;
+//! 3. the index is checkpointed; the list of runs with their live counts is in it, as the value of
+//!    the empty key ([`runs::Ledger`]);
+//! 4. the log is synced past every effect in the checkpoint; the directory of the runs is synced;
+//! 5. the redo journal commits the changes as one group: the checkpoint is durable from here on;
 //! 6. files of runs that the list lacks are removed.
 //!
-//! A crash before 5 finds the index, the list and the counts of the cut before, whose files are
-//! all there; files that no list names are removed at opening, and the log has what was in them. A
-//! cut may be taken in the middle of a flush or a merge, between any two keys: old and new runs
-//! are in its list then. So there is nothing to repair, and no compaction log: the index, the
-//! manifest and the counts cannot disagree, because one group of the journal holds them.
+//! A crash before 5 finds the previous checkpoint, whose files all exist. Opening ([`recover`])
+//! removes files that no list names; the log has their entries. A checkpoint may be taken between
+//! any two keys of a flush or a merge: its list then has the old and the new runs. One group of the
+//! journal holds index, list and counts, so they cannot disagree, and there is no compaction log.
 //!
 //! Invariants:
-//! - The index has every key that the runs have alive, and nothing else. A key's place leads to
-//!   its newest flushed entry.
-//! - A run is shown to readers before anything points to it, and its file goes after a durable cut
-//!   without it.
+//! - The index has exactly the live keys of the runs. A key's place is that of its newest flushed
+//!   entry.
+//! - Readers see a run before the index points to it. Its file is removed after a durable
+//!   checkpoint without it.
 //! - Memtables leave the view after their entries are in the index.
-//! - A failed flush or merge leaves what it entered: that is true, and what it wrote else is dead.
+//! - A failed flush or merge keeps its index updates: they are true. The rest it wrote is dead.
 //!
-//! Thread rules: gets take no lock. Lock order: `compacting`, `flushing`, the front's, `entering`,
-//! those of the index, the ledger's, `obsolete`.
-//!
-//! Options: `memtable_bytes` (flushed at once, in memory as lists of at most 16 MiB; 64 KiB to 4
-//! GiB; 256 MiB, or 1/16 of the memory budget where that is less; all together at most half of it),
-//! `memtables` (so many times that, at most; 2 to 16, 4), `run_bytes` (64 KiB to 4 GiB; 32 MiB, or
-//! an eighth of the memory budget where that is less), `block_bytes` (512 to 1 MiB, 4096),
-//! `compression` (of blocks: `none`, `lz4` or `zstd`, `none`), `cache_bytes` (of blocks, 0 to
-//! 2^46; 7/8 of the memory budget less what the index takes, 3/8 at least), `index_cache_bytes` (0,
-//! the default: half of it), `page_bytes` (of the index, a power of two, 4096 to 65,536, 16,384),
-//! `live_ratio` (per cent, 0 to 100, 70), `leaf_threshold` (0 to 2^20, 10), `leaf_runs` (1 to 64,
-//! 2: a window of the index has the keys of so many runs), `range_threshold` (0 to 2^20, 8),
-//! `range_keys` (1 to 2^20, 30), `compaction_runs` (candidates that start a merge, 1 to 1024, 4),
-//! `merge_runs` (at most so many at once, 2 to 256, 64), `merge_rate` (bytes a second, 0 to 2^46;
-//! 0: no limit), `key_code` (of the index's keys: `auto`, the default, or `none`; it counts until
-//! the first flush).
-//!
-//! How we differ from the paper: memtables are in memory and the shared log protects them, which
-//! may itself be in persistent memory (`Options::emulate_persistent_memory` says more); the index
-//! is in pages of a file, through a cache, and its keys are whole byte strings, coded ([`keys`]); a
-//! place is 8 bytes in the leaf, not an object of its own; deletes leave nothing behind; the
-//! manifest is a part of the index, so the compaction log is needless; a run's live count is exact
-//! after a crash.
+//! Thread rules: gets take no lock. Lock order: `compacting`, `flushing`, the write buffer's,
+//! `entering`, those of the index, the ledger's, `obsolete`.
 
 mod check;
 mod compact;
@@ -135,21 +104,41 @@ const OPTIONS: [&str; 17] = [
     "merge_rate",
     "key_code",
 ];
-/// What `key_code` may be, the default first.
+/// Values of the option `key_code`, the default first.
 const KEY_CODES: [&str; 2] = ["auto", "none"];
-/// What a cursor begins with; the first key to come follows.
+/// First byte of a scan cursor; the next key to return follows.
 const CURSOR_TAG: u8 = b'k';
-/// Tables of at most so many entries are counted exactly for the statistics.
+/// Tables of at most this number of entries are counted exactly for the statistics.
 const COUNTED_ENTRIES: u64 = 4096;
 
 /// The options, parsed.
+///
+/// | option | range | default | meaning |
+/// |---|---|---|---|
+/// | `memtable_bytes` | 64 KiB to 4 GiB | 256 MiB, or 1/16 of the memory budget if less | flushed at once; in memory as lists of at most 16 MiB; all memtables together take at most half of the budget |
+/// | `memtables` | 2 to 16 | 4 | maximum number of memtables of that size |
+/// | `run_bytes` | 64 KiB to 4 GiB | 32 MiB, or 1/8 of the budget if less | size of a run |
+/// | `block_bytes` | 512 to 1 MiB | 4096 | size of a block |
+/// | `compression` | `none`, `lz4`, `zstd` | `none` | of blocks |
+/// | `cache_bytes` | 0 to 2^46 | 7/8 of the budget less the index's share, at least 3/8 | block cache |
+/// | `index_cache_bytes` | 0 and up | 0: half of the block cache | page cache of the index |
+/// | `page_bytes` | power of two, 4096 to 65,536 | 16,384 | page of the index |
+/// | `live_ratio` | 0 to 100 per cent | 70 | see [`compaction_picker`] |
+/// | `leaf_threshold` | 0 to 2^20 | 10 | see [`compaction_picker`] |
+/// | `leaf_runs` | 1 to 64 | 2 | a window of the index has the keys of this number of runs |
+/// | `range_threshold` | 0 to 2^20 | 8 | see [`compaction_picker`] |
+/// | `range_keys` | 1 to 2^20 | 30 | see [`compaction_picker`] |
+/// | `compaction_runs` | 1 to 1024 | 4 | number of candidates that starts a merge |
+/// | `merge_runs` | 2 to 256 | 64 | maximum number of runs in a merge |
+/// | `merge_rate` | 0 to 2^46 bytes a second | 0: no limit | rate of a merge |
+/// | `key_code` | `auto`, `none` | `auto` | code of the index's keys; fixed by the first flush |
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     memtable_bytes: u64,
     memtables: u64,
     run_bytes: u64,
     shape: SstShape,
-    /// Most that the cache of blocks takes, and how much of it the index leaves it at least.
+    /// Maximum size of the block cache, and the minimum that the index leaves to it.
     cache_bytes: u64,
     cache_bytes_min: u64,
     live_ratio: u64,
@@ -160,7 +149,7 @@ struct Settings {
     compaction_runs: usize,
     merge_runs: usize,
     merge_rate: u64,
-    /// The index of a new table may have its keys in a code.
+    /// Whether the index of a new table may code its keys.
     has_key_code: bool,
 }
 
@@ -214,7 +203,7 @@ type View = crate::lsm::write_buffer::View<Runs>;
 struct Counters {
     reads_total: AtomicU64,
     read_bytes_total: AtomicU64,
-    /// Those of `reads_total` that ranges made.
+    /// The part of `reads_total` that ranges caused.
     range_reads_total: AtomicU64,
     written_bytes_total: AtomicU64,
     flushes_total: AtomicU64,
@@ -223,18 +212,27 @@ struct Counters {
     /// Merges with a run that was a candidate for dead entries, leaves, ranges, or because it is
     /// small.
     merges_by_reason: [AtomicU64; 4],
-    /// Live entries that a merge left where they were: none, or something is wrong.
+    /// Live entries that a merge did not move. Not zero means an inconsistency.
     left_behind_total: AtomicU64,
     cleanup_failures_total: AtomicU64,
 }
 
 /// A table of the slm engine. See the module head.
+///
+/// How we differ from the paper:
+/// - Memtables are in memory; the shared log protects them. The log may be in persistent memory
+///   (see `Options::emulate_persistent_memory`).
+/// - The index is in pages of a file, through a cache. Its keys are whole byte strings, coded
+///   ([`keys`]). A place is 8 bytes in the leaf, not a separate object.
+/// - Deletes leave no tombstones in runs or index.
+/// - The manifest is a part of the index, so there is no compaction log. A run's live count is
+///   exact after a crash.
 #[derive(Debug)]
 pub struct Slm {
     inner: Arc<Inner>,
 }
 
-/// What iterators keep alive.
+/// The state that the table and its iterators share.
 #[derive(Debug)]
 struct Inner {
     context: Context,
@@ -248,33 +246,33 @@ struct Inner {
     flushing: Mutex<()>,
     /// Holds the merge that has paused, if one has.
     compacting: Mutex<Option<compact::Merging>>,
-    /// Held by whoever changes the index.
+    /// Serialises changes of the index.
     entering: Mutex<()>,
     /// Runs whose files could not be removed.
     obsolete: Mutex<Vec<u32>>,
     /// Where the next window of the index begins.
     scan_from: Mutex<Vec<u8>>,
-    /// Memory of the runs that is drawn from the budget.
+    /// Bytes that the budget has reserved for the runs' memory.
     runs_charged: AtomicU64,
-    /// Something has changed that may be worth a merge.
+    /// Set by changes that may justify a merge.
     compaction_wanted: AtomicBool,
     rest: IdleDetector,
-    /// Tells ranges how much to read at once.
+    /// Estimates how much a range should read at once.
     together: index_scan::Together,
     queues: Queues,
-    /// What gets and ranges read into.
+    /// Read buffers of gets and ranges.
     buffers: Arc<Buffers>,
     merge_pace: RateLimiter,
     /// Hot blocks of the runs.
     cache: Arc<DecodedBlockCache>,
-    /// Where gets have found entries.
+    /// Location cache: where gets have found entries.
     shortcuts: Shortcuts,
     counters: Counters,
 }
 
 impl Slm {
-    /// Loads a table (or starts one in an empty directory) and says to which LSN its files are
-    /// complete.
+    /// Opens a table, or creates one in an empty directory. Also returns the LSN up to which its
+    /// files are complete.
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         let (inner, complete) = Inner::open(options, context)?;
         Ok((Self { inner: Arc::new(inner) }, complete))
@@ -291,7 +289,7 @@ impl Inner {
         if self.context.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    /// A merge may be worth it now.
+    /// Wakes the background if this is the first change since it last chose runs.
     fn is_changed(&self) {
         if !self.compaction_wanted.swap(true, Ordering::Relaxed) {
             self.context.host.wake();
@@ -303,7 +301,7 @@ impl Inner {
         self.front.insert(lsn, op, self.hash(key), self)
     }
 
-    /// Deletes every key of a range, one by one.
+    /// Deletes every key of a range, with one delete a key.
     fn delete_range(&self, lsn: Lsn, start: &[u8], end: &[u8]) -> Result<()> {
         let end = (!end.is_empty()).then(|| end.to_vec());
         let range = KeyRange { start: Some(start.to_vec()), end };

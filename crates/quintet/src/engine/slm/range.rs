@@ -1,7 +1,8 @@
-//! Ranges in key order, from both ends: the memtables and the index as one.
+//! Ranges in key order, from both ends: a merge of the memtables and the index.
 //!
-//! Invariants: what the front has given lies below what the back may still give, and the other way
-//! round. A range sees the memtables that there were when it began, and the index as it comes by.
+//! Invariants:
+//! - The front end never passes the back end: no key is returned twice.
+//! - A range sees the memtables of its beginning, and the index at the time of each step.
 
 use std::{cmp::Ordering, sync::Arc};
 

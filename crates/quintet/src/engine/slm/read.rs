@@ -1,13 +1,12 @@
-//! Reading: gets and batches of them.
+//! Gets and batches of gets.
 //!
-//! A get asks the memtables, then the index; what is not there is not anywhere. What is there
-//! costs one block: from the cache, or one read. Where the index led for a key, the next get of it
-//! may know already ([`crate::engine::slm::location_cache`]). A batch goes down the index together
-//! and reads
-//! all the blocks that it misses at once.
+//! A get asks the memtables, then the index. A key that neither has does not exist. A key that the
+//! index has costs one block: from the cache, or one read. The location cache
+//! ([`crate::engine::slm::location_cache`]) can save the descent of the index. A batch descends the
+//! index together and reads all blocks that the cache lacks at once.
 //!
-//! Between the look at the index and the look for the run, a compaction may have moved the entry
-//! and the run may be gone: then the index says so when it is asked again.
+//! Invariant: between the lookup in the index and the lookup of the run, a compaction may move the
+//! entry and remove the run. The reader then asks the index again ([`Inner::read_moved`]).
 
 use std::sync::Arc;
 
@@ -38,16 +37,16 @@ use crate::{
     },
 };
 
-/// Keys of a batch that are looked for side by side.
+/// Keys of a batch that descend the index together.
 const WINDOW: usize = 32;
-/// Blocks of one batch in memory at once.
+/// Maximum number of blocks of a batch in memory at once.
 const READS_MAX: usize = 256;
 
 /// A block that is being read for a key.
 struct Asked<'k> {
     key: &'k [u8],
     hash: u64,
-    /// Where its value goes.
+    /// Index of its value in the output.
     slot: usize,
     run: Arc<Run>,
     block: u32,
@@ -55,7 +54,7 @@ struct Asked<'k> {
 }
 
 impl Inner {
-    /// Where the index says that a key's entry is.
+    /// Returns what the index has for a key, or `None` if the index lacks it.
     #[inline]
     pub(super) fn entered(&self, key: &[u8]) -> Result<Option<Entered>> {
         let mut buffer = Buffer::default();
@@ -64,19 +63,19 @@ impl Inner {
         found.map(|entered| self.sure(key, entered)).transpose()
     }
 
-    /// What was decoded of a key's value in the index, if it says a place.
+    /// Fails with `Corruption` if the key's value in the index did not decode.
     #[inline]
     fn sure(&self, key: IndexKey<'_>, entered: Option<Entered>) -> Result<Entered> {
         entered.ok_or_else(|| self.no_place(key))
     }
 
-    /// The same, without what else it says.
+    /// Returns the place of a key's entry, or `None` if the index lacks the key.
     #[inline]
     pub(super) fn locate(&self, key: &[u8]) -> Result<Option<Place>> {
         Ok(self.entered(key)?.map(|entered| entered.place))
     }
 
-    /// As [`Self::locate`], of a key that is likely near the one before.
+    /// As [`Self::locate`]; cheap for a key near the last one that the finger located.
     pub(super) fn locate_near(
         &self,
         near: &mut Finger,
@@ -86,7 +85,7 @@ impl Inner {
         found.map(|entered| Ok(self.sure(key, entered)?.place)).transpose()
     }
 
-    /// Whether a key has a value, as far as that can be said without reading a run.
+    /// Returns whether a key has a value, as far as memory and index can tell.
     pub(super) fn presence(&self, key: &[u8]) -> Result<Presence> {
         let view = self.front.view.load();
         let hash = self.hash(key);
@@ -112,7 +111,7 @@ impl Inner {
         Error::corruption(self.paged.tree.cache().label(), 0, what)
     }
 
-    /// What `take` makes of the value of a key.
+    /// Passes the value of a key to the sink; `None` if the key does not exist.
     #[inline]
     pub(super) fn read_value<T: ValueSink>(
         &self,
@@ -128,7 +127,7 @@ impl Inner {
         }
     }
 
-    /// The value of a key that the memtables of a view do not have.
+    /// Reads a key that the memtables of the view lack: by the location cache, then by the index.
     #[inline]
     pub(super) fn read_stored<T: ValueSink>(
         &self,
@@ -146,7 +145,7 @@ impl Inner {
         self.read_indexed(view, (hash, key), claim, take)
     }
 
-    /// The same by the index, and what it says for whoever asks next.
+    /// Reads a key through the index, and fills the claimed word of the location cache.
     #[inline]
     pub(super) fn read_indexed<T: ValueSink>(
         &self,
@@ -169,7 +168,8 @@ impl Inner {
         }
     }
 
-    /// The value of a key, if its entry is at this place, in the cache, and alone begins there.
+    /// Reads a key at a cached place. Returns `None` unless its block is cached and the key's entry
+    /// is the only one that begins in that part of the block.
     #[inline]
     fn take_there<T: ValueSink>(
         &self,
@@ -184,7 +184,7 @@ impl Inner {
         self.cache.find_key_at(run.piece.slot(entered.place.block), at, key, take)
     }
 
-    /// The value of a key whose run is newer than a view, or gone.
+    /// Reads a key whose run the view lacks: the run is newer, or a compaction removed it.
     #[cold]
     fn read_moved<T: ValueSink>(
         &self,
@@ -205,7 +205,7 @@ impl Inner {
         }
     }
 
-    /// The value of a key in a block that has it.
+    /// Reads a key from a block. Fails with `Corruption` if the block lacks it.
     #[inline]
     fn read_at<T: ValueSink>(
         &self,
@@ -220,7 +220,7 @@ impl Inner {
         }
     }
 
-    /// The same, from the disk.
+    /// As [`Self::read_at`], from disk; the cache is filled.
     #[cold]
     fn read_block<T: ValueSink>(
         &self,
@@ -246,7 +246,7 @@ impl Inner {
         self.counters.read_bytes_total.fetch_add(to_u64(span.whole()), Ordering::Relaxed);
     }
 
-    /// The value of a key in a block that was read.
+    /// Finds a key in a block that was read, and fills the cache with the block.
     fn take_block<T: ValueSink>(
         &self,
         (run, number): (&Run, u32),
@@ -262,7 +262,7 @@ impl Inner {
         Ok(take.of_bytes(entries.get(entry.value).unwrap_or(&[])))
     }
 
-    /// The values of many keys.
+    /// Appends the value of each key, in the order of `keys`.
     pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
         let view = self.front.view.load_full();
         let mut asked = Vec::new();
@@ -277,7 +277,7 @@ impl Inner {
         })
     }
 
-    /// Looks for some keys in memory, index and cache; `asked` gets those that need a read.
+    /// Looks some keys up in memtables, index and cache; those that need a read go to `asked`.
     fn look_for<'k>(
         &self,
         view: &View,
@@ -336,7 +336,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads a block for each of some keys, all at once.
+    /// Reads one block for each key, all at once. On failure, returns the first error.
     fn read_blocks(
         &self,
         asked: &[Asked<'_>],
@@ -360,7 +360,7 @@ impl Inner {
                         let read = (one.span, &buffer);
                         self.take_block((&one.run, one.block), read, one.key, &mut OwnedValue)
                     }
-                    // Once more, alone: it says what is wrong.
+                    // A single read returns the error.
                     _ => self.read_at((&one.run, one.block), (one.hash, one.key), &mut OwnedValue),
                 };
                 match value {
@@ -380,7 +380,7 @@ fn put_in(out: &mut [Option<Value>], slot: usize, value: Option<Value>) {
     }
 }
 
-/// The index points to a block that does not have the key.
+/// The error of an index entry that points to a block without the key.
 #[cold]
 pub(super) fn not_there(run: &Run, number: u32, key: &[u8]) -> Error {
     let what =

@@ -1,17 +1,18 @@
-//! Blocks that a stream asks the disk for before it comes to them.
+//! Read-ahead of a scan's blocks.
 //!
-//! What: the stream says which blocks it will want; neighbours of one file become one read; reads
-//! are under way while what has come is shown. The stream asks for more whenever less than half of
-//! a window is left of what it asked for, so the disk is never idle, and what a range asks for in
-//! vain is a window at most. The window grows with what the stream has read.
-//! Why: a disk gives 64 KiB in 90 us and a MiB in 800: who waits for each before asking for the
-//! next gets half of what the disk can do, and who asks for much at once reads it in vain.
+//! Problem: a disk returns 64 KiB in 90 us and 1 MiB in 800 us. A scan that waits for each read
+//! before it submits the next gets half of the disk's throughput. A scan that reads far ahead reads
+//! blocks that nobody needs.
 //!
-//! Invariants: an error is not the stream's until it comes to the block: what could not be read
-//! ahead is not here, and is read alone when it is its turn. What is under way is left to itself
-//! where a range ends.
+//! How: the stream names the blocks that it will need. Adjacent blocks of one file become one read.
+//! Reads are in flight while the stream returns entries. The stream submits more reads when less
+//! than half of a window is left, so the disk stays busy. A range reads at most one window in vain.
+//! The window grows with the blocks that the stream has read.
 //!
-//! Thread rules: belongs to one stream.
+//! Invariants: a failed read-ahead is dropped; the stream reads that block alone when it reaches
+//! it, and only then returns an error. Reads in flight at the end of a range complete unobserved.
+//!
+//! Thread rules: one stream owns it.
 
 #![deny(clippy::indexing_slicing)]
 

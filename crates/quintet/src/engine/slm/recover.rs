@@ -1,4 +1,5 @@
-//! Opening: the index with the list of runs in it, the runs, and away with what it does not name.
+//! Opens a table: the index, the list of runs in it, and the runs. Removes files that the list does
+//! not name.
 
 use std::{collections::BTreeSet, io, sync::Arc};
 

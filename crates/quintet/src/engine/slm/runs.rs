@@ -1,8 +1,8 @@
-//! Runs: what the index points into, and the list of them that every cut of the index carries.
+//! Runs: the files that the index points into, and the list of them in each checkpoint.
 //!
-//! What: a [`Run`] is a file of entries in key order ([`crate::lsm::sst`]) with the
-//! count of its live ones; [`Runs`] is what readers see; the [`Ledger`] has every run that a file
-//! is there for, and writes the list of those that count into the index when a cut of it is taken.
+//! A [`Run`] is a file of entries in key order ([`crate::lsm::sst`]) with the count of its live
+//! entries. [`Runs`] is the set that readers see. The [`Ledger`] has every run that has a file. It
+//! writes the list of runs with live entries into the index at each checkpoint.
 //!
 //! The list is the value of the empty key, which no entry can have:
 //!
@@ -23,9 +23,9 @@
 //! | 55 to 62 | where in the block the entry begins, in 256ths of `block_bytes`: a hint |
 //! | 63 | the value does not expire |
 //!
-//! Invariants: live counts change with the index, inside the gate, so the list of a cut agrees
-//! with the places in it. A run whose entries are all dead, and to which nothing more will point,
-//! is left out of the list; once such a cut is durable, its file goes. No other file ever does.
+//! Invariants: live counts change with the index, inside the gate, so the list of a checkpoint
+//! agrees with the places in it. The list leaves out a run whose entries are all dead and to which
+//! no new place will point. Once that checkpoint is durable, its file is removed. No other file is.
 
 #![deny(clippy::indexing_slicing)]
 
