@@ -1,9 +1,10 @@
-//! Lookups and puts of keys in order: most are in the leaf of the one before, and need no descent.
+//! Lookups and puts of keys in order. Most are in the leaf of the previous key and need no descent.
 //!
-//! A [`Finger`] has a leaf as it was seen last, and the separators that bound it.
+//! How: a [`Finger`] holds the last leaf with its version, and the separators that bound it (finger
+//! search).
 //!
-//! Invariants: a leaf's bounds change with its version only, so while that is what was seen, a key
-//! between them belongs to it. What a caller puts through the same [`Finger`] keeps it up to date.
+//! Invariants: a leaf's bounds change only with its version. While the version is the same, a key
+//! between the bounds belongs to the leaf. A put through the same [`Finger`] updates its version.
 
 use super::{
     Change, Garbage, Step, Tree,
@@ -16,7 +17,7 @@ use crate::{
     util::mutant::{self, Bug},
 };
 
-/// Where keys were looked for last. See the module head.
+/// The leaf of the previous key, and its bounds. See the module documentation.
 #[derive(Debug, Default)]
 pub struct Finger {
     leaf: Option<Seen>,
@@ -33,7 +34,7 @@ impl Finger {
 }
 
 impl Tree {
-    /// The leaf that a key belongs to.
+    /// Returns the leaf that a key belongs to: the finger's, or the one that a descent finds.
     fn leaf_by(&self, near: &mut Finger, key: &[u8]) -> Step<ReadGuard<'_>> {
         let leaf = near.leaf.as_ref().filter(|_| near.has(key));
         if let Some(leaf) = leaf.and_then(|leaf| self.cache.seen(leaf)) {
@@ -44,7 +45,7 @@ impl Tree {
         Ok(leaf)
     }
 
-    /// As [`Tree::get`], of a key that is likely near the one before.
+    /// As [`Tree::get`], for a key that is probably close to the previous one.
     pub fn get_near<V>(
         &self,
         near: &mut Finger,
@@ -59,7 +60,7 @@ impl Tree {
         Ok(sink.value.filter(|_| found))
     }
 
-    /// As [`Tree::put`] of a small value, of a key that is likely near the one before.
+    /// As [`Tree::put`], for a key that is probably close to the previous one.
     pub fn put_near(&self, near: &mut Finger, key: &[u8], value: &[u8]) -> Result<Change> {
         if !self.shape().is_inline(key, value.len()) {
             return self.put(key, [value, &[]], None);

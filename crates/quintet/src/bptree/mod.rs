@@ -1,47 +1,46 @@
 //! A concurrent B+-tree of byte strings over a page cache.
 //!
-//! What: slotted pages with key heads and shared prefixes ([`node`], [`build`]), optimistic
-//! descents ([`read`]), changes of one leaf under its latch and of several from the root down
-//! ([`write`], [`balance`], [`split`]), scans both ways by re-descent ([`run`], [`scan`]),
-//! extents for what does not fit in a page ([`extent`]), and the map of free pages ([`space`]).
-//! Why: keys in order, one leaf a lookup, and no lock for readers.
+//! What: an ordered map whose lookups read one leaf and take no lock. `btree` keeps its entries in
+//! it, `slm` its index.
 //!
-//! A descent reads a node, remembers the child, takes the child's version, and then makes sure that
-//! the node had not changed: so each step was true at one moment, and a descent that meets a change
-//! begins anew. The root never moves: when it is full, its content moves to a new child.
+//! How: optimistic lock coupling. A descent reads a node, remembers the child, reads the child's
+//! version, and then verifies that the node has not changed. Each step is therefore true at one
+//! moment; a descent that meets a change restarts. The root keeps its page number: when it is full,
+//! its content moves to a new child.
 //!
-//! A writer upgrades the leaf that its descent found. Where the leaf has no room (or gets too
-//! empty), it goes again from the root, latching parent and child: a child that could not take one
-//! more separator is split before it is entered, so a split never has to go back up.
-//!
-//! Leaves of trees of many small entries are packed, and share with a neighbour before they split
-//! ([`spread`]).
-//!
-//! Sorted entries behind all others need no writer at all: whole pages are built from them, and a
-//! new root makes them the tree's ([`bulk`]).
-//!
-//! Keys that come in order are looked for in the leaf of the one before first ([`near`]).
+//! A writer upgrades the leaf that its descent found. If the leaf has no room (or gets too empty),
+//! the writer descends again from the root and latches parent and child. It splits a child that
+//! could not take one more separator before it enters the child, so a split never propagates
+//! upwards.
 //!
 //! There are no links between leaves. A descent knows the separators that bound its leaf; a scan
-//! goes on with the bound of the leaf that it has read.
+//! continues at the bound of the leaf that it has read. Puts in ascending order fill leaves
+//! completely, and the tree remembers the last leaf, so that such puts need no descent.
 //!
-//! Puts in ascending order fill leaves to the end: a full last leaf is left as it is, and a new one
-//! begins with the new key. While they go on, the last leaf is known and needs no descent.
+//! | module | content |
+//! |---|---|
+//! | [`node`], [`build`] | slotted pages with key heads and shared prefixes; pages from cells |
+//! | [`read`], [`multi_get`], [`finger`] | descents and lookups; many keys at once; keys in order |
+//! | [`write`] | changes of one leaf under its latch |
+//! | [`restructure`], [`split`], [`redistribute`] | splits, merges, sharing between neighbours |
+//! | [`scan_forward`], [`scan_reverse`] | scans that descend again for each leaf |
+//! | [`extent`], [`page_allocator`] | long keys and large values; the map of free pages |
+//! | [`bulk`] | sorted loads: whole pages and a new root |
+//! | [`page_cache`], [`checkpoint`] | frames and latches; the journal and pages on disk |
 //!
-//! Latch order: parent before child, left sibling before right, any of them before a page that
-//! was just taken from the free pages. A writer that upgraded a leaf waits for no other node.
+//! Latch order: parent before child, left sibling before right, any of them before a newly
+//! allocated page. A writer that upgraded a leaf waits for no other node.
 //!
 //! Invariants:
 //! - All leaves have level 0 and one depth; a child's level is one less than its parent's.
-//! - Keys of a child lie from its separator (included) to the next one (excluded).
+//! - The keys of a child lie from its separator (included) to the next one (excluded).
 //! - A node's prefix is shared by the two separators that bound it.
-//! - What is freed is freed after the change that let go of it, under the same cut.
+//! - Pages are freed after the change that unlinks them, in the same checkpoint.
 //!
-//! Thread rules: any number of readers and writers. The engine serialises writes of one key.
+//! Threads: any number of readers and writers. The engine serialises writes of one key.
 //!
-//! How we differ from the paper (ckvs): versions instead of lock coupling; variable-length keys
-//! with prefixes and heads; deletes merge; duplicates cannot exist; separators are as short as
-//! tells their neighbours apart.
+//! Differences from the paper (ckvs): versions instead of lock coupling; variable-length keys with
+//! prefixes and heads; deletes merge; duplicates cannot exist; separators are as short as possible.
 
 pub mod build;
 pub mod bulk;
@@ -81,72 +80,76 @@ use crate::{
     },
 };
 
-/// The page of the root.
+/// The page number of the root. It never changes.
 pub const ROOT: PageId = PageId(2);
-/// Longest way from the root that is believed: with two children a node, more pages than there
-/// are numbers.
+/// Greatest depth of a tree that is not damaged, in levels. With two children a node, a deeper tree
+/// would need more pages than there are page numbers.
 pub const DEPTH_MAX: u8 = 32;
 
-/// Longest key, in bytes: twice what users' may have, because an index may code theirs.
+/// Length of the longest key, in bytes: twice what users' keys may have, because an index may
+/// encode theirs.
 pub const KEY_BYTES_MAX: usize = 1 << 17;
-/// Most lines of slots that are fetched before it is known which of them are needed.
+/// Maximum number of cache lines of slots to prefetch before a search knows which of them it needs.
 const LEAF_LINES_MAX: usize = 16;
 
-/// Sizes that follow from the page's.
+/// The size limits of a tree, derived from its page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// A power of two from 4096 to 65,536.
+    /// Size of a page in bytes: a power of two from 4096 to 65,536.
     pub page_bytes: usize,
-    /// Leaves whose values all have this many bytes are packed, and share with a neighbour before
-    /// they split: for trees of many small entries. 0: none are.
+    /// Length of the values of packed leaves, in bytes; 0 if no leaf is packed. A leaf whose values
+    /// all have this length is packed, and redistributes entries to a neighbour before it splits.
+    /// For trees of many small entries.
     pub value_bytes: usize,
 }
 
 impl Shape {
-    /// Whether a leaf with so many entries is packed, if they all are as they have to be.
+    /// Whether a leaf with `count` entries is packed if all its values have the length
+    /// [`Shape::value_bytes`].
     pub const fn packs(self, count: usize) -> bool {
         self.value_bytes > 0 && count > 0
     }
 
-    /// Keys of at most this many bytes are in their node; of longer ones, this much is.
+    /// Length of the longest key that its node holds whole, in bytes. Of a longer key the node
+    /// holds this many bytes, and an extent the whole key.
     pub const fn key_inline_max(self) -> usize {
         self.page_bytes / 16
     }
 
-    /// Longest prefix.
+    /// Length of the longest prefix that a node stores, in bytes.
     pub const fn prefix_max(self) -> usize {
         self.page_bytes / 16
     }
 
-    /// Entries (slot included) of at most this many bytes are in their leaf: so of two halves of
-    /// a full leaf each takes one more.
+    /// Size of the largest entry (with its slot) that its leaf holds whole, in bytes. With this
+    /// limit each half of a full leaf has room for one more entry.
     pub const fn entry_max(self) -> usize {
         (self.page_bytes - HEAD_BYTES) / 4 - 16
     }
 
-    /// Bytes of the longest separator with its slot.
+    /// Size of the largest separator with its slot, in bytes.
     pub const fn separator_max(self) -> usize {
         self.key_inline_max() + 24
     }
 
-    /// A node with fewer bytes in use looks for a sibling to merge with.
+    /// A node with fewer bytes in use is merged with a sibling.
     pub const fn underfull(self) -> usize {
         self.page_bytes / 4
     }
 
-    /// Two siblings are merged if they take at most this together: not so much that the next
-    /// insert splits them again.
+    /// Two siblings are merged if they use at most this many bytes together. The limit leaves room,
+    /// so that the next insert does not split them again.
     pub const fn merged_max(self) -> usize {
         self.page_bytes / 8 * 7
     }
 }
 
-/// Why an attempt ended early.
+/// Why an attempt at an operation ended before its end.
 #[derive(Debug)]
 pub enum Stop {
-    /// Something changed meanwhile: begin anew.
+    /// Another thread changed a page on the path: the operation must restart.
     Again,
-    /// It cannot be done.
+    /// The operation has failed.
     Failed(Error),
 }
 
@@ -156,34 +159,35 @@ impl From<Error> for Stop {
     }
 }
 
-/// One attempt.
+/// The outcome of one attempt at an operation.
 pub type Step<T> = Result<T, Stop>;
 
-/// The tree. See the module head.
+/// A B+-tree over a page cache. See the module documentation.
 #[derive(Debug)]
 pub struct Tree {
     cache: Arc<PageCache>,
     space: Space,
     shape: Shape,
-    /// Whether large values may go to the file at once.
+    /// Whether large values may be written directly to the file, bypassing the cache.
     writes_directly: bool,
-    /// Leaves, and inner nodes.
+    /// Number of leaves and of inner nodes.
     node_counts: [AtomicU64; 2],
-    /// Lines of a leaf, from its start, that a search is likely to look at: as of the last split.
+    /// Number of cache lines at the start of a leaf that a search probably reads, as of the last
+    /// split.
     leaf_lines: AtomicU64,
-    /// Keys come in ascending order, behind all others.
+    /// Whether recent puts came in ascending order, above all other keys.
     is_appending: AtomicBool,
-    /// The last leaf, as the last of these puts left it.
+    /// The last leaf and its version after the latest of these puts.
     last_leaf: Mutex<Option<Seen>>,
 }
 
-/// A page that is looked at, with or without its latch.
+/// A page that the caller reads, with or without its latch.
 pub trait Looked {
-    /// Its bytes.
+    /// Returns the page's bytes.
     fn words(&self) -> PageWords<'_>;
-    /// Whether what was read is one state.
+    /// Whether everything read so far belongs to one state of the page.
     fn is_sound(&self) -> bool;
-    /// Its number.
+    /// Returns the page number.
     fn page(&self) -> PageId;
 }
 
@@ -217,12 +221,12 @@ impl Looked for WriteGuard<'_> {
     }
 }
 
-/// What a change did to the figures.
+/// What an operation adds to the counts of the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Keys more.
+    /// Number of keys added, negative if removed.
     pub keys: i64,
-    /// Bytes of keys and values more.
+    /// Number of bytes of keys and values added, negative if removed.
     pub bytes: i64,
 }
 
@@ -233,13 +237,13 @@ impl Change {
     }
 }
 
-/// Pages that a change lets go of: first and count.
+/// Pages that a change unlinks: first page and count of each run.
 type Garbage = Vec<(PageId, u64)>;
 
 impl Tree {
-    /// The tree in these pages. For a new one, [`Tree::format`] makes the root.
-    /// `writes_directly`: large values may be written to the file at once. `value_bytes`: see
-    /// [`Shape`].
+    /// Returns the tree in the pages of `cache`. The caller creates the root of a new tree with
+    /// [`Tree::format`]. `writes_directly`: large values may be written directly to the file.
+    /// `value_bytes`: see [`Shape::value_bytes`].
     pub fn new(
         cache: Arc<PageCache>,
         space: Space,
@@ -261,27 +265,27 @@ impl Tree {
         }
     }
 
-    /// Leaves.
+    /// Returns the number of leaves.
     pub fn leaf_pages(&self) -> u64 {
         self.node_counts[0].load(Ordering::Relaxed)
     }
 
-    /// Inner nodes.
+    /// Returns the number of inner nodes.
     pub fn inner_pages(&self) -> u64 {
         self.node_counts[1].load(Ordering::Relaxed)
     }
 
-    /// Says how many leaves, inner nodes and keys there are: of a tree that was read.
+    /// Sets the number of leaves, inner nodes and keys of a tree that was opened.
     pub fn set_counts(&self, leaves: u64, inner: u64, keys: u64) {
         self.node_counts[0].store(leaves, Ordering::Relaxed);
         self.node_counts[1].store(inner, Ordering::Relaxed);
         self.note_leaf_size(to_usize(keys.div_ceil(leaves.max(1)) * 4 / 3));
     }
 
-    /// Notes how many slots a full leaf has.
+    /// Records how many slots a full leaf has, as a hint for prefetching.
     fn note_leaf_size(&self, slots: usize) {
         let lines = (HEAD_BYTES + slots * node::SLOT_BYTES).div_ceil(64);
-        // Of more than these the hints leave few.
+        // For larger leaves the hints in the node's header select few lines.
         let lines = if lines > LEAF_LINES_MAX { 0 } else { lines };
         self.leaf_lines.store(to_u64(lines), Ordering::Relaxed);
     }
@@ -295,7 +299,8 @@ impl Tree {
         }
     }
 
-    /// Nodes from the root to a leaf.
+    /// Returns the number of nodes from the root to a leaf, both included; 0 if the root cannot be
+    /// read.
     pub fn height(&self) -> u64 {
         let level = self.repeat(|tree| {
             let root = tree.cache.read(ROOT)?;
@@ -304,7 +309,7 @@ impl Tree {
         level.map_or(0, |level| u64::from(level) + 1)
     }
 
-    /// Makes the root of a new tree: an empty leaf.
+    /// Creates the root of a new tree: an empty leaf.
     pub fn format(&self) -> crate::Result<()> {
         let empty = build::NodeBuilder { level: 0, prefix: &[], first_child: 0, cells: &[] };
         let page = empty.build(self.shape).unwrap_or_default();
@@ -314,22 +319,22 @@ impl Tree {
         Ok(())
     }
 
-    /// The cache.
+    /// Returns the page cache.
     pub fn cache(&self) -> &PageCache {
         &self.cache
     }
 
-    /// The free pages.
+    /// Returns the map of free pages.
     pub const fn space(&self) -> &Space {
         &self.space
     }
 
-    /// The sizes.
+    /// Returns the size limits.
     pub const fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Sets a page's bytes, but for those of the cache.
+    /// Sets all bytes of a page, except its checksum (the cache's).
     fn fill(&self, guard: &WriteGuard<'_>, mut page: Vec<u8>) {
         debug_assert_eq!(page.len(), self.shape.page_bytes);
         if let Some(number) = page.get_mut(4..8) {
@@ -338,7 +343,7 @@ impl Tree {
         guard.edit().put_whole(&page);
     }
 
-    /// Tries until nothing changes meanwhile.
+    /// Repeats `attempt` until no concurrent change interrupts it.
     fn repeat<T>(&self, mut attempt: impl FnMut(&Self) -> Step<T>) -> crate::Result<T> {
         let mut patience = Backoff::default();
         loop {
@@ -350,7 +355,8 @@ impl Tree {
         }
     }
 
-    /// Looks at a node.
+    /// Calls `look` with a view of a node. `None` from it means that the bytes make no sense: the
+    /// attempt must restart, or, if the page has not changed, is damaged.
     #[inline]
     fn look<G: Looked, T>(
         &self,
@@ -369,7 +375,7 @@ impl Tree {
         }
     }
 
-    /// A page that makes no sense has changed, or is damaged.
+    /// A page whose bytes make no sense has changed meanwhile, or is damaged.
     #[cold]
     fn senseless<G: Looked>(&self, guard: &G) -> Stop {
         let page = guard.page();
@@ -382,7 +388,7 @@ impl Tree {
         Stop::Failed(Error::corruption(file, offset, format!("page {}: {what}", page.0)))
     }
 
-    /// Gives pages back; those in the cache need not be written.
+    /// Frees pages and discards their cached content, so that it is not written.
     fn let_go(&self, garbage: Garbage) {
         for (first, count) in garbage {
             for step in 0..count {
@@ -392,14 +398,14 @@ impl Tree {
         }
     }
 
-    /// Bytes of a node that are in use.
+    /// Returns the number of bytes of a node that are in use.
     fn used_bytes(&self, view: &NodeView<'_>) -> usize {
         self.shape.page_bytes.saturating_sub(view.free())
     }
 }
 
-/// As [`Tree::fill`]; what lies between slots and entries stays what it is, so that it need not
-/// be journaled.
+/// As [`Tree::fill`], but leaves the bytes between slots and entries as they are, so that they need
+/// not be journaled.
 fn fill_used(guard: &WriteGuard<'_>, page: &[u8]) -> Option<()> {
     let number = |range: std::ops::Range<usize>| {
         let bytes = page.get(range)?.iter().rev();

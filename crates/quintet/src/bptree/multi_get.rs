@@ -1,9 +1,11 @@
-//! Many keys at once.
+//! Lookups of many keys at once.
 //!
-//! What: keys go down together, level by level, so that the lines that one waits for come while
-//! others are looked at. Keys in order that share a leaf share its descent. Leaves that are not in
-//! the cache are read from the disk together, so that the device has all of them under way.
 //! Why: a lookup waits for memory, or the disk, nearly all of its time.
+//!
+//! How: a group of keys descends together, level by level. The search of one key runs while the
+//! cache lines of the others load (group prefetching). Sorted keys that share a leaf share its
+//! descent. Leaves that are not in the cache are read together, so that the device has many reads
+//! in flight.
 
 use super::{
     DEPTH_MAX, ROOT, Step, Stop, Tree,
@@ -19,17 +21,18 @@ use crate::{
     },
 };
 
-/// Keys that go down together: as many as lines that a processor has under way.
+/// Number of keys that descend together: as many as a processor has cache-line loads in flight.
 const BATCH: usize = 32;
-/// Keys whose leaves are read from the disk together: several times what a device has under way,
-/// so that it is seldom idle.
+/// Number of keys whose leaves are read from disk together: several times the queue depth of a
+/// device, so that it is seldom idle.
 const COLD_BATCH: usize = 256;
 
-/// Called with the position of a key and its value.
+/// Called with the position of a key, and its value if the key exists.
 pub type EachValue<'e> = dyn FnMut(usize, Option<&[u8]>) -> Result<()> + 'e;
 
 impl Tree {
-    /// The values of several keys, in their order; `make` as in [`Tree::get`].
+    /// Appends the values of several keys to `out`, in the order of the keys. `make` as in
+    /// [`Tree::get`].
     pub fn multi_get<V>(
         &self,
         keys: &[&[u8]],
@@ -47,14 +50,14 @@ impl Tree {
         })
     }
 
-    /// The values of several keys: `each` is called once for each with its position, in any order.
+    /// Calls `each` once for each key, with the key's position and value, in any order.
     pub fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
         self.many(keys, &mut Bytes::default(), &mut |bytes, index, found| {
             each(index, found.then_some(bytes.0.as_slice()))
         })
     }
 
-    /// Calls `each` for each key, when `sink` has its value or (`false`) there is none.
+    /// Calls `each` for each key. The flag says whether the key exists; then `sink` has its value.
     fn many<S: Sink>(
         &self,
         keys: &[&[u8]],
@@ -62,7 +65,7 @@ impl Tree {
         each: &mut impl FnMut(&mut S, usize, bool) -> Result<()>,
     ) -> Result<()> {
         let mut start = 0;
-        // Random keys are told by the first few.
+        // The first few keys show that keys are random.
         if keys.len() > 1 && keys.is_sorted() {
             start = self.runs(keys, sink, each)?;
         }
@@ -79,7 +82,7 @@ impl Tree {
                 match found {
                     Some(Ok(found)) => each(sink, index, found)?,
                     Some(Err(Stop::Failed(error))) => return Err(error),
-                    // It changed, or is not in the cache.
+                    // The path has changed, or is not in the cache.
                     Some(Err(Stop::Again)) | None => missing.push(index),
                 }
             }
@@ -87,7 +90,8 @@ impl Tree {
         if missing.is_empty() { Ok(()) } else { self.many_missing(keys, &missing, sink, each) }
     }
 
-    /// Looks up sorted keys leaf by leaf, while each leaf has several of them; returns how many.
+    /// Looks up sorted keys leaf by leaf, as long as each leaf has several of them. Returns the
+    /// number of keys looked up.
     fn runs<S: Sink>(
         &self,
         keys: &[&[u8]],
@@ -118,7 +122,7 @@ impl Tree {
         Ok(start)
     }
 
-    /// Looks up keys (numbers of which are in `missing`) whose leaves are not in the cache.
+    /// Looks up the keys at the positions `missing`, whose leaves are not in the cache.
     #[cold]
     fn many_missing<S: Sink>(
         &self,
@@ -127,7 +131,7 @@ impl Tree {
         sink: &mut S,
         each: &mut impl FnMut(&mut S, usize, bool) -> Result<()>,
     ) -> Result<()> {
-        // What is read is to be there still when it is looked at.
+        // The pages of a chunk must still be cached when they are searched.
         let most = to_usize(self.cache.frames_reachable() / 8).clamp(1, COLD_BATCH);
         for numbers in missing.chunks(most) {
             let keys =
@@ -141,8 +145,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Brings the leaves of these keys into the cache, those that are missing all at once. A hint.
-    /// Says whether any was missing.
+    /// Loads the missing leaves of these keys into the cache with one batch of reads. A hint:
+    /// errors are ignored. Returns whether any leaf was missing.
     pub fn bring<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
         let mut pages: Vec<PageId> = keys
             .filter_map(|key| self.leaf_page_of(key).ok()?)
@@ -154,7 +158,7 @@ impl Tree {
         !pages.is_empty()
     }
 
-    /// The page of the leaf that a key belongs to; `None`: the root is one.
+    /// Returns the page of the leaf that a key belongs to; `None` if the root is a leaf.
     fn leaf_page_of(&self, key: &[u8]) -> Step<Option<PageId>> {
         let mut node = self.cache.read(ROOT)?;
         for _ in 0..DEPTH_MAX {
@@ -167,11 +171,12 @@ impl Tree {
         Ok(None)
     }
 
-    /// Searches the nodes that the keys of a group are at, and takes those that are not at leaves
-    /// a level down.
+    /// Searches the current node of each key of a group, and moves those that are not at leaves one
+    /// level down.
     fn step<'t>(&'t self, group: &mut Group<'t, '_>) {
         let Group { keys, goings, is_above_leaves } = group;
-        // Header and hints of each are on their way, then its slots, then its entry.
+        // Each pass uses what the previous one prefetched: header and hints, then slots, then the
+        // entry.
         for (place, key) in goings.iter_mut().zip(*keys) {
             let Some(going) = place else { continue };
             let sought = NodeView::new(going.node.words()).and_then(|view| {
@@ -227,7 +232,8 @@ impl Tree {
         }
     }
 
-    /// Gives the value of a key, whose leaf was searched, to `sink`; `false`: there is none.
+    /// Passes the value of a key, whose leaf was searched, to `sink`. Returns `false` if the key is
+    /// absent.
     #[inline]
     fn value_of<S: Sink>(&self, going: &Going<'_>, key: &[u8], sink: &mut S) -> Step<bool> {
         self.value_where(&going.node, sink, |view, fetch| {
@@ -236,19 +242,19 @@ impl Tree {
     }
 }
 
-/// Keys on their way down.
+/// A group of keys that descends together.
 struct Group<'t, 'k> {
     keys: &'k [&'k [u8]],
-    /// Of each key; `None` where its way is not in the cache, or changed.
+    /// The descent of each key; `None` if its path is not in the cache, or has changed.
     goings: [Option<Going<'t>>; BATCH],
     is_above_leaves: bool,
 }
 
-/// Where a key is on its way down.
+/// The position of one key's descent.
 #[derive(Clone, Copy)]
 struct Going<'t> {
     node: ReadGuard<'t>,
-    /// What the search of `node` has found.
+    /// The state of the search in `node`.
     sought: Sought,
     at: usize,
 }

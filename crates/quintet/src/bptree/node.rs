@@ -69,86 +69,86 @@ use crate::{
     },
 };
 
-/// Slots from one hint to the next; 0: there are none.
+/// Returns the number of slots from one hint to the next; 0 if the node has no hints.
 #[inline]
 pub const fn hint_step(count: usize) -> usize {
     count / (HINTS + 1)
 }
 
-/// Kind of a leaf.
+/// Page kind of a leaf.
 pub const LEAF: u8 = 1;
-/// Kind of an inner node.
+/// Page kind of an inner node.
 pub const INNER: u8 = 2;
-/// Kind of a page of an extent.
+/// Page kind of a page of an extent.
 pub const EXTENT: u8 = 3;
-/// Kind of the meta page.
+/// Page kind of the meta page.
 pub const META: u8 = 4;
-/// Kind of a map page.
+/// Page kind of a map of free pages.
 pub const MAP: u8 = 5;
-/// Kind of a leaf whose values have one length.
+/// Page kind of a packed leaf: all its values have one length.
 pub const PACKED: u8 = 6;
 
-/// Bytes before the prefix.
+/// Size of header and hints, in bytes; the prefix follows.
 pub const HEAD_BYTES: usize = 96;
-/// Heads that divide the slots.
+/// Number of hints: heads of evenly spaced slots. Header and hints fill two cache lines.
 pub const HINTS: usize = 16;
-/// Where the hints begin, as a word.
+/// Index of the first word of the hints.
 pub const HINT_WORD: usize = 4;
-/// Bytes of a slot.
+/// Size of a slot in bytes.
 pub const SLOT_BYTES: usize = 8;
-/// Bytes of a key that its slot has.
+/// Number of key bytes in a slot (its head).
 pub const SLOT_KEY_BYTES: usize = 4;
-/// Slots in a line of the processor's caches.
+/// Number of slots in a cache line.
 const SLOTS_OF_LINE: usize = 64 / SLOT_BYTES;
-/// Bytes of a reference to an extent.
+/// Size of a reference to an extent, in bytes.
 pub const REFERENCE_BYTES: usize = 8;
-/// Most that heads leave out: four bytes less than the smallest page holds of a long key.
+/// Largest skip, in bytes: four bytes less than the smallest page holds of a long key.
 const SKIP_MAX: usize = Shape { page_bytes: 4096, value_bytes: 0 }.key_inline_max() - 4;
 const LONG_FLAG: u64 = 1 << 15;
-/// In an entry's word: the value is in an extent.
+/// Flag in an entry's word: the value is in an extent.
 const EXTENT_FLAG: u32 = 1 << 31;
-/// In an entry's word: the extent goes round the cache.
+/// Flag in an entry's word: the extent is direct (it bypasses the cache).
 const DIRECT_FLAG: u32 = 1 << 30;
 
-/// Where a long key is.
+/// The reference to a long key in its extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongKey {
-    /// Length of the whole key in bytes.
+    /// Length of the whole key, in bytes.
     pub length: u32,
-    /// First page of its extent.
+    /// First page of the extent.
     pub page: u32,
 }
 
-/// Where a value is that does not fit in a leaf.
+/// The reference to a value that does not fit in its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Far {
-    /// Length in bytes.
+    /// Length of the value, in bytes.
     pub length: u32,
-    /// First page.
+    /// First page of the extent.
     pub page: u32,
     /// CRC32C of the value.
     pub checksum: u32,
-    /// Whether it goes round the cache.
+    /// Whether the extent bypasses the cache.
     pub direct: bool,
 }
 
 impl Far {
-    /// The first word of its entry.
+    /// Returns the first word of the value's entry.
     pub const fn word(&self) -> u32 {
         self.length | EXTENT_FLAG | if self.direct { DIRECT_FLAG } else { 0 }
     }
 }
 
-/// A slot, taken apart.
+/// A decoded slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// First bytes of the key behind prefix and skip.
+    /// The first four bytes of the key after prefix and skip, big-endian.
     pub head: u32,
-    /// Where the entry is.
+    /// Offset of the entry in the page.
     pub offset: usize,
-    /// Bytes of the key in the entry.
+    /// Number of key bytes, after the prefix, that the node holds.
     pub inline: usize,
-    /// Whether the key is long.
+    /// Whether the whole key is in an extent.
     pub long: bool,
 }
 
@@ -163,12 +163,13 @@ impl Slot {
         }
     }
 
-    /// A slot whose entry is at another offset now.
+    /// Returns the slot word with another offset of its entry.
     pub fn moved(word: u64, offset: usize) -> u64 {
         word & !0xffff_0000 | to_u64(offset) << 16
     }
 
-    /// The slot of an entry at `offset` whose key's head begins at byte `skip` of `suffix`.
+    /// Returns the slot word of an entry at `offset`. `suffix` is the key after the prefix, as far
+    /// as the node holds it; its head begins at byte `skip`.
     pub fn encode(suffix: &[u8], skip: usize, long: bool, offset: usize) -> u64 {
         let head = head_of(suffix.get(skip..).unwrap_or(&[])) >> 32;
         let flag = if long { LONG_FLAG } else { 0 };
@@ -176,17 +177,17 @@ impl Slot {
     }
 }
 
-/// A value as a leaf holds it.
+/// Where the value of a leaf's entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// Offset in the page and length.
+    /// In the leaf: offset in the page, and length.
     Here(usize, usize),
     /// In an extent.
     Far(Far),
 }
 
 impl Held {
-    /// Length of the value in bytes.
+    /// Returns the length of the value, in bytes.
     pub fn length(&self) -> usize {
         match self {
             Self::Here(_, length) => *length,
@@ -195,40 +196,41 @@ impl Held {
     }
 }
 
-/// Fetches a long key, whole. `None`: the page that named it has changed.
+/// Reads a whole long key. Returns `None` if the page that referred to it has changed.
 pub type Fetch<'f> = &'f mut dyn FnMut(LongKey) -> Option<Vec<u8>>;
 
-/// A view of a node's bytes. Every method answers `None` where they make no sense: the page has
-/// changed meanwhile, or never was a node.
+/// A view of a node's bytes. Every method returns `None` if the bytes make no sense: the page has
+/// changed meanwhile, or is not a node.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeView<'a> {
     words: PageWords<'a>,
     count: usize,
     prefix: usize,
     kind: u8,
-    /// Of a packed leaf, the length of each value; else 0.
+    /// Length of each value of a packed leaf; 0 for other nodes.
     value_bytes: usize,
 }
 
-/// What heads leave out in a node whose first and last keys are these, behind the prefix: nothing,
-/// unless they would tell nothing. Of a long key the page has four bytes more than they leave out.
+/// Returns the number of bytes to skip before the heads of a node with these first and last keys,
+/// given after the prefix. It is 0 unless the heads would all be equal. A node holds at least four
+/// bytes more of a long key than the skip.
 pub fn skip_of(first: &[u8], last: &[u8]) -> usize {
     let shared = shared_len(first, last).min(SKIP_MAX);
     if shared < 4 { 0 } else { shared }
 }
 
-/// Where in a node a key is looked for: what the first step of a search finds out.
+/// The state of a search in a node: the key's head, and the range of slots that the hints leave.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sought {
     head: u32,
-    /// The first slot whose head is not below the key's lies from here ...
+    /// The first slot whose head is not below the key's is at this index or after it ...
     low: usize,
-    /// ... to here. Those with its head lie below.
+    /// ... and at this one or before it. Slots with the key's head are before it.
     high: usize,
 }
 
 impl<'a> NodeView<'a> {
-    /// Views a page that is a node of any kind.
+    /// Returns a view of a page; `None` if it is no leaf and no inner node.
     #[inline]
     pub fn new(words: PageWords<'a>) -> Option<Self> {
         let head = words.word(1)?;
@@ -244,13 +246,13 @@ impl<'a> NodeView<'a> {
         sound.then_some(view)
     }
 
-    /// Whether it is a leaf.
+    /// Whether the node is a leaf.
     #[inline]
     pub const fn is_leaf(&self) -> bool {
         self.kind != INNER
     }
 
-    /// Of a packed leaf, the length of each value.
+    /// Returns the length of each value of a packed leaf; `None` for other nodes.
     #[inline]
     pub const fn packed(&self) -> Option<usize> {
         if self.is_packed() { Some(self.value_bytes) } else { None }
@@ -261,30 +263,30 @@ impl<'a> NodeView<'a> {
         self.kind == PACKED
     }
 
-    /// 0 for leaves.
+    /// Returns the level of the node: 0 for leaves.
     pub fn level(&self) -> u8 {
         self.words.u8(9).unwrap_or(0)
     }
 
-    /// Slots.
+    /// Returns the number of slots.
     #[inline]
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// Bytes that all keys here share.
+    /// Returns the length of the prefix, in bytes.
     pub const fn prefix_len(&self) -> usize {
         self.prefix
     }
 
-    /// Bytes behind the prefix that all keys here share, and heads leave out.
+    /// Returns the number of bytes after the prefix that all keys share and heads leave out.
     #[inline]
     pub fn skip(&self) -> usize {
         self.words.word(3).map_or(0, |word| to_usize(word >> 32 & 0xffff))
     }
 
-    /// The part of a key that heads are of; or how a key that does not share what they leave out
-    /// compares with the keys here.
+    /// Returns the part of a key that begins with its head. If the key does not share the skipped
+    /// bytes, returns how it compares with all keys of the node.
     #[inline]
     fn headed<'k>(&self, suffix: &'k [u8]) -> Option<Result<&'k [u8], Ordering>> {
         let skip = self.skip();
@@ -305,44 +307,44 @@ impl<'a> NodeView<'a> {
         })
     }
 
-    /// Where the slots begin.
+    /// Returns the offset of the first slot.
     #[inline]
     pub const fn slots_start(&self) -> usize {
         (HEAD_BYTES + self.prefix).next_multiple_of(8)
     }
 
-    /// Where they end.
+    /// Returns the offset after the last slot.
     #[inline]
     pub const fn slots_end(&self) -> usize {
         self.slots_start() + self.count * SLOT_BYTES
     }
 
-    /// Offset of the lowest entry.
+    /// Returns the offset of the lowest entry.
     pub fn heap_start(&self) -> Option<usize> {
         self.words.u32(16).map(|value| to_usize(u64::from(value)))
     }
 
-    /// Bytes of entries that no slot names.
+    /// Returns the number of bytes of entries that no slot refers to.
     pub fn dead(&self) -> usize {
         self.words.u32(20).map_or(0, |value| to_usize(u64::from(value)))
     }
 
-    /// Bytes between slots and entries.
+    /// Returns the number of bytes between slots and entries.
     pub fn gap(&self) -> usize {
         self.heap_start().unwrap_or(0).saturating_sub(self.slots_end())
     }
 
-    /// Bytes that are free, or would be after a rewrite.
+    /// Returns the number of bytes that are free after a compaction of the page.
     pub fn free(&self) -> usize {
         self.gap() + self.dead()
     }
 
-    /// The prefix.
+    /// Returns the prefix.
     pub fn prefix(&self) -> Option<Vec<u8>> {
         self.words.copy(HEAD_BYTES, self.prefix)
     }
 
-    /// Slot number `index`.
+    /// Returns the slot at `index`.
     #[inline]
     pub fn slot(&self, index: usize) -> Option<Slot> {
         if index >= self.count {
@@ -351,19 +353,19 @@ impl<'a> NodeView<'a> {
         self.words.word(self.slots_start() / 8 + index).map(Slot::decode)
     }
 
-    /// The first word of an entry.
+    /// Returns the first word of an entry of a plain node.
     #[inline]
     pub fn entry_word(&self, slot: &Slot) -> Option<u32> {
         self.words.u32(slot.offset)
     }
 
-    /// The reference of a long key.
+    /// Returns the reference to a long key.
     pub fn long_key(&self, slot: &Slot) -> Option<LongKey> {
         let at = slot.offset + 4 + slot.inline;
         Some(LongKey { length: self.words.u32(at)?, page: self.words.u32(at + 4)? })
     }
 
-    /// Bytes of an entry before its value.
+    /// Returns the number of bytes of an entry before its value.
     const fn front_bytes(&self, slot: &Slot) -> usize {
         if self.is_packed() {
             return slot.inline.saturating_sub(SLOT_KEY_BYTES);
@@ -371,8 +373,8 @@ impl<'a> NodeView<'a> {
         4 + slot.inline + if slot.long { REFERENCE_BYTES } else { 0 }
     }
 
-    /// The first word of a leaf's entry, as a plain leaf has it, and where what follows the key
-    /// lies: the value, or the reference to it.
+    /// Returns the first word of a leaf's entry, as a plain leaf stores it, and the range of the
+    /// value or of the reference to it.
     pub fn payload(&self, slot: &Slot) -> Option<(u32, Range<usize>)> {
         let at = slot.offset + self.front_bytes(slot);
         let (word, length) = match self.packed() {
@@ -384,7 +386,7 @@ impl<'a> NodeView<'a> {
         Some((word, at..at + length))
     }
 
-    /// The value of a leaf's entry.
+    /// Returns the value of a leaf's entry.
     #[inline]
     pub fn held(&self, slot: &Slot) -> Option<Held> {
         let at = slot.offset + self.front_bytes(slot);
@@ -402,7 +404,7 @@ impl<'a> NodeView<'a> {
         Some(Held::Far(Far { length, page, checksum, direct }))
     }
 
-    /// Bytes of an entry.
+    /// Returns the size of an entry in bytes, without its slot.
     pub fn entry_bytes(&self, slot: &Slot) -> Option<usize> {
         let own = self.front_bytes(slot);
         if !self.is_leaf() {
@@ -414,15 +416,16 @@ impl<'a> NodeView<'a> {
         })
     }
 
-    /// As many bytes of a key as the page holds, prefix included: all of a key that is not long.
+    /// Returns as many bytes of a key as the page holds, prefix included. This is the whole key
+    /// unless it is long.
     pub fn known_key(&self, slot: &Slot) -> Option<Vec<u8>> {
         let mut key = self.prefix()?;
         self.push_suffix(slot, &mut key)?;
         Some(key)
     }
 
-    /// Appends the bytes of a key behind the prefix that its slot has and its entry has not; says
-    /// how many.
+    /// Appends the bytes of a key that its slot holds and its entry does not (packed leaves).
+    /// Returns their number.
     #[inline]
     pub fn push_apart(&self, slot: &Slot, out: &mut Vec<u8>) -> Option<usize> {
         if !self.is_packed() {
@@ -433,13 +436,13 @@ impl<'a> NodeView<'a> {
         Some(apart)
     }
 
-    /// Appends as many bytes of a key behind the prefix as the page holds.
+    /// Appends as many bytes of a key after the prefix as the page holds.
     #[inline]
     pub fn push_suffix(&self, slot: &Slot, out: &mut Vec<u8>) -> Option<()> {
         let apart = self.push_apart(slot, out)?;
         let length = slot.inline - apart;
         let at = slot.offset + if self.is_packed() { 0 } else { 4 };
-        // A length from a page that has changed may be any.
+        // A page that has changed yields an arbitrary length.
         if at + length > self.words.len() {
             return None;
         }
@@ -448,13 +451,13 @@ impl<'a> NodeView<'a> {
         self.words.copy_to(at, out.get_mut(start..)?)
     }
 
-    /// A key, whole.
+    /// Returns the whole key of a slot.
     pub fn full_key(&self, slot: &Slot, fetch: Fetch<'_>) -> Option<Vec<u8>> {
         if slot.long { fetch(self.long_key(slot)?) } else { self.known_key(slot) }
     }
 
-    /// How the key of a slot compares with one whose part behind prefix and skip is `suffix`; the
-    /// heads of the two are the same.
+    /// Compares the key of a slot with a key whose part after prefix and skip is `suffix`. The
+    /// heads of the two are equal.
     #[inline]
     fn compare_same_head(&self, slot: &Slot, suffix: &[u8], fetch: Fetch<'_>) -> Option<Ordering> {
         if slot.long {
@@ -465,7 +468,7 @@ impl<'a> NodeView<'a> {
         }
         let skip = self.skip();
         let (at, inline) = (slot.offset + 4 + skip, slot.inline.checked_sub(skip)?);
-        // The head is known to be the same, as far as both keys go.
+        // The heads are known to be equal, as far as both keys go.
         if inline >= 4 && suffix.len() >= 4 {
             return self.words.compare(at + 4, inline - 4, suffix.get(4..)?);
         }
@@ -499,7 +502,7 @@ impl<'a> NodeView<'a> {
         Some(fetch(long)?.get(self.prefix + skip..)?.cmp(suffix))
     }
 
-    /// How a key compares with the prefix: `Equal` where it begins with it.
+    /// Compares a key with the prefix: `Equal` if it begins with the prefix.
     #[inline]
     fn compare_prefix(&self, key: &[u8]) -> Option<Ordering> {
         if self.prefix == 0 {
@@ -509,7 +512,7 @@ impl<'a> NodeView<'a> {
         self.words.compare(HEAD_BYTES, self.prefix, shared).map(Ordering::reverse)
     }
 
-    /// The first slot whose key is not below `key`, and whether it is that key.
+    /// Returns the first slot whose key is not below `key`, and whether the two are equal.
     #[inline]
     pub fn search(&self, key: &[u8], fetch: Fetch<'_>) -> Option<(usize, bool)> {
         match self.compare_prefix(key)? {
@@ -519,8 +522,7 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// As [`NodeView::search`], for a key between the bounds of the node, which begins with its
-    /// prefix.
+    /// As [`NodeView::search`], for a key within the bounds of the node: it begins with the prefix.
     #[inline]
     pub fn search_inside(&self, key: &[u8], fetch: Fetch<'_>) -> Option<(usize, bool)> {
         let sought = self.seek(key)?;
@@ -529,7 +531,7 @@ impl<'a> NodeView<'a> {
         self.settle(&sought, at, key, fetch)
     }
 
-    /// The first step of a search: between which slots. Looks at header and hints.
+    /// First step of a search: reads header and hints, and returns the range of slots to search.
     #[inline]
     pub fn seek(&self, key: &[u8]) -> Option<Sought> {
         let none = |at| Sought { head: 0, low: at, high: at };
@@ -543,7 +545,7 @@ impl<'a> NodeView<'a> {
         Some(Sought { head, low, high })
     }
 
-    /// The second step: the first slot whose head is not below the key's. Looks at slots.
+    /// Second step: reads slots, and returns the first one whose head is not below the key's.
     #[inline]
     pub fn narrow(&self, sought: &Sought) -> Option<usize> {
         let slots = self.words.slice(self.slots_start() / 8 + sought.low, sought.high - sought.low);
@@ -551,7 +553,7 @@ impl<'a> NodeView<'a> {
         Some(sought.low + slots?.partition_point(below))
     }
 
-    /// The last step, from the slot that [`NodeView::narrow`] found: compares the key.
+    /// Last step: compares the key with that of the slot that [`NodeView::narrow`] found.
     #[inline]
     pub fn settle(
         &self,
@@ -560,14 +562,14 @@ impl<'a> NodeView<'a> {
         key: &[u8],
         fetch: Fetch<'_>,
     ) -> Option<(usize, bool)> {
-        // The slot behind the last has another head.
+        // The slot after the range has another head.
         if at >= sought.high {
             return Some((at, false));
         }
         let Some(slot) = self.slot(at).filter(|slot| slot.head == sought.head) else {
             return Some((at, false));
         };
-        // The value follows the key.
+        // The value follows the key in memory.
         self.words.prefetch(slot.offset + 64);
         self.words.prefetch(slot.offset + 128);
         let suffix = key.get(self.prefix + self.skip()..)?;
@@ -578,8 +580,8 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Starts loading the lines of slots `low..high`, which a search would ask for one after the
-    /// other, where they are several.
+    /// Prefetches the cache lines of slots `low..high`, which a binary search would load one after
+    /// the other.
     #[inline]
     fn prefetch_between(&self, low: usize, high: usize) {
         let (mut at, end) = (low + SLOTS_OF_LINE, high.min(low + 8 * SLOTS_OF_LINE));
@@ -589,7 +591,7 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Searches slots of which several may have the same head.
+    /// Binary search over slots of which several may have the key's head.
     #[cold]
     fn search_run(
         &self,
@@ -614,8 +616,8 @@ impl<'a> NodeView<'a> {
         Some((low, false))
     }
 
-    /// Between which slots the first lies whose head is not below `head`; those with this head
-    /// lie below the second.
+    /// Returns the range in which the first slot lies whose head is not below `head`. Slots with
+    /// this head lie below the end of the range.
     #[inline]
     fn bracket(&self, head: u32) -> Option<(usize, usize)> {
         let step = hint_step(self.count);
@@ -641,7 +643,7 @@ impl<'a> NodeView<'a> {
         Some((low, high))
     }
 
-    /// Whether the hints are what they should be.
+    /// Whether the hints agree with the slots.
     pub fn hints_match(&self) -> bool {
         let step = hint_step(self.count);
         let hint = |index: usize| self.words.u32((HINT_WORD + index / 2) * 8 + index % 2 * 4);
@@ -649,11 +651,11 @@ impl<'a> NodeView<'a> {
         step == 0 || (0..HINTS).all(|index| hint(index) == head(index))
     }
 
-    /// Whether all heads are those of their keys.
+    /// Whether all heads agree with their keys.
     pub fn heads_match(&self) -> bool {
         let skip = self.skip();
         if self.is_packed() {
-            // They are a part of their keys: but for what is behind a short one.
+            // Here a head is part of its key; only the padding of a short key can be wrong.
             let is_padded = |slot: Slot| {
                 let unused = SLOT_KEY_BYTES.saturating_sub(slot.inline);
                 slot.head & low_u32((1 << (8 * unused)) - 1) == 0 && !slot.long
@@ -670,14 +672,14 @@ impl<'a> NodeView<'a> {
         })
     }
 
-    /// Starts loading the slots that [`NodeView::narrow`] will look at.
+    /// Prefetches the slots that [`NodeView::narrow`] will read.
     #[inline]
     pub fn prefetch_slots(&self, sought: &Sought) {
         self.words.prefetch(self.slots_start() + sought.low * SLOT_BYTES);
         self.words.prefetch(self.slots_start() + sought.high * SLOT_BYTES);
     }
 
-    /// Starts loading where a new entry would go: three lines before the lowest.
+    /// Prefetches the space for a new entry: three cache lines before the lowest entry.
     #[inline]
     pub fn prefetch_room(&self) {
         let heap = self.heap_start().unwrap_or(0);
@@ -686,7 +688,7 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Starts loading the entry of slot `index`. A hint; any index will do.
+    /// Prefetches the entry of the slot at `index`. A hint: any index is allowed.
     #[inline]
     pub fn prefetch_near(&self, index: usize) {
         if let Some(slot) = self.slot(index) {
@@ -696,7 +698,7 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Child number `index`: 0 is the first child, `index` the one of slot `index - 1`.
+    /// Returns the page of child `index`: 0 is the first child, `index` that of slot `index - 1`.
     #[inline]
     pub fn child(&self, index: usize) -> Option<u32> {
         match index.checked_sub(1) {
@@ -705,14 +707,14 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// The number of the child that keys equal to `key` belong to.
+    /// Returns the number of the child that `key` belongs to.
     #[inline]
     pub fn child_of(&self, key: &[u8], fetch: Fetch<'_>) -> Option<usize> {
         let (index, found) = self.search_inside(key, fetch)?;
         Some(index + usize::from(found))
     }
 
-    /// An entry as [`Cell`].
+    /// Returns a copy of an entry.
     pub fn cell(&self, index: usize) -> Option<Cell> {
         let slot = self.slot(index)?;
         let long = if slot.long { Some(self.long_key(&slot)?) } else { None };
@@ -728,24 +730,24 @@ impl<'a> NodeView<'a> {
         Some(Cell { key, long, payload })
     }
 
-    /// All entries.
+    /// Returns copies of all entries.
     pub fn cells(&self) -> Option<Vec<Cell>> {
         (0..self.count).map(|index| self.cell(index)).collect()
     }
 
-    /// The words.
+    /// Returns the words of the page.
     pub const fn words(&self) -> PageWords<'a> {
         self.words
     }
 }
 
-/// Whether a leaf that could be packed is better plain: where heads would tell nothing, and it has
-/// room for more than they tell.
+/// Whether a leaf that could be packed is better plain: its heads would all be equal, and the plain
+/// form fits in a page.
 pub const fn is_plain_better(skip: usize, plain_bytes: usize, shape: Shape) -> bool {
     skip > 0 && plain_bytes <= shape.page_bytes
 }
 
-/// The length of what two byte strings share at their start.
+/// Returns the length of the common prefix of two byte strings.
 pub fn shared_len(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }

@@ -1,4 +1,6 @@
-//! Descents and lookups. Nothing here stores to shared memory, a page fault apart.
+//! Descents and lookups. They store nothing to shared memory, except on a page fault.
+//!
+//! Start with `Tree::leaf_of` (the descent) and `Tree::value_in` (the lookup in a leaf).
 
 use super::{
     DEPTH_MAX, ROOT, Step, Stop, Tree,
@@ -11,7 +13,7 @@ use crate::{
     util::{codec::to_usize, sync::Ordering},
 };
 
-/// The separators between which a leaf's keys lie; `None` is unbounded.
+/// The separators between which a leaf's keys lie; `None` means unbounded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// Included.
@@ -21,7 +23,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// What the two bounds share, as far as a page may hold it.
+    /// Returns the common prefix of the two bounds, at most `longest` bytes.
     pub fn prefix(&self, longest: usize) -> &[u8] {
         let (Some(lower), Some(upper)) = (&self.lower, &self.upper) else { return &[] };
         let shared = super::node::shared_len(lower, upper).min(longest);
@@ -29,19 +31,19 @@ impl Bounds {
     }
 }
 
-/// Where a descent goes.
+/// Which leaf a descent looks for.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'k> {
-    /// To the leaf that this key belongs to.
+    /// The leaf that this key belongs to.
     Key(&'k [u8]),
-    /// To the leaf with the last keys below this one.
+    /// The leaf with the last keys below this one.
     Below(&'k [u8]),
-    /// To the last leaf.
+    /// The last leaf.
     Last,
 }
 
 impl Target<'_> {
-    /// The number of the child.
+    /// Returns the number of the child to descend to.
     #[inline]
     pub fn child(self, view: &NodeView<'_>, fetch: Fetch<'_>) -> Option<usize> {
         match self {
@@ -53,31 +55,31 @@ impl Target<'_> {
 }
 
 impl Tree {
-    /// The child of a node, as of a moment at which the node was as it is.
+    /// Returns a child of a node that has not changed since `child` was read from it.
     #[inline]
     pub(super) fn child_of(&self, node: &ReadGuard<'_>, child: u32) -> Step<ReadGuard<'_>> {
         let Some(next) = self.cache.look(PageId(child)) else {
             return self.load_child(node, child);
         };
-        // The child was this node's when its version was taken.
+        // The node was unchanged after the child's version was read.
         if node.is_unchanged() { Ok(next) } else { Err(Stop::Again) }
     }
 
     #[cold]
     fn load_child(&self, node: &ReadGuard<'_>, child: u32) -> Step<ReadGuard<'_>> {
-        // A number from a page that has changed leads anywhere.
+        // A page that has changed yields an arbitrary page number.
         if !node.is_unchanged() {
             return Err(Stop::Again);
         }
         let next = self.cache.read(PageId(child));
-        // An error of a page that is no longer the node's is none.
+        // An error of a page that is no longer the node's child must be ignored.
         if !node.is_unchanged() {
             return Err(Stop::Again);
         }
         Ok(next?)
     }
 
-    /// The leaf that a key belongs to.
+    /// Returns the leaf that a key belongs to. Costs one node per level.
     #[inline]
     pub(super) fn leaf_of(&self, key: &[u8]) -> Step<ReadGuard<'_>> {
         let mut node = self.cache.read(ROOT)?;
@@ -95,8 +97,8 @@ impl Tree {
         })
     }
 
-    /// A leaf and its bounds. Where the leaf is missing, it is read from the disk together with
-    /// `ahead` leaves behind it (before it, if that is negative).
+    /// Returns a leaf and its bounds. If the leaf is not in the cache, it is read from disk
+    /// together with `ahead` leaves after it (before it, if `ahead` is negative).
     pub(super) fn bounded_leaf_ahead(
         &self,
         target: Target<'_>,
@@ -105,7 +107,8 @@ impl Tree {
         self.bounded_leaf_if(target, Some(ahead))?.ok_or(Stop::Again)
     }
 
-    /// As [`Tree::bounded_leaf_ahead`]; without `ahead`, a leaf that is missing is `None`.
+    /// As [`Tree::bounded_leaf_ahead`]. If `ahead` is `None`, returns `None` for a leaf that is not
+    /// in the cache.
     pub(super) fn bounded_leaf_if(
         &self,
         target: Target<'_>,
@@ -141,19 +144,20 @@ impl Tree {
         Err(Stop::Again)
     }
 
-    /// Brings child number `index` of a node and some beside it into the cache.
+    /// Loads child `index` of a node and children beside it into the cache.
     #[cold]
     fn load_ahead(&self, node: &ReadGuard<'_>, view: &NodeView<'_>, index: usize, ahead: isize) {
         let last = index.saturating_add_signed(ahead).min(view.count());
         let numbers = index.min(last)..=index.max(last);
         let pages: Option<Vec<_>> = numbers.map(|index| view.child(index).map(PageId)).collect();
-        // Numbers of a page that has changed lead anywhere.
+        // A page that has changed yields arbitrary page numbers.
         if let Some(pages) = pages.filter(|_| node.is_unchanged()) {
             self.cache.load_many(&pages);
         }
     }
 
-    /// The value of a key: `make` gets its length and what copies it, and may be called again.
+    /// Returns the value of a key. `make` gets the value's length and a function that copies it; it
+    /// may be called again after a concurrent change.
     #[inline]
     pub fn get<V>(
         &self,
@@ -173,7 +177,7 @@ impl Tree {
         Ok(adapter.output.filter(|_| found))
     }
 
-    /// Gives the value of a key to `sink`; `false`: there is none.
+    /// Passes the value of a key to `sink`. Returns `false` if the key is absent.
     #[inline]
     pub(super) fn find<S: Sink>(&self, key: &[u8], sink: &mut S) -> Result<bool> {
         self.repeat(|tree| {
@@ -182,7 +186,7 @@ impl Tree {
         })
     }
 
-    /// Gives the value of a key in the leaf that it belongs to to `sink`; `false`: there is none.
+    /// Passes the value of a key in this leaf to `sink`. Returns `false` if the key is absent.
     #[inline]
     pub(super) fn value_in<S: Sink>(
         &self,
@@ -193,7 +197,7 @@ impl Tree {
         self.value_where(leaf, sink, |view, fetch| view.search_inside(key, fetch))
     }
 
-    /// As [`Tree::value_in`], of the key that `search` finds.
+    /// As [`Tree::value_in`], for the key that `search` finds.
     #[inline]
     pub(super) fn value_where<S: Sink>(
         &self,
@@ -214,7 +218,7 @@ impl Tree {
         if leaf.is_unchanged() { Ok(held.is_some()) } else { Err(Stop::Again) }
     }
 
-    /// A value as the caller wants it.
+    /// Returns a value as `make` builds it.
     #[inline]
     pub(super) fn make<V>(
         &self,
@@ -257,7 +261,7 @@ impl Tree {
         }
     }
 
-    /// Passes a value that is not in its leaf to `sink`.
+    /// Passes a value in an extent to `sink`.
     #[cold]
     fn copy_far_to<S: ValueSink>(
         &self,
@@ -291,7 +295,7 @@ impl Tree {
         self.read_value(leaf, far, out)
     }
 
-    /// The child of a node that a key belongs to, and the node's level; `None` for a leaf.
+    /// Returns the child of a node that a key belongs to, and the node's level; `None` for a leaf.
     #[inline]
     pub(super) fn child_for(&self, node: &ReadGuard<'_>, key: &[u8]) -> Step<Option<(PageId, u8)>> {
         self.look(node, |view, fetch| {
@@ -304,14 +308,14 @@ impl Tree {
     }
 }
 
-/// Where values go.
+/// A consumer of values found in leaves.
 pub(super) trait Sink {
-    /// Copies a value out of its leaf. What was copied counts once the leaf is known to be
-    /// unchanged; else it may be called again.
+    /// Copies a value out of its leaf. The copy is valid once the leaf is known to be unchanged;
+    /// otherwise this may be called again.
     fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()>;
 }
 
-/// A value as the caller makes it.
+/// Builds the caller's type from a value.
 pub(super) struct Made<M, V> {
     pub(super) make: M,
     pub(super) value: Option<V>,
@@ -325,7 +329,7 @@ impl<V, M: Fn(usize, &mut dyn FnMut(&mut [u8])) -> V> Sink for Made<M, V> {
     }
 }
 
-/// A [`ValueSink`] for values of a leaf.
+/// Adapts a [`ValueSink`] to values of a leaf.
 struct SinkAdapter<'s, S: ValueSink> {
     sink: &'s mut S,
     output: Option<S::Output>,
@@ -344,7 +348,7 @@ impl<S: ValueSink> Sink for SinkAdapter<'_, S> {
     }
 }
 
-/// All bytes of a value.
+/// Collects all bytes of a value.
 #[derive(Debug, Default)]
 pub(super) struct Bytes(pub(super) Vec<u8>);
 
