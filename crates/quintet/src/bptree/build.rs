@@ -1,10 +1,7 @@
-//! Entries outside their page, and whole nodes made of them.
+//! Entries outside their page ([`Cell`]), and pages built from them ([`NodeBuilder`]).
 //!
-//! What: [`Cell`] is an entry taken out of a page, [`NodeBuilder`] makes a page of cells. Why: for
-//! what is seldom: splits of inner nodes, merges, leaves with long keys. Full leaves are divided as
-//! bytes ([`super::split`]).
-//!
-//! The layout is [`super::node`]'s.
+//! For rare operations: splits of inner nodes, merges, leaves with long keys. Other full leaves are
+//! split without decoding ([`super::split`]). [`super::node`] has the layout.
 
 use super::{
     Shape,
@@ -18,7 +15,7 @@ use crate::{
     util::codec::{low_u32, put_u32, to_u64},
 };
 
-/// What an entry holds beside its key.
+/// What an entry stores beside its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// A value.
@@ -29,19 +26,19 @@ pub enum Payload {
     Child(u32),
 }
 
-/// An entry outside a page.
+/// A decoded entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// The key; of a long one at least what the page is to hold.
+    /// The key, or of a long key at least the bytes that the page is to hold.
     pub key: Vec<u8>,
-    /// Where the whole key is.
+    /// The reference to the whole key, if it is long.
     pub long: Option<LongKey>,
-    /// The rest.
+    /// The value or the child.
     pub payload: Payload,
 }
 
 impl Cell {
-    /// The bytes of the key that a page with this prefix holds.
+    /// Returns the key bytes that a page with this prefix holds.
     pub fn suffix(&self, shape: Shape, prefix: usize) -> &[u8] {
         let suffix = self.key.get(prefix..).unwrap_or(&[]);
         match self.long {
@@ -50,7 +47,7 @@ impl Cell {
         }
     }
 
-    /// The bytes of an entry in a page with this prefix.
+    /// Returns the size of the entry in a page with this prefix, without its slot.
     pub fn entry_bytes(&self, shape: Shape, prefix: usize) -> usize {
         let payload = match &self.payload {
             Payload::Here(value) => value.len(),
@@ -61,7 +58,7 @@ impl Cell {
         4 + self.suffix(shape, prefix).len() + long + payload
     }
 
-    /// Appends the entry as it is in a page with this prefix.
+    /// Appends the entry as a page with this prefix stores it.
     pub fn encode(&self, shape: Shape, prefix: usize, out: &mut Vec<u8>) {
         let word = match &self.payload {
             Payload::Here(value) => low_u32(to_u64(value.len())),
@@ -85,37 +82,37 @@ impl Cell {
     }
 }
 
-/// A whole node to be built.
+/// Builds the page of a node.
 #[derive(Debug)]
 pub struct NodeBuilder<'c> {
     /// 0 for a leaf.
     pub level: u8,
     /// Shared by every key that may come to the page.
     pub prefix: &'c [u8],
-    /// Of an inner node.
+    /// First child of an inner node.
     pub first_child: u32,
-    /// In order.
+    /// The entries in key order.
     pub cells: &'c [Cell],
 }
 
 impl<'c> NodeBuilder<'c> {
-    /// The bytes that the node takes of a page.
+    /// Returns the number of bytes of a page that the node uses.
     pub fn size(&self, shape: Shape) -> usize {
         self.form(shape).1
     }
 
-    /// What the page holds of a key behind the prefix.
+    /// Returns the key bytes after the prefix that the page holds.
     fn suffix(&self, shape: Shape, cell: Option<&'c Cell>) -> &'c [u8] {
         cell.map_or(&[], |cell| cell.suffix(shape, self.prefix.len()))
     }
 
-    /// What heads leave out, unless it is packed.
+    /// Returns the skip of the node if it is not packed.
     fn skip(&self, shape: Shape) -> usize {
         let [first, last] = [self.cells.first(), self.cells.last()];
         skip_of(self.suffix(shape, first), self.suffix(shape, last))
     }
 
-    /// Whether it is a packed leaf, and the bytes that it takes then.
+    /// Returns whether the node is a packed leaf, and its size in bytes.
     fn form(&self, shape: Shape) -> (bool, usize) {
         let entry = |cell: &Cell| SLOT_BYTES + cell.entry_bytes(shape, self.prefix.len());
         let cells: usize = self.cells.iter().map(entry).sum();
@@ -137,8 +134,8 @@ impl<'c> NodeBuilder<'c> {
         (true, head + cells - self.cells.iter().map(saved).sum::<usize>())
     }
 
-    /// The page's bytes from the kind on (the first eight are left zero); `None` where it is too
-    /// much for a page.
+    /// Returns the page; its first eight bytes (the cache's) are zero. Returns `None` if the
+    /// entries do not fit.
     pub fn build(&self, shape: Shape) -> Option<Vec<u8>> {
         let page_bytes = shape.page_bytes;
         let (is_packed, size) = self.form(shape);
@@ -154,7 +151,7 @@ impl<'c> NodeBuilder<'c> {
             entry.clear();
             cell.encode(shape, self.prefix.len(), &mut entry);
             if is_packed {
-                // Header and slot say it.
+                // Header and slot have the length and the head.
                 entry.drain(..4 + self.suffix(shape, Some(cell)).len().min(SLOT_KEY_BYTES));
             }
             start -= entry.len();

@@ -1,10 +1,11 @@
-//! Verifies the durable tree: what is in the file, not what is in the cache.
+//! Verification of the durable tree: the pages in the file, not those in the cache.
 //!
-//! Checked: checksums of all pages; order of keys, within and between nodes; levels; prefixes;
-//! the account of bytes in each node; long keys and extents; that each page is reached once, that
-//! what is reached is marked used, and that what is marked used is reached.
+//! It verifies: checksums of all pages; order of keys, within and between nodes; levels; prefixes;
+//! the byte counts of each node; long keys and extents; that each page is reached once; that the
+//! maps mark exactly the reached pages as used.
 //!
-//! Thread rules: nobody writes pages in place meanwhile. Writers may go on: they change the cache.
+//! Threads: the caller prevents checkpoints from writing pages in place meanwhile. Writers may go
+//! on: they change only the cache.
 
 use std::ops::Range;
 
@@ -27,7 +28,7 @@ use crate::{
     },
 };
 
-/// Where an extent's data begin in its pages.
+/// Size of the header of a page of an extent, in bytes.
 const PART_HEAD_BYTES: usize = 16;
 
 /// A page read from the disk.
@@ -46,7 +47,7 @@ struct Walk<'t, 'r> {
 }
 
 impl Tree {
-    /// Verifies the durable tree.
+    /// Verifies the durable tree and reports damage. Fails only if the file cannot be read.
     pub fn check(&self, report: &mut Report) -> Result<()> {
         let durable = self.space.durable();
         if durable.is_empty() {
@@ -68,7 +69,7 @@ impl Walk<'_, '_> {
         self.report.add(cache.label(), cache.offset(page), format!("page {}: {what}", page.0));
     }
 
-    /// Notes that a page was reached; `false`: not for the first time.
+    /// Records that a page was reached. Returns `false` if it was reached before.
     fn mark(&mut self, page: PageId) -> bool {
         let mask = 1 << (page.0 % 64);
         let first = match self.reached.get_mut(to_usize(u64::from(page.0 / 64))) {
@@ -84,7 +85,7 @@ impl Walk<'_, '_> {
         first
     }
 
-    /// Reads a page; damage is noted.
+    /// Reads a page. Reports damage and returns `None` for it.
     fn page(&mut self, page: PageId) -> Result<Option<Page>> {
         let cache = self.tree.cache();
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
@@ -175,7 +176,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Verifies the entries of a node and returns their keys; `None` where they make no sense.
+    /// Verifies the entries of a node and returns their keys; `None` if they make no sense.
     fn entries(
         &mut self,
         page: PageId,

@@ -1,18 +1,18 @@
-//! Extents: runs of pages for what does not fit in a node.
+//! Extents: runs of pages for long keys and large values.
 //!
-//! What: long keys, and values of up to eight pages, lie in pages of the cache; larger values are
-//! written to and read from the file directly, in one piece (but for maps of pages), and never
-//! pass through the cache (unless nothing may be written).
+//! How: long keys, and values of up to eight pages, are in pages of the cache. Larger values are
+//! direct: they are written to and read from the file in one piece (except for maps of pages), and
+//! bypass the cache. A database opened read-only writes no direct extent.
 //!
 //! A page of a cached extent (kind 3): the header of every page, then from byte 16 on its part of
 //! the bytes. A direct extent is the value's bytes and nothing else: the leaf that refers to it has
 //! its length and checksum.
 //!
 //! Invariants: an extent never changes; it is written before a node refers to it. A direct extent
-//! lies in pages that recovery cannot need.
+//! is in pages that recovery cannot need.
 //!
-//! Thread rules: a reader holds no latch. It reads the extent and then asks whether the node that
-//! named it is unchanged; a direct one also proves itself by its checksum.
+//! Threads: a reader holds no latch. It reads the extent and then verifies that the node that
+//! refers to it is unchanged. A direct extent is also verified by its checksum.
 
 use std::ops::Range;
 
@@ -27,25 +27,25 @@ use crate::{
     util::codec::{crc32c, low_u32, to_u64, to_usize},
 };
 
-/// Longest cached extent of a value, in pages.
+/// Length of the longest cached extent of a value, in pages.
 const CACHED_PAGES_MAX: usize = 8;
-/// Bytes before the data in a page of a cached extent.
+/// Size of the header of a page of a cached extent, in bytes.
 pub(super) const PART_HEAD_BYTES: usize = 16;
-/// Direct extents are transferred in pieces of this many bytes.
+/// Size of one transfer of a direct extent, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
 impl Tree {
-    /// Bytes of data in a page of a cached extent.
+    /// Returns the number of data bytes in a page of a cached extent.
     const fn part_bytes(&self) -> usize {
         self.shape.page_bytes - PART_HEAD_BYTES
     }
 
-    /// Whether a new value of this length goes round the cache.
+    /// Whether a new value of this length bypasses the cache.
     pub fn is_direct(&self, length: usize) -> bool {
         self.writes_directly && length > CACHED_PAGES_MAX * self.part_bytes()
     }
 
-    /// Pages of an extent for a key or a value.
+    /// Returns the number of pages of an extent for a key or a value.
     pub fn extent_pages(&self, length: usize, direct: bool) -> u64 {
         let per_page = if direct { self.shape.page_bytes } else { self.part_bytes() };
         to_u64(length.div_ceil(per_page))
@@ -73,18 +73,19 @@ impl Tree {
     pub(super) fn write_value(&self, pieces: [&[u8]; 2]) -> Result<Far> {
         let length = pieces[0].len() + pieces[1].len();
         let checksum = crate::util::codec::crc32c_append(crc32c(pieces[0]), pieces[1]);
-        // What is logged has to be kept: what the file does not take now, a cut writes later.
+        // A logged value must not be lost: if the direct write fails, the value goes to the cache
+        // and the next checkpoint writes it.
         let written = if self.is_direct(length) { self.write_around(length, pieces) } else { None };
         let direct = written.is_some();
         let page = written.map_or_else(|| self.write_cached(pieces), Ok)?;
         Ok(Far { length: low_u32(to_u64(length)), page: page.0, checksum, direct })
     }
 
-    /// Writes a value to a new direct extent; `None`: the file did not take it.
+    /// Writes a value to a new direct extent. Returns `None` if the write failed.
     fn write_around(&self, length: usize, pieces: [&[u8]; 2]) -> Option<PageId> {
         let count = self.extent_pages(length, true);
         let first = self.space.take_run(count, true);
-        // What the cache has of them must not be written over the value.
+        // Stale cached content of these pages must not be written over the value.
         (0..count).for_each(|step| self.cache.discard(self.space.page_at(first, step)));
         let written = self.write_direct(first, pieces);
         if written.is_err() {
@@ -93,8 +94,8 @@ impl Tree {
         written.is_ok().then_some(first)
     }
 
-    /// Calls `transfer` for each piece of a direct extent of this length: where it lies in the
-    /// file, and which of the value's bytes it holds.
+    /// Calls `transfer` for each piece of a direct extent of this length: its file offset, and its
+    /// range of the value's bytes.
     fn pieces(
         &self,
         first: PageId,
@@ -114,7 +115,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A buffer for the pieces of a value of this length.
+    /// Returns a buffer for the pieces of a value of this length.
     fn piece_buffer(&self, length: usize) -> AlignedBuffer {
         AlignedBuffer::zeroed(PIECE_BYTES.min(length.next_multiple_of(self.shape.page_bytes)))
     }
@@ -136,9 +137,9 @@ impl Tree {
         })
     }
 
-    /// Reads a cached extent that a node names.
+    /// Reads a cached extent that a node refers to.
     fn read_cached<G: Looked>(&self, guard: &G, first: u32, out: &mut [u8]) -> Step<()> {
-        // A number from a page that has changed leads anywhere.
+        // A page that has changed yields an arbitrary page number.
         if !guard.is_sound() {
             return Err(Stop::Again);
         }
@@ -163,7 +164,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A long key, whole.
+    /// Reads a whole long key.
     pub(super) fn fetch<G: Looked>(&self, guard: &G, long: LongKey) -> Step<Vec<u8>> {
         if !guard.is_sound() {
             return Err(Stop::Again);
@@ -182,7 +183,7 @@ impl Tree {
             return Err(Stop::Again);
         }
         let read = self.read_direct(far, out);
-        // Its pages may have gone to somebody else; the checksum tells.
+        // The pages may have been reused; the checksum tells.
         match read {
             Ok(true) => Ok(()),
             _ if !guard.is_sound() => Err(Stop::Again),
@@ -191,7 +192,7 @@ impl Tree {
         }
     }
 
-    /// Reads a direct extent; `false`: it is not the value.
+    /// Reads a direct extent. Returns `false` if the checksum does not match.
     pub(super) fn read_direct(&self, far: &Far, out: &mut [u8]) -> Result<bool> {
         let mut buffer = self.piece_buffer(out.len());
         self.pieces(PageId(far.page), out.len(), |offset, range| {
@@ -207,13 +208,13 @@ impl Tree {
         Ok(crc32c(out) == far.checksum)
     }
 
-    /// The pages of a value's extent.
+    /// Returns the pages of a value's extent: first page and count.
     pub(super) fn pages_of(&self, far: &Far) -> (PageId, u64) {
         let length = to_usize(u64::from(far.length));
         (PageId(far.page), self.extent_pages(length, far.direct))
     }
 
-    /// The pages of a long key's extent.
+    /// Returns the pages of a long key's extent: first page and count.
     pub(super) fn pages_of_key(&self, long: LongKey) -> (PageId, u64) {
         (PageId(long.page), self.extent_pages(to_usize(u64::from(long.length)), false))
     }

@@ -1,18 +1,17 @@
-//! Full leaves that share with their neighbour before there are more of them.
+//! Redistribution: a full leaf shares entries with its right neighbour before the tree gets a new
+//! leaf.
 //!
-//! What: a leaf without room for an entry divides its entries and its right neighbour's anew: over
-//! the two of them, if the neighbour has room to speak of, and over three if it has not. Why:
-//! leaves that split alone are 69 % full where keys come in random order, and here 80 %: of an
-//! index that has to be in memory that is a seventh less. Only trees of many small entries
-//! ([`super::Shape::value_bytes`]) do it: it changes a page more, and copies two leaves.
+//! How: the entries of the full leaf and its right neighbour are divided anew over two leaves, or
+//! over three if two would be more than 15/16 full. A plain leaf that is full is packed first, if
+//! that makes room. After the B*-tree (Knuth, The Art of Computer Programming, volume 3, 6.2.4).
 //!
-//! A plain leaf that is full is packed first, where that makes room.
+//! Why: leaves that split alone are 69 % full with random keys, and here 80 %. An index that must
+//! be in memory is a seventh smaller. It changes one more page and copies two leaves, so only trees
+//! of many small entries ([`super::Shape::value_bytes`]) do it.
 //!
-//! Invariants: a leaf shares with a child of the same parent only, so one latched parent has all
-//! that separates them; nothing is changed before all pages are built and the parent is known to
-//! have room.
-//!
-//! After the B*-tree (Knuth, The Art of Computer Programming, volume 3, 6.2.4).
+//! Invariants: a leaf shares only with a child of the same parent, so one latched parent has all
+//! their separators. Nothing changes before all pages are built and the parent is known to have
+//! room.
 
 use super::{
     ROOT, Step, Stop, Tree,
@@ -31,21 +30,21 @@ use crate::{
     util::mutant::{self, Bug},
 };
 
-/// Sharing between two leaves leaves each at most this full, in sixteenths. By simulation (200
-/// entries a leaf, random keys) leaves are 70, 79, 80 and 82 % full without sharing, with 14
-/// sixteenths, 15, and 15.5; an insert copies 2.5, 3.2, 4 and 5.2 entries on average. Looking at
-/// both neighbours makes 83 % of 15 sixteenths and copies 6.5.
+/// Maximum fill of two leaves after sharing, in sixteenths. By simulation (200 entries a leaf,
+/// random keys) leaves are 70, 79, 80 and 82 % full without sharing, with 14 sixteenths, 15, and
+/// 15.5. An insert copies 2.5, 3.2, 4 and 5.2 entries on average. Sharing with both neighbours
+/// gives 83 % with 15 sixteenths and copies 6.5.
 const FULL_SIXTEENTHS: usize = 15;
 
-/// A slot of a parent, and the size of its entry.
+/// A slot of a parent, and the size of its entry in bytes.
 struct Separator {
     slot: Slot,
     bytes: usize,
 }
 
 impl Tree {
-    /// Puts an entry that a leaf has no room for by sharing with the leaf's right neighbour;
-    /// `false`: that cannot be, and nothing has changed.
+    /// Puts an entry into a full leaf by sharing with its right neighbour. Returns `false`, with no
+    /// change, if that is not possible.
     pub(super) fn spread(
         &self,
         parent: &WriteGuard<'_>,
@@ -92,9 +91,9 @@ impl Tree {
         Ok(true)
     }
 
-    /// Puts an entry that a plain leaf has no room for by packing the leaf; `false`: that cannot
-    /// be, and nothing has changed. Leaves behind all others begin plain, because their keys share
-    /// much that is no prefix yet.
+    /// Puts an entry into a full plain leaf by packing the leaf. Returns `false`, with no change,
+    /// if that is not possible. The last leaf begins plain: its keys share bytes that are not yet a
+    /// prefix, because the leaf has no upper bound.
     fn pack(&self, full: &Full<'_>, new: &NewEntry<'_>) -> Step<bool> {
         let taken = self.look(full.leaf, |view, _| {
             if view.packed().is_some() {
@@ -114,8 +113,8 @@ impl Tree {
         Ok(true)
     }
 
-    /// The right neighbour of a leaf, latched, and what separates the two, where their parent has
-    /// room for what may take its place.
+    /// Returns the latched right neighbour of a leaf, and the separator between the two. Returns
+    /// `None` if there is none, or the parent has no room for the new separators.
     fn neighbour(
         &self,
         parent: &WriteGuard<'_>,
@@ -141,13 +140,14 @@ impl Tree {
             Ok(right) => {
                 Err(self.damage(right.page(), "its level does not follow from its parent's"))
             }
-            // It can do without.
+            // Redistribution is optional: the leaf splits alone.
             Err(Error::Io { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Pages of about one size, and the separators between them; `None`: they cannot be.
+    /// Builds pages of similar size, and the separators between them. Returns `None` if that is not
+    /// possible.
     fn build_parts(&self, entries: &Entries, parts: usize, whole: Bounds) -> Option<Built> {
         let (mut pages, mut separators) = (Vec::new(), Vec::new());
         let (mut first, mut rest) = (0, whole);
@@ -168,7 +168,7 @@ impl Tree {
         Some(Built { pages, separators })
     }
 
-    /// Makes the pages those of the two leaves, and of a new one between them if there are three.
+    /// Stores the pages in the two leaves, and in a new leaf between them if there are three.
     fn store_parts(
         &self,
         (parent, index, old): (&WriteGuard<'_>, usize, Separator),
@@ -195,8 +195,8 @@ impl Tree {
         fill_used(right, last).ok_or(Stop::Again)
     }
 
-    /// Puts a separator and the child right of it as slot `index` of a latched node: before the
-    /// slot that is there, or in place of it where `old` gives it and its entry's size.
+    /// Inserts a separator and the child right of it as slot `index` of a latched node, or replaces
+    /// that slot if `old` gives it and its entry's size.
     fn put_separator(
         &self,
         (parent, index): (&WriteGuard<'_>, usize),
@@ -216,7 +216,7 @@ impl Tree {
     }
 }
 
-/// Pages, and the separators between them.
+/// The pages, and the separators between them.
 struct Built {
     pages: Vec<Vec<u8>>,
     separators: Vec<Vec<u8>>,

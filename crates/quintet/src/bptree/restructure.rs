@@ -1,9 +1,12 @@
-//! Changes of several nodes: from the root down, parent and child latched.
+//! Changes of several nodes: splits and merges, from the root down, with parent and child latched.
 //!
-//! Going down to put, a child that has no room for one more separator (a leaf: for the entry) is
-//! split while its parent, which has room, is latched. Going down to mend, a child that is too
-//! empty is merged with a sibling, or takes entries from it. The root never moves: when it is full
-//! its content moves to a new child; when it has one child left, that child's content moves up.
+//! How: on the way down to put, a child without room for one more separator (a leaf: for the entry)
+//! is split while its parent, which has room, is latched. On the way down after a delete, an
+//! underfull child is merged with a sibling or takes entries from it. The root keeps its page: when
+//! it is full, its content moves to a new child; when it has one child left, that child's content
+//! moves up.
+//!
+//! Start with `Tree::put_going_down` and [`Tree::mend`].
 
 use super::{
     Change, Garbage, ROOT, Step, Stop, Tree,
@@ -23,7 +26,7 @@ use crate::{
     },
 };
 
-/// A node outside its page.
+/// A decoded node.
 #[derive(Debug)]
 struct Content {
     level: u8,
@@ -31,16 +34,16 @@ struct Content {
     cells: Vec<Cell>,
 }
 
-/// A child found from its latched parent.
+/// A latched child and its bounds.
 struct Place<'t> {
-    /// Its number among the parent's children.
+    /// Its number among the children of the parent.
     index: usize,
     guard: WriteGuard<'t>,
     bounds: Bounds,
 }
 
 impl Tree {
-    /// Puts an entry into a leaf that may be full.
+    /// Puts an entry into a leaf that may be full; splits on the way.
     pub(super) fn put_from_root(
         &self,
         key: &[u8],
@@ -83,7 +86,8 @@ impl Tree {
         }
     }
 
-    /// Puts an entry into a latched leaf with room for it; `None` where it is none.
+    /// Puts an entry into a latched leaf. Returns `None` if there is no room or the node is no
+    /// leaf.
     fn put_if_room(
         &self,
         node: &WriteGuard<'_>,
@@ -109,7 +113,7 @@ impl Tree {
         self.look(node, |view, _| Some(view.free() >= self.shape.separator_max()))
     }
 
-    /// Latches the child that a key belongs to.
+    /// Latches the child that a key belongs to. Fails with `Corruption` if its level is wrong.
     fn child_place<'t>(
         &'t self,
         parent: &WriteGuard<'_>,
@@ -121,7 +125,7 @@ impl Tree {
             Some((index, view.child(index)?))
         })?;
         let bounds = self.child_bounds(parent, index, bounds)?;
-        // A page that leads back up would wait for itself.
+        // A page that refers to its parent would deadlock.
         if PageId(child) == parent.page() {
             return Err(self.damage(parent.page(), "it is its own child"));
         }
@@ -134,7 +138,7 @@ impl Tree {
         Ok(Place { index, guard, bounds })
     }
 
-    /// The bounds of child number `index` of a latched node.
+    /// Returns the bounds of child `index` of a latched node.
     pub(super) fn child_bounds(
         &self,
         parent: &WriteGuard<'_>,
@@ -162,7 +166,7 @@ impl Tree {
         })
     }
 
-    /// Writes a node whose keys lie within `bounds`.
+    /// Writes a node whose keys are within `bounds`.
     fn store(
         &self,
         node: &WriteGuard<'_>,
@@ -181,8 +185,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Fetches the long keys of which a page with a prefix of this length holds more than is
-    /// known. `holder` is latched and names them, or named them until now.
+    /// Reads the long keys of which a page with a prefix of this length stores more than is known.
+    /// `holder` is latched and refers to them, or did so before this change.
     fn complete(&self, holder: &WriteGuard<'_>, cells: &mut [Cell], prefix: usize) -> Step<()> {
         for cell in cells {
             let Some(long) = cell.long else { continue };
@@ -194,7 +198,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Moves the root's content to a new child.
+    /// Moves the root's content to a new child: the tree grows by one level.
     fn raise_root(&self, root: &WriteGuard<'_>) -> Step<()> {
         let content = self.content(root)?;
         let level = content.level;
@@ -209,8 +213,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Splits a leaf around a new entry (or a new value) that it has no room for, or shares with
-    /// its neighbour. `parent` is latched, and has these bounds.
+    /// Splits a leaf without room for a new entry (or a new value), or redistributes entries to its
+    /// neighbour. `parent` is latched.
     fn split_leaf(
         &self,
         (parent, parent_bounds): (&WriteGuard<'_>, &Bounds),
@@ -266,7 +270,7 @@ impl Tree {
         Ok(change)
     }
 
-    /// Splits a leaf without taking its entries apart; `false`: it has a long key.
+    /// Splits a leaf without decoding its entries. Returns `false` if it has a long key.
     fn split_as_bytes(
         &self,
         parent: &WriteGuard<'_>,
@@ -316,7 +320,7 @@ impl Tree {
         }
     }
 
-    /// The number of the first entry of the right half, by bytes; neither half is empty.
+    /// Returns the number of the first entry of the right half, by bytes. Neither half is empty.
     fn middle(&self, cells: &[Cell]) -> usize {
         let size = |cell: &Cell| SLOT_BYTES + cell.entry_bytes(self.shape, 0);
         let total: usize = cells.iter().map(size).sum();
@@ -329,12 +333,12 @@ impl Tree {
         half.clamp(1, cells.len().saturating_sub(1).max(1))
     }
 
-    /// The shortest key above the last of `left` that is not above the first of `right`.
+    /// Returns the shortest key above the last of `left` that is not above the first of `right`.
     fn separator(&self, holder: &WriteGuard<'_>, left: &[Cell], right: &[Cell]) -> Step<Vec<u8>> {
         let (Some(below), Some(above)) = (left.last(), right.first()) else {
             return Err(self.damage(holder.page(), "it has too few entries to split"));
         };
-        // What is known of a short key is all of it.
+        // All bytes of a key that is not long are known.
         let shared = shared_len(&below.key, &above.key);
         let decided = shared < below.key.len() || below.long.is_none();
         if shared < above.key.len() && decided {
@@ -345,8 +349,8 @@ impl Tree {
         Ok(above.get(..=shared).unwrap_or(&above).to_vec())
     }
 
-    /// Puts a separator and the child right of it behind child number `index` of a latched node,
-    /// which has room.
+    /// Inserts a separator and the child right of it after child `index` of a latched node, which
+    /// has room.
     fn add_separator(
         &self,
         parent: &WriteGuard<'_>,
@@ -370,7 +374,7 @@ impl Tree {
         Err(self.damage(parent.page(), "it has no room for a separator"))
     }
 
-    /// Splits an inner node; returns the half that a key belongs to, and its bounds.
+    /// Splits an inner node. Returns the half that a key belongs to, and its bounds.
     fn split_inner<'t>(
         &'t self,
         parent: &WriteGuard<'_>,
@@ -398,7 +402,7 @@ impl Tree {
         Ok(if key < &*up.key { (left, low) } else { (right, high) })
     }
 
-    /// Merges nodes that have become too empty on the way to a key.
+    /// Merges underfull nodes on the path to a key.
     pub(super) fn mend(&self, key: &[u8]) -> Result<()> {
         if mutant::active(Bug::DeleteNeverMerges) {
             return Ok(());
@@ -423,7 +427,7 @@ impl Tree {
                 continue;
             }
             let next = self.mend_child(&parent, place, key, &bounds, garbage)?;
-            // The root may have one child left now.
+            // The root may now have one child left.
             if parent.page() == ROOT && self.look(&parent, |view, _| Some(view.count() == 0))? {
                 continue;
             }
@@ -433,7 +437,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Moves the content of the root's only child up; `false`: it has several.
+    /// Moves the content of the root's only child up. Returns `false` if the root has several
+    /// children.
     fn lower_root(&self, root: &WriteGuard<'_>, garbage: &mut Garbage) -> Step<bool> {
         let (count, child) = self.look(root, |view, _| Some((view.count(), view.child(0)?)))?;
         if count > 0 {
@@ -448,8 +453,8 @@ impl Tree {
         Ok(true)
     }
 
-    /// Merges a thin child with a sibling, or shares their entries; returns the node that the key
-    /// belongs to then.
+    /// Merges an underfull child with a sibling, or shares their entries. Returns the node that the
+    /// key belongs to afterwards.
     fn mend_child<'t>(
         &'t self,
         parent: &WriteGuard<'_>,
@@ -467,7 +472,7 @@ impl Tree {
             self.cache.write(PageId(page)).map_err(Stop::from)
         };
         let (left_index, left, right) = match place.index.checked_sub(1) {
-            // The latch order is from left to right; the parent keeps both where they are.
+            // Latch order is left before right; the latched parent keeps both children in place.
             Some(before) => {
                 let page = place.guard.page();
                 drop(place.guard);
@@ -493,7 +498,7 @@ impl Tree {
         let separator = self.look(parent, |view, _| view.cell(index))?;
         let (level, left_count) = (cells.level, cells.cells.len());
         if level > 0 {
-            // The separator comes down, with the right node's first child.
+            // The separator moves down and refers to the right node's first child.
             let mut down = separator.clone();
             down.payload = Payload::Child(other.first_child);
             cells.cells.push(down);
@@ -524,7 +529,8 @@ impl Tree {
                 Place { index: index + 1, guard: right, bounds: high }
             }
         };
-        // An inner node without a separator cannot be left to itself: it has no sibling to give.
+        // An inner node without separators must be merged: it has no sibling of its children to
+        // share with.
         let must = level > 0 && (left_count == 0 || left_count + 1 == cells.cells.len());
         if level == 0 || !must {
             return Ok(kept(left, right, low, high));
@@ -534,7 +540,7 @@ impl Tree {
         Ok(kept(left, right, low, high))
     }
 
-    /// Divides the entries of two inner siblings anew.
+    /// Divides the entries of two inner siblings evenly.
     fn share<'t>(
         &'t self,
         parent: &WriteGuard<'_>,
@@ -574,9 +580,9 @@ impl Tree {
     }
 }
 
-/// Two neighbours below a latched parent.
+/// Two latched neighbours below a latched parent.
 struct Pair<'t> {
-    /// Number of the left one, and of the separator between them.
+    /// Number of the left child, and of the separator between the two.
     index: usize,
     left: WriteGuard<'t>,
     right: WriteGuard<'t>,
@@ -584,7 +590,7 @@ struct Pair<'t> {
     high: Bounds,
 }
 
-/// A leaf without room for an entry.
+/// A latched leaf without room for an entry.
 pub(super) struct Full<'f> {
     /// Its number among its parent's children.
     pub(super) index: usize,
@@ -592,7 +598,7 @@ pub(super) struct Full<'f> {
     pub(super) bounds: &'f Bounds,
 }
 
-/// The entry: before slot `at`, or in place of it if it is `found`.
+/// The entry to add before slot `at`, or in place of that slot's entry if `found`.
 pub(super) struct NewEntry<'e> {
     pub(super) at: usize,
     pub(super) found: bool,
@@ -600,7 +606,7 @@ pub(super) struct NewEntry<'e> {
     pub(super) value: [&'e [u8]; 2],
 }
 
-/// The bounds on both sides of a separator.
+/// Returns the bounds on both sides of a separator.
 pub(super) fn divide(bounds: Bounds, separator: &[u8]) -> (Bounds, Bounds) {
     let low = Bounds { lower: bounds.lower, upper: Some(separator.to_vec()) };
     (low, Bounds { lower: Some(separator.to_vec()), upper: bounds.upper })

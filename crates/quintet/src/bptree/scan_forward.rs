@@ -1,12 +1,11 @@
-//! Ascending scans, a run of entries at a time.
+//! Ascending scans, which copy a run of entries at a time.
 //!
-//! What: [`Tree::ascend`] copies entries of one leaf, as they are at one moment, into a [`Run`],
-//! whose memory serves again and again. Where the leaf has more, the next run goes on in it without
-//! a descent, if it is unchanged.
+//! How: [`Tree::ascend`] copies entries of one leaf, as they are at one moment, into a reusable
+//! [`Run`]. If the leaf has more, the next run continues in it without a descent, provided that the
+//! leaf is unchanged.
 //!
-//! There is nothing to keep between two runs but a key, so a scan holds nothing up, and splits
-//! and merges between two runs do not concern it: a key that is there throughout is in the leaf
-//! of its turn.
+//! Invariants: between two runs a scan keeps only a key, a page version and no latch, so it blocks
+//! nothing. Splits and merges between two runs cannot hide a key that exists throughout the scan.
 
 use super::{
     Step, Stop, Tree,
@@ -21,22 +20,22 @@ use crate::{
     },
 };
 
-/// Entries copied out of a leaf, in key order.
+/// A run of entries copied from a leaf, in key order.
 #[derive(Debug, Default)]
 pub struct Run {
     bytes: Vec<u8>,
-    /// Of each entry, where its value begins and where it ends; its key begins where the entry
-    /// before it ends.
+    /// For each entry the end of its key and of its value. A key begins at the end of the previous
+    /// entry.
     ends: Vec<(usize, usize)>,
 }
 
 impl Run {
-    /// Entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Key and value of entry number `index`.
+    /// Returns key and value of the entry at `index`.
     #[inline]
     pub fn entry(&self, index: usize) -> Option<(&[u8], &[u8])> {
         let (middle, end) = *self.ends.get(index)?;
@@ -58,7 +57,7 @@ impl Run {
         self.ends.push((middle, self.bytes.len()));
     }
 
-    /// The first key that may follow.
+    /// Sets `out` to the smallest key above the last entry.
     fn following(&self, out: &mut Vec<u8>) {
         if let Some((key, _)) = self.len().checked_sub(1).and_then(|last| self.entry(last)) {
             out.clear();
@@ -67,8 +66,8 @@ impl Run {
         }
     }
 
-    /// Copies entries `first..last` of a leaf, as far as they are whole in it and `limit` and
-    /// [`STEP_BYTES`] go; returns the number of the first that was not.
+    /// Copies entries `first..last` of a leaf until `limit` or [`STEP_BYTES`] is reached or an
+    /// entry has a part in an extent. Returns the number of the first entry that was not copied.
     fn copy(
         &mut self,
         view: &NodeView<'_>,
@@ -96,16 +95,16 @@ impl Run {
     }
 }
 
-/// Where an ascending scan is.
+/// The position of an ascending scan.
 #[derive(Debug)]
 pub struct Ascent {
     /// The first key that has not been copied.
     pub start: Vec<u8>,
-    /// The first key that is not wanted.
+    /// The end of the range, excluded.
     pub end: Option<Vec<u8>>,
-    /// The leaf that the last run is of, if it has more.
+    /// The leaf of the last run, if it has more entries.
     place: Option<Place>,
-    /// There is no more.
+    /// Whether the scan has ended.
     pub is_over: bool,
 }
 
@@ -117,7 +116,7 @@ struct Place {
 }
 
 impl Ascent {
-    /// Before the keys from `start` (included) to `end` (excluded).
+    /// Returns a scan of the keys from `start` (included) to `end` (excluded).
     pub fn new(start: Vec<u8>, end: Option<Vec<u8>>) -> Self {
         let is_over = end.as_ref().is_some_and(|end| *end <= start);
         Self { start, end, place: None, is_over }
@@ -125,9 +124,9 @@ impl Ascent {
 }
 
 impl Tree {
-    /// Puts at most `limit` entries of one leaf into `run`, in place of what was there. Where the
-    /// leaf is not in the cache, `ahead` leaves behind it are read from the disk with it. A run may
-    /// be empty before the scan is over.
+    /// Replaces the content of `run` with at most `limit` entries of one leaf. If the leaf is not
+    /// in the cache, `ahead` leaves after it are read from disk with it. A run may be empty before
+    /// the scan ends.
     pub fn ascend(
         &self,
         ascent: &mut Ascent,
@@ -184,7 +183,8 @@ impl Tree {
         Ok(())
     }
 
-    /// The leaf of a key, the number of its first entry from the key on, and its upper bound.
+    /// Returns the leaf of a key, the number of its first entry not below the key, and its upper
+    /// bound.
     fn first_of(
         &self,
         start: &[u8],
@@ -201,14 +201,14 @@ impl Tree {
         Ok((leaf, first, bounds.upper))
     }
 
-    /// Copies an entry of which a part is elsewhere.
+    /// Copies an entry of which a part is in an extent.
     #[cold]
     fn copy_apart(&self, leaf: &ReadGuard<'_>, index: usize, run: &mut Run) -> Step<()> {
         let (key, held) = self.look(leaf, |view, fetch| {
             let slot = view.slot(index)?;
             Some((view.full_key(&slot, fetch)?, view.held(&slot)?))
         })?;
-        // A length from a page that has changed may be any.
+        // A page that has changed yields an arbitrary length.
         if !leaf.is_unchanged() {
             return Err(Stop::Again);
         }

@@ -1,27 +1,30 @@
-//! Descending scans, steps of entries of one leaf each, read at one moment (ascending ones are in
-//! [`crate::bptree::scan_forward`]); and estimates.
+//! Descending scans, and estimates of the number of keys in a range.
+//!
+//! How: each step reads entries of one leaf at one moment, then descends again for the leaf before
+//! it. Ascending scans are in [`crate::bptree::scan_forward`].
 
 use super::{Step, Stop, Tree, read::Target};
 use crate::Result;
 
-/// Bytes after which a step ends.
+/// Maximum number of bytes that a step copies, exceeded by at most one entry.
 pub(super) const STEP_BYTES: usize = 1 << 20;
-/// So many entries before one is read, its lines are on their way.
+/// Number of entries between the one that is prefetched and the one that is read.
 pub(super) const AHEAD_ENTRIES: usize = 4;
 
-/// What a step of a scan found.
+/// The result of a step of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<E> {
-    /// Entries, in the order of the scan.
+    /// The entries, in the order of the scan.
     pub entries: Vec<E>,
-    /// Where to go on: the first key that has been passed. `None` at the end.
+    /// Where to continue: the scan continues below this key. `None` at the end.
     pub next: Option<Vec<u8>>,
 }
 
 impl Tree {
-    /// At most `limit` entries of one leaf, descending, from the last below `before` (`None`: the
-    /// last) to `start` (included). `make` makes a value, as in [`Tree::get`], and `pair` an entry.
-    /// Where the leaf is not in the cache, `ahead` leaves before it are read from the disk with it.
+    /// Returns at most `limit` entries of one leaf, descending, from the last key below `before`
+    /// (`None`: the last key) down to `start` (included). `make` builds a value, as in
+    /// [`Tree::get`], and `pair` an entry. If the leaf is not in the cache, `ahead` leaves before
+    /// it are read from disk with it.
     pub fn scan_down<V, E>(
         &self,
         (before, start): (Option<&[u8]>, Option<&[u8]>),
@@ -50,7 +53,7 @@ impl Tree {
         let mut next = bounds.lower;
         while index > 0 {
             if entries.len() >= limit || bytes >= STEP_BYTES {
-                // The last key that was passed.
+                // The last key of this step.
                 next =
                     Some(self.look(&leaf, |view, fetch| view.full_key(&view.slot(index)?, fetch))?);
                 break;
@@ -72,13 +75,13 @@ impl Tree {
         if !leaf.is_unchanged() {
             return Err(Stop::Again);
         }
-        // Nothing lies below the start.
+        // Keys below the start are not wanted.
         let next = next.filter(|next| start.is_none_or(|start| **next > *start));
         Ok(Found { entries, next })
     }
 
-    /// About how many keys a range holds: from the shares of the children that its ends lie in, as
-    /// if each child held as many. Reads one path for each end.
+    /// Estimates the number of keys in a range from the positions of its ends in the nodes on their
+    /// paths, as if each child held equally many. Reads one path for each end.
     pub fn estimate(&self, start: Option<&[u8]>, end: Option<&[u8]>, keys: u64) -> Result<u64> {
         let share = |key: Option<&[u8]>, unbounded: f64| match key {
             None => Ok(unbounded),
@@ -88,7 +91,7 @@ impl Tree {
         Ok(crate::util::codec::scale(keys, (to - from).max(0.0)))
     }
 
-    /// The share of the tree that lies below a key, from 0 to 1.
+    /// Returns the estimated share of keys below a key, from 0 to 1.
     fn position(&self, key: &[u8]) -> Step<f64> {
         let mut node = self.cache.read(super::ROOT)?;
         let (mut low, mut width) = (0.0, 1.0);

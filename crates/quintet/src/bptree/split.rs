@@ -1,12 +1,11 @@
-//! Leaves divided as bytes: entries go from old pages to new ones as they are.
+//! Splits of leaves without decoding: entries are copied from old pages to new ones as bytes.
 //!
-//! What: [`Entries`] are those of a leaf, or of two neighbours, with one entry more or another one
-//! in place of one; they say where to divide them, and build the pages. Why: taken apart into keys
-//! and values, a leaf of a hundred entries costs two hundred allocations.
+//! How: [`Entries`] holds the entries of a leaf, or of two neighbours, with one entry added or
+//! replaced. It computes where to divide them and builds the pages. Why: decoding a leaf of a
+//! hundred entries costs two hundred allocations.
 //!
-//! Invariants: no key of them is long (those go by [`crate::bptree::restructure`]); a page that is
-//! built has a
-//! prefix that begins with what all keys here are known to share.
+//! Invariants: no key is long (leaves with long keys go through [`crate::bptree::restructure`]);
+//! the prefix of a page that is built begins with what all keys are known to share.
 
 use std::ops::Range;
 
@@ -20,36 +19,36 @@ use super::{
 };
 use crate::util::codec::{low_u32, put_u32, to_u64, to_usize};
 
-/// An entry.
+/// An entry: ranges of [`Entries::bytes`].
 #[derive(Clone, Debug)]
 struct Entry {
-    /// As a plain leaf has it.
+    /// The entry's first word, as a plain leaf stores it.
     word: u32,
-    /// Of the bytes: the key behind the base, and the value or the reference to it.
+    /// The key after the base.
     key: Range<usize>,
     payload: Range<usize>,
-    /// Bytes of this entry and those before it in a plain leaf, slots included, with no prefix.
+    /// Size in a plain leaf of this entry and all before it, slots included, without a prefix.
     size_end: usize,
 }
 
-/// Entries in key order. See the module head.
+/// Entries in key order. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Entries {
-    /// What all keys share, and `bytes` leave out.
+    /// The prefix that all keys share; `bytes` omits it.
     base: Vec<u8>,
-    /// Images of pages, and what of keys and values is in none as one piece.
+    /// Images of pages, followed by keys and values that no page holds in one piece.
     bytes: Vec<u8>,
     list: Vec<Entry>,
 }
 
 impl Entries {
-    /// None yet; all will begin with `base`.
+    /// Returns an empty list. All keys added must begin with `base`.
     pub(super) const fn new(base: Vec<u8>) -> Self {
         Self { base, bytes: Vec::new(), list: Vec::new() }
     }
 
-    /// Adds the entries of a leaf, whose image begins at `image` of the bytes; `None` where it
-    /// makes no sense or has a long key.
+    /// Adds the entries of a leaf whose image begins at `image`. Returns `None` if the bytes make
+    /// no sense or a key is long.
     fn take_some(&mut self, view: &NodeView<'_>, image: usize, range: Range<usize>) -> Option<()> {
         let prefix = view.prefix()?;
         let prefix = prefix.get(self.base.len()..)?;
@@ -79,7 +78,7 @@ impl Entries {
         Some(())
     }
 
-    /// Adds the image of a leaf; where it begins.
+    /// Adds the image of a leaf and returns its offset.
     fn take_image(&mut self, view: &NodeView<'_>) -> Option<usize> {
         let image = self.bytes.len();
         self.bytes.extend_from_slice(&view.words().copy(0, view.words().len())?);
@@ -87,13 +86,13 @@ impl Entries {
         Some(image)
     }
 
-    /// Adds all entries of a leaf; `None` where it makes no sense or has a long key.
+    /// Adds all entries of a leaf. Returns `None` if the bytes make no sense or a key is long.
     pub(super) fn take(&mut self, view: &NodeView<'_>) -> Option<()> {
         let image = self.take_image(view)?;
         self.take_some(view, image, 0..view.count())
     }
 
-    /// The same, and one put before slot `at`, or in place of it if it is `found`.
+    /// As [`Entries::take`], with one entry inserted before slot `at`, or replaced if `found`.
     pub(super) fn take_with(
         &mut self,
         view: &NodeView<'_>,
@@ -120,26 +119,27 @@ impl Entries {
         self.list.push(Entry { word, key, payload, size_end });
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub(super) const fn count(&self) -> usize {
         self.list.len()
     }
 
-    /// Bytes of so many first entries in a plain leaf, slots included, with no prefix.
+    /// Returns the size of the first `count` entries in a plain leaf, slots included, without a
+    /// prefix.
     fn size_before(&self, count: usize) -> usize {
         let last = count.checked_sub(1).and_then(|last| self.list.get(last));
         last.map_or(0, |last| last.size_end)
     }
 
-    /// Bytes of all in leaves, slots included, with no prefix.
+    /// Returns the size of all entries in leaves, slots included, without a prefix.
     pub(super) fn size(&self, shape: Shape) -> usize {
         let all = 0..self.count();
         let saved = if self.are_even(&all, shape) { self.saved(&all) } else { 0 };
         self.size_before(self.count()) - saved
     }
 
-    /// Entries of the first page, by bytes, if there are to be `parts` of about one size from
-    /// entry number `first` on. No page is left empty where there are as many entries as pages.
+    /// Returns the number of entries of the next page if the entries from `first` on are divided
+    /// into `parts` pages of similar size. No page is empty if there are as many entries as pages.
     pub(super) fn part(&self, first: usize, parts: usize) -> usize {
         let (before, total) = (self.size_before(first), self.size_before(self.count()));
         let rest = self.list.get(first..).unwrap_or(&[]);
@@ -152,29 +152,28 @@ impl Entries {
         self.bytes.get(self.list.get(index)?.key.clone())
     }
 
-    /// The shortest key above entry `at - 1` that is not above entry `at`.
+    /// Returns the shortest key above entry `at - 1` that is not above entry `at`.
     pub(super) fn separator(&self, at: usize) -> Option<Vec<u8>> {
         let (below, above) = (self.key(at.checked_sub(1)?)?, self.key(at)?);
         let shared = shared_len(below, above);
         Some([&*self.base, above.get(..=shared).unwrap_or(above)].concat())
     }
 
-    /// Whether all of these have values of the length that leaves are packed for.
+    /// Whether all values in the range have the length of packed leaves.
     fn are_even(&self, range: &Range<usize>, shape: Shape) -> bool {
         let is_even = |entry: &Entry| to_usize(u64::from(entry.word)) == shape.value_bytes;
         let entries = self.list.get(range.clone()).unwrap_or(&[]);
         shape.packs(entries.len()) && entries.iter().all(is_even)
     }
 
-    /// What packing saves of these, with no prefix.
+    /// Returns the bytes that packing saves, without a prefix.
     fn saved(&self, range: &Range<usize>) -> usize {
         let one = |index| 4 + self.key(index).map_or(0, |key: &[u8]| key.len().min(SLOT_KEY_BYTES));
         range.clone().map(one).sum()
     }
 
-    /// A page of these, between bounds. With what the bounds share as its prefix, or, where that
-    /// takes more room than it saves (keys that are in their slots whole are no shorter by it),
-    /// with what all keys are known to share.
+    /// Returns a page of these entries. Its prefix is what the bounds share. If that costs more
+    /// space than it saves (keys that fit in their slots do not shrink), the prefix is the base.
     pub(super) fn page_within(
         &self,
         shape: Shape,
@@ -185,7 +184,7 @@ impl Entries {
         page.or_else(|| self.page(shape, range, &self.base))
     }
 
-    /// A page of these with this prefix; `None` where they do not fit.
+    /// Returns a page of these entries with this prefix; `None` if they do not fit.
     fn page(&self, shape: Shape, range: Range<usize>, prefix: &[u8]) -> Option<Vec<u8>> {
         let cut = prefix.len().checked_sub(self.base.len())?;
         let suffix = |index| self.key(index)?.get(cut..);
@@ -229,8 +228,8 @@ impl Entries {
     }
 }
 
-/// The header of a leaf from its kind on, and its prefix; the hints are zero. With a length of
-/// values other than 0 it is packed.
+/// Returns the header of a leaf from its kind on, and its prefix; the hints are zero. The leaf is
+/// packed if the length of values is not 0.
 pub(super) fn header(
     count: usize,
     prefix: &[u8],

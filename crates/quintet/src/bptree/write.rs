@@ -1,8 +1,8 @@
-//! Changes of one leaf.
+//! Changes of one leaf: puts, deletes, deletes of a range.
 //!
-//! A writer goes down without latches and upgrades the leaf that it finds. What fits is done in
-//! place: a value of the same size is overwritten, an entry goes into the gap between slots and
-//! entries, a page with holes is rewritten. What does not fit goes to
+//! How: a writer descends without latches and upgrades the leaf that it finds. A change that fits
+//! is made in place: a value of the same size is overwritten, a new entry goes into the gap between
+//! slots and entries, a page with holes is compacted first. A change that does not fit goes to
 //! [`crate::bptree::restructure`].
 
 use super::{
@@ -27,10 +27,10 @@ use crate::{
     },
 };
 
-/// Says of a stored value whether it goes.
+/// Returns whether the entry with this stored value is to be removed (a compaction filter).
 pub type DropFilter<'c> = &'c dyn Fn(&[u8]) -> bool;
 
-/// A value to be put: in pieces, or in an extent already.
+/// A value to be put: in two pieces, or already in an extent.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stored<'v> {
     Here([&'v [u8]; 2]),
@@ -45,7 +45,7 @@ impl Stored<'_> {
         }
     }
 
-    /// Whether it is in its leaf and has this length.
+    /// Whether the value is inline and has this length.
     fn is_here(&self, length: usize) -> bool {
         matches!(self, Self::Here(_)) && self.length() == length
     }
@@ -59,12 +59,12 @@ impl Stored<'_> {
 }
 
 impl Shape {
-    /// Whether a key is too long for a node.
+    /// Whether a key is too long for a node, so that an extent holds it.
     pub fn is_long(self, key: &[u8]) -> bool {
         key.len() > self.key_inline_max()
     }
 
-    /// Whether an entry of this key and value is in its leaf whole.
+    /// Whether the leaf holds an entry of this key and value whole.
     pub fn is_inline(self, key: &[u8], value_bytes: usize) -> bool {
         let key_bytes = if self.is_long(key) { self.key_inline_max() + 8 } else { key.len() };
         SLOT_BYTES + 4 + key_bytes + value_bytes <= self.entry_max()
@@ -72,7 +72,7 @@ impl Shape {
 }
 
 impl Tree {
-    /// Pages that a put of this size may have to make, splits apart.
+    /// Returns the number of pages that a put of this size may create, splits excluded.
     pub fn pages_for(&self, key: &[u8], value_bytes: usize) -> u64 {
         let long = self.shape.is_long(key);
         let key_pages = if long { 2 * self.extent_pages(key.len(), false) } else { 0 };
@@ -80,14 +80,14 @@ impl Tree {
         key_pages + if far { self.extent_pages(value_bytes, false) } else { 0 }
     }
 
-    /// Brings the leaf of a key into the cache, for a write that is to come, and keeps it there.
+    /// Loads the leaf of a key into the cache for a write to come, and pins it.
     pub fn keep_leaf(&self, key: &[u8]) -> Result<Kept> {
         if let Some(kept) = self.last_leaf_for(key).and_then(|leaf| leaf.keep()) {
             return Ok(kept);
         }
         self.repeat(|tree| {
             let leaf = tree.leaf_of(key)?;
-            // On their way while the write is logged.
+            // The cache lines load while the write is logged.
             if let Some(view) = NodeView::new(leaf.words()) {
                 view.prefetch_room();
                 if let Some(sought) = view.seek(key) {
@@ -98,7 +98,7 @@ impl Tree {
         })
     }
 
-    /// The leaf of a key: `near` if it is one and still as it was.
+    /// Returns the leaf of a key: `near` if it is given and unchanged.
     fn leaf_near(&self, near: &mut Option<Seen>, key: &[u8]) -> Step<ReadGuard<'_>> {
         match near.take().and_then(|leaf| self.cache.seen(&leaf)) {
             Some(leaf) => Ok(leaf),
@@ -109,7 +109,7 @@ impl Tree {
         }
     }
 
-    /// The last leaf, where puts come in ascending order and this key goes behind all others.
+    /// Returns the last leaf if puts come in ascending order and this key is above all others.
     #[inline]
     fn last_leaf_for(&self, key: &[u8]) -> Option<ReadGuard<'_>> {
         if !self.is_appending.load(Ordering::Relaxed) {
@@ -129,13 +129,14 @@ impl Tree {
         leaf
     }
 
-    /// Notes the last leaf, behind whose keys a put has added one.
+    /// Records the last leaf, to which a put has appended a key.
     pub(super) fn note_last_leaf(&self, leaf: Seen) {
         *lock(&self.last_leaf) = Some(leaf);
         self.is_appending.store(true, Ordering::Relaxed);
     }
 
-    /// Sets the value of a key. `near` is its leaf, where that is known.
+    /// Sets the value of a key. `near` is its leaf, if the caller knows it. On an error the tree is
+    /// unchanged.
     pub fn put(&self, key: &[u8], pieces: [&[u8]; 2], near: Option<Seen>) -> Result<Change> {
         let length = pieces[0].len() + pieces[1].len();
         let stored = if self.shape.is_inline(key, length) {
@@ -157,7 +158,7 @@ impl Tree {
         change
     }
 
-    /// One attempt; `None`: the leaf has no room.
+    /// One attempt; returns `None` if the leaf has no room.
     fn put_in_leaf(
         &self,
         key: &[u8],
@@ -169,8 +170,8 @@ impl Tree {
         Ok(self.put_at(&leaf, key, stored, garbage)?.map(|(change, _)| change))
     }
 
-    /// One attempt in the leaf that a key belongs to, and the leaf as it is then; `None`: it has no
-    /// room.
+    /// One attempt in the leaf that a key belongs to. Returns the change and the leaf's version
+    /// after it, or `None` if the leaf has no room.
     pub(super) fn put_at(
         &self,
         leaf: &ReadGuard<'_>,
@@ -196,7 +197,8 @@ impl Tree {
         Ok(change.map(|change| (change, after)))
     }
 
-    /// Puts another value into slot `index` of a latched leaf.
+    /// Replaces the value of slot `index` of a latched leaf. Returns `None` if the leaf has no
+    /// room.
     pub(super) fn replace(
         &self,
         leaf: &WriteGuard<'_>,
@@ -236,7 +238,8 @@ impl Tree {
         Ok(Some(change))
     }
 
-    /// Puts a new entry before slot `index` of a latched leaf.
+    /// Inserts an entry before slot `index` of a latched leaf. Returns `None` if the leaf has no
+    /// room.
     pub(super) fn insert(
         &self,
         leaf: &WriteGuard<'_>,
@@ -266,7 +269,8 @@ impl Tree {
             return Ok(self.put_entry(leaf, index, &entry, None)?.then_some(change));
         }
         let mut cell = Cell { key: key.to_vec(), long: None, payload: stored.payload() };
-        // Room for a long key's reference too: its extent is made once it is sure to be used.
+        // Counts the reference of a long key too: its extent is written only once the entry is
+        // known to fit.
         let wanted = SLOT_BYTES + cell.entry_bytes(self.shape, prefix).min(self.shape.page_bytes);
         let wanted = if long { self.shape.entry_max() } else { wanted };
         if wanted > free {
@@ -280,14 +284,15 @@ impl Tree {
         Ok(put.then_some(change))
     }
 
-    /// Writes a long key to an extent of its own.
+    /// Writes a long key to a new extent.
     pub(super) fn make_long(&self, key: &[u8]) -> Result<LongKey> {
         let page = self.write_cached([key, &[]])?;
         Ok(LongKey { length: low_u32(to_u64(key.len())), page: page.0 })
     }
 
-    /// Puts an entry before slot `index` of a latched node, or in place of it where `old` gives
-    /// the slot and its entry's size. `false`: there is no room, and nothing has changed.
+    /// Inserts an entry before slot `index` of a latched node, or replaces the entry of that slot
+    /// if `old` gives the slot and its entry's size. Returns `false`, with no change, if there is
+    /// no room.
     pub(super) fn put_cell(
         &self,
         node: &WriteGuard<'_>,
@@ -343,9 +348,9 @@ impl Tree {
         Ok(true)
     }
 
-    /// What heads leave out in a latched node, once a key is there whose part behind the prefix is
-    /// `suffix`: where it does not share what they leave out until now, they begin earlier, and
-    /// where they tell nothing, later. A root has no prefix, and is never built anew.
+    /// Returns the skip of a latched node after a key is added whose part after the prefix is
+    /// `suffix`. If the key does not share the skipped bytes, the skip shrinks; if all heads are
+    /// equal, it grows. A root needs this: it has no prefix and is never rebuilt.
     fn keep_skip(&self, node: &WriteGuard<'_>, suffix: &[u8]) -> Step<usize> {
         let (before, tells_nothing) = self.look(node, |view, _| {
             if view.packed().is_some() {
@@ -386,7 +391,7 @@ impl Tree {
         Ok(skip)
     }
 
-    /// Moves the entries of a latched node together, but for that of slot `gone`, which is lost.
+    /// Compacts the entries of a latched node. The entry of slot `gone`, if given, is dropped.
     fn close_holes(&self, node: &WriteGuard<'_>, gone: Option<usize>) -> Step<()> {
         let page_bytes = self.shape.page_bytes;
         let entries = self.look(node, |view, _| {
@@ -412,14 +417,14 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes a packed leaf, latched, a plain one; `false`: its entries do not fit, and nothing has
-    /// changed.
+    /// Turns a latched packed leaf into a plain one. Returns `false`, with no change, if its
+    /// entries do not fit.
     fn unpack(&self, node: &WriteGuard<'_>) -> Step<bool> {
         self.rewrite(node, Shape { value_bytes: 0, ..self.shape }, |_| {})
     }
 
-    /// Rewrites a latched node with other entries; `false`: they do not fit, and nothing has
-    /// changed.
+    /// Rewrites a latched node with other entries. Returns `false`, with no change, if they do not
+    /// fit.
     fn rewrite(
         &self,
         node: &WriteGuard<'_>,
@@ -437,7 +442,7 @@ impl Tree {
         Ok(true)
     }
 
-    /// Removes slot `index` of a latched node. Its extents are the caller's.
+    /// Removes slot `index` of a latched node. The caller frees its extents.
     pub(super) fn remove_slot(&self, node: &WriteGuard<'_>, index: usize) -> Step<()> {
         let (count, slots, dead, bytes) = self.look(node, |view, _| {
             let bytes = view.entry_bytes(&view.slot(index)?)?;
@@ -450,7 +455,8 @@ impl Tree {
         Ok(())
     }
 
-    /// What goes with an entry of a leaf: its share of the figures and its extents.
+    /// Returns what the removal of a leaf's entry subtracts from the counts, and adds its extents
+    /// to `garbage`.
     fn loss(&self, view: &NodeView<'_>, slot: &Slot, garbage: &mut Garbage) -> Option<Change> {
         let held = view.held(slot)?;
         let mut key_bytes = view.prefix_len() + slot.inline;
@@ -465,7 +471,7 @@ impl Tree {
         Some(Change { keys: -1, bytes: -signed(key_bytes + held.length()) })
     }
 
-    /// Removes a key. `near` is its leaf, where that is known.
+    /// Removes a key. `near` is its leaf, if the caller knows it.
     pub fn delete(&self, key: &[u8], near: Option<Seen>) -> Result<Change> {
         let mut garbage = Garbage::new();
         let mut near = near;
@@ -476,7 +482,7 @@ impl Tree {
         Ok(change)
     }
 
-    /// Mends the way to a key. Siblings that cannot be read stay as they are.
+    /// Merges underfull nodes on the path to a key. Siblings that cannot be read stay as they are.
     fn mend_if(&self, thin: bool, key: &[u8]) -> Result<()> {
         match if thin { self.mend(key) } else { Ok(()) } {
             Err(crate::Error::Io { .. }) => Ok(()),
@@ -484,7 +490,7 @@ impl Tree {
         }
     }
 
-    /// One attempt, and whether the leaf has become too empty.
+    /// One attempt; also returns whether the leaf has become underfull.
     fn delete_in_leaf(
         &self,
         key: &[u8],
@@ -502,15 +508,15 @@ impl Tree {
         Ok((change, self.is_thin(&leaf)?))
     }
 
-    /// Whether a latched node should look for a sibling.
+    /// Whether a latched node is underfull.
     pub(super) fn is_thin(&self, node: &WriteGuard<'_>) -> Step<bool> {
         let used = self.look(node, |view, _| Some(self.used_bytes(view)))?;
         Ok(used < self.shape.underfull() && node.page() != super::ROOT)
     }
 
-    /// Removes entries of one leaf: of the keys from `start` (included) to `end` (excluded) those
-    /// whose value `doomed` condemns, or all. Where the leaf is not in the cache, `ahead` leaves
-    /// behind it are read from the disk with it. Says where to go on; `None` at the end.
+    /// Removes entries of one leaf with keys from `start` (included) to `end` (excluded): those
+    /// whose value the filter selects, or all. If the leaf is not in the cache, `ahead` leaves
+    /// after it are read from disk with it. Returns where to continue; `None` at the end.
     pub fn delete_some(
         &self,
         (start, end): (&[u8], Option<&[u8]>),
@@ -538,7 +544,7 @@ impl Tree {
         }
     }
 
-    /// One leaf's part.
+    /// One attempt in one leaf.
     fn delete_some_in_leaf(
         &self,
         (start, end): (&[u8], Option<&[u8]>),
@@ -584,7 +590,7 @@ impl Tree {
         Ok((change, thin, bounds.upper))
     }
 
-    /// A value of a latched leaf.
+    /// Returns a value of a latched leaf.
     fn value_at(&self, leaf: &WriteGuard<'_>, index: usize) -> Step<Vec<u8>> {
         let held = self.look(leaf, |view, _| view.held(&view.slot(index)?))?;
         let mut bytes = vec![0; held.length()];
@@ -595,22 +601,22 @@ impl Tree {
         Ok(bytes)
     }
 
-    /// A new entry for a key that has none.
+    /// Returns an entry for a new key. Writes a long key to an extent.
     pub(super) fn new_cell(&self, key: &[u8], stored: &Stored<'_>) -> Result<Cell> {
         let long = if self.shape.is_long(key) { Some(self.make_long(key)?) } else { None };
         Ok(Cell { key: key.to_vec(), long, payload: stored.payload() })
     }
 }
 
-/// What a new entry adds to the figures.
+/// Returns what a new entry adds to the counts.
 pub(super) fn added(key: &[u8], stored: &Stored<'_>) -> Change {
     Change { keys: 1, bytes: signed(key.len() + stored.length()) }
 }
 
-/// An entry to be put, as the bytes of its page.
+/// An encoded entry.
 #[derive(Clone, Copy, Debug)]
 struct RawEntry<'e> {
-    /// The bytes of the key that the entry holds.
+    /// The key bytes that the node holds, after the prefix.
     suffix: &'e [u8],
     /// Whether the key is long.
     long: bool,
@@ -624,8 +630,7 @@ impl RawEntry<'_> {
     }
 }
 
-/// Sets the count of slots, of which those from `changed` on are others than before, and the
-/// hints.
+/// Sets the number of slots and updates the hints. Slots before `changed` are as before.
 fn settle_slots(edit: &PageEdit<'_>, slots: usize, count: usize, changed: usize) {
     let word = edit.word(1) & !0xffff_0000;
     let before = to_usize(edit.word(1) >> 16 & 0xffff);
@@ -634,7 +639,7 @@ fn settle_slots(edit: &PageEdit<'_>, slots: usize, count: usize, changed: usize)
     if step == 0 {
         return;
     }
-    // Hints of slots before the change stay, while they are as far apart.
+    // Hints of slots before the change stay valid if their distance is the same.
     let kept = if step == hint_step(before) { changed.saturating_sub(1) / step } else { 0 };
     let head = |hint: usize| edit.word(slots + (hint + 1) * step) >> 32;
     for pair in kept.min(HINTS) / 2..HINTS / 2 {
