@@ -1,7 +1,8 @@
-//! Several pages from the disk at once: a device is busy only with tens of reads under way.
+//! Batched reads: several missing pages with one queue, because a device needs tens of reads in
+//! flight.
 //!
-//! Invariants: a frame whose page is on its way is latched by who asked for it; nobody who holds
-//! such a latch waits for another.
+//! Invariants: the thread that requested a page holds the latch of its frame while the read is in
+//! flight, and waits for no other latch meanwhile.
 
 use std::sync::Arc;
 
@@ -16,9 +17,9 @@ use crate::{
 };
 
 impl PageCache {
-    /// Brings those of the pages that are missing into the cache, as many at once as a device has
-    /// use for. A hint: what fails (an error, a damaged page), or is more than a quarter of the
-    /// cache, is left out, and who reads the page gets the error.
+    /// Loads the missing pages into the cache, with at most [`DEPTH`] reads in flight. A hint:
+    /// pages that cannot be read, and those beyond a quarter of the cache, are skipped. A later
+    /// read of such a page returns the error.
     pub fn load_many(&self, pages: &[PageId]) {
         let missing = || pages.iter().copied().filter(|page| !self.contains(*page));
         if missing().nth(1).is_none() {
@@ -26,7 +27,7 @@ impl PageCache {
         }
         let Ok(file) = self.file() else { return };
         let Some(env) = self.env.get() else { return };
-        // A small cache must not be flooded.
+        // Do not flood a small cache.
         let most = to_usize(self.frames_reachable().div_ceil(4));
         let outcome = self.queues.with(&**env, |queue| {
             let wanted: Vec<_> = missing().take(most).collect();
@@ -56,11 +57,11 @@ impl PageCache {
             }
             Ok(())
         });
-        // No queue to be had: the pages are read one by one, by who needs them.
+        // Without a queue, later reads load the pages one by one.
         drop(outcome);
     }
 
-    /// Lets the pages that have come be read, and keeps their buffers for others.
+    /// Publishes the pages whose reads completed, and keeps their buffers for reuse.
     fn finish_loads(
         &self,
         loading: &mut [Option<WriteGuard<'_>>],

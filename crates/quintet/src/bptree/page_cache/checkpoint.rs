@@ -1,16 +1,17 @@
-//! Cuts: the dirty pages of one moment, as they were at it.
+//! The page cache's part of a checkpoint: the dirty pages of one moment, as they were then.
 //!
-//! A page of a cut is *journaled* once its changes are in the journal, and *placed* once they are
-//! in the file. Most cuts are journaled only: their pages stay in the cache, with the units that
-//! the file lacks noted, and a later cut places them, all cuts together, the oldest first. A page
-//! that no durable cut has is *fresh*: it is placed before its cut is durable, and not journaled.
+//! A page of a checkpoint is *journaled* once its changes are in the journal, and *written back*
+//! once they are in the file. Most checkpoints only journal: their pages stay in the cache with the
+//! units that the file lacks recorded, and a later checkpoint writes them back, for all checkpoints
+//! together, the oldest first. A page that no durable checkpoint has is *fresh*: it is written to
+//! the file before its checkpoint is durable, and not journaled.
 //!
-//! Whoever changes a page of a cut that is not finished saves the units that it changes first, each
-//! once; the image of the page is what its frame has with these over it. A whole page copied by
-//! each writer that comes to one took 4 to 5 us of most of them, where a put changes a twentieth.
+//! Copy-on-write: a thread that changes a page of an unfinished checkpoint saves the units that it
+//! changes first, each once. The page's image is its frame with the saved units restored. To copy
+//! whole pages took 4 to 5 us of most such writes, where a put changes a twentieth of a page.
 //!
-//! Invariants: one cut at a time; a page of a cut that is not finished stays in its frame as it
-//! was, or what changes of it is saved before; a page that leaves its frame is saved whole.
+//! Invariants: one checkpoint at a time. A page of an unfinished checkpoint stays in its frame;
+//! what changes of it is saved before. A page that is discarded is saved whole.
 
 use std::{
     collections::HashMap,
@@ -27,14 +28,14 @@ use crate::{
     },
 };
 
-/// In the word of those who keep a page: the cut that is not finished has something saved of it.
+/// Flag in the pin word: the unfinished checkpoint has saved units of the page.
 pub(super) const SAVED: u64 = 1 << 63;
-/// What a page of which something is saved takes in memory beside it.
+/// Memory of a page with saved units beside the units, in bytes.
 const SAVED_BYTES: u64 = 128;
-/// Units that a change of one entry changes, about.
+/// Approximate number of units that a change of one entry changes.
 const USUAL_UNITS: usize = 6;
 
-/// Pages by number, whose low bits spread them evenly.
+/// Hasher of page numbers.
 #[derive(Debug, Default)]
 pub(super) struct ByNumber(u64);
 
@@ -54,13 +55,13 @@ impl Hasher for ByNumber {
     }
 }
 
-/// Pages of which something is saved.
+/// Pages with saved units.
 pub(super) type SavedPages = HashMap<PageId, Saved, BuildHasherDefault<ByNumber>>;
 
-/// A page's state at a cut: what is not as it was any more.
+/// A page's state at a checkpoint: the units that have changed since.
 #[derive(Debug)]
 pub(super) struct Saved {
-    /// Units, in the order in which they changed, and the bits of them.
+    /// The saved units' content, their numbers in the same order, and the set of them as bits.
     words: Vec<u64>,
     order: Vec<u8>,
     units: u64,
@@ -73,7 +74,7 @@ impl Saved {
         SAVED_BYTES + to_u64(self.words.len() * 8)
     }
 
-    /// Puts back what changed.
+    /// Restores the saved units in `page`.
     fn restore(&self, page: &mut [u8]) {
         let unit = page.len() / UNITS;
         for (words, number) in self.words.chunks_exact((unit / 8).max(1)).zip(&self.order) {
@@ -86,61 +87,61 @@ impl Saved {
     }
 }
 
-/// What an image differs in.
+/// The units in which a page image differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Units {
-    /// From the cut before.
+    /// From the previous checkpoint.
     pub changed: u64,
     /// From the file.
     pub unplaced: u64,
 }
 
-/// A page that is journaled and not placed.
+/// A page that is journaled and not written back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingWriteBack {
     page: PageId,
     frame: u32,
-    /// The first group of the journal that has it, at the earliest.
+    /// The first journal group that may have the page.
     group: u64,
 }
 
-/// The pages of a cut. Hand it back to [`PageCache::finish`] or [`PageCache::abandon`].
+/// The pages of a checkpoint. Pass it to [`PageCache::finish`] or [`PageCache::abandon`].
 #[derive(Debug)]
 pub struct CacheCheckpoint {
     pages: Vec<(PageId, u32)>,
-    /// Frames of those that are to be placed, ascending.
+    /// Frames of the pages to write back, ascending.
     placed: Vec<u32>,
-    /// A bit for each page that no durable cut has.
+    /// A bit for each page that no durable checkpoint has.
     fresh: Vec<u64>,
     epoch: u64,
-    /// The group of the journal that it will be, at the earliest.
+    /// The first journal group that the checkpoint may become.
     group: u64,
 }
 
 impl CacheCheckpoint {
-    /// The pages and their places, in no order; a page may be there twice, or not be dirty.
+    /// Returns the pages and their frames, in no order. A page may occur twice, or not be dirty.
     pub fn pages(&self) -> &[(PageId, u32)] {
         &self.pages
     }
 
-    /// Says which pages no durable cut has: a bit for each.
+    /// Sets which pages no durable checkpoint has: a bit for each.
     #[must_use]
     pub fn with_fresh(mut self, fresh: Vec<u64>) -> Self {
         self.fresh = fresh;
         self
     }
 
-    /// Whether no durable cut has the page.
+    /// Whether no durable checkpoint has the page.
     pub fn is_fresh(&self, page: PageId) -> bool {
         is_in(&self.fresh, page)
     }
 
-    /// Whether the page in a frame is to be placed with the cut; others are journaled only.
+    /// Whether the page in a frame is written back with the checkpoint; others are only journaled.
     pub fn is_placed(&self, frame: u32) -> bool {
         self.placed.binary_search(&frame).is_ok()
     }
 
-    /// How many are to be placed.
+    /// Returns the number of pages to write back.
     pub fn placed_count(&self) -> usize {
         self.placed.len()
     }
@@ -153,8 +154,8 @@ fn is_in(bits: &[u64], page: PageId) -> bool {
 }
 
 impl PageCache {
-    /// Notes, under the frame's latch and before the change, that a page changes. Says whether
-    /// what changes is to be saved.
+    /// Records, under the frame's latch and before the change, that a page changes. Returns whether
+    /// the units that change must be saved.
     pub(super) fn note_change(&self, frame: u32) -> bool {
         let current = self.epoch.load(Ordering::Acquire);
         let before = self.get(frame, EPOCH);
@@ -183,14 +184,15 @@ impl PageCache {
         is_cut
     }
 
-    /// Units of the page in a latched frame that a cut needs as they are.
+    /// Returns the units of the page in a latched frame that an unfinished checkpoint needs and has
+    /// not saved.
     #[cold]
     pub(super) fn unsaved_units(&self, frame: u32) -> u64 {
         let page = PageId(low_u32(self.get(frame, PAGE)));
         lock(&self.saved).get(&page).map_or(0, |saved| !saved.units)
     }
 
-    /// Saves units of the page in a latched frame, for the cut that needs them.
+    /// Saves units of the page in a latched frame for the unfinished checkpoint.
     #[cold]
     pub(super) fn save_units(&self, frame: u32, units: u64) {
         let page = PageId(low_u32(self.get(frame, PAGE)));
@@ -210,8 +212,7 @@ impl PageCache {
         }
     }
 
-    /// Saves all of the page in a latched frame, if a cut needs something of it: what it holds from
-    /// now on is nobody's.
+    /// Saves the whole page in a latched frame if the unfinished checkpoint needs it.
     pub(super) fn save_all(&self, frame: u32) {
         if self.get(frame, KEPT) & SAVED != 0 {
             self.save_units(frame, u64::MAX);
@@ -219,7 +220,7 @@ impl PageCache {
         }
     }
 
-    /// No cut needs what a latched frame holds.
+    /// Clears the flag of saved units of a latched frame.
     fn forget_saved(&self, frame: u32) {
         if let Some(word) = self.word(frame, KEPT)
             && word.load(Ordering::Relaxed) & SAVED != 0
@@ -228,10 +229,10 @@ impl PageCache {
         }
     }
 
-    /// Makes every dirty page part of a cut, and lets changes from now on count as later ones.
-    /// `group` is the group of the journal that it will be, at the earliest; `placed` are frames of
-    /// pages to be placed with it. The caller keeps all writers out for the call, and has finished
-    /// the cut before.
+    /// Begins a checkpoint: every dirty page belongs to it, and later changes to the next one.
+    /// `group` is the first journal group that it may become; `placed` are frames of pages to write
+    /// back with it. The caller keeps all writers out during the call, and has finished the
+    /// previous checkpoint.
     pub fn cut(&self, group: u64, mut placed: Vec<u32>) -> CacheCheckpoint {
         self.changed_bytes.store(0, Ordering::Relaxed);
         let epoch = self.epoch.fetch_add(1, Ordering::AcqRel);
@@ -241,9 +242,9 @@ impl PageCache {
         CacheCheckpoint { pages, placed, fresh, epoch, group }
     }
 
-    /// Makes `count` pages that are not placed part of the cut to come, the oldest first, but for
-    /// those that `is_used` says are free; if these are not so many, dirty ones too. Returns their
-    /// frames. The caller keeps all writers out.
+    /// Adds `count` pages that are not written back to the next checkpoint, the oldest first, and
+    /// dirty ones if these are too few. Pages that `is_used` reports as free are skipped. Returns
+    /// their frames. The caller keeps all writers out.
     pub fn join_unplaced(&self, count: usize, is_used: impl Fn(PageId) -> bool) -> Vec<u32> {
         let current = self.epoch.load(Ordering::Acquire);
         let mut dirty = lock(&self.dirty);
@@ -271,8 +272,8 @@ impl PageCache {
         joined
     }
 
-    /// The oldest group of the journal that has a page which is not placed, at the earliest;
-    /// `None`: all are.
+    /// Returns the oldest journal group that may have a page which is not written back; `None` if
+    /// all are written back.
     pub fn oldest_unplaced(&self) -> Option<u64> {
         let mut unplaced = lock(&self.unplaced);
         while let Some(PendingWriteBack { page, frame, group }) = unplaced.front().copied() {
@@ -285,7 +286,8 @@ impl PageCache {
         None
     }
 
-    /// Sets the epoch of a latched frame's changes and the units that the file lacks.
+    /// Sets the dirty epoch of a latched frame and the units that the file lacks, and updates the
+    /// counts.
     pub(super) fn mark(&self, frame: u32, epoch: u64, pending: u64) {
         let before = (self.get(frame, EPOCH), self.get(frame, PENDING));
         self.set(frame, EPOCH, epoch);
@@ -300,8 +302,8 @@ impl PageCache {
         turn(&self.kept_count, before != (0, 0), (epoch, pending) != (0, 0));
     }
 
-    /// Notes that the file lacks units of a latched frame, which are in the journal from this
-    /// group on; 0: from any.
+    /// Adds units that the file lacks to a latched frame. They are in the journal from this group
+    /// on; 0 means any.
     pub(super) fn add_pending(&self, (page, frame): (PageId, u32), units: u64, group: u64) {
         let before = self.get(frame, PENDING);
         if before == 0 && units != 0 {
@@ -319,8 +321,9 @@ impl PageCache {
         }
     }
 
-    /// A page of a cut as it was then, checksum included, and what it differs in; `None` where the
-    /// page was given up before the cut. One that is not placed with the cut leaves it.
+    /// Copies a page as it was at the checkpoint, checksum included, and returns the units in which
+    /// it differs; `None` if the page was discarded before. A page that is not written back with
+    /// the checkpoint becomes clean.
     pub fn image(
         &self,
         cut: &CacheCheckpoint,
@@ -360,7 +363,7 @@ impl PageCache {
             let units = Units { changed: saved.mask, unplaced: saved.pending | saved.mask };
             if there {
                 self.forget_saved(frame);
-                // One that was given up since has no changes of its own.
+                // A page that was discarded since has no changes of its own.
                 if self.get(frame, EPOCH) != 0 {
                     self.add_pending((page, frame), units.changed | 1, cut.group);
                 }
@@ -384,8 +387,8 @@ impl PageCache {
         Some(Units { changed, unplaced: pending | changed })
     }
 
-    /// The cut's pages are where they belong: in the journal those that left it, in the file the
-    /// others, which are clean unless they changed since.
+    /// Ends a checkpoint that is stored: pages that were only journaled are pending write-back, the
+    /// others are clean unless they changed since.
     pub fn finish(&self, cut: CacheCheckpoint) {
         let CacheCheckpoint { pages, fresh, epoch, .. } = cut;
         for (page, frame) in &pages {
@@ -406,7 +409,7 @@ impl PageCache {
         self.drop_saved();
     }
 
-    /// The cut did not get where it belongs: its pages belong to the next cut again, whole.
+    /// Ends a checkpoint that failed: its pages belong to the next one, whole.
     pub fn abandon(&self, cut: CacheCheckpoint) {
         let current = self.epoch.load(Ordering::Acquire);
         for (page, frame) in cut.pages {

@@ -1,20 +1,22 @@
-//! The lock-free stack of free frames.
+//! The lock-free list of free frames: Treiber's stack.
 //!
-//! What: Treiber's stack; the links are in the frames' descriptors, and a count in the head's upper
-//! half keeps a slow thread from taking a head that went and came back.
-//! Invariants: a frame is in the stack at most once; only who popped it may use it.
+//! How: the links are in the frames' descriptors. A counter in the upper half of the head prevents
+//! the ABA problem.
+//!
+//! Invariants: a frame is in the list at most once; only the thread that popped it uses it.
 
 use crate::util::{
     codec::low_u32,
     sync::{AtomicU64, Ordering},
 };
 
-/// Top of the stack: number of the frame plus one, and the count of changes above it.
+/// Head of the list: number of the first frame plus one, and in the upper half the counter.
 #[derive(Debug, Default)]
 pub struct FreeList(AtomicU64);
 
 impl FreeList {
-    /// Puts a frame in. `link` is the word of a frame that the stack may use while it is in.
+    /// Pushes a frame. `link` returns the descriptor word that stores a frame's link while it is
+    /// free.
     pub fn push<'a>(&self, frame: u32, link: impl Fn(u32) -> Option<&'a AtomicU64>) {
         let mut head = self.0.load(Ordering::Relaxed);
         loop {
@@ -29,7 +31,7 @@ impl FreeList {
         }
     }
 
-    /// Takes a frame out.
+    /// Pops a frame.
     pub fn pop<'a>(&self, link: impl Fn(u32) -> Option<&'a AtomicU64>) -> Option<u32> {
         let mut head = self.0.load(Ordering::Acquire);
         loop {

@@ -1,4 +1,4 @@
-//! What looks at a page, and what changes it.
+//! Guards: [`ReadGuard`] reads a page optimistically, [`WriteGuard`] holds its latch.
 
 use std::cell::Cell;
 
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Looks at a page without a latch.
+/// An optimistic reader of a page: it holds no latch and validates the version.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadGuard<'a> {
     pub(super) cache: &'a PageCache,
@@ -20,42 +20,42 @@ pub struct ReadGuard<'a> {
 }
 
 impl<'a> ReadGuard<'a> {
-    /// The bytes, which may change under the reader.
+    /// Returns the bytes, which may change concurrently.
     #[inline]
     pub fn words(&self) -> PageWords<'a> {
         PageWords::new(self.cache.words(self.frame))
     }
 
-    /// Whether everything read so far was one state of this page, and still is.
+    /// Whether everything read so far was one state of this page, and the page is unchanged.
     #[inline]
     pub fn is_unchanged(&self) -> bool {
         let word = self.cache.word(self.frame, LATCH);
         word.is_some_and(|word| latch::is_unchanged(word, self.version))
     }
 
-    /// Takes the page's latch if the page is still the same.
+    /// Latches the page if it is unchanged.
     pub fn upgrade(self) -> Option<WriteGuard<'a>> {
         let word = self.cache.word(self.frame, LATCH)?;
         latch::try_upgrade(word, self.version).then(|| WriteGuard::new(self.cache, self.frame))
     }
 
-    /// The page's number.
+    /// Returns the page number.
     pub fn page(&self) -> PageId {
         PageId(low_u32(self.cache.get(self.frame, PAGE)))
     }
 }
 
-/// Holds a page's latch until dropped.
+/// Holds a page's latch until it is dropped.
 #[derive(Debug)]
 pub struct WriteGuard<'a> {
     pub(super) cache: &'a PageCache,
     pub(super) frame: u32,
     pub(super) changed: Cell<u64>,
-    /// Units that a cut needs as they are, once that was looked up.
+    /// Units that an unfinished checkpoint has not saved; `None` until first looked up.
     needed: Cell<Option<u64>>,
 }
 
-/// Of the cut that the page is of.
+/// Saves units for the unfinished checkpoint that the page belongs to.
 impl Witness for WriteGuard<'_> {
     fn keep(&self, units: u64) {
         self.cache.save_units(self.frame, units);
@@ -63,23 +63,23 @@ impl Witness for WriteGuard<'_> {
 }
 
 impl<'a> WriteGuard<'a> {
-    /// Of a frame that the caller has latched.
+    /// Returns the guard of a frame that the caller has latched.
     pub(super) const fn new(cache: &'a PageCache, frame: u32) -> Self {
         Self { cache, frame, changed: Cell::new(0), needed: Cell::new(None) }
     }
 
-    /// The page's number.
+    /// Returns the page number.
     pub fn page(&self) -> PageId {
         PageId(low_u32(self.cache.get(self.frame, PAGE)))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     pub fn words(&self) -> PageWords<'a> {
         PageWords::new(self.cache.words(self.frame))
     }
 
-    /// The bytes, to be changed. The page is dirty from now on.
+    /// Returns the bytes for writing. The page is dirty from now on.
     pub fn edit(&self) -> PageEdit<'_> {
         let edit = PageEdit::new(self.cache.words(self.frame), &self.changed);
         if !self.cache.note_change(self.frame) {
@@ -91,11 +91,11 @@ impl<'a> WriteGuard<'a> {
         edit.seen_by(&self.needed, self)
     }
 
-    /// Gives the page up: nobody will read what it holds now. It need not be written.
+    /// Discards the content of a freed page; it need not be written.
     pub fn discard(self) {
         let cache = self.cache;
         let epoch = cache.get(self.frame, EPOCH);
-        // A page of a cut that is not finished stays as it is.
+        // A page of an unfinished checkpoint stays as it is.
         if epoch == 0 || epoch == cache.epoch.load(Ordering::Acquire) {
             cache.save_all(self.frame);
             self.changed.set(0);
@@ -104,8 +104,8 @@ impl<'a> WriteGuard<'a> {
         }
     }
 
-    /// Counts what was changed until now as changed, for a cut that is taken while the latch is
-    /// held; otherwise that is done in the end.
+    /// Records the units changed so far, for a checkpoint that begins while the latch is held.
+    /// Otherwise `drop` does it.
     pub fn settle(&self) {
         let changed = self.changed.replace(0);
         if changed == 0 {
@@ -121,7 +121,7 @@ impl<'a> WriteGuard<'a> {
         }
     }
 
-    /// Leaves the latch held.
+    /// Drops the guard and keeps the latch.
     pub(super) fn forget(self) -> u32 {
         let frame = self.frame;
         std::mem::forget(self);

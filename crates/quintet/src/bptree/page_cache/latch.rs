@@ -1,18 +1,19 @@
-//! Latches of pages: a version that is odd while its holder changes the page.
+//! Page latches: seqlocks, whose version is odd while the holder changes the page.
 //!
-//! What: optimistic readers remember an even version, read, and look again; one writer at a time
-//! makes it odd. Why: a reader stores nothing, so readers of one page do not slow each other.
+//! How: an optimistic reader remembers an even version, reads, and verifies the version; one writer
+//! at a time makes it odd. A reader stores nothing, so readers of one page do not contend.
 //!
 //! Invariants: a version only grows; what is read between two equal even versions is one state.
-//! Thread rules: any thread. A holder may wait for another latch only as `index::bptree` orders
-//! them; who searches a victim takes latches by [`try_lock`] alone.
+//!
+//! Threads: any thread. A holder may wait for another latch only in the order of [`crate::bptree`].
+//! Eviction takes latches only with [`try_lock`].
 
 use crate::util::{
     mutant::{self, Bug},
     sync::{AtomicU64, Backoff, Ordering, fence},
 };
 
-/// The version at which the page can be read, once nobody changes it.
+/// Returns the page's even version; waits while a writer holds the latch.
 #[inline]
 pub fn begin(latch: &AtomicU64) -> u64 {
     let version = latch.load(Ordering::Acquire);
@@ -31,7 +32,7 @@ fn begin_slowly(latch: &AtomicU64) -> u64 {
     }
 }
 
-/// Whether what was read since [`begin`] gave `version` is one state.
+/// Whether everything read since [`begin`] returned `version` is one state.
 #[inline]
 pub fn is_unchanged(latch: &AtomicU64, version: u64) -> bool {
     if mutant::active(Bug::PageReadNotValidated) {
@@ -41,12 +42,12 @@ pub fn is_unchanged(latch: &AtomicU64, version: u64) -> bool {
     latch.load(Ordering::Relaxed) == version
 }
 
-/// Takes the latch if the page is still as it was at `version`.
+/// Takes the latch if the version is still `version`.
 pub fn try_upgrade(latch: &AtomicU64, version: u64) -> bool {
     let taken =
         latch.compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
     if taken {
-        // Whoever sees a store of the holder sees the odd version too.
+        // A reader that sees a store of the holder also sees the odd version.
         fence(Ordering::Release);
     }
     taken
@@ -58,7 +59,7 @@ pub fn try_lock(latch: &AtomicU64) -> bool {
     version & 1 == 0 && try_upgrade(latch, version)
 }
 
-/// Takes the latch.
+/// Takes the latch; waits for it.
 pub fn lock(latch: &AtomicU64) {
     let mut patience = Backoff::default();
     while !try_lock(latch) {
@@ -66,7 +67,7 @@ pub fn lock(latch: &AtomicU64) {
     }
 }
 
-/// Gives the latch back.
+/// Releases the latch.
 pub fn unlock(latch: &AtomicU64) {
     let version = latch.load(Ordering::Relaxed);
     debug_assert!(version & 1 == 1, "unlocked a latch that was not held");

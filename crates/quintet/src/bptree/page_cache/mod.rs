@@ -1,20 +1,20 @@
 //! A page cache of fixed capacity over direct I/O.
 //!
-//! What: pages of one file (4 to 64 KiB, a power of two) in frames of one reserved region. A hash
-//! table of pages with a lock for each bucket finds a page's frame; free frames come from a
-//! lock-free stack ([`stack`]); a full cache takes the frame of a page that was not used lately.
-//! Why: the store knows which pages must not reach the disk yet, and the kernel does not.
+//! What: pages of one file (4 to 64 KiB, a power of two) in frames of one reserved memory region.
+//! Why: only the store knows which pages must not reach the disk yet; the kernel's cache does not.
 //!
-//! A reader takes no lock and, but for a bit that is set once after each search for a victim,
-//! stores nothing: it walks the bucket's chain, remembers the frame's version and asks afterwards
-//! whether it is still the same ([`latch`]). Whatever went on meanwhile (the page changed, left the
-//! cache, another took its frame) changed the version.
+//! How: a hash table with a lock per bucket maps a page to its frame. Free frames are in a
+//! lock-free list ([`free_list`]); a full cache evicts by a clock, or at random. A reader takes no
+//! lock and stores nothing but the frame's reference bit: it walks the bucket's chain, remembers
+//! the frame's version and verifies afterwards that it is the same ([`latch`]). Every change,
+//! eviction or reuse of the frame changes the version.
 //!
-//! Dirty pages and cuts: a page that was changed since the last cut is dirty and does not leave the
-//! cache; nor does one whose changes are in the journal but not in the file. [`PageCache::cut`]
-//! makes all dirty pages the cut, in constant time; they are then read
-//! one by one with [`PageCache::image`] as they were at that moment: who changes a page of a cut
-//! that is not finished saves what it changes first. [`PageCache::finish`] makes them clean.
+//! Checkpoints: a page that changed since the last checkpoint is dirty and cannot be evicted;
+//! neither can a page whose changes are in the journal and not in the file. [`PageCache::cut`]
+//! makes all dirty pages the checkpoint, in constant time. [`PageCache::image`] then reads them one
+//! by one as they were at that moment: a writer that changes a page of an unfinished checkpoint
+//! first saves the units that it changes ([`checkpoint`]). [`PageCache::finish`] makes the pages
+//! clean.
 //!
 //! Layout of a page: its first eight bytes are the cache's; the rest is its user's.
 //!
@@ -25,18 +25,18 @@
 //!
 //! Invariants:
 //! - A page is in at most one frame; the frame's page number changes only under its latch.
-//! - A page whose dirty epoch is not 0, of which the file lacks units, or that somebody keeps
-//!   ([`keep`]), stays in its frame. Pages of the lasting kind leave where no other can.
-//! - A page is verified when it comes from the disk, and never after.
-//! - There is always a frame for whoever needs one: if all are taken or dirty, the cache grows past
-//!   its capacity and counts it; writers are admitted only while at most half is dirty.
+//! - A page stays in its frame while its dirty epoch is not 0, the file lacks units of it, or it is
+//!   pinned ([`pin`]). Pages of the evict-last kind are evicted only if no other page can be.
+//! - A page is verified when it is read from disk, and never again.
+//! - A frame is always available: if all are in use or dirty, the cache exceeds its capacity and
+//!   counts that. Writers are admitted only while few pages are unevictable.
 //!
-//! Thread rules: any thread. A frame's latch may be held while a bucket's lock is taken, not the
+//! Threads: any thread. A thread may take a bucket's lock while it holds a frame's latch, not the
 //! other way round. `image`, `finish` and `abandon` belong to one thread at a time.
 //!
-//! How we differ from the paper (ckvs): readers take no lock; the victim is searched by a clock,
-//! or, with `Replacement::Random`, at random as there, passing over what was used lately; capacity
-//! is any number; too small a capacity costs memory, not liveness.
+//! Differences from the paper (ckvs): readers take no lock; the clock (default) or a random search
+//! that skips recently used frames chooses the victim; capacity is any number; too small a capacity
+//! costs memory, not progress.
 
 mod batch;
 mod checkpoint;
@@ -86,65 +86,67 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId(pub u32);
 
-/// Words of a descriptor: a cache line.
+/// Number of words of a frame descriptor: one cache line.
 const FRAME_WORDS: usize = 8;
 const LATCH: usize = 0;
 const PAGE: usize = 1;
 const NEXT: usize = 2;
-/// Units that changed since the last cut; where there are none, what the overlay changed as the
-/// page was read.
+/// Word: units that changed since the last checkpoint; if the page is clean, the units that the
+/// overlay changed when the page was read.
 const MASK: usize = 3;
 const EPOCH: usize = 4;
 const USED: usize = 5;
-/// Units that the journal has and the file lacks.
+/// Word: units that are in the journal and not in the file.
 const PENDING: usize = 6;
-/// Writes to come that need the page ([`keep`]); in the highest bit, whether a cut has images of it
-/// ([`cut`]).
+/// Word: number of pins ([`pin`]); the highest bit says that an unfinished checkpoint has saved
+/// units of the page ([`checkpoint`]).
 const KEPT: usize = 7;
-/// The page of a frame that has none.
+/// The page number of a frame without a page.
 const NO_PAGE: u64 = u64::MAX;
-/// A bucket's lock; the rest is the number of its first frame plus one.
+/// Lock bit of a bucket; the rest is the number of its first frame plus one.
 const BUCKET_LOCK: u64 = 1 << 63;
-/// Chains hold less than one frame on average; a reader that comes further was led astray.
+/// Maximum number of links that a reader follows. Chains have less than one frame on average; a
+/// longer walk has met a concurrent change.
 const CHAIN_MAX: u32 = 64;
-/// Frames that the cache grows by.
+/// Number of frames that the cache grows by.
 const GROWTH_FRAMES: u64 = 16;
-/// What frames made ready ahead take, at most, and how much of it is made ready at once.
+/// Maximum size of the frames prepared in advance, and of one preparation step, in bytes.
 const READY_BYTES_MAX: u64 = 256 << 20;
 const READY_STEP_BYTES: u64 = 2 << 20;
-/// Fruitless searches for a victim before the cache grows past its capacity.
+/// Number of failed searches for a victim before the cache exceeds its capacity.
 const SEARCHES: u32 = 64;
-/// Descriptors from this byte on are in huge pages.
+/// Offset from which descriptors use huge pages, in bytes.
 const HUGE_FROM_BYTES: u64 = 2 << 20;
-/// What a frame costs beside its page: descriptor and two buckets.
+/// Memory of a frame beside its page, in bytes: descriptor and two buckets.
 const FRAME_OVERHEAD_BYTES: u64 = 64 + 16;
 
-/// How the victim is chosen.
+/// How the cache chooses a victim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replacement {
-    /// The next frame in turn that was not used since its last turn.
+    /// The next frame that was not used since the clock hand last passed it.
     #[default]
     Clock,
-    /// A frame at random that was not used since it was last picked.
+    /// A random frame that was not used since it was last picked.
     Random,
 }
 
-/// What a cache is made with.
+/// Options of a cache.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
-    /// A power of two from 4096 to 65,536.
+    /// Size of a page in bytes: a power of two from 4096 to 65,536.
     pub page_bytes: usize,
-    /// Frames that are drawn from the budget at once.
+    /// Number of frames that are allocated at once, even beyond the budget.
     pub frames_min: u64,
-    /// Frames that it grows to while the budget has memory.
+    /// Maximum number of frames while the budget has memory.
     pub frames_max: u64,
-    /// It grows to that where somebody else has to give memory back for it, too.
+    /// Whether the cache grows even if another user of the budget must release memory for it.
     pub goes_first: bool,
-    /// How the victim is chosen.
+    /// How the cache chooses a victim.
     pub replacement: Replacement,
-    /// Pages of this kind (byte 8) leave only where no other can: the way to all others.
+    /// The evict-last kind (byte 8 of a page): such pages are evicted only if no other page can be.
+    /// Inner nodes, because every descent needs them.
     pub lasting_kind: u8,
-    /// Mixed into every checksum, so that another table's page is no page.
+    /// Salt of every checksum, so that another table's page is not valid.
     pub salt: u32,
 }
 
@@ -153,24 +155,24 @@ pub struct CacheOptions {
 pub struct CacheStats {
     /// Frames, free ones included.
     pub frames: u64,
-    /// Pages that must not leave.
+    /// Dirty pages.
     pub dirty: u64,
     /// Pages read from the disk.
     pub misses_total: u64,
-    /// Pages that left for another.
+    /// Pages evicted.
     pub evictions_total: u64,
-    /// Frames made past the capacity.
+    /// Frames allocated beyond the capacity.
     pub overflows_total: u64,
-    /// Images that writers saved because a cut was not finished.
+    /// Pages of which writers saved units for an unfinished checkpoint.
     pub saved_total: u64,
 }
 
-/// The cache. See the module head.
+/// A page cache. See the module documentation.
 #[derive(Debug)]
 pub struct PageCache {
-    /// Missing until something is to be written.
+    /// Set before the first write.
     file: OnceLock<Arc<dyn File>>,
-    /// Where queues for reads come from; without it pages are read one by one.
+    /// Source of I/O queues for batched reads. Without it pages are read one by one.
     env: OnceLock<Arc<dyn Env>>,
     queues: Queues,
     label: String,
@@ -181,25 +183,25 @@ pub struct PageCache {
     buckets: Box<[AtomicU64]>,
     free: FreeList,
     free_count: AtomicU64,
-    /// Frames that had a page when frames were made ready last.
+    /// Number of frames with a page at the last call of `make_ready`.
     filled_before: AtomicU64,
-    /// Frames made so far.
+    /// Number of frames allocated.
     made: AtomicU64,
     growing: Mutex<()>,
     hand: AtomicU64,
-    /// Grows by one with each cut; starts at 1.
+    /// Grows by one with each checkpoint; starts at 1.
     epoch: AtomicU64,
     dirty: Mutex<Vec<(PageId, u32)>>,
     dirty_count: AtomicU64,
-    /// Pages that are journaled and not placed, by the first group that has them; some of them
-    /// twice, or no more.
+    /// Pages that are journaled and not written back, ordered by the first journal group that has
+    /// them. Entries may be duplicates or stale.
     unplaced: Mutex<VecDeque<PendingWriteBack>>,
     unplaced_count: AtomicU64,
-    /// Frames whose page must not leave.
+    /// Number of frames whose page is dirty or pending write-back.
     kept_count: AtomicU64,
-    /// What the journal has of pages that were not read since the table was opened.
+    /// Journal changes of pages that were not read since the table was opened.
     overlay: Overlay,
-    /// Bytes of units that changed since the last cut, about.
+    /// Approximate size of the units that changed since the last checkpoint, in bytes.
     changed_bytes: AtomicU64,
     saved: Mutex<SavedPages>,
     saved_total: AtomicU64,
@@ -209,12 +211,12 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// A cache of pages of a file, which `label` names in messages.
+    /// Returns a cache for the pages of a file, which `label` names in messages.
     pub fn new(label: String, options: CacheOptions, budget: Arc<Budget>) -> Result<Self> {
-        // Replay and threads without a frame may go past the capacity; address space is all that
-        // this costs.
+        // Replay and threads that need a frame may exceed the capacity. The reservation costs only
+        // address space.
         let most = (options.frames_max * 4).max(1 << 14).min(u64::from(u32::MAX) - 1);
-        // A checker makes every word anew for each of its runs.
+        // A model checker allocates every word again for each execution.
         let most = if cfg!(model) { options.frames_max } else { most };
         let reserve = |bytes: u64| {
             Region::reserve(bytes).map_err(|error| Error::io("reserve memory for pages", error))
@@ -222,7 +224,7 @@ impl PageCache {
         let frames = reserve(most * to_u64(options.page_bytes))?;
         frames.advise_huge(0..options.frames_max * to_u64(options.page_bytes));
         let descriptors = reserve(most * to_u64(FRAME_WORDS) * 8)?;
-        // A small table's are not worth a huge page.
+        // The descriptors of a small table do not justify a huge page.
         descriptors.advise_huge(HUGE_FROM_BYTES..options.frames_max * to_u64(FRAME_WORDS) * 8);
         let bucket_count = (options.frames_max * 2).next_power_of_two().min(1 << 26);
         let cache = Self {
@@ -259,17 +261,17 @@ impl PageCache {
         Ok(cache)
     }
 
-    /// Says where the pages are; once.
+    /// Sets the file; only the first call has an effect.
     pub fn set_file(&self, file: Arc<dyn File>) {
         let _ = self.file.set(file);
     }
 
-    /// Says where queues for reads come from; once.
+    /// Sets the source of I/O queues; only the first call has an effect.
     pub fn set_env(&self, env: Arc<dyn Env>) {
         let _ = self.env.set(env);
     }
 
-    /// Where the pages are.
+    /// Returns the file. Fails with `Io` if no file was set.
     pub fn file(&self) -> Result<&Arc<dyn File>> {
         self.file.get().ok_or_else(|| {
             Error::io(
@@ -279,69 +281,69 @@ impl PageCache {
         })
     }
 
-    /// The size of a page.
+    /// Returns the size of a page in bytes.
     pub const fn page_bytes(&self) -> usize {
         self.options.page_bytes
     }
 
-    /// Its file, for messages.
+    /// Returns the name of the file, for messages.
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// Frames that the cache may have while the budget lasts.
+    /// Returns the maximum number of frames.
     pub const fn capacity(&self) -> u64 {
         self.options.frames_max
     }
 
-    /// Frames that it has.
+    /// Returns the number of frames.
     pub fn frames(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Frames that it has, or can have now without putting a page out.
+    /// Returns the number of frames that the cache has, or can allocate now without an eviction.
     pub fn frames_reachable(&self) -> u64 {
         let limit = self.budget.limit() - self.left_to_others();
         let room = limit.saturating_sub(self.budget.used()) / self.frame_cost();
         (self.frames() + room).min(self.options.frames_max.max(self.frames()))
     }
 
-    /// Pages that changed since the last cut.
+    /// Returns the number of pages that changed since the last checkpoint.
     pub fn dirty_count(&self) -> u64 {
         self.dirty_count.load(Ordering::Relaxed)
     }
 
-    /// Pages that the journal has and the file lacks.
+    /// Returns the number of pages whose changes are in the journal and not in the file.
     pub fn unplaced_count(&self) -> u64 {
         self.unplaced_count.load(Ordering::Relaxed)
     }
 
-    /// Pages that must not leave the cache, for one reason or the other.
+    /// Returns the number of pages that are dirty or pending write-back, and so cannot be evicted.
     pub fn kept_count(&self) -> u64 {
         self.kept_count.load(Ordering::Relaxed)
     }
 
-    /// About how many bytes changed since the last cut.
+    /// Returns approximately how many bytes changed since the last checkpoint.
     pub fn changed_bytes(&self) -> u64 {
         self.changed_bytes.load(Ordering::Relaxed)
     }
 
-    /// What every checksum is salted with.
+    /// Returns the salt of checksums.
     pub const fn salt(&self) -> u32 {
         self.options.salt
     }
 
-    /// Pages read from the disk since the cache was made.
+    /// Returns the number of pages read from disk since the cache was created.
     pub fn misses(&self) -> u64 {
         self.misses.load(Ordering::Relaxed)
     }
 
-    /// Bytes drawn from the budget.
+    /// Returns the number of bytes reserved from the budget.
     pub fn memory_bytes(&self) -> u64 {
         self.frames() * self.frame_cost()
     }
 
-    /// Counts.
+    /// Returns the counts.
     pub fn stats(&self) -> CacheStats {
         CacheStats {
             frames: self.frames(),
@@ -362,7 +364,7 @@ impl PageCache {
         self.descriptors.words().get(index_of(frame) * FRAME_WORDS + which)
     }
 
-    /// A word of a descriptor, for frames that exist.
+    /// Returns a word of the descriptor of a frame that exists.
     #[inline]
     fn get(&self, frame: u32, which: usize) -> u64 {
         self.word(frame, which).map_or(NO_PAGE, |word| word.load(Ordering::Relaxed))
@@ -388,12 +390,13 @@ impl PageCache {
         self.buckets.get(index_of(page.0) & (self.buckets.len() - 1))
     }
 
-    /// The frame that seems to hold a page, without a lock.
+    /// Returns the frame that probably holds a page. Takes no lock; the caller verifies.
     #[inline]
     fn find(&self, page: PageId) -> Option<u32> {
         let head = self.bucket(page)?.load(Ordering::Acquire) & !BUCKET_LOCK;
         let mut link = low_u32(head);
-        // Mostly it is the first: what will be read of it comes along with its descriptor.
+        // The first frame of the chain usually matches: prefetch its page along with its
+        // descriptor.
         self.prefetch_head(link);
         for _ in 0..CHAIN_MAX {
             let frame = link.checked_sub(1)?;
@@ -405,8 +408,8 @@ impl PageCache {
         None
     }
 
-    /// Starts loading the descriptor of a page and the first two lines of the page itself: what
-    /// [`PageCache::read`] and a search begin with. `false`: it is not in the cache.
+    /// Prefetches the descriptor of a page and the first two cache lines of the page, which
+    /// [`PageCache::read`] and a search read first. Returns `false` if the bucket is empty.
     #[inline]
     pub fn prefetch(&self, page: PageId) -> bool {
         let head = self.bucket(page).map_or(0, |bucket| bucket.load(Ordering::Relaxed));
@@ -418,7 +421,7 @@ impl PageCache {
         link != 0
     }
 
-    /// Starts loading the first `count` lines of a page, if it is in the cache.
+    /// Prefetches the first `count` cache lines of a page, if it is in the cache.
     #[inline]
     pub fn prefetch_lines(&self, page: PageId, count: u64) {
         let head = self.bucket(page).map_or(0, |bucket| bucket.load(Ordering::Relaxed));
@@ -428,7 +431,7 @@ impl PageCache {
         lines.iter().take(to_usize(count)).for_each(|[word, ..]| prefetch(word));
     }
 
-    /// Starts loading the first two lines of the frame that a link names.
+    /// Prefetches the first two cache lines of the frame that a link refers to.
     #[inline]
     fn prefetch_head(&self, link: u32) {
         if let Some(frame) = link.checked_sub(1) {
@@ -438,7 +441,8 @@ impl PageCache {
         }
     }
 
-    /// A page to be read. Fails with `Io`, or `Corruption` where the page is not what was written.
+    /// Returns a page for reading, from disk if necessary. Fails with `Io`, or with `Corruption` if
+    /// the page is not valid.
     #[inline]
     pub fn read(&self, page: PageId) -> Result<ReadGuard<'_>> {
         match self.look(page) {
@@ -453,14 +457,16 @@ impl PageCache {
             if let Some(guard) = self.look(page) {
                 return Ok(guard);
             }
-            // Somebody else may have brought it meanwhile, and the frame may have been taken again.
+            // Another thread may have loaded the page meanwhile, and its frame may have been
+            // evicted again.
             if self.find(page).is_none() {
                 drop(self.load(page, Fill::Read)?);
             }
         }
     }
 
-    /// A page to be read, if it is in the cache. `None` also where it has just left its frame.
+    /// Returns a page for reading if it is in the cache. Also returns `None` if it has just been
+    /// evicted.
     #[inline]
     pub fn look(&self, page: PageId) -> Option<ReadGuard<'_>> {
         let frame = self.find(page)?;
@@ -474,7 +480,7 @@ impl PageCache {
         Some(ReadGuard { cache: self, frame, version })
     }
 
-    /// A page to be changed: waits for its latch. Fails as [`PageCache::read`].
+    /// Latches a page for writing; waits for the latch. Fails as [`PageCache::read`].
     pub fn write(&self, page: PageId) -> Result<WriteGuard<'_>> {
         loop {
             let guard = self.read(page)?;
@@ -484,7 +490,8 @@ impl PageCache {
         }
     }
 
-    /// A page whose content does not matter, zeroed, to be changed; all of it counts as changed.
+    /// Latches a page for writing, zeroed; its old content is not read. All of it counts as
+    /// changed.
     pub fn create(&self, page: PageId) -> Result<WriteGuard<'_>> {
         let guard = self.create_to_fill(page)?;
         self.words(guard.frame).iter().for_each(|word| word.store(0, Ordering::Relaxed));
@@ -493,10 +500,10 @@ impl PageCache {
         Ok(guard)
     }
 
-    /// As [`PageCache::create`], for who will set all of it: until then it holds anything.
+    /// As [`PageCache::create`], without zeroing: the caller must set the whole page.
     pub fn create_to_fill(&self, page: PageId) -> Result<WriteGuard<'_>> {
         let guard = loop {
-            // Never from the disk: what is there need not be a page.
+            // The page is not read from disk: the file need not have a valid page there.
             let found = match self.find(page) {
                 Some(frame) => self.latch_as(page, frame),
                 None => self.load(page, Fill::Zero)?,
@@ -509,13 +516,14 @@ impl PageCache {
         if self.note_change(guard.frame) {
             self.save_all(guard.frame);
         }
-        // All of it, and not counted: it goes to its place without a detour.
+        // All units are marked, and not counted in `changed_bytes`: a new page is written directly
+        // to its place.
         self.set(guard.frame, MASK, u64::MAX);
         guard.changed.set(u64::MAX);
         Ok(guard)
     }
 
-    /// Latches a frame, if it holds the page.
+    /// Latches a frame. Returns `None` if it does not hold the page.
     fn latch_as(&self, page: PageId, frame: u32) -> Option<WriteGuard<'_>> {
         latch::lock(self.word(frame, LATCH)?);
         let guard = WriteGuard::new(self, frame);
@@ -527,8 +535,8 @@ impl PageCache {
         self.find(page).is_some()
     }
 
-    /// Gets a page that is not in the cache into a frame, whose latch the guard holds; `None`:
-    /// somebody else did.
+    /// Allocates a latched frame for a page that is not in the cache. Returns `None` if another
+    /// thread did so first.
     fn load(&self, page: PageId, fill: Fill) -> Result<Option<WriteGuard<'_>>> {
         let frame = self.take_frame();
         if !self.link(page, frame) {
@@ -563,38 +571,39 @@ impl PageCache {
         }
     }
 
-    /// Has pages be what the file holds with these changes over it, the oldest layer first. With
-    /// `keep` they stay so; else until somebody changes a page or has it placed.
+    /// Sets the overlay: reads of a page apply these changes to what the file has, the oldest layer
+    /// first. With `keep` the changes stay in the overlay; otherwise they leave it when a page is
+    /// changed or written back.
     pub fn set_overlay(&self, layers: Vec<Layer>, keep: bool) {
         self.overlay.set(layers, keep, &self.budget);
     }
 
-    /// At most `count` pages that are in the overlay still.
+    /// Returns at most `count` pages that have changes in the overlay.
     pub fn overlaid(&self, count: usize) -> Vec<PageId> {
         self.overlay.pages(count)
     }
 
-    /// Whether there are pages in the overlay still.
+    /// Whether any page has changes in the overlay.
     pub fn is_overlaid(&self) -> bool {
         self.overlay.is_filled()
     }
 
-    /// Has the frame of a page be where its changes are that the overlay has, so that it is placed.
+    /// Moves the overlay's changes of a page to its frame, as pending write-back.
     pub fn take_from_overlay(&self, page: PageId) -> Result<()> {
         let guard = self.write(page)?;
         self.take_overlay((page, guard.frame));
         Ok(())
     }
 
-    /// A latched frame without changes of its own has those of the overlay too, in the units that
-    /// it was read with: from now on it alone has them.
+    /// Takes over the overlay's changes for a latched clean frame. The frame was read with them
+    /// applied.
     fn take_overlay(&self, (page, frame): (PageId, u32)) {
         if self.get(frame, EPOCH) == 0 && self.overlay.take(page, &self.budget) {
             self.add_pending((page, frame), self.get(frame, MASK), 0);
         }
     }
 
-    /// Has a page that nobody will read again not be written.
+    /// Discards the content of a freed page, so that it is not written.
     pub fn discard(&self, page: PageId) {
         self.overlay.take(page, &self.budget);
         if let Some(guard) = self.find(page).and_then(|frame| self.latch_as(page, frame)) {
@@ -602,14 +611,14 @@ impl PageCache {
         }
     }
 
-    /// Has the cache hold nothing of a page that was written round it: what it may have of the page
-    /// is from when it was free. Nobody changes the page, or has changed it since the last cut.
+    /// Drops a page that was written directly to the file: the cached content, if any, is from
+    /// before. The page must not have changed since the last checkpoint.
     pub fn forget(&self, page: PageId) {
         self.overlay.take(page, &self.budget);
         let mut patience = Backoff::default();
         while let Some(frame) = self.find(page) {
             let Some(guard) = self.latch_as(page, frame) else { continue };
-            // Somebody may have found it when it was another's leaf, and will let go of it.
+            // A writer may have pinned it as another page's content; it will unpin it.
             if self.is_counted(frame) {
                 drop(guard);
                 patience.wait();
@@ -621,7 +630,8 @@ impl PageCache {
         }
     }
 
-    /// Puts a latched frame into the table as this page's, unless there is one.
+    /// Links a latched frame into the hash table as this page's. Returns `false` if the page has a
+    /// frame.
     fn link(&self, page: PageId, frame: u32) -> bool {
         let Some(bucket) = self.bucket(page) else { return false };
         let head = lock_bucket(bucket);
@@ -646,7 +656,7 @@ impl PageCache {
         None
     }
 
-    /// Takes a latched frame out of the table.
+    /// Removes a latched frame from the hash table.
     fn unlink(&self, page: PageId, frame: u32) {
         let Some(bucket) = self.bucket(page) else { return };
         let mut head = lock_bucket(bucket);
@@ -668,7 +678,7 @@ impl PageCache {
         bucket.store(head, Ordering::Release);
     }
 
-    /// Gives a latched frame that is in no chain back.
+    /// Frees a latched frame that is in no chain.
     fn release(&self, frame: u32) {
         self.set(frame, MASK, 0);
         self.mark(frame, 0, 0);
@@ -683,7 +693,8 @@ impl PageCache {
         self.free.push(frame, |frame| self.word(frame, NEXT));
     }
 
-    /// A latched frame without a page.
+    /// Takes over the overlay's changes for a latched clean frame. The frame was read with them
+    /// applied.
     fn take_frame(&self) -> u32 {
         let mut patience = Backoff::default();
         loop {
@@ -707,8 +718,8 @@ impl PageCache {
         }
     }
 
-    /// Makes as many frames ready as were filled since the last call, less those that are: their
-    /// memory is touched, for which a writer would wait milliseconds a huge page.
+    /// Allocates as many frames as were filled since the last call, less the free ones, and touches
+    /// their memory. Otherwise a writer would wait milliseconds for each huge page.
     pub fn make_ready(&self) {
         let free = || self.free_count.load(Ordering::Relaxed);
         let filled = self.frames().saturating_sub(free());
@@ -718,7 +729,7 @@ impl PageCache {
         while free() < wanted && self.grow(READY_STEP_BYTES / page_bytes, Growth::Ready) {}
     }
 
-    /// Makes frames: past capacity and budget only if it must.
+    /// Allocates frames. Exceeds capacity and budget only for [`Growth::Must`].
     fn grow(&self, count: u64, growth: Growth) -> bool {
         let must = growth == Growth::Must;
         if !must && self.frames() >= self.options.frames_max {
@@ -749,7 +760,7 @@ impl PageCache {
         true
     }
 
-    /// Draws memory for frames; whether there is some.
+    /// Reserves memory for frames. Returns whether the budget had it.
     fn draw(&self, cost: u64) -> bool {
         if self.options.goes_first {
             return self.budget.reserve(cost).is_ok();
@@ -758,12 +769,12 @@ impl PageCache {
             && self.budget.try_reserve(cost).is_ok()
     }
 
-    /// Bytes of the budget that are for other tables.
+    /// Returns the bytes of the budget that are left to other tables.
     fn left_to_others(&self) -> u64 {
         if self.options.goes_first { 0 } else { self.budget.limit() / 8 }
     }
 
-    /// The latched frame of a page that was put out.
+    /// Evicts a page and returns its latched frame.
     fn evict(&self) -> Option<u32> {
         self.evict_if(|frame| !self.is_lasting(frame)).or_else(|| self.evict_if(|_| true))
     }
@@ -802,13 +813,13 @@ impl PageCache {
         None
     }
 
-    /// Whether a frame has a page that is put out last. Asked without a latch: a guess.
+    /// Whether a frame has a page of the evict-last kind. A guess if the frame is not latched.
     fn is_lasting(&self, frame: u32) -> bool {
         let kind = self.words(frame).get(1).map(|word| word.load(Ordering::Relaxed));
         kind.is_some_and(|kind| low_u8(kind) == self.options.lasting_kind)
     }
 
-    /// Whether a frame has no page, or one that must stay.
+    /// Whether a frame has no page, or one that is dirty or pending write-back.
     fn is_kept(&self, frame: u32) -> bool {
         let dirty = self.get(frame, EPOCH) != 0 || self.get(frame, PENDING) != 0;
         self.get(frame, PAGE) == NO_PAGE || (dirty && !mutant::active(Bug::PageEvictsDirty))
@@ -823,21 +834,21 @@ impl Drop for PageCache {
     }
 }
 
-/// What a frame is filled with.
+/// The initial content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fill {
     Read,
     Zero,
 }
 
-/// How frames are made.
+/// How frames are allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Growth {
-    /// Within capacity and budget.
+    /// Only within capacity and budget.
     May,
-    /// Past them too.
+    /// Also beyond capacity and budget.
     Must,
-    /// Within them, their memory touched.
+    /// Only within capacity and budget; touches the memory.
     Ready,
 }
 

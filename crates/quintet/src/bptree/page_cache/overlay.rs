@@ -1,17 +1,18 @@
-//! What the journal has over the file's pages, until each is read.
+//! The overlay: journal changes that are applied to pages when they are read.
 //!
-//! What: [`Layer`]s, one for each group of the journal, of what changed of each page; whoever reads
-//! a page from the disk gets it with them applied, the oldest first.
-//! Why: applying them all when a table is opened would read and write every page that was changed
-//! since the last placing. A layer is where the pieces are, not what they hold: that is read with
-//! the page.
+//! What: one [`Layer`] for each journal group, with the changes of each page. A page that is read
+//! from disk gets the changes of all layers, the oldest first. Why: to apply them all when a table
+//! is opened would read and write every page that changed since the last write-back. A layer stores
+//! where the pieces are; their content is read with the page.
 //!
-//! Invariants: the file's page with the changes applied is a whole page, checksum included, which
-//! is verified after; a page that is only read leaves its frame like any other; once somebody
-//! changes it, or has it placed, its frame alone has its changes, and they are here no more. Files
-//! of layers stay as long as pages are here.
+//! Invariants:
+//! - The file's page with its changes applied is a whole page, whose checksum is verified
+//!   afterwards.
+//! - A page that is only read can be evicted like any other. Once it is changed or written back,
+//!   only its frame has its changes, and they leave the overlay.
+//! - The journal files of layers stay while any page is in the overlay.
 //!
-//! Thread rules: any thread. Nothing is read under the lock.
+//! Threads: any thread. No I/O is done under the lock.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -35,34 +36,36 @@ use crate::{
 #[cfg(not(model))]
 use crate::journal::redo::page_patches::append_patch;
 
-/// Reads of pieces are put together while no more than this lies between them, and up to this.
+/// Reads of pieces are merged while the gap between them is at most `GAP_BYTES_MAX` and the read at
+/// most `READ_BYTES_MAX` bytes.
 const GAP_BYTES_MAX: u64 = 16 << 10;
 const READ_BYTES_MAX: u64 = 256 << 10;
 
-/// A piece of a layer.
+/// A piece: the changes of one page in one layer.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     page: u32,
-    /// 0: what older layers have of the page is void.
+    /// Size in bytes; 0 voids what older layers have of the page.
     bytes: u32,
     at: u64,
 }
 
-/// What a group of the journal has of the pages.
+/// The changes of pages in one journal group.
 #[derive(Debug)]
 pub struct Layer {
-    /// By page.
+    /// Sorted by page.
     pieces: Vec<Piece>,
     source: PatchSource,
 }
 
-/// A page, and what changes in it: offsets and bytes.
+/// A page and its changes: offsets and bytes.
 #[cfg(test)]
 #[cfg(not(model))]
 pub(super) type PagePatches<'a> = (u32, &'a [(u64, &'a [u8])]);
 
 impl Layer {
-    /// The pieces of a group, whose keys are numbers of pages; `None`: it is no such group.
+    /// Returns the layer of a group whose keys are page numbers; `None` if the group is no such
+    /// group.
     pub(crate) fn of(group: RedoGroup) -> Option<Self> {
         let mut pieces = Vec::new();
         for place in group.page_entries() {
@@ -73,7 +76,7 @@ impl Layer {
         Some(Self { pieces, source: group.into_patch_source() })
     }
 
-    /// What these pages change in.
+    /// Returns a layer of these changes.
     #[cfg(test)]
     #[cfg(not(model))]
     pub(super) fn of_patches(pages: &[PagePatches<'_>]) -> Self {
@@ -89,7 +92,7 @@ impl Layer {
         Self { pieces, source: PatchSource::Memory(Arc::new(bytes)) }
     }
 
-    /// The pieces of a page.
+    /// Returns the pieces of a page.
     fn of_page(&self, page: PageId) -> &[Piece] {
         let start = self.pieces.partition_point(|piece| piece.page < page.0);
         let rest = self.pieces.get(start..).unwrap_or(&[]);
@@ -108,17 +111,18 @@ impl Layer {
 
 type Layers = Arc<[Layer]>;
 
-/// A piece of a page: its layer and its place.
+/// A piece with the number of its layer.
 type Place = (usize, Piece);
 
 #[derive(Debug, Default)]
 struct State {
     layers: Layers,
-    /// A bit for each page that is here, and how many are set; none below the first word is.
+    /// A bit for each page in the overlay, and the number of set bits. Words below `first_word` are
+    /// zero.
     present: Vec<u64>,
     left: usize,
     first_word: usize,
-    /// Pieces that were read ahead, in the order of their layers.
+    /// Pieces that were prefetched, in the order of their layers.
     ahead: HashMap<PageId, Vec<Vec<u8>>>,
 }
 
@@ -149,7 +153,7 @@ impl State {
     }
 }
 
-/// The pieces of a page that count, the oldest first.
+/// Returns the valid pieces of a page, the oldest first.
 fn places_of(layers: &[Layer], page: PageId) -> Vec<Place> {
     let mut places = Vec::new();
     for (number, layer) in layers.iter().enumerate() {
@@ -164,18 +168,18 @@ fn places_of(layers: &[Layer], page: PageId) -> Vec<Place> {
     places
 }
 
-/// See the module head.
+/// The overlay. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
-    /// So that a table without an overlay, which soon is every one, pays nothing.
+    /// A table with an empty overlay checks only this flag.
     filled: AtomicBool,
-    /// Changes stay when their page is read.
+    /// Whether changes stay in the overlay (read-only tables).
     kept: AtomicBool,
     state: Mutex<State>,
 }
 
 impl Overlay {
-    /// Replaces all of it; the oldest layer is first.
+    /// Replaces all layers; the oldest is first.
     pub(super) fn set(&self, layers: Vec<Layer>, keep: bool, budget: &Budget) {
         self.kept.store(keep, Ordering::Relaxed);
         let mut after = State { layers: layers.into(), ..State::default() };
@@ -192,7 +196,7 @@ impl Overlay {
         self.filled.load(Ordering::Acquire)
     }
 
-    /// At most `count` pages that are here, from the first on.
+    /// Returns at most `count` pages in the overlay, in order.
     pub(super) fn pages(&self, count: usize) -> Vec<PageId> {
         let mut pages = Vec::new();
         if !self.is_filled() {
@@ -215,13 +219,13 @@ impl Overlay {
         pages
     }
 
-    /// Whether there are changes of a page.
+    /// Whether the overlay has changes of a page.
     pub(super) fn has(&self, page: PageId) -> bool {
         self.is_filled() && lock(&self.state).is_present(page)
     }
 
-    /// Applies a page's changes, and says which units they are of; `None`: there are none.
-    /// `label` names the file of pages, `offset` the page's place in it.
+    /// Applies a page's changes to `image` and returns the units that they change; `None` if there
+    /// are none. `label` names the file of pages, `offset` is the page's offset in it.
     pub(super) fn patch(
         &self,
         page: PageId,
@@ -253,7 +257,8 @@ impl Overlay {
         Ok(Some(units))
     }
 
-    /// A page's changes are in its frame, or nobody's: they are here no more. Whether they were.
+    /// Removes a page's changes: its frame has them, or the page was freed. Returns whether there
+    /// were any.
     pub(super) fn take(&self, page: PageId, budget: &Budget) -> bool {
         if !self.is_filled() || self.kept.load(Ordering::Relaxed) {
             return false;
@@ -272,8 +277,8 @@ impl Overlay {
         true
     }
 
-    /// Reads what the layers have of these pages, as many at once as a device has use for: for
-    /// when the pages are read. A hint: what fails is read again then.
+    /// Prefetches the layers' pieces of these pages in batches, before the pages are read. A hint:
+    /// a failed read is repeated with the page.
     pub(super) fn read_ahead(&self, pages: &[PageId], queue: &mut dyn Queue) {
         if !self.is_filled() {
             return;
@@ -324,7 +329,7 @@ impl Overlay {
     }
 }
 
-/// One read of several pieces, those from `first` to `last`.
+/// One read of the pieces `first..last`.
 struct Read {
     layer: usize,
     from: u64,
@@ -333,7 +338,7 @@ struct Read {
     last: usize,
 }
 
-/// Puts reads of neighbouring pieces together. Pieces in memory need none.
+/// Merges reads of neighbouring pieces. Pieces in memory need no read.
 fn gather(layers: &[Layer], places: &[(usize, Piece, usize, usize)]) -> Vec<Read> {
     let mut reads: Vec<Read> = Vec::new();
     for (index, (layer, piece, ..)) in places.iter().enumerate() {
@@ -354,7 +359,7 @@ fn gather(layers: &[Layer], places: &[(usize, Piece, usize, usize)]) -> Vec<Read
     reads
 }
 
-/// Has all reads under way, and shows `each` what came.
+/// Performs all reads and passes the results to `each`.
 fn transfer(
     layers: &[Layer],
     reads: &[Read],
@@ -400,7 +405,8 @@ fn read_pieces(layers: &[Layer], page: PageId, label: &str) -> Result<Vec<Vec<u8
     })
 }
 
-/// Applies a piece; the units that it changes. `None`: it is no piece of a page.
+/// Applies a piece to a page and returns the units that it changes; `None` if the piece does not
+/// parse.
 fn apply(piece: &[u8], image: &mut [u8]) -> Option<u64> {
     let unit = image.len() / UNITS;
     let (mut units, mut is_inside) = (0_u64, true);

@@ -1,8 +1,8 @@
-//! The bytes of a page, seen as atomic words.
+//! The bytes of a page as atomic words, and edits that track the changed units.
 //!
-//! Invariants: every access is in bounds or answers `None`; nothing here decides what the bytes
-//! mean. A reader that holds no latch may see a mixture of two states, so whatever it computes
-//! counts only once its guard says that the page did not change meanwhile.
+//! Invariants: every access is in bounds or returns `None`. A reader that holds no latch may see a
+//! mixture of two states, so its result is valid only once its guard says that the page is
+//! unchanged.
 //!
 //! Byte `i` of the page is byte `i % 8`, counted from the low end, of word `i / 8`.
 
@@ -17,31 +17,31 @@ use crate::{
     },
 };
 
-/// Bits in a mask of changed units.
+/// Number of units of a page: the bits of a mask of changed units.
 pub const UNITS: usize = 64;
 
-/// A page to be read.
+/// The words of a page, for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct PageWords<'a>(&'a [AtomicU64]);
 
 impl<'a> PageWords<'a> {
-    /// Views whole words.
+    /// Returns a view of whole words.
     pub const fn new(words: &'a [AtomicU64]) -> Self {
         Self(words)
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub const fn len(&self) -> usize {
         self.0.len() * 8
     }
 
-    /// Word number `index`.
+    /// Returns the word at `index`.
     #[inline]
     pub fn word(&self, index: usize) -> Option<u64> {
         self.0.get(index).map(|word| word.load(Ordering::Relaxed))
     }
 
-    /// Eight bytes from `offset` on, the first lowest; zeros stand for what is past the end.
+    /// Returns eight bytes from `offset` on, the first lowest. Bytes past the end are zero.
     #[inline]
     pub fn load(&self, offset: usize) -> Option<u64> {
         let shift = (offset % 8) * 8;
@@ -52,25 +52,25 @@ impl<'a> PageWords<'a> {
         Some(low | self.word(offset / 8 + 1).unwrap_or(0) << (64 - shift))
     }
 
-    /// A byte.
+    /// Returns a byte.
     #[inline]
     pub fn u8(&self, offset: usize) -> Option<u8> {
         self.word(offset / 8).map(|word| low_u8(word >> (offset % 8 * 8)))
     }
 
-    /// A little-endian `u32`.
+    /// Returns a little-endian `u32`.
     #[inline]
     pub fn u32(&self, offset: usize) -> Option<u32> {
         self.load(offset).map(low_u32)
     }
 
-    /// Words `first..first + count`.
+    /// Returns the words `first..first + count`.
     #[inline]
     pub fn slice(&self, first: usize, count: usize) -> Option<&'a [AtomicU64]> {
         self.0.get(first..first.checked_add(count)?)
     }
 
-    /// Starts loading the line of a byte. A hint; any offset will do.
+    /// Prefetches the cache line of a byte. A hint: any offset is allowed.
     #[inline]
     pub fn prefetch(&self, offset: usize) {
         if let Some(word) = self.0.get(offset / 8) {
@@ -84,7 +84,7 @@ impl<'a> PageWords<'a> {
         (offset.checked_add(length)? <= self.len()).then_some(self.0)
     }
 
-    /// Copies bytes out.
+    /// Copies bytes to `out`.
     #[inline]
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> Option<()> {
         if offset.checked_add(out.len())? > self.len() {
@@ -94,7 +94,7 @@ impl<'a> PageWords<'a> {
         Some(())
     }
 
-    /// Copies bytes out into a new vector.
+    /// Copies bytes to a new vector.
     pub fn copy(&self, offset: usize, length: usize) -> Option<Vec<u8>> {
         if offset.checked_add(length)? > self.len() {
             return None;
@@ -127,14 +127,14 @@ impl<'a> PageWords<'a> {
     }
 }
 
-/// Up to eight bytes as a big-endian number, the missing ones zero: numbers compare as the byte
-/// strings do, as far as they go.
+/// Returns up to eight bytes as a big-endian number, padded with zeros. The numbers compare as the
+/// byte strings do, as far as they go.
 #[inline]
 pub fn head_of(bytes: &[u8]) -> u64 {
     if let Some(chunk) = bytes.first_chunk::<8>() {
         return u64::from_be_bytes(*chunk);
     }
-    // The two parts may overlap: they agree there.
+    // The two parts may overlap and agree there.
     let both = |first: u64, last: u64| first | last << (64 - 8 * bytes.len());
     match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
         (Some(first), Some(last)) => {
@@ -149,38 +149,38 @@ pub fn head_of(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Somebody who needs units of a page as they are.
+/// Saves units of a page before they change.
 pub trait Witness: std::fmt::Debug {
-    /// Keeps these units, before they change.
+    /// Saves these units.
     fn keep(&self, units: u64);
 }
 
-/// A page to be changed by the one who holds its latch. Notes which of its 64 units change.
+/// The words of a latched page, for writing. Records which of its 64 units change.
 #[derive(Debug)]
 pub struct PageEdit<'a> {
     words: &'a [AtomicU64],
     changed: &'a Cell<u64>,
-    /// Units that somebody needs as they are.
+    /// Units that the witness has not saved.
     needed: Option<(&'a Cell<Option<u64>>, &'a dyn Witness)>,
     /// Words of a unit, as a shift.
     unit_shift: u32,
 }
 
 impl<'a> PageEdit<'a> {
-    /// Views whole words; a power of two of them, at least 64.
+    /// Returns an editor of whole words: a power of two of them, at least 64.
     pub fn new(words: &'a [AtomicU64], changed: &'a Cell<u64>) -> Self {
         let unit_shift = (words.len() / UNITS).max(1).ilog2();
         Self { words, changed, needed: None, unit_shift }
     }
 
-    /// Shows units to somebody before they change, each once.
+    /// Passes units to `witness` before they change, each once.
     #[must_use]
     pub fn seen_by(mut self, needed: &'a Cell<Option<u64>>, witness: &'a dyn Witness) -> Self {
         self.needed = Some((needed, witness));
         self
     }
 
-    /// Notes that units are about to change.
+    /// Records that units are about to change.
     #[inline]
     fn touch(&self, units: u64) {
         self.changed.set(self.changed.get() | units);
@@ -193,19 +193,19 @@ impl<'a> PageEdit<'a> {
         }
     }
 
-    /// What is there now.
+    /// Returns the current content.
     #[cfg(test)]
     pub const fn view(&self) -> PageWords<'a> {
         PageWords(self.words)
     }
 
-    /// Word number `index`, as it is now; 0 out of bounds.
+    /// Returns the word at `index`; 0 if out of bounds.
     #[inline]
     pub fn word(&self, index: usize) -> u64 {
         self.words.get(index).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Sets word number `index`. Out of bounds nothing happens.
+    /// Sets the word at `index`. Does nothing if out of bounds.
     #[inline]
     pub fn put_word(&self, index: usize, value: u64) {
         if let Some(word) = self.words.get(index) {
@@ -224,7 +224,7 @@ impl<'a> PageEdit<'a> {
         }
     }
 
-    /// Sets bytes, which lie within the page.
+    /// Sets bytes, which must be within the page.
     pub fn put_bytes(&self, offset: usize, mut bytes: &[u8]) {
         let mut index = offset / 8;
         let skip = offset % 8;
@@ -253,7 +253,7 @@ impl<'a> PageEdit<'a> {
         self.put_bytes(offset, &value.to_le_bytes());
     }
 
-    /// Sets the whole page; only words that differ count as changed.
+    /// Sets the whole page; only units with words that differ count as changed.
     pub fn put_page(&self, bytes: &[u8]) {
         for (index, chunk) in bytes.chunks(8).enumerate() {
             let value = head_of(chunk).swap_bytes();
@@ -263,7 +263,7 @@ impl<'a> PageEdit<'a> {
         }
     }
 
-    /// Sets the whole page, all of which counts as changed.
+    /// Sets the whole page; all of it counts as changed.
     pub fn put_whole(&self, bytes: &[u8]) {
         self.touch(u64::MAX);
         let (chunks, _) = bytes.as_chunks::<8>();
@@ -272,7 +272,7 @@ impl<'a> PageEdit<'a> {
         }
     }
 
-    /// Notes that words `first..first + count` are about to change.
+    /// Records that the words `first..first + count` are about to change.
     fn note(&self, first: usize, count: usize) {
         if let Some(last) = count.checked_sub(1) {
             let (from, to) = (first >> self.unit_shift, (first + last) >> self.unit_shift);
@@ -280,8 +280,8 @@ impl<'a> PageEdit<'a> {
         }
     }
 
-    /// Moves words `from..from + count` to `to`; the ranges may overlap. Out of bounds nothing
-    /// happens.
+    /// Moves the words `from..from + count` to `to`; the ranges may overlap. Does nothing if out of
+    /// bounds.
     pub fn move_words(&self, from: usize, to: usize, count: usize) {
         let (low, distance) = (from.min(to), from.abs_diff(to));
         let Some(words) = self.words.get(low..low + count + distance) else { return };

@@ -1,10 +1,9 @@
-//! Pages in their file: where they are, and whether what was read is one.
+//! Reads of pages from their file, bypassing the cache, and their verification.
 //!
-//! What: reads round the cache, with the journal's newest changes over what the file has.
-//! Why: whoever needs a page without a frame, and the cache itself, take the same way and verify
-//! the same.
+//! A read applies the overlay's changes to what the file has. The cache and the checker both read
+//! through here, so they verify the same.
 //!
-//! Invariants: nothing counts as a page before its checksum and its number match.
+//! Invariants: bytes are a page only once checksum and page number match.
 
 use std::io;
 
@@ -19,16 +18,16 @@ use crate::{
 };
 
 impl PageCache {
-    /// Where a page begins in the file.
+    /// Returns the file offset of a page.
     pub fn offset(&self, page: PageId) -> u64 {
         u64::from(page.0) * to_u64(self.options.page_bytes)
     }
 
-    /// Reads a page from the disk, round the cache, and verifies it. Says which of its units the
-    /// journal has, if any.
+    /// Reads a page from disk, bypassing the cache, and verifies it. Returns the units that the
+    /// journal has changed, if any.
     pub fn read_page(&self, page: PageId, buffer: &mut AlignedBuffer) -> Result<Option<u64>> {
         let offset = self.offset(page);
-        // What the journal has may be of a page that never was in the file.
+        // The journal may have a page that was never in the file.
         let count = match self.file() {
             Err(_) if self.overlay.has(page) => 0,
             _ => self.read_file(offset, buffer.as_mut_slice())?,
@@ -43,7 +42,7 @@ impl PageCache {
         Ok(units)
     }
 
-    /// Reads whole pages that are no pages of the cache.
+    /// Reads whole pages of a direct extent.
     pub fn read_raw(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         let count = self.read_file(offset, out)?;
         if count < out.len() {
@@ -56,7 +55,7 @@ impl PageCache {
         Ok(())
     }
 
-    /// Reads whole blocks, fewer only at the end of the file, and returns how many bytes came.
+    /// Reads whole blocks and returns the number of bytes read: fewer only at the end of the file.
     pub fn read_file(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         let file = self.file()?;
         let mut done = 0;
@@ -64,7 +63,7 @@ impl PageCache {
             match file.read_at(rest, offset + to_u64(done)) {
                 Ok(count) => {
                     done += count;
-                    // A file that ends within a block cannot be read on with direct I/O.
+                    // With direct I/O a read cannot continue after a file that ends within a block.
                     if count == 0 || !to_u64(count).is_multiple_of(BLOCK_BYTES) {
                         break;
                     }
@@ -76,19 +75,19 @@ impl PageCache {
         Ok(done)
     }
 
-    /// Writes whole pages that are no pages of the cache. Not durable until the file is synced.
+    /// Writes whole pages of a direct extent. They are durable once the file is synced.
     pub fn write_raw(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         write_all_at(&**self.file()?, bytes, offset)
             .map_err(|error| Error::io(format!("write {}", self.label), error))
     }
 }
 
-/// The checksum of a page: of everything behind it.
+/// Returns the checksum of a page: of all bytes after the checksum.
 pub fn checksum(salt: u32, page: &[u8]) -> u32 {
     crc32c_append(salt, page.get(4..).unwrap_or(&[]))
 }
 
-/// Whether these bytes are a page; what is wrong.
+/// Verifies that these bytes are the page; the error says what is wrong.
 pub(super) fn verify(salt: u32, page: PageId, bytes: &[u8]) -> Result<(), String> {
     let mut decoder = Decoder::new(bytes);
     let (found, number) = (decoder.u32(), decoder.u32());

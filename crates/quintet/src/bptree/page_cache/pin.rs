@@ -1,12 +1,10 @@
-//! Pages that stay in the cache for a write that is to come.
+//! Pins: a page stays in its frame between the admission of a write and its application.
 //!
-//! What: who has found the page that a write will change keeps it: until it is let go of, the page
-//! does not leave its frame, so the write cannot fail by reading it. Why: what is logged has to be
-//! applied, and a disk may fail in between.
+//! Why: a logged write must be applied. If its page is pinned, it cannot fail on a disk read.
 //!
 //! Invariants: each [`Kept`] is counted in its frame's descriptor; a frame with a count stays.
-//! Who puts a page out latches it first and then looks at the count; who keeps it counts first and
-//! then looks at the version: one of the two sees the other.
+//! Eviction latches the frame and then reads the count. A pin increments the count and then reads
+//! the version. With sequentially consistent order one of the two sees the other.
 
 use super::{KEPT, LATCH, PageCache, ReadGuard, WriteGuard};
 use crate::{
@@ -14,26 +12,25 @@ use crate::{
     util::sync::{AtomicU64, Ordering, fence},
 };
 
-/// A page that stays in its frame until [`PageCache::let_leave`], and its version when it was
-/// looked at.
+/// A pinned page, and its version when it was pinned. [`PageCache::let_leave`] unpins it.
 #[derive(Debug)]
 #[must_use = "the page stays in its frame until it is let go of"]
 pub struct Kept(Seen);
 
 impl Kept {
-    /// The page as it was when it was kept.
+    /// Returns the page and its version when it was pinned.
     pub const fn seen(&self) -> Seen {
         self.0
     }
 }
 
 impl ReadGuard<'_> {
-    /// The page as it is now.
+    /// Returns the page and its version.
     pub const fn seen(&self) -> Seen {
         Seen { frame: self.frame, version: self.version }
     }
 
-    /// Keeps the page in the cache; `None`: it has changed since it was looked at.
+    /// Pins the page. Returns `None` if it has changed since the guard read its version.
     pub fn keep(&self) -> Option<Kept> {
         let count = self.cache.word(self.frame, KEPT)?;
         count.fetch_add(1, Ordering::SeqCst);
@@ -47,7 +44,7 @@ impl ReadGuard<'_> {
     }
 }
 
-/// A page and its version: what a [`ReadGuard`] holds, to be asked for later.
+/// A page and its version: a [`ReadGuard`] that can be stored and validated later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     frame: u32,
@@ -55,21 +52,21 @@ pub struct Seen {
 }
 
 impl WriteGuard<'_> {
-    /// The page as it will be when this is dropped.
+    /// Returns the page and the version that it will have when the guard is dropped.
     pub fn seen_after(&self) -> Seen {
         Seen { frame: self.frame, version: self.cache.get(self.frame, LATCH) + 1 }
     }
 }
 
 impl PageCache {
-    /// The page as it was seen; `None`: it has changed since, or left the cache.
+    /// Returns a guard of the page; `None` if it has changed or was evicted since.
     #[inline]
     pub fn seen(&self, seen: &Seen) -> Option<ReadGuard<'_>> {
         let guard = ReadGuard { cache: self, frame: seen.frame, version: seen.version };
         guard.is_unchanged().then_some(guard)
     }
 
-    /// Lets go of a page.
+    /// Unpins a page.
     #[expect(clippy::needless_pass_by_value, reason = "once for each")]
     pub fn let_leave(&self, kept: Kept) {
         if let Some(count) = self.word(kept.0.frame, KEPT) {
@@ -77,7 +74,7 @@ impl PageCache {
         }
     }
 
-    /// Whether somebody keeps the page of a frame that the caller has latched.
+    /// Whether the page of a frame is pinned. The caller holds the frame's latch.
     pub(super) fn is_counted(&self, frame: u32) -> bool {
         fence(Ordering::SeqCst);
         self.word(frame, KEPT)
