@@ -1,28 +1,27 @@
-//! Building the tree from sorted entries: from the leaves up, in pages that nobody knows yet.
+//! Sorted bulk loads: builds the tree bottom-up in pages that nothing refers to yet.
 //!
-//! What: [`Bulk`] takes entries in ascending order behind all that the tree has, fills leaves and
-//! inner nodes to the end, and hands whole pages to a [`Sink`]; none passes through the cache. What
-//! it leaves is the content of a new root ([`Built`]): with that in place of the old one the tree
-//! has the entries, without it nothing has changed.
-//! Why: a put finds its leaf, changes it, and has its page copied and journaled; a page of a
-//! hundred sorted entries needs none of that.
+//! How: [`Bulk`] takes entries in ascending order above all keys of the tree, fills leaves and
+//! inner nodes completely, and passes whole pages to a [`Sink`]; none goes through the cache. The
+//! result is the content of a new root ([`Built`]): with it the tree has the entries, without it
+//! nothing has changed. Why: a put finds its leaf, changes it, and has its page copied and
+//! journaled; a page of a hundred sorted entries needs none of that.
 //!
-//! A tree that has entries is taken up where its last key is: the nodes on the way to it are built
-//! anew with what comes behind, and given back once the new root is in place; everything else stays
-//! where it is. What lies right of the way are leaves without entries, which go too.
+//! A load continues a tree that has entries at its last key. The nodes on the path to that key are
+//! rebuilt together with the new entries, and freed once the new root is in place; all other nodes
+//! stay. Leaves right of the path are empty, and are freed too.
 //!
-//! A leaf is closed once its next entry would not fit. What fits depends on the prefix, and the
-//! prefix on the separator behind the leaf, so on the first key that is not in it any more: the
-//! last entry of an open leaf is known to fit when the next key comes. Inner nodes are the same
-//! one level up. The last node of each level has no upper bound and so no prefix; where that makes
-//! it too large it becomes two.
+//! A leaf is closed when its next entry would not fit. What fits depends on the prefix, and the
+//! prefix on the separator after the leaf, so on the first key after it. It is thus known only when
+//! the next key comes that the last entry of an open leaf fits. Inner nodes are the same one level
+//! up. The last node of each level has no upper bound and so no prefix; if that makes it too large,
+//! it is split in two.
 //!
-//! Invariants: of an open leaf or node, what comes before its last entry fits with the prefix that
-//! ends there; pages are [`crate::bptree::page_allocator::Space::reserve`]d, so no cut has them
-//! before the root.
+//! Invariants: of an open leaf or node, the entries before the last one fit with the prefix that
+//! ends there. Pages are [`crate::bptree::page_allocator::Space::reserve`]d, so no checkpoint has
+//! them before the root.
 //!
-//! Thread rules: nobody changes the tree from [`Tree::begin_bulk`] on until the root is in place
-//! or the load is given up; reads go on.
+//! Threads: the tree must not change from [`Tree::begin_bulk`] until the root is in place or the
+//! load is given up; reads go on.
 
 use super::{
     Change, DEPTH_MAX, Garbage, ROOT, Shape, Step, Stop, Tree,
@@ -44,39 +43,39 @@ use crate::{
     },
 };
 
-/// Where finished pages go.
+/// A consumer of finished pages.
 pub trait Sink {
-    /// Takes the page that belongs at `offset` of the file. An error may be of an earlier page.
+    /// Takes the page for `offset` of the file. An error may be of an earlier page.
     fn write(&mut self, offset: u64, page: &[u8]) -> Result<()>;
 }
 
-/// The tree that is built, and where its pages go.
+/// The tree that is built, and the sink of its pages.
 pub struct Site<'s> {
     /// The tree.
     pub tree: &'s Tree,
-    /// Takes its pages.
+    /// Takes the tree's pages.
     pub sink: &'s mut dyn Sink,
 }
 
-/// What a load has made of the tree.
+/// The result of a load.
 #[derive(Debug)]
 pub struct Built {
-    /// The page of the root, but for what is the cache's.
+    /// The page of the new root, without the cache's bytes.
     pub root: Vec<u8>,
-    /// What the figures change by.
+    /// The change of the counts.
     pub change: Change,
-    /// Pages that the new root does not lead to: first and count.
+    /// Pages that the new root does not refer to: first and count.
     pub freed: Vec<(PageId, u64)>,
-    /// Leaves and inner nodes more.
+    /// Number of leaves and of inner nodes added.
     pub nodes: [i64; 2],
 }
 
-/// The bytes that entries take in a node.
+/// The size of entries in a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fill {
-    /// With whole keys; of long keys, what a node holds at most.
+    /// In bytes, with whole keys; of long keys the most that a node holds.
     bytes: usize,
-    /// Entries whose key loses the prefix.
+    /// Number of entries whose key loses the prefix.
     short: usize,
 }
 
@@ -87,7 +86,7 @@ impl Fill {
         self.short += usize::from(!long);
     }
 
-    /// Of a node with a prefix of this length.
+    /// Returns the size of a node with a prefix of this length.
     const fn size(&self, prefix: usize) -> usize {
         (HEAD_BYTES + prefix).next_multiple_of(8) + self.bytes - self.short * prefix
     }
@@ -104,7 +103,7 @@ struct Staged {
     long: Option<LongKey>,
 }
 
-/// The separator before a node, and its extent if it is long and has one; empty: none.
+/// The separator before a node, and its extent if it is long and has one. Empty if there is none.
 #[derive(Clone, Debug, Default)]
 struct Lower {
     key: Vec<u8>,
@@ -132,7 +131,7 @@ impl OpenLeaf {
         self.key(self.entries.len().wrapping_sub(1))
     }
 
-    /// The shortest key above entry `index - 1` that is not above entry `index`.
+    /// Returns the shortest key above entry `index - 1` that is not above entry `index`.
     fn separator(&self, index: usize) -> Vec<u8> {
         let (below, above) = (self.key(index.wrapping_sub(1)), self.key(index));
         above.get(..=shared_len(below, above)).unwrap_or(above).to_vec()
@@ -151,7 +150,7 @@ impl OpenLeaf {
         self.entries.push(Staged { start, key_end, end, word, long });
     }
 
-    /// Forgets the first entries, which are in a page of their own now.
+    /// Removes the first entries, which are in a finished page.
     fn drain(&mut self, shape: Shape, count: usize) {
         let from = self.entries.get(count).map_or(self.bytes.len(), |entry| entry.start);
         self.bytes.drain(..from);
@@ -166,7 +165,7 @@ impl OpenLeaf {
         }
     }
 
-    /// The first entry of the longest end that fits in a leaf without a prefix.
+    /// Returns the first entry of the longest suffix that fits in a leaf without a prefix.
     fn tail(&self, shape: Shape) -> usize {
         let mut fill = Fill::default();
         let fitting = self.entries.iter().rev().take_while(|entry| {
@@ -177,7 +176,7 @@ impl OpenLeaf {
         self.entries.len() - fitting.count()
     }
 
-    /// The page of the first `count` entries, with a prefix of this length.
+    /// Builds the page of the first `count` entries, with a prefix of this length.
     fn build(&self, shape: Shape, count: usize, prefix: usize, page: &mut [u8]) -> Option<()> {
         page.fill(0);
         let entries = self.entries.get(..count)?;
@@ -243,12 +242,12 @@ impl OpenNode {
         self.cells.push(cell);
     }
 
-    /// The length of its prefix if `upper` ends it.
+    /// Returns the length of the node's prefix if `upper` is its upper bound.
     fn prefix(&self, shape: Shape, upper: &[u8]) -> usize {
         shared_len(&self.lower.key, upper).min(shape.prefix_max())
     }
 
-    /// The separator before the longest end that fits in a node without a prefix.
+    /// Returns the separator before the longest suffix that fits in a node without a prefix.
     fn tail(&self, shape: Shape) -> usize {
         let mut fill = Fill::default();
         let fitting = self.cells.iter().rev().take_while(|cell| {
@@ -259,14 +258,14 @@ impl OpenNode {
     }
 }
 
-/// A load. See the module head.
+/// A bulk load. See the module documentation.
 #[derive(Debug)]
 pub struct Bulk {
     shape: Shape,
     leaf: OpenLeaf,
     /// The open inner nodes, from level 1 on.
     levels: Vec<OpenNode>,
-    /// Leaves and inner nodes made.
+    /// Number of leaves and of inner nodes created, and removed.
     made: [u64; 2],
     gone: [u64; 2],
     freed: Garbage,
@@ -284,7 +283,7 @@ struct Taken {
     rest: Vec<u8>,
 }
 
-/// The way to the last key, taken apart.
+/// The decoded path to the last key.
 #[derive(Default)]
 struct Path {
     levels: Vec<OpenNode>,
@@ -295,7 +294,7 @@ struct Path {
 }
 
 impl Tree {
-    /// Begins a load: reads the way to the last key. Returns that key too.
+    /// Begins a load: reads the path to the last key. Returns that key too.
     pub fn begin_bulk(&self) -> Result<(Bulk, Option<Vec<u8>>)> {
         let last = self.last_key()?;
         let path = self.repeat(|tree| tree.take_path(last.as_deref()))?;
@@ -374,7 +373,8 @@ impl Tree {
         Err(self.damage(node.page(), "the tree is too deep"))
     }
 
-    /// Takes an inner node of the way up to the child that leads to `key`, and that apart.
+    /// Decodes an inner node of the path up to the child that leads to `key`, and returns that
+    /// child.
     fn take_node<'t>(
         &'t self,
         node: ReadGuard<'t>,
@@ -412,8 +412,8 @@ impl Tree {
         self.child_of(&node, child)
     }
 
-    /// Notes the children of a node from number `first` on, with all below, as gone: they have no
-    /// entries.
+    /// Records the children of a node from number `first` on, with everything below, as removed:
+    /// they have no entries.
     fn take_children(&self, node: &ReadGuard<'_>, first: usize, path: &mut Path) -> Step<()> {
         let (level, children, longs) = self.look(node, |view, _| {
             let count = view.count();
@@ -446,12 +446,12 @@ impl Tree {
         Ok(())
     }
 
-    /// Puts a page in the place of the root, whose latch is held.
+    /// Replaces the root's content; the caller holds its latch.
     pub fn put_root(&self, root: &WriteGuard<'_>, page: &[u8]) {
         self.fill(root, page.to_vec());
     }
 
-    /// Counts nodes of a load; `back`: takes that back.
+    /// Counts the nodes of a load, or with `back` undoes that.
     pub fn count_nodes(&self, nodes: [i64; 2], back: bool) {
         for (count, more) in self.node_counts.iter().zip(nodes) {
             let more = if back { more.wrapping_neg() } else { more };
@@ -462,7 +462,7 @@ impl Tree {
 }
 
 impl Bulk {
-    /// Adds an entry, whose key is above all others.
+    /// Adds an entry; its key must be above all others.
     pub fn push(&mut self, site: &mut Site<'_>, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         let length = value[0].len() + value[1].len();
         if !self.leaf.entries.is_empty() {
@@ -486,7 +486,7 @@ impl Bulk {
         Ok(())
     }
 
-    /// Writes what is open and returns the root.
+    /// Writes the open nodes and returns the root.
     pub fn finish(mut self, site: &mut Site<'_>) -> Result<Built> {
         if self.leaf.fill.size(0) > self.shape.page_bytes {
             let tail = self.leaf.tail(self.shape).max(1);
@@ -529,7 +529,7 @@ impl Bulk {
         Built { root: self.page, change: self.change, freed: self.freed, nodes }
     }
 
-    /// Closes the open leaf behind its first `count` entries, of which there are more.
+    /// Closes the open leaf after its first `count` entries, of which there are more.
     fn close_leaf(&mut self, site: &mut Site<'_>, count: usize) -> Result<()> {
         let upper = Lower { key: self.leaf.separator(count), long: None };
         let shared = shared_len(&self.leaf.lower.key, &upper.key);
@@ -548,8 +548,8 @@ impl Bulk {
         built.ok_or_else(|| does_not_fit(tree))
     }
 
-    /// Puts a finished child and the separator before it behind all others of open node `index`,
-    /// which is begun if it is not there.
+    /// Appends a finished child and the separator before it to open node `index`, which is created
+    /// if missing.
     fn add_child(
         &mut self,
         site: &mut Site<'_>,
@@ -580,7 +580,7 @@ impl Bulk {
         Ok(())
     }
 
-    /// Closes open node `index` before separator `count`, which goes up.
+    /// Closes open node `index` before separator `count`, which moves up.
     fn close_node(&mut self, site: &mut Site<'_>, index: usize, count: usize) -> Result<()> {
         let Some(node) = self.levels.get(index) else { return Ok(()) };
         let Some(up) = node.cells.get(count).cloned() else { return Ok(()) };
@@ -614,7 +614,7 @@ impl Bulk {
         Ok(())
     }
 
-    /// Gives the page that was built last a number, and hands it over.
+    /// Allocates a page number for the page that was built last, and passes the page to the sink.
     fn write_page(&mut self, site: &mut Site<'_>) -> Result<PageId> {
         let page = site.tree.reserve(1);
         self.write_as(site, page)?;
@@ -673,10 +673,10 @@ impl Bulk {
 }
 
 impl Tree {
-    /// Takes pages for a load.
+    /// Reserves pages for a load.
     fn reserve(&self, count: u64) -> PageId {
         let first = self.space.reserve(count);
-        // What the cache has of them must not be written over what the load writes.
+        // Stale cached content of these pages must not be written over what the load writes.
         (0..count).for_each(|step| self.cache.discard(self.space.page_at(first, step)));
         first
     }

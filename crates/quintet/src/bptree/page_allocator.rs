@@ -1,22 +1,24 @@
-//! Which pages of the file are free.
+//! The allocator of pages: which pages of the file are free.
 //!
-//! What: a bit for each page, in memory; on disk a map page at the start of each extent of
-//! `granularity` pages, as it was at a cut. The file grows by whole extents.
-//! Why: bits find the runs that large values need in one piece.
+//! How: a bit for each page, in memory. On disk each extent of `granularity` pages begins with a
+//! map page, as of the last checkpoint that has it. The file grows by whole extents. Why bits: they
+//! find the runs of pages that large values need.
 //!
 //! A map page (kind 5): the header of every page up to 32, then a bit for each page of the extent,
 //! the first in the lowest bit of the first byte; 1 is used.
 //!
-//! Three states are kept: now, at the cut that is being written, and at the last cut that is
-//! durable. A page that is taken is free in all three: until the next cut is durable, recovery may
-//! need what a page held that was freed since. So what is new at a cut is written to its place
-//! before the cut is durable, and needs no journal.
+//! Three states are kept: now, at the checkpoint that is being written, and at the last durable
+//! one. A page can be allocated only if it is free in all three: until the next checkpoint is
+//! durable, recovery may need the content of a page that was freed since. So a page that is new at
+//! a checkpoint is written to its place before the checkpoint is durable, and needs no journal.
 //!
 //! Invariants: pages 0 (meta), 1 (map) and 2 (root) are always used, and so is the first page of
 //! every further extent (its map).
 //!
-//! How we differ from the paper (ckvs): a map of bits, not a stack of numbers, at the same places:
-//! a stack cannot tell where a run of free pages is, and a tenth of the bytes does.
+//! Threads: any thread; one lock.
+//!
+//! Differences from the paper (ckvs): a bitmap instead of a stack of page numbers. A stack cannot
+//! find a run of free pages, and takes ten times the bytes.
 
 use super::ROOT;
 use crate::{
@@ -28,7 +30,7 @@ use crate::{
     },
 };
 
-/// Where a map page's bits begin.
+/// Offset of the bits in a map page.
 pub const MAP_HEAD_BYTES: usize = 32;
 
 /// A bit for each page.
@@ -37,26 +39,26 @@ pub type Bits = Vec<u64>;
 #[derive(Debug, Default)]
 struct State {
     used: Bits,
-    /// At the cut that is being written.
+    /// At the checkpoint that is being written.
     cut: Option<Bits>,
-    /// At the last durable cut.
+    /// At the last durable checkpoint.
     durable: Bits,
-    /// At cuts since then that may be durable or not.
+    /// At later checkpoints that failed and may be durable or not.
     doubtful: Bits,
-    /// Taken for a load that is not part of the tree yet: used at no cut.
+    /// Reserved for a load that is not part of the tree yet: used at no checkpoint.
     reserved: Bits,
-    /// Where the search for more of them goes on.
+    /// Where the search for more reserved pages continues.
     reserved_end: u64,
-    /// Extents whose maps differ from the last cut.
+    /// Extents whose maps changed since the last checkpoint.
     changed: Vec<bool>,
-    /// Free pages whose disk space was given back.
+    /// Returns the number of free pages whose disk space was released.
     holes: Bits,
-    /// Where the search for single pages goes on, as a word of `used`.
+    /// Where the search for single pages continues, as a word of `used`.
     hand: usize,
 }
 
 impl State {
-    /// Pages of a word that are used, or were at a state that recovery may find.
+    /// Returns the pages of a word that are used, or were in a state that recovery may need.
     fn taken(&self, word: usize) -> u64 {
         let bits = |bits: &Bits| bits.get(word).copied().unwrap_or(0);
         if mutant::active(Bug::SpaceReusesTooEarly) {
@@ -66,7 +68,7 @@ impl State {
         bits(&self.used) | bits(&self.reserved) | needed | self.cut.as_ref().map_or(0, bits)
     }
 
-    /// Notes that the map of a page's extent is another than at the last cut.
+    /// Records that the map of a page's extent changed since the last checkpoint.
     fn note_changed(&mut self, page: u64, granularity: u64) {
         if let Some(changed) = self.changed.get_mut(to_usize(page / granularity)) {
             *changed = true;
@@ -74,15 +76,15 @@ impl State {
     }
 }
 
-/// The pages of a file. See the module head.
+/// The page allocator of a file. See the module documentation.
 #[derive(Debug)]
 pub struct Space {
     state: Mutex<State>,
-    /// Pages of an extent: a multiple of 64.
+    /// Number of pages of an extent: a multiple of 64.
     granularity: u64,
     used_count: AtomicU64,
     end: AtomicU64,
-    /// Values were written directly since the last cut.
+    /// Returns whether values were written directly since the last call.
     written_directly: AtomicBool,
     hole_count: AtomicU64,
 }
@@ -91,14 +93,14 @@ fn bit(page: u64) -> (usize, u64) {
     (to_usize(page / 64), 1 << (page % 64))
 }
 
-/// Whether a page is used.
+/// Whether the bit of a page is set.
 pub fn is_set(bits: &[u64], page: u64) -> bool {
     let (word, mask) = bit(page);
     bits.get(word).is_some_and(|word| word & mask != 0)
 }
 
 impl Space {
-    /// The pages of a file whose maps hold `used`; nothing at all for a new one.
+    /// Returns the allocator of a file whose maps are `used`; empty for a new file.
     pub fn new(granularity: u64, used: Bits) -> Self {
         let space = Self {
             state: Mutex::new(State::default()),
@@ -127,22 +129,22 @@ impl Space {
         space
     }
 
-    /// Pages of the file.
+    /// Returns the number of pages of the file.
     pub fn end(&self) -> u64 {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Pages of an extent.
+    /// Returns the number of pages of an extent.
     pub const fn granularity(&self) -> u64 {
         self.granularity
     }
 
-    /// The pages used at the last durable cut.
+    /// Returns the pages used at the last durable checkpoint.
     pub fn durable(&self) -> Bits {
         lock(&self.state).durable.clone()
     }
 
-    /// Pages in use.
+    /// Returns the number of used pages.
     pub fn used(&self) -> u64 {
         self.used_count.load(Ordering::Relaxed)
     }
@@ -160,12 +162,12 @@ impl Space {
         }
     }
 
-    /// Whether a page is the map of an extent; the first one's is not at its start.
+    /// Whether a page is the first of an extent: its map, or the meta page.
     const fn is_map(&self, page: u64) -> bool {
         page.is_multiple_of(self.granularity)
     }
 
-    /// Page number `step` of a run, which passes over the maps.
+    /// Returns page number `step` of a run, which skips the maps.
     pub fn page_at(&self, first: PageId, step: u64) -> PageId {
         let (extent, place) =
             (u64::from(first.0) / self.granularity, u64::from(first.0) % self.granularity);
@@ -175,7 +177,7 @@ impl Space {
         PageId(low_u32(extent * self.granularity + place % per_extent + 1))
     }
 
-    /// Pages from `page` on before the next map.
+    /// Returns the number of pages from `page` on before the next map.
     pub fn contiguous(&self, page: PageId) -> u64 {
         self.granularity - u64::from(page.0) % self.granularity
     }
@@ -202,7 +204,7 @@ impl Space {
         }
     }
 
-    /// Takes a page.
+    /// Allocates a page.
     pub fn take(&self) -> PageId {
         let mut state = lock(&self.state);
         loop {
@@ -218,8 +220,8 @@ impl Space {
         }
     }
 
-    /// Takes `count` pages in one piece (but for the maps between them). With `directly` they are
-    /// written to before the next cut is.
+    /// Allocates a run of `count` pages, which skips the maps. `directly`: they are written to
+    /// before the next checkpoint.
     pub fn take_run(&self, count: u64, directly: bool) -> PageId {
         if count == 1 && !directly {
             return self.take();
@@ -233,7 +235,8 @@ impl Space {
         PageId(low_u32(first))
     }
 
-    /// The first run of so many free pages from `page` on; the file grows where there is none.
+    /// Returns the first run of `count` free pages from `page` on. Extends the file if there is
+    /// none.
     fn find_run(&self, state: &mut State, count: u64, mut page: u64) -> u64 {
         let (mut run, mut first) = (0, 0);
         loop {
@@ -265,8 +268,8 @@ impl Space {
         }
     }
 
-    /// Takes `count` pages in one piece (but for the maps between them) for a load: they are used
-    /// once it is adopted, and free again if it is not. In ascending order.
+    /// Reserves a run of `count` pages, which skips the maps, for a load: used once the load is
+    /// adopted, free again if it is not. Runs ascend.
     pub fn reserve(&self, count: u64) -> PageId {
         let mut state = lock(&self.state);
         let from = state.reserved_end;
@@ -288,7 +291,7 @@ impl Space {
         PageId(low_u32(first))
     }
 
-    /// What was reserved is used now, and `freed` (first and count) free. Returns the former.
+    /// Marks the reserved pages as used, and `freed` (first and count) as free. Returns the former.
     pub fn adopt(&self, freed: &[(PageId, u64)]) -> Bits {
         let mut state = lock(&self.state);
         state.reserved_end = 0;
@@ -303,7 +306,7 @@ impl Space {
         loaded
     }
 
-    /// Takes [`Space::adopt`] back: what was loaded is reserved.
+    /// Undoes [`Space::adopt`]: the load's pages are reserved again.
     pub fn disown(&self, loaded: Bits, freed: &[(PageId, u64)]) {
         let mut state = lock(&self.state);
         self.mark_all(&mut state, &loaded, false);
@@ -313,8 +316,8 @@ impl Space {
         }
     }
 
-    /// Says that what is reserved is free again; calls `give_back` for each run of what recovery
-    /// cannot need of it, first and count, before anybody can take it.
+    /// Frees the reserved pages. Calls `give_back` for each run of them that recovery cannot need,
+    /// first and count, before they can be allocated.
     pub fn release(&self, mut give_back: impl FnMut(u64, u64)) {
         let mut state = lock(&self.state);
         let mut reserved = std::mem::take(&mut state.reserved);
@@ -332,7 +335,7 @@ impl Space {
         }
     }
 
-    /// Marks all pages of a set.
+    /// Marks all pages of a set as used or free.
     fn mark_all(&self, state: &mut State, pages: &Bits, used: bool) {
         let mut count = 0;
         for (index, pages) in pages.iter().enumerate().filter(|(_, pages)| **pages != 0) {
@@ -349,7 +352,7 @@ impl Space {
         }
     }
 
-    /// Gives pages back.
+    /// Frees pages.
     pub fn give(&self, first: PageId, count: u64) {
         let mut state = lock(&self.state);
         let first = u64::from(first.0);
@@ -357,8 +360,8 @@ impl Space {
         state.hand = state.hand.min(to_usize(first / 64));
     }
 
-    /// Begins a cut: the maps that have to be written, each with its page. All writers are kept
-    /// out meanwhile.
+    /// Begins a checkpoint. Returns the maps that must be written, each with its page. The caller
+    /// keeps all writers out.
     pub fn cut(&self) -> Vec<(PageId, Bits)> {
         let mut state = lock(&self.state);
         let per_extent = to_usize(self.granularity / 64);
@@ -375,7 +378,8 @@ impl Space {
         maps
     }
 
-    /// The pages that were used at a cut before the one that is being written and are free at it.
+    /// Returns the pages that were used at an earlier checkpoint and are free at the one being
+    /// written.
     pub fn freed_by_cut(&self) -> Vec<PageId> {
         let state = lock(&self.state);
         let Some(cut) = &state.cut else { return Vec::new() };
@@ -391,8 +395,8 @@ impl Space {
         freed
     }
 
-    /// The pages used at the cut that is being written that no state has which recovery may find:
-    /// but for those that a table begins with.
+    /// Returns the pages used at the checkpoint being written that no state has which recovery may
+    /// need, except the first pages of a table.
     pub fn fresh_at_cut(&self) -> Bits {
         let state = lock(&self.state);
         let mut fresh = state.cut.clone().unwrap_or_default();
@@ -406,30 +410,30 @@ impl Space {
         fresh
     }
 
-    /// The pages used at the cut that is being written.
+    /// Returns the pages used at the checkpoint being written.
     pub fn used_at_cut(&self) -> Bits {
         lock(&self.state).cut.clone().unwrap_or_default()
     }
 
-    /// The map of an extent: its first page, but for the first extent, whose first is the meta
-    /// page.
+    /// Returns the map page of an extent: its first page, but page 1 for the first extent, which
+    /// begins with the meta page.
     pub fn map_page(&self, extent: u64) -> PageId {
         map_page(extent, self.granularity)
     }
 
-    /// Whether values were written directly since this was asked last.
+    /// Returns whether values were written directly since the last call.
     pub fn take_written_directly(&self) -> bool {
         self.written_directly.swap(false, Ordering::Relaxed)
     }
 
-    /// Ends a cut: it is durable, or was given up.
+    /// Ends a checkpoint, which is durable or was abandoned.
     pub fn end_cut(&self, durable: bool) {
         let mut state = lock(&self.state);
         let Some(cut) = state.cut.take() else { return };
         if durable {
             state.durable = cut;
             state.doubtful.clear();
-            // What was freed before the cut can be taken from now on.
+            // Pages that were freed before the checkpoint can be allocated from now on.
             state.hand = 0;
         } else {
             let length = state.doubtful.len().max(cut.len());
@@ -437,14 +441,14 @@ impl Space {
             for (doubtful, cut) in state.doubtful.iter_mut().zip(cut) {
                 *doubtful |= cut;
             }
-            // Which maps got where is not worth knowing.
+            // It is unknown which maps were written: write all again.
             state.changed.fill(true);
             self.written_directly.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Calls `give_back` for each run of pages that hold nothing, now and for recovery, and that
-    /// still have their disk space: first and count. Nobody takes one of them meanwhile.
+    /// Calls `give_back` for each run of pages that are free, now and for recovery, and still have
+    /// disk space: first and count. No page is allocated meanwhile.
     pub fn give_back<E>(
         &self,
         mut give_back: impl FnMut(u64, u64) -> Result<(), E>,
@@ -480,13 +484,13 @@ impl Space {
         Ok(())
     }
 
-    /// Free pages whose disk space was given back.
+    /// Returns the number of free pages whose disk space was released.
     pub fn holes(&self) -> u64 {
         self.hole_count.load(Ordering::Relaxed)
     }
 }
 
-/// The pages of a set.
+/// Returns the pages of a set.
 pub fn pages_of(bits: &Bits) -> impl Iterator<Item = PageId> {
     let words = (0_u32..).step_by(64).zip(bits).filter(|(_, bits)| **bits != 0);
     words.flat_map(|(first, bits)| {
@@ -494,7 +498,7 @@ pub fn pages_of(bits: &Bits) -> impl Iterator<Item = PageId> {
     })
 }
 
-/// The map of an extent.
+/// Returns the map page of an extent.
 pub fn map_page(extent: u64, granularity: u64) -> PageId {
     if extent == 0 { PageId(1) } else { PageId(low_u32(extent * granularity)) }
 }

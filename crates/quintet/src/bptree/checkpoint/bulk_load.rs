@@ -1,23 +1,23 @@
-//! Sorted loads: whole pages to the file, and one cut that makes them the tree's.
+//! Sorted loads: whole pages written to the file, and one checkpoint that adds them to the tree.
 //!
-//! What: [`Loading`] builds nodes in pages that no state has ([`crate::bptree::bulk`]) and
-//! writes them round the cache, many at once. [`Loading::adopt`] stores a cut whose root has them.
-//! Why: a put costs a descent, a change of a page, and that in the journal; sorted entries that
-//! nobody else writes between need their bytes written once.
+//! How: [`Loading`] builds nodes in free pages ([`crate::bptree::bulk`]) and writes them in
+//! batches, bypassing the cache. [`Loading::adopt`] stores a checkpoint whose root refers to them.
+//! Why: a put costs a descent, a page change and its journaling; sorted entries above all others
+//! need their bytes written once.
 //!
-//! The cut is taken as any other, but that the root's page in it is not the one that readers see:
-//! under the root's latch the new root comes, the cut is taken, and the old one comes back. Once
-//! the cut is durable the new one is put in place for good. So nobody sees entries that a crash or
-//! a full disk could take away again, and the cut has all of the load or, if it never becomes
-//! durable, nothing. A crash before that leaves pages that the maps call free.
+//! The checkpoint's image of the root is not the root that readers see. Under the root's latch the
+//! new root is put in place, the checkpoint is taken, and the old root is restored. Once the
+//! checkpoint is durable, the new root is put in place for good. So no reader sees entries that a
+//! crash or a full disk could remove, and the checkpoint has all of the load or, if it never
+//! becomes durable, nothing. A crash before that leaves pages that the maps mark as free.
 //!
 //! Invariants:
-//! - Pages of a load are synced before the cut's group is committed.
-//! - What the cache has of a page of the load is from before, or of what was written: it is
-//!   forgotten once all is written and before the new root is seen.
+//! - Pages of a load are synced before the checkpoint's group is committed.
+//! - Stale cached content of a load's pages is dropped after all is written and before the new root
+//!   is visible.
 //!
-//! Thread rules: one load of a tree at a time; the caller keeps writers out from
-//! [`Loading::begin`] until it is adopted or dropped. Cuts go on meanwhile.
+//! Threads: one load of a tree at a time. The caller keeps writers out from [`Loading::begin`]
+//! until the load is adopted or dropped. Checkpoints go on meanwhile.
 
 use super::Paged;
 use crate::{
@@ -39,7 +39,7 @@ use crate::{
     },
 };
 
-/// A load under way.
+/// A load in progress.
 #[derive(Debug)]
 pub(crate) struct Loading {
     bulk: Option<Bulk>,
@@ -54,7 +54,7 @@ struct ToFile<'r>(&'r mut Requests);
 impl Sink for ToFile<'_> {
     fn write(&mut self, offset: u64, page: &[u8]) -> Result<()> {
         self.0.add(offset, page);
-        // Which error, its end will say.
+        // The end of the load returns the error itself.
         if self.0.has_failed() { Err(stopped()) } else { Ok(()) }
     }
 }
@@ -64,7 +64,7 @@ fn stopped() -> Error {
 }
 
 impl Loading {
-    /// Begins a load of a tree that is as its cuts are to have it. Returns its last key too.
+    /// Begins a load. The tree must not change until its end. Returns the last key too.
     pub(crate) fn begin(paged: &Paged) -> Result<(Self, Option<Vec<u8>>)> {
         paged.make_file()?;
         let (bulk, last) = paged.tree.begin_bulk()?;
@@ -75,7 +75,7 @@ impl Loading {
         Ok((Self { bulk, requests, built: None, failure: None, _memory: memory }, last))
     }
 
-    /// Adds an entry, whose key is above all others.
+    /// Adds an entry; its key must be above all others.
     pub(crate) fn put(&mut self, paged: &Paged, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -88,7 +88,7 @@ impl Loading {
         outcome.map_err(|error| self.fail(paged, error))
     }
 
-    /// Ends the load before its time. The error is that of the first write that failed.
+    /// Aborts the load. Returns the error of the first write that failed.
     fn fail(&mut self, paged: &Paged, error: Error) -> Error {
         self.bulk = None;
         let written = self.end_writes(paged);
@@ -97,7 +97,7 @@ impl Loading {
         error
     }
 
-    /// Waits for what is under way.
+    /// Waits for the writes in flight.
     fn end_writes(&mut self, paged: &Paged) -> Result<()> {
         let Some(requests) = self.requests.take() else { return Ok(()) };
         let (outcome, written) = requests.finish();
@@ -106,7 +106,7 @@ impl Loading {
         outcome
     }
 
-    /// Writes everything but the root.
+    /// Writes everything except the root.
     pub(crate) fn finish(&mut self, paged: &Paged) -> Result<()> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -120,9 +120,9 @@ impl Loading {
         Ok(())
     }
 
-    /// Makes what was loaded durable and then visible; the files are complete to `lsn`, below which
-    /// everything is applied. An error: nothing has changed, but that the file may have the load
-    /// if it is found before another cut is stored.
+    /// Makes the load durable and then visible; the files are complete to `lsn`, below which
+    /// everything is applied. On an error nothing has changed, except that the file has the load if
+    /// it is opened before another checkpoint is stored.
     pub(crate) fn adopt(
         &mut self,
         paged: &Paged,
@@ -134,7 +134,7 @@ impl Loading {
         paged.adopt(keeper, lsn, &built)
     }
 
-    /// Gives back what was written, unless it was adopted.
+    /// Frees the pages that were written, unless the load was adopted.
     pub(crate) fn give_up(&mut self, paged: &Paged) {
         self.bulk = None;
         self.built = None;
@@ -142,7 +142,7 @@ impl Loading {
         let cache = paged.tree.cache();
         let page_bytes = to_u64(cache.page_bytes());
         paged.tree.space().release(|first, count| {
-            // A hint: the pages are free either way.
+            // Optional: the pages are free either way.
             if let Ok(file) = cache.file() {
                 let _ = file.punch_hole(first * page_bytes, count * page_bytes);
             }
@@ -153,7 +153,7 @@ impl Loading {
 impl Paged {
     fn adopt(&self, keeper: &mut Checkpointer, lsn: Lsn, built: &Built) -> Result<()> {
         let (cache, tree) = (self.tree.cache(), &self.tree);
-        // Of the nodes that the new root does not lead to, nothing is to be in its cut.
+        // The load's checkpoint must not contain nodes that the new root does not refer to.
         if cache.dirty_count() > 0 {
             self.store_one(keeper, lsn, 0)?;
         }
@@ -174,14 +174,14 @@ impl Paged {
             self.gate.note(Change { keys: -keys, bytes: -bytes });
             tree.count_nodes(built.nodes, true);
             tree.space().disown(loaded, &built.freed);
-            // If the cut is durable after all, this one takes its place.
+            // If the failed checkpoint is durable after all, this one replaces it.
             let _ = self.store_one(keeper, lsn, 0);
             return Err(error);
         }
         if !mutant::active(Bug::LoadForgetsNothing) {
             pages_of(&loaded).for_each(|page| cache.forget(page));
         }
-        // Changed since the cut, so it has not left the cache.
+        // The root changed since the checkpoint, so it was not evicted.
         tree.put_root(&cache.write(ROOT)?, &built.root);
         for (first, count) in &built.freed {
             (0..*count).for_each(|step| cache.discard(tree.space().page_at(*first, step)));

@@ -1,28 +1,32 @@
-//! From memory to the files and back: cuts, the journal, pages in place, opening.
+//! The checkpointer: stores checkpoints in the journal, writes pages back, and opens the files.
 //!
 //! | file | what |
 //! |---|---|
 //! | `pages` | the table's pages: meta page 0 ([`super::meta`]), maps, nodes, extents |
 //! | `redo-...` | the journal ([`crate::journal::redo`]): groups of pieces, one for each page |
 //!
-//! A cut is stored in this order: the log is synced; pages that no durable cut has are written
-//! whole where they belong, and synced together with values that were written directly; the group
-//! of the cut's other changes is committed to the journal, from where on the table is complete to
-//! the cut's LSN. Most cuts end here: their pages stay in the cache, and the journal
-//! keeps their groups. When the journal has taken its share, or too many pages may not leave the
-//! cache, cuts also write pages in place, each once for all cuts since it was placed last, and
-//! sync them: those that wait longest, and of many pages a part, so that who waits for room waits
-//! for a part. The next group says that those before the oldest that is waited for are not needed.
-//! Where everything is in place, the meta page says so.
+//! A checkpoint is stored in this order:
+//! - The log is synced.
+//! - Pages that no durable checkpoint has are written whole to their place, and synced together
+//!   with values that were written directly.
+//! - The group of all other changes is committed to the journal. From here on the table is complete
+//!   to the checkpoint's LSN.
 //!
-//! A page that is free at a cut is named in its group: what earlier groups hold of it is not to be
-//! applied, because a value may have been written there since.
+//! Most checkpoints end here: their pages stay in the cache, and the journal keeps their groups.
+//! When the journal reaches its limit, or too many pages are unevictable, checkpoints also write
+//! pages back and sync them. Each page is written once for all checkpoints since its last
+//! write-back, the oldest first, and many pages in parts, so that a thread that waits for room
+//! waits for one part. The next group declares unneeded the groups before the oldest page that is
+//! not written back. When everything is written back, the meta page says so.
 //!
-//! A cut that fails on the way is given up: its pages belong to the next one, whole.
+//! Each group names the pages that are free at its checkpoint. Changes of them in earlier groups
+//! must not be applied, because a value may have been written there since.
 //!
-//! Opening reads the indexes of the groups that are needed and leaves what they hold over the
-//! file's pages ([`PageCache::set_overlay`]): nothing is written, and each page gets its changes
-//! when it is read. The next cut of everything brings them into the file.
+//! A checkpoint that fails is abandoned: its pages belong to the next one, whole.
+//!
+//! Opening reads the indexes of the needed groups into the overlay ([`PageCache::set_overlay`]). It
+//! writes nothing; each page gets its changes when it is read. The next write-back of everything
+//! moves them to the file.
 
 use std::{io, sync::Arc};
 
@@ -51,57 +55,58 @@ use crate::{
 
 /// The file of pages.
 pub(crate) const PAGES_NAME: &str = "pages";
-/// A file of the journal takes about half of this; a group may be larger.
+/// Approximate limit of half a journal file, in bytes; a group may be larger.
 const JOURNAL_BYTES: u64 = 128 << 20;
-/// The journal grows to at least this before its pages are written in place.
+/// Minimum size of the journal, in bytes, before its pages are written back.
 const JOURNAL_MIN_BYTES: u64 = 64 << 20;
-/// Pages that one cut places at most; of fewer than a sixteenth of these, it places all. Each cut
-/// journals whatever has changed since the one before: small cuts would journal more than they
-/// place.
+/// Maximum number of pages that one checkpoint writes back. Up to a sixteenth of it is written back
+/// at once: each checkpoint journals what changed since the previous one, so small checkpoints
+/// would journal more than they write back.
 const PLACED_MAX: usize = 1 << 20;
-/// Of the pages that are not in place, one in so many is placed when there are too many.
+/// When too many pages are not written back, one in this many is.
 const PLACED_SHARE: u64 = 4;
-/// Pages of the overlay that are read at once.
+/// Number of pages of the overlay that are read at once.
 const OVERLAY_BATCH: usize = 256;
 
-/// What belongs to whoever persists.
+/// The state of the checkpointer.
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
     redo: RedoJournal,
     complete: Lsn,
-    /// Groups up to this one are in place.
+    /// Groups up to this one are written back.
     placed: u64,
-    /// A cut failed on its way: until another is stored, the pages in place may be of two states.
+    /// A checkpoint failed: until another is stored, the pages in the file may be of two states.
     in_doubt: bool,
 }
 
 impl Checkpointer {
-    /// What the files are complete to.
+    /// Returns the LSN that the files are complete to.
     pub(crate) fn complete(&self) -> Lsn {
         self.complete
     }
 
-    /// The group of the journal that the next cut will be.
+    /// Returns the journal group that the next checkpoint will be.
     pub(super) fn next_group(&self) -> u64 {
         self.redo.newest() + 1
     }
 
-    /// Bytes of the journal's files.
+    /// Returns the size of the journal's files, in bytes.
     pub(crate) fn journal_bytes(&self) -> u64 {
         self.redo.file_bytes()
     }
 
-    /// For a seeded bug: takes everything to be in place.
+    /// For a planted bug: treats all groups as written back.
     pub(super) fn forget_unplaced(&mut self) {
         self.placed = self.redo.newest();
     }
 
-    /// Has the journal's next group begin a file.
+    /// Makes the journal's next group begin a new file.
     pub(super) fn end_file(&mut self) {
         self.redo.start_new_file();
     }
 
-    /// Bytes of groups in the journal, and whether its next group begins a file.
+    /// Returns the size of live groups in the journal, and whether the next group begins a new
+    /// file.
     pub(crate) fn journal_state(&self) -> (u64, bool) {
         (self.redo.live_bytes(), self.redo.is_full())
     }
@@ -150,7 +155,7 @@ pub(super) fn open(
     }
     let (keys, bytes, lsn) =
         meta.as_ref().map_or((0, 0, Lsn(0)), |meta| (meta.keys, meta.bytes, meta.lsn));
-    // The newest groups are in memory only.
+    // A read-only table keeps the newest groups in memory only.
     let in_doubt = context.read_only;
     let all_in_place = meta.as_ref().is_some_and(|meta| meta.placed >= redo.newest());
     let placed = if all_in_place { redo.newest() } else { redo.needed() - 1 };
@@ -172,7 +177,7 @@ pub(super) fn open(
     Ok((paged, lsn))
 }
 
-/// Whoever made a file that has nothing durable in it may have died before its name was durable.
+/// A process may have crashed after it created the file and before the name was durable.
 fn sync_name(context: &Context, tree: &Tree, label: &str) -> Result<()> {
     if context.read_only || tree.cache().file().is_err() {
         return Ok(());
@@ -189,8 +194,8 @@ fn open_file(context: &Context, label: &str) -> Result<Option<Arc<dyn File>>> {
     }
 }
 
-/// Brings the pages to the newest group's state and returns the meta page; `None` for a table of
-/// which nothing was ever made durable.
+/// Puts the journal's groups into the overlay and returns the meta page; `None` for a table without
+/// a durable checkpoint.
 fn load_meta(
     cache: &Arc<PageCache>,
     context: &Context,
@@ -236,8 +241,8 @@ fn load_meta(
     Ok(Some(meta))
 }
 
-/// Gives back the disk space of what a load left behind the file's pages when it was interrupted.
-/// Nothing depends on it.
+/// Truncates what an interrupted load left after the end of the file's pages. Optional: errors are
+/// ignored.
 fn give_back_tail(cache: &PageCache, context: &Context, meta: Option<&Meta>) {
     let end = meta.map_or(0, |meta| meta.end) * to_u64(cache.page_bytes());
     if let Ok(file) = cache.file()
@@ -248,7 +253,7 @@ fn give_back_tail(cache: &PageCache, context: &Context, meta: Option<&Meta>) {
     }
 }
 
-/// What the groups hold of each page.
+/// Returns the overlay layers of the groups.
 fn layers_of(cache: &PageCache, groups: Vec<RedoGroup>) -> Result<Vec<Layer>> {
     let layers = groups.into_iter().map(|group| {
         let what = if group.has_page_patches() {
@@ -264,7 +269,7 @@ fn layers_of(cache: &PageCache, groups: Vec<RedoGroup>) -> Result<Vec<Layer>> {
 fn create_file(context: &Context, label: &str) -> Result<Arc<dyn File>> {
     let io = |error| Error::io(format!("create {label}"), error);
     let file = match context.dir.open(PAGES_NAME, Open::CREATE.direct()) {
-        // An earlier attempt failed when its name was to be made durable.
+        // An earlier attempt failed when it made the name durable.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             context.dir.open(PAGES_NAME, Open::WRITE.direct())
         }
@@ -280,13 +285,13 @@ fn sync(cache: &PageCache) -> Result<()> {
     cache.file()?.sync_data().map_err(io)
 }
 
-/// Reads which pages are used.
+/// Reads the maps of used pages.
 fn load_maps(cache: &PageCache, meta: &Meta) -> Result<Bits> {
     let mut used = Bits::new();
     let extents = meta.end / meta.granularity.max(1);
     let bytes = to_usize(meta.granularity / 8);
     let maps: Vec<_> = (0..extents).map(|extent| map_page(extent, meta.granularity)).collect();
-    // Those that the cache has no room for at once are read one by one.
+    // Maps that do not fit in the cache together are read one by one.
     cache.load_many(&maps);
     for extent in 0..extents {
         let page = map_page(extent, meta.granularity);
@@ -307,7 +312,7 @@ fn load_maps(cache: &PageCache, meta: &Meta) -> Result<Bits> {
 }
 
 impl Paged {
-    /// Makes the table's file, if there is none.
+    /// Creates the table's file, if there is none, and makes its name durable.
     pub(crate) fn make_file(&self) -> Result<()> {
         if self.tree.cache().file().is_ok() {
             return Ok(());
@@ -320,7 +325,7 @@ impl Paged {
         Ok(())
     }
 
-    /// Makes everything applied so far durable in the files, which are complete to `lsn` then.
+    /// Makes everything applied so far durable; the files are then complete to `lsn`.
     pub(crate) fn persist_cut(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         if self.is_overlay_in_the_way() {
             return self.place_overlaid(keeper, lsn);
@@ -332,7 +337,7 @@ impl Paged {
         self.store_one(keeper, lsn, 0)
     }
 
-    /// As [`Inner::persist_cut`], and brings a part of what is in the journal alone in place.
+    /// As [`Paged::persist_cut`], and writes back a part of what is only in the journal.
     pub(crate) fn place_oldest(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         let cache = self.tree.cache();
         if cache.is_overlaid() {
@@ -349,7 +354,7 @@ impl Paged {
         Ok(())
     }
 
-    /// As [`Inner::persist_cut`]; nothing is in the journal alone then.
+    /// As [`Paged::persist_cut`], and writes back everything that is only in the journal.
     pub(crate) fn place_everything(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         loop {
             self.place_overlaid(keeper, lsn)?;
@@ -359,8 +364,8 @@ impl Paged {
         }
     }
 
-    /// As [`Inner::persist_cut`], and brings in place what is in the journal alone: of what was not
-    /// changed since the table was opened, no more than fits.
+    /// As [`Paged::persist_cut`], and writes back what is only in the journal. Of the overlay it
+    /// takes only as many pages as the cache has room for.
     fn place_overlaid(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         self.make_file()?;
         let cache = self.tree.cache();
@@ -377,13 +382,13 @@ impl Paged {
         self.store_one(keeper, lsn, usize::MAX)
     }
 
-    /// What the journal may hold before its pages are written in place.
+    /// Returns the size of the journal, in bytes, above which pages are written back.
     fn journal_limit(&self) -> u64 {
         let pages = self.tree.space().used() * to_u64(self.tree.shape().page_bytes);
         (pages / 2).min(self.context.budget.limit() / 8).max(JOURNAL_MIN_BYTES)
     }
 
-    /// Stores a cut, and places so many pages.
+    /// Takes and stores a checkpoint, and writes back this many pages.
     pub(super) fn store_one(
         &self,
         keeper: &mut Checkpointer,
@@ -395,7 +400,7 @@ impl Paged {
         self.store_taken(keeper, lsn, cut)
     }
 
-    /// Stores a cut that was taken.
+    /// Stores a checkpoint that was taken, and ends or abandons it.
     pub(super) fn store_taken(
         &self,
         keeper: &mut Checkpointer,
@@ -431,8 +436,8 @@ impl Paged {
         }
     }
 
-    /// The moment of a cut: of what changed since the last one, and of so many pages that are not
-    /// in place. `group` is the journal's next.
+    /// Takes a checkpoint: closes the gate and makes all dirty pages, and `placed` pages that are
+    /// not written back, part of it. `group` is the journal's next group.
     pub(crate) fn take_cut(&self, lsn: Lsn, group: u64, placed: usize) -> Result<CacheCheckpoint> {
         let (cache, space) = (self.tree.cache(), self.tree.space());
         let _closed = self.gate.close();
@@ -521,8 +526,8 @@ impl Paged {
         Ok(())
     }
 
-    /// Commits a group of the changes of a cut and the names of pages that are free at it: its
-    /// number, and its bytes.
+    /// Commits a journal group: the changes of a checkpoint, and the pages that are free at it.
+    /// Returns the group's number and its size in bytes.
     fn journal(
         &self,
         keeper: &mut Checkpointer,
@@ -554,8 +559,8 @@ impl Paged {
         Ok((writer.commit(lsn, needed)?, bytes))
     }
 
-    /// Has the meta page say which group is in place. A hint, which need not become durable: what
-    /// it saves is applying the group again.
+    /// Records in the meta page which group is written back. A hint, which need not be durable: it
+    /// only saves applying the group again.
     fn note_placed(&self, cut: &CacheCheckpoint, sequence: u64) -> Result<()> {
         let cache = self.tree.cache();
         let meta = cut.pages().iter().find(|(page, _)| *page == PageId(0));
@@ -576,7 +581,7 @@ impl Paged {
             .map_err(|error| Error::io(format!("write {}", cache.label()), error))
     }
 
-    /// Gives the disk space of free pages back to the file system.
+    /// Punches holes for the disk space of free pages.
     pub(crate) fn give_back_space(&self, keeper: &mut Checkpointer) -> Result<()> {
         let complete = keeper.complete();
         if self.tree.cache().dirty_count() > 0 || keeper.placed != keeper.redo.newest() {
@@ -591,7 +596,7 @@ impl Paged {
         })
     }
 
-    /// Whether the newest group is known to be in place.
+    /// Whether the meta page in the file says that the newest group is written back.
     fn is_in_place(&self, keeper: &Checkpointer) -> Result<bool> {
         let cache = self.tree.cache();
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
@@ -605,9 +610,9 @@ impl Paged {
         }
     }
 
-    /// Verifies the files: the journal, and every page that the durable tree has, once it is in
-    /// place. Where the pages are not those of one cut, the journal alone: it holds what they
-    /// lack.
+    /// Verifies the files: the journal, and then every page of the durable tree, after writing it
+    /// back. If the pages in the file may be of two states, verifies the journal only: it has what
+    /// they lack.
     pub(crate) fn check_files(&self, keeper: &mut Checkpointer, report: &mut Report) -> Result<()> {
         if keeper.complete == Lsn(0) && self.tree.cache().file().is_err() {
             return Ok(());

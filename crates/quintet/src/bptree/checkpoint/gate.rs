@@ -1,9 +1,12 @@
-//! The gate: operations pass in parallel, a cut waits until none is inside.
+//! The gate: operations hold it shared, a checkpoint holds it exclusively.
 //!
-//! What: a few reader-writer locks, of which an operation takes one by its key and a cut all; and
-//! beside each the figures that operations change, so that a cut finds them exact.
-//! Invariants: what is done inside one [`Pass`] is in a cut whole or not at all.
-//! Thread rules: nobody waits for a page that another may hold while it waits for the gate.
+//! How: a few reader-writer locks. An operation takes one, chosen by its key, and a checkpoint
+//! takes all. Each stripe also has the counts that its operations change, so that a checkpoint
+//! reads exact sums.
+//!
+//! Invariants: a checkpoint has all that is done inside one [`Pass`], or nothing.
+//!
+//! Threads: any thread. No thread waits for the gate while it holds a page that another needs.
 
 use crate::{
     bptree::Change,
@@ -14,14 +17,15 @@ use crate::{
     },
 };
 
-/// Few, because a cut takes them all; enough for writers of one machine to meet rarely.
+/// Number of locks: few, because a checkpoint takes them all; enough that concurrent writers rarely
+/// share one.
 const STRIPES: usize = if cfg!(model) { 2 } else { 16 };
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stripe {
     lock: RwLock<()>,
-    /// Differences, which wrap: only the sum over all stripes means something.
+    /// Wrapping differences: only the sum over all stripes is meaningful.
     keys: AtomicU64,
     bytes: AtomicU64,
 }
@@ -33,13 +37,13 @@ impl Stripe {
     }
 }
 
-/// The gate. See the module head.
+/// The gate. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Gate {
     stripes: Box<[Stripe]>,
 }
 
-/// Spreads keys by their ends.
+/// Returns a hash of a key's last eight bytes.
 #[inline]
 pub(crate) fn mixed(key: &[u8]) -> u64 {
     let end = match key.last_chunk::<8>() {
@@ -49,7 +53,7 @@ pub(crate) fn mixed(key: &[u8]) -> u64 {
     end.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-/// An operation inside the gate.
+/// An operation inside the gate; leaves it when dropped.
 pub(crate) struct Pass<'g> {
     stripe: &'g Stripe,
     _held: Option<RwLockReadGuard<'g, ()>>,
@@ -65,7 +69,7 @@ impl Gate {
         Self { stripes }
     }
 
-    /// Goes in; which way is chosen by `key`.
+    /// Enters the gate; `key` selects the stripe. Waits while a checkpoint closes the gate.
     pub(crate) fn enter(&self, key: &[u8]) -> Pass<'_> {
         let index = to_usize(mixed(key)) % STRIPES;
         let stripe = self.stripes.get(index).unwrap_or(&self.stripes[0]);
@@ -73,26 +77,26 @@ impl Gate {
         Pass { stripe, _held: held }
     }
 
-    /// Waits until nobody is inside, and keeps it so.
+    /// Waits until no operation is inside, and keeps the gate closed until the guards are dropped.
     pub(crate) fn close(&self) -> Vec<RwLockWriteGuard<'_, ()>> {
         self.stripes.iter().map(|stripe| write(&stripe.lock)).collect()
     }
 
-    /// Whether nobody is inside.
+    /// Whether no operation is inside.
     #[cfg(test)]
     #[cfg(not(model))]
     pub(crate) fn is_empty(&self) -> bool {
         self.stripes.iter().all(|stripe| stripe.lock.try_write().is_ok())
     }
 
-    /// Notes what was changed while the gate is closed.
+    /// Adds a change to the counts while the gate is closed.
     pub(crate) fn note(&self, change: Change) {
         if let Some(stripe) = self.stripes.first() {
             stripe.note(change);
         }
     }
 
-    /// Keys and bytes: exact while the gate is closed.
+    /// Returns the number of keys and of bytes: exact while the gate is closed.
     pub(crate) fn figures(&self) -> (u64, u64) {
         let sum = |figure: fn(&Stripe) -> &AtomicU64| {
             let figures = self.stripes.iter().map(|stripe| figure(stripe).load(Ordering::Relaxed));
@@ -103,7 +107,7 @@ impl Gate {
 }
 
 impl Pass<'_> {
-    /// Notes what the operation changed.
+    /// Adds the operation's change to the counts.
     pub(crate) fn note(&self, change: Change) {
         self.stripe.note(change);
     }

@@ -28,10 +28,10 @@ use crate::{
 
 const MAGIC: &[u8; 8] = b"QBPTREE\0";
 const FORMAT: u32 = 2;
-/// Of files without packed leaves.
+/// Format number of files without packed leaves.
 const FORMAT_PLAIN: u32 = 1;
 
-/// What the meta page says.
+/// The content of the meta page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// Whether leaves may be packed.
@@ -50,7 +50,7 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
-    /// The page's bytes, but for the cache's.
+    /// Returns the page's bytes, without the checksum and number, which the cache sets.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut page = vec![0; 8];
         page.extend_from_slice(&[META, 0, 0, 0, 0, 0, 0, 0]);
@@ -66,7 +66,8 @@ impl Meta {
         page
     }
 
-    /// Reads a page whose checksum is right; `label` names the file.
+    /// Decodes a page whose checksum is right; `label` names the file. Fails with `Corruption`, or
+    /// `NewerFormat` for a newer version.
     pub(crate) fn decode(page: &[u8], label: &str) -> Result<Self> {
         let damage = |what: &str| Error::corruption(label, 0, what);
         let mut rest = Decoder::new(page);

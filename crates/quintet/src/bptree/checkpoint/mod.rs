@@ -1,22 +1,23 @@
-//! A B+-tree in files: what the engines that have one share.
+//! A B+-tree in its files: checkpoints, the redo journal, recovery, and admission of dirty pages.
 //!
-//! What: keys in order in [`crate::bptree`], its pages in [`crate::bptree::page_cache`], their
-//! changes made durable at cuts ([`store`]); the gate that operations pass ([`gate`]); room for
-//! dirty pages, by whoever needs it.
-//! Why: `btree` keeps its entries in such a tree, `slm` the places of its entries.
+//! What: [`Paged`] joins the tree ([`crate::bptree`]), its page cache, the gate that operations
+//! pass ([`gate`]) and the checkpointer ([`checkpointer`]). `btree` keeps its entries in such a
+//! tree, `slm` its index.
 //!
 //! Invariants:
-//! - The files hold whole operations only: a cut has all of an operation or nothing, and the
-//!   journal all of a cut or nothing.
-//! - A page that the journal does not hold is not written in place.
-//! - What lies beside the tree and has to agree with it ([`CheckpointParticipant`]) joins each cut
-//!   while nobody
-//!   changes the tree, and is durable before the cut is.
-//! - While the log is replayed nothing is written but large values, to pages that no durable state
-//!   uses.
+//! - The files hold whole operations only: a checkpoint has all of an operation or nothing, and the
+//!   journal all of a checkpoint or nothing.
+//! - A page that a durable checkpoint has is written in place only after the journal holds its
+//!   changes.
+//! - State beside the tree that must agree with it ([`CheckpointParticipant`]) joins each
+//!   checkpoint while nobody changes the tree, and is durable before the checkpoint is.
+//! - During replay of the log only large values are written, to pages that no durable state uses.
 //!
-//! Thread rules: lookups and scans take no lock. Whoever changes the tree shares the gate. Lock
-//! order: `keeper`, gate, pages (as `index::bptree` says), the map of pages, the cache's lists.
+//! Threads: lookups and scans take no lock. A thread that changes the tree holds the gate shared.
+//! Lock order: `keeper`, gate, pages (in the order of [`crate::bptree`]), the map of free pages,
+//! the cache's lists.
+//!
+//! Start with [`checkpointer`] for the order of writes.
 
 pub(crate) mod bulk_load;
 pub(crate) mod checkpointer;
@@ -45,26 +46,28 @@ use crate::{
 const PAGE_BYTES_DEFAULT: u64 = 16 << 10;
 const PAGE_BYTES_MAX: usize = 64 << 10;
 const GRANULARITY_DEFAULT: u64 = 1024;
-/// A descent, a split at each level and the maps need this many frames at once, with room for
-/// several threads.
+/// Minimum number of frames: a descent, a split at each level and the maps need this many at once,
+/// for several threads.
 const FRAMES_MIN: u64 = 48;
-/// Changed bytes after which a cut is due, a sixteenth of the budget within these bounds: what
-/// it takes in memory is bounded. The more, the more often a page changes before it is journaled.
+/// A checkpoint is due after a sixteenth of the budget has changed, within these bounds in bytes:
+/// its memory is bounded. A larger value lets a page change more often before it is journaled.
 const CUT_BYTES_MIN: u64 = 16 << 20;
 const CUT_BYTES_MAX: u64 = 512 << 20;
-/// How often somebody helps to make room before going on anyway; the cache grows then.
+/// Maximum number of times an operation helps to write pages back before it continues anyway; the
+/// cache then grows.
 const HELPS_MAX: u32 = 3;
-/// Pages that one change of a small entry may need: a split at each of five levels, with both
-/// halves, and what mends them.
+/// Number of pages that one change of a small entry may need: a split at each of five levels, with
+/// both halves, and the merges.
 pub(crate) const CHANGE_PAGES: u64 = 12;
 
-/// What lies beside a tree and has to agree with it.
+/// State beside a tree that must agree with it.
 pub(crate) trait CheckpointParticipant: Send + Sync + fmt::Debug {
-    /// A cut begins, and nobody changes the tree: puts into it what has to agree with it.
+    /// A checkpoint begins, and no thread changes the tree: adds to the tree what must agree with
+    /// it.
     fn join(&self, tree: &Tree) -> Result<Change>;
-    /// The cut is to be written: makes durable what it names.
+    /// The checkpoint is about to be written: makes durable what it refers to.
     fn settle(&self) -> Result<()>;
-    /// The cut is durable.
+    /// The checkpoint is durable.
     fn stored(&self);
 }
 
@@ -77,8 +80,8 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// From the options `page_bytes`, `extend_granularity`, `replacement` and one that says how
-    /// much the cache may take (0: `most`).
+    /// Reads the options `page_bytes`, `extend_granularity`, `replacement` and one that limits the
+    /// cache (0: `most` bytes). Fails with `InvalidOption`.
     pub(crate) fn new(
         options: &TableOptions,
         context: &Context,
@@ -118,7 +121,7 @@ impl Settings {
         Ok(Self { granularity, cache, value_bytes: 0 })
     }
 
-    /// With a cache that takes what it needs from caches of blocks.
+    /// With a page cache that may reclaim memory from block caches.
     pub(crate) fn before_blocks(mut self) -> Self {
         self.cache.goes_first = true;
         self
@@ -131,40 +134,40 @@ impl Settings {
     }
 }
 
-/// A journal of one part in so many of the memory budget is worth bringing its pages in place, at
-/// rest.
+/// An idle table writes its pages back if its journal is larger than the budget divided by this.
 const JOURNAL_AT_REST: u64 = 1024;
-/// Pages that are brought in place at once at rest: a write may wait for so many.
+/// Number of pages that an idle table writes back at once: a concurrent write may wait for them.
 const SETTLED_AT_ONCE: u64 = 1024;
 
-/// What the checksums of a table's pages are salted with.
+/// Returns the salt of the checksums of a table's pages.
 pub(crate) fn salt_of(database_id: &[u8; 16], table_id: u64) -> u32 {
     crc32c_append(crc32c(database_id), &table_id.to_le_bytes())
 }
 
-/// A tree in its files. See the module head.
+/// A tree in its files. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Paged {
     pub(crate) context: Context,
     pub(crate) tree: Tree,
     pub(crate) gate: Gate,
     pub(crate) keeper: Mutex<Checkpointer>,
-    /// Held while the table's file is made.
+    /// Held while the table's file is created.
     making: Mutex<()>,
     beside: Option<Arc<dyn CheckpointParticipant>>,
-    /// Bytes of the journal since its pages were last all brought in place at rest.
+    /// Bytes of the journal since an idle table last wrote all pages back.
     unsettled_bytes: AtomicU64,
     pub(crate) cuts_total: AtomicU64,
     pub(crate) helps_total: AtomicU64,
     pub(crate) written_bytes_total: AtomicU64,
-    /// Of these, groups of the journal, and what went in place.
+    /// Of these, journal groups, and pages written in place.
     pub(crate) journaled_bytes_total: AtomicU64,
     pub(crate) placed_bytes_total: AtomicU64,
 }
 
 impl Paged {
-    /// Opens the tree in its directory: lays the journal's groups over the pages and reads which
-    /// pages are used. Returns the LSN that the files are complete to (0 for a new table).
+    /// Opens the tree in its directory: puts the journal's groups into the overlay and reads the
+    /// maps of free pages. Returns the LSN that the files are complete to (0 for a new table).
+    /// Fails with `Corruption` if the files do not agree.
     pub(crate) fn open(
         settings: &Settings,
         context: Context,
@@ -173,53 +176,52 @@ impl Paged {
         checkpointer::open(settings, context, beside)
     }
 
-    /// Frames that the cache has or may have.
+    /// Returns the number of frames that the cache has or may have.
     fn frames(&self) -> u64 {
         self.tree.cache().frames_reachable()
     }
 
-    /// Pages that may not leave the cache that it may hold while writers go on. Where the cache
-    /// has room for all pages there are, so many can never be.
+    /// Returns the number of unevictable pages that writers may cause. The limit is higher if the
+    /// cache has room for all pages.
     pub(crate) fn kept_limit(&self) -> u64 {
         let frames = self.frames();
         if self.fits(frames) { frames / 16 * 15 } else { frames / 4 * 3 }
     }
 
-    /// Whether all pages there are have room in so many frames.
+    /// Whether all used pages fit in this many frames.
     fn fits(&self, frames: u64) -> bool {
         self.tree.space().used() <= frames / 8 * 7
     }
 
-    /// Whether a cut would do something, though no operation has come.
+    /// Whether a checkpoint has work although no operation came.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.tree.cache().dirty_count() > 0 || self.is_overlay_in_the_way()
     }
 
-    /// Whether pages leave the cache and come back that have changes in the journal alone, which
-    /// then are read again each time. Known from the opening on: nothing that writers ask.
+    /// Whether pages are evicted and read again whose changes are only in the journal: each read
+    /// applies them again. Decided at opening; writers do not ask.
     pub(crate) fn is_overlay_in_the_way(&self) -> bool {
         self.tree.cache().is_overlaid() && !self.context.read_only && !self.fits(self.frames())
     }
 
-    /// So many pages that may not leave the cache that some should be placed, though the journal
-    /// has room: not where all pages have room in the cache, and soon enough before they do not.
+    /// Whether so many pages are unevictable that some should be written back although the journal
+    /// has room.
     pub(crate) fn is_crowded(&self) -> bool {
         let (frames, kept) = (self.frames(), self.tree.cache().kept_count());
         kept > frames / 8 * 3 && self.tree.space().used() > frames / 4 * 3
     }
 
-    /// Whether the journal holds so much that its pages should be brought in place where nobody
-    /// writes.
+    /// Whether the journal is so long that an idle table should write its pages back.
     pub(crate) fn is_journal_long(&self) -> bool {
         let least = self.context.budget.limit() / JOURNAL_AT_REST;
         !self.context.read_only && self.unsettled_bytes.load(Ordering::Relaxed) > least
     }
 
-    /// Brings everything in place that is in the journal, whose files go. In parts, so that a
-    /// write that comes and needs room does not wait for the whole.
+    /// Writes back everything that is in the journal, and removes its files. Works in parts, so
+    /// that a write which needs room does not wait for the whole.
     pub(crate) fn settle(&self) -> Result<()> {
         let cache = self.tree.cache();
-        // What changes beside this is not waited for.
+        // Concurrent changes are not waited for.
         let mut left = cache.unplaced_count();
         while left > SETTLED_AT_ONCE && !cache.is_overlaid() {
             let keeper = &mut lock(&self.keeper);
@@ -234,17 +236,17 @@ impl Paged {
         } else {
             self.place_everything(keeper, complete)?;
         }
-        // A group that says that those before it are not needed, in a file of its own.
+        // This group declares the earlier ones unneeded; it is in a new file.
         keeper.end_file();
         self.store_one(keeper, complete, 0)?;
         self.unsettled_bytes.store(0, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Whether so much has changed that it should be made durable.
+    /// Whether so much has changed that a checkpoint is due.
     pub(crate) fn is_cut_due(&self) -> bool {
         let cache = self.tree.cache();
-        // A look at the budget costs more than a comparison that says no.
+        // These comparisons are cheaper than a query of the budget.
         let kept = cache.kept_count();
         if kept <= FRAMES_MIN / 4 || cache.dirty_count() == 0 {
             return false;
@@ -255,9 +257,10 @@ impl Paged {
             || crowds(cache.frames()) && crowds(self.frames()) && self.is_crowded()
     }
 
-    /// Makes sure that the cache can take this many dirty pages more.
+    /// Makes room in the cache for this many more dirty pages; writes pages back if necessary.
+    /// Fails if a write fails.
     pub(crate) fn make_room(&self, pages: u64) -> Result<()> {
-        // Less than any limit, without a look at the budget.
+        // Below every limit: no query of the budget.
         if self.tree.cache().kept_count() + pages <= self.tree.cache().frames() / 4 * 3 {
             return Ok(());
         }
@@ -268,7 +271,7 @@ impl Paged {
             self.helps_total.fetch_add(1, Ordering::Relaxed);
             self.context.host.wake();
             let mut keeper = lock(&self.keeper);
-            // Whoever held it until now may have done what is needed.
+            // The previous holder of the lock may have made room.
             if self.tree.cache().kept_count() + pages > self.kept_limit() {
                 let complete = keeper.complete();
                 self.place_oldest(&mut keeper, complete)?;

@@ -1,9 +1,10 @@
-//! Pages of a cut on their way to where they belong in the file.
+//! Write-back of a checkpoint's pages to their place in the file.
 //!
-//! What: whole pages that are new, and of others the blocks that the file lacks, neighbours in one
-//! request.
-//! Invariants: a page that a durable cut has is written only once the journal holds it; one that
-//! none has, before the journal names it. The caller syncs.
+//! How: whole pages that are new, and of other pages the blocks that the file lacks. Adjacent
+//! pieces share a request.
+//!
+//! Invariants: a page that a durable checkpoint has is written only after the journal holds its
+//! changes; a page that none has, before the journal group is committed. The caller syncs.
 
 use std::sync::Arc;
 
@@ -19,12 +20,12 @@ use crate::{
     },
 };
 
-/// Most that goes in one request; no less than a page.
+/// Maximum size of a request in bytes; no less than a page.
 pub(super) const REQUEST_BYTES: usize = 256 << 10;
-/// Most that is under way.
+/// Maximum number of bytes in flight.
 pub(super) const WAITING_BYTES_MAX: u64 = 2 << 20;
 
-/// Pieces of the file in ascending order; those that adjoin go together.
+/// Writes of pieces in ascending order; adjacent pieces share a request.
 #[derive(Debug)]
 pub(super) struct Requests {
     file: Arc<dyn File>,
@@ -70,7 +71,7 @@ impl Requests {
         self.writeback.has_failed()
     }
 
-    /// Waits for all; how many bytes arrived.
+    /// Waits for all writes. Returns the outcome and the number of bytes written.
     pub(super) fn finish(mut self) -> (Result<()>, u64) {
         self.submit();
         let outcome = self.writeback.finish();
@@ -79,7 +80,7 @@ impl Requests {
 }
 
 impl Paged {
-    /// Writes those of a cut's pages whole that no durable cut has.
+    /// Writes whole those pages of a checkpoint that no durable checkpoint has.
     pub(super) fn place_fresh(&self, cut: &CacheCheckpoint, pages: &[(PageId, u32)]) -> Result<()> {
         let cache = self.tree.cache();
         let mut image = vec![0; cache.page_bytes()];
@@ -90,7 +91,7 @@ impl Paged {
         })
     }
 
-    /// Writes the blocks of a cut's pages that the file lacks.
+    /// Writes the blocks of a checkpoint's pages that the file lacks.
     pub(super) fn place(&self, cut: &CacheCheckpoint, pages: &[(PageId, u32)]) -> Result<()> {
         let cache = self.tree.cache();
         let unit = cache.page_bytes() / UNITS;
@@ -124,7 +125,7 @@ impl Paged {
     }
 }
 
-/// Runs of set bits: first and count.
+/// Returns the runs of set bits: first and count.
 pub(super) fn runs(mut mask: u64) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -141,7 +142,7 @@ pub(super) fn runs(mut mask: u64) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Sets all bits of each group of `size` bits of which one is set.
+/// Sets all bits of each group of `size` bits that has a set bit.
 fn widen(mask: u64, size: usize) -> u64 {
     let group = u64::MAX >> (64 - size);
     (0..UNITS).step_by(size).fold(0, |wide, shift| {

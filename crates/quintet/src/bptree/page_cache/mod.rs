@@ -693,8 +693,7 @@ impl PageCache {
         self.free.push(frame, |frame| self.word(frame, NEXT));
     }
 
-    /// Takes over the overlay's changes for a latched clean frame. The frame was read with them
-    /// applied.
+    /// Returns a latched frame without a page: free, newly allocated or evicted.
     fn take_frame(&self) -> u32 {
         let mut patience = Backoff::default();
         loop {
