@@ -51,7 +51,7 @@ struct State {
     reserved_end: u64,
     /// Extents whose maps changed since the last checkpoint.
     changed: Vec<bool>,
-    /// Returns the number of free pages whose disk space was released.
+    /// Free pages whose disk space was released.
     holes: Bits,
     /// Where the search for single pages continues, as a word of `used`.
     hand: usize,
@@ -84,7 +84,7 @@ pub struct Space {
     granularity: u64,
     used_count: AtomicU64,
     end: AtomicU64,
-    /// Returns whether values were written directly since the last call.
+    /// Whether values were written directly since the last checkpoint.
     written_directly: AtomicBool,
     hole_count: AtomicU64,
 }

@@ -55,7 +55,7 @@ use crate::{
 
 /// The file of pages.
 pub(crate) const PAGES_NAME: &str = "pages";
-/// Approximate limit of half a journal file, in bytes; a group may be larger.
+/// Twice the usual size of a journal file, in bytes; a file grows beyond it for a larger group.
 const JOURNAL_BYTES: u64 = 128 << 20;
 /// Minimum size of the journal, in bytes, before its pages are written back.
 const JOURNAL_MIN_BYTES: u64 = 64 << 20;

@@ -1,13 +1,11 @@
-//! What was found when a write was admitted, for when it is applied.
+//! Admissions: for each admitted put or delete, its pinned leaf until the write is applied.
 //!
-//! What: for each admitted put or delete its leaf, which is kept in the cache meanwhile.
-//! Why: what is logged must not fail because the disk does; and the way down is gone once.
+//! Why: a logged write must not fail because of a disk read, and its descent is done only once.
 //!
-//! Invariants: an entry is taken by the apply or the retract of its key, first in, first out; so
-//! each leaf is let go of once. A leaf is handed over as the key's own only if it is the whole key
-//! that agrees.
+//! Invariants: apply or cancel of a key takes one entry, first in, first out, so each leaf is
+//! unpinned once. A leaf is used without a new search only if the whole key agrees.
 //!
-//! Thread rules: any thread; a shard's lock is held for a few stores.
+//! Threads: any thread; a shard's lock is held for a few stores.
 
 use std::collections::VecDeque;
 
@@ -19,14 +17,15 @@ use crate::{
     },
 };
 
-/// Writers of different keys rarely meet.
+/// Number of shards: writers of different keys rarely share one.
 const SHARDS: usize = if cfg!(model) { 1 } else { 16 };
-/// Longer keys are known by their first bytes: of them the leaf is kept, but searched again.
+/// Number of key bytes stored. Longer keys are matched by their first bytes; their leaf is pinned
+/// and searched again.
 const KEY_BYTES: usize = 40;
 
 #[derive(Debug)]
 struct Admission {
-    /// The key's bytes, as far as there is room.
+    /// The first bytes of the key.
     key: [u8; KEY_BYTES],
     length: usize,
     kept: Kept,
@@ -50,7 +49,7 @@ impl Admission {
 #[derive(Debug, Default)]
 struct Waiting {
     kept: VecDeque<Admission>,
-    /// Writes whose leaf is not kept.
+    /// Number of admitted writes whose leaf is not pinned.
     others: usize,
 }
 
@@ -58,17 +57,17 @@ struct Waiting {
 #[repr(align(128))]
 struct Shard(Mutex<Waiting>);
 
-/// See the module head.
+/// The admitted writes. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Admissions {
     shards: Box<[Shard]>,
 }
 
-/// A leaf that was found for a key.
+/// The pinned leaf of an admitted write.
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) kept: Kept,
-    /// The leaf is the key's, if it is as it was.
+    /// Whether the leaf is certainly the key's, as long as it is unchanged.
     pub(super) is_sure: bool,
 }
 
@@ -82,15 +81,15 @@ impl Admissions {
         &self.shards.get(index).unwrap_or(&self.shards[0]).0
     }
 
-    /// About how many writes are admitted and not applied, and how many of their leaves are kept:
-    /// as where this key's are.
+    /// Estimates from this key's shard how many writes are admitted and not applied, and how many
+    /// leaves are pinned.
     pub(super) fn pending(&self, key: &[u8]) -> (u64, u64) {
         let waiting = lock(self.shard(key));
         let kept = to_u64(waiting.kept.len() * SHARDS);
         (kept + to_u64(waiting.others * SHARDS), kept)
     }
 
-    /// Notes an admitted write, with its leaf if that is kept.
+    /// Records an admitted write, with its leaf if that is pinned.
     pub(super) fn add(&self, key: &[u8], kept: Option<Kept>) {
         let mut waiting = lock(self.shard(key));
         match kept {
@@ -99,11 +98,11 @@ impl Admissions {
         }
     }
 
-    /// The leaf that was noted first for this key.
+    /// Removes and returns the oldest leaf recorded for this key.
     pub(super) fn take(&self, key: &[u8]) -> Option<Admitted> {
         let mut waiting = lock(self.shard(key));
         let Some(index) = waiting.kept.iter().position(|admission| admission.is_of(key)) else {
-            // In replay nothing is admitted.
+            // Replayed operations are not admitted.
             waiting.others = waiting.others.saturating_sub(1);
             return None;
         };
@@ -111,7 +110,7 @@ impl Admissions {
         Some(Admitted { kept: admission.kept, is_sure: admission.length <= KEY_BYTES })
     }
 
-    /// Leaves that are kept.
+    /// Returns the number of pinned leaves.
     #[cfg(test)]
     #[cfg(not(model))]
     pub(super) fn len(&self) -> usize {

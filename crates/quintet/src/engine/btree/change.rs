@@ -1,10 +1,10 @@
 //! Writes: from their admission to the leaf.
 //!
-//! A put or a delete is admitted with its leaf in the cache, where it stays until it is applied
-//! ([`super::admissions`]); the nodes above it leave the cache after all others. So what is logged
-//! is applied without a read of the disk. Where that does not hold (a batch of more leaves than
-//! the cache has room for, the leaves of a range, long keys that have to be compared whole), a
-//! read that fails is tried again; only a disk that goes on failing stops the table.
+//! A put or a delete is admitted with its leaf loaded and pinned until it is applied
+//! ([`super::admissions`]). Inner nodes are evicted last. So a logged write is usually applied
+//! without a disk read. Exceptions are a batch of more leaves than the cache has room for, the
+//! leaves of a range, and long keys that must be compared whole. There a failed read is repeated;
+//! only a disk that fails persistently stops the table.
 
 use super::{Inner, range::AHEAD_MAX};
 use crate::{
@@ -14,12 +14,12 @@ use crate::{
     util::sync::{Backoff, Ordering},
 };
 
-/// How often a read that fails is tried while a logged write is applied.
+/// Maximum number of attempts of a failing read while a logged write is applied.
 const TRIES: u32 = 20;
-/// Of the cache's frames one in so many is kept for writes to come.
+/// At most one frame of the cache in this many is pinned for writes to come.
 const KEPT_SHARE: u64 = 8;
 
-/// Tries again what the disk kept from being done.
+/// Repeats an operation that fails with an I/O error.
 fn persistently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let mut patience = Backoff::default();
     loop {
@@ -31,14 +31,13 @@ fn persistently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
 }
 
 impl Inner {
-    /// Admits a put or a delete: makes sure that the cache can take so many dirty pages more, and
-    /// one for each write that is to come before it; brings the leaf of the key into the cache and
-    /// keeps it there. Of a batch of more leaves than an eighth of the cache, the rest are brought
-    /// when they are applied.
+    /// Admits a put or a delete. Makes room in the cache for `pages` more dirty pages, and one for
+    /// each pending write. Loads the leaf of the key and pins it. If an eighth of the cache is
+    /// pinned, the leaf is loaded when the write is applied.
     pub(super) fn admit_one(&self, key: &[u8], pages: u64, gives_back: bool) -> Result<()> {
         let (pending, kept) = self.admissions.pending(key);
         let room = self.paged.make_room(pages + pending.min(self.paged.kept_limit() / 2));
-        // Deletes give space back: they go on where a cut fails, and the cache grows.
+        // Deletes free space: they continue even if a checkpoint fails, and the cache grows.
         if !gives_back {
             room?;
         }
@@ -56,7 +55,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Lets go of the leaf of a write that will not come.
+    /// Unpins the leaf of a cancelled write.
     pub(super) fn retract(&self, key: &[u8]) {
         if let Some(admitted) = self.admissions.take(key) {
             self.paged.tree.cache().let_leave(admitted.kept);

@@ -1,4 +1,4 @@
-//! A table's file of pages in words. Nothing is opened, locked or written.
+//! Describes a table's file of pages as text. It opens, locks and writes nothing.
 
 use crate::{
     Error, Result,
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Bytes of the meta page that say what the file is.
+/// Number of bytes of the meta page that identify the file.
 pub const HEAD_BYTES: usize = 4096;
 
 /// Whether a file that begins with these bytes is a table's file of pages.
@@ -24,11 +24,11 @@ pub fn is_pages(head: &[u8]) -> bool {
     Meta::decode(head, "").is_ok()
 }
 
-/// Describes a file of pages: the meta page, and a line for each page that is a node, a map or a
-/// part of an extent. Pages of large values have no head and are left out, as are free ones.
+/// Describes a file of pages: the meta page, and a line for each node, map page and part of an
+/// extent. Pages of direct extents have no header and are left out, as are free ones.
 ///
-/// Fails with [`Error::Corruption`] where the meta page, or a page that says that it is one of the
-/// tree, is damaged. Lines given before hold.
+/// Fails with [`Error::Corruption`] if the meta page, or one of the first pages of the tree, is
+/// damaged. Lines given before are valid.
 pub fn describe(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> {
     let io = |error| Error::io(format!("read {name}"), error);
     let mut head = AlignedBuffer::zeroed(HEAD_BYTES);

@@ -1,6 +1,6 @@
-//! A sorted load of a table: see [`crate::bptree::checkpoint::bulk_load`].
+//! Sorted loads of a table: see [`crate::bptree::checkpoint::bulk_load`].
 //!
-//! Thread rules: the database keeps writers of the table out, and whoever compacts it.
+//! Threads: the database keeps writers and compaction of the table out.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     util::{codec::Lsn, sync::lock},
 };
 
-/// A load that is under way; given up when it is dropped.
+/// A load in progress; it is given up when dropped.
 #[derive(Debug)]
 struct Loader {
     inner: Arc<Inner>,

@@ -1,34 +1,37 @@
-//! A concurrent B+-tree over a direct-I/O page cache (ckvs).
+//! The btree engine: a concurrent B+-tree over a direct-I/O page cache (ckvs).
 //!
-//! What: keys in order in [`crate::bptree`], its pages in [`crate::bptree::page_cache`], their
-//! changes made durable at cuts ([`crate::bptree::checkpoint`]).
-//! Why: ordered tables of any size: ranges, prefixes, first and last, one leaf a lookup.
+//! What: ordered tables of any size: ranges, prefixes, first and last key; a lookup reads one leaf.
 //!
-//! put: wait for room, find the leaf and keep it in the cache (`admit`, [`change`]) -> go through
-//! the gate -> change the leaf. get: descend without a lock. range: a run of entries of one leaf
-//! after the other. persist: close the gate, take all dirty pages as a cut, open it; sync the log;
-//! the cut's changes go to the redo journal as one group; some pages go in place. open: what the
-//! journal has lies over the file's pages, read the maps of pages; the log does the rest. Sorted
-//! load ([`load`]): whole pages to free places of the file, then a cut whose root has them.
+//! How: the tree is [`crate::bptree`], its cache [`crate::bptree::page_cache`], and its durability
+//! [`crate::bptree::checkpoint`].
+//!
+//! | operation | steps |
+//! |---|---|
+//! | put | `admit`: wait for room, find and pin the leaf ([`change`]); `apply`: pass the gate, change the leaf |
+//! | get | descend without a lock |
+//! | range | copy a run of entries from one leaf after the other ([`range`]) |
+//! | checkpoint | close the gate, take all dirty pages, open it; sync the log; journal the changes; write some pages back |
+//! | open | put the journal's changes into the overlay, read the maps of pages; then the log is replayed |
+//! | sorted load | write whole pages to free places of the file, then a checkpoint whose root has them ([`load`]) |
 //!
 //! Invariants:
-//! - The files hold whole operations only: a cut has all of an operation or nothing, and the
-//!   journal all of a cut or nothing.
-//! - A page that the journal does not hold is not written in place.
-//! - While the log is replayed nothing is written but large values, to pages that no durable state
-//!   uses; what it gives back waits in memory for its leaf ([`young`]).
+//! - The files hold whole operations only: a checkpoint has all of an operation or nothing, and the
+//!   journal all of a checkpoint or nothing.
+//! - A page that a durable checkpoint has is written in place only after the journal holds its
+//!   changes.
+//! - During replay of the log only large values are written, to pages that no durable state uses.
+//!   All other replayed operations wait in the replay buffer ([`replay_buffer`]).
 //!
-//! Thread rules: gets, scans and ranges take no lock. Writers share the gate. Lock order:
-//! `keeper`, gate, pages (as `index::bptree` says), the map of pages, the cache's lists.
+//! Threads: gets, scans and ranges take no lock. Writers share the gate. Lock order: `keeper`,
+//! gate, pages (in the order of [`crate::bptree`]), the map of free pages, the cache's lists.
 //!
-//! Options: `page_bytes` (power of two, 4096 to 65,536, 16,384), `cache_bytes` (most that the page
-//! cache takes of the memory budget; 0, the default: three quarters of it), `extend_granularity`
-//! (pages by which the file grows, a multiple of 64, 64 to 16,384, 1024), `replacement` (`clock`
-//! or `random`).
+//! Options: `page_bytes` (power of two, 4096 to 65,536, default 16,384), `cache_bytes` (limit of
+//! the page cache; 0, the default: three quarters of the memory budget), `extend_granularity`
+//! (pages by which the file grows, a multiple of 64, 64 to 16,384, default 1024), `replacement`
+//! (`clock` or `random`).
 //!
-//! How we differ from the paper: crash consistency (it had none), ordered byte strings of any
-//! length, deletes that merge, scans. The types, the hierarchy and expiry are the database's, for
-//! every engine.
+//! Differences from the paper: crash consistency (it has none), ordered byte strings of any length,
+//! deletes that merge, scans. Types, the hierarchy and expiry are the database's, for every engine.
 
 mod admissions;
 mod change;
@@ -62,49 +65,50 @@ use crate::{
     },
 };
 
-/// What a cursor begins with; the first key to come follows.
+/// First byte of a cursor; the first key to return follows.
 const CURSOR_TAG: u8 = b'k';
-/// Leaves that a step of a scan reads from the disk with the one it begins with.
+/// Number of leaves that a step of a scan reads ahead from disk.
 const SCAN_AHEAD: isize = 8;
 
-/// A table of the B+-tree engine. See the module head.
+/// A table of the btree engine. See the module documentation.
 #[derive(Debug)]
 pub struct BTree {
     inner: Arc<Inner>,
 }
 
-/// What iterators keep alive.
+/// The state shared with iterators.
 #[derive(Debug)]
 struct Inner {
     paged: Paged,
     admissions: Admissions,
-    /// What replay leaves for later.
+    /// Operations recovered from the log that are not in the tree yet.
     young: ReplayBuffer,
-    /// The background was asked to persist.
+    /// Whether a checkpoint was requested from the background thread.
     woken: AtomicBool,
-    /// Writers have met leaves that were not in the cache.
+    /// Whether writers have met leaves that were not in the cache.
     is_cold: AtomicBool,
 }
 
-/// How values leave the tree.
+/// Returns a value copied out of the tree.
 fn make_value(length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Value {
     Value::fill_with(length, fill)
 }
 
-/// An entry that was copied out of the tree.
+/// Returns an entry copied out of the tree.
 fn entry_of((key, stored): (&[u8], &[u8])) -> Entry {
     let value = Value::fill_with(stored.len(), |value| value.copy_from_slice(stored));
     Entry { key: key.to_vec(), value }
 }
 
-/// How entries leave the tree.
+/// Returns an entry of a key and a value.
 fn make_entry(key: Vec<u8>, value: Value) -> Entry {
     Entry { key, value }
 }
 
 impl BTree {
-    /// Opens the table in its directory: applies the journal's newest group and reads which pages
-    /// are used. Returns the LSN that the files are complete to (0 for a new table).
+    /// Opens the table in its directory: puts the journal's groups into the overlay and reads the
+    /// maps of free pages. Returns the LSN that the files are complete to (0 for a new table).
+    /// Fails with `InvalidOption`, or with `Corruption` if the files do not agree.
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         options.check_names(&["page_bytes", "cache_bytes", "extend_granularity", "replacement"])?;
         let most = context.budget.limit() / 4 * 3;
@@ -112,7 +116,7 @@ impl BTree {
         let (paged, lsn) = Paged::open(&settings, context, None)?;
         let (woken, is_cold) = (AtomicBool::new(false), AtomicBool::new(true));
         let admissions = Admissions::new();
-        // A table without files has nothing to be read.
+        // A table without files has no leaves on disk, so replay can change the tree directly.
         let budget = Arc::clone(&paged.context.budget);
         let young = ReplayBuffer::new(paged.context.hash, budget, lsn > Lsn(0));
         let inner = Inner { paged, admissions, young, woken, is_cold };
@@ -193,7 +197,7 @@ impl Engine for BTree {
                 inner.admit_one(key, pages, false)
             }
             Op::Delete { key } => inner.admit_one(key, CHANGE_PAGES, true),
-            // It gives space back: it goes on where a cut fails.
+            // A delete frees space: it continues even if a checkpoint fails.
             Op::DeleteRange { .. } => {
                 let _ = inner.paged.make_room(CHANGE_PAGES);
                 Ok(())
@@ -299,7 +303,7 @@ impl Engine for BTree {
         let free = if has_file { space.end() - space.holes() - space.used() } else { 0 };
         let memory_bytes = inner.paged.tree.cache().memory_bytes() + inner.young.memory_bytes();
         EngineStats {
-            // Of what waits, it is not known yet what the tree has.
+            // It is unknown which buffered keys the tree has already.
             keys: keys + inner.young.len(),
             live_bytes,
             dead_bytes: free * page_bytes,
@@ -350,7 +354,7 @@ impl OrderedEngine for BTree {
         range::visit(&self.inner, range, each)
     }
 
-    /// Two descents of the tree.
+    /// Costs two descents.
     fn estimate_count(&self, range: &KeyRange) -> Result<u64> {
         let (keys, _) = self.inner.paged.gate.figures();
         self.inner.paged.tree.estimate(range.start.as_deref(), range.end.as_deref(), keys)

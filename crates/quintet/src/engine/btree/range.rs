@@ -1,7 +1,7 @@
-//! Ranges, from both ends.
+//! Range iterators, from both ends.
 //!
-//! Invariants: what the front has fetched lies below what the back may still fetch, and the other
-//! way round; a step of an iterator holds nothing of the table.
+//! Invariants: keys fetched from the front are below all keys that the back may still fetch, and
+//! vice versa. Between two steps an iterator holds no lock, latch or pin.
 
 use std::{ops::Range as Numbers, sync::Arc, vec};
 
@@ -13,13 +13,14 @@ use crate::{
     util::mutant::{self, Bug},
 };
 
-/// Entries of the first step; each further step takes twice as many, as far as a leaf has them.
+/// Number of entries of the first step. Each further step copies twice as many, up to `STEP_MAX`
+/// and one leaf.
 const FIRST_STEP: usize = 16;
 const STEP_MAX: usize = 1024;
-/// Leaves that a scan reads from the disk at once; the first steps read fewer.
+/// Maximum number of leaves that a scan reads ahead; the first steps read fewer.
 pub(super) const AHEAD_MAX: isize = 32;
 
-/// How much the next step takes: entries, and leaves to read ahead.
+/// The size of the next step: entries to copy, and leaves to read ahead.
 #[derive(Debug)]
 struct Pace {
     step: usize,
@@ -52,16 +53,17 @@ pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<(
     Ok(())
 }
 
-/// See the module head.
+/// A range iterator. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Range {
     inner: Arc<Inner>,
-    /// Where the front is; its end is the first key that the back has fetched, or the range's end.
+    /// The position of the front. Its end is the smallest key that the back has fetched, or the
+    /// range's end.
     ascent: Ascent,
-    /// Fetched by the front, ascending, and which of it is left.
+    /// Entries fetched by the front, ascending, and the part that is not returned yet.
     front: Run,
     front_left: Numbers<usize>,
-    /// Fetched by the back, descending.
+    /// Entries fetched by the back, descending.
     back: vec::IntoIter<Entry>,
     pace: Pace,
 }

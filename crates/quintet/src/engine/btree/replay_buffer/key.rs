@@ -1,15 +1,15 @@
-//! Keys of an ordered table of many: told by their first bytes, without a look at the rest.
+//! Keys of a large ordered map: compared by their first 16 bytes, which are stored inline.
 //!
-//! Why: a table of a million entries is searched by some thirty comparisons, of which nearly each
-//! would wait for memory if the key were elsewhere.
+//! Why: a search in a map of a million entries takes some thirty comparisons. With the key bytes
+//! elsewhere, nearly each would wait for memory.
 
 use std::{borrow::Borrow, cmp::Ordering as Order};
 
-/// A key as the table orders it: as a byte string.
+/// A key that is ordered as a byte string.
 pub(super) trait Ordered {
-    /// Its first sixteen bytes as a number, zeros for those that it has not.
+    /// Returns its first sixteen bytes as a big-endian number, padded with zeros.
     fn head(&self) -> u128;
-    /// All of it.
+    /// Returns the whole key.
     fn bytes(&self) -> &[u8];
 }
 
@@ -20,7 +20,7 @@ pub(super) struct Key {
     pub(super) bytes: Box<[u8]>,
 }
 
-/// A key that is looked for.
+/// A key to search for.
 pub(super) struct Sought<'k> {
     head: u128,
     bytes: &'k [u8],

@@ -1,22 +1,21 @@
-//! What replay leaves for later: operations that wait in memory for their leaves.
+//! The replay buffer: operations recovered from the log that are not in the tree yet.
 //!
-//! What: puts and deletes that the log gives back when a table is opened go to an ordered table of
-//! their keys, in parts. They enter the tree when the table is next persisted, compacted or
-//! checked, many at once, with their leaves read together; those of a range when it is scanned or
-//! deleted; one alone when its key is next written.
-//! Why: a reopened table has its leaves on the disk alone, so that replay would wait for a read of
-//! the disk for nearly each operation before the table could serve.
+//! What: puts and deletes of the log go to an ordered table of their keys, in shards. They are
+//! merged into the tree in batches, with their leaves read together: all of them at the next
+//! checkpoint, compaction or check; those of a range when it is scanned or deleted; a single one
+//! when its key is next written. Why: a reopened table has its leaves on disk only. Replay into the
+//! tree would wait for a disk read for nearly each operation before the table could serve.
 //!
 //! Invariants:
-//! - While a key has an entry here, what the tree has of it is old: readers look here first, and
-//!   an entry leaves only after the tree has what it says, under the lock of its part.
-//! - Once replay has ended entries only leave: what was clear of them stays so.
-//! - No cut claims what replay gave back while there are entries.
-//! - Entries take at most an eighth of the budget: beyond that, replay enters some in the tree.
-//! - Values that are not in their leaf go to the tree at once: they are written, not read.
+//! - While a key has an entry here, the tree's version of the key is old. Readers look here first,
+//!   and an entry is removed only after the tree has it, under the lock of its shard.
+//! - After replay entries are only removed: a range without entries stays so.
+//! - No checkpoint claims the replayed operations while there are entries.
+//! - Entries take at most an eighth of the budget; beyond that, replay merges some into the tree.
+//! - Values that are not inline go to the tree at once: they are written, not read.
 //!
-//! Thread rules: any thread; without entries all of this is one look at a counter. Lock order: a
-//! part, then the gate and pages. Who makes room holds no part.
+//! Threads: any thread. Without entries each access costs one load of a counter. Lock order: a
+//! shard, then the gate and pages. A thread that makes room holds no shard.
 
 mod key;
 mod part;
@@ -43,31 +42,31 @@ use crate::{
     },
 };
 
-/// Few, because a scan asks each; enough that replay's threads rarely meet.
+/// Number of shards: few, because a scan reads each; enough that replay's threads rarely share one.
 const PARTS: usize = 32;
-/// What chunks that are begun may take of memory that is not used.
+/// Memory for partly filled chunks, in bytes.
 const PARTS_ROOM_BYTES: u64 = 16 << 20;
-/// The share of the budget that entries may take: one part in so many.
+/// Entries take at most the budget divided by this.
 const BUDGET_SHARE: u64 = 8;
-/// Keys of each part that are entered in the tree together, and their leaves read together: in
-/// the background, and by a scan that comes to one.
+/// Number of keys of each shard that are merged together, with their leaves read together: in the
+/// background, and by a scan that meets an entry.
 const MERGED_AT_ONCE: usize = 32;
 const MERGED_BY_SCAN: usize = 4;
-/// Set in the count of parts while the log is replayed.
+/// Flag in the count of non-empty shards: the log is being replayed.
 const REPLAYING: u64 = 1 << 63;
 
-/// What a key's entry says.
+/// The content of a key's entry.
 enum Answer {
-    /// It has none: the tree knows.
+    /// The key has no entry: read the tree.
     None,
     Deleted,
     Value(Value),
 }
 
-/// The entries. See the module head.
+/// The replay buffer. See the module documentation.
 #[derive(Debug)]
 pub(super) struct ReplayBuffer {
-    /// How many parts have entries, and whether the log is replayed.
+    /// Number of shards with entries, and the flag [`REPLAYING`].
     state: AtomicU64,
     bytes: AtomicU64,
     parts: Box<[Mutex<Part>]>,
@@ -76,7 +75,7 @@ pub(super) struct ReplayBuffer {
     budget: Arc<Budget>,
 }
 
-/// Which end of a range is looked for.
+/// The end of a range that a search begins at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     First,
@@ -84,10 +83,10 @@ enum End {
 }
 
 impl ReplayBuffer {
-    /// Without entries; `takes_replay`: what is applied before the first write is admitted waits
-    /// here.
+    /// Returns an empty buffer. `takes_replay`: operations applied before the first write is
+    /// admitted go here.
     pub(super) fn new(hash: KeyHash, budget: Arc<Budget>, takes_replay: bool) -> Self {
-        // Those that are begun count too.
+        // Partly filled chunks count too.
         let room = budget.limit() / BUDGET_SHARE + PARTS_ROOM_BYTES;
         let memory = if takes_replay { Memory::reserve(room) } else { Memory::default() };
         Self {
@@ -100,7 +99,7 @@ impl ReplayBuffer {
         }
     }
 
-    /// Whether there are entries, or there may be soon.
+    /// Whether there are entries, or replay may add some.
     #[inline]
     pub(super) fn is_active(&self) -> bool {
         self.state.load(Ordering::Acquire) != 0
@@ -115,12 +114,12 @@ impl ReplayBuffer {
         self.state.load(Ordering::Relaxed) & REPLAYING != 0
     }
 
-    /// The log has been replayed: the first operation is admitted, or the table persisted.
+    /// Ends replay: called when the first operation is admitted, or at a checkpoint.
     pub(super) fn end_replay(&self) {
         self.state.fetch_and(!REPLAYING, Ordering::Relaxed);
     }
 
-    /// Keys that have an entry.
+    /// Returns the number of keys that have an entry.
     pub(super) fn len(&self) -> u64 {
         if self.is_empty() {
             return 0;
@@ -128,7 +127,7 @@ impl ReplayBuffer {
         self.parts.iter().map(|part| to_u64(lock(part).len())).sum()
     }
 
-    /// Bytes of memory drawn from the budget.
+    /// Returns the number of bytes reserved from the budget.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -137,7 +136,7 @@ impl ReplayBuffer {
         lock(self.parts.get(to_usize(hash) % PARTS).unwrap_or(&self.parts[0]))
     }
 
-    /// Changes a part, and notes what that does to the figures.
+    /// Changes a shard, and updates the budget and the counts.
     fn change<T>(&self, part: &mut Part, change: impl FnOnce(&mut Part) -> T) -> T {
         let (bytes, was_empty) = (part.memory_bytes(), part.is_empty());
         let done = change(part);
@@ -157,7 +156,7 @@ impl ReplayBuffer {
         done
     }
 
-    /// Starts loading what replay of an operation on a key will look at.
+    /// Prefetches what replay of an operation on a key reads first.
     pub(super) fn expect(&self, key: &[u8]) {
         if self.is_replaying() {
             let hash = self.hash.hash(key);
@@ -165,13 +164,13 @@ impl ReplayBuffer {
         }
     }
 
-    /// What a key's entry says, as `take` has it; `None`: it has none.
+    /// Passes the content of a key's entry to `take`; returns `None` if there is none.
     fn find<T>(&self, key: &[u8], take: impl FnOnce(Option<&[u8]>) -> T) -> Option<T> {
         let hash = self.hash.hash(key);
         self.part(hash).find(&self.memory, (hash, key), take)
     }
 
-    /// The first or the last key in a range.
+    /// Returns the first or the last key in a range.
     fn nearest(&self, range: (Bound<&[u8]>, Bound<&[u8]>), which: End) -> Option<Box<[u8]>> {
         let mut nearest: Option<Box<[u8]>> = None;
         for part in &self.parts {
@@ -190,7 +189,7 @@ impl ReplayBuffer {
         nearest
     }
 
-    /// So many of each part's first or last keys in a range, in order.
+    /// Returns `count` of each shard's first or last keys in a range, sorted.
     fn near(
         &self,
         range: (Bound<&[u8]>, Bound<&[u8]>),
@@ -216,7 +215,7 @@ impl ReplayBuffer {
         range: (Bound<&[u8]>, Bound<&[u8]>),
     ) -> impl DoubleEndedIterator<Item = &'p [u8]> + use<'p> {
         self.change(part, |part| _ = part.in_order(&self.memory));
-        // An empty range is none for a map.
+        // The ordered map panics on an empty range.
         let is_empty = match range {
             (Bound::Included(start), Bound::Excluded(end)) => start >= end,
             _ => false,
@@ -228,7 +227,7 @@ impl ReplayBuffer {
     }
 }
 
-/// The range from `start` (included) to `end` (excluded).
+/// Returns the range from `start` (included) to `end` (excluded).
 fn between<'k>(start: &'k [u8], end: Option<&'k [u8]>) -> (Bound<&'k [u8]>, Bound<&'k [u8]>) {
     (Bound::Included(start), end.map_or(Bound::Unbounded, Bound::Excluded))
 }
@@ -290,7 +289,7 @@ impl BTree {
 }
 
 impl Inner {
-    /// What a key's entry says.
+    /// The content of a key's entry.
     fn young_answer(&self, key: &[u8]) -> Answer {
         if self.young.is_empty() || mutant::active(Bug::ReadPassesYoung) {
             return Answer::None;
@@ -302,7 +301,7 @@ impl Inner {
         self.young.find(key, answer).unwrap_or(Answer::None)
     }
 
-    /// Applies an operation of the log that the table's files do not have.
+    /// Replays an operation of the log that the table's files lack.
     pub(super) fn replay(&self, op: &Op<'_>) -> Result<()> {
         let (key, value) = match op {
             Op::Put { key, head, body } => {
@@ -326,7 +325,7 @@ impl Inner {
         if self.young.memory_bytes() > most { self.spill(&mut part) } else { Ok(()) }
     }
 
-    /// Enters all entries of a part in the tree, in replay.
+    /// Merges all entries of a shard into the tree, during replay.
     fn spill(&self, part: &mut Part) -> Result<()> {
         let memory = &self.young.memory;
         self.young.change(part, |part| _ = part.in_order(memory));
@@ -341,7 +340,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Enters what an entry says in the tree.
+    /// Applies an entry to the tree.
     fn enter(&self, key: &[u8], stored: Option<[&[u8]; 2]>) -> Result<()> {
         let pass = self.paged.gate.enter(key);
         let tree = &self.paged.tree;
@@ -353,7 +352,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Applies a put or a delete, whatever the key's entry says.
+    /// Applies a put or a delete to the tree, and removes the key's entry.
     pub(super) fn supersede(&self, key: &[u8], op: &Op<'_>) -> Result<()> {
         let hash = self.young.hash.hash(key);
         let mut part = self.young.part(hash);
@@ -364,7 +363,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Enters what the entries of these keys say in the tree.
+    /// Merges the entries of these keys into the tree.
     fn merge_some(&self, keys: &[Box<[u8]>]) -> Result<()> {
         self.paged.tree.bring(keys.iter().map(|key| &**key));
         for key in keys {
@@ -380,13 +379,13 @@ impl Inner {
         Ok(())
     }
 
-    /// Enters all entries in the tree.
+    /// Merges all entries into the tree.
     pub(super) fn merge_all(&self) -> Result<()> {
         self.young.end_replay();
         self.merge_range(&[], None)
     }
 
-    /// Enters the entries of a range in the tree.
+    /// Merges the entries of a range into the tree.
     pub(super) fn merge_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<()> {
         while !self.young.is_empty() {
             let keys = self.young.near(between(start, end), (End::First, MERGED_AT_ONCE));
@@ -398,7 +397,7 @@ impl Inner {
         Ok(())
     }
 
-    /// A run of entries, ascending: as [`crate::bptree::Tree::ascend`].
+    /// Reads a run of entries, ascending, as [`crate::bptree::Tree::ascend`].
     pub(super) fn ascend(
         &self,
         ascent: &mut Ascent,
@@ -415,7 +414,7 @@ impl Inner {
             first = self.young.nearest(range, End::First);
         }
         let Some(bound) = first else { return self.paged.tree.ascend(ascent, pace, run) };
-        // As far as there is no entry.
+        // The tree is read up to the first key with an entry.
         let end = ascent.end.replace(bound.to_vec());
         let outcome = self.paged.tree.ascend(ascent, pace, run);
         ascent.end = end;
@@ -426,7 +425,8 @@ impl Inner {
         outcome
     }
 
-    /// A step of entries, descending, and the end that is left then; `None`: there is no more.
+    /// Reads a step of entries, descending. Returns them and the remaining end; `None` if the range
+    /// is exhausted.
     pub(super) fn descend(
         &self,
         (start, end): (&[u8], Option<&[u8]>),
@@ -455,7 +455,7 @@ fn value_of(stored: &[u8]) -> Value {
     make_value(stored.len(), &mut |out| out.copy_from_slice(stored))
 }
 
-/// The first key behind another.
+/// Returns the smallest key above `key`.
 fn following(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }

@@ -1,9 +1,9 @@
-//! A part of what waits: as the log gave it, and in the order of keys once somebody asks for that.
+//! A shard of the replay buffer: in log order first, in key order once a scan needs that.
 //!
-//! What: until then entries lie one behind the other in chunks of one reserved region, and a table
-//! of hashes says where; then they go to an ordered table, a key and a value an allocation each.
-//! Why: replay enters a million of them before a table can serve. An ordered table takes five
-//! times as long for it, most of that waiting for memory, and nobody needs the order yet.
+//! How: in log order the entries are in chunks of one reserved region, and a hash table refers to
+//! them. In key order they are in an ordered map, with an allocation for each key and each value.
+//! Why: replay adds millions of entries before a table can serve. An ordered map takes five times
+//! as long for that, mostly waiting for memory.
 //!
 //! | offset in an entry | size | name | meaning |
 //! |---|---|---|---|
@@ -12,8 +12,8 @@
 //! | 4 | 4 | value size | the room that there is, where there is no value |
 //! | 8 | | key, value | zeros up to a whole word |
 //!
-//! Invariants: a key has one entry; what its bytes cost is in [`Part::memory_bytes`]; a chunk is
-//! one part's.
+//! Invariants: a key has one entry; [`Part::memory_bytes`] counts all its memory; a chunk belongs
+//! to one shard.
 
 use std::collections::BTreeMap;
 
@@ -32,33 +32,34 @@ pub(super) type Stored = Option<Box<[u8]>>;
 /// Entries in the order of keys.
 pub(super) type InOrder = BTreeMap<Key, Stored>;
 
-/// What an entry in order takes in memory beside its key and its value, in bytes.
+/// Memory of an entry in key order beside its key and its value, in bytes.
 const ENTRY_BYTES: u64 = 112;
-/// More than an entry can have. Memory counts once it is written to, in steps.
+/// Size of a chunk in bytes: more than an entry can have. Memory is counted once it is written to,
+/// in steps of `STEP_BYTES`.
 const CHUNK_BYTES: u64 = 128 << 10;
 const CHUNK_WORDS: usize = to_usize(CHUNK_BYTES) / WORD_BYTES;
 const STEP_BYTES: u64 = 2 << 10;
-/// From here on the region is in huge pages: what little there is to replay is not worth one.
+/// Offset from which the region uses huge pages, in bytes: a short replay does not justify one.
 const HUGE_FROM_BYTES: u64 = 2 << 20;
-/// Places of entries have 32 bits.
+/// Maximum size of the region in bytes: offsets of entries have 32 bits.
 const REGION_BYTES_MAX: u64 = 16 << 30;
-/// Slots of the smallest table of hashes: a power of two.
+/// Number of slots of the smallest hash table: a power of two.
 const SLOTS_MIN: usize = 16;
 
 const VALUE: u8 = 0;
 const DELETED: u8 = 1;
 const GONE: u8 = 2;
 
-/// Where parts have their chunks.
+/// The memory region of all shards' chunks.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     region: Option<Region>,
-    /// Chunks that were given back, and the first that was never used.
+    /// Freed chunks, and the first chunk that was never used.
     free: Mutex<(Vec<usize>, usize)>,
 }
 
 impl Memory {
-    /// Of so many bytes, used when they are needed; of none, if the system refuses.
+    /// Reserves address space of this many bytes; of none if the system refuses.
     pub(super) fn reserve(bytes: u64) -> Self {
         let bytes = round_up(bytes.min(REGION_BYTES_MAX), CHUNK_BYTES);
         let region = Region::reserve(bytes).ok();
@@ -73,7 +74,7 @@ impl Memory {
         words.get(from..).unwrap_or(&[])
     }
 
-    /// The first word of a chunk; `None`: all are taken.
+    /// Allocates a chunk and returns its first word; `None` if all are in use.
     fn take(&self) -> Option<usize> {
         let mut free = lock(&self.free);
         if let Some(chunk) = free.0.pop() {
@@ -94,7 +95,7 @@ impl Memory {
         lock(&self.free).0.extend(chunks);
     }
 
-    /// The head of the entry at a place, and its bytes.
+    /// Returns the header of an entry, and its content.
     fn entry(&self, place: u32) -> Option<(Head, &[AtomicU64])> {
         let (head, rest) = self.words(to_usize(place.into())).split_first()?;
         let head = Head::decode(head.load(Ordering::Relaxed));
@@ -117,12 +118,12 @@ impl Memory {
     }
 }
 
-/// See the module head.
+/// A shard. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Part {
-    /// All entries, or none.
+    /// In log order: all entries, or none.
     gathered: Gathered,
-    /// The others.
+    /// In key order: the other entries.
     in_order: InOrder,
     in_order_bytes: u64,
 }
@@ -136,13 +137,12 @@ impl Part {
         self.len() == 0
     }
 
-    /// What it takes in memory.
+    /// Returns the memory used, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.gathered.memory_bytes() + self.in_order_bytes
     }
 
-    /// What the entry of a key of this hash says, as `take` has it: a value, or that it was
-    /// deleted.
+    /// Passes the content of a key's entry to `take`: a value, or `None` if it was deleted.
     pub(super) fn find<T>(
         &self,
         memory: &Memory,
@@ -157,8 +157,8 @@ impl Part {
         self.in_order.get(sought).map(|stored| take(stored.as_deref()))
     }
 
-    /// Sets what the entry of a key of this hash says: a value in pieces, or that it was deleted.
-    /// For replay. `false`: there is no memory for it.
+    /// Sets a key's entry: a value in pieces, or deleted. For replay. Returns `false` if there is
+    /// no memory for it.
     pub(super) fn set(
         &mut self,
         memory: &Memory,
@@ -168,7 +168,7 @@ impl Part {
         if self.in_order.is_empty() {
             return self.gathered.set(memory, (hash, key), value);
         }
-        // A range was deleted before, which asked for the order.
+        // A deleted range has required key order.
         let stored = value.map(|pieces| pieces.concat().into_boxed_slice());
         self.in_order_bytes += entry_bytes(key, stored.as_deref());
         if let Some(before) = self.in_order.insert(Key::from(key), stored) {
@@ -177,14 +177,14 @@ impl Part {
         true
     }
 
-    /// Starts loading what a look at a key of this hash begins with.
+    /// Prefetches the slot of this hash.
     pub(super) fn expect(&self, hash: u64) {
         if let Some(slot) = self.gathered.slots.get(self.gathered.first_slot(hash)) {
             prefetch(slot);
         }
     }
 
-    /// Removes the entry of a key of this hash.
+    /// Removes a key's entry.
     pub(super) fn remove(&mut self, memory: &Memory, (hash, key): (u64, &[u8])) {
         self.gathered.remove(memory, hash, key);
         let sought: &dyn Ordered = &Sought::new(key);
@@ -202,7 +202,7 @@ impl Part {
         *self = Self::default();
     }
 
-    /// The entries in the order of keys.
+    /// Returns the entries in key order; sorts them if necessary.
     pub(super) fn in_order(&mut self, memory: &Memory) -> &InOrder {
         if self.gathered.live > 0 {
             let gathered = std::mem::take(&mut self.gathered);
@@ -223,19 +223,19 @@ fn entry_bytes(key: &[u8], stored: Option<&[u8]>) -> u64 {
     to_u64(key.len() + stored.map_or(0, <[u8]>::len)) + ENTRY_BYTES
 }
 
-/// Entries as the log gave them.
+/// Entries in log order.
 #[derive(Debug, Default)]
 struct Gathered {
-    /// Half of the hash, and the place of the entry plus one; 0: none.
+    /// Half of the hash, and the offset of the entry plus one; 0 if free.
     slots: Box<[AtomicU64]>,
     taken: usize,
     live: usize,
     chunks: Vec<usize>,
-    /// Words of the last chunk that are taken.
+    /// Number of words of the last chunk in use.
     filled: usize,
 }
 
-/// The head of an entry.
+/// The header of an entry.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     key: usize,
@@ -261,7 +261,7 @@ impl Gathered {
         full + last + to_u64(size_of_val(&*self.slots))
     }
 
-    /// Where the entries are, in no order.
+    /// Returns the offsets of the entries, in no order.
     fn places(&self) -> impl Iterator<Item = u32> {
         let slots = self.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
         slots.filter_map(|slot| low_u32(slot).checked_sub(1))
@@ -275,7 +275,8 @@ impl Gathered {
         to_usize(hash >> 32) & self.slots.len().wrapping_sub(1)
     }
 
-    /// The slot of a key and the place in it, or the free slot for it; there is one.
+    /// Returns the slot of a key and the entry in it, or the free slot for the key; there is always
+    /// one.
     fn look(&self, memory: &Memory, hash: u64, key: &[u8]) -> (usize, Option<u32>) {
         let mut index = self.first_slot(hash);
         loop {
@@ -301,7 +302,7 @@ impl Gathered {
         }
     }
 
-    /// Says what the entry at a place is from now on.
+    /// Sets the kind of an entry.
     fn put_kind(&mut self, memory: &Memory, place: u32, kind: u8) {
         let Some(word) = memory.words(to_usize(place.into())).first() else { return };
         let head = Head::decode(word.load(Ordering::Relaxed));
@@ -343,7 +344,7 @@ impl Gathered {
         true
     }
 
-    /// Adds an entry behind all others; its place.
+    /// Appends an entry and returns its offset.
     fn append(&mut self, memory: &Memory, key: &[u8], value: Option<[&[u8]; 2]>) -> Option<u32> {
         let [front, back] = value.unwrap_or_default();
         let kind = if value.is_some() { VALUE } else { DELETED };
@@ -364,7 +365,7 @@ impl Gathered {
         Some(low_u32(to_u64(at)))
     }
 
-    /// Makes room for more slots, which know enough of their hashes.
+    /// Doubles the hash table. Slots store enough of their hashes for that.
     fn widen(&mut self) {
         let count = (self.slots.len() * 2).max(SLOTS_MIN);
         let before = std::mem::take(&mut self.slots);
