@@ -15,10 +15,7 @@ use super::{
 use crate::{
     Result,
     bptree::page_cache::{PageId, ReadGuard},
-    util::{
-        codec::to_usize,
-        mutant::{self, Bug},
-    },
+    util::{codec::to_usize, mutant::mutant},
 };
 
 /// Number of keys that descend together: as many as a processor has cache-line loads in flight.
@@ -103,8 +100,8 @@ impl Tree {
             let leaf = self.repeat(|_| self.bounded_leaf_if(Target::Key(first), None))?;
             let Some((leaf, bounds)) = leaf else { break };
             let is_inside = |key: &[u8]| {
+                mutant!(RunOfKeysLeavesItsLeaf => return true);
                 bounds.upper.as_deref().is_none_or(|upper| key < upper)
-                    || mutant::active(Bug::RunOfKeysLeavesItsLeaf)
             };
             if !is_inside(second) {
                 break;

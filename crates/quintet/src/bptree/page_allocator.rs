@@ -25,7 +25,7 @@ use crate::{
     bptree::page_cache::PageId,
     util::{
         codec::{low_u32, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
     },
 };
@@ -61,9 +61,7 @@ impl State {
     /// Returns the pages of a word that are used, or were in a state that recovery may need.
     fn taken(&self, word: usize) -> u64 {
         let bits = |bits: &Bits| bits.get(word).copied().unwrap_or(0);
-        if mutant::active(Bug::SpaceReusesTooEarly) {
-            return bits(&self.used);
-        }
+        mutant!(SpaceReusesTooEarly => return bits(&self.used));
         let needed = bits(&self.durable) | bits(&self.doubtful);
         bits(&self.used) | bits(&self.reserved) | needed | self.cut.as_ref().map_or(0, bits)
     }
@@ -300,9 +298,8 @@ impl Space {
         for (first, count) in freed {
             self.mark(&mut state, u64::from(first.0), *count, false);
         }
-        if !mutant::active(Bug::LoadSkipsSync) {
-            self.written_directly.store(true, Ordering::Relaxed);
-        }
+        mutant!(LoadSkipsSync => return loaded);
+        self.written_directly.store(true, Ordering::Relaxed);
         loaded
     }
 

@@ -27,7 +27,7 @@ use crate::{
         page_cache::{PageId, WriteGuard},
         restructure::{Full, NewEntry, divide},
     },
-    util::mutant::{self, Bug},
+    util::mutant::mutant,
 };
 
 /// Maximum fill of two leaves after sharing, in sixteenths. By simulation (200 entries a leaf,
@@ -204,9 +204,7 @@ impl Tree {
         child: PageId,
         old: Option<(Slot, usize)>,
     ) -> Step<()> {
-        if old.is_some() && mutant::active(Bug::SpreadKeepsSeparator) {
-            return Ok(());
-        }
+        mutant!(SpreadKeepsSeparator => if old.is_some() { return Ok(()); });
         let payload = Payload::Child(child.0);
         let cell = Cell { key: separator.to_vec(), long: None, payload };
         if self.put_cell(parent, index, &cell, old)? {

@@ -20,10 +20,7 @@ use super::{
 use crate::{
     Result,
     bptree::page_cache::{PageId, WriteGuard},
-    util::{
-        codec::to_usize,
-        mutant::{self, Bug},
-    },
+    util::{codec::to_usize, mutant::mutant},
 };
 
 /// A decoded node.
@@ -358,9 +355,7 @@ impl Tree {
         separator: &[u8],
         child: PageId,
     ) -> Step<()> {
-        if mutant::active(Bug::SplitLosesSeparator) {
-            return Ok(());
-        }
+        mutant!(SplitLosesSeparator => return Ok(()));
         let long =
             if self.shape.is_long(separator) { Some(self.make_long(separator)?) } else { None };
         let cell = Cell { key: separator.to_vec(), long, payload: Payload::Child(child.0) };
@@ -404,9 +399,7 @@ impl Tree {
 
     /// Merges underfull nodes on the path to a key.
     pub(super) fn mend(&self, key: &[u8]) -> Result<()> {
-        if mutant::active(Bug::DeleteNeverMerges) {
-            return Ok(());
-        }
+        mutant!(DeleteNeverMerges => return Ok(()));
         let mut garbage = Garbage::new();
         self.repeat(|tree| tree.mend_going_down(key, &mut garbage))?;
         self.let_go(garbage);

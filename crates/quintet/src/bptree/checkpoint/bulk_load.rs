@@ -34,7 +34,7 @@ use crate::{
     util::{
         budget::Reservation,
         codec::{Lsn, to_u64},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::Ordering,
     },
 };
@@ -165,9 +165,7 @@ impl Paged {
         tree.count_nodes(built.nodes, false);
         self.gate.note(built.change);
         let cut = self.take_cut(lsn, keeper.next_group(), 0);
-        if !mutant::active(Bug::LoadShownEarly) {
-            tree.put_root(&root, &before);
-        }
+        mutant!(LoadShownEarly: (), else tree.put_root(&root, &before));
         drop(root);
         if let Err(error) = self.store_taken(keeper, lsn, cut) {
             let Change { keys, bytes } = built.change;
@@ -178,9 +176,8 @@ impl Paged {
             let _ = self.store_one(keeper, lsn, 0);
             return Err(error);
         }
-        if !mutant::active(Bug::LoadForgetsNothing) {
-            pages_of(&loaded).for_each(|page| cache.forget(page));
-        }
+        let stale = pages_of(&loaded);
+        mutant!(LoadForgetsNothing: (), else stale.for_each(|page| cache.forget(page)));
         // The root changed since the checkpoint, so it was not evicted.
         tree.put_root(&cache.write(ROOT)?, &built.root);
         for (first, count) in &built.freed {

@@ -47,7 +47,7 @@ use crate::{
     },
     util::{
         codec::{Lsn, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         report::Report,
         sync::{AtomicU64, Mutex, Ordering, lock},
     },
@@ -212,7 +212,8 @@ fn load_meta(
     };
     let newest = groups.last().map_or(0, RedoGroup::sequence);
     let placed = in_place.as_ref().map_or(0, |meta| meta.placed);
-    let meta = if placed < newest && !mutant::active(Bug::CutNotReplayed) {
+    let needs_replay = mutant!(CutNotReplayed: false, else placed < newest);
+    let meta = if needs_replay {
         let lsn = groups.last().map(RedoGroup::lsn);
         cache.set_overlay(layers_of(cache, groups)?, context.read_only);
         cache.read_page(PageId(0), &mut buffer)?;
@@ -488,9 +489,7 @@ impl Paged {
         lsn: Lsn,
     ) -> Result<()> {
         let cache = self.tree.cache();
-        if !mutant::active(Bug::CutSkipsLogSync) {
-            self.context.host.sync_log()?;
-        }
+        mutant!(CutSkipsLogSync: (), else self.context.host.sync_log()?);
         self.beside.as_ref().map_or(Ok(()), |beside| beside.settle())?;
         let mut pages = cut.pages().to_vec();
         pages.sort_unstable();
@@ -501,9 +500,7 @@ impl Paged {
         if self.tree.space().take_written_directly() || !fresh.is_empty() {
             sync(cache)?;
         }
-        if mutant::active(Bug::CutWritesInPlaceFirst) {
-            self.place(cut, &pages)?;
-        }
+        mutant!(CutWritesInPlaceFirst => self.place(cut, &pages)?);
         let (sequence, group_bytes) = self.journal(keeper, (cut, &pages), lsn)?;
         self.written_bytes_total.fetch_add(group_bytes, Ordering::Relaxed);
         self.journaled_bytes_total.fetch_add(group_bytes, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use crate::{
     bptree::Change,
     util::{
         codec::to_usize,
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard, read, write},
     },
 };
@@ -73,7 +73,7 @@ impl Gate {
     pub(crate) fn enter(&self, key: &[u8]) -> Pass<'_> {
         let index = to_usize(mixed(key)) % STRIPES;
         let stripe = self.stripes.get(index).unwrap_or(&self.stripes[0]);
-        let held = (!mutant::active(Bug::CutWithinOperation)).then(|| read(&stripe.lock));
+        let held = mutant!(CutWithinOperation: None, else Some(read(&stripe.lock)));
         Pass { stripe, _held: held }
     }
 

@@ -38,7 +38,7 @@ use crate::{
     contract::{Context, TableOptions},
     util::{
         codec::{Lsn, crc32c, crc32c_append, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Mutex, Ordering, lock},
     },
 };
@@ -231,11 +231,9 @@ impl Paged {
         }
         let keeper = &mut lock(&self.keeper);
         let complete = keeper.complete();
-        if mutant::active(Bug::JournalEndsUnplaced) {
-            keeper.forget_unplaced();
-        } else {
+        mutant!(JournalEndsUnplaced: keeper.forget_unplaced(), else {
             self.place_everything(keeper, complete)?;
-        }
+        });
         // This group declares the earlier ones unneeded; it is in a new file.
         keeper.end_file();
         self.store_one(keeper, complete, 0)?;

@@ -23,7 +23,7 @@ use crate::{
     bptree::page_cache::page_bytes::{PageWords, UNITS},
     util::{
         codec::{low_u8, low_u32, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Ordering, lock},
     },
 };
@@ -164,7 +164,7 @@ impl PageCache {
         }
         let page = PageId(low_u32(self.get(frame, PAGE)));
         self.take_overlay((page, frame));
-        let is_cut = before != 0 && !mutant::active(Bug::CutSeesLaterChanges);
+        let is_cut = mutant!(CutSeesLaterChanges: false, else before != 0);
         if is_cut {
             let (mask, pending) = (self.get(frame, MASK), self.get(frame, PENDING));
             let unit = self.options.page_bytes / UNITS / 8;

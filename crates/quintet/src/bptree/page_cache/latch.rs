@@ -9,7 +9,7 @@
 //! Eviction takes latches only with [`try_lock`].
 
 use crate::util::{
-    mutant::{self, Bug},
+    mutant::mutant,
     sync::{AtomicU64, Backoff, Ordering, fence},
 };
 
@@ -35,9 +35,7 @@ fn begin_slowly(latch: &AtomicU64) -> u64 {
 /// Whether everything read since [`begin`] returned `version` is one state.
 #[inline]
 pub fn is_unchanged(latch: &AtomicU64, version: u64) -> bool {
-    if mutant::active(Bug::PageReadNotValidated) {
-        return true;
-    }
+    mutant!(PageReadNotValidated => return true);
     fence(Ordering::Acquire);
     latch.load(Ordering::Relaxed) == version
 }

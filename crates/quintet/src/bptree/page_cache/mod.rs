@@ -77,7 +77,7 @@ use crate::{
     util::{
         budget::Budget,
         codec::{low_u8, low_u32, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Backoff, Mutex, Ordering, lock},
     },
 };
@@ -821,7 +821,8 @@ impl PageCache {
     /// Whether a frame has no page, or one that is dirty or pending write-back.
     fn is_kept(&self, frame: u32) -> bool {
         let dirty = self.get(frame, EPOCH) != 0 || self.get(frame, PENDING) != 0;
-        self.get(frame, PAGE) == NO_PAGE || (dirty && !mutant::active(Bug::PageEvictsDirty))
+        let dirty = mutant!(PageEvictsDirty: false, else dirty);
+        self.get(frame, PAGE) == NO_PAGE || dirty
     }
 }
 

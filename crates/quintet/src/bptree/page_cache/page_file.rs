@@ -13,7 +13,7 @@ use crate::{
     io::{AlignedBuffer, BLOCK_BYTES, write_all_at},
     util::{
         codec::{Decoder, crc32c_append, to_u64},
-        mutant::{self, Bug},
+        mutant::mutant,
     },
 };
 
@@ -92,7 +92,8 @@ pub(super) fn verify(salt: u32, page: PageId, bytes: &[u8]) -> Result<(), String
     let mut decoder = Decoder::new(bytes);
     let (found, number) = (decoder.u32(), decoder.u32());
     let expected = checksum(salt, bytes);
-    if found != Some(expected) && !mutant::active(Bug::PageSkipsChecksum) {
+    let is_intact = mutant!(PageSkipsChecksum: true, else found == Some(expected));
+    if !is_intact {
         let found = found.unwrap_or_default();
         return Err(format!("page checksum {expected:08x}, stored {found:08x}"));
     }

@@ -10,7 +10,7 @@ use crate::{
     Result,
     bptree::scan_forward::{Ascent, Run},
     contract::{Entry, KeyRange, Visit},
-    util::mutant::{self, Bug},
+    util::mutant::mutant,
 };
 
 /// Number of entries of the first step. Each further step copies twice as many, up to `STEP_MAX`
@@ -79,9 +79,7 @@ impl Range {
         while self.front_left.is_empty() && !self.ascent.is_over {
             self.inner.ascend(&mut self.ascent, self.pace.next(), &mut self.front)?;
             self.front_left = 0..self.front.len();
-            if mutant::active(Bug::ScanSkipsAnEntry) && self.front.len() > 1 {
-                self.front_left.start = 1;
-            }
+            mutant!(ScanSkipsAnEntry => self.front_left.start = usize::from(self.front.len() > 1));
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ use crate::{
     util::{
         budget::Budget,
         codec::{KeyHash, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock},
     },
 };
@@ -289,9 +289,10 @@ impl BTree {
 }
 
 impl Inner {
-    /// The content of a key's entry.
+    /// Returns the content of a key's entry.
     fn young_answer(&self, key: &[u8]) -> Answer {
-        if self.young.is_empty() || mutant::active(Bug::ReadPassesYoung) {
+        mutant!(ReadPassesYoung => return Answer::None);
+        if self.young.is_empty() {
             return Answer::None;
         }
         let answer = |stored: Option<&[u8]>| match stored {
@@ -357,9 +358,8 @@ impl Inner {
         let hash = self.young.hash.hash(key);
         let mut part = self.young.part(hash);
         self.change_one(key, op)?;
-        if !mutant::active(Bug::WriteLeavesYoung) {
-            self.young.change(&mut part, |part| part.remove(&self.young.memory, (hash, key)));
-        }
+        mutant!(WriteLeavesYoung => return Ok(()));
+        self.young.change(&mut part, |part| part.remove(&self.young.memory, (hash, key)));
         Ok(())
     }
 
@@ -404,7 +404,8 @@ impl Inner {
         pace: (usize, isize),
         run: &mut Run,
     ) -> Result<()> {
-        if self.young.is_empty() || mutant::active(Bug::ReadPassesYoung) {
+        mutant!(ReadPassesYoung => return self.paged.tree.ascend(ascent, pace, run));
+        if self.young.is_empty() {
             return self.paged.tree.ascend(ascent, pace, run);
         }
         let range = between(&ascent.start, ascent.end.as_deref());
@@ -433,7 +434,8 @@ impl Inner {
         pace: (usize, isize),
     ) -> Result<(Vec<Entry>, Option<Vec<u8>>)> {
         let mut clear = start.to_vec();
-        if !self.young.is_empty() && !mutant::active(Bug::ReadPassesYoung) {
+        let is_merged = mutant!(ReadPassesYoung: true, else self.young.is_empty());
+        if !is_merged {
             let range = between(start, end);
             let mut last = self.young.nearest(range, End::Last);
             if last.as_deref().is_some_and(|last| Some(&*following(last)) == end) {
@@ -474,7 +476,10 @@ mod tests {
     use crate::{
         contract::{Engine, KeyRange, PendingWork},
         io::sim::{Call, Policy},
-        util::codec::Lsn,
+        util::{
+            codec::Lsn,
+            mutant::{self, Bug},
+        },
     };
 
     type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
