@@ -2,7 +2,7 @@
 //!
 //! How: [`Bulk`] takes entries in ascending order above all keys of the tree, fills leaves and
 //! inner nodes completely, and passes whole pages to a [`Sink`]; none goes through the cache. The
-//! result is the content of a new root ([`Built`]): with it the tree has the entries, without it
+//! result is the content of a new root ([`BuiltRoot`]): with it the tree has the entries, without it
 //! nothing has changed. Why: a put finds its leaf, changes it, and has its page copied and
 //! journaled; a page of a hundred sorted entries needs none of that.
 //!
@@ -59,7 +59,7 @@ pub struct Site<'s> {
 
 /// The result of a load.
 #[derive(Debug)]
-pub struct Built {
+pub struct BuiltRoot {
     /// The page of the new root, without the cache's bytes.
     pub root: Vec<u8>,
     /// The change of the counts.
@@ -274,7 +274,7 @@ pub struct Bulk {
 }
 
 /// An entry of the leaf of the last key.
-struct Taken {
+struct PathEntry {
     key: Vec<u8>,
     /// As in [`Staged`].
     word: u32,
@@ -288,7 +288,7 @@ struct Taken {
 struct Path {
     levels: Vec<OpenNode>,
     lower: Lower,
-    entries: Vec<Taken>,
+    entries: Vec<PathEntry>,
     gone: [u64; 2],
     freed: Garbage,
 }
@@ -309,7 +309,7 @@ impl Tree {
             page: vec![0; self.shape.page_bytes],
         };
         bulk.leaf.lower = path.lower;
-        for Taken { key, word, long, rest } in path.entries {
+        for PathEntry { key, word, long, rest } in path.entries {
             // Keys ascend: none shares more with the separator than the one before it.
             bulk.leaf.shared = shared_len(&bulk.leaf.lower.key, &key);
             bulk.leaf.push(self.shape, &key, (word, long), [&rest, &[]]);
@@ -356,7 +356,7 @@ impl Tree {
                         let (word, rest) = view.payload(&slot)?;
                         let rest = view.words().copy(rest.start, rest.len())?;
                         let key = view.full_key(&slot, &mut *fetch)?;
-                        Some(Taken { key, word, long, rest })
+                        Some(PathEntry { key, word, long, rest })
                     };
                     (0..view.count()).map(entry).collect()
                 })?;
@@ -487,7 +487,7 @@ impl Bulk {
     }
 
     /// Writes the open nodes and returns the root.
-    pub fn finish(mut self, site: &mut Site<'_>) -> Result<Built> {
+    pub fn finish(mut self, site: &mut Site<'_>) -> Result<BuiltRoot> {
         if self.leaf.fill.size(0) > self.shape.page_bytes {
             let tail = self.leaf.tail(self.shape).max(1);
             self.close_leaf(site, tail)?;
@@ -520,13 +520,13 @@ impl Bulk {
     }
 
     /// With the page that was built last as the root.
-    fn built(self) -> Built {
+    fn built(self) -> BuiltRoot {
         let count = |index: usize| {
             let count = |counts: [u64; 2]| counts.get(index).copied().unwrap_or(0).cast_signed();
             count(self.made) - count(self.gone)
         };
         let nodes = [count(0), count(1)];
-        Built { root: self.page, change: self.change, freed: self.freed, nodes }
+        BuiltRoot { root: self.page, change: self.change, freed: self.freed, nodes }
     }
 
     /// Closes the open leaf after its first `count` entries, of which there are more.

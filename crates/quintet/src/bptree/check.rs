@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::{
     DEPTH_MAX, KEY_BYTES_MAX, ROOT, Tree,
-    node::{EXTENT, Held, LongKey, MAP, NodeView, SLOT_BYTES},
+    node::{EXTENT, LongKey, MAP, NodeView, SLOT_BYTES, StoredValue},
     read::Bounds,
 };
 use crate::{
@@ -203,7 +203,7 @@ impl Walk<'_, '_> {
                 self.add(page, "a long key is not what the node says");
             }
             if view.is_leaf()
-                && let Some(Held::Far(far)) = view.held(&slot)
+                && let Some(StoredValue::Far(far)) = view.held(&slot)
             {
                 self.value(page, &far)?;
             }

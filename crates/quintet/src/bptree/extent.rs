@@ -17,7 +17,7 @@
 use std::ops::Range;
 
 use super::{
-    KEY_BYTES_MAX, Looked, Step, Stop, Tree,
+    KEY_BYTES_MAX, PageReader, Step, Stop, Tree,
     node::{EXTENT, Far, LongKey},
 };
 use crate::{
@@ -138,7 +138,7 @@ impl Tree {
     }
 
     /// Reads a cached extent that a node refers to.
-    fn read_cached<G: Looked>(&self, guard: &G, first: u32, out: &mut [u8]) -> Step<()> {
+    fn read_cached<G: PageReader>(&self, guard: &G, first: u32, out: &mut [u8]) -> Step<()> {
         // A page that has changed yields an arbitrary page number.
         if !guard.is_sound() {
             return Err(Stop::Again);
@@ -165,7 +165,7 @@ impl Tree {
     }
 
     /// Reads a whole long key.
-    pub(super) fn fetch<G: Looked>(&self, guard: &G, long: LongKey) -> Step<Vec<u8>> {
+    pub(super) fn fetch<G: PageReader>(&self, guard: &G, long: LongKey) -> Step<Vec<u8>> {
         if !guard.is_sound() {
             return Err(Stop::Again);
         }
@@ -175,7 +175,12 @@ impl Tree {
     }
 
     /// Reads a value from its extent.
-    pub(super) fn read_value<G: Looked>(&self, guard: &G, far: &Far, out: &mut [u8]) -> Step<()> {
+    pub(super) fn read_value<G: PageReader>(
+        &self,
+        guard: &G,
+        far: &Far,
+        out: &mut [u8],
+    ) -> Step<()> {
         if !far.direct {
             return self.read_cached(guard, far.page, out);
         }

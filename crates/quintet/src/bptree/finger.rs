@@ -8,19 +8,19 @@
 
 use super::{
     Change, Garbage, Step, Tree,
-    read::{Bounds, Made, Target},
-    write::Stored,
+    read::{Bounds, BuildValue, Target},
+    write::NewValue,
 };
 use crate::{
     Result,
-    bptree::page_cache::{ReadGuard, Seen},
+    bptree::page_cache::{PageVersion, ReadGuard},
     util::mutant::mutant,
 };
 
 /// The leaf of the previous key, and its bounds. See the module documentation.
 #[derive(Debug, Default)]
 pub struct Finger {
-    leaf: Option<Seen>,
+    leaf: Option<PageVersion>,
     bounds: Bounds,
 }
 
@@ -52,7 +52,7 @@ impl Tree {
         key: &[u8],
         make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
     ) -> Result<Option<V>> {
-        let mut sink = Made { make, value: None };
+        let mut sink = BuildValue { make, value: None };
         let found = self.repeat(|tree| {
             let leaf = tree.leaf_by(near, key)?;
             tree.value_in(&leaf, key, &mut sink)
@@ -65,7 +65,7 @@ impl Tree {
         if !self.shape().is_inline(key, value.len()) {
             return self.put(key, [value, &[]], None);
         }
-        let stored = Stored::Here([value, &[]]);
+        let stored = NewValue::Here([value, &[]]);
         let mut garbage = Garbage::new();
         let done = self.repeat(|tree| {
             let leaf = tree.leaf_by(near, key)?;

@@ -73,7 +73,9 @@ use self::{
 };
 use crate::{
     Error,
-    bptree::page_cache::{PageCache, PageId, ReadGuard, Seen, WriteGuard, page_bytes::PageWords},
+    bptree::page_cache::{
+        PageCache, PageId, PageVersion, ReadGuard, WriteGuard, page_bytes::PageWords,
+    },
     util::{
         codec::{to_u64, to_usize},
         sync::{AtomicBool, AtomicU64, Backoff, Mutex, Ordering},
@@ -178,11 +180,11 @@ pub struct Tree {
     /// Whether recent puts came in ascending order, above all other keys.
     is_appending: AtomicBool,
     /// The last leaf and its version after the latest of these puts.
-    last_leaf: Mutex<Option<Seen>>,
+    last_leaf: Mutex<Option<PageVersion>>,
 }
 
 /// A page that the caller reads, with or without its latch.
-pub trait Looked {
+pub trait PageReader {
     /// Returns the page's bytes.
     fn words(&self) -> PageWords<'_>;
     /// Whether everything read so far belongs to one state of the page.
@@ -191,7 +193,7 @@ pub trait Looked {
     fn page(&self) -> PageId;
 }
 
-impl Looked for ReadGuard<'_> {
+impl PageReader for ReadGuard<'_> {
     #[inline]
     fn words(&self) -> PageWords<'_> {
         self.words()
@@ -207,7 +209,7 @@ impl Looked for ReadGuard<'_> {
     }
 }
 
-impl Looked for WriteGuard<'_> {
+impl PageReader for WriteGuard<'_> {
     fn words(&self) -> PageWords<'_> {
         self.words()
     }
@@ -358,7 +360,7 @@ impl Tree {
     /// Calls `look` with a view of a node. `None` from it means that the bytes make no sense: the
     /// attempt must restart, or, if the page has not changed, is damaged.
     #[inline]
-    fn look<G: Looked, T>(
+    fn look<G: PageReader, T>(
         &self,
         guard: &G,
         look: impl FnOnce(&NodeView<'_>, Fetch<'_>) -> Option<T>,
@@ -377,7 +379,7 @@ impl Tree {
 
     /// A page whose bytes make no sense has changed meanwhile, or is damaged.
     #[cold]
-    fn senseless<G: Looked>(&self, guard: &G) -> Stop {
+    fn senseless<G: PageReader>(&self, guard: &G) -> Stop {
         let page = guard.page();
         if guard.is_sound() { self.damage(page, "it is no node of the tree") } else { Stop::Again }
     }

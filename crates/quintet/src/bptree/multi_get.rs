@@ -9,8 +9,8 @@
 
 use super::{
     DEPTH_MAX, ROOT, Step, Stop, Tree,
-    node::{NodeView, Sought},
-    read::{Bytes, Made, Sink, Target},
+    node::{NodeSearch, NodeView},
+    read::{BuildValue, Bytes, Sink, Target},
 };
 use crate::{
     Result,
@@ -38,7 +38,7 @@ impl Tree {
     ) -> Result<()> {
         let start = out.len();
         out.resize_with(start + keys.len(), || None);
-        let mut sink = Made { make, value: None };
+        let mut sink = BuildValue { make, value: None };
         self.many(keys, &mut sink, &mut |sink, index, found| {
             if let Some(place) = out.get_mut(start + index) {
                 *place = sink.value.take().filter(|_| found);
@@ -232,7 +232,7 @@ impl Tree {
     /// Passes the value of a key, whose leaf was searched, to `sink`. Returns `false` if the key is
     /// absent.
     #[inline]
-    fn value_of<S: Sink>(&self, going: &Going<'_>, key: &[u8], sink: &mut S) -> Step<bool> {
+    fn value_of<S: Sink>(&self, going: &KeyDescent<'_>, key: &[u8], sink: &mut S) -> Step<bool> {
         self.value_where(&going.node, sink, |view, fetch| {
             view.settle(&going.sought, going.at, key, fetch)
         })
@@ -243,23 +243,23 @@ impl Tree {
 struct Group<'t, 'k> {
     keys: &'k [&'k [u8]],
     /// The descent of each key; `None` if its path is not in the cache, or has changed.
-    goings: [Option<Going<'t>>; BATCH],
+    goings: [Option<KeyDescent<'t>>; BATCH],
     is_above_leaves: bool,
 }
 
 /// The position of one key's descent.
 #[derive(Clone, Copy)]
-struct Going<'t> {
+struct KeyDescent<'t> {
     node: ReadGuard<'t>,
     /// The state of the search in `node`.
-    sought: Sought,
+    sought: NodeSearch,
     at: usize,
 }
 
 impl<'t, 'k> Group<'t, 'k> {
     fn new(root: ReadGuard<'t>, keys: &'k [&'k [u8]]) -> Self {
         let mut goings = [None; BATCH];
-        let going = Going { node: root, sought: Sought::default(), at: 0 };
+        let going = KeyDescent { node: root, sought: NodeSearch::default(), at: 0 };
         goings.iter_mut().zip(keys).for_each(|(place, _)| *place = Some(going));
         Self { keys, goings, is_above_leaves: true }
     }

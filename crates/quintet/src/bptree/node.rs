@@ -1,6 +1,6 @@
 //! Nodes of the tree: a view of a page's bytes.
 //!
-//! A node is a slotted page. Behind the header come hints, then the key prefix that all its keys
+//! A node is a slotted page. After the header come hints, then the key prefix that all its keys
 //! share, then the slots in key order; entries grow down from the page's end.
 //!
 //! | offset | size | name | meaning |
@@ -18,8 +18,8 @@
 //! | 30 | 2 | | zero |
 //! | 32 | 64 | hints | heads of 16 slots: number `i` is that of slot `(i + 1) * (count / 17)`; unused where there are fewer than 17 slots |
 //!
-//! Header and hints are the page's first two lines: a search reads them, one line of slots, and the
-//! entry.
+//! Header and hints are the page's first two cache lines. A search reads them, one line of slots,
+//! and the entry.
 //!
 //! A slot, 8 bytes, one aligned word:
 //!
@@ -40,16 +40,16 @@
 //! | 8 | long | of a long key: length of the whole key, first page of its extent |
 //! | length, or 8 | value | leaf: the value; in an extent: first page, CRC32C |
 //!
-//! In a packed leaf all values are here and have one length, no key is long, and nothing is
-//! skipped. So its entries do not repeat what header and slots say:
+//! In a packed leaf all values are inline and have one length, no key is long, and skip is 0. Its
+//! entries omit what header and slots store:
 //!
 //! | size | name | meaning |
 //! |---|---|---|
 //! | inline less 4, or 0 | rest | the key's bytes behind the prefix and the slot's head |
 //! | value length | value | |
 //!
-//! Only trees whose values mostly have one known length ([`Shape::value_bytes`]) have such leaves:
-//! there they take 8 bytes an entry less. What does not fit the form makes a leaf plain again.
+//! Only trees whose values mostly have one known length ([`Shape::value_bytes`]) have packed leaves.
+//! They save 8 bytes an entry. An entry that does not have this form makes the leaf plain again.
 //!
 //! Invariants: slots ascend; keys of up to [`Shape::key_inline_max`] bytes are never long, longer
 //! ones always; a page's prefix is shared by every key that can ever come to it, because it is
@@ -179,14 +179,14 @@ impl Slot {
 
 /// Where the value of a leaf's entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum StoredValue {
     /// In the leaf: offset in the page, and length.
     Here(usize, usize),
     /// In an extent.
     Far(Far),
 }
 
-impl Held {
+impl StoredValue {
     /// Returns the length of the value, in bytes.
     pub fn length(&self) -> usize {
         match self {
@@ -221,7 +221,7 @@ pub fn skip_of(first: &[u8], last: &[u8]) -> usize {
 
 /// The state of a search in a node: the key's head, and the range of slots that the hints leave.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sought {
+pub struct NodeSearch {
     head: u32,
     /// The first slot whose head is not below the key's is at this index or after it ...
     low: usize,
@@ -388,20 +388,20 @@ impl<'a> NodeView<'a> {
 
     /// Returns the value of a leaf's entry.
     #[inline]
-    pub fn held(&self, slot: &Slot) -> Option<Held> {
+    pub fn held(&self, slot: &Slot) -> Option<StoredValue> {
         let at = slot.offset + self.front_bytes(slot);
         if let Some(length) = self.packed() {
-            return (at + length <= self.words.len()).then_some(Held::Here(at, length));
+            return (at + length <= self.words.len()).then_some(StoredValue::Here(at, length));
         }
         let word = self.entry_word(slot)?;
         let length = word & !(EXTENT_FLAG | DIRECT_FLAG);
         if word & EXTENT_FLAG == 0 {
             let length = to_usize(u64::from(length));
-            return (at + length <= self.words.len()).then_some(Held::Here(at, length));
+            return (at + length <= self.words.len()).then_some(StoredValue::Here(at, length));
         }
         let (page, checksum) = (self.words.u32(at)?, self.words.u32(at + 4)?);
         let direct = word & DIRECT_FLAG != 0;
-        Some(Held::Far(Far { length, page, checksum, direct }))
+        Some(StoredValue::Far(Far { length, page, checksum, direct }))
     }
 
     /// Returns the size of an entry in bytes, without its slot.
@@ -411,8 +411,8 @@ impl<'a> NodeView<'a> {
             return Some(own);
         }
         Some(match self.held(slot)? {
-            Held::Here(_, length) => own + length,
-            Held::Far(_) => own + REFERENCE_BYTES,
+            StoredValue::Here(_, length) => own + length,
+            StoredValue::Far(_) => own + REFERENCE_BYTES,
         })
     }
 
@@ -533,8 +533,8 @@ impl<'a> NodeView<'a> {
 
     /// First step of a search: reads header and hints, and returns the range of slots to search.
     #[inline]
-    pub fn seek(&self, key: &[u8]) -> Option<Sought> {
-        let none = |at| Sought { head: 0, low: at, high: at };
+    pub fn seek(&self, key: &[u8]) -> Option<NodeSearch> {
+        let none = |at| NodeSearch { head: 0, low: at, high: at };
         let suffix = match self.headed(key.get(self.prefix..)?)? {
             Ok(headed) => headed,
             Err(Ordering::Less) => return Some(none(0)),
@@ -542,12 +542,12 @@ impl<'a> NodeView<'a> {
         };
         let head = low_u32(head_of(suffix) >> 32);
         let (low, high) = self.bracket(head)?;
-        Some(Sought { head, low, high })
+        Some(NodeSearch { head, low, high })
     }
 
     /// Second step: reads slots, and returns the first one whose head is not below the key's.
     #[inline]
-    pub fn narrow(&self, sought: &Sought) -> Option<usize> {
+    pub fn narrow(&self, sought: &NodeSearch) -> Option<usize> {
         let slots = self.words.slice(self.slots_start() / 8 + sought.low, sought.high - sought.low);
         let below = |slot: &AtomicU64| low_u32(slot.load(Relaxed) >> 32) < sought.head;
         Some(sought.low + slots?.partition_point(below))
@@ -557,7 +557,7 @@ impl<'a> NodeView<'a> {
     #[inline]
     pub fn settle(
         &self,
-        sought: &Sought,
+        sought: &NodeSearch,
         at: usize,
         key: &[u8],
         fetch: Fetch<'_>,
@@ -596,7 +596,7 @@ impl<'a> NodeView<'a> {
     fn search_run(
         &self,
         mut low: usize,
-        &Sought { head, mut high, .. }: &Sought,
+        &NodeSearch { head, mut high, .. }: &NodeSearch,
         suffix: &[u8],
         fetch: Fetch<'_>,
     ) -> Option<(usize, bool)> {
@@ -674,7 +674,7 @@ impl<'a> NodeView<'a> {
 
     /// Prefetches the slots that [`NodeView::narrow`] will read.
     #[inline]
-    pub fn prefetch_slots(&self, sought: &Sought) {
+    pub fn prefetch_slots(&self, sought: &NodeSearch) {
         self.words.prefetch(self.slots_start() + sought.low * SLOT_BYTES);
         self.words.prefetch(self.slots_start() + sought.high * SLOT_BYTES);
     }
@@ -721,8 +721,8 @@ impl<'a> NodeView<'a> {
         let key = self.known_key(&slot)?;
         let payload = if self.is_leaf() {
             match self.held(&slot)? {
-                Held::Here(at, length) => Payload::Here(self.words.copy(at, length)?),
-                Held::Far(far) => Payload::Far(far),
+                StoredValue::Here(at, length) => Payload::Here(self.words.copy(at, length)?),
+                StoredValue::Far(far) => Payload::Far(far),
             }
         } else {
             Payload::Child(self.entry_word(&slot)?)

@@ -4,7 +4,7 @@
 
 use super::{
     DEPTH_MAX, ROOT, Step, Stop, Tree,
-    node::{Far, Fetch, Held, NodeView},
+    node::{Far, Fetch, NodeView, StoredValue},
 };
 use crate::{
     Result,
@@ -164,7 +164,7 @@ impl Tree {
         key: &[u8],
         make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
     ) -> Result<Option<V>> {
-        let mut sink = Made { make, value: None };
+        let mut sink = BuildValue { make, value: None };
         let found = self.find(key, &mut sink)?;
         Ok(sink.value.filter(|_| found))
     }
@@ -223,18 +223,18 @@ impl Tree {
     pub(super) fn make<V>(
         &self,
         leaf: &ReadGuard<'_>,
-        held: &Held,
+        held: &StoredValue,
         make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
     ) -> Step<V> {
         match held {
-            Held::Here(at, length) => {
+            StoredValue::Here(at, length) => {
                 let mut whole = true;
                 let value = make(*length, &mut |out: &mut [u8]| {
                     whole = leaf.words().copy_to(*at, out).is_some();
                 });
                 if whole { Ok(value) } else { Err(self.senseless(leaf)) }
             }
-            Held::Far(far) => {
+            StoredValue::Far(far) => {
                 // A length from a page that has changed may be any.
                 if !leaf.is_unchanged() {
                     return Err(Stop::Again);
@@ -250,14 +250,14 @@ impl Tree {
 
     /// Copies a value into `out`, replacing its content.
     #[inline]
-    fn copy_value(&self, leaf: &ReadGuard<'_>, held: &Held, out: &mut Vec<u8>) -> Step<()> {
+    fn copy_value(&self, leaf: &ReadGuard<'_>, held: &StoredValue, out: &mut Vec<u8>) -> Step<()> {
         match held {
-            Held::Here(at, length) => {
+            StoredValue::Here(at, length) => {
                 out.resize(*length, 0);
                 let copied = leaf.words().copy_to(*at, out);
                 copied.ok_or_else(|| self.senseless(leaf))
             }
-            Held::Far(far) => self.copy_far(leaf, far, out),
+            StoredValue::Far(far) => self.copy_far(leaf, far, out),
         }
     }
 
@@ -266,11 +266,11 @@ impl Tree {
     fn copy_far_to<S: ValueSink>(
         &self,
         leaf: &ReadGuard<'_>,
-        held: &Held,
+        held: &StoredValue,
         sink: &mut S,
     ) -> Step<S::Output> {
         // The length is arbitrary if the page has changed.
-        let Held::Far(far) = held else { return Err(self.senseless(leaf)) };
+        let StoredValue::Far(far) = held else { return Err(self.senseless(leaf)) };
         if !leaf.is_unchanged() {
             return Err(Stop::Again);
         }
@@ -312,18 +312,18 @@ impl Tree {
 pub(super) trait Sink {
     /// Copies a value out of its leaf. The copy is valid once the leaf is known to be unchanged;
     /// otherwise this may be called again.
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()>;
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Step<()>;
 }
 
 /// Builds the caller's type from a value.
-pub(super) struct Made<M, V> {
+pub(super) struct BuildValue<M, V> {
     pub(super) make: M,
     pub(super) value: Option<V>,
 }
 
-impl<V, M: Fn(usize, &mut dyn FnMut(&mut [u8])) -> V> Sink for Made<M, V> {
+impl<V, M: Fn(usize, &mut dyn FnMut(&mut [u8])) -> V> Sink for BuildValue<M, V> {
     #[inline]
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()> {
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Step<()> {
         self.value = Some(tree.make(leaf, held, &self.make)?);
         Ok(())
     }
@@ -337,8 +337,8 @@ struct SinkAdapter<'s, S: ValueSink> {
 
 impl<S: ValueSink> Sink for SinkAdapter<'_, S> {
     #[inline]
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()> {
-        if let Held::Here(at, length) = *held {
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Step<()> {
+        if let StoredValue::Here(at, length) = *held {
             let words = leaf.words().atomics(at, length).ok_or_else(|| tree.senseless(leaf))?;
             self.output = Some(self.sink.of_words(words, (at, length)));
             return Ok(());
@@ -354,7 +354,7 @@ pub(super) struct Bytes(pub(super) Vec<u8>);
 
 impl Sink for Bytes {
     #[inline]
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &Held) -> Step<()> {
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Step<()> {
         tree.copy_value(leaf, held, &mut self.0)
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     Error,
     bptree::{
         page_cache::{PageId, WriteGuard},
-        restructure::{Full, NewEntry, divide},
+        restructure::{FullLeaf, NewEntry, divide},
     },
     util::mutant::mutant,
 };
@@ -49,7 +49,7 @@ impl Tree {
         &self,
         parent: &WriteGuard<'_>,
         parent_bounds: &Bounds,
-        full: &Full<'_>,
+        full: &FullLeaf<'_>,
         new: &NewEntry<'_>,
     ) -> Step<bool> {
         if self.shape.value_bytes == 0 {
@@ -94,7 +94,7 @@ impl Tree {
     /// Puts an entry into a full plain leaf by packing the leaf. Returns `false`, with no change,
     /// if that is not possible. The last leaf begins plain: its keys share bytes that are not yet a
     /// prefix, because the leaf has no upper bound.
-    fn pack(&self, full: &Full<'_>, new: &NewEntry<'_>) -> Step<bool> {
+    fn pack(&self, full: &FullLeaf<'_>, new: &NewEntry<'_>) -> Step<bool> {
         let taken = self.look(full.leaf, |view, _| {
             if view.packed().is_some() {
                 return Some(None);
@@ -118,7 +118,7 @@ impl Tree {
     fn neighbour(
         &self,
         parent: &WriteGuard<'_>,
-        full: &Full<'_>,
+        full: &FullLeaf<'_>,
     ) -> Step<Option<(WriteGuard<'_>, Separator)>> {
         let found = self.look(parent, |view, _| {
             if full.index >= view.count() || view.free() < 2 * self.shape.separator_max() {
@@ -148,7 +148,7 @@ impl Tree {
 
     /// Builds pages of similar size, and the separators between them. Returns `None` if that is not
     /// possible.
-    fn build_parts(&self, entries: &Entries, parts: usize, whole: Bounds) -> Option<Built> {
+    fn build_parts(&self, entries: &Entries, parts: usize, whole: Bounds) -> Option<LeafPages> {
         let (mut pages, mut separators) = (Vec::new(), Vec::new());
         let (mut first, mut rest) = (0, whole);
         for left in (1..=parts).rev() {
@@ -165,7 +165,7 @@ impl Tree {
             pages.push(entries.page_within(self.shape, first..last, &bounds)?);
             first = last;
         }
-        Some(Built { pages, separators })
+        Some(LeafPages { pages, separators })
     }
 
     /// Stores the pages in the two leaves, and in a new leaf between them if there are three.
@@ -173,7 +173,7 @@ impl Tree {
         &self,
         (parent, index, old): (&WriteGuard<'_>, usize, Separator),
         (left, right): (&WriteGuard<'_>, &WriteGuard<'_>),
-        built: &Built,
+        built: &LeafPages,
     ) -> Step<()> {
         let old = Some((old.slot, old.bytes));
         let (first, last) = match (built.pages.as_slice(), built.separators.as_slice()) {
@@ -215,7 +215,7 @@ impl Tree {
 }
 
 /// The pages, and the separators between them.
-struct Built {
+struct LeafPages {
     pages: Vec<Vec<u8>>,
     separators: Vec<Vec<u8>>,
 }

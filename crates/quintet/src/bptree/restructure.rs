@@ -12,10 +12,10 @@ use super::{
     Change, Garbage, ROOT, Step, Stop, Tree,
     build::{Cell, NodeBuilder, Payload},
     fill_used,
-    node::{Held, SLOT_BYTES, shared_len},
+    node::{SLOT_BYTES, StoredValue, shared_len},
     read::Bounds,
     split::Entries,
-    write::{Stored, added},
+    write::{NewValue, added},
 };
 use crate::{
     Result,
@@ -32,7 +32,7 @@ struct Content {
 }
 
 /// A latched child and its bounds.
-struct Place<'t> {
+struct LatchedChild<'t> {
     /// Its number among the children of the parent.
     index: usize,
     guard: WriteGuard<'t>,
@@ -44,7 +44,7 @@ impl Tree {
     pub(super) fn put_from_root(
         &self,
         key: &[u8],
-        stored: &Stored<'_>,
+        stored: &NewValue<'_>,
         garbage: &mut Garbage,
     ) -> Result<Change> {
         self.repeat(|tree| tree.put_going_down(key, stored, garbage))
@@ -53,7 +53,7 @@ impl Tree {
     fn put_going_down(
         &self,
         key: &[u8],
-        stored: &Stored<'_>,
+        stored: &NewValue<'_>,
         garbage: &mut Garbage,
     ) -> Step<Change> {
         let mut parent = self.cache.write(ROOT)?;
@@ -89,7 +89,7 @@ impl Tree {
         &self,
         node: &WriteGuard<'_>,
         key: &[u8],
-        stored: &Stored<'_>,
+        stored: &NewValue<'_>,
         garbage: &mut Garbage,
     ) -> Step<Option<Change>> {
         if !self.is_leaf(node)? {
@@ -116,7 +116,7 @@ impl Tree {
         parent: &WriteGuard<'_>,
         key: &[u8],
         bounds: &Bounds,
-    ) -> Step<Place<'t>> {
+    ) -> Step<LatchedChild<'t>> {
         let (index, child) = self.look(parent, |view, fetch| {
             let index = view.child_of(key, fetch)?;
             Some((index, view.child(index)?))
@@ -132,7 +132,7 @@ impl Tree {
         if above? != below?.saturating_add(1) {
             return Err(self.damage(guard.page(), "its level does not follow from its parent's"));
         }
-        Ok(Place { index, guard, bounds })
+        Ok(LatchedChild { index, guard, bounds })
     }
 
     /// Returns the bounds of child `index` of a latched node.
@@ -215,27 +215,27 @@ impl Tree {
     fn split_leaf(
         &self,
         (parent, parent_bounds): (&WriteGuard<'_>, &Bounds),
-        place: Place<'_>,
+        place: LatchedChild<'_>,
         key: &[u8],
-        stored: &Stored<'_>,
+        stored: &NewValue<'_>,
         garbage: &mut Garbage,
     ) -> Step<Change> {
-        let Place { index, guard: left, bounds } = place;
+        let LatchedChild { index, guard: left, bounds } = place;
         let (at, found) = self.look(&left, |view, fetch| view.search(key, fetch))?;
         if !self.shape.is_long(key)
-            && let Stored::Here(value) = stored
+            && let NewValue::Here(value) = stored
         {
             let new = NewEntry { at, found, key, value: *value };
             let before = self.look(&left, |view, _| {
                 let slot = if found { Some(view.slot(at)?) } else { None };
                 slot.map_or(Some(None), |slot| view.held(&slot).map(Some))
             })?;
-            let full = Full { index, leaf: &left, bounds: &bounds };
+            let full = FullLeaf { index, leaf: &left, bounds: &bounds };
             if self.spread(parent, parent_bounds, &full, &new)?
                 || self.split_as_bytes(parent, &full, &new)?
             {
                 let Some(before) = before else { return Ok(added(key, stored)) };
-                if let Held::Far(far) = &before {
+                if let StoredValue::Far(far) = &before {
                     garbage.push(self.pages_of(far));
                 }
                 let bytes = super::signed(stored.length()) - super::signed(before.length());
@@ -271,7 +271,7 @@ impl Tree {
     fn split_as_bytes(
         &self,
         parent: &WriteGuard<'_>,
-        full: &Full<'_>,
+        full: &FullLeaf<'_>,
         new: &NewEntry<'_>,
     ) -> Step<bool> {
         let (left, bounds) = (full.leaf, full.bounds);
@@ -373,10 +373,10 @@ impl Tree {
     fn split_inner<'t>(
         &'t self,
         parent: &WriteGuard<'_>,
-        place: Place<'t>,
+        place: LatchedChild<'t>,
         key: &[u8],
     ) -> Step<(WriteGuard<'t>, Bounds)> {
-        let Place { index, guard: left, bounds } = place;
+        let LatchedChild { index, guard: left, bounds } = place;
         let mut content = self.content(&left)?;
         let last = content.cells.len().saturating_sub(2);
         let middle = if bounds.upper.is_none() { last } else { self.middle(&content.cells) };
@@ -451,11 +451,11 @@ impl Tree {
     fn mend_child<'t>(
         &'t self,
         parent: &WriteGuard<'_>,
-        place: Place<'t>,
+        place: LatchedChild<'t>,
         key: &[u8],
         bounds: &Bounds,
         garbage: &mut Garbage,
-    ) -> Step<Place<'t>> {
+    ) -> Step<LatchedChild<'t>> {
         let count = self.look(parent, |view, _| Some(view.count()))?;
         if count == 0 {
             return Ok(place);
@@ -485,7 +485,7 @@ impl Tree {
         pair: Pair<'t>,
         key: &[u8],
         garbage: &mut Garbage,
-    ) -> Step<Place<'t>> {
+    ) -> Step<LatchedChild<'t>> {
         let Pair { index, left, right, low, high } = pair;
         let (mut cells, other) = (self.content(&left)?, self.content(&right)?);
         let separator = self.look(parent, |view, _| view.cell(index))?;
@@ -512,14 +512,14 @@ impl Tree {
             }
             garbage.push((right.page(), 1));
             self.count_node(level, false);
-            return Ok(Place { index, guard: left, bounds: whole });
+            return Ok(LatchedChild { index, guard: left, bounds: whole });
         }
         let kept = |left: WriteGuard<'t>, right: WriteGuard<'t>, low: Bounds, high: Bounds| {
             let goes_left = low.upper.as_deref().is_none_or(|upper| key < upper);
             if goes_left {
-                Place { index, guard: left, bounds: low }
+                LatchedChild { index, guard: left, bounds: low }
             } else {
-                Place { index: index + 1, guard: right, bounds: high }
+                LatchedChild { index: index + 1, guard: right, bounds: high }
             }
         };
         // An inner node without separators must be merged: it has no sibling of its children to
@@ -584,7 +584,7 @@ struct Pair<'t> {
 }
 
 /// A latched leaf without room for an entry.
-pub(super) struct Full<'f> {
+pub(super) struct FullLeaf<'f> {
     /// Its number among its parent's children.
     pub(super) index: usize,
     pub(super) leaf: &'f WriteGuard<'f>,

@@ -9,13 +9,13 @@
 
 use super::{
     Step, Stop, Tree,
-    node::{Held, NodeView},
+    node::{NodeView, StoredValue},
     read::Target,
 };
 use crate::{
     Result,
     bptree::{
-        page_cache::{ReadGuard, Seen},
+        page_cache::{PageVersion, ReadGuard},
         scan_reverse::{AHEAD_ENTRIES, STEP_BYTES},
     },
 };
@@ -81,7 +81,7 @@ impl Run {
             if slot.long || self.len() >= limit || self.bytes.len() >= STEP_BYTES {
                 return Some(index);
             }
-            let Held::Here(at, length) = view.held(&slot)? else { return Some(index) };
+            let StoredValue::Here(at, length) = view.held(&slot)? else { return Some(index) };
             self.bytes.extend_from_slice(&prefix);
             let start = self.bytes.len();
             let apart = view.push_apart(&slot, &mut self.bytes)?;
@@ -103,14 +103,14 @@ pub struct Ascent {
     /// The end of the range, excluded.
     pub end: Option<Vec<u8>>,
     /// The leaf of the last run, if it has more entries.
-    place: Option<Place>,
+    place: Option<LeafPosition>,
     /// Whether the scan has ended.
     pub is_over: bool,
 }
 
 #[derive(Debug)]
-struct Place {
-    leaf: Seen,
+struct LeafPosition {
+    leaf: PageVersion,
     index: usize,
     upper: Option<Vec<u8>>,
 }
@@ -140,7 +140,7 @@ impl Tree {
     fn ascend_once(
         &self,
         ascent: &mut Ascent,
-        place: Option<Place>,
+        place: Option<LeafPosition>,
         (limit, ahead): (usize, isize),
         run: &mut Run,
     ) -> Step<()> {
@@ -169,7 +169,7 @@ impl Tree {
         }
         if index < last {
             run.following(&mut ascent.start);
-            ascent.place = Some(Place { leaf: leaf.seen(), index, upper });
+            ascent.place = Some(LeafPosition { leaf: leaf.seen(), index, upper });
             return Ok(());
         }
         ascent.is_over = match (&upper, &ascent.end) {
@@ -217,8 +217,8 @@ impl Tree {
         run.bytes.resize(start + held.length(), 0);
         let value = run.bytes.get_mut(start..).unwrap_or(&mut []);
         match &held {
-            Held::Here(at, _) => leaf.words().copy_to(*at, value).ok_or(Stop::Again)?,
-            Held::Far(far) => self.read_value(leaf, far, value)?,
+            StoredValue::Here(at, _) => leaf.words().copy_to(*at, value).ok_or(Stop::Again)?,
+            StoredValue::Far(far) => self.read_value(leaf, far, value)?,
         }
         run.ends.push((start, run.bytes.len()));
         Ok(())

@@ -13,7 +13,7 @@ pub(super) const AHEAD_ENTRIES: usize = 4;
 
 /// The result of a step of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found<E> {
+pub struct ScanStep<E> {
     /// The entries, in the order of the scan.
     pub entries: Vec<E>,
     /// Where to continue: the scan continues below this key. `None` at the end.
@@ -31,7 +31,7 @@ impl Tree {
         (limit, ahead): (usize, isize),
         make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
         pair: impl Fn(Vec<u8>, V) -> E,
-    ) -> Result<Found<E>> {
+    ) -> Result<ScanStep<E>> {
         self.repeat(|tree| tree.scan_down_once((before, start), (limit, ahead), &make, &pair))
     }
 
@@ -41,7 +41,7 @@ impl Tree {
         (limit, ahead): (usize, isize),
         make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
         pair: &impl Fn(Vec<u8>, V) -> E,
-    ) -> Step<Found<E>> {
+    ) -> Step<ScanStep<E>> {
         let target = before.map_or(Target::Last, Target::Below);
         let (leaf, bounds) = self.bounded_leaf_ahead(target, -ahead)?;
         let mut index = self.look(&leaf, |view, fetch| match before {
@@ -77,7 +77,7 @@ impl Tree {
         }
         // Keys below the start are not wanted.
         let next = next.filter(|next| start.is_none_or(|start| **next > *start));
-        Ok(Found { entries, next })
+        Ok(ScanStep { entries, next })
     }
 
     /// Estimates the number of keys in a range from the positions of its ends in the nodes on their

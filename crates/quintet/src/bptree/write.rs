@@ -9,8 +9,8 @@ use super::{
     Change, Garbage, Shape, Step, Stop, Tree,
     build::{Cell, NodeBuilder, Payload},
     node::{
-        HEAD_BYTES, HINT_WORD, HINTS, Held, LongKey, NodeView, SLOT_BYTES, SLOT_KEY_BYTES, Slot,
-        hint_step, skip_of,
+        HEAD_BYTES, HINT_WORD, HINTS, LongKey, NodeView, SLOT_BYTES, SLOT_KEY_BYTES, Slot,
+        StoredValue, hint_step, skip_of,
     },
     read::Target,
     signed,
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Result,
     bptree::page_cache::{
-        Kept, ReadGuard, Seen, WriteGuard,
+        PagePin, PageVersion, ReadGuard, WriteGuard,
         page_bytes::{PageEdit, head_of},
     },
     util::{
@@ -32,16 +32,16 @@ pub type DropFilter<'c> = &'c dyn Fn(&[u8]) -> bool;
 
 /// A value to be put: in two pieces, or already in an extent.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Stored<'v> {
+pub(super) enum NewValue<'v> {
     Here([&'v [u8]; 2]),
     Far(super::node::Far),
 }
 
-impl Stored<'_> {
+impl NewValue<'_> {
     pub(super) fn length(&self) -> usize {
         match self {
             Self::Here([head, body]) => head.len() + body.len(),
-            Self::Far(far) => Held::Far(*far).length(),
+            Self::Far(far) => StoredValue::Far(*far).length(),
         }
     }
 
@@ -81,8 +81,8 @@ impl Tree {
     }
 
     /// Loads the leaf of a key into the cache for a write to come, and pins it.
-    pub fn keep_leaf(&self, key: &[u8]) -> Result<Kept> {
-        if let Some(kept) = self.last_leaf_for(key).and_then(|leaf| leaf.keep()) {
+    pub fn pin_leaf(&self, key: &[u8]) -> Result<PagePin> {
+        if let Some(kept) = self.last_leaf_for(key).and_then(|leaf| leaf.pin()) {
             return Ok(kept);
         }
         self.repeat(|tree| {
@@ -94,12 +94,12 @@ impl Tree {
                     view.prefetch_slots(&sought);
                 }
             }
-            leaf.keep().ok_or(Stop::Again)
+            leaf.pin().ok_or(Stop::Again)
         })
     }
 
     /// Returns the leaf of a key: `near` if it is given and unchanged.
-    fn leaf_near(&self, near: &mut Option<Seen>, key: &[u8]) -> Step<ReadGuard<'_>> {
+    fn leaf_near(&self, near: &mut Option<PageVersion>, key: &[u8]) -> Step<ReadGuard<'_>> {
         match near.take().and_then(|leaf| self.cache.seen(&leaf)) {
             Some(leaf) => Ok(leaf),
             None => match self.last_leaf_for(key) {
@@ -130,19 +130,19 @@ impl Tree {
     }
 
     /// Records the last leaf, to which a put has appended a key.
-    pub(super) fn note_last_leaf(&self, leaf: Seen) {
+    pub(super) fn note_last_leaf(&self, leaf: PageVersion) {
         *lock(&self.last_leaf) = Some(leaf);
         self.is_appending.store(true, Ordering::Relaxed);
     }
 
     /// Sets the value of a key. `near` is its leaf, if the caller knows it. On an error the tree is
     /// unchanged.
-    pub fn put(&self, key: &[u8], pieces: [&[u8]; 2], near: Option<Seen>) -> Result<Change> {
+    pub fn put(&self, key: &[u8], pieces: [&[u8]; 2], near: Option<PageVersion>) -> Result<Change> {
         let length = pieces[0].len() + pieces[1].len();
         let stored = if self.shape.is_inline(key, length) {
-            Stored::Here(pieces)
+            NewValue::Here(pieces)
         } else {
-            Stored::Far(self.write_value(pieces)?)
+            NewValue::Far(self.write_value(pieces)?)
         };
         let mut garbage = Garbage::new();
         let mut near = near;
@@ -151,7 +151,7 @@ impl Tree {
             Ok(None) => self.put_from_root(key, &stored, &mut garbage),
             outcome => outcome.map(Option::unwrap_or_default),
         };
-        if let (Err(_), Stored::Far(far)) = (&change, &stored) {
+        if let (Err(_), NewValue::Far(far)) = (&change, &stored) {
             garbage = vec![self.pages_of(far)];
         }
         self.let_go(garbage);
@@ -162,9 +162,9 @@ impl Tree {
     fn put_in_leaf(
         &self,
         key: &[u8],
-        stored: &Stored<'_>,
+        stored: &NewValue<'_>,
         garbage: &mut Garbage,
-        near: &mut Option<Seen>,
+        near: &mut Option<PageVersion>,
     ) -> Step<Option<Change>> {
         let leaf = self.leaf_near(near, key)?;
         Ok(self.put_at(&leaf, key, stored, garbage)?.map(|(change, _)| change))
@@ -176,9 +176,9 @@ impl Tree {
         &self,
         leaf: &ReadGuard<'_>,
         key: &[u8],
-        stored: &Stored<'_>,
+        stored: &NewValue<'_>,
         garbage: &mut Garbage,
-    ) -> Step<Option<(Change, Seen)>> {
+    ) -> Step<Option<(Change, PageVersion)>> {
         let (index, found) = self.look(leaf, |view, fetch| view.search(key, fetch))?;
         let seen = leaf.seen();
         let leaf = leaf.upgrade().ok_or(Stop::Again)?;
@@ -203,7 +203,7 @@ impl Tree {
         &self,
         leaf: &WriteGuard<'_>,
         index: usize,
-        stored: &Stored<'_>,
+        stored: &NewValue<'_>,
         garbage: &mut Garbage,
     ) -> Step<Option<Change>> {
         let (slot, held, old_bytes, packed) = self.look(leaf, |view, _| {
@@ -219,7 +219,7 @@ impl Tree {
         }
         let bytes = signed(stored.length()) - signed(held.length());
         let change = Change { keys: 0, bytes };
-        if let (Held::Here(at, length), Stored::Here(pieces)) = (&held, stored)
+        if let (StoredValue::Here(at, length), NewValue::Here(pieces)) = (&held, stored)
             && *length == stored.length()
         {
             let edit = leaf.edit();
@@ -232,7 +232,7 @@ impl Tree {
         if !self.put_cell(leaf, index, &cell, Some((slot, old_bytes)))? {
             return Ok(None);
         }
-        if let Held::Far(far) = &held {
+        if let StoredValue::Far(far) = &held {
             garbage.push(self.pages_of(far));
         }
         Ok(Some(change))
@@ -245,7 +245,7 @@ impl Tree {
         leaf: &WriteGuard<'_>,
         index: usize,
         key: &[u8],
-        stored: &Stored<'_>,
+        stored: &NewValue<'_>,
     ) -> Step<Option<Change>> {
         let (free, prefix, packed) =
             self.look(leaf, |view, _| Some((view.free(), view.prefix_len(), view.packed())))?;
@@ -258,7 +258,7 @@ impl Tree {
             };
         }
         let change = added(key, stored);
-        if !long && let Stored::Here([head, body]) = stored {
+        if !long && let NewValue::Here([head, body]) = stored {
             let suffix = key.get(prefix..).ok_or(Stop::Again)?;
             let length = low_u32(to_u64(head.len() + body.len())).to_le_bytes();
             let (word, rest) = match packed {
@@ -462,17 +462,17 @@ impl Tree {
         let mut key_bytes = view.prefix_len() + slot.inline;
         if slot.long {
             let long = view.long_key(slot)?;
-            key_bytes = Held::Here(0, to_usize(u64::from(long.length))).length();
+            key_bytes = StoredValue::Here(0, to_usize(u64::from(long.length))).length();
             garbage.push(self.pages_of_key(long));
         }
-        if let Held::Far(far) = &held {
+        if let StoredValue::Far(far) = &held {
             garbage.push(self.pages_of(far));
         }
         Some(Change { keys: -1, bytes: -signed(key_bytes + held.length()) })
     }
 
     /// Removes a key. `near` is its leaf, if the caller knows it.
-    pub fn delete(&self, key: &[u8], near: Option<Seen>) -> Result<Change> {
+    pub fn delete(&self, key: &[u8], near: Option<PageVersion>) -> Result<Change> {
         let mut garbage = Garbage::new();
         let mut near = near;
         let (change, thin) =
@@ -495,7 +495,7 @@ impl Tree {
         &self,
         key: &[u8],
         garbage: &mut Garbage,
-        near: &mut Option<Seen>,
+        near: &mut Option<PageVersion>,
     ) -> Step<(Change, bool)> {
         let leaf = self.leaf_near(near, key)?;
         let (index, found) = self.look(&leaf, |view, fetch| view.search(key, fetch))?;
@@ -595,21 +595,21 @@ impl Tree {
         let held = self.look(leaf, |view, _| view.held(&view.slot(index)?))?;
         let mut bytes = vec![0; held.length()];
         match &held {
-            Held::Here(at, _) => leaf.words().copy_to(*at, &mut bytes).ok_or(Stop::Again)?,
-            Held::Far(far) => self.read_value(leaf, far, &mut bytes)?,
+            StoredValue::Here(at, _) => leaf.words().copy_to(*at, &mut bytes).ok_or(Stop::Again)?,
+            StoredValue::Far(far) => self.read_value(leaf, far, &mut bytes)?,
         }
         Ok(bytes)
     }
 
     /// Returns an entry for a new key. Writes a long key to an extent.
-    pub(super) fn new_cell(&self, key: &[u8], stored: &Stored<'_>) -> Result<Cell> {
+    pub(super) fn new_cell(&self, key: &[u8], stored: &NewValue<'_>) -> Result<Cell> {
         let long = if self.shape.is_long(key) { Some(self.make_long(key)?) } else { None };
         Ok(Cell { key: key.to_vec(), long, payload: stored.payload() })
     }
 }
 
 /// Returns what a new entry adds to the counts.
-pub(super) fn added(key: &[u8], stored: &Stored<'_>) -> Change {
+pub(super) fn added(key: &[u8], stored: &NewValue<'_>) -> Change {
     Change { keys: 1, bytes: signed(key.len() + stored.length()) }
 }
 

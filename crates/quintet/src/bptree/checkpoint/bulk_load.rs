@@ -1,7 +1,7 @@
 //! Sorted loads: whole pages written to the file, and one checkpoint that adds them to the tree.
 //!
-//! How: [`Loading`] builds nodes in free pages ([`crate::bptree::bulk`]) and writes them in
-//! batches, bypassing the cache. [`Loading::adopt`] stores a checkpoint whose root refers to them.
+//! How: [`BulkLoader`] builds nodes in free pages ([`crate::bptree::bulk`]) and writes them in
+//! batches, bypassing the cache. [`BulkLoader::adopt`] stores a checkpoint whose root refers to them.
 //! Why: a put costs a descent, a page change and its journaling; sorted entries above all others
 //! need their bytes written once.
 //!
@@ -16,7 +16,7 @@
 //! - Stale cached content of a load's pages is dropped after all is written and before the new root
 //!   is visible.
 //!
-//! Threads: one load of a tree at a time. The caller keeps writers out from [`Loading::begin`]
+//! Threads: one load of a tree at a time. The caller keeps writers out from [`BulkLoader::begin`]
 //! until the load is adopted or dropped. Checkpoints go on meanwhile.
 
 use super::Paged;
@@ -24,7 +24,7 @@ use crate::{
     Error, Result,
     bptree::{
         Change, ROOT,
-        bulk::{Built, Bulk, Sink, Site},
+        bulk::{BuiltRoot, Bulk, Sink, Site},
         checkpoint::{
             checkpointer::Checkpointer,
             write_back::{REQUEST_BYTES, Requests, WAITING_BYTES_MAX},
@@ -41,10 +41,10 @@ use crate::{
 
 /// A load in progress.
 #[derive(Debug)]
-pub(crate) struct Loading {
+pub(crate) struct BulkLoader {
     bulk: Option<Bulk>,
     requests: Option<Requests>,
-    built: Option<Built>,
+    built: Option<BuiltRoot>,
     failure: Option<Error>,
     _memory: Reservation,
 }
@@ -63,7 +63,7 @@ fn stopped() -> Error {
     Error::Limit { what: "the load has failed, and takes no more entries".to_owned() }
 }
 
-impl Loading {
+impl BulkLoader {
     /// Begins a load. The tree must not change until its end. Returns the last key too.
     pub(crate) fn begin(paged: &Paged) -> Result<(Self, Option<Vec<u8>>)> {
         paged.make_file()?;
@@ -151,7 +151,7 @@ impl Loading {
 }
 
 impl Paged {
-    fn adopt(&self, keeper: &mut Checkpointer, lsn: Lsn, built: &Built) -> Result<()> {
+    fn adopt(&self, keeper: &mut Checkpointer, lsn: Lsn, built: &BuiltRoot) -> Result<()> {
         let (cache, tree) = (self.tree.cache(), &self.tree);
         // The load's checkpoint must not contain nodes that the new root does not refer to.
         if cache.dirty_count() > 0 {

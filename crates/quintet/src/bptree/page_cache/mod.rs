@@ -64,7 +64,7 @@ pub use self::{
     checkpoint::CacheCheckpoint,
     guard::{ReadGuard, WriteGuard},
     page_file::checksum,
-    pin::{Kept, Seen},
+    pin::{PagePin, PageVersion},
 };
 use self::{
     checkpoint::{PendingWriteBack, SavedPages},

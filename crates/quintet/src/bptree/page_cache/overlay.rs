@@ -43,7 +43,7 @@ const READ_BYTES_MAX: u64 = 256 << 10;
 
 /// A piece: the changes of one page in one layer.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct PagePiece {
     page: u32,
     /// Size in bytes; 0 voids what older layers have of the page.
     bytes: u32,
@@ -54,7 +54,7 @@ struct Piece {
 #[derive(Debug)]
 pub struct Layer {
     /// Sorted by page.
-    pieces: Vec<Piece>,
+    pieces: Vec<PagePiece>,
     source: PatchSource,
 }
 
@@ -71,7 +71,7 @@ impl Layer {
         for place in group.page_entries() {
             let (key, at, bytes) = place?;
             let page = u32::try_from(key).ok().filter(|page| *page < u32::MAX)?;
-            pieces.push(Piece { page, bytes: u32::try_from(bytes).ok()?, at });
+            pieces.push(PagePiece { page, bytes: u32::try_from(bytes).ok()?, at });
         }
         Some(Self { pieces, source: group.into_patch_source() })
     }
@@ -87,13 +87,13 @@ impl Layer {
                 append_patch(&mut bytes, &mut end, *offset, patch);
             }
             let size = low_u32(to_u64(bytes.len() - at));
-            pieces.push(Piece { page: *page, bytes: size, at: to_u64(at) });
+            pieces.push(PagePiece { page: *page, bytes: size, at: to_u64(at) });
         }
         Self { pieces, source: PatchSource::Memory(Arc::new(bytes)) }
     }
 
     /// Returns the pieces of a page.
-    fn of_page(&self, page: PageId) -> &[Piece] {
+    fn of_page(&self, page: PageId) -> &[PagePiece] {
         let start = self.pieces.partition_point(|piece| piece.page < page.0);
         let rest = self.pieces.get(start..).unwrap_or(&[]);
         let count = rest.iter().take_while(|piece| piece.page == page.0).count();
@@ -112,7 +112,7 @@ impl Layer {
 type Layers = Arc<[Layer]>;
 
 /// A piece with the number of its layer.
-type Place = (usize, Piece);
+type LayerPiece = (usize, PagePiece);
 
 #[derive(Debug, Default)]
 struct State {
@@ -154,7 +154,7 @@ impl State {
 }
 
 /// Returns the valid pieces of a page, the oldest first.
-fn places_of(layers: &[Layer], page: PageId) -> Vec<Place> {
+fn places_of(layers: &[Layer], page: PageId) -> Vec<LayerPiece> {
     let mut places = Vec::new();
     for (number, layer) in layers.iter().enumerate() {
         for piece in layer.of_page(page) {
@@ -289,7 +289,7 @@ impl Overlay {
             let wanted: Vec<PageId> = pages.iter().filter(wanted).copied().collect();
             (Arc::clone(&state.layers), wanted)
         };
-        let mut places: Vec<(usize, Piece, usize, usize)> = Vec::new();
+        let mut places: Vec<(usize, PagePiece, usize, usize)> = Vec::new();
         let mut found: Vec<Vec<Option<Vec<u8>>>> = Vec::new();
         for (number, page) in wanted.iter().enumerate() {
             let of_page = places_of(&layers, *page);
@@ -339,7 +339,7 @@ struct Read {
 }
 
 /// Merges reads of neighbouring pieces. Pieces in memory need no read.
-fn gather(layers: &[Layer], places: &[(usize, Piece, usize, usize)]) -> Vec<Read> {
+fn gather(layers: &[Layer], places: &[(usize, PagePiece, usize, usize)]) -> Vec<Read> {
     let mut reads: Vec<Read> = Vec::new();
     for (index, (layer, piece, ..)) in places.iter().enumerate() {
         let source = layers.get(*layer).map(|layer| &layer.source);
@@ -395,7 +395,7 @@ fn transfer(
 }
 
 fn read_pieces(layers: &[Layer], page: PageId, label: &str) -> Result<Vec<Vec<u8>>> {
-    let read = |(number, piece): Place| {
+    let read = |(number, piece): LayerPiece| {
         let layer = layers.get(number)?;
         Some(layer.source.read(piece.at, u64::from(piece.bytes)))
     };

@@ -2,7 +2,7 @@
 //!
 //! Why: a logged write must be applied. If its page is pinned, it cannot fail on a disk read.
 //!
-//! Invariants: each [`Kept`] is counted in its frame's descriptor; a frame with a count stays.
+//! Invariants: each [`PagePin`] is counted in its frame's descriptor; a frame with a count stays.
 //! Eviction latches the frame and then reads the count. A pin increments the count and then reads
 //! the version. With sequentially consistent order one of the two sees the other.
 
@@ -12,63 +12,63 @@ use crate::{
     util::sync::{AtomicU64, Ordering, fence},
 };
 
-/// A pinned page, and its version when it was pinned. [`PageCache::let_leave`] unpins it.
+/// A pinned page, and its version when it was pinned. [`PageCache::unpin`] unpins it.
 #[derive(Debug)]
-#[must_use = "the page stays in its frame until it is let go of"]
-pub struct Kept(Seen);
+#[must_use = "the page stays in its frame until it is unpinned"]
+pub struct PagePin(PageVersion);
 
-impl Kept {
+impl PagePin {
     /// Returns the page and its version when it was pinned.
-    pub const fn seen(&self) -> Seen {
+    pub const fn seen(&self) -> PageVersion {
         self.0
     }
 }
 
 impl ReadGuard<'_> {
     /// Returns the page and its version.
-    pub const fn seen(&self) -> Seen {
-        Seen { frame: self.frame, version: self.version }
+    pub const fn seen(&self) -> PageVersion {
+        PageVersion { frame: self.frame, version: self.version }
     }
 
     /// Pins the page. Returns `None` if it has changed since the guard read its version.
-    pub fn keep(&self) -> Option<Kept> {
+    pub fn pin(&self) -> Option<PagePin> {
         let count = self.cache.word(self.frame, KEPT)?;
         count.fetch_add(1, Ordering::SeqCst);
         let version = self.cache.word(self.frame, LATCH)?.load(Ordering::SeqCst);
-        let kept = Kept(self.seen());
+        let kept = PagePin(self.seen());
         if version == self.version {
             return Some(kept);
         }
-        self.cache.let_leave(kept);
+        self.cache.unpin(kept);
         None
     }
 }
 
 /// A page and its version: a [`ReadGuard`] that can be stored and validated later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct PageVersion {
     frame: u32,
     version: u64,
 }
 
 impl WriteGuard<'_> {
     /// Returns the page and the version that it will have when the guard is dropped.
-    pub fn seen_after(&self) -> Seen {
-        Seen { frame: self.frame, version: self.cache.get(self.frame, LATCH) + 1 }
+    pub fn seen_after(&self) -> PageVersion {
+        PageVersion { frame: self.frame, version: self.cache.get(self.frame, LATCH) + 1 }
     }
 }
 
 impl PageCache {
     /// Returns a guard of the page; `None` if it has changed or was evicted since.
     #[inline]
-    pub fn seen(&self, seen: &Seen) -> Option<ReadGuard<'_>> {
+    pub fn seen(&self, seen: &PageVersion) -> Option<ReadGuard<'_>> {
         let guard = ReadGuard { cache: self, frame: seen.frame, version: seen.version };
         guard.is_unchanged().then_some(guard)
     }
 
     /// Unpins a page.
     #[expect(clippy::needless_pass_by_value, reason = "once for each")]
-    pub fn let_leave(&self, kept: Kept) {
+    pub fn unpin(&self, kept: PagePin) {
         if let Some(count) = self.word(kept.0.frame, KEPT) {
             count.fetch_sub(1, Ordering::Release);
         }

@@ -312,24 +312,24 @@ fn pages_that_are_kept_and_the_lasting_kind_stay() {
     }
     (0..8).for_each(|page| _ = number_in(&cache, page));
     let kept: Vec<_> =
-        (8..16).map(|page| cache.read(PageId(page)).unwrap().keep().unwrap()).collect();
+        (8..16).map(|page| cache.read(PageId(page)).unwrap().pin().unwrap()).collect();
     let read_others = || (100..200).for_each(|page| _ = number_in(&cache, page));
     (0..3).for_each(|_| read_others());
     assert!((0..16).all(|page| cache.contains(PageId(page))));
     for kept in kept {
-        cache.let_leave(kept);
+        cache.unpin(kept);
     }
     (0..3).for_each(|_| read_others());
     assert!((0..8).all(|page| cache.contains(PageId(page))));
     assert!((8..16).all(|page| !cache.contains(PageId(page))));
     // Where only they are left, they go.
     let kept: Vec<_> =
-        (100..124).filter_map(|page| cache.read(PageId(page)).unwrap().keep()).collect();
+        (100..124).filter_map(|page| cache.read(PageId(page)).unwrap().pin()).collect();
     assert_eq!(kept.len(), 24);
     number_in(&cache, 150);
     assert!((0..8).any(|page| !cache.contains(PageId(page))));
     assert_eq!(cache.stats().overflows_total, 0);
     for kept in kept {
-        cache.let_leave(kept);
+        cache.unpin(kept);
     }
 }

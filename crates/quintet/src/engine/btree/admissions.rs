@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use crate::{
-    bptree::{checkpoint::gate::mixed, page_cache::Kept},
+    bptree::{checkpoint::gate::mixed, page_cache::PagePin},
     util::{
         codec::{to_u64, to_usize},
         sync::{Mutex, lock},
@@ -28,11 +28,11 @@ struct Admission {
     /// The first bytes of the key.
     key: [u8; KEY_BYTES],
     length: usize,
-    kept: Kept,
+    kept: PagePin,
 }
 
 impl Admission {
-    fn new(key: &[u8], kept: Kept) -> Self {
+    fn new(key: &[u8], kept: PagePin) -> Self {
         let mut bytes = [0; KEY_BYTES];
         for (to, from) in bytes.iter_mut().zip(key) {
             *to = *from;
@@ -66,7 +66,7 @@ pub(super) struct Admissions {
 /// The pinned leaf of an admitted write.
 #[derive(Debug)]
 pub(super) struct Admitted {
-    pub(super) kept: Kept,
+    pub(super) kept: PagePin,
     /// Whether the leaf is certainly the key's, as long as it is unchanged.
     pub(super) is_sure: bool,
 }
@@ -90,7 +90,7 @@ impl Admissions {
     }
 
     /// Records an admitted write, with its leaf if that is pinned.
-    pub(super) fn add(&self, key: &[u8], kept: Option<Kept>) {
+    pub(super) fn add(&self, key: &[u8], kept: Option<PagePin>) {
         let mut waiting = lock(self.shard(key));
         match kept {
             Some(kept) => waiting.kept.push_back(Admission::new(key, kept)),

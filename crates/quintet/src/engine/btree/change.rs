@@ -47,7 +47,7 @@ impl Inner {
             return Ok(());
         }
         let misses = cache.misses();
-        let kept = self.paged.tree.keep_leaf(key)?;
+        let kept = self.paged.tree.pin_leaf(key)?;
         self.admissions.add(key, Some(kept));
         if cache.misses() != misses {
             self.is_cold.store(true, Ordering::Relaxed);
@@ -56,9 +56,9 @@ impl Inner {
     }
 
     /// Unpins the leaf of a cancelled write.
-    pub(super) fn retract(&self, key: &[u8]) {
+    pub(super) fn cancel_write(&self, key: &[u8]) {
         if let Some(admitted) = self.admissions.take(key) {
-            self.paged.tree.cache().let_leave(admitted.kept);
+            self.paged.tree.cache().unpin(admitted.kept);
         }
     }
 
@@ -84,14 +84,14 @@ impl Inner {
         }
         drop(pass);
         if let Some(admitted) = admitted {
-            cache.let_leave(admitted.kept);
+            cache.unpin(admitted.kept);
         }
         change.map(drop)
     }
 
     /// Removes all keys from `start` (included) to `end` (excluded).
     pub(super) fn delete_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<()> {
-        if !self.young.is_empty() {
+        if !self.replay_buffer.is_empty() {
             persistently(|| self.merge_range(start, end))?;
         }
         let pass = self.paged.gate.enter(start);

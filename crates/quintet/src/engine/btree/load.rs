@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{BTree, Inner};
 use crate::{
     Result,
-    bptree::checkpoint::bulk_load::Loading,
+    bptree::checkpoint::bulk_load::BulkLoader,
     contract::{BulkLoad, Load, LoadStart},
     util::{codec::Lsn, sync::lock},
 };
@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug)]
 struct Loader {
     inner: Arc<Inner>,
-    loading: Loading,
+    loading: BulkLoader,
 }
 
 impl BulkLoad for BTree {
@@ -24,7 +24,7 @@ impl BulkLoad for BTree {
         let inner = Arc::clone(&self.inner);
         inner.check_usable()?;
         inner.merge_all()?;
-        let (loading, last) = Loading::begin(&inner.paged)?;
+        let (loading, last) = BulkLoader::begin(&inner.paged)?;
         Ok(LoadStart { load: Box::new(Loader { inner, loading }), last })
     }
 }

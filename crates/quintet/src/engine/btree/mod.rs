@@ -82,7 +82,7 @@ struct Inner {
     paged: Paged,
     admissions: Admissions,
     /// Operations recovered from the log that are not in the tree yet.
-    young: ReplayBuffer,
+    replay_buffer: ReplayBuffer,
     /// Whether a checkpoint was requested from the background thread.
     woken: AtomicBool,
     /// Whether writers have met leaves that were not in the cache.
@@ -118,8 +118,8 @@ impl BTree {
         let admissions = Admissions::new();
         // A table without files has no leaves on disk, so replay can change the tree directly.
         let budget = Arc::clone(&paged.context.budget);
-        let young = ReplayBuffer::new(paged.context.hash, budget, lsn > Lsn(0));
-        let inner = Inner { paged, admissions, young, woken, is_cold };
+        let replay_buffer = ReplayBuffer::new(paged.context.hash, budget, lsn > Lsn(0));
+        let inner = Inner { paged, admissions, replay_buffer, woken, is_cold };
         Ok((Self { inner: Arc::new(inner) }, lsn))
     }
 }
@@ -149,18 +149,18 @@ impl Inner {
 impl Engine for BTree {
     #[inline]
     fn get_with<S: ValueSink>(&self, key: &[u8], sink: &mut S) -> Result<Option<S::Output>> {
-        if !self.inner.young.is_empty() {
+        if !self.inner.replay_buffer.is_empty() {
             return self.get_buffered(key, sink);
         }
         self.inner.paged.tree.get_with(key, sink)
     }
 
     fn multi_get(&self, keys: &[&[u8]], sink: MultiGetSink<'_>) -> Result<()> {
-        let is_buffered = !self.inner.young.is_empty();
+        let is_buffered = !self.inner.replay_buffer.is_empty();
         match sink {
-            MultiGetSink::Append(out) if is_buffered => self.multi_get_young(keys, out),
+            MultiGetSink::Append(out) if is_buffered => self.multi_get_buffered(keys, out),
             MultiGetSink::Append(out) => self.inner.paged.tree.multi_get(keys, make_value, out),
-            MultiGetSink::Each(each) if is_buffered => self.multi_get_each_young(keys, each),
+            MultiGetSink::Each(each) if is_buffered => self.multi_get_each_buffered(keys, each),
             MultiGetSink::Each(each) => self.inner.paged.tree.multi_get_each(keys, each),
         }
     }
@@ -172,7 +172,7 @@ impl Engine for BTree {
     fn prefetch(&self, hint: Hint<'_, '_>) {
         let inner = &self.inner;
         match hint {
-            Hint::Replay(key) => inner.young.expect(key),
+            Hint::Replay(key) => inner.replay_buffer.expect(key),
             Hint::Batch(keys) => {
                 if inner.is_cold.load(Ordering::Relaxed) && !inner.paged.tree.bring(keys) {
                     inner.is_cold.store(false, Ordering::Relaxed);
@@ -184,8 +184,8 @@ impl Engine for BTree {
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
         let inner = &self.inner;
-        if inner.young.is_active() {
-            inner.young.end_replay();
+        if inner.replay_buffer.is_active() {
+            inner.replay_buffer.end_replay();
         }
         match op {
             Op::Put { key, head, body } => {
@@ -207,7 +207,7 @@ impl Engine for BTree {
 
     fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, .. } | Op::Delete { key } = op {
-            self.inner.retract(key);
+            self.inner.cancel_write(key);
         }
     }
 
@@ -217,8 +217,12 @@ impl Engine for BTree {
             Op::DeleteRange { start, end } => {
                 inner.delete_range(start, Some(*end).filter(|end| !end.is_empty()))
             }
-            Op::Put { key, .. } | Op::Delete { key } if inner.young.is_active() => {
-                if inner.young.is_replaying() { inner.replay(op) } else { inner.supersede(key, op) }
+            Op::Put { key, .. } | Op::Delete { key } if inner.replay_buffer.is_active() => {
+                if inner.replay_buffer.is_replaying() {
+                    inner.replay(op)
+                } else {
+                    inner.supersede(key, op)
+                }
             }
             Op::Put { key, .. } | Op::Delete { key } => inner.change_one(key, op),
         };
@@ -301,10 +305,11 @@ impl Engine for BTree {
         let has_file = inner.paged.tree.cache().file().is_ok();
         let pages = if has_file { space.end() - space.holes() } else { 0 };
         let free = if has_file { space.end() - space.holes() - space.used() } else { 0 };
-        let memory_bytes = inner.paged.tree.cache().memory_bytes() + inner.young.memory_bytes();
+        let memory_bytes =
+            inner.paged.tree.cache().memory_bytes() + inner.replay_buffer.memory_bytes();
         EngineStats {
             // It is unknown which buffered keys the tree has already.
-            keys: keys + inner.young.len(),
+            keys: keys + inner.replay_buffer.len(),
             live_bytes,
             dead_bytes: free * page_bytes,
             file_bytes: pages * page_bytes + journal_bytes,
@@ -325,7 +330,7 @@ impl Engine for BTree {
                 ("cache_overflows_total", cache.overflows_total),
                 ("journal_live_bytes", journal_live),
                 ("journal_full", u64::from(journal_full)),
-                ("young_entries", inner.young.len()),
+                ("young_entries", inner.replay_buffer.len()),
                 ("cuts_total", inner.paged.cuts_total.load(Ordering::Relaxed)),
                 (
                     "journaled_bytes_total",
@@ -339,8 +344,9 @@ impl Engine for BTree {
     }
 
     fn pending_work(&self) -> PendingWork {
-        let (paged, young) = (&self.inner.paged, &self.inner.young);
-        let is_due = paged.is_cut_due() || paged.is_overlay_in_the_way() || !young.is_empty();
+        let (paged, replay_buffer) = (&self.inner.paged, &self.inner.replay_buffer);
+        let is_due =
+            paged.is_cut_due() || paged.is_overlay_in_the_way() || !replay_buffer.is_empty();
         if is_due { PendingWork::Checkpoint } else { PendingWork::None }
     }
 }
@@ -367,6 +373,6 @@ impl OrderedEngine for BTree {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.paged.context.budget.release(self.young.memory_bytes());
+        self.paged.context.budget.release(self.replay_buffer.memory_bytes());
     }
 }

@@ -22,12 +22,12 @@ pub(super) const AHEAD_MAX: isize = 32;
 
 /// The size of the next step: entries to copy, and leaves to read ahead.
 #[derive(Debug)]
-struct Pace {
+struct StepSize {
     step: usize,
     ahead: isize,
 }
 
-impl Pace {
+impl StepSize {
     const START: Self = Self { step: FIRST_STEP, ahead: 0 };
 
     fn next(&mut self) -> (usize, isize) {
@@ -41,7 +41,7 @@ impl Pace {
 /// See [`super::BTree::visit`].
 pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<()> {
     let mut ascent = Ascent::new(range.start.unwrap_or_default(), range.end);
-    let (mut run, mut pace) = (Run::default(), Pace::START);
+    let (mut run, mut pace) = (Run::default(), StepSize::START);
     while !ascent.is_over {
         inner.ascend(&mut ascent, pace.next(), &mut run)?;
         for (key, stored) in (0..run.len()).filter_map(|index| run.entry(index)) {
@@ -65,14 +65,14 @@ pub(super) struct Range {
     front_left: Numbers<usize>,
     /// Entries fetched by the back, descending.
     back: vec::IntoIter<Entry>,
-    pace: Pace,
+    pace: StepSize,
 }
 
 impl Range {
     pub(super) fn new(inner: Arc<Inner>, range: KeyRange) -> Self {
         let ascent = Ascent::new(range.start.unwrap_or_default(), range.end);
         let (front, back) = (Run::default(), vec::IntoIter::default());
-        Self { inner, ascent, front, front_left: 0..0, back, pace: Pace::START }
+        Self { inner, ascent, front, front_left: 0..0, back, pace: StepSize::START }
     }
 
     fn fetch_front(&mut self) -> Result<()> {

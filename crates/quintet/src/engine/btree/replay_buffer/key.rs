@@ -21,7 +21,7 @@ pub(super) struct Key {
 }
 
 /// A key to search for.
-pub(super) struct Sought<'k> {
+pub(super) struct SearchKey<'k> {
     head: u128,
     bytes: &'k [u8],
 }
@@ -38,7 +38,7 @@ impl From<&[u8]> for Key {
     }
 }
 
-impl<'k> Sought<'k> {
+impl<'k> SearchKey<'k> {
     pub(super) fn new(bytes: &'k [u8]) -> Self {
         Self { head: head_of(bytes), bytes }
     }
@@ -54,7 +54,7 @@ impl Ordered for Key {
     }
 }
 
-impl Ordered for Sought<'_> {
+impl Ordered for SearchKey<'_> {
     fn head(&self) -> u128 {
         self.head
     }
@@ -136,7 +136,7 @@ mod tests {
         ];
         keys.sort_unstable();
         let ordered = |one: &[u8], other: &[u8]| {
-            let sought: &dyn Ordered = &Sought::new(one);
+            let sought: &dyn Ordered = &SearchKey::new(one);
             let (key, other) = (Key::from(one), Key::from(other));
             assert_eq!(sought.cmp(other.borrow()), key.cmp(&other));
             key.cmp(&other)

@@ -240,7 +240,7 @@ impl BTree {
         key: &[u8],
         sink: &mut S,
     ) -> Result<Option<S::Output>> {
-        match self.inner.young_answer(key) {
+        match self.inner.buffered_answer(key) {
             Answer::Value(value) => Ok(Some(sink.of_value(value))),
             Answer::Deleted => Ok(None),
             Answer::None => self.inner.paged.tree.get_with(key, sink),
@@ -249,14 +249,14 @@ impl BTree {
 
     /// As `multi_get`, while there are entries.
     #[cold]
-    pub(super) fn multi_get_young(
+    pub(super) fn multi_get_buffered(
         &self,
         keys: &[&[u8]],
         out: &mut Vec<Option<Value>>,
     ) -> Result<()> {
         let start = out.len();
         out.resize_with(start + keys.len(), || None);
-        self.multi_get_each_young(keys, &mut |number, stored| {
+        self.multi_get_each_buffered(keys, &mut |number, stored| {
             if let Some(place) = out.get_mut(start + number) {
                 *place = stored.map(value_of);
             }
@@ -266,14 +266,14 @@ impl BTree {
 
     /// As `multi_get_each`, while there are entries.
     #[cold]
-    pub(super) fn multi_get_each_young(
+    pub(super) fn multi_get_each_buffered(
         &self,
         keys: &[&[u8]],
         each: &mut EachValue<'_>,
     ) -> Result<()> {
         let (mut rest, mut numbers) = (Vec::new(), Vec::new());
         for (number, key) in keys.iter().enumerate() {
-            match self.inner.young_answer(key) {
+            match self.inner.buffered_answer(key) {
                 Answer::Value(value) => each(number, Some(&value))?,
                 Answer::Deleted => each(number, None)?,
                 Answer::None => {
@@ -290,16 +290,16 @@ impl BTree {
 
 impl Inner {
     /// Returns the content of a key's entry.
-    fn young_answer(&self, key: &[u8]) -> Answer {
+    fn buffered_answer(&self, key: &[u8]) -> Answer {
         mutant!(ReadPassesYoung => return Answer::None);
-        if self.young.is_empty() {
+        if self.replay_buffer.is_empty() {
             return Answer::None;
         }
         let answer = |stored: Option<&[u8]>| match stored {
             Some(stored) => Answer::Value(value_of(stored)),
             None => Answer::Deleted,
         };
-        self.young.find(key, answer).unwrap_or(Answer::None)
+        self.replay_buffer.find(key, answer).unwrap_or(Answer::None)
     }
 
     /// Replays an operation of the log that the table's files lack.
@@ -315,21 +315,21 @@ impl Inner {
             Op::Delete { key } => (*key, None),
             Op::DeleteRange { .. } => return Ok(()),
         };
-        let hash = self.young.hash.hash(key);
-        let mut part = self.young.part(hash);
-        let memory = &self.young.memory;
-        if !self.young.change(&mut part, |part| part.set(memory, (hash, key), value)) {
+        let hash = self.replay_buffer.hash.hash(key);
+        let mut part = self.replay_buffer.part(hash);
+        let memory = &self.replay_buffer.memory;
+        if !self.replay_buffer.change(&mut part, |part| part.set(memory, (hash, key), value)) {
             self.spill(&mut part)?;
             return self.enter(key, value);
         }
-        let most = self.young.budget.limit() / BUDGET_SHARE;
-        if self.young.memory_bytes() > most { self.spill(&mut part) } else { Ok(()) }
+        let most = self.replay_buffer.budget.limit() / BUDGET_SHARE;
+        if self.replay_buffer.memory_bytes() > most { self.spill(&mut part) } else { Ok(()) }
     }
 
     /// Merges all entries of a shard into the tree, during replay.
     fn spill(&self, part: &mut Part) -> Result<()> {
-        let memory = &self.young.memory;
-        self.young.change(part, |part| _ = part.in_order(memory));
+        let memory = &self.replay_buffer.memory;
+        self.replay_buffer.change(part, |part| _ = part.in_order(memory));
         let entries: Vec<_> = part.in_order(memory).iter().collect();
         for some in entries.chunks(MERGED_AT_ONCE) {
             self.paged.tree.bring(some.iter().map(|(key, _)| &*key.bytes));
@@ -337,7 +337,7 @@ impl Inner {
                 self.enter(&key.bytes, stored.as_deref().map(|value| [value, &[]]))?;
             }
         }
-        self.young.change(part, |part| part.clear(memory));
+        self.replay_buffer.change(part, |part| part.clear(memory));
         Ok(())
     }
 
@@ -355,11 +355,12 @@ impl Inner {
 
     /// Applies a put or a delete to the tree, and removes the key's entry.
     pub(super) fn supersede(&self, key: &[u8], op: &Op<'_>) -> Result<()> {
-        let hash = self.young.hash.hash(key);
-        let mut part = self.young.part(hash);
+        let hash = self.replay_buffer.hash.hash(key);
+        let mut part = self.replay_buffer.part(hash);
         self.change_one(key, op)?;
         mutant!(WriteLeavesYoung => return Ok(()));
-        self.young.change(&mut part, |part| part.remove(&self.young.memory, (hash, key)));
+        self.replay_buffer
+            .change(&mut part, |part| part.remove(&self.replay_buffer.memory, (hash, key)));
         Ok(())
     }
 
@@ -370,25 +371,26 @@ impl Inner {
             if !self.paged.context.read_only {
                 self.paged.make_room(CHANGE_PAGES)?;
             }
-            let hash = self.young.hash.hash(key);
-            let mut part = self.young.part(hash);
+            let hash = self.replay_buffer.hash.hash(key);
+            let mut part = self.replay_buffer.part(hash);
             let enter = |stored: Option<&[u8]>| self.enter(key, stored.map(|value| [value, &[]]));
-            part.find(&self.young.memory, (hash, key), enter).transpose()?;
-            self.young.change(&mut part, |part| part.remove(&self.young.memory, (hash, key)));
+            part.find(&self.replay_buffer.memory, (hash, key), enter).transpose()?;
+            self.replay_buffer
+                .change(&mut part, |part| part.remove(&self.replay_buffer.memory, (hash, key)));
         }
         Ok(())
     }
 
     /// Merges all entries into the tree.
     pub(super) fn merge_all(&self) -> Result<()> {
-        self.young.end_replay();
+        self.replay_buffer.end_replay();
         self.merge_range(&[], None)
     }
 
     /// Merges the entries of a range into the tree.
     pub(super) fn merge_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<()> {
-        while !self.young.is_empty() {
-            let keys = self.young.near(between(start, end), (End::First, MERGED_AT_ONCE));
+        while !self.replay_buffer.is_empty() {
+            let keys = self.replay_buffer.near(between(start, end), (End::First, MERGED_AT_ONCE));
             if keys.is_empty() {
                 break;
             }
@@ -405,14 +407,14 @@ impl Inner {
         run: &mut Run,
     ) -> Result<()> {
         mutant!(ReadPassesYoung => return self.paged.tree.ascend(ascent, pace, run));
-        if self.young.is_empty() {
+        if self.replay_buffer.is_empty() {
             return self.paged.tree.ascend(ascent, pace, run);
         }
         let range = between(&ascent.start, ascent.end.as_deref());
-        let mut first = self.young.nearest(range, End::First);
+        let mut first = self.replay_buffer.nearest(range, End::First);
         if first.as_deref() == Some(&*ascent.start) {
-            self.merge_some(&self.young.near(range, (End::First, MERGED_BY_SCAN)))?;
-            first = self.young.nearest(range, End::First);
+            self.merge_some(&self.replay_buffer.near(range, (End::First, MERGED_BY_SCAN)))?;
+            first = self.replay_buffer.nearest(range, End::First);
         }
         let Some(bound) = first else { return self.paged.tree.ascend(ascent, pace, run) };
         // The tree is read up to the first key with an entry.
@@ -434,13 +436,13 @@ impl Inner {
         pace: (usize, isize),
     ) -> Result<(Vec<Entry>, Option<Vec<u8>>)> {
         let mut clear = start.to_vec();
-        let is_merged = mutant!(ReadPassesYoung: true, else self.young.is_empty());
+        let is_merged = mutant!(ReadPassesYoung: true, else self.replay_buffer.is_empty());
         if !is_merged {
             let range = between(start, end);
-            let mut last = self.young.nearest(range, End::Last);
+            let mut last = self.replay_buffer.nearest(range, End::Last);
             if last.as_deref().is_some_and(|last| Some(&*following(last)) == end) {
-                self.merge_some(&self.young.near(range, (End::Last, MERGED_BY_SCAN)))?;
-                last = self.young.nearest(range, End::Last);
+                self.merge_some(&self.replay_buffer.near(range, (End::Last, MERGED_BY_SCAN)))?;
+                last = self.replay_buffer.nearest(range, End::Last);
             }
             if let Some(last) = last {
                 clear = following(&last);
@@ -535,7 +537,7 @@ mod tests {
             let most =
                 2 * logged.iter().flat_map(|(_, value)| value).filter(|v| v.len() > 4000).count();
             assert!(fixture.env.calls(&[Call::Read]) - reads <= to_u64(most) + 40);
-            assert!(table.inner.young.len() > 600);
+            assert!(table.inner.replay_buffer.len() > 600);
         }
         assert_eq!(table.pending_work(), PendingWork::Checkpoint);
         (fixture, table, rows)
@@ -615,7 +617,7 @@ mod tests {
             }
             compare_gets(&table, &rows);
             assert_eq!(contents(&table), rows);
-            assert!(table.inner.young.is_empty(), "a scan of everything leaves none");
+            assert!(table.inner.replay_buffer.is_empty(), "a scan of everything leaves none");
             assert_eq!(table.stats().keys, to_u64(rows.len()));
         }
     }
@@ -632,9 +634,9 @@ mod tests {
     fn what_waits_is_in_the_next_cut() {
         for budget in [64 << 20, 1 << 20] {
             let (mut fixture, table, rows) = reopened(budget);
-            assert!(table.inner.young.memory_bytes() <= budget / BUDGET_SHARE + (64 << 10));
+            assert!(table.inner.replay_buffer.memory_bytes() <= budget / BUDGET_SHARE + (64 << 10));
             assert_eq!(table.checkpoint(Lsn(30)).unwrap(), Lsn(30));
-            assert!(table.inner.young.is_empty());
+            assert!(table.inner.replay_buffer.is_empty());
             assert_eq!(table.pending_work(), PendingWork::None);
             drop(table);
             assert_eq!(fixture.budget.used(), 0);

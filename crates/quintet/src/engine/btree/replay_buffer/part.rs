@@ -17,7 +17,7 @@
 
 use std::collections::BTreeMap;
 
-use super::key::{Key, Ordered, Sought};
+use super::key::{Key, Ordered, SearchKey};
 use crate::{
     io::{Region, prefetch},
     util::{
@@ -153,7 +153,7 @@ impl Part {
             let (_, stored) = memory.bytes(self.gathered.find(memory, hash, key)?)?;
             return Some(take(stored.as_deref()));
         }
-        let sought: &dyn Ordered = &Sought::new(key);
+        let sought: &dyn Ordered = &SearchKey::new(key);
         self.in_order.get(sought).map(|stored| take(stored.as_deref()))
     }
 
@@ -187,7 +187,7 @@ impl Part {
     /// Removes a key's entry.
     pub(super) fn remove(&mut self, memory: &Memory, (hash, key): (u64, &[u8])) {
         self.gathered.remove(memory, hash, key);
-        let sought: &dyn Ordered = &Sought::new(key);
+        let sought: &dyn Ordered = &SearchKey::new(key);
         if let Some(stored) = self.in_order.remove(sought) {
             self.in_order_bytes -= entry_bytes(key, stored.as_deref());
         }
