@@ -173,6 +173,7 @@ mod system {
             };
             // Before the first access: otherwise large folios turn one record into 2 MiB of writes,
             // and a fault reads megabytes ahead. A failure costs speed, not correctness.
+            // SAFETY: the range is exactly our mapping.
             let _ = unsafe { madvise(start, bytes, Advice::Random) };
             Ok(pages)
         }

@@ -195,17 +195,13 @@ impl Error {
     }
 }
 
+const LOCKED: &str =
+    "is already open in another process or through another handle; close it there first";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Locked { path } => {
-                write!(
-                    f,
-                    "{} is already open in another process or through another handle; \
-                     close it there first",
-                    path.display()
-                )
-            }
+            Self::Locked { path } => write!(f, "{} {LOCKED}", path.display()),
             Self::NotADatabase { path, what } => {
                 write!(f, "{} is not a Quintet database: {what}", path.display())
             }
