@@ -48,8 +48,9 @@
 //! | inline less 4, or 0 | rest | the key's bytes behind the prefix and the slot's head |
 //! | value length | value | |
 //!
-//! Only trees whose values mostly have one known length ([`Shape::value_bytes`]) have packed leaves.
-//! They save 8 bytes an entry. An entry that does not have this form makes the leaf plain again.
+//! Only trees whose values mostly have one known length ([`Shape::value_bytes`]) have packed
+//! leaves. They save 8 bytes an entry. An entry that does not have this form makes the leaf plain
+//! again.
 //!
 //! Invariants: slots ascend; keys of up to [`Shape::key_inline_max`] bytes are never long, longer
 //! ones always; a page's prefix is shared by every key that can ever come to it, because it is
