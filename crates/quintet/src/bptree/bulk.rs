@@ -2,8 +2,8 @@
 //!
 //! How: [`Bulk`] takes entries in ascending order above all keys of the tree, fills leaves and
 //! inner nodes completely, and passes whole pages to a [`Sink`]; none goes through the cache. The
-//! result is the content of a new root ([`BuiltRoot`]): with it the tree has the entries, without it
-//! nothing has changed. Why: a put finds its leaf, changes it, and has its page copied and
+//! result is the content of a new root ([`BuiltRoot`]): with it the tree has the entries, without
+//! it nothing has changed. Why: a put finds its leaf, changes it, and has its page copied and
 //! journaled; a page of a hundred sorted entries needs none of that.
 //!
 //! A load continues a tree that has entries at its last key. The nodes on the path to that key are

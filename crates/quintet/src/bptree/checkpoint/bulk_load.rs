@@ -1,9 +1,9 @@
 //! Sorted loads: whole pages written to the file, and one checkpoint that adds them to the tree.
 //!
 //! How: [`BulkLoader`] builds nodes in free pages ([`crate::bptree::bulk`]) and writes them in
-//! batches, bypassing the cache. [`BulkLoader::adopt`] stores a checkpoint whose root refers to them.
-//! Why: a put costs a descent, a page change and its journaling; sorted entries above all others
-//! need their bytes written once.
+//! batches, bypassing the cache. [`BulkLoader::adopt`] stores a checkpoint whose root refers to
+//! them. Why: a put costs a descent, a page change and its journaling; sorted entries above all
+//! others need their bytes written once.
 //!
 //! The checkpoint's image of the root is not the root that readers see. Under the root's latch the
 //! new root is put in place, the checkpoint is taken, and the old root is restored. Once the
