@@ -7,12 +7,12 @@
 //!
 //! | operation | steps |
 //! |---|---|
-//! | put | `admit`: wait for room, find and pin the leaf ([`change`]); `apply`: pass the gate, change the leaf |
+//! | put | `admit` pins the leaf ([`change`]); `apply` passes the gate and changes it |
 //! | get | descend without a lock |
 //! | range | copy a run of entries from one leaf after the other ([`range`]) |
-//! | checkpoint | close the gate, take all dirty pages, open it; sync the log; journal the changes; write some pages back |
-//! | open | put the journal's changes into the overlay, read the maps of pages; then the log is replayed |
-//! | sorted load | write whole pages to free places of the file, then a checkpoint whose root has them ([`load`]) |
+//! | checkpoint | take all dirty pages with the gate closed; sync the log; journal; write back |
+//! | open | put the journal into the overlay, read the maps of pages; replay the log |
+//! | sorted load | write whole free pages, then a checkpoint whose root has them ([`load`]) |
 //!
 //! Invariants:
 //! - The files hold whole operations only: a checkpoint has all of an operation or nothing, and the
