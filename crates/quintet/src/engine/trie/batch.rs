@@ -1,8 +1,12 @@
-//! Batches of gets: in memory they take their steps in turn, from the disk they are read at once.
+//! Batched gets: lookups in memory are interleaved, reads from disk are issued together.
 //!
-//! A batch in memory: all hashes, and the words at the lowest nodes are on their way; a step of
-//! each lookup, and the lists are; another, and the records are; then the values are copied out. A
-//! key whose subtree or region changed meanwhile is looked up anew, alone.
+//! Problem: a lookup has two or three dependent cache misses. Interleaved, the misses of 32 lookups
+//! overlap.
+//!
+//! How: for a batch, compute all hashes and prefetch the words at the lowest nodes; then step each
+//! lookup and prefetch its list; step again and prefetch its record; then copy the values. A key
+//! whose subtree or region changed meanwhile is looked up again on its own ([`super::read`]).
+//! Records on disk are read through the queue, several at once.
 
 use std::sync::Arc;
 
@@ -25,14 +29,15 @@ use crate::{
     },
 };
 
-/// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
+/// Keys looked up together: enough to hide each other's cache misses.
 const BATCH: usize = 32;
 
-/// Where the answers of a batch go: each with the position of its key.
+/// Receives the answers of a batch, each with the index of its key.
 type Answers<'a> = dyn FnMut(usize, Option<FoundValue<'_>>) -> Result<()> + 'a;
 
 impl Trie {
-    /// Looks all keys up; `each` is called once for each, in any order.
+    /// Looks all keys up and calls `each` once for every key, in any order. Fails on the first
+    /// error of a read or of `each`.
     pub(super) fn read_many(&self, keys: &[&[u8]], each: &mut Answers<'_>) -> Result<()> {
         let (mut cold, mut scratch) = (Vec::new(), Vec::new());
         for (number, batch) in keys.chunks(BATCH).enumerate() {
@@ -64,12 +69,12 @@ impl Trie {
         })
     }
 
-    /// Takes the lookups of a batch to their ends, in turn; the records that they meet are on their
-    /// way afterwards.
+    /// Steps the lookups of a batch in turn until all have ended, and prefetches the records that
+    /// they met.
     fn take_steps(&self, keys: &[&[u8]], ways: &mut [Ahead]) {
         for (way, key) in ways.iter_mut().zip(keys) {
             *way = self.index.set_out(self.hash(key));
-            // Nothing is below the uppermost nodes while a table is small.
+            // In a small table the first steps end the lookup.
             way.met().into_iter().for_each(|address| self.regions.prefetch(address));
         }
         let mut is_done = false;
@@ -85,7 +90,8 @@ impl Trie {
         }
     }
 
-    /// What the record says that a lookup has met; the value goes to `out`.
+    /// Returns the answer of the record that a lookup met, and copies its value to `out`. Looks the
+    /// key up again if the lookup is no longer valid.
     #[inline]
     fn answer_met(&self, key: &[u8], way: &Ahead, out: &mut Vec<u8>) -> Result<Option<Answer>> {
         let mut take = |head: &Head, words: &[AtomicU64]| {
@@ -108,8 +114,8 @@ impl Trie {
         self.answer(key, way.hash(), &[], &mut take)
     }
 
-    /// Reads many records from the disk at once, and shows each to `take` as it arrives: number,
-    /// address, life of its region; `None` as for [`Self::read_cold`].
+    /// Reads records (number, address, life of the region) from disk, several at once, and passes
+    /// each to `take` as it arrives. The record is `None` as for [`Self::read_cold`].
     pub(super) fn read_cold_records(
         &self,
         cold: &[(usize, u64, u64)],
@@ -124,7 +130,7 @@ impl Trie {
             let mut done = Vec::with_capacity(QUEUE_DEPTH);
             for (token, (_, address, _)) in cold.iter().enumerate() {
                 queue.submit(to_u64(token), self.request(*address, &file));
-                // No more buffers than the device has use for.
+                // Bounds the buffers: the device has no use for a longer queue.
                 if queue.pending() >= QUEUE_DEPTH {
                     self.arrive(queue, cold, &mut done, &mut take)?;
                 }
@@ -136,7 +142,7 @@ impl Trie {
         })
     }
 
-    /// The read of one record.
+    /// The read request of one record.
     fn request(&self, address: u64, file: &Arc<dyn File>) -> Request {
         let (region, unit) = self.regions.split(address);
         let end = (unit + self.regions.span(region)).min(self.regions.region_units());
@@ -151,7 +157,7 @@ impl Trie {
         }
     }
 
-    /// Waits for some of the reads, and shows what they found.
+    /// Waits for at least one read, and passes the finished records to `take`.
     fn arrive(
         &self,
         queue: &mut dyn Queue,

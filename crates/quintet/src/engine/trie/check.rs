@@ -1,12 +1,14 @@
-//! Verification: every file, and what is in memory against it.
+//! Verification of a table: every file, and the memory against the files.
 //!
-//! Every record in the file is read and its checksum compared; the trie's images and the journal
-//! are read back; the trie is walked: each of its words is part of one node, list or free object,
-//! each record's tag agrees with its path and with its key's hash, each address is a record, the
-//! live units of each region are those of its records, and extents and holes overlap nowhere.
-//! Writers go on: what a walk found is told only if nothing changed during it; where writers never
-//! rest, or the trie does not fit in memory, subtrees are walked one at a time with their lock
-//! held, and what only a whole walk can tell is left out.
+//! - Every record in the file is read and its checksum compared. The trie's images and the journal
+//!   are read back.
+//! - The trie is walked. Each of its words is part of one node, list or free object. Each record's
+//!   tag agrees with its path and with its key's hash. Each address is a record.
+//! - The live units of each region are those of its records. Extents and holes do not overlap.
+//!
+//! Writers continue meanwhile. Findings of a walk are reported only if nothing changed during it.
+//! If writers never pause, or the trie does not fit in memory, the walk locks one subtree at a
+//! time, and the comparisons that need a whole walk are left out.
 
 use std::collections::BTreeMap;
 
@@ -27,10 +29,10 @@ use crate::{
     },
 };
 
-/// Whole walks tried before subtrees are locked.
+/// Walks without locks before subtrees are locked one by one.
 const ATTEMPTS: usize = 3;
 
-/// What a walk adds up.
+/// The sums of a walk.
 #[derive(Debug, Default)]
 struct Walked {
     findings: Vec<Finding>,
@@ -41,6 +43,7 @@ struct Walked {
 }
 
 impl Trie {
+    /// Verifies the table and adds its findings to `report`. Fails only with errors of the disk.
     pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
         self.merge_all()?;
         {
@@ -49,7 +52,7 @@ impl Trie {
             self.index.space().check(report)?;
         }
         self.check_data(report)?;
-        // Where the trie does not fit in memory, a part of it at a time is looked at.
+        // A trie that does not fit in memory is checked one subtree at a time.
         let fits = self.index.space_bytes() <= self.context.budget.limit() / 2;
         for _ in 0..if fits { ATTEMPTS } else { 0 } {
             let Some(versions) = self.index.versions() else { continue };
@@ -78,7 +81,7 @@ impl Trie {
         Ok(())
     }
 
-    /// Every record in the file.
+    /// Verifies every record in the file.
     fn check_data(&self, report: &mut Report) -> Result<()> {
         for region in self.regions.in_use() {
             let life = self.regions.life(region);
@@ -108,6 +111,7 @@ impl Trie {
         Ok(())
     }
 
+    /// Walks these subtrees and checks their records.
     fn walk_subtrees(&self, roots: std::ops::Range<u64>, walked: &mut Walked) -> Result<()> {
         let label = format!("tables/{}/nodes", self.context.table_id);
         let mut findings = Vec::new();
@@ -129,6 +133,8 @@ impl Trie {
         Ok(())
     }
 
+    /// Checks the record at an address of the trie: that it is one, that its key's hash leads to
+    /// it, and its extent.
     fn check_record(&self, address: u64, walked: &mut Walked) -> Result<()> {
         let (region, unit) = self.regions.split(address);
         let found = self.regions.look(address, |words| {
@@ -147,7 +153,7 @@ impl Trie {
                         (record.head, record.key().to_vec(), place)
                     },
                 ),
-                // Noted with the data file.
+                // Reported with the data file.
                 Err(Error::Corruption { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             },
@@ -157,11 +163,11 @@ impl Trie {
             walked.findings.push(Finding { file, offset, what: what.to_owned() });
         };
         let Some((head, key, place)) = found else {
-            note("the trie names a place where no record is");
+            note("the trie has the address of something that is not a record");
             return Ok(());
         };
         if !self.index.leads_to(self.hash(&key), address) {
-            note("a record is not where its key's hash leads");
+            note("the path of the key's hash does not lead to its record");
         }
         *walked.live.entry(region).or_default() += head.units();
         if let Some(place) = place {
@@ -174,7 +180,7 @@ impl Trie {
         Ok(())
     }
 
-    /// What was added up against what is counted.
+    /// Compares the sums of a whole walk with the counts.
     fn compare(&self, walked: &mut Walked) {
         let mut note = |file: String, offset, what: String| {
             walked.findings.push(Finding { file, offset, what });

@@ -1,19 +1,20 @@
-//! Cuts, and how they get to the disk.
+//! Checkpoints: make the table's state durable.
 //!
-//! 1. Regions of the trie whose changes have been in the journal longest get new images, in free
-//!    slots, which are synced: as many as keep the journal within its bounds. A cut waits for a few
-//!    of them rather than, now and then, for all.
-//! 2. The cut: all subtrees are locked for the time it takes to swap the lists of changes, to
-//!    freeze what was appended and to write down the state: microseconds, and some for each region.
-//! 3. The records appended since the last cut are written, with their checksums, and synced; so are
-//!    large values. Nothing durable names them yet.
-//! 4. The log is synced past everything in the cut.
-//! 5. The changes and the state go to the journal as one group. With it the table is complete to
-//!    what was asked for; after new images no earlier group is needed.
-//! 6. What the group let go of may be used again.
+//! 1. Regions of the trie whose changes have been in the journal longest get new images in free
+//!    slots of `nodes`, which are synced. Only as many as keep the journal within its bounds, so
+//!    that each checkpoint pays for a few of them.
+//! 2. All subtrees are locked while the lists of changes are swapped, the appended records are
+//!    frozen and the state is encoded. That takes microseconds, and some more for each region.
+//! 3. The records appended since the last checkpoint are written with their checksums and synced;
+//!    so are large values. Nothing durable names them yet.
+//! 4. The log is synced past every effect in the checkpoint.
+//! 5. The changes and the state go to the journal as one group. From here on the checkpoint is
+//!    durable, and the table complete to the requested LSN. Groups older than every change without
+//!    an image are no longer needed.
+//! 6. Slots, extents and regions that the group no longer names become free.
 //!
-//! When a step fails the changes are kept and are part of the next cut; nothing was overwritten
-//! that the last durable state has.
+//! If a step fails, the changes are kept and are part of the next checkpoint. Nothing that the last
+//! durable state names was overwritten.
 
 use super::{CHANGES_PART, Trie};
 use crate::{
@@ -36,40 +37,46 @@ use crate::{
     },
 };
 
-/// The state's number in the journal.
+/// Number of the state's space in the journal.
 pub(super) const STATE: u8 = 255;
+/// Version of the state's encoding.
 pub(super) const STATE_VERSION: u64 = 1;
 
-/// What a change takes in the journal until its image is written: regions wait in turn, so the
-/// journal has about twice as many changes as wait at a time, of 11 bytes each.
+/// Bytes that a change takes in the journal until its image is written. Regions wait in turn, so
+/// the journal holds about twice as many changes as wait at a time, of 11 bytes each.
 const JOURNALED_BYTES: u64 = 22;
-/// Of the budget, what writes of records under way may take, and what they take at most.
+/// Buffers for writing records take at most this part of the budget, and [`WRITES_MAX`].
 const WRITES_PART: u64 = 16;
+/// Bytes. The largest part of the budget for buffers of records, unless a region is larger.
 const WRITES_MAX: u64 = 8 << 20;
-/// What images under way take at most.
+/// Bytes. The most that buffers for images take.
 const IMAGES_MAX: u64 = 4 << 20;
 
-/// What belongs to whoever maintains the table.
+/// State that only the thread that maintains the table changes.
 #[derive(Debug)]
 pub(super) struct Maintenance {
     pub(super) redo: RedoJournal,
-    /// Images whose group may be durable or not: their slots are free after the next that is.
+    /// Images of failed checkpoints, whose group may be durable or not. Their slots are free after
+    /// the next durable checkpoint.
     pub(super) limbo: Vec<Images>,
-    /// What the files are complete to.
+    /// The LSN up to which the files are complete.
     pub(super) complete: Lsn,
 }
 
-/// A moment between operations.
+/// The state of the table at one moment between operations.
 struct Cut {
     fresh: Vec<Fresh>,
     dead: Vec<u64>,
     extents: extents::Cut,
-    /// Words of the trie that were ever part of an object.
+    /// End of the words that were ever part of an object of the trie.
     trie_end: u64,
     state: Vec<u8>,
 }
 
 impl Trie {
+    /// Makes a checkpoint that is complete to `up_to`, unless the files are already. Returns the
+    /// LSN up to which they are. Fails with [`Error::ReadOnly`], with [`Error::Io`] and with
+    /// [`Error::Corruption`]; the changes then stay for the next checkpoint.
     pub(super) fn persist_to(&self, up_to: Lsn) -> Result<Lsn> {
         if self.context.read_only {
             return Err(Error::ReadOnly);
@@ -127,8 +134,8 @@ impl Trie {
         }
     }
 
-    /// Draws memory for what a cut needs until it is durable, and has others give theirs back where
-    /// the budget does not have it. The caller has no subtree locked.
+    /// Reserves memory that a checkpoint needs until it is durable, and evicts if the budget is
+    /// exceeded. The caller has no subtree locked.
     fn draw_for_work(&self, bytes: u64) -> Reservation {
         let charge = self.context.budget.reserve_transient(bytes);
         self.give_back(0);
@@ -139,6 +146,7 @@ impl Trie {
         self.counters.written_bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Takes the state: step 2.
     fn cut(&self, images: &Images) -> Cut {
         let space = self.index.space();
         let writers = self.index.lock_all();
@@ -159,14 +167,14 @@ impl Trie {
         self.regions.encode(&dead, &mut rest);
         self.extents.encode(&extents, &mut rest);
         drop(writers);
-        // Images change with a cut alone.
+        // Only a checkpoint changes images.
         space.encode(images, trie_end, &mut state);
         state.append(&mut rest);
         space.coalesce();
         Cut { fresh, dead, extents, trie_end, state }
     }
 
-    /// Steps 3 to 5.
+    /// Steps 3 to 5. Returns the number of the journal group.
     fn publish(
         &self,
         maintenance: &mut Maintenance,
@@ -186,7 +194,7 @@ impl Trie {
         maintenance.redo.commit_group(group, lsn, needed)
     }
 
-    /// Writes what was appended, and syncs it. It may leave memory then.
+    /// Writes the appended records and syncs them. Their regions may be evicted then.
     fn write_fresh(&self, fresh: &[Fresh]) -> Result<()> {
         if fresh.is_empty() {
             return Ok(());
@@ -218,9 +226,8 @@ impl Trie {
         Ok(())
     }
 
-    /// Makes a cut durable so that memory can be used for something else. It claims nothing new:
-    /// replay from where the files were complete gives the same, because it may find what it
-    /// applies there already.
+    /// Makes a checkpoint that is complete to no new LSN, so that memory can be evicted. Replay
+    /// from the old LSN gives the same result, because it may find effects that are there already.
     pub(super) fn flush_all(&self) -> Result<()> {
         if self.context.read_only {
             return Ok(());
@@ -231,8 +238,8 @@ impl Trie {
         self.persist_locked(&mut maintenance, complete).map(drop)
     }
 
-    /// Writes what was appended so that its memory can be used for something else: no cut, since
-    /// nothing durable names it yet.
+    /// Writes the appended records so that their memory can be evicted. Makes no checkpoint:
+    /// nothing durable names them yet.
     pub(super) fn flush_for_room(&self) -> Result<()> {
         if self.context.read_only {
             return Ok(());
@@ -246,12 +253,12 @@ impl Trie {
     }
 }
 
-/// Bytes of what is new in regions.
+/// Bytes of the records that are not in the file.
 fn fresh_bytes(fresh: &[Fresh]) -> u64 {
     fresh.iter().map(|fresh| (fresh.to - fresh.from) * UNIT_BYTES).sum()
 }
 
-/// Copies words that nobody changes.
+/// Copies words that no thread changes.
 pub(super) fn copy_words(words: &[AtomicU64], out: &mut [u8]) {
     let (chunks, _) = out.as_chunks_mut::<8>();
     for (chunk, word) in chunks.iter_mut().zip(words) {

@@ -1,13 +1,13 @@
-//! Space given back: regions with little that is live are emptied.
+//! Compaction: empties regions with much waste, so that they can be reused.
 //!
-//! A step takes the regions with the most waste, from memory or from the file, appends what is live
-//! in them to the hot region and exchanges its words in the trie, one record at a time under its
-//! subtree's lock; expired records are removed. An empty region is free once a cut without it is
-//! durable. Left-over nodes of the trie are gathered after many deletes
+//! A step takes the regions with the most waste, from memory or from the file. It appends their
+//! live records to the hot region and exchanges their words in the trie, one record at a time under
+//! its subtree's lock. Expired records are removed. An empty region is free after a durable
+//! checkpoint without it. A step also replaces sparse nodes of the trie after many deletes
 //! ([`crate::engine::trie::index`]).
 //!
-//! The background takes a step between two cuts. Where writers make waste faster than that, whoever
-//! begins a new region empties others before: so waste is bounded however fast they are.
+//! The background makes one step between two checkpoints. If writers produce waste faster than
+//! that, a writer that begins a region first empties others. So waste stays bounded.
 
 use super::{
     Trie,
@@ -28,14 +28,15 @@ use crate::{
     },
 };
 
-/// Regions emptied in one step, at most: a cut frees them before more are.
+/// The most regions that one step empties. A checkpoint frees them before more are emptied.
 const STEP_REGIONS: usize = 32;
-/// Waste beyond the share that the background keeps, in per cent, from which writers help.
+/// Percentage of waste beyond the background's target from which writers compact.
 const DEBT_PER_CENT: u64 = 4;
-/// Regions that a writer empties for each that it begins, at most.
+/// The most regions that a writer empties for each region that it begins.
 const DEBT_REGIONS: usize = 4;
 
 impl Trie {
+    /// Makes one step of compaction. Returns whether it emptied a region.
     pub(super) fn compact_step(&self) -> Result<bool> {
         self.merge_all()?;
         let counters = &self.counters;
@@ -64,8 +65,8 @@ impl Trie {
         Ok(emptied > 0)
     }
 
-    /// Empties the regions with the most waste, one after the other: at most `count_max`, until
-    /// they gave `units`. Returns how many.
+    /// Empties the regions with the most waste, one after the other: at most `count_max`, and until
+    /// they have freed `units`. Returns how many.
     fn empty_some(&self, count_max: usize, units: u64) -> Result<usize> {
         let (mut count, mut given) = (0, 0);
         for (waste, region, life) in self.victims() {
@@ -73,14 +74,14 @@ impl Trie {
                 break;
             }
             if !lock(&self.emptying).insert(region) {
-                // Another thread is at it.
+                // Another thread empties it.
                 continue;
             }
             let outcome = self.empty(region, life);
             lock(&self.emptying).remove(&region);
             match outcome {
                 Ok(()) => (count, given) = (count + 1, given + waste),
-                // Others have the memory: it goes on when there is some.
+                // Other threads hold the memory: a later step continues.
                 Err(Error::OutOfMemory { .. }) => break,
                 Err(error) => return Err(error),
             }
@@ -88,14 +89,15 @@ impl Trie {
         Ok(count)
     }
 
-    /// Regions that are worth emptying, those with the most waste first: waste, number and life.
+    /// The regions that are worth emptying, those with the most waste first: waste, number and
+    /// life.
     pub(super) fn victims(&self) -> Vec<(u64, u64, u64)> {
         let mut victims = Vec::new();
         for region in self.regions.in_use() {
             let Some(life) = self.regions.settled(region) else { continue };
             let (used, _) = self.regions.used(region);
             let waste = used.saturating_sub(self.regions.live(region));
-            // Emptying a region that is nearly all live would cost more than it gives.
+            // Emptying a region that is nearly all live costs more than it frees.
             if waste * 32 > used && self.regions.live(region) > 0 {
                 victims.push((waste, region, life));
             }
@@ -104,8 +106,8 @@ impl Trie {
         victims
     }
 
-    /// Before a writer begins a region: empties others, where the background does not keep up.
-    /// What fails here the background meets again.
+    /// Before a writer begins a region: empties others if the background does not keep up. Ignores
+    /// errors, which the background finds again.
     pub(super) fn pay_debt(&self) {
         let is_owed = self.waste_exceeds(self.waste_per_cent_max() + DEBT_PER_CENT);
         if !is_owed || !self.young.is_empty() || self.context.read_only {
@@ -119,7 +121,7 @@ impl Trie {
         self.count_waste();
     }
 
-    /// What a region holds, verified, where its file has all of it.
+    /// The records of a region with their checksums. Requires that the file has all of them.
     fn image(&self, region: u64, life: u64) -> Result<AlignedBuffer> {
         let (used, _) = self.regions.used(region);
         let mut image = AlignedBuffer::zeroed(to_usize(used * UNIT_BYTES));
@@ -140,15 +142,15 @@ impl Trie {
         Ok(bytes)
     }
 
-    /// Moves everything live out of a region that was settled in this life.
+    /// Moves every live record out of a region that was settled in this life.
     ///
-    /// The life is the one that the region was chosen in: another thread may have emptied it since,
-    /// a cut freed it, and a writer begun it anew. What it holds then is updated in place, and a
-    /// copy of it would undo that.
+    /// The life is the one in which the region was chosen. Since then another thread may have
+    /// emptied the region, a checkpoint freed it, and a writer begun it anew. Its records are then
+    /// updated in place, and moving an old copy would undo updates.
     pub(super) fn empty(&self, region: u64, life: u64) -> Result<()> {
         let _buffer = self.context.budget.reserve_transient(self.regions.region_bytes());
         let bytes = match self.image(region, life) {
-            // It was emptied, and may be used again.
+            // Another thread emptied it, and it may be in use again.
             _ if self.is_reborn(region, life) => return Ok(()),
             image => image?,
         };
@@ -167,11 +169,13 @@ impl Trie {
         Ok(())
     }
 
-    /// Whether a region is not in this life any more. Lives are never used again.
+    /// Returns whether a region is no longer in this life. Lives are never reused.
     fn is_reborn(&self, region: u64, life: u64) -> bool {
         self.regions.life(region) != life && !mutant::active(Bug::TrieEmptiesAnyLife)
     }
 
+    /// Appends a record to the hot region and exchanges its word, if it is live. Removes it if it
+    /// is expired.
     pub(super) fn move_record(
         &self,
         (region, life): (u64, u64),
@@ -182,7 +186,8 @@ impl Trie {
         let (key, head) = (record.key(), record.head);
         let place = Place::decode(record.value()).filter(|_| head.is_extent);
         let stored = match place {
-            // Expiry is in the first bytes; they are read where the record is live at all.
+            // The expiry is in the first bytes of the value, which is read only if the record is
+            // live.
             Some(place) if self.is_live(address, key)? => self.read_large(place)?,
             _ => None,
         };
@@ -191,7 +196,7 @@ impl Trie {
         let room = Op::Put { key, head: &[], body: record.value() };
         self.make_room(&room)?;
         let mut writer = self.index.lock(self.hash(key));
-        // A region in which a record is live stays in its life while the subtree is locked.
+        // While the subtree is locked, a region with a live record of it stays in its life.
         if !writer.has(address)? || self.is_reborn(region, life) {
             return Ok(());
         }
@@ -210,6 +215,7 @@ impl Trie {
         Ok(())
     }
 
+    /// Returns whether the record at `address` is in the trie.
     fn is_live(&self, address: u64, key: &[u8]) -> Result<bool> {
         self.index.lock(self.hash(key)).has(address)
     }

@@ -1,9 +1,10 @@
-//! Reading: gets from memory and from the disk, scans. Batches: [`super::batch`].
+//! Reads: gets from memory and from disk, and scans. Batched gets are in [`super::batch`].
 //!
-//! A get from memory: hash, two or three words of the trie, the record; the value is copied out and
-//! the copy is kept only if neither the subtree nor the region changed meanwhile. From the disk:
-//! one direct read of the blocks around the record, verified by its own checksum; or, where there
-//! is room, of the whole region, which stays.
+//! A get from memory reads two or three words of the trie and the record, and copies the value. The
+//! copy counts only if neither the subtree nor the region changed meanwhile. A get from disk makes
+//! one direct read of the blocks around the record and verifies the record's checksum. If the
+//! budget has room and the region is read often, it loads the whole region, which then stays in
+//! memory.
 
 use super::{
     Trie,
@@ -27,23 +28,23 @@ use crate::{
     },
 };
 
-/// Records of a region that are read from the disk one by one before all of it is, where there is
-/// room.
+/// Single-record reads from a region before the whole region is loaded, if there is room.
 const COLD_READS_MAX: u64 = 8;
-/// Times that a scan reads a list anew because of writers before it keeps them out.
+/// Times that a scan reads a list without a lock before it locks the subtree.
 const SCAN_ATTEMPTS: u32 = 8;
 
-/// What a key's record says.
+/// The result of a lookup for a key that has a record.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// It has a value, which the reader has taken.
+    /// The value was passed to the reader.
     Taken,
+    /// The value is in this extent.
     Large(Place),
-    /// Not in memory: address, and life of its region.
+    /// The record is not in memory: its address, and the life of its region.
     Cold(u64, u64),
 }
 
-/// A record read from the disk.
+/// A record read from disk.
 #[derive(Debug)]
 pub(super) struct ColdRecord {
     buffer: AlignedBuffer,
@@ -57,20 +58,20 @@ impl ColdRecord {
         self.buffer.as_slice().get(self.skip..).unwrap_or(&[])
     }
 
-    /// The record, verified.
+    /// The record, if its checksum matches.
     pub(super) fn record(&self) -> Option<Stored<'_>> {
         Stored::verify(self.bytes(), self.life, self.unit)
     }
 }
 
-/// What a record in memory is to a key.
+/// Whether a record in memory is the one of a key.
 pub(super) enum Seen {
     Key(Answer),
     OtherKey,
 }
 
 impl Seen {
-    /// What it says where it is the key's.
+    /// The answer, if the record is the key's.
     pub(super) fn answer(self) -> Option<Answer> {
         match self {
             Self::Key(answer) => Some(answer),
@@ -79,14 +80,16 @@ impl Seen {
     }
 }
 
-/// What a record's words are to a key; `None` where they are no record. `take` is given the value.
+/// Compares the record in `words` with a key, and passes its value to `take` if they match. Returns
+/// `None` if the words are not a record.
 #[inline]
 pub(super) fn answer_in(
     words: &[AtomicU64],
     key: &[u8],
     take: &mut impl FnMut(&Head, &[AtomicU64]),
 ) -> Option<Seen> {
-    // Where the value begins is known only once the first line is here: the others come along.
+    // Where the value begins is known only once the first line has arrived, so the next two are
+    // prefetched along with it.
     for line in [8, 16] {
         if let Some(word) = words.get(line) {
             prefetch(word);
@@ -104,6 +107,7 @@ pub(super) fn answer_in(
 }
 
 impl Trie {
+    /// Looks a key up and passes its value to `sink`. Returns `None` if the key has no record.
     #[inline]
     pub(super) fn read_with<S: ValueSink>(
         &self,
@@ -125,12 +129,13 @@ impl Trie {
         }
     }
 
+    /// Looks a key up and returns its value.
     pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
         self.read_with(key, &mut OwnedValue)
     }
 
-    /// Looks the key up in memory; records in `others` are known to be other keys'. `take` is given
-    /// the value; more than once where it changed meanwhile, and the last time counts.
+    /// Looks a key up in memory. Records in `others` (address, life) are known to be other keys'.
+    /// `take` receives the value; more than once if it changed meanwhile, and the last call counts.
     #[inline]
     pub(super) fn answer(
         &self,
@@ -157,6 +162,7 @@ impl Trie {
         self.index.find(hash, look, |at| self.load_index(at))
     }
 
+    /// As [`Self::answer`], with a copy of the value if it was in memory.
     #[inline]
     fn answer_with_value(
         &self,
@@ -172,6 +178,9 @@ impl Trie {
         Ok((answer, value))
     }
 
+    /// Finishes a lookup whose value is not in the record in memory: reads from disk, and looks the
+    /// key up again until it has the value. Fails with [`Error::Corruption`] if the same record or
+    /// extent fails to verify again.
     #[cold]
     pub(super) fn read_slowly(
         &self,
@@ -190,7 +199,8 @@ impl Trie {
                     if let Some(value) = self.read_large(place)? {
                         return Ok(Some(value));
                     }
-                    // Gone since, or damaged: then it is found again.
+                    // Replaced since, or damaged: in the second case the next lookup finds it
+                    // again.
                     if damaged.replace(place) == Some(place) {
                         return Err(self.extent_damage(place));
                     }
@@ -215,6 +225,7 @@ impl Trie {
         }
     }
 
+    /// Compares a record from disk with a key, and returns its value if they match.
     pub(super) fn value_of(&self, record: &Stored<'_>, key: &[u8]) -> Result<Cold> {
         if record.key() != key {
             return Ok(Cold::Other);
@@ -227,13 +238,13 @@ impl Trie {
         let Some(place) = Place::decode(record.value()) else { return Ok(Cold::Gone) };
         match self.read_large(place)? {
             Some(value) => Ok(Cold::Value(value)),
-            // The record itself may be gone as well; if not, the extent is damaged.
+            // The record may have been replaced as well; if not, the extent is damaged.
             None if self.has_place(key, place)? => Err(self.extent_damage(place)),
             None => Ok(Cold::Gone),
         }
     }
 
-    /// Whether the key's record names this place now.
+    /// Returns whether the key's record is in the file and names this extent now.
     fn has_place(&self, key: &[u8], place: Place) -> Result<bool> {
         let writer = self.index.lock(self.hash(key));
         let found = writer.find(|address| {
@@ -252,13 +263,15 @@ impl Trie {
         Error::corruption(self.extents.label(), place.offset, what)
     }
 
+    /// Reads a value from the extents. Returns `None` if its checksum does not match.
     pub(super) fn read_large(&self, place: Place) -> Result<Option<Value>> {
         let bytes = self.extents.read(place.offset, place.bytes, place.crc)?;
         Ok(bytes.map(Value::shared))
     }
 
-    /// Reads a record from the disk, in one read unless it is far larger than those before it.
-    /// `None` where its region is used for something else by now, or is in memory: look again.
+    /// Reads a record from disk: one read, or two if it is larger than its region's span. Returns
+    /// `None` if its region was reused or the record is not in the file: the caller looks the key
+    /// up again.
     pub(super) fn read_cold(&self, address: u64, life: u64) -> Result<Option<ColdRecord>> {
         let (region, unit) = self.regions.split(address);
         if life == 0 || unit >= self.regions.written(region) {
@@ -269,6 +282,9 @@ impl Trie {
         self.finish_cold(address, life, buffer, skip)
     }
 
+    /// Verifies the record at `skip` in `buffer`, and reads more if the buffer does not hold all of
+    /// it. Returns `None` if the region was reused; fails with [`Error::Corruption`] if it was not
+    /// and the checksum does not match.
     pub(super) fn finish_cold(
         &self,
         address: u64,
@@ -293,14 +309,14 @@ impl Trie {
         Err(self.regions.damage(region, unit, "the checksum of a record does not match"))
     }
 
-    /// Counts that a record was asked for which is on the disk alone: whether its whole region
-    /// should be brought into memory, for which there is room.
+    /// Counts a read of a record that is on disk only. Returns whether the whole region should be
+    /// loaded: it is read often, and there is room.
     pub(super) fn wants_warming(&self, address: u64) -> bool {
         let (region, _) = self.regions.split(address);
         self.has_room_to_warm() && self.regions.count_cold(region) >= COLD_READS_MAX
     }
 
-    /// Brings a region into memory, if there is room for it; whether it is there now.
+    /// Loads a region if the budget has room for it. Returns whether it is in memory now.
     pub(super) fn warm(&self, region: u64) -> Result<bool> {
         let _one = lock(&self.warming);
         if self.regions.is_resident(region) {
@@ -325,7 +341,7 @@ impl Trie {
         }
     }
 
-    /// Reads and verifies all of a region; `false` where it is used for something else by now.
+    /// Reads and verifies all of a region into a frame; `false` if the region was reused meanwhile.
     fn fill_frame(&self, region: u64, life: u64, frame: u64) -> Result<bool> {
         let bytes = self.regions.read_whole(region)?;
         let damage = Self::find_damage(bytes.as_slice(), life);
@@ -343,7 +359,7 @@ impl Trie {
         Ok(true)
     }
 
-    /// The unit of the first thing in a region that is no record of it.
+    /// Returns the first unit in the bytes of a region at which a record fails to verify.
     pub(super) fn find_damage(bytes: &[u8], life: u64) -> Option<u64> {
         let mut damage = None;
         super::record::walk(bytes, 0, |unit, head| {
@@ -356,7 +372,8 @@ impl Trie {
         damage
     }
 
-    /// A page of a scan in the order of hashes. A cursor is the path to go on at.
+    /// Returns a page of a scan in the order of hashes. A cursor is the path at which the scan
+    /// continues.
     pub(super) fn scan_from(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
         self.merge_all()?;
         let mut path = if from.is_start() {
@@ -411,7 +428,7 @@ impl Trie {
         }
     }
 
-    /// Appends the entries at these addresses; `false` where one of them is there no more.
+    /// Appends the entries at these addresses; `false` if one of them is no longer a record.
     fn read_entries(
         &self,
         addresses: &[u64],
@@ -427,8 +444,8 @@ impl Trie {
         Ok(true)
     }
 
-    /// Key and value at an address; `None` where there is no record now. `is_locked`: by who calls,
-    /// the subtree that it is in.
+    /// Returns key and value at an address, or `None` if there is no record now. `is_locked` says
+    /// that the caller holds the subtree's lock.
     fn read_entry(&self, address: u64, is_locked: bool) -> Result<Option<(Vec<u8>, Value)>> {
         let found = self.regions.look(address, |words| {
             let head = Head::load(words).filter(|head| fits(head, words))?;
@@ -458,12 +475,12 @@ impl Trie {
         if is_locked {
             return Err(self.extent_damage(place));
         }
-        // Gone since, or damaged: a get tells.
+        // Replaced since, or damaged: a get finds out which.
         Ok(self.read_value(&key)?.map(|value| (key, value)))
     }
 }
 
-/// What a record read from the disk says to a key.
+/// A record read from disk, compared with a key.
 pub(super) enum Cold {
     Value(Value),
     Other,

@@ -1,22 +1,25 @@
-//! What replay leaves for later: records that are in their regions and not yet in the trie.
+//! Replay buffer: operations recovered from the log whose records are in regions and not yet in the
+//! trie.
 //!
-//! What: operations that the log gives back when a table is opened are appended to regions like
-//! any other, but found through an ordered table of their keys, in parts by hash. They enter the
-//! trie, one subtree lock each, when the table is next persisted, scanned or checked, and a key
-//! alone before it is next written.
-//! Why: entering a record in the trie means to read the path of its key and the record that it
-//! replaces, which a reopened table has on the disk alone: replay would wait for two or three
-//! reads an operation before the table could serve. CedrusDB replays a log of page writes and
-//! needs neither; ours is of operations.
+//! Problem: to insert a record in the trie, replay would have to read the path of its key and the
+//! record that it replaces. A reopened table has both on disk only: two or three reads for each
+//! operation before the table could serve. CedrusDB replays a log of page writes and needs neither;
+//! our log is of operations.
+//!
+//! How: replayed operations append their records to regions like any other. An ordered table of
+//! keys, partitioned by hash, holds their addresses. The entries are merged into the trie, under
+//! one subtree lock each, before the table is checkpointed, scanned or checked. The entry of a
+//! single key is merged before the key is next written.
 //!
 //! Invariants:
-//! - While a key has an entry here, what the trie has of it is old: the entry is looked at first,
-//!   and leaves only after the trie has what it says, with the key's subtree locked.
-//! - No cut is made while there are entries: regions would count as live what no word names.
+//! - While a key has an entry, its record in the trie is outdated. Readers look at the entry first.
+//!   It is removed after the trie has its record, with the key's subtree locked.
+//! - No checkpoint is made while there are entries: regions would count records as live that no
+//!   word of the trie names.
 //!
-//! Thread rules: any thread. A reader takes the lock of a part, and looks at the version of the
-//! key's subtree before and after, because a record may be changed in place once it has left;
-//! without entries all of this is one look at a counter. Lock order: a subtree, then a part.
+//! Thread rules: any thread. A reader locks a partition, and compares the version of the key's
+//! subtree before and after, because a record may be changed in place once its entry is removed.
+//! Without entries a reader only loads a counter. Lock order: a subtree, then a partition.
 
 use std::collections::BTreeMap;
 
@@ -36,16 +39,16 @@ use crate::{
     },
 };
 
-/// Parts of the table: enough that replay's threads rarely meet.
+/// Partitions of the table: enough that the threads of replay rarely contend.
 const PARTS: u64 = 64;
-/// What an entry takes in memory beside its key, in bytes.
+/// Bytes of memory that an entry takes beside its key.
 const ENTRY_BYTES: u64 = 80;
-/// The address of what was deleted.
+/// The address in the entry of a deleted key.
 const DELETED: u64 = 0;
-/// Keys whose old records are read at once.
+/// Keys whose old records are read at the same time.
 const MERGED_AT_ONCE: usize = 64;
 
-/// What an entry says.
+/// What an entry says about its key.
 pub(super) enum ReplayBufferAnswer {
     Deleted,
     Record(Answer),
@@ -54,10 +57,10 @@ pub(super) enum ReplayBufferAnswer {
 /// Addresses by key.
 type Part = BTreeMap<Box<[u8]>, u64>;
 
-/// The entries. See the module head.
+/// The replay buffer of a table. See the module documentation.
 #[derive(Debug)]
 pub(super) struct ReplayBuffer {
-    /// The log is replayed: nothing was admitted yet.
+    /// The log is being replayed: no operation has been admitted yet.
     is_replaying: AtomicBool,
     count: AtomicU64,
     bytes: AtomicU64,
@@ -65,6 +68,7 @@ pub(super) struct ReplayBuffer {
 }
 
 impl ReplayBuffer {
+    /// An empty buffer. With `is_replaying`, operations are buffered until [`Self::end_replay`].
     pub(super) fn new(is_replaying: bool) -> Self {
         Self {
             is_replaying: AtomicBool::new(is_replaying),
@@ -74,24 +78,26 @@ impl ReplayBuffer {
         }
     }
 
+    /// Returns whether operations go to the buffer.
     #[inline]
     pub(super) fn is_replaying(&self) -> bool {
         self.is_replaying.load(Ordering::Relaxed)
     }
 
-    /// The first operation is admitted, or the table persisted: the log has been replayed.
+    /// Ends replay: the first operation is admitted, or the table checkpointed.
     pub(super) fn end_replay(&self) {
         if self.is_replaying() {
             self.is_replaying.store(false, Ordering::Relaxed);
         }
     }
 
+    /// Returns whether no key has an entry.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Bytes of memory drawn from the budget.
+    /// Bytes reserved from the budget.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -100,6 +106,7 @@ impl ReplayBuffer {
         self.parts.get(to_usize(hash % PARTS))
     }
 
+    /// The address in the entry of a key.
     fn find(&self, key: &[u8], hash: u64) -> Option<u64> {
         if self.is_empty() {
             return None;
@@ -108,12 +115,13 @@ impl ReplayBuffer {
     }
 }
 
+/// Bytes that an entry reserves.
 fn entry_bytes(key: &[u8]) -> u64 {
     to_u64(key.len()) + ENTRY_BYTES
 }
 
 impl Trie {
-    /// What the entry of a key says; `None` where it has none. `take` is given the value.
+    /// The answer of a key's entry, or `None` if it has none. `take` receives the value.
     #[cold]
     pub(super) fn young_answer(
         &self,
@@ -139,7 +147,7 @@ impl Trie {
         }
     }
 
-    /// Applies an operation of the log that the table's files do not have.
+    /// Applies an operation of the log that the table's files lack, to the regions and the buffer.
     pub(super) fn replay_op(&self, op: &Op<'_>) -> Result<()> {
         self.make_room_in_replay(op);
         match op {
@@ -193,7 +201,7 @@ impl Trie {
         self.young.count.fetch_add(1, Ordering::Release);
     }
 
-    /// The record of an entry, whose subtree is locked.
+    /// The record of an entry whose subtree is locked.
     fn young_current(&self, address: u64, key: &[u8]) -> Result<Option<Current>> {
         if address == DELETED {
             return Ok(None);
@@ -204,7 +212,7 @@ impl Trie {
         let life = self.regions.life(self.regions.split(address).0);
         match self.learn(address, life, key)? {
             Some(known) => Ok(known.current()),
-            // It was brought into memory.
+            // `learn` loaded its region.
             None => match self.look_for(address, key) {
                 Look::Found(current) => Ok(current),
                 Look::Changed | Look::Cold(_) => Ok(None),
@@ -212,6 +220,7 @@ impl Trie {
         }
     }
 
+    /// Counts the record of an entry as dead.
     fn bury_young(&self, address: u64, key: &[u8]) -> Result<()> {
         if let Some(current) = self.young_current(address, key)? {
             self.bury(&current, 0);
@@ -219,8 +228,7 @@ impl Trie {
         Ok(())
     }
 
-    /// Enters what a key's entry says in the trie, where it has one. The caller has no subtree
-    /// locked.
+    /// Merges the entry of a key into the trie, if it has one. The caller has no subtree locked.
     pub(super) fn merge_key(&self, key: &[u8]) -> Result<()> {
         let hash = self.hash(key);
         if self.young.find(key, hash).is_some() {
@@ -230,6 +238,7 @@ impl Trie {
         }
     }
 
+    /// Merges the entry of a key. `known` are records that were read from disk for it.
     fn merge(&self, key: &[u8], hash: u64, mut known: Vec<Known>) -> Result<()> {
         let mut misled = 0;
         let mut writer = self.index.lock(hash);
@@ -265,7 +274,7 @@ impl Trie {
         Ok(())
     }
 
-    /// Enters all entries in the trie. The caller has no subtree locked.
+    /// Ends replay and merges all entries into the trie. The caller has no subtree locked.
     pub(super) fn merge_all(&self) -> Result<()> {
         self.young.end_replay();
         for part in &self.young.parts {
@@ -282,7 +291,7 @@ impl Trie {
         Ok(())
     }
 
-    /// Reads the old records of these keys at once, and enters what their entries say.
+    /// Reads the old records of these keys at the same time, and merges their entries.
     fn merge_some(&self, keys: &[Box<[u8]>]) -> Result<()> {
         let mut cold = Vec::new();
         for (index, key) in keys.iter().enumerate() {

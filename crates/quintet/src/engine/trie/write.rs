@@ -1,4 +1,8 @@
-//! Writing: puts and deletes, the region that takes appends, and room for them.
+//! Writes: puts and deletes, the region that receives appends, and memory for them.
+//!
+//! A put holds the lock of its key's subtree while it finds the current record and replaces it. It
+//! reads no record from disk under that lock: it releases the lock, reads the record, and searches
+//! again.
 
 use std::sync::Arc;
 
@@ -20,11 +24,11 @@ use crate::{
     },
 };
 
-/// Records of more than this part of a region keep their value in an extent: less is wasted at the
-/// ends of regions.
+/// Records of more than this part of a region keep their value in an extent. This bounds the space
+/// that is wasted at the ends of regions.
 const LARGE_PART: u64 = 4;
 
-/// The record that a key has now.
+/// The current record of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Current {
     pub(super) address: u64,
@@ -33,17 +37,17 @@ pub(super) struct Current {
     in_memory: bool,
 }
 
-/// What is known of a record that is not in memory.
+/// A record that was read from disk ahead of a write.
 #[derive(Debug)]
 pub(super) struct Known {
     address: u64,
     life: u64,
-    /// `None`: another key's.
+    /// The record, or `None` if it is another key's.
     current: Option<Current>,
 }
 
 impl Known {
-    /// What a record read from the disk is to a key.
+    /// Compares a record from disk with a key.
     pub(super) fn of(address: u64, life: u64, record: &Stored<'_>, key: &[u8]) -> Self {
         let head = record.head;
         let place = Place::decode(record.value()).filter(|_| head.is_extent);
@@ -56,15 +60,16 @@ impl Known {
     }
 }
 
-/// What a writer finds for its key.
+/// The result of a writer's search.
 pub(super) enum Found {
-    /// Its record, and where the record's word is.
+    /// The key's record, and the position of its word.
     Current(Current, Spot),
-    /// Read this record first, without the lock: address and life of its region.
+    /// A record that has to be read first, without the lock: address and life of its region.
     Unknown(u64, u64),
 }
 
 impl Trie {
+    /// Stores a value under a key. The operation is in the log already.
     pub(super) fn put(&self, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         match self.form(key, value) {
             (head, None) => self.put_record(head, key, value),
@@ -72,8 +77,9 @@ impl Trie {
         }
     }
 
-    /// The head of the record that a key gets, and what it holds in place of the value where that
-    /// is too large: its place.
+    /// Returns the head of the record that a key gets. If the value is too large for a region,
+    /// stores it in the extents and also returns the extent's address, which the record holds in
+    /// its place.
     #[inline]
     pub(super) fn form(&self, key: &[u8], value: [&[u8]; 2]) -> (Head, Option<[u8; PLACE_BYTES]>) {
         let value_bytes = value[0].len() + value[1].len();
@@ -132,6 +138,7 @@ impl Trie {
         Ok(())
     }
 
+    /// Removes the record of a key, if it has one. The operation is in the log already.
     pub(super) fn delete(&self, key: &[u8]) -> Result<()> {
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
         let hash = self.hash(key);
@@ -155,7 +162,7 @@ impl Trie {
         }
     }
 
-    /// What a record in memory is to a key: `None` where it is another's.
+    /// Compares a record in memory with a key; `None` if it is another key's.
     pub(super) fn look_for(&self, address: u64, key: &[u8]) -> Look<Option<Current>> {
         self.regions.look(address, |words| {
             let head = Head::load(words).filter(|head| head.bytes() / 8 <= words.len())?;
@@ -165,6 +172,8 @@ impl Trie {
         })
     }
 
+    /// Finds the current record of a key whose subtree is locked. `known` are records read from
+    /// disk. Returns `None` if the key has no record.
     pub(super) fn find_current(
         &self,
         writer: &Writer<'_>,
@@ -174,7 +183,7 @@ impl Trie {
         let found = writer.find(|address| {
             match self.look_for(address, key) {
                 Look::Found(current) => current.map(Ok),
-                // Only eviction changes a region under the subtree's lock.
+                // Under the subtree's lock only eviction changes a region.
                 Look::Changed => {
                     let life = self.regions.life(self.regions.split(address).0);
                     Some(Err((address, life)))
@@ -191,18 +200,19 @@ impl Trie {
         }))
     }
 
-    /// Counts a look at an address without an answer: too many of them are damage.
+    /// Counts an address that gave no answer. Fails with [`Error::Corruption`] after [`MISLED_MAX`]
+    /// of them.
     pub(super) fn count_misled(&self, address: u64, count: &mut u32) -> Result<()> {
         *count += 1;
         if *count <= MISLED_MAX {
             return Ok(());
         }
         let (region, unit) = self.regions.split(address);
-        Err(self.regions.damage(region, unit, "the trie leads to what is no record"))
+        Err(self.regions.damage(region, unit, "the trie leads to an address without a record"))
     }
 
-    /// Reads a record that is not in memory, or has its whole region loaded where there is room and
-    /// much of it is asked for.
+    /// Reads a record that is not in memory, or loads its whole region if that is read often and
+    /// there is room. Returns `None` in the second case, and if the region was reused.
     pub(super) fn learn(&self, address: u64, life: u64, key: &[u8]) -> Result<Option<Known>> {
         let (region, _) = self.regions.split(address);
         if self.regions.is_resident(region) || self.wants_warming(address) && self.warm(region)? {
@@ -213,7 +223,8 @@ impl Trie {
         Ok(Some(Known::of(address, life, &record, key)))
     }
 
-    /// Updates in place where the record is as large and no cut has it.
+    /// Overwrites a record in place if the new one has the same sizes and no checkpoint has the old
+    /// one. Returns whether it did.
     pub(super) fn exchange(
         &self,
         current: &Current,
@@ -233,7 +244,8 @@ impl Trie {
         true
     }
 
-    /// Counts a record that is not in the trie any more; one of `new_bytes` took its place.
+    /// Counts a record as dead that is no longer in the trie, and releases its extent. `new_bytes`
+    /// are the bytes of the record that replaces it, or 0.
     pub(super) fn bury(&self, current: &Current, new_bytes: u64) {
         let (region, _) = self.regions.split(current.address);
         self.regions.remove_live(region, current.head.units());
@@ -247,18 +259,19 @@ impl Trie {
         }
     }
 
-    /// As [`Self::bury`], for a record that was copied elsewhere: its extent lives on.
+    /// As [`Self::bury`] for a record that was copied elsewhere: its extent stays in use.
     pub(super) fn bury_moved(&self, address: u64, head: &Head) {
         let (region, _) = self.regions.split(address);
         self.regions.remove_live(region, head.units());
     }
 
-    /// A record of which all is known.
+    /// A current record that is not in memory.
     pub(super) fn current(address: u64, head: Head, place: Option<Place>) -> Current {
         Current { address, head, place, in_memory: false }
     }
 
-    /// Appends a record to the hot region. The caller holds the key's subtree.
+    /// Appends a record to the hot region and returns its address. The caller holds the key's
+    /// subtree.
     pub(super) fn append(&self, head: &Head, key: &[u8], value: [&[u8]; 2]) -> Result<u64> {
         let units = head.units();
         loop {
@@ -276,7 +289,7 @@ impl Trie {
         }
     }
 
-    /// Starts a new hot region, unless another thread did.
+    /// Begins a new hot region, unless another thread has done so since `seen` was read.
     fn roll_from(&self, seen: u64) -> Result<()> {
         let _roll = lock(&self.roll);
         if self.hot.load(Ordering::Acquire) != seen {
@@ -285,7 +298,7 @@ impl Trie {
         let frame = self.frame_anyway()?;
         let Some(region) = self.regions.begin(frame) else {
             self.regions.give_frame(frame);
-            let what = "the table has as many regions as it can".to_owned();
+            let what = "the table has the maximum number of regions: use several tables".to_owned();
             return Err(Error::Limit { what });
         };
         self.hot.store(region + 1, Ordering::Release);
@@ -300,9 +313,9 @@ impl Trie {
         Ok(())
     }
 
-    /// Before a write is logged: brings the path of its key into memory, and reads its record where
-    /// that is not, so that applying the write needs no disk, which may fail. (Both may leave
-    /// memory between the two; then applying reads them.)
+    /// Before a write is logged: loads the path of its key, and reads its record if that is not in
+    /// memory. Applying the write then needs no disk, which may fail. (Both may be evicted in
+    /// between; then applying reads them again.)
     pub(super) fn learn_ahead(&self, key: &[u8]) -> Result<()> {
         self.young.end_replay();
         self.merge_key(key)?;
@@ -339,7 +352,7 @@ impl Trie {
         Ok(())
     }
 
-    /// What was read ahead for a write of this hash.
+    /// Removes and returns the records that were read ahead for a write of this hash.
     pub(super) fn take_learned(&self, hash: u64) -> Vec<Known> {
         if self.counters.learned.load(Ordering::Acquire) == 0 {
             return Vec::new();
@@ -354,6 +367,7 @@ impl Trie {
         known
     }
 
+    /// Evicts one region; `false` if none can be evicted.
     pub(super) fn evict_one(&self) -> bool {
         let evicted = self.regions.evict_one();
         self.is_cold.store(true, Ordering::Relaxed);
@@ -361,15 +375,15 @@ impl Trie {
         evicted
     }
 
-    /// As [`Self::make_room`], for an operation that is in the log already. While it is replayed
-    /// no cut can be made, but what was appended can leave memory without one.
+    /// As [`Self::make_room`], for an operation that the log already has. During replay no
+    /// checkpoint can be made, but appended records can be written and evicted without one.
     pub(super) fn make_room_in_replay(&self, op: &Op<'_>) {
         let needed = self.room_for(op);
         let budget = &self.context.budget;
         let is_short = || needed > 0 && budget.used() + needed > budget.limit();
         while is_short() {
             if !self.evict_one() && !self.evict_index(0) {
-                // Fails where the disk does: then the budget is passed.
+                // If the disk fails, the budget is exceeded.
                 let flushed = self.flush_for_room();
                 if flushed.is_err() || !self.evict_one() {
                     break;
@@ -378,8 +392,8 @@ impl Trie {
         }
     }
 
-    /// A frame: from the budget, from a region in the file, or past the limit (the write is
-    /// acknowledged).
+    /// Returns a frame: from the budget, or from an evicted region, or beyond the limit, because
+    /// the write is acknowledged.
     fn frame_anyway(&self) -> Result<u64> {
         loop {
             if let Some(frame) = self.regions.take_frame(false) {
@@ -396,14 +410,14 @@ impl Trie {
         Error::OutOfMemory { budget: self.context.budget.limit(), needed }
     }
 
-    /// Before a write is logged: sees to it that there is memory for it, by evicting what is in
-    /// files, or by writing out what is not yet. That delays the writer by the write of a few
-    /// regions at most.
+    /// Before a write is logged: makes sure that there is memory for it. Evicts what is in files,
+    /// or writes what is not yet. The writer waits for the write of a few regions at most. Fails
+    /// with [`Error::OutOfMemory`].
     pub(super) fn make_room(&self, op: &Op<'_>) -> Result<()> {
         self.find_room(op, self.room_for(op))
     }
 
-    /// As [`Self::make_room`], for what [`Self::room_for`] said.
+    /// As [`Self::make_room`], for the bytes that [`Self::room_for`] returned.
     pub(super) fn find_room(&self, op: &Op<'_>, needed: u64) -> Result<()> {
         let budget = &self.context.budget;
         if needed == 0 || budget.used() + needed <= budget.limit() {
@@ -420,13 +434,13 @@ impl Trie {
             }
             match flushed {
                 0 => self.flush_for_room()?,
-                // What the trie changed leaves memory once a cut has it.
+                // Changes of the trie can be evicted once a checkpoint has them.
                 1 => self.flush_all()?,
                 _ => break,
             }
             flushed += 1;
         }
-        // Two regions are the least that a table works with.
+        // A table needs two regions to work.
         let in_memory = self.regions.memory_bytes() / self.regions.region_bytes();
         let is_large = !needed.is_multiple_of(self.regions.region_bytes());
         budget.reclaim(needed);
@@ -436,8 +450,8 @@ impl Trie {
         Ok(())
     }
 
-    /// Memory that an operation will draw from the budget: a region, where it does not fit in the
-    /// one that takes appends, and a large value.
+    /// Bytes that an operation will reserve: a region if it does not fit in the hot one, and the
+    /// bytes of a large value.
     pub(super) fn room_for(&self, op: &Op<'_>) -> u64 {
         let (key, value_bytes) = match op {
             Op::Put { key, head, body } => (key, head.len() + body.len()),
@@ -460,7 +474,7 @@ fn find_known(known: &[Known], address: u64, life: u64) -> Option<&Known> {
     known.iter().find(|known| (known.address, known.life) == (address, life))
 }
 
-/// Bytes of key and value, wherever the value is.
+/// Bytes of key and value, in the record or in an extent.
 pub(super) fn stored_bytes(head: &Head, place: impl FnOnce() -> Option<Place>) -> u64 {
     let value = if head.is_extent {
         place().map_or(0, |place| place.bytes)
@@ -470,7 +484,7 @@ pub(super) fn stored_bytes(head: &Head, place: impl FnOnce() -> Option<Place>) -
     to_u64(head.key_bytes) + value
 }
 
-/// The place of the value of a record that does not hold it.
+/// The extent's address in a record that does not hold its value.
 pub(super) fn place_of(head: &Head, words: &[crate::util::sync::AtomicU64]) -> Option<Place> {
     if !head.is_extent || head.value_bytes != PLACE_BYTES {
         return None;
@@ -480,7 +494,7 @@ pub(super) fn place_of(head: &Head, words: &[crate::util::sync::AtomicU64]) -> O
     Place::decode(&bytes)
 }
 
-/// Whether all of a record lies in `words`.
+/// Returns whether all of a record is in `words`.
 #[inline]
 pub(super) fn fits(head: &Head, words: &[crate::util::sync::AtomicU64]) -> bool {
     to_usize(head.units() * UNIT_BYTES / 8) <= words.len()

@@ -1,13 +1,14 @@
-//! Lookups under way: the words of a path are asked for before they are looked at.
+//! Interleaved lookups: a lookup that advances one word at a time, and prefetches the next word.
 //!
-//! What: a lookup that is taken a word at a time. Each step reads the word that the one before
-//! asked for and asks for the next, and then leaves the thread to do something else: a step of
-//! another lookup, or the work on the log that a write begins with.
-//! Why: a lookup waits for memory twice or three times, one after the other; 32 of them taken in
-//! turn wait as often as one.
+//! Problem: a lookup has two or three dependent cache misses. Interleaved, the misses of 32 lookups
+//! overlap.
 //!
-//! Invariants: a lookup stores nothing and locks nothing. What it met counts if its subtree's
-//! version is still the one that it began with ([`Trie::is_current`]), as for [`Trie::find`].
+//! How: each step reads the word that the previous one prefetched, and prefetches the next. Between
+//! steps the thread does other work: a step of another lookup, or the logging with which a write
+//! begins.
+//!
+//! Invariants: a lookup stores nothing and takes no lock. Its result is valid if its subtree still
+//! has the version with which it began ([`Trie::is_current`]), as for [`Trie::find`].
 
 use super::{
     Layout, ROOT_AT, Trie,
@@ -19,61 +20,61 @@ use crate::util::{
     sync::Ordering,
 };
 
-/// Words of a path that are as good as always in the caches.
+/// The first words of a path, which are nearly always in the caches.
 const CACHED_STEPS: u32 = 2;
 /// Words of a cache line.
 const LINE_WORDS: u64 = 8;
 
-/// A lookup under way.
+/// A lookup in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ahead {
     hash: u64,
-    /// Of the subtree, when the lookup began.
+    /// The version of the subtree when the lookup began.
     version: u64,
     way: Way,
 }
 
-/// Where a lookup is.
+/// The state of a lookup.
 #[derive(Clone, Copy, Debug, Default)]
 enum Way {
-    /// The word at `at` was asked for.
+    /// The word at `at` was prefetched.
     Slot { at: u64, position: u32 },
-    /// The list at `at` was asked for.
+    /// The list at `at` was prefetched.
     List { class: u32, at: u64 },
-    /// The first record with the right tag.
+    /// The address of the first record with the right tag.
     Met(u64),
     /// There is none.
     Missing,
-    /// It leads to what is not in memory, or was led astray.
+    /// The path leads out of memory, or a change misled the lookup.
     #[default]
     Lost,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Something was asked for: the next step looks at it.
+    /// A word was prefetched: step again to read it.
     Asked,
-    /// The record at this address may be the one.
+    /// The record at this address has the right tag.
     Met(u64),
-    /// Nothing more to come.
+    /// The lookup has ended.
     Ended,
 }
 
 impl Ahead {
-    /// The hash that is looked for.
+    /// The hash of the lookup.
     #[inline]
     pub(crate) fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// The first record with the hash's tag, if the lookup has met one.
+    /// The address of the first record with the hash's tag, if the lookup has met one.
     #[inline]
     pub(crate) fn met(&self) -> Option<u64> {
         if let Way::Met(address) = self.way { Some(address) } else { None }
     }
 
-    /// Whether the lookup came to its end without a record of the hash's tag.
+    /// Returns whether the lookup ended without a record of the hash's tag.
     #[inline]
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self.way, Way::Missing)
@@ -81,7 +82,7 @@ impl Ahead {
 }
 
 impl Trie {
-    /// Begins a lookup: its first word that may not be in the caches is on its way.
+    /// Begins a lookup and prefetches the first word that may not be in the caches.
     #[inline]
     pub(crate) fn set_out(&self, hash: u64) -> Ahead {
         let at = ROOT_AT + (hash >> (64 - ROOT_BITS));
@@ -95,7 +96,7 @@ impl Trie {
         ahead
     }
 
-    /// Begins a lookup and takes `steps` steps of it: a hint.
+    /// Begins a lookup and takes `steps` steps, as a hint. Returns the address that it met.
     #[inline]
     pub(crate) fn look_ahead(&self, hash: u64, steps: u32) -> Option<u64> {
         let mut ahead = self.set_out(hash);
@@ -107,7 +108,7 @@ impl Trie {
         ahead.met()
     }
 
-    /// Takes a lookup a word on.
+    /// Advances a lookup by one word.
     #[inline]
     pub(crate) fn step(&self, ahead: &mut Ahead) -> Step {
         ahead.way = match ahead.way {
@@ -174,8 +175,8 @@ impl Trie {
         if seen.is_ok() { way } else { Way::Lost }
     }
 
-    /// Whether nothing in its subtree has changed since the lookup began: what it met was there,
-    /// and so is what was read at that address since.
+    /// Returns whether the subtree has not changed since the lookup began. Then the result is
+    /// valid, and so is what was read at its address since.
     #[inline]
     pub(crate) fn is_current(&self, ahead: &Ahead) -> bool {
         self.is_version(ahead.hash, ahead.version) || mutant::active(Bug::TrieReadNotValidated)

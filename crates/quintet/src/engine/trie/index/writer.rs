@@ -1,4 +1,6 @@
-//! Changes: a locked subtree and what can be done to it.
+//! Changes of the trie: a locked subtree and the operations on it.
+//!
+//! A [`Writer`] holds the lock of one subtree. Dropping it increments the version and so unlocks.
 
 use super::Look;
 use super::{
@@ -22,30 +24,30 @@ use crate::{
 pub(crate) struct Writer<'a> {
     pub(super) trie: &'a Trie,
     pub(super) subtree: &'a AtomicU64,
-    /// Odd: it is locked.
+    /// The version while it is locked, which is odd.
     pub(super) version: u64,
     pub(super) hash: u64,
 }
 
-/// Where a record's word is, as long as its subtree stays locked and is not changed.
+/// The position of a record's word. Valid while the subtree stays locked and is not changed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot(u64);
 
-/// The way to a slot that holds no node.
+/// The path to a slot that holds no node.
 #[derive(Debug)]
 struct Path {
-    /// Where the slot is.
+    /// The position of the slot.
     slot: u64,
     word: u64,
-    /// Bits of the hash used on the way.
+    /// Bits of the hash that the path uses.
     position: u32,
-    /// Nodes on the way, from the top: their slot and their place.
+    /// The nodes on the path from the top: the slot that links to each, and its position.
     nodes: [(u64, u64); DEPTH_MAX],
     depth: usize,
 }
 
 impl Writer<'_> {
-    /// Follows the path, loading regions where they are not in memory.
+    /// Follows the path of the hash, and loads regions that are not in memory.
     fn path(&self) -> Result<Path> {
         let trie = self.trie;
         let slot = ROOT_AT + (self.hash >> (64 - ROOT_BITS));
@@ -64,11 +66,12 @@ impl Writer<'_> {
         }
     }
 
-    /// Brings all of the path into memory.
+    /// Loads all regions of the path.
     pub(super) fn load_path(&self) -> Result<()> {
         self.records(self.path()?.word).map(drop)
     }
 
+    /// The records in a slot's word.
     fn records(&self, word: u64) -> Result<Vec<u64>> {
         match Slot::of(word) {
             Slot::Record(word) => Ok(vec![word]),
@@ -77,8 +80,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Shows `look` the addresses whose tag is that of the hash; `None` where no one is the one,
-    /// else what it says of that, and where its word is.
+    /// Passes `look` the addresses whose tag is that of the hash. Returns its first result and the
+    /// position of that record's word; `None` if there is none.
     #[inline]
     pub(crate) fn find<T>(
         &self,
@@ -98,7 +101,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Adds a record for the hash. The caller knows that its key has none.
+    /// Adds a record for the hash. The caller knows that its key has none. Fails with
+    /// [`Error::Limit`] if the trie is full, and with errors of loading regions.
     pub(crate) fn insert(&mut self, address: u64) -> Result<()> {
         debug_assert!(address != 0 && address < ADDRESS_END);
         let trie = self.trie;
@@ -143,12 +147,12 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether the record at `address` is in the trie.
+    /// Returns whether the record at `address` is in the trie.
     pub(crate) fn has(&self, address: u64) -> Result<bool> {
         self.find(|found| (found == address).then_some(())).map(|found| found.is_some())
     }
 
-    /// Exchanges the record at `old` for `new`; `false` where there is none.
+    /// Exchanges the record at `old` for `new`; `false` if there is none at `old`.
     pub(crate) fn replace(&mut self, old: u64, new: u64) -> Result<bool> {
         let found = self.find(|address| (address == old).then_some(()))?;
         if let Some(((), spot)) = found {
@@ -163,7 +167,7 @@ impl Writer<'_> {
         self.trie.space.set(at, record(self.hash, new));
     }
 
-    /// Removes the record at `address`; `false` where there is none.
+    /// Removes the record at `address`; `false` if it is not in the trie.
     pub(crate) fn remove(&mut self, address: u64) -> Result<bool> {
         let trie = self.trie;
         let path = self.path()?;
@@ -195,10 +199,10 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    /// Stores what is left of a list after the record at `index` was taken out of it.
+    /// Stores the remaining words of a list after the record at `index` was removed.
     fn shrink(&self, path: &Path, class: u32, at: u64, index: usize, words: &[u64]) -> Result<()> {
         let trie = self.trie;
-        // Half empty is too full still: the next insert would grow it again.
+        // A list that is half empty keeps its class: the next insert would grow it again.
         let small = words.len() * 4 <= 1 << class;
         if words.len() == 1 || small {
             let word = if let [word] = words { *word } else { trie.build_list(words)? };
@@ -212,14 +216,14 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Takes away the nodes on the way to an empty slot that hold nothing now, or a single record
-    /// or list: that moves up.
+    /// Removes the nodes on the path to an empty slot that hold nothing now, or a single record or
+    /// list, which moves up.
     fn merge(&self, path: &Path) -> Result<()> {
         let trie = self.trie;
         for (slot, node) in path.nodes.iter().take(path.depth).rev() {
             word_at(&trie.space, *node)?;
             let words = trie.space.words(*node, 1 << trie.fan_bits);
-            let words = words.ok_or_else(|| damaged("a node lies outside the trie"))?;
+            let words = words.ok_or_else(|| damaged("a node is outside the trie"))?;
             let mut left = words.iter().map(|w| w.load(Ordering::Relaxed)).filter(|w| *w != 0);
             let (first, second) = (left.next().unwrap_or(0), left.next());
             if second.is_some() || matches!(Slot::of(first), Slot::Node { .. }) {

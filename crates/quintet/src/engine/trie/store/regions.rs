@@ -1,14 +1,15 @@
-//! Regions of records that are appended and never changed once a cut has them.
+//! Regions of records: append-only storage of one size, evictable, in one file.
 //!
-//! What: an address is a region's number and a position in units of 16 bytes. A word a region, its
-//! *state*, says where in memory it is (if it is), and a line of words how full, and how much of it
-//! is live; frames of one region each lie in one reserved range of huge pages; on disk a region has
-//! its place in the file by its number.
-//! Why: a get must cost the record's cache lines and no write while regions are evicted, used
-//! again and read; and what a cut adds to the file is one run of bytes for each region, where
-//! in-place updates would be a random write each (62 thousand a second here, against gigabytes of
-//! appends: PERFORMANCE.md 2). CedrusDB (section 3.1) has the logical addresses, but fills holes
-//! one by one; here a region with enough of them is emptied and used again whole.
+//! Problem: a get must cost the record's cache lines and no write, while regions are evicted,
+//! reused and loaded. And what a checkpoint adds to the file should be one run of bytes for each
+//! region, where in-place updates would be a random write each (62 thousand a second here, against
+//! gigabytes of appends).
+//!
+//! How: an address is a region's number and a position in units of 16 bytes. One word for each
+//! region, its *state*, says where in memory it is. A row of words says how full it is and how much
+//! of it is live. Frames of one region each are in one reserved range of huge pages. In the file a
+//! region's offset follows from its number. CedrusDB (section 3.1) has the logical addresses, but
+//! fills holes one by one; here a region with enough of them is emptied and reused whole.
 //!
 //! | word | bits | meaning |
 //! |---|---|---|
@@ -30,15 +31,15 @@
 //! | 0 | 64 | head | see [`crate::journal::FileHead`], magic `QTRIEDAT` |
 //! | 4096 | | regions | region `r` at 4096 + `r` times the region size |
 //!
-//! States lie apart from the rest: every get reads one, every update changes what is live.
+//! States are apart from the rows: every get reads a state, every update changes the live units.
 //!
-//! Invariants: a state changes before its frame is written for another region, so a reader that
-//! finds it unchanged afterwards has read the region; frames stay mapped until the table is
+//! Invariants: a state changes before its frame is written for another region. So a reader that
+//! finds the state unchanged afterwards has read the region; frames stay mapped until the table is
 //! closed. A region with units that are not in the file is in memory. A block of the file is
 //! written once a life.
 //!
-//! Thread rules: any thread may read and reserve. Regions begin and end, and enter and leave
-//! memory, under `lives` or by maintenance.
+//! Thread rules: any thread may read and reserve. Regions begin and end, and are loaded and
+//! evicted, under `lives` or by maintenance.
 
 use std::{collections::BTreeSet, io, mem::take, sync::Arc};
 
@@ -60,19 +61,24 @@ pub(crate) const UNIT_BYTES: u64 = 16;
 const UNIT_WORDS: u64 = UNIT_BYTES / 8;
 /// Units of a block of the file.
 pub(crate) const BLOCK_UNITS: u64 = BLOCK_BYTES / UNIT_BYTES;
+/// Words of a region's row: one cache line.
 const ROW_WORDS: u64 = 8;
+/// The most regions of a table.
 const REGIONS_MAX: u64 = 1 << 22;
+/// Bit of word 3.
 const SEALED: u64 = 1 << 63;
+/// Mask of the lower half of a word.
 const LOW: u64 = 0xffff_ffff;
-/// Frames kept for the next region rather than given back to the system.
+/// Frames that are kept for the next region instead of being returned to the system.
 const SPARE_FRAMES: usize = 2;
-/// Frames made ready at once, at most.
+/// The most frames that are prepared at once.
 const READY_FRAMES: u64 = 16;
-/// The first frames are in ordinary pages: a small table should not take whole huge ones.
+/// The first frames are in ordinary pages: a small table should not take whole huge pages.
 const SMALL_FRAMES: u64 = 2;
+/// Bytes of a huge page.
 const HUGE_BYTES: u64 = 2 << 20;
 
-/// The regions. See the module head.
+/// The regions of a table. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Regions {
     owner: Owner,
@@ -89,49 +95,56 @@ pub(crate) struct Regions {
     file: Mutex<Option<Arc<dyn File>>>,
 }
 
+/// The allocator of frames.
 #[derive(Debug, Default)]
 struct Frames {
+    /// The first frame that was never used.
     next: u64,
-    /// Drawn from the budget.
+    /// Frames that are reserved from the budget and not in use.
     spare: Vec<u64>,
-    /// Given back.
+    /// Frames whose memory was returned to the system.
     free: Vec<u64>,
     in_use: u64,
-    /// Frames taken since the last were made ready.
+    /// Frames taken since frames were last prepared.
     taken: u64,
 }
 
-/// Which regions are in use.
+/// The regions in use.
 #[derive(Debug, Default)]
 struct Lives {
+    /// Regions below this number are in use or in `free`.
     count: u64,
     free: BTreeSet<u64>,
+    /// The last life that was given to a region.
     last_life: u64,
-    /// Where the search for one to evict goes on.
+    /// The region at which the search for one to evict continues.
     hand: u64,
 }
 
-/// What a look at an address in memory gives.
+/// The result of a read at an address in memory.
 #[derive(Debug)]
 pub(crate) enum Look<T> {
     Found(T),
-    /// The memory changed meanwhile.
+    /// The memory changed meanwhile, or was not a record.
     Changed,
-    /// The region is not in memory; its life.
+    /// The region is not in memory: its life.
     Cold(u64),
 }
 
-/// What is new in a region since the last cut.
+/// Units of a region that the file lacks at a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fresh {
     pub(crate) region: u64,
     pub(crate) life: u64,
-    /// First and last unit.
+    /// First unit.
     pub(crate) from: u64,
+    /// End: the unit after the last.
     pub(crate) to: u64,
 }
 
 impl Regions {
+    /// Reserves address space for regions of `region_bytes` (a power of two), with addresses below
+    /// `address_end`. Fails if the system grants none.
     pub(crate) fn new(
         owner: Owner,
         read_only: bool,
@@ -154,25 +167,28 @@ impl Regions {
             count_max: regions_max,
             allocator: Mutex::default(),
             budget,
-            // Address 0 is nobody's: no record begins at unit 0 of region 0.
+            // Address 0 means none: no record begins at unit 0 of region 0.
             lives: Mutex::default(),
             file: Mutex::default(),
         })
     }
 
+    /// Units of a region.
     pub(crate) fn region_units(&self) -> u64 {
         1 << self.unit_bits
     }
 
+    /// Bytes of a region.
     pub(crate) fn region_bytes(&self) -> u64 {
         self.region_units() * UNIT_BYTES
     }
 
+    /// The address of a unit.
     pub(crate) fn address(&self, region: u64, unit: u64) -> u64 {
         region << self.unit_bits | unit
     }
 
-    /// Region and position.
+    /// The region and the unit of an address.
     #[inline]
     pub(crate) fn split(&self, address: u64) -> (u64, u64) {
         (address >> self.unit_bits, address & (self.region_units() - 1))
@@ -180,7 +196,7 @@ impl Regions {
 
     #[inline]
     fn row(&self, region: u64, word: u64) -> &AtomicU64 {
-        // Stale addresses may name any region; the last row is nobody's.
+        // Stale addresses may name any region; no region uses the last row.
         let region = region.min(self.count_max - 1);
         &self.table.words()[to_usize(region * ROW_WORDS + word)]
     }
@@ -200,17 +216,19 @@ impl Regions {
         self.state_word(region).load(Ordering::Acquire)
     }
 
+    /// Returns whether a region is in memory.
     pub(crate) fn is_resident(&self, region: u64) -> bool {
         self.state(region) & LOW != 0
     }
 
-    /// The life of a region now; 0 where it is free.
+    /// The current life of a region; 0 if it is free.
     #[inline]
     pub(crate) fn life(&self, region: u64) -> u64 {
         self.load(region, 4)
     }
 
-    /// Draws a frame from the budget; `anyway` past its limit as well.
+    /// Reserves a frame from the budget; with `anyway` also beyond its limit. Returns `None` if the
+    /// budget or the address space is exhausted.
     pub(crate) fn take_frame(&self, anyway: bool) -> Option<u64> {
         let mut frames = lock(&self.allocator);
         frames.taken += 1;
@@ -221,6 +239,7 @@ impl Regions {
         self.take_fresh(&mut frames, anyway)
     }
 
+    /// As [`Self::take_frame`], but not a spare one.
     fn take_fresh(&self, frames: &mut Frames, anyway: bool) -> Option<u64> {
         if frames.free.is_empty() && frames.next >= self.frames_max {
             return None;
@@ -242,6 +261,7 @@ impl Regions {
         Some(frame)
     }
 
+    /// Frees a frame: keeps it as a spare if there is room, or returns its memory to the system.
     pub(crate) fn give_frame(&self, frame: u64) {
         let mut frames = lock(&self.allocator);
         frames.in_use -= 1;
@@ -252,9 +272,9 @@ impl Regions {
         self.discard(&mut frames, frame);
     }
 
-    /// Makes as many frames ready as were taken since the last call: their memory is touched, which
-    /// is a quarter of a millisecond for each huge page that a writer would wait for. Only while
-    /// memory is not scarce; a table at rest gives them back.
+    /// Prepares as many frames as were taken since the last call: touches their memory. A writer
+    /// would wait a quarter of a millisecond for each huge page. Does so only while memory is not
+    /// scarce; an idle table returns them.
     pub(crate) fn prepare_frames(&self) {
         let wanted = take(&mut lock(&self.allocator).taken).min(READY_FRAMES);
         let mut ready = Vec::new();
@@ -278,17 +298,18 @@ impl Regions {
         }
     }
 
+    /// Returns whether the budget has room for spare frames.
     fn has_room_to_spare(&self) -> bool {
         self.budget.used() + 8 * self.region_bytes() <= self.budget.limit() / 4 * 3
     }
 
-    /// A frame that is not spare.
+    /// Reserves a frame that is not a spare.
     fn take_unused(&self) -> Option<u64> {
         let mut frames = lock(&self.allocator);
         self.take_fresh(&mut frames, false)
     }
 
-    /// Gives the memory of an unused frame back.
+    /// Returns the memory of an unused frame to the system.
     fn discard(&self, frames: &mut Frames, frame: u64) {
         let start = frame * self.region_bytes();
         self.frames.discard(start..start + self.region_bytes());
@@ -296,7 +317,7 @@ impl Regions {
         self.budget.release(self.region_bytes());
     }
 
-    /// Bytes drawn from the budget.
+    /// Bytes reserved from the budget.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let frames = lock(&self.allocator);
         (frames.in_use + to_u64(frames.spare.len())) * self.region_bytes()
@@ -310,14 +331,14 @@ impl Regions {
         self.frames.words().get(first..first + to_usize(words)).unwrap_or(&[])
     }
 
-    /// The words of a region from `unit` on, where it is in memory.
+    /// The words of a region from `unit` on; `None` if it is not in memory.
     #[inline]
     pub(crate) fn words(&self, region: u64, unit: u64) -> Option<&[AtomicU64]> {
         let frame = frame_in(self.state(region))?;
         self.frame(frame).get(to_usize(unit * UNIT_WORDS)..)
     }
 
-    /// Takes an unused region into use, in `frame`. `None` where all are in use.
+    /// Begins a life of a free region, in `frame`. Returns `None` if all regions are in use.
     pub(crate) fn begin(&self, frame: u64) -> Option<u64> {
         let mut lives = lock(&self.lives);
         let region = match lives.free.pop_first() {
@@ -329,7 +350,7 @@ impl Regions {
             }
         };
         lives.last_life += 1;
-        // The first block of a region holds no record at its start in region 0: address 0 is none.
+        // No record begins at unit 0 of region 0, because address 0 means none.
         self.row(region, 1).store(0, Ordering::Relaxed);
         self.row(region, 2).store(0, Ordering::Relaxed);
         self.row(region, 3).store(u64::from(region == 0), Ordering::Relaxed);
@@ -354,8 +375,8 @@ impl Regions {
         state.store(generation | (frame + 1), Ordering::Release);
     }
 
-    /// As [`Self::attach`], if the region is still in that life and not in memory; else the frame
-    /// is given back.
+    /// As [`Self::attach`], if the region is still in that life and not in memory. Frees the frame
+    /// otherwise.
     pub(crate) fn attach_to(&self, region: u64, life: u64, frame: u64) {
         let lives = lock(&self.lives);
         if self.life(region) == life && !self.is_resident(region) {
@@ -366,13 +387,13 @@ impl Regions {
         }
     }
 
-    /// Takes a region out of memory; whoever reads it notices.
+    /// Evicts a region. Readers of its frame notice by its state.
     pub(crate) fn detach(&self, region: u64) {
         let state = self.state_word(region);
         let before = state.load(Ordering::Relaxed);
         state.store((before & !LOW).wrapping_add(1 << 32), Ordering::Relaxed);
         self.row(region, 7).store(0, Ordering::Relaxed);
-        // The change is seen before anything that is written to the frame from here on.
+        // The new state is visible before anything that is written to the frame from here on.
         fence(Ordering::Release);
         if let Some(frame) = frame_in(before) {
             self.give_frame(frame);
@@ -384,10 +405,12 @@ impl Regions {
         self.load(region, 1)
     }
 
+    /// Live units.
     pub(crate) fn live(&self, region: u64) -> u64 {
         self.load(region, 2)
     }
 
+    /// Counts a record of `units` as live.
     pub(crate) fn add_live(&self, region: u64, units: u64) {
         self.row(region, 2).fetch_add(units, Ordering::AcqRel);
         if self.row(region, 6).load(Ordering::Relaxed) < units {
@@ -395,6 +418,7 @@ impl Regions {
         }
     }
 
+    /// Counts a record of `units` as dead.
     pub(crate) fn remove_live(&self, region: u64, units: u64) {
         self.row(region, 2).fetch_sub(units, Ordering::AcqRel);
     }
@@ -405,35 +429,37 @@ impl Regions {
         (word & LOW, word & SEALED != 0)
     }
 
-    /// The life of a region to which nothing is added any more and which its file has whole: until
-    /// the end of that life, its records do not change. `None` for any other.
+    /// The life of a region that is sealed and wholly in the file; `None` for any other. Its
+    /// records do not change until the end of that life.
     pub(crate) fn settled(&self, region: u64) -> Option<u64> {
-        // Under it, no life begins or ends.
+        // Under this lock no life begins or ends.
         let _lives = lock(&self.lives);
         let (life, (used, sealed)) = (self.life(region), self.used(region));
         (life != 0 && sealed && self.written(region) >= used).then_some(life)
     }
 
-    /// Units in the file.
+    /// Units that are in the file.
     pub(crate) fn written(&self, region: u64) -> u64 {
         self.load(region, 5)
     }
 
+    /// Records that the first `units` are in the file.
     pub(crate) fn set_written(&self, region: u64, units: u64) {
         self.row(region, 5).store(units, Ordering::Release);
     }
 
-    /// Units that a read of one record fetches.
+    /// Units that a read of one record fetches: those of the largest record so far.
     pub(crate) fn span(&self, region: u64) -> u64 {
         self.load(region, 6).max(1)
     }
 
-    /// Counts a read of a single record from the disk; how many there were before it.
+    /// Counts a read of a single record from disk. Returns how many there were before.
     pub(crate) fn count_cold(&self, region: u64) -> u64 {
         self.row(region, 7).fetch_add(1 << 32, Ordering::Relaxed) >> 32
     }
 
-    /// Reserves `units`; `None` where the region is full or sealed.
+    /// Reserves `units` for a record and returns the first. Returns `None` if the region is full or
+    /// sealed.
     pub(crate) fn reserve(&self, region: u64, units: u64) -> Option<u64> {
         let capacity = self.region_units();
         let add =
@@ -446,8 +472,8 @@ impl Regions {
         self.row(region, 3).fetch_or(SEALED, Ordering::AcqRel);
     }
 
-    /// What every region has that its file has not; it is frozen, and appends go on in the next
-    /// block. The caller keeps writers out.
+    /// Freezes all appended records, and returns the units of each region that the file lacks.
+    /// Appends continue in the next block. The caller keeps writers out.
     pub(crate) fn cut(&self) -> Vec<Fresh> {
         let count = lock(&self.lives).count;
         let mut fresh = Vec::new();
@@ -469,7 +495,7 @@ impl Regions {
         fresh
     }
 
-    /// Sealed regions without anything live: what they held is not needed once the state says so.
+    /// Sealed regions without live records. They can be freed once a durable state lacks them.
     pub(crate) fn dead(&self) -> Vec<u64> {
         let count = lock(&self.lives).count;
         (0..count)
@@ -479,7 +505,8 @@ impl Regions {
             .collect()
     }
 
-    /// The regions may be used again. Belongs to maintenance, like all writes to the file.
+    /// Ends the lives of regions: they may be reused. Only maintenance calls this, as it makes all
+    /// writes to the file.
     pub(crate) fn free(&self, regions: &[u64]) {
         let mut lives = lock(&self.lives);
         for region in regions {
@@ -489,9 +516,9 @@ impl Regions {
         }
     }
 
-    /// Gives the space of free regions back to the file system, but for a few of the first (at
-    /// rest, for all): the file ends behind the last region in use, and is empty where others are
-    /// free. Belongs to maintenance.
+    /// Returns the space of free regions to the file system: truncates the file after the last
+    /// region in use, and punches holes for other free regions. Keeps a few of the first for reuse,
+    /// unless the table is idle. Only maintenance calls this.
     pub(crate) fn give_back(&self, is_resting: bool) {
         let Some(file) = lock(&self.file).clone() else { return };
         let (end, empty) = {
@@ -508,7 +535,7 @@ impl Regions {
             let end = (lives.count < before).then_some(lives.count);
             (end, empty)
         };
-        // A region that is used again meanwhile is written by maintenance, and so later than this.
+        // Only maintenance writes a region that is reused meanwhile, so it does so after this.
         if let Some(end) = end {
             let _ = file.set_len(self.offset(end, 0));
         }
@@ -519,15 +546,15 @@ impl Regions {
         }
     }
 
-    /// Regions in use, with their numbers up to `count`.
+    /// The numbers of the regions in use.
     pub(crate) fn in_use(&self) -> Vec<u64> {
         let count = lock(&self.lives).count;
         (0..count).filter(|region| self.life(*region) != 0).collect()
     }
 
-    /// Takes one region out of memory that its file has whole; `false` where there is none.
+    /// Evicts one sealed region that is wholly in the file; `false` if there is none.
     pub(crate) fn evict_one(&self) -> bool {
-        // The one that takes appends stays.
+        // The hot region stays.
         if lock(&self.allocator).in_use <= 1 {
             return false;
         }
@@ -544,8 +571,8 @@ impl Regions {
         false
     }
 
-    /// Reads `take` from the words at `address` if they are in memory; it may be given garbage, in
-    /// which case what it returns is dropped.
+    /// Applies `take` to the words at `address` if they are in memory. `take` may receive words
+    /// that change meanwhile; its result is dropped then.
     #[inline]
     pub(crate) fn look<T>(
         &self,
@@ -566,7 +593,7 @@ impl Regions {
         }
     }
 
-    /// Starts loading the first lines of the record at `address`.
+    /// Prefetches the first cache lines of the record at `address`.
     #[inline]
     pub(crate) fn prefetch(&self, address: u64) {
         let (region, unit) = self.split(address);
@@ -578,7 +605,7 @@ impl Regions {
         }
     }
 
-    /// Where a unit is in the file.
+    /// Offset of a unit in the file.
     pub(crate) fn offset(&self, region: u64, unit: u64) -> u64 {
         BLOCK_BYTES + region * self.region_bytes() + unit * UNIT_BYTES
     }
@@ -587,6 +614,7 @@ impl Regions {
         self.owner.label(NAME)
     }
 
+    /// A [`Error::Corruption`] at this unit of the file.
     pub(crate) fn damage(&self, region: u64, unit: u64, what: impl Into<String>) -> Error {
         Error::corruption(self.label(), self.offset(region, unit), what)
     }
@@ -595,7 +623,7 @@ impl Regions {
         FileHead::new(*MAGIC, &self.owner, self.region_bytes())
     }
 
-    /// The file, made where it is missing.
+    /// Returns the file, and creates it if there is none.
     pub(crate) fn file(&self) -> Result<Arc<dyn File>> {
         let mut file = lock(&self.file);
         if let Some(file) = &*file {
@@ -604,10 +632,11 @@ impl Regions {
         Ok(Arc::clone(file.insert(self.head().create(&self.owner, NAME)?)))
     }
 
-    /// Opens the file after the state was decoded.
+    /// Opens the file, after the state was decoded. Fails with [`Error::Corruption`] if a region is
+    /// in use and there is no file.
     pub(crate) fn open_file(&self) -> Result<()> {
         if self.in_use().is_empty() {
-            // It may be unfinished: the first cut makes it anew.
+            // It may be incomplete: the first checkpoint creates it again.
             return Ok(());
         }
         let file = self.head().open(&self.owner, NAME, self.read_only)?;
@@ -618,8 +647,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Reads units from the file: whole blocks, and where in them the first unit is. Shorter at the
-    /// end of what is written.
+    /// Reads units of a region from the file, in whole blocks. Returns the blocks and the offset of
+    /// the first unit in them. Returns less at the end of what is written.
     pub(crate) fn read(
         &self,
         region: u64,
@@ -648,7 +677,7 @@ impl Regions {
         Ok(buffer)
     }
 
-    /// Appends which regions are in use and what of them counts; those in `freed` are free.
+    /// Appends which regions are in use, and their rows. Regions in `freed` are encoded as free.
     /// The caller keeps writers out.
     pub(crate) fn encode(&self, freed: &[u64], out: &mut Vec<u8>) {
         let lives = lock(&self.lives);
@@ -666,7 +695,7 @@ impl Regions {
         }
     }
 
-    /// Takes what [`Self::encode`] wrote; `None` for what it never writes.
+    /// Decodes what [`Self::encode`] wrote. Returns `None` for anything else.
     pub(crate) fn decode(&self, rest: &mut Decoder<'_>) -> Option<()> {
         let mut lives = lock(&self.lives);
         let old = take(&mut *lives);
@@ -704,7 +733,7 @@ impl Regions {
         Some(())
     }
 
-    /// Units in use of all regions, and those of them that are dead.
+    /// Units in use of all regions, and dead units among them.
     pub(crate) fn units(&self) -> (u64, u64) {
         let (mut all, mut dead) = (0, 0);
         for region in self.in_use() {
@@ -715,7 +744,7 @@ impl Regions {
         (all, dead)
     }
 
-    /// Bytes that the file has of regions in use.
+    /// Bytes of regions in use that the file has.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.in_use().into_iter().map(|region| self.written(region) * UNIT_BYTES).sum()
     }

@@ -1,7 +1,8 @@
-//! Images of regions: written anew from the last image and the committed changes, to free slots.
+//! Images of regions: built from the previous image and the committed changes, written to free
+//! slots.
 //!
-//! Images change with a cut alone, which belongs to maintenance: what is read here without the lock
-//! of `disk` nobody else writes meanwhile.
+//! Only checkpoints change images, and maintenance makes one at a time. So code here may read the
+//! images' metadata, release the lock of `disk`, and rely on it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,10 +19,10 @@ use crate::{
     },
 };
 
-/// Images under way at once when they are written, at most.
+/// The most images that are read or written at the same time.
 const IMAGES_AT_ONCE: usize = 32;
 
-/// Images that were written and do not count yet.
+/// Images that were written and are in no durable state yet.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
     new: BTreeMap<u64, Image>,
@@ -29,8 +30,8 @@ pub(crate) struct Images {
 }
 
 impl Space {
-    /// The regions whose changes wait longest: those that wait since a group up to `last`, and as
-    /// many as leave at most `changes_max` changes.
+    /// The regions whose changes have waited longest: those that wait since a group up to `last`,
+    /// and as many more as leave at most `changes_max` changes.
     fn overdue(&self, changes_max: u64, last: u64) -> Vec<u64> {
         let disk = lock(&self.disk);
         let regions = disk.pending.iter();
@@ -55,10 +56,12 @@ impl Space {
         kept.map(|(_, pending)| pending.since).min().unwrap_or(u64::MAX)
     }
 
-    /// Writes new images of the regions whose changes wait since a group up to `last`, and of those
-    /// that wait longest until at most `changes_max` changes wait, to free slots, and syncs them,
-    /// with buffers of `buffer_bytes` (at least one for reading and one for writing). They count
-    /// once the next group's state ([`Self::encode`]) is durable: then [`Self::settle`].
+    /// Writes new images and syncs them: of the regions whose changes wait since a group up to
+    /// `last`, and of those that wait longest until at most `changes_max` changes wait. Buffers
+    /// take `buffer_bytes`, but at least one for reading and one for writing.
+    ///
+    /// The images become valid when the state of the next group ([`Self::encode`]) is durable; then
+    /// call [`Self::settle`].
     pub(crate) fn write_images(
         &self,
         env: &dyn Env,
@@ -98,7 +101,7 @@ impl Space {
         }
     }
 
-    /// Reads the images of some regions at once, and has the new ones written.
+    /// Reads the images of some regions at the same time, and queues writes of their new images.
     fn renew_images(
         &self,
         regions: &[u64],
@@ -117,7 +120,7 @@ impl Space {
                     let buffer = writes.buffer(length);
                     reads.submit(*region, Request::Read { file, offset, buffer, length });
                 }
-                (Some(_), None) => return Err(self.damage(0, "it is missing")),
+                (Some(_), None) => return Err(self.damage(0, "the file is missing")),
                 (None, _) => {
                     drop(disk);
                     let buffer = AlignedBuffer::zeroed(length);
@@ -141,7 +144,7 @@ impl Space {
         outcome
     }
 
-    /// Has a region's image written with its committed changes, to a free slot.
+    /// Queues the write of a region's new image, with its committed changes, to a free slot.
     fn renew_image(
         &self,
         region: u64,
@@ -166,12 +169,13 @@ impl Space {
         Ok(())
     }
 
-    /// Gives the slots of images back that will not count.
+    /// Frees the slots of images that will not become valid.
     pub(crate) fn forget(&self, images: &Images) {
         lock(&self.disk).free.extend(images.new.values().map(|image| image.slot));
     }
 
-    /// The images count: what they replace is free, and the changes in them are not pending.
+    /// Makes the images the valid ones: frees the slots of those that they replace, and drops the
+    /// changes in them.
     pub(crate) fn settle(&self, images: Images) {
         let mut disk = lock(&self.disk);
         let mut gone = Vec::new();
@@ -183,8 +187,8 @@ impl Space {
         self.free_slots(&mut disk, &gone);
     }
 
-    /// Forgets the images and the committed changes of words from `end` on: a durable state says
-    /// that none of them is used.
+    /// Drops the images and the committed changes of words from `end` on. A durable state says that
+    /// none of these words is used.
     pub(crate) fn drop_beyond(&self, end: u64) {
         let region = end.div_ceil(self.region_words());
         let mut disk = lock(&self.disk);
@@ -198,13 +202,14 @@ impl Space {
         }
     }
 
-    /// The end of the words that an image or a committed change has.
+    /// The end of the words that are in an image or a committed change.
     pub(crate) fn known_end(&self) -> u64 {
         let disk = lock(&self.disk);
         let last = [disk.images.keys().last(), disk.pending.keys().last()];
         last.into_iter().flatten().max().map_or(0, |last| (last + 1) << self.region_bits)
     }
 
+    /// Adds slots to the free ones, truncates the file after the last used slot, and punches holes.
     fn free_slots(&self, disk: &mut OnDisk, gone: &[u64]) {
         disk.free.extend(gone);
         disk.free.sort_unstable_by(|one, next| next.cmp(one));
@@ -214,7 +219,7 @@ impl Space {
             disk.slot_count -= 1;
         }
         if let Some(file) = &disk.file {
-            // Space is given back as far as the system does it; the slots are free either way.
+            // File systems without this keep the space; the slots are free either way.
             if disk.slot_count < count {
                 let _ = file.set_len(self.slot_offset(disk.slot_count));
             }
@@ -224,7 +229,8 @@ impl Space {
         }
     }
 
-    /// Appends which image is whose, as of `images`; of the words from `end` on none is used.
+    /// Appends the slot and the checksum of each region's image, as of `images`. No word from `end`
+    /// on is used.
     pub(crate) fn encode(&self, images: &Images, end: u64, out: &mut Vec<u8>) {
         let disk = lock(&self.disk);
         let mut all = disk.images.clone();
@@ -238,7 +244,7 @@ impl Space {
         }
     }
 
-    /// Takes what [`Self::encode`] wrote; `None` for what it never writes.
+    /// Decodes what [`Self::encode`] wrote. Returns `None` for anything else.
     pub(crate) fn decode(&self, rest: &mut Decoder<'_>) -> Option<()> {
         let mut disk = lock(&self.disk);
         disk.images.clear();
@@ -253,11 +259,12 @@ impl Space {
         Some(())
     }
 
-    /// Opens the file after the state was decoded.
+    /// Opens the file, after the state was decoded. Fails with [`Error::Corruption`] if it is
+    /// missing, or if two regions have the same slot.
     pub(crate) fn open_file(&self) -> Result<()> {
         let mut disk = lock(&self.disk);
         if disk.images.is_empty() {
-            // A file without an image that counts may be unfinished: the first image makes it anew.
+            // A file without a valid image may be incomplete: the first image creates it again.
             return Ok(());
         }
         disk.file = self.head().open(&self.owner, NAME, self.read_only)?;
@@ -283,7 +290,8 @@ impl Space {
         FileHead::new(*MAGIC, &self.owner, self.region_bytes())
     }
 
-    /// Verifies every image. No other is written meanwhile.
+    /// Verifies every image and adds the findings to `report`. The caller keeps other images from
+    /// being written.
     pub(crate) fn check(&self, report: &mut Report) -> Result<()> {
         let (file, images) = {
             let disk = lock(&self.disk);

@@ -1,4 +1,4 @@
-//! Changes on their way from the journal into memory, while a table is opened.
+//! Recovery of the space: collects changes from the journal while a table is opened.
 
 use std::mem::take;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Space {
-    /// Takes patches of a needed group, by its number, while the journal is opened.
+    /// Begins to collect the patches of a needed group, by its number, while the journal is opened.
     pub(crate) fn recover(&self, group: u64) -> Recovering<'_> {
         let disk = lock(&self.disk);
         let changes = Pending::default();
@@ -20,20 +20,20 @@ impl Space {
     }
 }
 
-/// Patches on their way from the journal: those of one region come one after the other.
+/// Collects the patches of one group. Patches of the same region follow one another.
 #[derive(Debug)]
 pub(crate) struct Recovering<'a> {
     space: &'a Space,
     disk: MutexGuard<'a, OnDisk>,
     group: u64,
-    /// The region of the last patch (at first, none), and its changes.
+    /// The region of the last patch (`u64::MAX`: none yet), and its changes.
     region: u64,
     changes: Pending,
     count: u64,
 }
 
 impl Recovering<'_> {
-    /// Takes a patch; `false` for one that no cut made.
+    /// Adds a patch; `false` if no checkpoint can have made it.
     pub(crate) fn take(&mut self, patch: &Patch<'_>) -> bool {
         let (chunks, rest) = patch.bytes.as_chunks::<8>();
         let first = patch.offset / 8;
@@ -59,6 +59,7 @@ impl Recovering<'_> {
         true
     }
 
+    /// Stores the changes of the current region.
     fn settle(&mut self) {
         let changes = take(&mut self.changes);
         if !changes.changes.is_empty() {
