@@ -32,7 +32,7 @@ use crate::{
     util::{
         budget::Reservation,
         codec::{Lsn, put_varint, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Ordering, lock},
     },
 };
@@ -108,7 +108,7 @@ impl Trie {
         self.add_written(images.written_bytes);
         let _work = self.draw_for_work(space.work_bytes());
         let cut = self.cut(&images);
-        let lsn = if mutant::active(Bug::TrieClaimsTooMuch) { Lsn(up_to.0 + 512) } else { up_to };
+        let lsn = mutant!(TrieClaimsTooMuch: Lsn(up_to.0 + 512), else up_to);
         match self.publish(maintenance, &cut, lsn, needed) {
             Ok(group) => {
                 for images in maintenance.limbo.drain(..) {
@@ -184,9 +184,7 @@ impl Trie {
     ) -> Result<u64> {
         self.write_fresh(&cut.fresh)?;
         self.add_written(self.extents.write(&*self.context.env, &cut.extents)?);
-        if !mutant::active(Bug::TrieSkipsLogSync) {
-            self.context.host.sync_log()?;
-        }
+        mutant!(TrieSkipsLogSync: Ok(()), else self.context.host.sync_log())?;
         let mut group = GroupWriter::default();
         self.index.space().journal(&mut group);
         group.patch(Patch { space: STATE, offset: 0, bytes: &cut.state });
@@ -216,9 +214,8 @@ impl Trie {
             writes.write((&file, &label), offset, buffer, length);
         }
         writes.finish()?;
-        if !mutant::active(Bug::TrieSkipsDataSync) {
-            file.sync_data().map_err(|error| Error::io(format!("sync {label}"), error))?;
-        }
+        mutant!(TrieSkipsDataSync: Ok(()), else file.sync_data())
+            .map_err(|error| Error::io(format!("sync {label}"), error))?;
         self.add_written(writes.written_bytes());
         for fresh in fresh {
             self.regions.set_written(fresh.region, fresh.to);

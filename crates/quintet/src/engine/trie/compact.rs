@@ -23,7 +23,7 @@ use crate::{
     io::AlignedBuffer,
     util::{
         codec::to_usize,
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{Ordering, lock},
     },
 };
@@ -163,15 +163,14 @@ impl Trie {
                 self.move_record((region, life), unit, &record)?;
             }
         }
-        if mutant::active(Bug::TrieFreesLiveRegion) {
-            self.regions.remove_live(region, self.regions.live(region));
-        }
+        mutant!(TrieFreesLiveRegion => self.regions.remove_live(region, self.regions.live(region)));
         Ok(())
     }
 
     /// Returns whether a region is no longer in this life. Lives are never reused.
     fn is_reborn(&self, region: u64, life: u64) -> bool {
-        self.regions.life(region) != life && !mutant::active(Bug::TrieEmptiesAnyLife)
+        mutant!(TrieEmptiesAnyLife => return false);
+        self.regions.life(region) != life
     }
 
     /// Appends a record to the hot region and exchanges its word, if it is live. Removes it if it
@@ -205,9 +204,7 @@ impl Trie {
             self.bury(&Self::current(address, head, place), 0);
             return Ok(());
         }
-        if mutant::active(Bug::TrieFreesLiveRegion) && unit.is_multiple_of(64) {
-            return Ok(());
-        }
+        mutant!(TrieFreesLiveRegion => if unit.is_multiple_of(64) { return Ok(()) });
         let moved = self.append(&head, key, [record.value(), &[]])?;
         writer.replace(address, moved)?;
         self.bury_moved(address, &head);

@@ -49,6 +49,7 @@ mod compact;
 mod hash;
 pub(crate) mod index;
 pub mod inspect;
+mod mutants;
 mod read;
 mod record;
 mod recover;

@@ -22,7 +22,7 @@ use crate::{
     io::{AlignedBuffer, prefetch},
     util::{
         codec::{Decoder, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Ordering, lock},
         words::copy_out,
     },
@@ -361,11 +361,12 @@ impl Trie {
 
     /// Returns the first unit in the bytes of a region at which a record fails to verify.
     pub(super) fn find_damage(bytes: &[u8], life: u64) -> Option<u64> {
+        mutant!(TrieSkipsRecordChecksum => return None);
         let mut damage = None;
         super::record::walk(bytes, 0, |unit, head| {
             let record = bytes.get(to_usize(unit * UNIT_BYTES)..).unwrap_or(&[]);
             let sound = head.is_some() && Stored::verify(record, life, unit).is_some();
-            if !sound && !mutant::active(Bug::TrieSkipsRecordChecksum) {
+            if !sound {
                 damage = damage.or(Some(unit));
             }
         });
@@ -392,10 +393,7 @@ impl Trie {
                 Some(next) => path = next,
             }
             if entries.len() >= limit.max(1) {
-                if mutant::active(Bug::TrieScanSkips) {
-                    let load = |at| self.load_index(at);
-                    path = self.index.walk(path, &mut Vec::new(), load)?.unwrap_or(path);
-                }
+                mutant!(TrieScanSkips => path = self.skip_path(path)?);
                 return Ok((entries, Cursor(path.to_le_bytes().to_vec())));
             }
         }

@@ -19,7 +19,7 @@ use crate::{
     },
     util::{
         codec::{crc32c, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{Ordering, lock},
     },
 };
@@ -234,7 +234,7 @@ impl Trie {
     ) -> bool {
         let (region, unit) = self.regions.split(current.address);
         let alike = current.in_memory && current.head == *head && !head.is_extent;
-        let frozen = unit < self.regions.frozen(region) && !mutant::active(Bug::TrieUpdatesFrozen);
+        let frozen = mutant!(TrieUpdatesFrozen: false, else unit < self.regions.frozen(region));
         if !alike || frozen {
             return false;
         }

@@ -61,7 +61,7 @@ use crate::{
     engine::trie::store::space::Space,
     util::{
         codec::{Decoder, put_varint, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, CachePadded, Mutex, Ordering, fence, lock, spin_loop, yield_now},
     },
 };
@@ -293,7 +293,7 @@ impl Trie {
             let seen = self.search(hash, &mut |address, _| look(address));
             fence(Ordering::Acquire);
             let same = before & 1 == 0 && version.load(Ordering::Relaxed) == before;
-            if same || mutant::active(Bug::TrieReadNotValidated) {
+            if mutant!(TrieReadNotValidated: true, else same) {
                 match seen {
                     Look::Found(found) => return Ok(Some(found)),
                     Look::Missing => return Ok(None),

@@ -14,7 +14,7 @@ use crate::{
     Result,
     util::{
         codec::to_u64,
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Ordering},
     },
 };
@@ -231,9 +231,8 @@ impl Writer<'_> {
             }
             trie.space.set(*slot, first);
             trie.counts.nodes.fetch_sub(1, Ordering::Relaxed);
-            if !mutant::active(Bug::TrieLeaksNodes) {
-                trie.give(trie.fan_bits, *node);
-            }
+            mutant!(TrieLeaksNodes => continue);
+            trie.give(trie.fan_bits, *node);
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use crate::{
     journal::{FileHead, write_back::Writeback},
     util::{
         codec::{Decoder, crc32c, put_u32, put_varint, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         report::Report,
         sync::{Ordering, lock},
     },
@@ -86,18 +86,23 @@ impl Space {
         }
         let finished = writes.finish();
         images.written_bytes = writes.written_bytes();
-        let synced = outcome.and(finished).and_then(|()| match &lock(&self.disk).file {
-            Some(file) if !mutant::active(Bug::ImagesSkipSync) => {
-                file.sync_data().map_err(|error| Error::io(format!("sync {}", self.label()), error))
-            }
-            _ => Ok(()),
-        });
-        match synced {
+        match outcome.and(finished).and_then(|()| self.sync_images()) {
             Ok(()) => Ok(images),
             Err(error) => {
                 self.forget(&images);
                 Err(error)
             }
+        }
+    }
+
+    /// Syncs the file, if there is one.
+    fn sync_images(&self) -> Result<()> {
+        mutant!(ImagesSkipSync => return Ok(()));
+        match &lock(&self.disk).file {
+            Some(file) => {
+                file.sync_data().map_err(|error| Error::io(format!("sync {}", self.label()), error))
+            }
+            None => Ok(()),
         }
     }
 
