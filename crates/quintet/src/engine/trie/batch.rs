@@ -12,15 +12,15 @@ use std::sync::Arc;
 
 use super::{
     Trie,
-    read::{Answer, Cold, ColdRecord, Seen, answer_in},
-    record::Head,
+    read::{ColdMatch, ColdRecord, KeyMatch, RecordValue, answer_in},
+    record::RecordHead,
 };
 use crate::{
     Error, Result,
     contract::FoundValue,
     engine::trie::{
-        index::{Ahead, Step},
-        store::regions::{BLOCK_UNITS, Look, UNIT_BYTES},
+        index::{LookupStep, SteppedLookup},
+        store::regions::{BLOCK_UNITS, RegionRead, UNIT_BYTES},
     },
     io::{AlignedBuffer, Completion, File, QUEUE_DEPTH, Queue, Request},
     util::{
@@ -41,18 +41,18 @@ impl Trie {
     pub(super) fn read_many(&self, keys: &[&[u8]], each: &mut Answers<'_>) -> Result<()> {
         let (mut cold, mut scratch) = (Vec::new(), Vec::new());
         for (number, batch) in keys.chunks(BATCH).enumerate() {
-            let mut ways = [Ahead::default(); BATCH];
-            let ways = ways.get_mut(..batch.len()).unwrap_or(&mut []);
-            self.take_steps(batch, ways);
-            for (index, (key, way)) in (number * BATCH..).zip(batch.iter().zip(ways)) {
-                match self.answer_met(key, way, &mut scratch)? {
+            let mut lookups = [SteppedLookup::default(); BATCH];
+            let lookups = lookups.get_mut(..batch.len()).unwrap_or(&mut []);
+            self.step_lookups(batch, lookups);
+            for (index, (key, lookup)) in (number * BATCH..).zip(batch.iter().zip(lookups)) {
+                match self.finish_lookup(key, lookup, &mut scratch)? {
                     None => each(index, None)?,
-                    Some(Answer::Taken) => each(index, Some(FoundValue::Bytes(&scratch)))?,
-                    Some(Answer::Cold(address, life)) if !self.wants_warming(address) => {
+                    Some(RecordValue::Delivered) => each(index, Some(FoundValue::Bytes(&scratch)))?,
+                    Some(RecordValue::OnDisk(address, life)) if !self.wants_load(address) => {
                         cold.push((index, address, life));
                     }
                     Some(answer) => {
-                        let value = self.read_slowly(key, way.hash(), answer)?;
+                        let value = self.read_slowly(key, lookup.hash(), answer)?;
                         each(index, value.map(FoundValue::Value))?;
                     }
                 }
@@ -62,7 +62,7 @@ impl Trie {
             let Some(key) = keys.get(index) else { return Ok(()) };
             let record = record.as_ref().and_then(ColdRecord::record);
             let value = match record.map(|record| self.value_of(&record, key)).transpose()? {
-                Some(Cold::Value(value)) => Some(value),
+                Some(ColdMatch::Value(value)) => Some(value),
                 _ => self.read_value(key)?,
             };
             each(index, value.map(FoundValue::Value))
@@ -71,20 +71,20 @@ impl Trie {
 
     /// Steps the lookups of a batch in turn until all have ended, and prefetches the records that
     /// they met.
-    fn take_steps(&self, keys: &[&[u8]], ways: &mut [Ahead]) {
-        for (way, key) in ways.iter_mut().zip(keys) {
-            *way = self.index.set_out(self.hash(key));
+    fn step_lookups(&self, keys: &[&[u8]], lookups: &mut [SteppedLookup]) {
+        for (lookup, key) in lookups.iter_mut().zip(keys) {
+            *lookup = self.index.begin_lookup(self.hash(key));
             // In a small table the first steps end the lookup.
-            way.met().into_iter().for_each(|address| self.regions.prefetch(address));
+            lookup.candidate().into_iter().for_each(|address| self.regions.prefetch(address));
         }
         let mut is_done = false;
         while !is_done {
             is_done = true;
-            for way in &mut *ways {
-                match self.index.step(way) {
-                    Step::Asked => is_done = false,
-                    Step::Met(address) => self.regions.prefetch(address),
-                    Step::Ended => {}
+            for lookup in &mut *lookups {
+                match self.index.step(lookup) {
+                    LookupStep::Pending => is_done = false,
+                    LookupStep::Candidate(address) => self.regions.prefetch(address),
+                    LookupStep::Ended => {}
                 }
             }
         }
@@ -93,33 +93,39 @@ impl Trie {
     /// Returns the answer of the record that a lookup met, and copies its value to `out`. Looks the
     /// key up again if the lookup is no longer valid.
     #[inline]
-    fn answer_met(&self, key: &[u8], way: &Ahead, out: &mut Vec<u8>) -> Result<Option<Answer>> {
-        let mut take = |head: &Head, words: &[AtomicU64]| {
+    fn finish_lookup(
+        &self,
+        key: &[u8],
+        lookup: &SteppedLookup,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<RecordValue>> {
+        let mut on_record = |head: &RecordHead, words: &[AtomicU64]| {
             out.resize(head.value_bytes, 0);
             head.copy_value(words, out);
         };
-        if !self.young.is_empty() {
-            return self.answer(key, way.hash(), &[], &mut take);
+        if !self.replay_buffer.is_empty() {
+            return self.answer(key, lookup.hash(), &[], &mut on_record);
         }
-        if let Some(address) = way.met() {
-            let look = self.regions.look(address, |words| answer_in(words, key, &mut take));
-            if let Look::Found(Seen::Key(answer)) = look
-                && self.index.is_current(way)
+        if let Some(address) = lookup.candidate() {
+            let look =
+                self.regions.read_in_memory(address, |words| answer_in(words, key, &mut on_record));
+            if let RegionRead::Found(KeyMatch::Key(answer)) = look
+                && self.index.is_current(lookup)
             {
                 return Ok(Some(answer));
             }
-        } else if way.is_missing() && self.index.is_current(way) {
+        } else if lookup.is_missing() && self.index.is_current(lookup) {
             return Ok(None);
         }
-        self.answer(key, way.hash(), &[], &mut take)
+        self.answer(key, lookup.hash(), &[], &mut on_record)
     }
 
     /// Reads records (number, address, life of the region) from disk, several at once, and passes
-    /// each to `take` as it arrives. The record is `None` as for [`Self::read_cold`].
+    /// each to `on_record` as it arrives. The record is `None` as for [`Self::read_cold`].
     pub(super) fn read_cold_records(
         &self,
         cold: &[(usize, u64, u64)],
-        mut take: impl FnMut((usize, u64, u64), Option<ColdRecord>) -> Result<()>,
+        mut on_record: impl FnMut((usize, u64, u64), Option<ColdRecord>) -> Result<()>,
     ) -> Result<()> {
         if cold.is_empty() {
             return Ok(());
@@ -132,11 +138,11 @@ impl Trie {
                 queue.submit(to_u64(token), self.request(*address, &file));
                 // Bounds the buffers: the device has no use for a longer queue.
                 if queue.pending() >= QUEUE_DEPTH {
-                    self.arrive(queue, cold, &mut done, &mut take)?;
+                    self.wait_for_reads(queue, cold, &mut done, &mut on_record)?;
                 }
             }
             while queue.pending() > 0 {
-                self.arrive(queue, cold, &mut done, &mut take)?;
+                self.wait_for_reads(queue, cold, &mut done, &mut on_record)?;
             }
             Ok(())
         })
@@ -157,25 +163,25 @@ impl Trie {
         }
     }
 
-    /// Waits for at least one read, and passes the finished records to `take`.
-    fn arrive(
+    /// Waits for at least one read, and passes the finished records to `on_record`.
+    fn wait_for_reads(
         &self,
         queue: &mut dyn Queue,
         cold: &[(usize, u64, u64)],
         done: &mut Vec<Completion>,
-        take: &mut impl FnMut((usize, u64, u64), Option<ColdRecord>) -> Result<()>,
+        on_record: &mut impl FnMut((usize, u64, u64), Option<ColdRecord>) -> Result<()>,
     ) -> Result<()> {
         queue.wait(1, done);
         for completion in done.drain(..) {
-            let Some(asked) = cold.get(to_usize(completion.token)) else { continue };
+            let Some(request) = cold.get(to_usize(completion.token)) else { continue };
             completion
                 .result
                 .map_err(|error| Error::io(format!("read {}", self.regions.label()), error))?;
-            let (_, address, life) = *asked;
+            let (_, address, life) = *request;
             let (_, unit) = self.regions.split(address);
             let skip = to_usize((unit & (BLOCK_UNITS - 1)) * UNIT_BYTES);
             let record = self.finish_cold(address, life, completion.buffer, skip)?;
-            take(*asked, record)?;
+            on_record(*request, record)?;
         }
         Ok(())
     }

@@ -11,14 +11,14 @@
 
 use super::{
     Trie,
-    record::{Place, Stored, seal, walk},
+    record::{DiskRecord, ExtentAddr, seal, walk},
 };
 use crate::{
     Error, Result,
     contract::Op,
     engine::trie::{
         checkpoint::copy_words,
-        store::regions::{Look, UNIT_BYTES},
+        store::regions::{RegionRead, UNIT_BYTES},
     },
     io::AlignedBuffer,
     util::{
@@ -41,17 +41,17 @@ impl Trie {
         self.merge_all()?;
         let counters = &self.counters;
         let applied = counters.applied.load(Ordering::Relaxed);
-        let emptied = self.empty_some(STEP_REGIONS, u64::MAX)?;
+        let emptied = self.empty_most_wasted(STEP_REGIONS, u64::MAX)?;
         let mut is_idle = emptied == 0;
         if self.index.wants_gathering() {
             is_idle = false;
             if self.index.gather()? {
-                self.cut_wanted.store(true, Ordering::Relaxed);
+                self.checkpoint_wanted.store(true, Ordering::Relaxed);
             }
             self.charge_index();
         }
         if !self.regions.dead().is_empty() {
-            self.cut_wanted.store(true, Ordering::Relaxed);
+            self.checkpoint_wanted.store(true, Ordering::Relaxed);
             is_idle = false;
         }
         self.count_waste();
@@ -59,15 +59,15 @@ impl Trie {
         counters.compacted_at.store(cuts + 1, Ordering::Relaxed);
         if is_idle {
             let _maintenance = lock(&self.maintenance);
-            self.regions.give_back(true);
-            counters.stuck_at.store(applied + 1, Ordering::Relaxed);
+            self.regions.release_file_space(true);
+            counters.idle_compaction_at.store(applied + 1, Ordering::Relaxed);
         }
         Ok(emptied > 0)
     }
 
     /// Empties the regions with the most waste, one after the other: at most `count_max`, and until
     /// they have freed `units`. Returns how many.
-    fn empty_some(&self, count_max: usize, units: u64) -> Result<usize> {
+    fn empty_most_wasted(&self, count_max: usize, units: u64) -> Result<usize> {
         let (mut count, mut given) = (0, 0);
         for (waste, region, life) in self.victims() {
             if count >= count_max || given >= units {
@@ -108,14 +108,14 @@ impl Trie {
 
     /// Before a writer begins a region: empties others if the background does not keep up. Ignores
     /// errors, which the background finds again.
-    pub(super) fn pay_debt(&self) {
+    pub(super) fn compact_for_writer(&self) {
         let is_owed = self.waste_exceeds(self.waste_per_cent_max() + DEBT_PER_CENT);
-        if !is_owed || !self.young.is_empty() || self.context.read_only {
+        if !is_owed || !self.replay_buffer.is_empty() || self.context.read_only {
             return;
         }
-        if !matches!(self.empty_some(DEBT_REGIONS, self.regions.region_units()), Ok(0)) {
-            self.counters.debts_paid_total.fetch_add(1, Ordering::Relaxed);
-            self.cut_wanted.store(true, Ordering::Relaxed);
+        if !matches!(self.empty_most_wasted(DEBT_REGIONS, self.regions.region_units()), Ok(0)) {
+            self.counters.writer_compactions_total.fetch_add(1, Ordering::Relaxed);
+            self.checkpoint_wanted.store(true, Ordering::Relaxed);
             self.context.host.wake();
         }
         self.count_waste();
@@ -125,11 +125,11 @@ impl Trie {
     fn image(&self, region: u64, life: u64) -> Result<AlignedBuffer> {
         let (used, _) = self.regions.used(region);
         let mut image = AlignedBuffer::zeroed(to_usize(used * UNIT_BYTES));
-        let found = self.regions.look(self.regions.address(region, 0), |words| {
+        let found = self.regions.read_in_memory(self.regions.address(region, 0), |words| {
             copy_words(words, image.as_mut_slice());
             Some(())
         });
-        if matches!(found, Look::Found(())) && !self.is_reborn(region, life) {
+        if matches!(found, RegionRead::Found(())) && !self.has_left_life(region, life) {
             seal(image.as_mut_slice(), life, 0);
             return Ok(image);
         }
@@ -151,7 +151,7 @@ impl Trie {
         let _buffer = self.context.budget.reserve_transient(self.regions.region_bytes());
         let bytes = match self.image(region, life) {
             // Another thread emptied it, and it may be in use again.
-            _ if self.is_reborn(region, life) => return Ok(()),
+            _ if self.has_left_life(region, life) => return Ok(()),
             image => image?,
         };
         let mut places = Vec::new();
@@ -159,7 +159,7 @@ impl Trie {
         for unit in places {
             let from = to_usize(unit * UNIT_BYTES);
             let record = bytes.as_slice().get(from..).unwrap_or(&[]);
-            if let Some(record) = Stored::verify(record, life, unit) {
+            if let Some(record) = DiskRecord::verify(record, life, unit) {
                 self.move_record((region, life), unit, &record)?;
             }
         }
@@ -168,7 +168,7 @@ impl Trie {
     }
 
     /// Returns whether a region is no longer in this life. Lives are never reused.
-    fn is_reborn(&self, region: u64, life: u64) -> bool {
+    fn has_left_life(&self, region: u64, life: u64) -> bool {
         mutant!(TrieEmptiesAnyLife => return false);
         self.regions.life(region) != life
     }
@@ -179,35 +179,35 @@ impl Trie {
         &self,
         (region, life): (u64, u64),
         unit: u64,
-        record: &Stored<'_>,
+        record: &DiskRecord<'_>,
     ) -> Result<()> {
         let address = self.regions.address(region, unit);
         let (key, head) = (record.key(), record.head);
-        let place = Place::decode(record.value()).filter(|_| head.is_extent);
-        let stored = match place {
+        let extent = ExtentAddr::decode(record.value()).filter(|_| head.is_extent);
+        let stored = match extent {
             // The expiry is in the first bytes of the value, which is read only if the record is
             // live.
-            Some(place) if self.is_live(address, key)? => self.read_large(place)?,
+            Some(extent) if self.is_live(address, key)? => self.read_large(extent)?,
             _ => None,
         };
         let stored = stored.as_deref().unwrap_or(record.value());
-        let expired = !(head.is_extent && place.is_none()) && self.context.host.is_expired(stored);
+        let expired = !(head.is_extent && extent.is_none()) && self.context.host.is_expired(stored);
         let room = Op::Put { key, head: &[], body: record.value() };
-        self.make_room(&room)?;
+        self.ensure_room(&room)?;
         let mut writer = self.index.lock(self.hash(key));
         // While the subtree is locked, a region with a live record of it stays in its life.
-        if !writer.has(address)? || self.is_reborn(region, life) {
+        if !writer.has(address)? || self.has_left_life(region, life) {
             return Ok(());
         }
         if expired && !(head.is_extent && stored.len() == record.value().len()) {
             writer.remove(address)?;
-            self.bury(&Self::current(address, head, place), 0);
+            self.count_dead(&Self::current(address, head, extent), 0);
             return Ok(());
         }
         mutant!(TrieFreesLiveRegion => if unit.is_multiple_of(64) { return Ok(()) });
         let moved = self.append(&head, key, [record.value(), &[]])?;
         writer.replace(address, moved)?;
-        self.bury_moved(address, &head);
+        self.count_moved(address, &head);
         self.counters.moved_total.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::record::{Stored, walk};
+use super::record::{DiskRecord, walk};
 use crate::{
     Error, Result,
     engine::trie::{
@@ -84,7 +84,7 @@ fn records(bytes: &[u8]) -> Option<String> {
         Some(head) => {
             records += 1;
             let rest = bytes.get(to_usize(unit * UNIT_BYTES)..).unwrap_or(&[]);
-            let large = Stored::head(rest).is_some_and(|head| head.is_extent);
+            let large = DiskRecord::head(rest).is_some_and(|head| head.is_extent);
             let [keys, values, extents] = &mut sizes;
             *keys += to_u64(head.key_bytes);
             *values += to_u64(head.value_bytes);

@@ -29,8 +29,8 @@
 //! - A record that is in a checkpoint is never changed. A region is reused only after a state
 //!   without it is durable.
 //! - Operations that the log replays enter regions at once and the trie later: [`replay_buffer`].
-//! - `admit` reads what applying a write needs from disk: into memory, or into `learned`. A failed
-//!   read refuses the write before it is logged.
+//! - `admit` reads what applying a write needs from disk: into memory, or into `prefetched`. A
+//!   failed read refuses the write before it is logged.
 //! - A checkpoint commits its journal group after its records are durable and the log is durable
 //!   past all its effects.
 //!
@@ -62,7 +62,7 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::{checkpoint::Maintenance, replay_buffer::ReplayBuffer, write::Known};
+use self::{checkpoint::CheckpointState, replay_buffer::ReplayBuffer, write::PrefetchedRecord};
 use crate::{
     Error, Result,
     contract::{
@@ -122,12 +122,12 @@ const CHANGES_PART: u64 = 8;
 /// Memory may exceed the budget by this part of it before a writer makes a checkpoint itself.
 const OVERSHOOT_PART: u64 = 16;
 /// Operations after which a checkpoint is wanted: about as many as replay may have to apply again.
-const CUT_OPERATIONS: u64 = 100_000;
+const CHECKPOINT_OPERATIONS: u64 = 100_000;
 const LIVE_PER_CENT_DEFAULT: u64 = 80;
 /// Percentage of waste in the data file down to which an idle table is compacted.
-const REST_WASTE_PER_CENT: u64 = 4;
+const IDLE_WASTE_PER_CENT: u64 = 4;
 /// Milliseconds without a write after which a table counts as idle.
-const REST_MILLIS: u64 = 500;
+const IDLE_MILLIS: u64 = 500;
 
 /// The parsed options.
 #[derive(Clone, Copy, Debug)]
@@ -182,20 +182,20 @@ impl Settings {
 struct Counters {
     live_bytes: AtomicU64,
     /// Units appended since the last checkpoint.
-    fresh_units: AtomicU64,
+    appended_units: AtomicU64,
     /// Operations applied.
     applied: AtomicU64,
     /// `applied` at the last checkpoint.
-    applied_cut: AtomicU64,
+    applied_at_checkpoint: AtomicU64,
     /// `applied` when the idle check last saw it change.
     applied_seen: AtomicU64,
     /// Monotonic time of that change, in milliseconds.
     applied_seen_millis: AtomicU64,
     /// `applied` + 1 when compaction last found nothing to do.
-    stuck_at: AtomicU64,
+    idle_compaction_at: AtomicU64,
     /// `cuts_total` + 1 at the last compaction step.
     compacted_at: AtomicU64,
-    debts_paid_total: AtomicU64,
+    writer_compactions_total: AtomicU64,
     /// Units in use, at the last count.
     units: AtomicU64,
     /// Dead units, at the last count.
@@ -207,7 +207,7 @@ struct Counters {
     cuts_total: AtomicU64,
     index_charged: AtomicU64,
     /// Keys whose records were read ahead of their writes.
-    learned: AtomicU64,
+    prefetched: AtomicU64,
     written_bytes_total: AtomicU64,
 }
 
@@ -225,18 +225,18 @@ pub struct Trie {
     /// Number + 1 of the region that receives appends; 0: none.
     hot: AtomicU64,
     roll: Mutex<()>,
-    warming: Mutex<()>,
-    maintenance: Mutex<Maintenance>,
+    loading: Mutex<()>,
+    maintenance: Mutex<CheckpointState>,
     /// Regions that a thread is emptying.
     emptying: Mutex<BTreeSet<u64>>,
     /// Part of the table may be on disk only: a write may have to read.
     is_cold: AtomicBool,
     /// A checkpoint is wanted, for instance to free regions that compaction emptied.
-    cut_wanted: AtomicBool,
+    checkpoint_wanted: AtomicBool,
     queues: Queues,
     /// Records that admitted writes found on disk, by hash.
-    learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
-    young: ReplayBuffer,
+    prefetched: Mutex<BTreeMap<u64, Vec<Vec<PrefetchedRecord>>>>,
+    replay_buffer: ReplayBuffer,
     counters: CachePadded<Counters>,
 }
 
@@ -267,7 +267,7 @@ impl Trie {
     /// caller has no subtree locked.
     pub(super) fn load_index(&self, at: u64) -> Result<()> {
         self.index.space().load(at)?;
-        self.relieve(at);
+        self.enforce_budget(at);
         Ok(())
     }
 
@@ -275,16 +275,16 @@ impl Trie {
     /// costs a read of a block, then regions of the trie except that of the word at `keep`.
     /// Requests a checkpoint if changes without one hold the memory. The caller has no subtree
     /// locked.
-    pub(super) fn relieve(&self, keep: u64) {
+    pub(super) fn enforce_budget(&self, keep: u64) {
         // Only changes that are in no checkpoint remain.
-        if !self.give_back(keep) && self.index.space().unsaved_bytes() > 0 {
-            self.cut_wanted.store(true, Ordering::Relaxed);
+        if !self.evict_to_budget(keep) && self.index.space().unsaved_bytes() > 0 {
+            self.checkpoint_wanted.store(true, Ordering::Relaxed);
             self.context.host.wake();
         }
     }
 
-    /// As [`Self::relieve`], but requests no checkpoint. Returns whether the budget is kept.
-    fn give_back(&self, keep: u64) -> bool {
+    /// As [`Self::enforce_budget`], but requests no checkpoint. Returns whether the budget is kept.
+    fn evict_to_budget(&self, keep: u64) -> bool {
         self.charge_index();
         while self.context.budget.used() > self.context.budget.limit() {
             if !self.evict_one() && !self.evict_index(keep) {
@@ -301,10 +301,10 @@ impl Trie {
         if budget.used() <= budget.limit() + budget.limit() / OVERSHOOT_PART {
             return Ok(());
         }
-        self.relieve(0);
+        self.enforce_budget(0);
         if budget.used() > budget.limit() + budget.limit() / OVERSHOOT_PART {
-            self.flush_all()?;
-            self.relieve(0);
+            self.checkpoint_for_memory()?;
+            self.enforce_budget(0);
         }
         Ok(())
     }
@@ -335,8 +335,8 @@ impl Trie {
     /// Returns whether every record and every word of the trie is in memory.
     fn is_all_in_memory(&self) -> bool {
         let mut regions = self.regions.in_use().into_iter();
-        let is_young = self.young.is_replaying() || !self.young.is_empty();
-        !is_young
+        let is_buffering = self.replay_buffer.is_replaying() || !self.replay_buffer.is_empty();
+        !is_buffering
             && self.index.is_all_loaded()
             && regions.all(|region| self.regions.is_resident(region))
     }
@@ -354,26 +354,26 @@ impl Trie {
     }
 
     /// Returns whether the table was idle and has had no write since the last [`Self::is_resting`].
-    fn is_at_rest(&self) -> bool {
+    fn was_idle(&self) -> bool {
         let applied = self.counters.applied.load(Ordering::Relaxed);
-        applied == self.counters.applied_seen.load(Ordering::Relaxed) && self.is_resting(applied)
+        applied == self.counters.applied_seen.load(Ordering::Relaxed) && self.is_idle(applied)
     }
 
-    /// Returns whether `applied` has not changed for [`REST_MILLIS`].
-    fn is_resting(&self, applied: u64) -> bool {
+    /// Returns whether `applied` has not changed for [`IDLE_MILLIS`].
+    fn is_idle(&self, applied: u64) -> bool {
         let counters = &self.counters;
         let now = u64::try_from(self.context.env.monotonic().as_millis()).unwrap_or(u64::MAX);
         if counters.applied_seen.swap(applied, Ordering::Relaxed) != applied {
             counters.applied_seen_millis.store(now, Ordering::Relaxed);
         }
         let since = counters.applied_seen_millis.load(Ordering::Relaxed);
-        now.saturating_sub(since) >= REST_MILLIS
+        now.saturating_sub(since) >= IDLE_MILLIS
     }
 
     /// Returns whether a checkpoint is due: enough bytes or operations since the last, or a
     /// request.
-    fn wants_cut(&self) -> bool {
-        let fresh = self.counters.fresh_units.load(Ordering::Relaxed) * UNIT_BYTES;
+    fn wants_checkpoint(&self) -> bool {
+        let appended_bytes = self.counters.appended_units.load(Ordering::Relaxed) * UNIT_BYTES;
         // Changes that are in no checkpoint stay in memory, whatever the budget.
         let part = self.context.budget.limit() / CHANGES_PART;
         let wanted = self.settings.cut_bytes.min(part.max(CUT_BYTES_MIN));
@@ -381,14 +381,14 @@ impl Trie {
         let since = counters
             .applied
             .load(Ordering::Relaxed)
-            .wrapping_sub(counters.applied_cut.load(Ordering::Relaxed));
-        fresh + self.index.space().unsaved_bytes() >= wanted
-            || since >= CUT_OPERATIONS
-            || self.cut_wanted.load(Ordering::Relaxed)
+            .wrapping_sub(counters.applied_at_checkpoint.load(Ordering::Relaxed));
+        appended_bytes + self.index.space().unsaved_bytes() >= wanted
+            || since >= CHECKPOINT_OPERATIONS
+            || self.checkpoint_wanted.load(Ordering::Relaxed)
     }
 
     /// Returns whether the budget has room to load whole regions.
-    fn has_room_to_warm(&self) -> bool {
+    fn has_room_to_load(&self) -> bool {
         let budget = &self.context.budget;
         budget.used() + 4 * self.regions.region_bytes() <= budget.limit() / 10 * 9
     }
@@ -397,8 +397,8 @@ impl Trie {
 impl Drop for Trie {
     fn drop(&mut self) {
         let charged = self.counters.index_charged.load(Ordering::Relaxed);
-        let young = self.young.memory_bytes();
-        self.context.budget.release(self.regions.memory_bytes() + charged + young);
+        let buffer_bytes = self.replay_buffer.memory_bytes();
+        self.context.budget.release(self.regions.memory_bytes() + charged + buffer_bytes);
     }
 }
 
@@ -434,24 +434,24 @@ impl Engine for Trie {
     fn prefetch(&self, hint: Hint<'_, '_>) {
         if let Hint::Write { hash, step } = hint
             && self.hash.is_siphash()
-            && let Some(address) = self.index.look_ahead(hash & self.hash_mask, step)
+            && let Some(address) = self.index.prefetch_lookup(hash & self.hash_mask, step)
         {
             self.regions.prefetch(address);
         }
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
-        let needed = self.room_for(op);
+        let needed = self.bytes_needed(op);
         if needed > 0 {
-            self.pay_debt();
-            self.context.reserve_with_retry(needed, || self.find_room(op, needed))?;
+            self.compact_for_writer();
+            self.context.reserve_with_retry(needed, || self.ensure_room_for(op, needed))?;
         }
         match op {
             Op::Put { key, .. } | Op::Delete { key } if self.is_cold.load(Ordering::Relaxed) => {
                 match (self.bound_changes(), op) {
                     (Err(error), Op::Put { .. }) => Err(error),
                     // Deletes are accepted when the disk is full, because they free space.
-                    _ => self.learn_ahead(key),
+                    _ => self.prefetch_record(key),
                 }
             }
             _ => Ok(()),
@@ -460,13 +460,15 @@ impl Engine for Trie {
 
     fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, .. } | Op::Delete { key } = op {
-            drop(self.take_learned(self.hash(key)));
+            drop(self.remove_prefetched(self.hash(key)));
         }
     }
 
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
         match op {
-            Op::Put { .. } | Op::Delete { .. } if self.young.is_replaying() => self.replay_op(op),
+            Op::Put { .. } | Op::Delete { .. } if self.replay_buffer.is_replaying() => {
+                self.replay_op(op)
+            }
             Op::Put { key, head, body } => self.put(key, [head, body]),
             Op::Delete { key } => self.delete(key),
             Op::DeleteRange { .. } => Err(unordered(&self.context, EngineKind::Trie)),
@@ -486,7 +488,7 @@ impl Engine for Trie {
     }
 
     fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
-        self.persist_to(up_to)
+        self.checkpoint_to(up_to)
     }
 
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
@@ -508,7 +510,7 @@ impl Engine for Trie {
         let resident = regions.iter().filter(|region| self.regions.is_resident(**region)).count();
         let index_bytes = self.index.space_bytes();
         let (free_nodes, free_index_bytes) = self.index.free_nodes();
-        let (loads, evictions) = self.index.space().moves();
+        let (loads, evictions) = self.index.space().load_counts();
         let (redo_bytes, image_bytes) = {
             let maintenance = lock(&self.maintenance);
             (maintenance.redo.file_bytes(), self.index.space().file_bytes())
@@ -521,7 +523,7 @@ impl Engine for Trie {
             file_bytes: data_bytes + redo_bytes + image_bytes,
             memory_bytes: self.regions.memory_bytes()
                 + self.extents.memory_bytes()
-                + self.young.memory_bytes()
+                + self.replay_buffer.memory_bytes()
                 + load(&counters.index_charged),
             index_bytes,
             written_bytes_total: load(&counters.written_bytes_total),
@@ -541,7 +543,7 @@ impl Engine for Trie {
                 ("index_regions_evicted_total", evictions),
                 ("in_place_updates_total", load(&counters.in_place_total)),
                 ("cold_reads_total", load(&counters.cold_reads_total)),
-                ("compactions_by_writers_total", load(&counters.debts_paid_total)),
+                ("compactions_by_writers_total", load(&counters.writer_compactions_total)),
                 ("records_moved_total", load(&counters.moved_total)),
                 ("regions_evicted_total", load(&counters.evicted_total)),
                 ("cuts_total", load(&counters.cuts_total)),
@@ -552,23 +554,28 @@ impl Engine for Trie {
     fn pending_work(&self) -> PendingWork {
         let counters = &self.counters;
         let applied = counters.applied.load(Ordering::Relaxed);
-        if self.wants_cut() || !self.young.is_empty() {
+        if self.wants_checkpoint() || !self.replay_buffer.is_empty() {
             // One compaction step between two checkpoints, however fast they follow one another.
             let cuts = counters.cuts_total.load(Ordering::Relaxed);
-            let is_turn = counters.compacted_at.load(Ordering::Relaxed) <= cuts;
-            let wants = self.young.is_empty() && self.waste_exceeds(self.waste_per_cent_max());
-            return if is_turn && wants { PendingWork::Maintain } else { PendingWork::Checkpoint };
+            let is_step_due = counters.compacted_at.load(Ordering::Relaxed) <= cuts;
+            let wants =
+                self.replay_buffer.is_empty() && self.waste_exceeds(self.waste_per_cent_max());
+            return if is_step_due && wants {
+                PendingWork::Maintain
+            } else {
+                PendingWork::Checkpoint
+            };
         }
-        if counters.stuck_at.load(Ordering::Relaxed) == applied + 1 {
+        if counters.idle_compaction_at.load(Ordering::Relaxed) == applied + 1 {
             return PendingWork::None;
         }
         if self.waste_exceeds(self.waste_per_cent_max()) {
             return PendingWork::Maintain;
         }
-        let rest_waste = REST_WASTE_PER_CENT.min(self.waste_per_cent_max());
-        if !self.waste_exceeds(rest_waste) && !self.index.wants_gathering() {
+        let idle_waste = IDLE_WASTE_PER_CENT.min(self.waste_per_cent_max());
+        if !self.waste_exceeds(idle_waste) && !self.index.wants_gathering() {
             return PendingWork::None;
         }
-        if self.is_resting(applied) { PendingWork::Maintain } else { PendingWork::Later }
+        if self.is_idle(applied) { PendingWork::Maintain } else { PendingWork::Later }
     }
 }

@@ -31,14 +31,14 @@ const EXTENT: u8 = 2;
 
 /// The head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct RecordHead {
     pub(super) key_bytes: usize,
     pub(super) value_bytes: usize,
     /// The bytes after the key are the address of an extent.
     pub(super) is_extent: bool,
 }
 
-impl Head {
+impl RecordHead {
     /// Units of the whole record.
     pub(super) fn units(&self) -> u64 {
         to_u64(HEAD_BYTES + self.key_bytes + self.value_bytes).div_ceil(UNIT_BYTES)
@@ -109,7 +109,7 @@ impl Head {
 
 /// Address of a value in the file of extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ExtentAddr {
     /// Offset in the file of extents, in bytes.
     pub(super) offset: u64,
     /// Bytes of the value.
@@ -117,13 +117,13 @@ pub(super) struct Place {
     pub(super) crc: u32,
 }
 
-/// Bytes of an encoded [`Place`].
-pub(super) const PLACE_BYTES: usize = 24;
+/// Bytes of an encoded [`ExtentAddr`].
+pub(super) const EXTENT_ADDR_BYTES: usize = 24;
 
-impl Place {
+impl ExtentAddr {
     /// Encodes the address: three little-endian words.
-    pub(super) fn encode(self) -> [u8; PLACE_BYTES] {
-        let mut out = [0; PLACE_BYTES];
+    pub(super) fn encode(self) -> [u8; EXTENT_ADDR_BYTES] {
+        let mut out = [0; EXTENT_ADDR_BYTES];
         let words = [self.offset, self.bytes, u64::from(self.crc)];
         for (chunk, word) in out.chunks_mut(8).zip(words) {
             chunk.copy_from_slice(&word.to_le_bytes());
@@ -142,17 +142,17 @@ impl Place {
 
 /// A record in bytes that were read from disk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stored<'a> {
-    pub(super) head: Head,
+pub(super) struct DiskRecord<'a> {
+    pub(super) head: RecordHead,
     bytes: &'a [u8],
 }
 
-impl<'a> Stored<'a> {
+impl<'a> DiskRecord<'a> {
     /// Decodes the head at the start of `bytes`, unverified.
-    pub(super) fn head(bytes: &[u8]) -> Option<Head> {
+    pub(super) fn head(bytes: &[u8]) -> Option<RecordHead> {
         let first = bytes.first_chunk::<8>()?;
         let second = bytes.get(8..)?.first_chunk::<8>()?;
-        Head::decode(u64::from_le_bytes(*first), u64::from_le_bytes(*second))
+        RecordHead::decode(u64::from_le_bytes(*first), u64::from_le_bytes(*second))
     }
 
     /// Returns the record at the start of `bytes` if its checksum matches for this life of the
@@ -184,13 +184,13 @@ fn checksum(rest: &[u8], life: u64, unit: u64) -> u32 {
 
 /// Visits the records in `bytes`, which begin at `unit` of a region: the unit of each with its
 /// head, or with `None` for bytes that are no record.
-pub(super) fn walk(bytes: &[u8], unit: u64, mut visit: impl FnMut(u64, Option<Head>)) {
+pub(super) fn walk(bytes: &[u8], unit: u64, mut visit: impl FnMut(u64, Option<RecordHead>)) {
     let end = to_u64(bytes.len()) / UNIT_BYTES;
     let block = crate::engine::trie::store::regions::BLOCK_UNITS;
     let mut at = 0;
     while at < end {
         let rest = bytes.get(to_usize(at * UNIT_BYTES)..).unwrap_or(&[]);
-        match Stored::head(rest) {
+        match DiskRecord::head(rest) {
             Some(head) if head.bytes() <= rest.len() => {
                 visit(unit + at, Some(head));
                 at += head.units();

@@ -11,7 +11,7 @@ use crate::{
     Error, Result,
     contract::{Context, TableOptions},
     engine::trie::{
-        checkpoint::{Maintenance, STATE, STATE_VERSION},
+        checkpoint::{CheckpointState, STATE, STATE_VERSION},
         index::{ADDRESS_END, Trie as Index},
         replay_buffer::ReplayBuffer,
         store::{
@@ -73,7 +73,7 @@ impl Trie {
         let journal_bytes =
             settings.journal_bytes.min((budget.limit() / JOURNAL_PART).max(JOURNAL_BYTES_MIN));
         let redo = RedoJournal::open(owner, journal_bytes, read_only, |group| {
-            last = Some(take_group(index.space(), &group, &label)?);
+            last = Some(read_group(index.space(), &group, &label)?);
             Ok(())
         })?;
         let complete = last.as_ref().map_or(Lsn(0), |(lsn, _)| *lsn);
@@ -82,7 +82,7 @@ impl Trie {
             let io = |error| Error::io(format!("sync {label}"), error);
             context.dir.sync().map_err(io)?;
         }
-        let maintenance = Maintenance { redo, limbo: Vec::new(), complete };
+        let maintenance = CheckpointState { redo, uncertain_images: Vec::new(), complete };
         let engine = Self {
             settings,
             hash: Hash::new(options, context.hash)?,
@@ -92,14 +92,14 @@ impl Trie {
             extents,
             hot: AtomicU64::new(0),
             roll: Mutex::default(),
-            warming: Mutex::default(),
+            loading: Mutex::default(),
             maintenance: Mutex::new(maintenance),
             emptying: Mutex::default(),
             is_cold: AtomicBool::new(false),
-            cut_wanted: AtomicBool::new(false),
+            checkpoint_wanted: AtomicBool::new(false),
             queues: Queues::default(),
-            learned: Mutex::default(),
-            young: ReplayBuffer::new(last.is_some()),
+            prefetched: Mutex::default(),
+            replay_buffer: ReplayBuffer::new(last.is_some()),
             counters: CachePadded::default(),
             context,
         };
@@ -134,7 +134,7 @@ impl Trie {
             }
             let go_on = self.hot.load(Ordering::Relaxed) == 0
                 && !self.context.read_only
-                && self.warm(region)?;
+                && self.load_region(region)?;
             if go_on {
                 self.hot.store(region + 1, Ordering::Release);
             } else {
@@ -153,7 +153,7 @@ impl Trie {
         self.counters.live_bytes.store(rest.varint()?, Ordering::Relaxed);
         self.index.decode(&mut rest)?;
         self.index.space().decode(&mut rest)?;
-        self.index.note_used();
+        self.index.set_used_end();
         self.regions.decode(&mut rest)?;
         self.extents.decode(&mut rest)?;
         rest.is_empty().then_some(())
@@ -174,7 +174,7 @@ fn reserve(owner: &Owner, read_only: bool, limit: u64) -> std::io::Result<Space>
 
 /// Keeps a group's changes. Returns the LSN up to which the table is complete with it, and its
 /// state.
-fn take_group(space: &Space, group: &RedoGroup, label: &str) -> Result<(Lsn, Vec<u8>)> {
+fn read_group(space: &Space, group: &RedoGroup, label: &str) -> Result<(Lsn, Vec<u8>)> {
     let damage = || {
         let what = format!("a patch of group {} does not parse", group.sequence());
         Error::corruption(label, 0, what)
@@ -184,7 +184,7 @@ fn take_group(space: &Space, group: &RedoGroup, label: &str) -> Result<(Lsn, Vec
     for patch in group.patches() {
         let patch = patch.ok_or_else(damage)?;
         match patch.space {
-            SPACE if changes.take(&patch) => {}
+            SPACE if changes.add_patch(&patch) => {}
             STATE => state = Some(patch.bytes.to_vec()),
             _ => return Err(damage()),
         }

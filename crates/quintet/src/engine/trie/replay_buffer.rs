@@ -25,14 +25,14 @@ use std::collections::BTreeMap;
 
 use super::{
     Trie,
-    read::{Answer, ColdRecord, answer_in},
-    record::{Head, Place},
-    write::{Current, Found, Known, stored_bytes},
+    read::{ColdRecord, RecordValue, answer_in},
+    record::{ExtentAddr, RecordHead},
+    write::{CurrentRecord, PrefetchedRecord, WriterMatch, stored_bytes},
 };
 use crate::{
     Result,
     contract::Op,
-    engine::trie::{index::Verdict, store::regions::Look},
+    engine::trie::{index::RecordVerdict, store::regions::RegionRead},
     util::{
         codec::{to_u64, to_usize},
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, yield_now},
@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// Partitions of the table: enough that the threads of replay rarely contend.
-const PARTS: u64 = 64;
+const PARTITIONS: u64 = 64;
 /// Bytes of memory that an entry takes beside its key.
 const ENTRY_BYTES: u64 = 80;
 /// The address in the entry of a deleted key.
@@ -51,11 +51,11 @@ const MERGED_AT_ONCE: usize = 64;
 /// What an entry says about its key.
 pub(super) enum ReplayBufferAnswer {
     Deleted,
-    Record(Answer),
+    Record(RecordValue),
 }
 
 /// Addresses by key.
-type Part = BTreeMap<Box<[u8]>, u64>;
+type Partition = BTreeMap<Box<[u8]>, u64>;
 
 /// The replay buffer of a table. See the module documentation.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(super) struct ReplayBuffer {
     is_replaying: AtomicBool,
     count: AtomicU64,
     bytes: AtomicU64,
-    parts: Box<[Mutex<Part>]>,
+    partitions: Box<[Mutex<Partition>]>,
 }
 
 impl ReplayBuffer {
@@ -74,7 +74,7 @@ impl ReplayBuffer {
             is_replaying: AtomicBool::new(is_replaying),
             count: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            partitions: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
         }
     }
 
@@ -102,8 +102,8 @@ impl ReplayBuffer {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    fn part(&self, hash: u64) -> Option<&Mutex<Part>> {
-        self.parts.get(to_usize(hash % PARTS))
+    fn partition(&self, hash: u64) -> Option<&Mutex<Partition>> {
+        self.partitions.get(to_usize(hash % PARTITIONS))
     }
 
     /// The address in the entry of a key.
@@ -111,7 +111,7 @@ impl ReplayBuffer {
         if self.is_empty() {
             return None;
         }
-        lock(self.part(hash)?).get(key).copied()
+        lock(self.partition(hash)?).get(key).copied()
     }
 }
 
@@ -121,23 +121,27 @@ fn entry_bytes(key: &[u8]) -> u64 {
 }
 
 impl Trie {
-    /// The answer of a key's entry, or `None` if it has none. `take` receives the value.
+    /// The answer of a key's entry, or `None` if it has none. `on_value` receives the value.
     #[cold]
-    pub(super) fn young_answer(
+    pub(super) fn buffered_answer(
         &self,
         key: &[u8],
         hash: u64,
-        take: &mut impl FnMut(&Head, &[AtomicU64]),
+        on_value: &mut impl FnMut(&RecordHead, &[AtomicU64]),
     ) -> Option<ReplayBufferAnswer> {
         loop {
             let version = self.index.version(hash);
-            let address = self.young.find(key, hash)?;
-            let answer = match self.regions.look(address, |words| answer_in(words, key, take)) {
-                _ if address == DELETED => Some(ReplayBufferAnswer::Deleted),
-                Look::Found(seen) => seen.answer().map(ReplayBufferAnswer::Record),
-                Look::Cold(life) => Some(ReplayBufferAnswer::Record(Answer::Cold(address, life))),
-                Look::Changed => None,
-            };
+            let address = self.replay_buffer.find(key, hash)?;
+            let answer =
+                match self.regions.read_in_memory(address, |words| answer_in(words, key, on_value))
+                {
+                    _ if address == DELETED => Some(ReplayBufferAnswer::Deleted),
+                    RegionRead::Found(seen) => seen.answer().map(ReplayBufferAnswer::Record),
+                    RegionRead::Cold(life) => {
+                        Some(ReplayBufferAnswer::Record(RecordValue::OnDisk(address, life)))
+                    }
+                    RegionRead::Changed => None,
+                };
             if let Some(answer) = answer
                 && self.index.is_version(hash, version)
             {
@@ -149,81 +153,81 @@ impl Trie {
 
     /// Applies an operation of the log that the table's files lack, to the regions and the buffer.
     pub(super) fn replay_op(&self, op: &Op<'_>) -> Result<()> {
-        self.make_room_in_replay(op);
+        self.ensure_room_in_replay(op);
         match op {
             Op::Put { key, head, body } => {
-                let (record, place) = self.form(key, [head, body]);
-                match &place {
+                let (record, extent) = self.prepare_record(key, [head, body]);
+                match &extent {
                     None => self.replay_put(record, key, [head, body]),
-                    Some(place) => self.replay_put(record, key, [place, &[]]),
+                    Some(extent) => self.replay_put(record, key, [extent, &[]]),
                 }
             }
             Op::Delete { key } => {
                 let hash = self.hash(key);
                 let _writer = self.index.lock(hash);
-                let old = self.young.find(key, hash).unwrap_or(DELETED);
-                self.bury_young(old, key)?;
-                self.set_young(key, hash, DELETED);
+                let old = self.replay_buffer.find(key, hash).unwrap_or(DELETED);
+                self.count_buffered_dead(old, key)?;
+                self.set_entry(key, hash, DELETED);
                 Ok(())
             }
             Op::DeleteRange { .. } => Ok(()),
         }
     }
 
-    fn replay_put(&self, head: Head, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+    fn replay_put(&self, head: RecordHead, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         let hash = self.hash(key);
-        let new_bytes = stored_bytes(&head, || Place::decode(value[0]));
+        let new_bytes = stored_bytes(&head, || ExtentAddr::decode(value[0]));
         let _writer = self.index.lock(hash);
-        let old = self.young.find(key, hash).unwrap_or(DELETED);
-        if let Some(current) = self.young_current(old, key)?
-            && self.exchange(&current, &head, key, value)
+        let old = self.replay_buffer.find(key, hash).unwrap_or(DELETED);
+        if let Some(current) = self.buffered_record(old, key)?
+            && self.update_in_place(&current, &head, key, value)
         {
             return Ok(());
         }
         let address = self.append(&head, key, value)?;
-        self.bury_young(old, key)?;
+        self.count_buffered_dead(old, key)?;
         self.counters.live_bytes.fetch_add(new_bytes, Ordering::Relaxed);
-        self.set_young(key, hash, address);
+        self.set_entry(key, hash, address);
         Ok(())
     }
 
-    fn set_young(&self, key: &[u8], hash: u64, address: u64) {
-        let Some(part) = self.young.part(hash) else { return };
-        let mut part = lock(part);
-        if let Some(entry) = part.get_mut(key) {
+    fn set_entry(&self, key: &[u8], hash: u64, address: u64) {
+        let Some(partition) = self.replay_buffer.partition(hash) else { return };
+        let mut partition = lock(partition);
+        if let Some(entry) = partition.get_mut(key) {
             *entry = address;
             return;
         }
-        part.insert(key.into(), address);
+        partition.insert(key.into(), address);
         let bytes = entry_bytes(key);
         self.context.budget.reserve_unchecked(bytes);
-        self.young.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.young.count.fetch_add(1, Ordering::Release);
+        self.replay_buffer.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.replay_buffer.count.fetch_add(1, Ordering::Release);
     }
 
     /// The record of an entry whose subtree is locked.
-    fn young_current(&self, address: u64, key: &[u8]) -> Result<Option<Current>> {
+    fn buffered_record(&self, address: u64, key: &[u8]) -> Result<Option<CurrentRecord>> {
         if address == DELETED {
             return Ok(None);
         }
-        if let Look::Found(current) = self.look_for(address, key) {
+        if let RegionRead::Found(current) = self.match_in_memory(address, key) {
             return Ok(current);
         }
         let life = self.regions.life(self.regions.split(address).0);
-        match self.learn(address, life, key)? {
-            Some(known) => Ok(known.current()),
-            // `learn` loaded its region.
-            None => match self.look_for(address, key) {
-                Look::Found(current) => Ok(current),
-                Look::Changed | Look::Cold(_) => Ok(None),
+        match self.read_record(address, life, key)? {
+            Some(prefetched) => Ok(prefetched.current()),
+            // `read_record` loaded its region.
+            None => match self.match_in_memory(address, key) {
+                RegionRead::Found(current) => Ok(current),
+                RegionRead::Changed | RegionRead::Cold(_) => Ok(None),
             },
         }
     }
 
     /// Counts the record of an entry as dead.
-    fn bury_young(&self, address: u64, key: &[u8]) -> Result<()> {
-        if let Some(current) = self.young_current(address, key)? {
-            self.bury(&current, 0);
+    fn count_buffered_dead(&self, address: u64, key: &[u8]) -> Result<()> {
+        if let Some(current) = self.buffered_record(address, key)? {
+            self.count_dead(&current, 0);
         }
         Ok(())
     }
@@ -231,44 +235,44 @@ impl Trie {
     /// Merges the entry of a key into the trie, if it has one. The caller has no subtree locked.
     pub(super) fn merge_key(&self, key: &[u8]) -> Result<()> {
         let hash = self.hash(key);
-        if self.young.find(key, hash).is_some() {
+        if self.replay_buffer.find(key, hash).is_some() {
             self.merge(key, hash, Vec::new())
         } else {
             Ok(())
         }
     }
 
-    /// Merges the entry of a key. `known` are records that were read from disk for it.
-    fn merge(&self, key: &[u8], hash: u64, mut known: Vec<Known>) -> Result<()> {
-        let mut misled = 0;
+    /// Merges the entry of a key. `prefetched` are records that were read from disk for it.
+    fn merge(&self, key: &[u8], hash: u64, mut prefetched: Vec<PrefetchedRecord>) -> Result<()> {
+        let mut retries = 0;
         let mut writer = self.index.lock(hash);
-        while let Some(young) = self.young.find(key, hash) {
-            match self.find_current(&writer, key, &known)? {
-                Some(Found::Unknown(address, life)) => {
+        while let Some(entry) = self.replay_buffer.find(key, hash) {
+            match self.find_current(&writer, key, &prefetched)? {
+                Some(WriterMatch::Unknown(address, life)) => {
                     drop(writer);
-                    self.count_misled(address, &mut misled)?;
-                    known.extend(self.learn(address, life, key)?);
+                    self.count_retry(address, &mut retries)?;
+                    prefetched.extend(self.read_record(address, life, key)?);
                     writer = self.index.lock(hash);
                     continue;
                 }
-                Some(Found::Current(old, spot)) => {
-                    if young == DELETED {
+                Some(WriterMatch::Current(old, position)) => {
+                    if entry == DELETED {
                         writer.remove(old.address)?;
                     } else {
-                        writer.exchange(spot, young);
+                        writer.exchange(position, entry);
                     }
-                    self.bury(&old, 0);
+                    self.count_dead(&old, 0);
                 }
-                None if young != DELETED => writer.insert(young)?,
+                None if entry != DELETED => writer.insert(entry)?,
                 None => {}
             }
-            if let Some(part) = self.young.part(hash)
-                && lock(part).remove(key).is_some()
+            if let Some(partition) = self.replay_buffer.partition(hash)
+                && lock(partition).remove(key).is_some()
             {
                 let bytes = entry_bytes(key);
                 self.context.budget.release(bytes);
-                self.young.bytes.fetch_sub(bytes, Ordering::Relaxed);
-                self.young.count.fetch_sub(1, Ordering::Release);
+                self.replay_buffer.bytes.fetch_sub(bytes, Ordering::Relaxed);
+                self.replay_buffer.count.fetch_sub(1, Ordering::Release);
             }
         }
         Ok(())
@@ -276,49 +280,49 @@ impl Trie {
 
     /// Ends replay and merges all entries into the trie. The caller has no subtree locked.
     pub(super) fn merge_all(&self) -> Result<()> {
-        self.young.end_replay();
-        for part in &self.young.parts {
-            while !self.young.is_empty() {
+        self.replay_buffer.end_replay();
+        for partition in &self.replay_buffer.partitions {
+            while !self.replay_buffer.is_empty() {
                 let keys: Vec<Box<[u8]>> =
-                    lock(part).keys().take(MERGED_AT_ONCE).cloned().collect();
+                    lock(partition).keys().take(MERGED_AT_ONCE).cloned().collect();
                 if keys.is_empty() {
                     break;
                 }
-                self.merge_some(&keys)?;
-                self.relieve(0);
+                self.merge_keys(&keys)?;
+                self.enforce_budget(0);
             }
         }
         Ok(())
     }
 
     /// Reads the old records of these keys at the same time, and merges their entries.
-    fn merge_some(&self, keys: &[Box<[u8]>]) -> Result<()> {
+    fn merge_keys(&self, keys: &[Box<[u8]>]) -> Result<()> {
         let mut cold = Vec::new();
         for (index, key) in keys.iter().enumerate() {
-            let look = |address| match self.regions.look(address, |_| Some(())) {
-                Look::Found(()) => Verdict::Other,
-                Look::Changed => Verdict::Changed,
-                Look::Cold(life) => Verdict::Found((address, life)),
+            let look = |address| match self.regions.read_in_memory(address, |_| Some(())) {
+                RegionRead::Found(()) => RecordVerdict::Other,
+                RegionRead::Changed => RecordVerdict::Changed,
+                RegionRead::Cold(life) => RecordVerdict::Found((address, life)),
             };
             let found = self.index.find(self.hash(key), look, |at| self.load_index(at))?;
             if let Some((address, life)) = found
-                && !self.wants_warming(address)
+                && !self.wants_load(address)
             {
                 cold.push((index, address, life));
             }
         }
-        let mut known: Vec<Vec<Known>> = keys.iter().map(|_| Vec::new()).collect();
+        let mut prefetched: Vec<Vec<PrefetchedRecord>> = keys.iter().map(|_| Vec::new()).collect();
         self.read_cold_records(&cold, |(index, address, life), record| {
             let record = record.as_ref().and_then(ColdRecord::record);
-            if let (Some(record), Some(key), Some(known)) =
-                (record, keys.get(index), known.get_mut(index))
+            if let (Some(record), Some(key), Some(prefetched)) =
+                (record, keys.get(index), prefetched.get_mut(index))
             {
-                known.push(Known::of(address, life, &record, key));
+                prefetched.push(PrefetchedRecord::of(address, life, &record, key));
             }
             Ok(())
         })?;
-        for (key, known) in keys.iter().zip(known) {
-            self.merge(key, self.hash(key), known)?;
+        for (key, prefetched) in keys.iter().zip(prefetched) {
+            self.merge(key, self.hash(key), prefetched)?;
         }
         Ok(())
     }

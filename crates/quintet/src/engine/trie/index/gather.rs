@@ -63,7 +63,7 @@ impl Trie {
         let mut objects = lock(&self.objects);
         let end = objects.end_shrinking(&self.space);
         if let Some(end) = end {
-            self.space.leave_all(objects.tail(), end);
+            self.space.evict_all(objects.tail(), end);
         }
         drop(objects);
         drop(writers);
@@ -140,11 +140,11 @@ impl Trie {
         self.space.set(slot, word);
         for child in node..node + (1 << self.fan_bits) {
             if let Some(Slot::List { class, at }) = self.space.get(child).map(Slot::of) {
-                self.give_list(class, at)?;
+                self.free_list(class, at)?;
             }
         }
         self.counts.nodes.fetch_sub(1, Ordering::Relaxed);
-        self.give(self.fan_bits, node);
+        self.free(self.fan_bits, node);
         Ok(())
     }
 
@@ -196,10 +196,10 @@ impl Trie {
         }
         let words = self.space.words(at, 1 << class)?;
         let words: Vec<u64> = words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
-        let fresh = lock(&self.objects).take_below(&self.space, class)?;
-        self.fill(fresh, class, &words);
-        self.space.set(slot, link(class, fresh.at));
-        self.give(class, at);
-        Some(fresh.at)
+        let object = lock(&self.objects).allocate_below(&self.space, class)?;
+        self.fill(object, class, &words);
+        self.space.set(slot, link(class, object.at));
+        self.free(class, at);
+        Some(object.at)
     }
 }

@@ -20,7 +20,7 @@
 //! other keys are not read; the dependent misses of the chain remain.
 
 use super::{
-    Look, Trie, Verdict, damaged, judge, objects,
+    RecordVerdict, SearchResult, Trie, damaged, judge, objects,
     word::{self, Slot},
     word_at,
 };
@@ -49,7 +49,7 @@ pub(super) const CHAIN_MAX: usize = 1 << 16;
 
 /// The position of a record in a chain.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct ChainPosition {
     /// Its cell.
     pub(super) cell: u64,
     /// The word that links to the cell.
@@ -76,10 +76,10 @@ impl Trie {
         &self,
         mut at: u64,
         hash: u64,
-        look: &mut impl FnMut(u64, u64) -> Verdict<T>,
-    ) -> Look<T> {
+        look: &mut impl FnMut(u64, u64) -> RecordVerdict<T>,
+    ) -> SearchResult<T> {
         for _ in 0..CHAIN_MAX {
-            let Some((first, rest)) = self.cell(at) else { return Look::Load(at) };
+            let Some((first, rest)) = self.cell(at) else { return SearchResult::Load(at) };
             if let ControlFlow::Break(end) = judge(first, at, hash, look) {
                 return end;
             }
@@ -88,13 +88,13 @@ impl Trie {
                 Slot::Record(last) => {
                     return match judge(last, at + 1, hash, look) {
                         ControlFlow::Break(end) => end,
-                        ControlFlow::Continue(()) => Look::Missing,
+                        ControlFlow::Continue(()) => SearchResult::Missing,
                     };
                 }
-                Slot::Empty | Slot::Node { .. } => return Look::Changed,
+                Slot::Empty | Slot::Node { .. } => return SearchResult::Changed,
             }
         }
-        Look::Changed
+        SearchResult::Changed
     }
 
     /// Passes the words of a list to `visit`. Returns as `Err` a word that is not in memory. Beside
@@ -154,10 +154,10 @@ impl Trie {
         if class >= objects::CLASSES || 1 << class > self.space.region_words() {
             return Err(too_many(words.len()));
         }
-        let fresh = self.take(class)?;
-        self.fill(fresh, class, words);
+        let object = self.allocate(class)?;
+        self.fill(object, class, words);
         self.counts.list_words.fetch_add(1 << class, Ordering::Relaxed);
-        Ok(word::list(class, fresh.at))
+        Ok(word::list(class, object.at))
     }
 
     /// Adds a record before a chain that begins at `rest` and has the records `words`.
@@ -167,26 +167,26 @@ impl Trie {
     }
 
     fn build_cell(&self, first: u64, rest: u64) -> Result<u64> {
-        let fresh = self.take(CELL)?;
-        self.fill(fresh, CELL, &[first, rest]);
+        let object = self.allocate(CELL)?;
+        self.fill(object, CELL, &[first, rest]);
         self.counts.list_words.fetch_add(1 << CELL, Ordering::Relaxed);
-        Ok(word::list(CELL, fresh.at))
+        Ok(word::list(CELL, object.at))
     }
 
     /// Frees the object at `at`.
-    pub(super) fn give_object(&self, class: u32, at: u64) {
+    pub(super) fn free_object(&self, class: u32, at: u64) {
         self.counts.list_words.fetch_sub(1 << class, Ordering::Relaxed);
-        self.give(class, at);
+        self.free(class, at);
     }
 
     /// Frees a list.
-    pub(super) fn give_list(&self, class: u32, mut at: u64) -> Result<()> {
+    pub(super) fn free_list(&self, class: u32, mut at: u64) -> Result<()> {
         for _ in 0..CHAIN_MAX {
             let rest = match self.layout {
                 Layout::Lines => 0,
                 Layout::Chain => word_at(&self.space, at + 1)?,
             };
-            self.give_object(class, at);
+            self.free_object(class, at);
             let Slot::List { at: next, .. } = Slot::of(rest) else { return Ok(()) };
             at = next;
         }
@@ -194,17 +194,21 @@ impl Trie {
     }
 
     /// The position of the record `wanted` in the chain that the word at `link` links to.
-    pub(super) fn place_in_chain(&self, mut link: u64, wanted: u64) -> Result<Option<Place>> {
+    pub(super) fn find_in_chain(
+        &self,
+        mut link: u64,
+        wanted: u64,
+    ) -> Result<Option<ChainPosition>> {
         for _ in 0..CHAIN_MAX {
             let Slot::List { at: cell, .. } = Slot::of(word_at(&self.space, link)?) else {
                 return Ok(None);
             };
             let [first, rest] = [word_at(&self.space, cell)?, word_at(&self.space, cell + 1)?];
             if first == wanted {
-                return Ok(Some(Place { cell, link, other: rest }));
+                return Ok(Some(ChainPosition { cell, link, other: rest }));
             }
             if rest == wanted {
-                return Ok(Some(Place { cell, link, other: first }));
+                return Ok(Some(ChainPosition { cell, link, other: first }));
             }
             link = cell + 1;
         }

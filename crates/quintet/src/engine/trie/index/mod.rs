@@ -30,12 +30,12 @@
 //! node has no pointer to its parent. Hashes have 64 bits and are not stored: 28 of them are in the
 //! record's word.
 
-mod ahead;
 mod gather;
 mod list;
 #[cfg(all(test, model))]
 mod models;
 mod objects;
+mod stepped_lookup;
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests;
@@ -46,14 +46,14 @@ mod writer;
 use std::ops::ControlFlow;
 
 pub(crate) use self::{
-    ahead::{Ahead, Step},
     list::Layout,
-    walk::Shape,
+    stepped_lookup::{LookupStep, SteppedLookup},
+    walk::TrieShape,
     word::{ADDRESS_END, count_words},
-    writer::{Spot, Writer},
+    writer::{WordPosition, Writer},
 };
 use self::{
-    objects::Objects,
+    objects::ObjectAllocator,
     word::{ROOT_BITS, Slot, TAG_BITS, address_of, character, tag, tag_of},
 };
 use crate::{
@@ -76,7 +76,7 @@ const ROOT_AT: u64 = RESERVED_WORDS - ROOTS;
 const SPINS: u32 = 64;
 /// Times that a path may lead to an address without a record, although nothing below its subtree
 /// changed, before that counts as damage. Memory may be evicted and reused meanwhile.
-pub(crate) const MISLED_MAX: u32 = 500;
+pub(crate) const RETRIES_MAX: u32 = 500;
 /// Regions that a reader loads for one path before it locks the path: more than a path has.
 const LOADS_MAX: u32 = 16;
 /// The most regions that are evicted at once.
@@ -90,7 +90,7 @@ const DEPTH_MAX: usize = 5;
 
 /// What a reader says about an address.
 #[derive(Debug)]
-pub(crate) enum Verdict<T> {
+pub(crate) enum RecordVerdict<T> {
     /// The key's record.
     Found(T),
     /// The record of another key.
@@ -100,7 +100,7 @@ pub(crate) enum Verdict<T> {
 }
 
 /// The result of one search along a path.
-enum Look<T> {
+enum SearchResult<T> {
     Found(T),
     Missing,
     Changed,
@@ -115,7 +115,7 @@ struct Subtree(AtomicU64);
 
 /// Counters that change with every insert.
 #[derive(Debug, Default)]
-struct Counts {
+struct TrieCounts {
     keys: AtomicU64,
     nodes: AtomicU64,
     list_words: AtomicU64,
@@ -131,8 +131,8 @@ pub(crate) struct Trie {
     sluggishness: usize,
     layout: Layout,
     subtrees: Box<[Subtree]>,
-    objects: CachePadded<Mutex<Objects>>,
-    counts: CachePadded<Counts>,
+    objects: CachePadded<Mutex<ObjectAllocator>>,
+    counts: CachePadded<TrieCounts>,
     /// Held by the thread that gathers.
     gathering: Mutex<()>,
 }
@@ -156,7 +156,7 @@ impl Trie {
             sluggishness: to_usize(sluggishness),
             layout,
             subtrees: (0..ROOTS).map(|_| Subtree::default()).collect(),
-            objects: CachePadded(Mutex::new(Objects::starting_at(RESERVED_WORDS))),
+            objects: CachePadded(Mutex::new(ObjectAllocator::starting_at(RESERVED_WORDS))),
             counts: CachePadded::default(),
             gathering: Mutex::default(),
         }
@@ -203,11 +203,11 @@ impl Trie {
         let tail = lock(&self.objects).tail();
         self.space.split_huge_pages(tail);
         let leaving: Vec<u64> = (0..count)
-            .map_while(|_| self.space.begin_leaving(tail, [tail / words, keep / words]))
+            .map_while(|_| self.space.begin_eviction(tail, [tail / words, keep / words]))
             .collect();
         drop(writers);
         for region in &leaving {
-            self.space.finish_leaving(*region);
+            self.space.finish_eviction(*region);
         }
         !leaving.is_empty()
     }
@@ -224,8 +224,8 @@ impl Trie {
 
     /// Call after the states of trie and space were decoded: words of the space beyond the end may
     /// not be zero.
-    pub(crate) fn note_used(&self) {
-        lock(&self.objects).note_used(self.space.known_end());
+    pub(crate) fn set_used_end(&self) {
+        lock(&self.objects).set_used_end(self.space.known_end());
     }
 
     /// Uses huge pages only if `limit` bytes are enough for the whole trie. Called before anything
@@ -234,7 +234,7 @@ impl Trie {
         self.space.choose_pages(self.end(), limit);
     }
 
-    /// Loads the region from which new objects are allocated, as [`Self::take`] requires.
+    /// Loads the region from which new objects are allocated, as [`Self::allocate`] requires.
     pub(crate) fn load_tail(&self) -> Result<()> {
         let tail = lock(&self.objects).tail();
         if tail & (self.space.region_words() - 1) == 0 { Ok(()) } else { self.space.load(tail) }
@@ -278,16 +278,16 @@ impl Trie {
 
     /// Passes `look` the addresses whose tag is that of `hash` until it finds its record. `load`
     /// loads the region of a word, and may evict others. Fails with errors of `load`, and with
-    /// [`Error::Corruption`] after [`MISLED_MAX`] addresses without a record.
+    /// [`Error::Corruption`] after [`RETRIES_MAX`] addresses without a record.
     #[inline]
     pub(crate) fn find<T>(
         &self,
         hash: u64,
-        mut look: impl FnMut(u64) -> Verdict<T>,
+        mut look: impl FnMut(u64) -> RecordVerdict<T>,
         load: impl Fn(u64) -> Result<()>,
     ) -> Result<Option<T>> {
         let version = self.subtree(hash);
-        let (mut attempts, mut misled, mut loads) = (0, 0, 0);
+        let (mut attempts, mut retries, mut loads) = (0, 0, 0);
         loop {
             let before = version.load(Ordering::Acquire);
             let seen = self.search(hash, &mut |address, _| look(address));
@@ -295,17 +295,17 @@ impl Trie {
             let same = before & 1 == 0 && version.load(Ordering::Relaxed) == before;
             if mutant!(TrieReadNotValidated: true, else same) {
                 match seen {
-                    Look::Found(found) => return Ok(Some(found)),
-                    Look::Missing => return Ok(None),
-                    Look::Load(index) if loads < LOADS_MAX => {
+                    SearchResult::Found(found) => return Ok(Some(found)),
+                    SearchResult::Missing => return Ok(None),
+                    SearchResult::Load(index) if loads < LOADS_MAX => {
                         load(index)?;
                         loads += 1;
                     }
                     // Regions are evicted again before the path is complete. Under the lock they
                     // stay.
-                    Look::Load(_) => self.lock(hash).load_path()?,
-                    Look::Changed if misled < MISLED_MAX => misled += 1,
-                    Look::Changed => {
+                    SearchResult::Load(_) => self.lock(hash).load_path()?,
+                    SearchResult::Changed if retries < RETRIES_MAX => retries += 1,
+                    SearchResult::Changed => {
                         return Err(damaged("a path leads to an address without a record"));
                     }
                 }
@@ -317,17 +317,21 @@ impl Trie {
     /// One search along the path of `hash`. `look` receives an address and the position of its
     /// word. The result is valid if the subtree's version did not change.
     #[inline]
-    fn search<T>(&self, hash: u64, look: &mut impl FnMut(u64, u64) -> Verdict<T>) -> Look<T> {
+    fn search<T>(
+        &self,
+        hash: u64,
+        look: &mut impl FnMut(u64, u64) -> RecordVerdict<T>,
+    ) -> SearchResult<T> {
         let mut at = ROOT_AT + (hash >> (64 - ROOT_BITS));
         let mut position = ROOT_BITS;
         loop {
-            let Some(word) = self.space.get(at) else { return Look::Load(at) };
+            let Some(word) = self.space.get(at) else { return SearchResult::Load(at) };
             match Slot::of(word) {
-                Slot::Empty => return Look::Missing,
+                Slot::Empty => return SearchResult::Missing,
                 Slot::Record(word) => {
                     return match judge(word, at, hash, look) {
                         ControlFlow::Break(end) => end,
-                        ControlFlow::Continue(()) => Look::Missing,
+                        ControlFlow::Continue(()) => SearchResult::Missing,
                     };
                 }
                 Slot::List { class, at } => {
@@ -335,7 +339,7 @@ impl Trie {
                         return self.search_chain(at, hash, look);
                     }
                     let Some(words) = self.space.words(at, 1 << class) else {
-                        return Look::Load(at);
+                        return SearchResult::Load(at);
                     };
                     for (at, word) in (at..).zip(words) {
                         let word = word.load(Ordering::Relaxed);
@@ -346,11 +350,11 @@ impl Trie {
                             return end;
                         }
                     }
-                    return Look::Missing;
+                    return SearchResult::Missing;
                 }
                 Slot::Node { at: node, .. } => {
                     if position + self.fan_bits > ROOT_BITS + TAG_BITS {
-                        return Look::Changed;
+                        return SearchResult::Changed;
                     }
                     at = self.child(node, hash, position);
                     position += self.fan_bits;
@@ -429,7 +433,7 @@ impl Trie {
     /// Decodes what [`Self::encode`] wrote. Returns `None` for anything else, and for another
     /// shape.
     pub(crate) fn decode(&self, rest: &mut Decoder<'_>) -> Option<()> {
-        *lock(&self.objects) = Objects::decode(rest, &self.space)?;
+        *lock(&self.objects) = ObjectAllocator::decode(rest, &self.space)?;
         for counter in [&self.counts.keys, &self.counts.nodes, &self.counts.list_words] {
             counter.store(rest.varint()?, Ordering::Relaxed);
         }
@@ -437,26 +441,26 @@ impl Trie {
     }
 
     /// Stores the words of a new object.
-    fn fill(&self, fresh: objects::Fresh, class: u32, words: &[u64]) {
+    fn fill(&self, object: objects::NewObject, class: u32, words: &[u64]) {
         let used = to_u64(words.len());
-        if fresh.is_zero && used * 4 < 1 << class {
-            for (at, word) in (fresh.at..).zip(words).filter(|(_, word)| **word != 0) {
+        if object.is_zero && used * 4 < 1 << class {
+            for (at, word) in (object.at..).zip(words).filter(|(_, word)| **word != 0) {
                 self.space.set(at, *word);
             }
         } else {
-            let rest = if fresh.is_zero { 0 } else { to_usize((1 << class) - used) };
+            let rest = if object.is_zero { 0 } else { to_usize((1 << class) - used) };
             let words = words.iter().copied().chain(std::iter::repeat_n(0, rest));
-            self.space.set_all(fresh.at, words);
+            self.space.set_all(object.at, words);
         }
     }
 
     /// Allocates an object.
-    fn take(&self, class: u32) -> Result<objects::Fresh> {
-        lock(&self.objects).take(&self.space, class)
+    fn allocate(&self, class: u32) -> Result<objects::NewObject> {
+        lock(&self.objects).allocate(&self.space, class)
     }
 
     /// Frees an object.
-    fn give(&self, class: u32, at: u64) {
+    fn free(&self, class: u32, at: u64) {
         lock(&self.objects).push(&self.space, class, at);
     }
 
@@ -479,11 +483,11 @@ impl Trie {
                 *child = self.build(group, position + self.fan_bits)?;
             }
         }
-        let fresh = self.take(self.fan_bits)?;
+        let object = self.allocate(self.fan_bits)?;
         let end = children.iter().rposition(|child| *child != 0).map_or(0, |last| last + 1);
-        self.fill(fresh, self.fan_bits, children.get(..end).unwrap_or(&[]));
+        self.fill(object, self.fan_bits, children.get(..end).unwrap_or(&[]));
         self.counts.nodes.fetch_add(1, Ordering::Relaxed);
-        Ok(word::node(self.fan_bits, fresh.at))
+        Ok(word::node(self.fan_bits, object.at))
     }
 }
 
@@ -493,15 +497,15 @@ fn judge<T>(
     word: u64,
     at: u64,
     hash: u64,
-    look: &mut impl FnMut(u64, u64) -> Verdict<T>,
-) -> ControlFlow<Look<T>> {
+    look: &mut impl FnMut(u64, u64) -> RecordVerdict<T>,
+) -> ControlFlow<SearchResult<T>> {
     if tag_of(word) != tag(hash) {
         return ControlFlow::Continue(());
     }
     match look(address_of(word), at) {
-        Verdict::Found(found) => ControlFlow::Break(Look::Found(found)),
-        Verdict::Other => ControlFlow::Continue(()),
-        Verdict::Changed => ControlFlow::Break(Look::Changed),
+        RecordVerdict::Found(found) => ControlFlow::Break(SearchResult::Found(found)),
+        RecordVerdict::Other => ControlFlow::Continue(()),
+        RecordVerdict::Changed => ControlFlow::Break(SearchResult::Changed),
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use super::{Layout, Step, Trie, Verdict};
+use super::{Layout, LookupStep, RecordVerdict, Trie};
 #[cfg(shuttle)]
 use crate::util::mutant::{self, Bug};
 use crate::{
@@ -58,16 +58,16 @@ const READERS: [Reader; 2] = [finds, finds_in_steps];
 
 /// Whether a reader finds the record at `address`.
 fn finds(trie: &Trie, hash: u64, address: u64) -> bool {
-    let look = |seen| if seen == address { Verdict::Found(()) } else { Verdict::Other };
+    let look = |seen| if seen == address { RecordVerdict::Found(()) } else { RecordVerdict::Other };
     trie.find(hash, look, |at| trie.space().load(at)).unwrap().is_some()
 }
 
 /// As [`finds`], for a reader that steps through its lookup.
 fn finds_in_steps(trie: &Trie, hash: u64, address: u64) -> bool {
-    let mut ahead = trie.set_out(hash);
-    while trie.step(&mut ahead) == Step::Asked {}
-    let is_there = ahead.met() == Some(address);
-    if (is_there || ahead.is_missing()) && trie.is_current(&ahead) {
+    let mut lookup = trie.begin_lookup(hash);
+    while trie.step(&mut lookup) == LookupStep::Pending {}
+    let is_there = lookup.candidate() == Some(address);
+    if (is_there || lookup.is_missing()) && trie.is_current(&lookup) {
         return is_there;
     }
     finds(trie, hash, address)
@@ -77,10 +77,10 @@ fn finds_in_steps(trie: &Trie, hash: u64, address: u64) -> bool {
 #[cfg(shuttle)]
 fn commit(trie: &Trie) {
     let writers = trie.lock_all();
-    trie.space().cut();
+    trie.space().begin_checkpoint();
     drop(writers);
     trie.space().coalesce();
-    trie.space().committed(1);
+    trie.space().commit(1);
 }
 
 /// Runs `writer` beside a reader of a record that stays.

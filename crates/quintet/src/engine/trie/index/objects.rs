@@ -26,7 +26,7 @@ const SLACK_PART: u64 = 8;
 
 /// The allocator.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Objects {
+pub(super) struct ObjectAllocator {
     /// The end of the words that were ever part of an object.
     tail: u64,
     /// The first free object of each class; 0: none.
@@ -50,13 +50,13 @@ struct Shrinking {
 
 /// An allocated object.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fresh {
+pub(super) struct NewObject {
     pub(super) at: u64,
     /// All its words are zero.
     pub(super) is_zero: bool,
 }
 
-impl Objects {
+impl ObjectAllocator {
     /// An allocator whose first object is at `tail`.
     pub(super) fn starting_at(tail: u64) -> Self {
         Self { tail, ..Self::default() }
@@ -70,22 +70,22 @@ impl Objects {
 
     /// Allocates an object: a free one, or one at the end of the space. Fails with [`Error::Limit`]
     /// if the space is full, and with errors of loading the region at its end.
-    pub(super) fn take(&mut self, space: &Space, class: u32) -> Result<Fresh> {
-        match self.take_free(space, class) {
-            Some(fresh) => Ok(fresh),
+    pub(super) fn allocate(&mut self, space: &Space, class: u32) -> Result<NewObject> {
+        match self.allocate_free(space, class) {
+            Some(object) => Ok(object),
             None => self.extend(space, class),
         }
     }
 
     /// Allocates a free object, or splits a larger one.
-    fn take_free(&mut self, space: &Space, class: u32) -> Option<Fresh> {
+    fn allocate_free(&mut self, space: &Space, class: u32) -> Option<NewObject> {
         for larger in class..CLASSES {
             let Some(at) = self.pop(space, larger) else { continue };
             // The upper halves become free, the lowest is the object.
             for half in (class..larger).rev() {
                 self.push(space, half, at + (1 << half));
             }
-            return Some(Fresh { at, is_zero: false });
+            return Some(NewObject { at, is_zero: false });
         }
         None
     }
@@ -205,9 +205,9 @@ impl Objects {
     }
 
     /// Allocates a free object below the boundary, for one that is moved there.
-    pub(super) fn take_below(&mut self, space: &Space, class: u32) -> Option<Fresh> {
+    pub(super) fn allocate_below(&mut self, space: &Space, class: u32) -> Option<NewObject> {
         self.shrinking?;
-        self.take_free(space, class)
+        self.allocate_free(space, class)
     }
 
     /// Ends what [`Self::begin_shrinking`] began. If all words above the boundary are free, the
@@ -251,12 +251,12 @@ impl Objects {
     }
 
     /// Words below `end` may not be zero, whatever the tail.
-    pub(super) fn note_used(&mut self, end: u64) {
+    pub(super) fn set_used_end(&mut self, end: u64) {
         self.zero_from = self.zero_from.max(end);
     }
 
     /// Allocates an object at the end of the space. Words that alignment skips become free objects.
-    fn extend(&mut self, space: &Space, class: u32) -> Result<Fresh> {
+    fn extend(&mut self, space: &Space, class: u32) -> Result<NewObject> {
         let size = 1_u64 << class;
         while !self.tail.is_multiple_of(size) {
             let gap = self.tail.trailing_zeros();
@@ -272,7 +272,7 @@ impl Objects {
         }
         Self::enter(space, at)?;
         self.tail += size;
-        Ok(Fresh { at, is_zero: at >= self.zero_from })
+        Ok(NewObject { at, is_zero: at >= self.zero_from })
     }
 
     /// Makes the region of a word usable: begins it with its first word, or loads it if it was

@@ -15,7 +15,7 @@ use crate::{
 
 /// The shape of a trie (CedrusDB, figures 4 and 9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct TrieShape {
     /// Records.
     pub(crate) records: u64,
     /// Sum over the records of the nodes on the path, the root table included.
@@ -96,7 +96,7 @@ impl Trie {
         let mut found = false;
         let mut look = |seen: u64, _| {
             found |= seen == address;
-            super::Verdict::<()>::Other
+            super::RecordVerdict::<()>::Other
         };
         let _ = self.search(hash, &mut look);
         found
@@ -108,21 +108,26 @@ impl Trie {
     pub(crate) fn inspect(
         &self,
         roots: std::ops::Range<u64>,
-        shape: &mut Shape,
+        shape: &mut TrieShape,
         visit: &mut dyn FnMut(u64),
         finding: &mut dyn FnMut(u64, &str),
     ) -> Result<()> {
-        let mut seen = Seen::new(lock(&self.objects).tail());
+        let mut seen = WordBitmap::new(lock(&self.objects).tail());
         let all = roots == (0..ROOTS);
         for root in roots {
-            let mut inspector = Inspector { trie: self, seen: &mut seen, shape, visit, finding };
+            let mut inspector =
+                TrieInspector { trie: self, seen: &mut seen, shape, visit, finding };
             inspector.slot(ROOT_AT + root, root, ROOT_BITS, 1)?;
         }
         if all { self.inspect_free(&mut seen, finding) } else { Ok(()) }
     }
 
     /// Checks that free objects do not overlap, and that every word belongs to an object.
-    fn inspect_free(&self, seen: &mut Seen, finding: &mut dyn FnMut(u64, &str)) -> Result<()> {
+    fn inspect_free(
+        &self,
+        seen: &mut WordBitmap,
+        finding: &mut dyn FnMut(u64, &str),
+    ) -> Result<()> {
         let objects = lock(&self.objects);
         for ((class, head), (_, count)) in objects.free_heads().zip(objects.free_counts()) {
             let (mut at, mut found) = (head, 0);
@@ -155,9 +160,9 @@ pub(super) fn path_behind(from: u64, position: u32) -> Option<u64> {
 }
 
 /// A bit for each pair of words that is part of an object; and the end of the words.
-struct Seen(Vec<u64>, u64);
+struct WordBitmap(Vec<u64>, u64);
 
-impl Seen {
+impl WordBitmap {
     fn new(tail: u64) -> Self {
         Self(vec![0; to_usize(tail.div_ceil(128))], tail)
     }
@@ -186,15 +191,15 @@ impl Seen {
     }
 }
 
-struct Inspector<'a> {
+struct TrieInspector<'a> {
     trie: &'a Trie,
-    seen: &'a mut Seen,
-    shape: &'a mut Shape,
+    seen: &'a mut WordBitmap,
+    shape: &'a mut TrieShape,
     visit: &'a mut dyn FnMut(u64),
     finding: &'a mut dyn FnMut(u64, &str),
 }
 
-impl Inspector<'_> {
+impl TrieInspector<'_> {
     /// `path` is the hash bits that lead to the slot, `position` their number.
     fn slot(&mut self, at: u64, path: u64, position: u32, depth: u64) -> Result<()> {
         match Slot::of(word_at(&self.trie.space, at)?) {

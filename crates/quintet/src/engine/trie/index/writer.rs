@@ -2,9 +2,9 @@
 //!
 //! A [`Writer`] holds the lock of one subtree. Dropping it increments the version and so unlocks.
 
-use super::Look;
+use super::SearchResult;
 use super::{
-    DEPTH_MAX, ROOT_AT, Trie, Verdict, damaged,
+    DEPTH_MAX, ROOT_AT, RecordVerdict, Trie, damaged,
     list::{CELL, Layout},
     walk,
     word::{ADDRESS_END, ROOT_BITS, Slot, TAG_BITS, record},
@@ -31,11 +31,11 @@ pub(crate) struct Writer<'a> {
 
 /// The position of a record's word. Valid while the subtree stays locked and is not changed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot(u64);
+pub(crate) struct WordPosition(u64);
 
 /// The path to a slot that holds no node.
 #[derive(Debug)]
-struct Path {
+struct SlotPath {
     /// The position of the slot.
     slot: u64,
     word: u64,
@@ -48,11 +48,11 @@ struct Path {
 
 impl Writer<'_> {
     /// Follows the path of the hash, and loads regions that are not in memory.
-    fn path(&self) -> Result<Path> {
+    fn path(&self) -> Result<SlotPath> {
         let trie = self.trie;
         let slot = ROOT_AT + (self.hash >> (64 - ROOT_BITS));
         let mut path =
-            Path { slot, word: 0, position: ROOT_BITS, nodes: [(0, 0); DEPTH_MAX], depth: 0 };
+            SlotPath { slot, word: 0, position: ROOT_BITS, nodes: [(0, 0); DEPTH_MAX], depth: 0 };
         loop {
             path.word = word_at(&trie.space, path.slot)?;
             let Slot::Node { at, .. } = Slot::of(path.word) else { return Ok(path) };
@@ -86,17 +86,17 @@ impl Writer<'_> {
     pub(crate) fn find<T>(
         &self,
         mut look: impl FnMut(u64) -> Option<T>,
-    ) -> Result<Option<(T, Spot)>> {
+    ) -> Result<Option<(T, WordPosition)>> {
         let mut look = |address, at| match look(address) {
-            Some(found) => Verdict::Found((found, Spot(at))),
-            None => Verdict::Other,
+            Some(found) => RecordVerdict::Found((found, WordPosition(at))),
+            None => RecordVerdict::Other,
         };
         loop {
             match self.trie.search(self.hash, &mut look) {
-                Look::Found(found) => return Ok(Some(found)),
-                Look::Missing => return Ok(None),
-                Look::Load(index) => self.trie.space.load(index)?,
-                Look::Changed => return Err(damaged("a path has too many nodes")),
+                SearchResult::Found(found) => return Ok(Some(found)),
+                SearchResult::Missing => return Ok(None),
+                SearchResult::Load(index) => self.trie.space.load(index)?,
+                SearchResult::Changed => return Err(damaged("a path has too many nodes")),
             }
         }
     }
@@ -131,7 +131,7 @@ impl Writer<'_> {
         words.push(word);
         trie.space.set(path.slot, trie.build(&words, path.position)?);
         if let Slot::List { class, at } = Slot::of(path.word) {
-            trie.give_list(class, at)?;
+            trie.free_list(class, at)?;
         }
         Ok(())
     }
@@ -155,15 +155,15 @@ impl Writer<'_> {
     /// Exchanges the record at `old` for `new`; `false` if there is none at `old`.
     pub(crate) fn replace(&mut self, old: u64, new: u64) -> Result<bool> {
         let found = self.find(|address| (address == old).then_some(()))?;
-        if let Some(((), spot)) = found {
-            self.exchange(spot, new);
+        if let Some(((), position)) = found {
+            self.exchange(position, new);
         }
         Ok(found.is_some())
     }
 
     /// Exchanges the record that [`Self::find`] found there for `new`.
     #[inline]
-    pub(crate) fn exchange(&mut self, Spot(at): Spot, new: u64) {
+    pub(crate) fn exchange(&mut self, WordPosition(at): WordPosition, new: u64) {
         self.trie.space.set(at, record(self.hash, new));
     }
 
@@ -178,11 +178,11 @@ impl Writer<'_> {
                 self.merge(&path)?;
             }
             Slot::List { .. } if trie.layout == Layout::Chain => {
-                let Some(place) = trie.place_in_chain(path.slot, gone)? else {
+                let Some(place) = trie.find_in_chain(path.slot, gone)? else {
                     return Ok(false);
                 };
                 trie.space.set(place.link, place.other);
-                trie.give_object(CELL, place.cell);
+                trie.free_object(CELL, place.cell);
             }
             Slot::List { class, at } => {
                 let mut words = trie.read_list(class, at)?;
@@ -200,14 +200,21 @@ impl Writer<'_> {
     }
 
     /// Stores the remaining words of a list after the record at `index` was removed.
-    fn shrink(&self, path: &Path, class: u32, at: u64, index: usize, words: &[u64]) -> Result<()> {
+    fn shrink(
+        &self,
+        path: &SlotPath,
+        class: u32,
+        at: u64,
+        index: usize,
+        words: &[u64],
+    ) -> Result<()> {
         let trie = self.trie;
         // A list that is half empty keeps its class: the next insert would grow it again.
         let small = words.len() * 4 <= 1 << class;
         if words.len() == 1 || small {
             let word = if let [word] = words { *word } else { trie.build_list(words)? };
             trie.space.set(path.slot, word);
-            return trie.give_list(class, at);
+            return trie.free_list(class, at);
         }
         if let Some(moved) = words.get(index) {
             trie.space.set(at + to_u64(index), *moved);
@@ -218,7 +225,7 @@ impl Writer<'_> {
 
     /// Removes the nodes on the path to an empty slot that hold nothing now, or a single record or
     /// list, which moves up.
-    fn merge(&self, path: &Path) -> Result<()> {
+    fn merge(&self, path: &SlotPath) -> Result<()> {
         let trie = self.trie;
         for (slot, node) in path.nodes.iter().take(path.depth).rev() {
             word_at(&trie.space, *node)?;
@@ -232,7 +239,7 @@ impl Writer<'_> {
             trie.space.set(*slot, first);
             trie.counts.nodes.fetch_sub(1, Ordering::Relaxed);
             mutant!(TrieLeaksNodes => continue);
-            trie.give(trie.fan_bits, *node);
+            trie.free(trie.fan_bits, *node);
         }
         Ok(())
     }

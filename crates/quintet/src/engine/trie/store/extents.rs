@@ -16,8 +16,8 @@
 //! are in memory and part of the state in the journal, so there are no footers to read.
 //!
 //! Invariant: an extent that a durable state names is not written again before a state without it
-//! is durable. A released extent goes to `dying`, and becomes a hole when a checkpoint made after
-//! that is durable.
+//! is durable. A released extent goes to `released`, and becomes a hole when a checkpoint made
+//! after that is durable.
 //!
 //! Thread rules: any thread. Only maintenance makes checkpoints and commits them.
 
@@ -55,7 +55,7 @@ struct Allocator {
     /// Where the search for a hole continues.
     next: u64,
     /// Released extents that a durable state may name: offset and bytes.
-    dying: Vec<(u64, u64)>,
+    released: Vec<(u64, u64)>,
     /// Values that are not in the file, by offset.
     unwritten: BTreeMap<u64, Arc<[u8]>>,
 }
@@ -73,9 +73,9 @@ pub(crate) struct Extents {
 
 /// The values that a checkpoint writes, and the extents that become holes with it.
 #[derive(Debug, Default)]
-pub(crate) struct Cut {
+pub(crate) struct ExtentCheckpoint {
     values: Vec<(u64, Arc<[u8]>)>,
-    dying: Vec<(u64, u64)>,
+    released: Vec<(u64, u64)>,
 }
 
 impl Extents {
@@ -103,7 +103,7 @@ impl Extents {
         if let Some(value) = allocator.unwritten.remove(&offset) {
             self.budget.release(to_u64(value.len()));
         }
-        allocator.dying.push((offset, bytes));
+        allocator.released.push((offset, bytes));
     }
 
     /// Reads the value at `offset`. Returns `None` if its checksum does not match: the extent was
@@ -130,21 +130,21 @@ impl Extents {
 
     /// Takes the values that the file lacks, and the extents that were released. The caller keeps
     /// writers out.
-    pub(crate) fn cut(&self) -> Cut {
+    pub(crate) fn begin_checkpoint(&self) -> ExtentCheckpoint {
         let mut allocator = lock(&self.allocator);
         let values = allocator.unwritten.iter().map(|(at, value)| (*at, Arc::clone(value)));
-        Cut { values: values.collect(), dying: take(&mut allocator.dying) }
+        ExtentCheckpoint { values: values.collect(), released: take(&mut allocator.released) }
     }
 
     /// Writes a checkpoint's values and syncs them. Returns the bytes written.
-    pub(crate) fn write(&self, env: &dyn Env, cut: &Cut) -> Result<u64> {
-        if cut.values.is_empty() {
+    pub(crate) fn write(&self, env: &dyn Env, checkpoint: &ExtentCheckpoint) -> Result<u64> {
+        if checkpoint.values.is_empty() {
             return Ok(0);
         }
         let file = self.file()?;
         let label = self.label();
         let mut writes = Writeback::new(env)?;
-        for (offset, value) in &cut.values {
+        for (offset, value) in &checkpoint.values {
             for (at, piece) in (*offset..).step_by(PIECE_BYTES).zip(value.chunks(PIECE_BYTES)) {
                 let mut buffer = AlignedBuffer::zeroed(piece.len());
                 let length = buffer.len();
@@ -161,9 +161,9 @@ impl Extents {
 
     /// Commits a checkpoint that is durable: drops its values from memory, and makes its released
     /// extents holes.
-    pub(crate) fn settle(&self, cut: &Cut) {
+    pub(crate) fn commit(&self, checkpoint: &ExtentCheckpoint) {
         let mut allocator = lock(&self.allocator);
-        for (offset, value) in &cut.values {
+        for (offset, value) in &checkpoint.values {
             let same = allocator.unwritten.get(offset).is_some_and(|now| Arc::ptr_eq(now, value));
             if same {
                 allocator.unwritten.remove(offset);
@@ -171,7 +171,7 @@ impl Extents {
             }
         }
         let file = lock(&self.file).clone();
-        for (offset, bytes) in &cut.dying {
+        for (offset, bytes) in &checkpoint.released {
             allocator.free(*offset, *bytes);
             if let Some(file) = &file {
                 // File systems without this keep the space.
@@ -180,9 +180,9 @@ impl Extents {
         }
     }
 
-    /// Undoes [`Self::cut`] for a checkpoint that failed.
-    pub(crate) fn forget(&self, cut: Cut) {
-        lock(&self.allocator).dying.extend(cut.dying);
+    /// Undoes [`Self::begin_checkpoint`] for a checkpoint that failed.
+    pub(crate) fn abort(&self, checkpoint: ExtentCheckpoint) {
+        lock(&self.allocator).released.extend(checkpoint.released);
     }
 
     /// Returns the file, and creates it if there is none.
@@ -199,7 +199,7 @@ impl Extents {
     }
 
     /// Appends the state after the checkpoint. The caller keeps writers out.
-    pub(crate) fn encode(&self, cut: &Cut, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, checkpoint: &ExtentCheckpoint, out: &mut Vec<u8>) {
         let allocator = lock(&self.allocator);
         let mut after = Allocator {
             tail: allocator.tail,
@@ -207,7 +207,7 @@ impl Extents {
             ..Allocator::default()
         };
         drop(allocator);
-        for (offset, bytes) in &cut.dying {
+        for (offset, bytes) in &checkpoint.released {
             after.free(*offset, *bytes);
         }
         put_varint(out, after.tail);
@@ -269,7 +269,7 @@ impl Extents {
     pub(crate) fn holes(&self) -> Vec<(u64, u64)> {
         let allocator = lock(&self.allocator);
         let holes = allocator.holes.iter().map(|(offset, bytes)| (*offset, *bytes));
-        holes.chain(allocator.dying.iter().copied()).collect()
+        holes.chain(allocator.released.iter().copied()).collect()
     }
 }
 

@@ -89,15 +89,15 @@ pub(crate) struct Regions {
     unit_bits: u32,
     frames_max: u64,
     count_max: u64,
-    allocator: Mutex<Frames>,
+    allocator: Mutex<FrameAllocator>,
     budget: Arc<Budget>,
-    lives: Mutex<Lives>,
+    lives: Mutex<LifeTable>,
     file: Mutex<Option<Arc<dyn File>>>,
 }
 
 /// The allocator of frames.
 #[derive(Debug, Default)]
-struct Frames {
+struct FrameAllocator {
     /// The first frame that was never used.
     next: u64,
     /// Frames that are reserved from the budget and not in use.
@@ -111,7 +111,7 @@ struct Frames {
 
 /// The regions in use.
 #[derive(Debug, Default)]
-struct Lives {
+struct LifeTable {
     /// Regions below this number are in use or in `free`.
     count: u64,
     free: BTreeSet<u64>,
@@ -123,7 +123,7 @@ struct Lives {
 
 /// The result of a read at an address in memory.
 #[derive(Debug)]
-pub(crate) enum Look<T> {
+pub(crate) enum RegionRead<T> {
     Found(T),
     /// The memory changed meanwhile, or was not a record.
     Changed,
@@ -133,7 +133,7 @@ pub(crate) enum Look<T> {
 
 /// Units of a region that the file lacks at a checkpoint.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fresh {
+pub(crate) struct AppendedUnits {
     pub(crate) region: u64,
     pub(crate) life: u64,
     /// First unit.
@@ -229,18 +229,18 @@ impl Regions {
 
     /// Reserves a frame from the budget; with `anyway` also beyond its limit. Returns `None` if the
     /// budget or the address space is exhausted.
-    pub(crate) fn take_frame(&self, anyway: bool) -> Option<u64> {
+    pub(crate) fn reserve_frame(&self, anyway: bool) -> Option<u64> {
         let mut frames = lock(&self.allocator);
         frames.taken += 1;
         if let Some(frame) = frames.spare.pop() {
             frames.in_use += 1;
             return Some(frame);
         }
-        self.take_fresh(&mut frames, anyway)
+        self.reserve_new_frame(&mut frames, anyway)
     }
 
-    /// As [`Self::take_frame`], but not a spare one.
-    fn take_fresh(&self, frames: &mut Frames, anyway: bool) -> Option<u64> {
+    /// As [`Self::reserve_frame`], but not a spare one.
+    fn reserve_new_frame(&self, frames: &mut FrameAllocator, anyway: bool) -> Option<u64> {
         if frames.free.is_empty() && frames.next >= self.frames_max {
             return None;
         }
@@ -262,7 +262,7 @@ impl Regions {
     }
 
     /// Frees a frame: keeps it as a spare if there is room, or returns its memory to the system.
-    pub(crate) fn give_frame(&self, frame: u64) {
+    pub(crate) fn release_frame(&self, frame: u64) {
         let mut frames = lock(&self.allocator);
         frames.in_use -= 1;
         if frames.spare.len() < SPARE_FRAMES && self.has_room_to_spare() {
@@ -281,7 +281,7 @@ impl Regions {
         while to_u64(lock(&self.allocator).spare.len() + ready.len()) < wanted
             && self.has_room_to_spare()
         {
-            let Some(frame) = self.take_unused() else { break };
+            let Some(frame) = self.reserve_unused_frame() else { break };
             let words = self.frame(frame);
             for word in words.iter().step_by(to_usize(BLOCK_BYTES / 8)) {
                 word.store(0, Ordering::Relaxed);
@@ -304,13 +304,13 @@ impl Regions {
     }
 
     /// Reserves a frame that is not a spare.
-    fn take_unused(&self) -> Option<u64> {
+    fn reserve_unused_frame(&self) -> Option<u64> {
         let mut frames = lock(&self.allocator);
-        self.take_fresh(&mut frames, false)
+        self.reserve_new_frame(&mut frames, false)
     }
 
     /// Returns the memory of an unused frame to the system.
-    fn discard(&self, frames: &mut Frames, frame: u64) {
+    fn discard(&self, frames: &mut FrameAllocator, frame: u64) {
         let start = frame * self.region_bytes();
         self.frames.discard(start..start + self.region_bytes());
         frames.free.push(frame);
@@ -339,7 +339,7 @@ impl Regions {
     }
 
     /// Begins a life of a free region, in `frame`. Returns `None` if all regions are in use.
-    pub(crate) fn begin(&self, frame: u64) -> Option<u64> {
+    pub(crate) fn begin_life(&self, frame: u64) -> Option<u64> {
         let mut lives = lock(&self.lives);
         let region = match lives.free.pop_first() {
             Some(region) => region,
@@ -383,7 +383,7 @@ impl Regions {
             self.attach(region, frame);
         } else {
             drop(lives);
-            self.give_frame(frame);
+            self.release_frame(frame);
         }
     }
 
@@ -396,7 +396,7 @@ impl Regions {
         // The new state is visible before anything that is written to the frame from here on.
         fence(Ordering::Release);
         if let Some(frame) = frame_in(before) {
-            self.give_frame(frame);
+            self.release_frame(frame);
         }
     }
 
@@ -474,9 +474,9 @@ impl Regions {
 
     /// Freezes all appended records, and returns the units of each region that the file lacks.
     /// Appends continue in the next block. The caller keeps writers out.
-    pub(crate) fn cut(&self) -> Vec<Fresh> {
+    pub(crate) fn freeze(&self) -> Vec<AppendedUnits> {
         let count = lock(&self.lives).count;
-        let mut fresh = Vec::new();
+        let mut appended = Vec::new();
         for region in 0..count {
             let (life, from) = (self.life(region), self.written(region));
             let (to, _) = self.used(region);
@@ -490,9 +490,9 @@ impl Regions {
             }
             self.row(region, 3).fetch_add(end - to, Ordering::AcqRel);
             self.row(region, 1).store(end, Ordering::Release);
-            fresh.push(Fresh { region, life, from, to: end });
+            appended.push(AppendedUnits { region, life, from, to: end });
         }
-        fresh
+        appended
     }
 
     /// Sealed regions without live records. They can be freed once a durable state lacks them.
@@ -507,7 +507,7 @@ impl Regions {
 
     /// Ends the lives of regions: they may be reused. Only maintenance calls this, as it makes all
     /// writes to the file.
-    pub(crate) fn free(&self, regions: &[u64]) {
+    pub(crate) fn end_lives(&self, regions: &[u64]) {
         let mut lives = lock(&self.lives);
         for region in regions {
             self.row(*region, 4).store(0, Ordering::Release);
@@ -519,7 +519,7 @@ impl Regions {
     /// Returns the space of free regions to the file system: truncates the file after the last
     /// region in use, and punches holes for other free regions. Keeps a few of the first for reuse,
     /// unless the table is idle. Only maintenance calls this.
-    pub(crate) fn give_back(&self, is_resting: bool) {
+    pub(crate) fn release_file_space(&self, is_idle: bool) {
         let Some(file) = lock(&self.file).clone() else { return };
         let (end, empty) = {
             let mut lives = lock(&self.lives);
@@ -530,7 +530,7 @@ impl Regions {
                 lives.free.remove(&last);
                 lives.count = last;
             }
-            let keep = if is_resting { 0 } else { to_usize(lives.count / 16 + 4) };
+            let keep = if is_idle { 0 } else { to_usize(lives.count / 16 + 4) };
             let empty: Vec<u64> = lives.free.iter().skip(keep).copied().collect();
             let end = (lives.count < before).then_some(lives.count);
             (end, empty)
@@ -574,22 +574,22 @@ impl Regions {
     /// Applies `take` to the words at `address` if they are in memory. `take` may receive words
     /// that change meanwhile; its result is dropped then.
     #[inline]
-    pub(crate) fn look<T>(
+    pub(crate) fn read_in_memory<T>(
         &self,
         address: u64,
-        take: impl FnOnce(&[AtomicU64]) -> Option<T>,
-    ) -> Look<T> {
+        read_words: impl FnOnce(&[AtomicU64]) -> Option<T>,
+    ) -> RegionRead<T> {
         let (region, unit) = self.split(address);
         let state = self.state(region);
-        let Some(frame) = frame_in(state) else { return Look::Cold(self.life(region)) };
+        let Some(frame) = frame_in(state) else { return RegionRead::Cold(self.life(region)) };
         let words = self.frame(frame).get(to_usize(unit * UNIT_WORDS)..).unwrap_or(&[]);
-        let taken = take(words);
+        let output = read_words(words);
         fence(Ordering::Acquire);
-        match taken {
-            Some(taken) if self.state_word(region).load(Ordering::Relaxed) == state => {
-                Look::Found(taken)
+        match output {
+            Some(output) if self.state_word(region).load(Ordering::Relaxed) == state => {
+                RegionRead::Found(output)
             }
-            _ => Look::Changed,
+            _ => RegionRead::Changed,
         }
     }
 

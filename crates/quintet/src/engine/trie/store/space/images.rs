@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Image, MAGIC, NAME, OnDisk, Space, apply_pending};
+use super::{Image, MAGIC, NAME, Space, SpaceFile, apply_pending};
 use crate::{
     Error, Result,
     io::{AlignedBuffer, Env, Queue, Request},
@@ -24,7 +24,7 @@ const IMAGES_AT_ONCE: usize = 32;
 
 /// Images that were written and are in no durable state yet.
 #[derive(Debug, Default)]
-pub(crate) struct Images {
+pub(crate) struct NewImages {
     new: BTreeMap<u64, Image>,
     pub(crate) written_bytes: u64,
 }
@@ -50,7 +50,7 @@ impl Space {
     }
 
     /// The oldest group of the journal that is needed beside these images and the next group.
-    pub(crate) fn needed_beside(&self, images: &Images) -> u64 {
+    pub(crate) fn needed_beside(&self, images: &NewImages) -> u64 {
         let disk = lock(&self.disk);
         let kept = disk.pending.iter().filter(|(region, _)| !images.new.contains_key(region));
         kept.map(|(_, pending)| pending.since).min().unwrap_or(u64::MAX)
@@ -61,24 +61,24 @@ impl Space {
     /// take `buffer_bytes`, but at least one for reading and one for writing.
     ///
     /// The images become valid when the state of the next group ([`Self::encode`]) is durable; then
-    /// call [`Self::settle`].
+    /// call [`Self::install_images`].
     pub(crate) fn write_images(
         &self,
         env: &dyn Env,
         changes_max: u64,
         last: u64,
         buffer_bytes: u64,
-    ) -> Result<Images> {
+    ) -> Result<NewImages> {
         let regions = self.overdue(changes_max, last);
         if regions.is_empty() {
-            return Ok(Images::default());
+            return Ok(NewImages::default());
         }
         let at_once = to_usize(buffer_bytes / 2 / self.region_bytes()).clamp(1, IMAGES_AT_ONCE);
         let mut writes = Writeback::bounded(env, to_u64(at_once) * self.region_bytes())?;
         let mut reads = env.queue(at_once).map_err(|error| {
             Error::io(format!("set up a queue to read {}", self.label()), error)
         })?;
-        let mut images = Images::default();
+        let mut images = NewImages::default();
         let mut outcome = Ok(());
         for some in regions.chunks(at_once) {
             outcome = outcome
@@ -89,7 +89,7 @@ impl Space {
         match outcome.and(finished).and_then(|()| self.sync_images()) {
             Ok(()) => Ok(images),
             Err(error) => {
-                self.forget(&images);
+                self.discard_images(&images);
                 Err(error)
             }
         }
@@ -112,7 +112,7 @@ impl Space {
         regions: &[u64],
         reads: &mut dyn Queue,
         writes: &mut Writeback,
-        images: &mut Images,
+        images: &mut NewImages,
     ) -> Result<()> {
         let length = to_usize(self.region_bytes());
         let mut done = Vec::new();
@@ -155,7 +155,7 @@ impl Space {
         region: u64,
         mut buffer: AlignedBuffer,
         writes: &mut Writeback,
-        images: &mut Images,
+        images: &mut NewImages,
     ) -> Result<()> {
         let mut disk = lock(&self.disk);
         apply_pending(disk.pending.get(&region), buffer.as_mut_slice());
@@ -175,21 +175,21 @@ impl Space {
     }
 
     /// Frees the slots of images that will not become valid.
-    pub(crate) fn forget(&self, images: &Images) {
+    pub(crate) fn discard_images(&self, images: &NewImages) {
         lock(&self.disk).free.extend(images.new.values().map(|image| image.slot));
     }
 
     /// Makes the images the valid ones: frees the slots of those that they replace, and drops the
     /// changes in them.
-    pub(crate) fn settle(&self, images: Images) {
+    pub(crate) fn install_images(&self, images: NewImages) {
         let mut disk = lock(&self.disk);
-        let mut gone = Vec::new();
+        let mut replaced = Vec::new();
         for (region, image) in images.new {
-            gone.extend(disk.images.insert(region, image).map(|old| old.slot));
-            let settled = disk.pending.remove(&region).map_or(0, |pending| pending.changes.len());
-            self.pending.fetch_sub(to_u64(settled), Ordering::Relaxed);
+            replaced.extend(disk.images.insert(region, image).map(|old| old.slot));
+            let dropped = disk.pending.remove(&region).map_or(0, |pending| pending.changes.len());
+            self.pending.fetch_sub(to_u64(dropped), Ordering::Relaxed);
         }
-        self.free_slots(&mut disk, &gone);
+        self.free_slots(&mut disk, &replaced);
     }
 
     /// Drops the images and the committed changes of words from `end` on. A durable state says that
@@ -202,8 +202,8 @@ impl Space {
         self.pending.fetch_sub(to_u64(dropped), Ordering::Relaxed);
         let images = disk.images.split_off(&region);
         if !images.is_empty() {
-            let gone: Vec<u64> = images.values().map(|image| image.slot).collect();
-            self.free_slots(&mut disk, &gone);
+            let replaced: Vec<u64> = images.values().map(|image| image.slot).collect();
+            self.free_slots(&mut disk, &replaced);
         }
     }
 
@@ -215,8 +215,8 @@ impl Space {
     }
 
     /// Adds slots to the free ones, truncates the file after the last used slot, and punches holes.
-    fn free_slots(&self, disk: &mut OnDisk, gone: &[u64]) {
-        disk.free.extend(gone);
+    fn free_slots(&self, disk: &mut SpaceFile, replaced: &[u64]) {
+        disk.free.extend(replaced);
         disk.free.sort_unstable_by(|one, next| next.cmp(one));
         let count = disk.slot_count;
         while disk.slot_count > 0 && disk.free.first() == Some(&(disk.slot_count - 1)) {
@@ -228,7 +228,7 @@ impl Space {
             if disk.slot_count < count {
                 let _ = file.set_len(self.slot_offset(disk.slot_count));
             }
-            for slot in gone.iter().filter(|slot| **slot < disk.slot_count) {
+            for slot in replaced.iter().filter(|slot| **slot < disk.slot_count) {
                 let _ = file.punch_hole(self.slot_offset(*slot), self.region_bytes());
             }
         }
@@ -236,7 +236,7 @@ impl Space {
 
     /// Appends the slot and the checksum of each region's image, as of `images`. No word from `end`
     /// on is used.
-    pub(crate) fn encode(&self, images: &Images, end: u64, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, images: &NewImages, end: u64, out: &mut Vec<u8>) {
         let disk = lock(&self.disk);
         let mut all = disk.images.clone();
         all.extend(&images.new);

@@ -21,10 +21,10 @@
 //! Invariants:
 //! - Of two stores to a word the later is later in its list: writers of one word exclude one
 //!   another, and a word has one list.
-//! - `pending` holds exactly the committed changes of each region since its image, `flying` those
-//!   that checkpoints took and no durable group has, the lists those after that. Image, `pending`,
-//!   `flying` and lists, in this order, are the content of a region. So it may be evicted with
-//!   changes that no checkpoint has.
+//! - `pending` holds exactly the committed changes of each region since its image, `in_flight`
+//!   those that checkpoints took and no durable group has, the lists those after that. Image,
+//!   `pending`, `in_flight` and lists, in this order, are the content of a region. So it may be
+//!   evicted with changes that no checkpoint has.
 //! - A word of a region that is not loaded is never written. It may be read, by a reader that found
 //!   the region loaded: the evicting thread changes a version that the reader compares afterwards.
 //!
@@ -41,11 +41,11 @@
 //! its mark only if the hand has passed since.
 
 mod images;
-mod recovering;
+mod recovery;
 
 use std::{collections::BTreeMap, io, mem::take, sync::Arc};
 
-pub(crate) use self::images::Images;
+pub(crate) use self::images::NewImages;
 use crate::{
     Error, Result,
     io::{AlignedBuffer, BLOCK_BYTES, File, Region},
@@ -81,9 +81,9 @@ const HUGE_BYTES: u64 = 2 << 20;
 /// State of a region: not in memory.
 const ABSENT: u64 = 0;
 /// State of a region: being evicted. No reader finds it.
-const LEAVING: u64 = 1;
+const EVICTING: u64 = 1;
 /// State of a region: in memory, and not read since the hand last passed.
-const PASSED: u64 = 2;
+const UNREFERENCED: u64 = 2;
 /// State of a region: in memory.
 const LOADED: u64 = 3;
 
@@ -96,24 +96,24 @@ struct Image {
 
 /// The state of the file, and changes that no image has.
 #[derive(Debug, Default)]
-struct OnDisk {
+struct SpaceFile {
     file: Option<Arc<dyn File>>,
     images: BTreeMap<u64, Image>,
     /// Slots that neither a valid image nor its predecessor needs.
     free: Vec<u64>,
     slot_count: u64,
     /// Committed changes since the image, by region.
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, PendingChanges>,
     /// Changes that checkpoints took and whose group is not durable: sorted by word, the latest
     /// value of each.
-    flying: Changes,
-    /// The lists that the last checkpoint took, until they are merged into `flying`.
+    in_flight: Changes,
+    /// The lists that the last checkpoint took, until they are merged into `in_flight`.
     taken: Vec<Changes>,
 }
 
 /// Committed changes of one region.
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingChanges {
     /// The journal group with the first of them.
     since: u64,
     /// Word in the region, and value.
@@ -145,9 +145,9 @@ pub(crate) struct Space {
     /// Changes in the lists. Every change adds to it, so it has a cache line apart from what gets
     /// read.
     unsaved: CachePadded<AtomicU64>,
-    flying: AtomicU64,
+    in_flight: AtomicU64,
     pending: AtomicU64,
-    disk: Mutex<OnDisk>,
+    disk: Mutex<SpaceFile>,
 }
 
 impl Space {
@@ -174,7 +174,7 @@ impl Space {
             hand: AtomicU64::new(0),
             lists: (0..LIST_COUNT).map(|_| CachePadded::default()).collect(),
             unsaved: CachePadded(AtomicU64::new(0)),
-            flying: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
             pending: AtomicU64::new(0),
             disk: Mutex::default(),
         })
@@ -201,11 +201,15 @@ impl Space {
         let Some(state) = self.state(index >> self.region_bits) else { return false };
         match state.load(Ordering::Acquire) {
             LOADED => true,
-            PASSED => {
+            UNREFERENCED => {
                 // Fails if the region is being evicted; the reader then continues as if it were
                 // not, and validates afterwards.
-                let _ =
-                    state.compare_exchange(PASSED, LOADED, Ordering::Relaxed, Ordering::Relaxed);
+                let _ = state.compare_exchange(
+                    UNREFERENCED,
+                    LOADED,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
                 true
             }
             _ => false,
@@ -329,7 +333,7 @@ impl Space {
             }
             read?;
             self.apply_changes(&disk, region, buffer.as_mut_slice());
-            while state.load(Ordering::Acquire) == LEAVING {
+            while state.load(Ordering::Acquire) == EVICTING {
                 yield_now();
             }
             self.advise(region);
@@ -374,7 +378,7 @@ impl Space {
 
     /// Applies all changes since the image. No thread stores to the region meanwhile, because it is
     /// not in memory.
-    fn apply_changes(&self, disk: &OnDisk, region: u64, bytes: &mut [u8]) {
+    fn apply_changes(&self, disk: &SpaceFile, region: u64, bytes: &mut [u8]) {
         apply_pending(disk.pending.get(&region), bytes);
         mutant!(SpaceEvictsUncommitted => return);
         let (first, mask) = (region << self.region_bits, self.region_words() - 1);
@@ -386,9 +390,9 @@ impl Space {
                 }
             }
         };
-        let from = disk.flying.partition_point(|change| change.0 < first);
-        let to = disk.flying.partition_point(|change| change.0 <= first | mask);
-        apply(disk.flying.get(from..to).unwrap_or(&[]));
+        let from = disk.in_flight.partition_point(|change| change.0 < first);
+        let to = disk.in_flight.partition_point(|change| change.0 <= first | mask);
+        apply(disk.in_flight.get(from..to).unwrap_or(&[]));
         for changes in &disk.taken {
             apply(changes);
         }
@@ -404,8 +408,8 @@ impl Space {
 
     /// Chooses a region to evict, neither the first nor one of `kept`, and hides it from readers. A
     /// reader that found it before may still read it: the caller keeps writers out, changes the
-    /// version that readers compare, lets both continue, and then calls [`Self::finish_leaving`].
-    pub(crate) fn begin_leaving(&self, end: u64, kept: [u64; 2]) -> Option<u64> {
+    /// version that readers compare, lets both continue, and then calls [`Self::finish_eviction`].
+    pub(crate) fn begin_eviction(&self, end: u64, kept: [u64; 2]) -> Option<u64> {
         let count = end.div_ceil(self.region_words());
         let mut hand = self.hand.load(Ordering::Relaxed);
         // Two rounds: the first clears the marks of regions that were read.
@@ -416,9 +420,9 @@ impl Space {
             }
             let Some(state) = self.state(hand) else { continue };
             if state.load(Ordering::Relaxed) == LOADED {
-                state.store(PASSED, Ordering::Relaxed);
+                state.store(UNREFERENCED, Ordering::Relaxed);
             } else if state
-                .compare_exchange(PASSED, LEAVING, Ordering::Relaxed, Ordering::Relaxed)
+                .compare_exchange(UNREFERENCED, EVICTING, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
             {
                 self.hand.store(hand, Ordering::Relaxed);
@@ -428,14 +432,14 @@ impl Space {
         None
     }
 
-    /// Frees the memory of a region that [`Self::begin_leaving`] chose.
-    pub(crate) fn finish_leaving(&self, region: u64) {
-        self.leave(region);
+    /// Frees the memory of a region that [`Self::begin_eviction`] chose.
+    pub(crate) fn finish_eviction(&self, region: u64) {
+        self.free_memory(region);
         self.evicted_total.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Frees the memory of a region that no reader finds.
-    fn leave(&self, region: u64) {
+    fn free_memory(&self, region: u64) {
         let bytes = self.region_bytes();
         self.memory.discard(region * bytes..(region + 1) * bytes);
         self.loaded_count.fetch_sub(1, Ordering::Relaxed);
@@ -446,16 +450,16 @@ impl Space {
 
     /// Evicts all regions of these words, which nothing uses any more. The caller keeps writers
     /// out, and changes the version that readers compare.
-    pub(crate) fn leave_all(&self, from: u64, to: u64) {
+    pub(crate) fn evict_all(&self, from: u64, to: u64) {
         for region in from.div_ceil(self.region_words())..to.div_ceil(self.region_words()) {
             let Some(state) = self.state(region) else { continue };
-            while state.load(Ordering::Acquire) == LEAVING {
+            while state.load(Ordering::Acquire) == EVICTING {
                 yield_now();
             }
-            if state.swap(LEAVING, Ordering::Relaxed) == ABSENT {
+            if state.swap(EVICTING, Ordering::Relaxed) == ABSENT {
                 state.store(ABSENT, Ordering::Relaxed);
             } else {
-                self.leave(region);
+                self.free_memory(region);
             }
         }
     }
@@ -476,7 +480,7 @@ impl Space {
     }
 
     /// Regions loaded from disk, and regions evicted, since the table was opened.
-    pub(crate) fn moves(&self) -> (u64, u64) {
+    pub(crate) fn load_counts(&self) -> (u64, u64) {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (load(&self.loads_total), load(&self.evicted_total))
     }
@@ -495,20 +499,20 @@ impl Space {
 
     /// Takes the changes since the last checkpoint. The caller keeps writers out, and calls
     /// [`Self::coalesce`] once it no longer does.
-    pub(crate) fn cut(&self) {
+    pub(crate) fn begin_checkpoint(&self) {
         let mut disk = lock(&self.disk);
         let lists = self.lists.iter().map(|list| take(&mut *lock(list)));
         disk.taken.extend(lists.filter(|list| !list.is_empty()));
         drop(disk);
         let count = self.unsaved.swap(0, Ordering::Relaxed);
-        self.flying.fetch_add(count, Ordering::Relaxed);
+        self.in_flight.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Merges the changes that [`Self::cut`] took with those of earlier checkpoints that failed.
-    /// Keeps the latest value of each word.
+    /// Merges the changes that [`Self::begin_checkpoint`] took with those of earlier checkpoints
+    /// that failed. Keeps the latest value of each word.
     pub(crate) fn coalesce(&self) {
         let mut disk = lock(&self.disk);
-        let (taken, mut all) = (take(&mut disk.taken), take(&mut disk.flying));
+        let (taken, mut all) = (take(&mut disk.taken), take(&mut disk.in_flight));
         all.reserve(taken.iter().map(Vec::len).sum());
         for list in taken {
             all.extend(list);
@@ -522,13 +526,13 @@ impl Space {
             }
             same
         });
-        self.flying.store(to_u64(all.len()), Ordering::Relaxed);
-        disk.flying = all;
+        self.in_flight.store(to_u64(all.len()), Ordering::Relaxed);
+        disk.in_flight = all;
     }
 
     /// Bytes of memory that a checkpoint of all unsaved changes will take.
     pub(crate) fn work_bytes(&self) -> u64 {
-        let changes = self.unsaved.load(Ordering::Relaxed) + self.flying.load(Ordering::Relaxed);
+        let changes = self.unsaved.load(Ordering::Relaxed) + self.in_flight.load(Ordering::Relaxed);
         changes * WORK_BYTES
     }
 
@@ -536,7 +540,7 @@ impl Space {
     pub(crate) fn journal(&self, group: &mut GroupWriter) {
         let disk = lock(&self.disk);
         let mut bytes = Vec::new();
-        for run in disk.flying.chunk_by(|one, next| one.0 + 1 == next.0) {
+        for run in disk.in_flight.chunk_by(|one, next| one.0 + 1 == next.0) {
             bytes.clear();
             bytes.extend(run.iter().flat_map(|(_, value)| value.to_le_bytes()));
             let Some((first, _)) = run.first() else { continue };
@@ -545,27 +549,27 @@ impl Space {
     }
 
     /// Records that the group with the changes is durable, by its number in the journal.
-    pub(crate) fn committed(&self, group: u64) {
+    pub(crate) fn commit(&self, group: u64) {
         let mut disk = lock(&self.disk);
-        let flying = take(&mut disk.flying);
+        let in_flight = take(&mut disk.in_flight);
         for run in
-            flying.chunk_by(|one, next| one.0 >> self.region_bits == next.0 >> self.region_bits)
+            in_flight.chunk_by(|one, next| one.0 >> self.region_bits == next.0 >> self.region_bits)
         {
             let Some((first, _)) = run.first() else { continue };
-            let new = || Pending { since: group, changes: Vec::new() };
+            let new = || PendingChanges { since: group, changes: Vec::new() };
             let pending = disk.pending.entry(first >> self.region_bits).or_insert_with(new);
             let mask = self.region_words() - 1;
             pending
                 .changes
                 .extend(run.iter().map(|(index, value)| (low_u32(index & mask), *value)));
         }
-        self.pending.fetch_add(to_u64(flying.len()), Ordering::Relaxed);
-        self.flying.store(0, Ordering::Relaxed);
+        self.pending.fetch_add(to_u64(in_flight.len()), Ordering::Relaxed);
+        self.in_flight.store(0, Ordering::Relaxed);
     }
 
     /// Bytes of memory of the changes that no image has.
     pub(crate) fn change_bytes(&self) -> u64 {
-        let counts = [&*self.unsaved, &self.flying, &self.pending];
+        let counts = [&*self.unsaved, &self.in_flight, &self.pending];
         counts.map(|count| count.load(Ordering::Relaxed)).iter().sum::<u64>() * CHANGE_BYTES
     }
 
@@ -576,7 +580,7 @@ impl Space {
 }
 
 /// Applies committed changes to an image.
-fn apply_pending(changes: Option<&Pending>, bytes: &mut [u8]) {
+fn apply_pending(changes: Option<&PendingChanges>, bytes: &mut [u8]) {
     let (words, _) = bytes.as_chunks_mut::<8>();
     for (index, value) in changes.into_iter().flat_map(|pending| &pending.changes) {
         if let Some(word) = words.get_mut(to_usize(u64::from(*index))) {

@@ -2,7 +2,7 @@
 
 use std::mem::take;
 
-use super::{OnDisk, Pending, Space};
+use super::{PendingChanges, Space, SpaceFile};
 use crate::{
     journal::redo::Patch,
     util::{
@@ -13,28 +13,28 @@ use crate::{
 
 impl Space {
     /// Begins to collect the patches of a needed group, by its number, while the journal is opened.
-    pub(crate) fn recover(&self, group: u64) -> Recovering<'_> {
+    pub(crate) fn recover(&self, group: u64) -> ChangeRecovery<'_> {
         let disk = lock(&self.disk);
-        let changes = Pending::default();
-        Recovering { space: self, disk, group, region: u64::MAX, changes, count: 0 }
+        let changes = PendingChanges::default();
+        ChangeRecovery { space: self, disk, group, region: u64::MAX, changes, count: 0 }
     }
 }
 
 /// Collects the patches of one group. Patches of the same region follow one another.
 #[derive(Debug)]
-pub(crate) struct Recovering<'a> {
+pub(crate) struct ChangeRecovery<'a> {
     space: &'a Space,
-    disk: MutexGuard<'a, OnDisk>,
+    disk: MutexGuard<'a, SpaceFile>,
     group: u64,
     /// The region of the last patch (`u64::MAX`: none yet), and its changes.
     region: u64,
-    changes: Pending,
+    changes: PendingChanges,
     count: u64,
 }
 
-impl Recovering<'_> {
+impl ChangeRecovery<'_> {
     /// Adds a patch; `false` if no checkpoint can have made it.
-    pub(crate) fn take(&mut self, patch: &Patch<'_>) -> bool {
+    pub(crate) fn add_patch(&mut self, patch: &Patch<'_>) -> bool {
         let (chunks, rest) = patch.bytes.as_chunks::<8>();
         let first = patch.offset / 8;
         let end = first.checked_add(to_u64(chunks.len()));
@@ -47,9 +47,9 @@ impl Recovering<'_> {
         for (index, chunk) in (first..).zip(chunks) {
             let region = index >> self.space.region_bits;
             if region != self.region {
-                self.settle();
+                self.flush_region();
                 self.region = region;
-                let new = || Pending { since: self.group, changes: Vec::new() };
+                let new = || PendingChanges { since: self.group, changes: Vec::new() };
                 self.changes = self.disk.pending.remove(&region).unwrap_or_else(new);
             }
             let place = low_u32(index & (self.space.region_words() - 1));
@@ -60,7 +60,7 @@ impl Recovering<'_> {
     }
 
     /// Stores the changes of the current region.
-    fn settle(&mut self) {
+    fn flush_region(&mut self) {
         let changes = take(&mut self.changes);
         if !changes.changes.is_empty() {
             self.disk.pending.insert(self.region, changes);
@@ -68,9 +68,9 @@ impl Recovering<'_> {
     }
 }
 
-impl Drop for Recovering<'_> {
+impl Drop for ChangeRecovery<'_> {
     fn drop(&mut self) {
-        self.settle();
+        self.flush_region();
         self.space.pending.fetch_add(self.count, Ordering::Relaxed);
     }
 }
