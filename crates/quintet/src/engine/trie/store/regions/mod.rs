@@ -41,21 +41,22 @@
 //! Thread rules: any thread may read and reserve. Regions begin and end, and are loaded and
 //! evicted, under `lives` or by maintenance.
 
-use std::{collections::BTreeSet, io, mem::take, sync::Arc};
+mod file;
+mod frames;
 
+use std::{collections::BTreeSet, io, sync::Arc};
+
+use self::frames::FrameAllocator;
 use crate::{
-    Error, Result,
-    io::{AlignedBuffer, BLOCK_BYTES, File, Region},
-    journal::{FileHead, read_all_blocks, read_blocks, redo::Owner},
+    io::{BLOCK_BYTES, File, Region},
+    journal::redo::Owner,
     util::{
         budget::Budget,
-        codec::{Decoder, put_varint, round_up, to_u64, to_usize},
+        codec::{round_up, to_usize},
         sync::{AtomicU64, Mutex, Ordering, fence, lock},
     },
 };
 
-const NAME: &str = "data";
-const MAGIC: &[u8; 8] = b"QTRIEDAT";
 /// Bytes of a unit: records are aligned to it.
 pub(crate) const UNIT_BYTES: u64 = 16;
 const UNIT_WORDS: u64 = UNIT_BYTES / 8;
@@ -69,14 +70,6 @@ const REGIONS_MAX: u64 = 1 << 22;
 const SEALED: u64 = 1 << 63;
 /// Mask of the lower half of a word.
 const LOW: u64 = 0xffff_ffff;
-/// Frames that are kept for the next region instead of being returned to the system.
-const SPARE_FRAMES: usize = 2;
-/// The most frames that are prepared at once.
-const READY_FRAMES: u64 = 16;
-/// The first frames are in ordinary pages: a small table should not take whole huge pages.
-const SMALL_FRAMES: u64 = 2;
-/// Bytes of a huge page.
-const HUGE_BYTES: u64 = 2 << 20;
 
 /// The regions of a table. See the module documentation.
 #[derive(Debug)]
@@ -93,20 +86,6 @@ pub(crate) struct Regions {
     budget: Arc<Budget>,
     lives: Mutex<LifeTable>,
     file: Mutex<Option<Arc<dyn File>>>,
-}
-
-/// The allocator of frames.
-#[derive(Debug, Default)]
-struct FrameAllocator {
-    /// The first frame that was never used.
-    next: u64,
-    /// Frames that are reserved from the budget and not in use.
-    spare: Vec<u64>,
-    /// Frames whose memory was returned to the system.
-    free: Vec<u64>,
-    in_use: u64,
-    /// Frames taken since frames were last prepared.
-    taken: u64,
 }
 
 /// The regions in use.
@@ -225,110 +204,6 @@ impl Regions {
     #[inline]
     pub(crate) fn life(&self, region: u64) -> u64 {
         self.load(region, 4)
-    }
-
-    /// Reserves a frame from the budget; with `anyway` also beyond its limit. Returns `None` if the
-    /// budget or the address space is exhausted.
-    pub(crate) fn reserve_frame(&self, anyway: bool) -> Option<u64> {
-        let mut frames = lock(&self.allocator);
-        frames.taken += 1;
-        if let Some(frame) = frames.spare.pop() {
-            frames.in_use += 1;
-            return Some(frame);
-        }
-        self.reserve_new_frame(&mut frames, anyway)
-    }
-
-    /// As [`Self::reserve_frame`], but not a spare one.
-    fn reserve_new_frame(&self, frames: &mut FrameAllocator, anyway: bool) -> Option<u64> {
-        if frames.free.is_empty() && frames.next >= self.frames_max {
-            return None;
-        }
-        if anyway {
-            self.budget.reserve_unchecked(self.region_bytes());
-        } else {
-            self.budget.try_reserve(self.region_bytes()).ok()?;
-        }
-        frames.in_use += 1;
-        let frame = frames.free.pop().unwrap_or_else(|| {
-            frames.next += 1;
-            frames.next - 1
-        });
-        if frame >= SMALL_FRAMES && self.region_bytes() >= HUGE_BYTES {
-            let start = frame * self.region_bytes();
-            self.frames.advise_huge(start..start + self.region_bytes());
-        }
-        Some(frame)
-    }
-
-    /// Frees a frame: keeps it as a spare if there is room, or returns its memory to the system.
-    pub(crate) fn release_frame(&self, frame: u64) {
-        let mut frames = lock(&self.allocator);
-        frames.in_use -= 1;
-        if frames.spare.len() < SPARE_FRAMES && self.has_room_to_spare() {
-            frames.spare.push(frame);
-            return;
-        }
-        self.discard(&mut frames, frame);
-    }
-
-    /// Prepares as many frames as were taken since the last call: touches their memory. A writer
-    /// would wait a quarter of a millisecond for each huge page. Does so only while memory is not
-    /// scarce; an idle table returns them.
-    pub(crate) fn prepare_frames(&self) {
-        let wanted = take(&mut lock(&self.allocator).taken).min(READY_FRAMES);
-        let mut ready = Vec::new();
-        while to_u64(lock(&self.allocator).spare.len() + ready.len()) < wanted
-            && self.has_room_to_spare()
-        {
-            let Some(frame) = self.reserve_unused_frame() else { break };
-            let words = self.frame(frame);
-            for word in words.iter().step_by(to_usize(BLOCK_BYTES / 8)) {
-                word.store(0, Ordering::Relaxed);
-            }
-            ready.push(frame);
-        }
-        let mut frames = lock(&self.allocator);
-        frames.in_use -= to_u64(ready.len());
-        frames.spare.extend(ready);
-        let keep = to_usize(wanted).max(SPARE_FRAMES);
-        while frames.spare.len() > keep {
-            let Some(frame) = frames.spare.pop() else { break };
-            self.discard(&mut frames, frame);
-        }
-    }
-
-    /// Returns whether the budget has room for spare frames.
-    fn has_room_to_spare(&self) -> bool {
-        self.budget.used() + 8 * self.region_bytes() <= self.budget.limit() / 4 * 3
-    }
-
-    /// Reserves a frame that is not a spare.
-    fn reserve_unused_frame(&self) -> Option<u64> {
-        let mut frames = lock(&self.allocator);
-        self.reserve_new_frame(&mut frames, false)
-    }
-
-    /// Returns the memory of an unused frame to the system.
-    fn discard(&self, frames: &mut FrameAllocator, frame: u64) {
-        let start = frame * self.region_bytes();
-        self.frames.discard(start..start + self.region_bytes());
-        frames.free.push(frame);
-        self.budget.release(self.region_bytes());
-    }
-
-    /// Bytes reserved from the budget.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        let frames = lock(&self.allocator);
-        (frames.in_use + to_u64(frames.spare.len())) * self.region_bytes()
-    }
-
-    /// The words of a frame.
-    #[inline]
-    pub(crate) fn frame(&self, frame: u64) -> &[AtomicU64] {
-        let words = self.region_units() * UNIT_WORDS;
-        let first = to_usize(frame * words);
-        self.frames.words().get(first..first + to_usize(words)).unwrap_or(&[])
     }
 
     /// The words of a region from `unit` on; `None` if it is not in memory.
@@ -516,36 +391,6 @@ impl Regions {
         }
     }
 
-    /// Returns the space of free regions to the file system: truncates the file after the last
-    /// region in use, and punches holes for other free regions. Keeps a few of the first for reuse,
-    /// unless the table is idle. Only maintenance calls this.
-    pub(crate) fn release_file_space(&self, is_idle: bool) {
-        let Some(file) = lock(&self.file).clone() else { return };
-        let (end, empty) = {
-            let mut lives = lock(&self.lives);
-            let before = lives.count;
-            while let Some(last) = lives.free.last().copied()
-                && last + 1 == lives.count
-            {
-                lives.free.remove(&last);
-                lives.count = last;
-            }
-            let keep = if is_idle { 0 } else { to_usize(lives.count / 16 + 4) };
-            let empty: Vec<u64> = lives.free.iter().skip(keep).copied().collect();
-            let end = (lives.count < before).then_some(lives.count);
-            (end, empty)
-        };
-        // Only maintenance writes a region that is reused meanwhile, so it does so after this.
-        if let Some(end) = end {
-            let _ = file.set_len(self.offset(end, 0));
-        }
-        for region in empty {
-            if self.row(region, 7).swap(1, Ordering::Relaxed) & 1 == 0 {
-                let _ = file.punch_hole(self.offset(region, 0), self.region_bytes());
-            }
-        }
-    }
-
     /// The numbers of the regions in use.
     pub(crate) fn in_use(&self) -> Vec<u64> {
         let count = lock(&self.lives).count;
@@ -605,134 +450,6 @@ impl Regions {
         }
     }
 
-    /// Offset of a unit in the file.
-    pub(crate) fn offset(&self, region: u64, unit: u64) -> u64 {
-        BLOCK_BYTES + region * self.region_bytes() + unit * UNIT_BYTES
-    }
-
-    pub(crate) fn label(&self) -> String {
-        self.owner.label(NAME)
-    }
-
-    /// A [`Error::Corruption`] at this unit of the file.
-    pub(crate) fn damage(&self, region: u64, unit: u64, what: impl Into<String>) -> Error {
-        Error::corruption(self.label(), self.offset(region, unit), what)
-    }
-
-    fn head(&self) -> FileHead {
-        FileHead::new(*MAGIC, &self.owner, self.region_bytes())
-    }
-
-    /// Returns the file, and creates it if there is none.
-    pub(crate) fn file(&self) -> Result<Arc<dyn File>> {
-        let mut file = lock(&self.file);
-        if let Some(file) = &*file {
-            return Ok(Arc::clone(file));
-        }
-        Ok(Arc::clone(file.insert(self.head().create(&self.owner, NAME)?)))
-    }
-
-    /// Opens the file, after the state was decoded. Fails with [`Error::Corruption`] if a region is
-    /// in use and there is no file.
-    pub(crate) fn open_file(&self) -> Result<()> {
-        if self.in_use().is_empty() {
-            // It may be incomplete: the first checkpoint creates it again.
-            return Ok(());
-        }
-        let file = self.head().open(&self.owner, NAME, self.read_only)?;
-        if file.is_none() {
-            return Err(Error::corruption(self.label(), 0, "the file is missing"));
-        }
-        *lock(&self.file) = file;
-        Ok(())
-    }
-
-    /// Reads units of a region from the file, in whole blocks. Returns the blocks and the offset of
-    /// the first unit in them. Returns less at the end of what is written.
-    pub(crate) fn read(
-        &self,
-        region: u64,
-        unit: u64,
-        units: u64,
-    ) -> Result<(AlignedBuffer, usize)> {
-        let end = (unit + units).min(round_up(self.written(region), BLOCK_UNITS));
-        let first = unit & !(BLOCK_UNITS - 1);
-        let blocks = round_up(end.saturating_sub(first).max(1), BLOCK_UNITS);
-        let mut buffer = AlignedBuffer::zeroed(to_usize(blocks * UNIT_BYTES));
-        let file = self.file()?;
-        read_blocks(&*file, buffer.as_mut_slice(), self.offset(region, first))
-            .map_err(|error| Error::io(format!("read {}", self.label()), error))?;
-        Ok((buffer, to_usize((unit - first) * UNIT_BYTES)))
-    }
-
-    /// Reads all of a region that is in the file.
-    pub(crate) fn read_whole(&self, region: u64) -> Result<AlignedBuffer> {
-        let mut buffer = AlignedBuffer::zeroed(to_usize(self.written(region) * UNIT_BYTES));
-        read_all_blocks(&*self.file()?, buffer.as_mut_slice(), self.offset(region, 0)).map_err(
-            |error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => self.damage(region, 0, "the file ends early"),
-                _ => Error::io(format!("read {}", self.label()), error),
-            },
-        )?;
-        Ok(buffer)
-    }
-
-    /// Appends which regions are in use, and their rows. Regions in `freed` are encoded as free.
-    /// The caller keeps writers out.
-    pub(crate) fn encode(&self, freed: &[u64], out: &mut Vec<u8>) {
-        let lives = lock(&self.lives);
-        put_varint(out, lives.last_life);
-        put_varint(out, lives.count);
-        for region in 0..lives.count {
-            let life = if freed.contains(&region) { 0 } else { self.life(region) };
-            put_varint(out, life);
-            if life != 0 {
-                let (used, sealed) = self.used(region);
-                for word in [used, u64::from(sealed), self.live(region), self.span(region)] {
-                    put_varint(out, word);
-                }
-            }
-        }
-    }
-
-    /// Decodes what [`Self::encode`] wrote. Returns `None` for anything else.
-    pub(crate) fn decode(&self, rest: &mut Decoder<'_>) -> Option<()> {
-        let mut lives = lock(&self.lives);
-        let old = take(&mut *lives);
-        for region in 0..old.count {
-            self.row(region, 4).store(0, Ordering::Relaxed);
-        }
-        lives.last_life = rest.varint()?;
-        lives.count = rest.varint()?;
-        if lives.count >= self.count_max {
-            return None;
-        }
-        for region in 0..lives.count {
-            let life = rest.varint()?;
-            self.row(region, 4).store(life, Ordering::Relaxed);
-            if life == 0 {
-                lives.free.insert(region);
-                continue;
-            }
-            let (used, sealed) = (rest.varint()?, rest.varint()?);
-            let (live_units, span) = (rest.varint()?, rest.varint()?);
-            let units = self.region_units();
-            let sound = used <= units
-                && used.is_multiple_of(BLOCK_UNITS)
-                && live_units <= used
-                && span <= units;
-            if !sound || life > lives.last_life || sealed > 1 {
-                return None;
-            }
-            self.row(region, 1).store(used, Ordering::Relaxed);
-            self.row(region, 2).store(live_units, Ordering::Relaxed);
-            self.row(region, 3).store(used | sealed << 63, Ordering::Relaxed);
-            self.row(region, 5).store(used, Ordering::Relaxed);
-            self.row(region, 6).store(span, Ordering::Relaxed);
-        }
-        Some(())
-    }
-
     /// Units in use of all regions, and dead units among them.
     pub(crate) fn units(&self) -> (u64, u64) {
         let (mut all, mut dead) = (0, 0);
@@ -742,11 +459,6 @@ impl Regions {
             dead += used.saturating_sub(self.live(region));
         }
         (all, dead)
-    }
-
-    /// Bytes of regions in use that the file has.
-    pub(crate) fn file_bytes(&self) -> u64 {
-        self.in_use().into_iter().map(|region| self.written(region) * UNIT_BYTES).sum()
     }
 }
 
