@@ -1,22 +1,26 @@
-//! Batches of gets: in memory they take their steps in turn, from the disk they are read at once.
+//! Batched gets: lookups in memory are interleaved, reads from disk are issued together.
 //!
-//! A batch in memory: all hashes, and the words at the lowest nodes are on their way; a step of
-//! each lookup, and the lists are; another, and the records are; then the values are copied out. A
-//! key whose subtree or region changed meanwhile is looked up anew, alone.
+//! Problem: a lookup has two or three dependent cache misses. Interleaved, the misses of 32 lookups
+//! overlap.
+//!
+//! How: for a batch, compute all hashes and prefetch the words at the lowest nodes; then step each
+//! lookup and prefetch its list; step again and prefetch its record; then copy the values. A key
+//! whose subtree or region changed meanwhile is looked up again on its own ([`super::read`]).
+//! Records on disk are read through the queue, several at once.
 
 use std::sync::Arc;
 
 use super::{
     Trie,
-    read::{Answer, Cold, ColdRecord, Seen, answer_in},
-    record::Head,
+    read::{ColdMatch, ColdRecord, KeyMatch, RecordValue, answer_in},
+    record::RecordHead,
 };
 use crate::{
     Error, Result,
     contract::FoundValue,
     engine::trie::{
-        index::{Ahead, Step},
-        store::regions::{BLOCK_UNITS, Look, UNIT_BYTES},
+        index::{LookupStep, SteppedLookup},
+        store::regions::{BLOCK_UNITS, RegionRead, UNIT_BYTES},
     },
     io::{AlignedBuffer, Completion, File, QUEUE_DEPTH, Queue, Request},
     util::{
@@ -25,29 +29,30 @@ use crate::{
     },
 };
 
-/// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
+/// Keys looked up together: enough to hide each other's cache misses.
 const BATCH: usize = 32;
 
-/// Where the answers of a batch go: each with the position of its key.
+/// Receives the answers of a batch, each with the index of its key.
 type Answers<'a> = dyn FnMut(usize, Option<FoundValue<'_>>) -> Result<()> + 'a;
 
 impl Trie {
-    /// Looks all keys up; `each` is called once for each, in any order.
+    /// Looks all keys up and calls `each` once for every key, in any order. Fails on the first
+    /// error of a read or of `each`.
     pub(super) fn read_many(&self, keys: &[&[u8]], each: &mut Answers<'_>) -> Result<()> {
         let (mut cold, mut scratch) = (Vec::new(), Vec::new());
         for (number, batch) in keys.chunks(BATCH).enumerate() {
-            let mut ways = [Ahead::default(); BATCH];
-            let ways = ways.get_mut(..batch.len()).unwrap_or(&mut []);
-            self.take_steps(batch, ways);
-            for (index, (key, way)) in (number * BATCH..).zip(batch.iter().zip(ways)) {
-                match self.answer_met(key, way, &mut scratch)? {
+            let mut lookups = [SteppedLookup::default(); BATCH];
+            let lookups = lookups.get_mut(..batch.len()).unwrap_or(&mut []);
+            self.step_lookups(batch, lookups);
+            for (index, (key, lookup)) in (number * BATCH..).zip(batch.iter().zip(lookups)) {
+                match self.finish_lookup(key, lookup, &mut scratch)? {
                     None => each(index, None)?,
-                    Some(Answer::Taken) => each(index, Some(FoundValue::Bytes(&scratch)))?,
-                    Some(Answer::Cold(address, life)) if !self.wants_warming(address) => {
+                    Some(RecordValue::Delivered) => each(index, Some(FoundValue::Bytes(&scratch)))?,
+                    Some(RecordValue::OnDisk(address, life)) if !self.wants_load(address) => {
                         cold.push((index, address, life));
                     }
                     Some(answer) => {
-                        let value = self.read_slowly(key, way.hash(), answer)?;
+                        let value = self.read_slowly(key, lookup.hash(), answer)?;
                         each(index, value.map(FoundValue::Value))?;
                     }
                 }
@@ -57,63 +62,70 @@ impl Trie {
             let Some(key) = keys.get(index) else { return Ok(()) };
             let record = record.as_ref().and_then(ColdRecord::record);
             let value = match record.map(|record| self.value_of(&record, key)).transpose()? {
-                Some(Cold::Value(value)) => Some(value),
+                Some(ColdMatch::Value(value)) => Some(value),
                 _ => self.read_value(key)?,
             };
             each(index, value.map(FoundValue::Value))
         })
     }
 
-    /// Takes the lookups of a batch to their ends, in turn; the records that they meet are on their
-    /// way afterwards.
-    fn take_steps(&self, keys: &[&[u8]], ways: &mut [Ahead]) {
-        for (way, key) in ways.iter_mut().zip(keys) {
-            *way = self.index.set_out(self.hash(key));
-            // Nothing is below the uppermost nodes while a table is small.
-            way.met().into_iter().for_each(|address| self.regions.prefetch(address));
+    /// Steps the lookups of a batch in turn until all have ended, and prefetches the records that
+    /// they met.
+    fn step_lookups(&self, keys: &[&[u8]], lookups: &mut [SteppedLookup]) {
+        for (lookup, key) in lookups.iter_mut().zip(keys) {
+            *lookup = self.index.begin_lookup(self.hash(key));
+            // In a small table the first steps end the lookup.
+            lookup.candidate().into_iter().for_each(|address| self.regions.prefetch(address));
         }
         let mut is_done = false;
         while !is_done {
             is_done = true;
-            for way in &mut *ways {
-                match self.index.step(way) {
-                    Step::Asked => is_done = false,
-                    Step::Met(address) => self.regions.prefetch(address),
-                    Step::Ended => {}
+            for lookup in &mut *lookups {
+                match self.index.step(lookup) {
+                    LookupStep::Pending => is_done = false,
+                    LookupStep::Candidate(address) => self.regions.prefetch(address),
+                    LookupStep::Ended => {}
                 }
             }
         }
     }
 
-    /// What the record says that a lookup has met; the value goes to `out`.
+    /// Returns the answer of the record that a lookup met, and copies its value to `out`. Looks the
+    /// key up again if the lookup is no longer valid.
     #[inline]
-    fn answer_met(&self, key: &[u8], way: &Ahead, out: &mut Vec<u8>) -> Result<Option<Answer>> {
-        let mut take = |head: &Head, words: &[AtomicU64]| {
+    fn finish_lookup(
+        &self,
+        key: &[u8],
+        lookup: &SteppedLookup,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<RecordValue>> {
+        let mut on_record = |head: &RecordHead, words: &[AtomicU64]| {
             out.resize(head.value_bytes, 0);
             head.copy_value(words, out);
         };
-        if !self.young.is_empty() {
-            return self.answer(key, way.hash(), &[], &mut take);
+        if !self.replay_buffer.is_empty() {
+            return self.answer(key, lookup.hash(), &[], &mut on_record);
         }
-        if let Some(address) = way.met() {
-            let look = self.regions.look(address, |words| answer_in(words, key, &mut take));
-            if let Look::Found(Seen::Key(answer)) = look
-                && self.index.is_current(way)
+        if let Some(address) = lookup.candidate() {
+            let look =
+                self.regions.read_in_memory(address, |words| answer_in(words, key, &mut on_record));
+            if let RegionRead::Found(KeyMatch::Key(answer)) = look
+                && self.index.is_current(lookup)
             {
                 return Ok(Some(answer));
             }
-        } else if way.is_missing() && self.index.is_current(way) {
+        } else if lookup.is_missing() && self.index.is_current(lookup) {
             return Ok(None);
         }
-        self.answer(key, way.hash(), &[], &mut take)
+        self.answer(key, lookup.hash(), &[], &mut on_record)
     }
 
-    /// Reads many records from the disk at once, and shows each to `take` as it arrives: number,
-    /// address, life of its region; `None` as for [`Self::read_cold`].
+    /// Reads records (number, address, life of the region) from disk, several at once, and passes
+    /// each to `on_record` as it arrives. The record is `None` as for [`Self::read_cold`].
     pub(super) fn read_cold_records(
         &self,
         cold: &[(usize, u64, u64)],
-        mut take: impl FnMut((usize, u64, u64), Option<ColdRecord>) -> Result<()>,
+        mut on_record: impl FnMut((usize, u64, u64), Option<ColdRecord>) -> Result<()>,
     ) -> Result<()> {
         if cold.is_empty() {
             return Ok(());
@@ -124,19 +136,19 @@ impl Trie {
             let mut done = Vec::with_capacity(QUEUE_DEPTH);
             for (token, (_, address, _)) in cold.iter().enumerate() {
                 queue.submit(to_u64(token), self.request(*address, &file));
-                // No more buffers than the device has use for.
+                // Bounds the buffers: the device has no use for a longer queue.
                 if queue.pending() >= QUEUE_DEPTH {
-                    self.arrive(queue, cold, &mut done, &mut take)?;
+                    self.wait_for_reads(queue, cold, &mut done, &mut on_record)?;
                 }
             }
             while queue.pending() > 0 {
-                self.arrive(queue, cold, &mut done, &mut take)?;
+                self.wait_for_reads(queue, cold, &mut done, &mut on_record)?;
             }
             Ok(())
         })
     }
 
-    /// The read of one record.
+    /// The read request of one record.
     fn request(&self, address: u64, file: &Arc<dyn File>) -> Request {
         let (region, unit) = self.regions.split(address);
         let end = (unit + self.regions.span(region)).min(self.regions.region_units());
@@ -151,25 +163,25 @@ impl Trie {
         }
     }
 
-    /// Waits for some of the reads, and shows what they found.
-    fn arrive(
+    /// Waits for at least one read, and passes the finished records to `on_record`.
+    fn wait_for_reads(
         &self,
         queue: &mut dyn Queue,
         cold: &[(usize, u64, u64)],
         done: &mut Vec<Completion>,
-        take: &mut impl FnMut((usize, u64, u64), Option<ColdRecord>) -> Result<()>,
+        on_record: &mut impl FnMut((usize, u64, u64), Option<ColdRecord>) -> Result<()>,
     ) -> Result<()> {
         queue.wait(1, done);
         for completion in done.drain(..) {
-            let Some(asked) = cold.get(to_usize(completion.token)) else { continue };
+            let Some(request) = cold.get(to_usize(completion.token)) else { continue };
             completion
                 .result
                 .map_err(|error| Error::io(format!("read {}", self.regions.label()), error))?;
-            let (_, address, life) = *asked;
+            let (_, address, life) = *request;
             let (_, unit) = self.regions.split(address);
             let skip = to_usize((unit & (BLOCK_UNITS - 1)) * UNIT_BYTES);
             let record = self.finish_cold(address, life, completion.buffer, skip)?;
-            take(*asked, record)?;
+            on_record(*request, record)?;
         }
         Ok(())
     }

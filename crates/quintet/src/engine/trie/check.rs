@@ -1,23 +1,25 @@
-//! Verification: every file, and what is in memory against it.
+//! Verification of a table: every file, and the memory against the files.
 //!
-//! Every record in the file is read and its checksum compared; the trie's images and the journal
-//! are read back; the trie is walked: each of its words is part of one node, list or free object,
-//! each record's tag agrees with its path and with its key's hash, each address is a record, the
-//! live units of each region are those of its records, and extents and holes overlap nowhere.
-//! Writers go on: what a walk found is told only if nothing changed during it; where writers never
-//! rest, or the trie does not fit in memory, subtrees are walked one at a time with their lock
-//! held, and what only a whole walk can tell is left out.
+//! - Every record in the file is read and its checksum compared. The trie's images and the journal
+//!   are read back.
+//! - The trie is walked. Each of its words is part of one node, list or free object. Each record's
+//!   tag agrees with its path and with its key's hash. Each address is a record.
+//! - The live units of each region are those of its records. Extents and holes do not overlap.
+//!
+//! Writers continue meanwhile. Findings of a walk are reported only if nothing changed during it.
+//! If writers never pause, or the trie does not fit in memory, the walk locks one subtree at a
+//! time, and the comparisons that need a whole walk are left out.
 
 use std::collections::BTreeMap;
 
 use super::{
     Trie,
-    record::{Head, Place, Stored},
-    write::{fits, place_of},
+    record::{DiskRecord, ExtentAddr, RecordHead},
+    write::{extent_of, fits},
 };
 use crate::{
     Error, Result,
-    engine::trie::{index::Shape, store::regions::Look},
+    engine::trie::{index::TrieShape, store::regions::RegionRead},
     io::BLOCK_BYTES,
     util::{
         codec::{round_up, to_u64},
@@ -27,20 +29,21 @@ use crate::{
     },
 };
 
-/// Whole walks tried before subtrees are locked.
+/// Walks without locks before subtrees are locked one by one.
 const ATTEMPTS: usize = 3;
 
-/// What a walk adds up.
+/// The sums of a walk.
 #[derive(Debug, Default)]
-struct Walked {
+struct WalkTotals {
     findings: Vec<Finding>,
     records: u64,
     /// Live units by region.
     live: BTreeMap<u64, u64>,
-    places: Vec<Place>,
+    extents: Vec<ExtentAddr>,
 }
 
 impl Trie {
+    /// Verifies the table and adds its findings to `report`. Fails only with errors of the disk.
     pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
         self.merge_all()?;
         {
@@ -49,36 +52,36 @@ impl Trie {
             self.index.space().check(report)?;
         }
         self.check_data(report)?;
-        // Where the trie does not fit in memory, a part of it at a time is looked at.
+        // A trie that does not fit in memory is checked one subtree at a time.
         let fits = self.index.space_bytes() <= self.context.budget.limit() / 2;
         for _ in 0..if fits { ATTEMPTS } else { 0 } {
             let Some(versions) = self.index.versions() else { continue };
-            let mut walked = Walked::default();
-            let outcome = self.walk_subtrees(0..256, &mut walked);
+            let mut totals = WalkTotals::default();
+            let outcome = self.walk_subtrees(0..256, &mut totals);
             if !self.index.is_unchanged(&versions) {
                 continue;
             }
             outcome?;
-            self.compare(&mut walked);
+            self.compare(&mut totals);
             if self.index.is_unchanged(&versions) {
-                report.checked_entries += walked.records;
-                report.findings.append(&mut walked.findings);
+                report.checked_entries += totals.records;
+                report.findings.append(&mut totals.findings);
                 return Ok(());
             }
         }
         for root in 0..256_u64 {
             let writer = self.index.lock(root << 56);
-            let mut walked = Walked::default();
-            self.walk_subtrees(root..root + 1, &mut walked)?;
+            let mut totals = WalkTotals::default();
+            self.walk_subtrees(root..root + 1, &mut totals)?;
             drop(writer);
-            self.relieve(0);
-            report.checked_entries += walked.records;
-            report.findings.append(&mut walked.findings);
+            self.enforce_budget(0);
+            report.checked_entries += totals.records;
+            report.findings.append(&mut totals.findings);
         }
         Ok(())
     }
 
-    /// Every record in the file.
+    /// Verifies every record in the file.
     fn check_data(&self, report: &mut Report) -> Result<()> {
         for region in self.regions.in_use() {
             let life = self.regions.life(region);
@@ -108,10 +111,11 @@ impl Trie {
         Ok(())
     }
 
-    fn walk_subtrees(&self, roots: std::ops::Range<u64>, walked: &mut Walked) -> Result<()> {
+    /// Walks these subtrees and checks their records.
+    fn walk_subtrees(&self, roots: std::ops::Range<u64>, totals: &mut WalkTotals) -> Result<()> {
         let label = format!("tables/{}/nodes", self.context.table_id);
         let mut findings = Vec::new();
-        let mut shape = Shape::default();
+        let mut shape = TrieShape::default();
         let mut addresses = Vec::new();
         self.index.inspect(
             roots,
@@ -121,77 +125,84 @@ impl Trie {
                 findings.push(Finding { file: label.clone(), offset, what: what.to_owned() });
             },
         )?;
-        walked.findings.append(&mut findings);
-        walked.records += shape.records;
+        totals.findings.append(&mut findings);
+        totals.records += shape.records;
         for address in addresses {
-            self.check_record(address, walked)?;
+            self.check_record(address, totals)?;
         }
         Ok(())
     }
 
-    fn check_record(&self, address: u64, walked: &mut Walked) -> Result<()> {
+    /// Checks the record at an address of the trie: that it is one, that its key's hash leads to
+    /// it, and its extent.
+    fn check_record(&self, address: u64, totals: &mut WalkTotals) -> Result<()> {
         let (region, unit) = self.regions.split(address);
-        let found = self.regions.look(address, |words| {
-            let head = Head::load(words).filter(|head| fits(head, words))?;
+        let found = self.regions.read_in_memory(address, |words| {
+            let head = RecordHead::load(words).filter(|head| fits(head, words))?;
             let mut key = vec![0; head.key_bytes];
             copy_out(words, super::record::HEAD_BYTES, &mut key);
-            Some((head, key, place_of(&head, words)))
+            Some((head, key, extent_of(&head, words)))
         });
         let found = match found {
-            Look::Found(found) => Some(found),
-            Look::Changed => None,
-            Look::Cold(life) => match self.read_cold(address, life) {
+            RegionRead::Found(found) => Some(found),
+            RegionRead::Changed => None,
+            RegionRead::Cold(life) => match self.read_cold(address, life) {
                 Ok(cold) => cold.as_ref().and_then(super::read::ColdRecord::record).map(
-                    |record: Stored<'_>| {
-                        let place = Place::decode(record.value()).filter(|_| record.head.is_extent);
-                        (record.head, record.key().to_vec(), place)
+                    |record: DiskRecord<'_>| {
+                        let extent =
+                            ExtentAddr::decode(record.value()).filter(|_| record.head.is_extent);
+                        (record.head, record.key().to_vec(), extent)
                     },
                 ),
-                // Noted with the data file.
+                // Reported with the data file.
                 Err(Error::Corruption { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             },
         };
         let mut note = |what: &str| {
             let (file, offset) = (self.regions.label(), self.regions.offset(region, unit));
-            walked.findings.push(Finding { file, offset, what: what.to_owned() });
+            totals.findings.push(Finding { file, offset, what: what.to_owned() });
         };
-        let Some((head, key, place)) = found else {
-            note("the trie names a place where no record is");
+        let Some((head, key, extent)) = found else {
+            note("the trie has the address of something that is not a record");
             return Ok(());
         };
         if !self.index.leads_to(self.hash(&key), address) {
-            note("a record is not where its key's hash leads");
+            note("the path of the key's hash does not lead to its record");
         }
-        *walked.live.entry(region).or_default() += head.units();
-        if let Some(place) = place {
-            walked.places.push(place);
-            if self.read_large(place)?.is_none() {
+        *totals.live.entry(region).or_default() += head.units();
+        if let Some(extent) = extent {
+            totals.extents.push(extent);
+            if self.read_large(extent)?.is_none() {
                 let (file, what) = (self.extents.label(), "the checksum of a large value is wrong");
-                walked.findings.push(Finding { file, offset: place.offset, what: what.to_owned() });
+                totals.findings.push(Finding {
+                    file,
+                    offset: extent.offset,
+                    what: what.to_owned(),
+                });
             }
         }
         Ok(())
     }
 
-    /// What was added up against what is counted.
-    fn compare(&self, walked: &mut Walked) {
+    /// Compares the sums of a whole walk with the counts.
+    fn compare(&self, totals: &mut WalkTotals) {
         let mut note = |file: String, offset, what: String| {
-            walked.findings.push(Finding { file, offset, what });
+            totals.findings.push(Finding { file, offset, what });
         };
         for region in self.regions.in_use() {
             let (counted, found) =
-                (self.regions.live(region), walked.live.get(&region).copied().unwrap_or(0));
+                (self.regions.live(region), totals.live.get(&region).copied().unwrap_or(0));
             if counted != found {
                 let what = format!("region {region} has {found} live units, {counted} are counted");
                 note(self.regions.label(), self.regions.offset(region, 0), what);
             }
         }
-        if walked.records != self.index.len() {
-            let what = format!("{} keys are found, {} counted", walked.records, self.index.len());
+        if totals.records != self.index.len() {
+            let what = format!("{} keys are found, {} counted", totals.records, self.index.len());
             note(format!("tables/{}/nodes", self.context.table_id), 0, what);
         }
-        let extents = walked.places.iter().map(|place| (place.offset, place.bytes.max(1)));
+        let extents = totals.extents.iter().map(|extent| (extent.offset, extent.bytes.max(1)));
         let mut ranges: Vec<(u64, u64)> = extents.chain(self.extents.holes()).collect();
         ranges.sort_unstable();
         for pair in ranges.windows(2) {

@@ -1,27 +1,28 @@
-//! Cuts, and how they get to the disk.
+//! Checkpoints: make the table's state durable.
 //!
-//! 1. Regions of the trie whose changes have been in the journal longest get new images, in free
-//!    slots, which are synced: as many as keep the journal within its bounds. A cut waits for a few
-//!    of them rather than, now and then, for all.
-//! 2. The cut: all subtrees are locked for the time it takes to swap the lists of changes, to
-//!    freeze what was appended and to write down the state: microseconds, and some for each region.
-//! 3. The records appended since the last cut are written, with their checksums, and synced; so are
-//!    large values. Nothing durable names them yet.
-//! 4. The log is synced past everything in the cut.
-//! 5. The changes and the state go to the journal as one group. With it the table is complete to
-//!    what was asked for; after new images no earlier group is needed.
-//! 6. What the group let go of may be used again.
+//! 1. Regions of the trie whose changes have been in the journal longest get new images in free
+//!    slots of `nodes`, which are synced. Only as many as keep the journal within its bounds, so
+//!    that each checkpoint pays for a few of them.
+//! 2. All subtrees are locked while the lists of changes are swapped, the appended records are
+//!    frozen and the state is encoded. That takes microseconds, and some more for each region.
+//! 3. The records appended since the last checkpoint are written with their checksums and synced;
+//!    so are large values. Nothing durable names them yet.
+//! 4. The log is synced past every effect in the checkpoint.
+//! 5. The changes and the state go to the journal as one group. From here on the checkpoint is
+//!    durable, and the table complete to the requested LSN. Groups older than every change without
+//!    an image are no longer needed.
+//! 6. Slots, extents and regions that the group no longer names become free.
 //!
-//! When a step fails the changes are kept and are part of the next cut; nothing was overwritten
-//! that the last durable state has.
+//! If a step fails, the changes are kept and are part of the next checkpoint. Nothing that the last
+//! durable state names was overwritten.
 
 use super::{CHANGES_PART, Trie};
 use crate::{
     Error, Result,
     engine::trie::store::{
         extents,
-        regions::{Fresh, UNIT_BYTES},
-        space::{CHANGE_BYTES, Images},
+        regions::{AppendedUnits, UNIT_BYTES},
+        space::{CHANGE_BYTES, NewImages},
     },
     io::AlignedBuffer,
     journal::{
@@ -31,46 +32,52 @@ use crate::{
     util::{
         budget::Reservation,
         codec::{Lsn, put_varint, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Ordering, lock},
     },
 };
 
-/// The state's number in the journal.
+/// Number of the state's space in the journal.
 pub(super) const STATE: u8 = 255;
+/// Version of the state's encoding.
 pub(super) const STATE_VERSION: u64 = 1;
 
-/// What a change takes in the journal until its image is written: regions wait in turn, so the
-/// journal has about twice as many changes as wait at a time, of 11 bytes each.
+/// Bytes that a change takes in the journal until its image is written. Regions wait in turn, so
+/// the journal holds about twice as many changes as wait at a time, of 11 bytes each.
 const JOURNALED_BYTES: u64 = 22;
-/// Of the budget, what writes of records under way may take, and what they take at most.
+/// Buffers for writing records take at most this part of the budget, and [`WRITES_MAX`].
 const WRITES_PART: u64 = 16;
+/// Bytes. The largest part of the budget for buffers of records, unless a region is larger.
 const WRITES_MAX: u64 = 8 << 20;
-/// What images under way take at most.
+/// Bytes. The most that buffers for images take.
 const IMAGES_MAX: u64 = 4 << 20;
 
-/// What belongs to whoever maintains the table.
+/// State that only the thread that maintains the table changes.
 #[derive(Debug)]
-pub(super) struct Maintenance {
+pub(super) struct CheckpointState {
     pub(super) redo: RedoJournal,
-    /// Images whose group may be durable or not: their slots are free after the next that is.
-    pub(super) limbo: Vec<Images>,
-    /// What the files are complete to.
+    /// Images of failed checkpoints, whose group may be durable or not. Their slots are free after
+    /// the next durable checkpoint.
+    pub(super) uncertain_images: Vec<NewImages>,
+    /// The LSN up to which the files are complete.
     pub(super) complete: Lsn,
 }
 
-/// A moment between operations.
-struct Cut {
-    fresh: Vec<Fresh>,
+/// The state of the table at one moment between operations.
+struct TableCheckpoint {
+    appended: Vec<AppendedUnits>,
     dead: Vec<u64>,
-    extents: extents::Cut,
-    /// Words of the trie that were ever part of an object.
+    extents: extents::ExtentCheckpoint,
+    /// End of the words that were ever part of an object of the trie.
     trie_end: u64,
     state: Vec<u8>,
 }
 
 impl Trie {
-    pub(super) fn persist_to(&self, up_to: Lsn) -> Result<Lsn> {
+    /// Makes a checkpoint that is complete to `up_to`, unless the files are already. Returns the
+    /// LSN up to which they are. Fails with [`Error::ReadOnly`], with [`Error::Io`] and with
+    /// [`Error::Corruption`]; the changes then stay for the next checkpoint.
+    pub(super) fn checkpoint_to(&self, up_to: Lsn) -> Result<Lsn> {
         if self.context.read_only {
             return Err(Error::ReadOnly);
         }
@@ -81,38 +88,38 @@ impl Trie {
             if up_to < maintenance.complete {
                 return Ok(maintenance.complete);
             }
-            self.persist_locked(&mut maintenance, up_to)?
+            self.checkpoint_locked(&mut maintenance, up_to)?
         };
-        self.relieve(0);
+        self.enforce_budget(0);
         Ok(complete)
     }
 
-    fn persist_locked(&self, maintenance: &mut Maintenance, up_to: Lsn) -> Result<Lsn> {
+    fn checkpoint_locked(&self, maintenance: &mut CheckpointState, up_to: Lsn) -> Result<Lsn> {
         let space = self.index.space();
         let (of_budget, of_journal) =
             (self.context.budget.limit() / CHANGES_PART, maintenance.redo.file_bytes_max());
         let changes_max = (of_budget / CHANGE_BYTES).min(of_journal / JOURNALED_BYTES);
         let last = maintenance.redo.overdue_group();
         let buffer_bytes = (self.context.budget.limit() / WRITES_PART).min(IMAGES_MAX);
-        let buffers = self.draw_for_work(buffer_bytes);
+        let buffers = self.reserve_for_checkpoint(buffer_bytes);
         let images = space.write_images(&*self.context.env, changes_max, last, buffer_bytes)?;
         drop(buffers);
         let needed = space.needed_beside(&images);
         self.add_written(images.written_bytes);
-        let _work = self.draw_for_work(space.work_bytes());
-        let cut = self.cut(&images);
-        let lsn = if mutant::active(Bug::TrieClaimsTooMuch) { Lsn(up_to.0 + 512) } else { up_to };
-        match self.publish(maintenance, &cut, lsn, needed) {
+        let _work = self.reserve_for_checkpoint(space.work_bytes());
+        let checkpoint = self.begin_checkpoint(&images);
+        let lsn = mutant!(TrieClaimsTooMuch: Lsn(up_to.0 + 512), else up_to);
+        match self.commit_checkpoint(maintenance, &checkpoint, lsn, needed) {
             Ok(group) => {
-                for images in maintenance.limbo.drain(..) {
-                    space.forget(&images);
+                for images in maintenance.uncertain_images.drain(..) {
+                    space.discard_images(&images);
                 }
-                space.settle(images);
-                space.committed(group);
-                space.drop_beyond(cut.trie_end);
-                self.extents.settle(&cut.extents);
-                self.regions.free(&cut.dead);
-                self.regions.give_back(self.is_at_rest());
+                space.install_images(images);
+                space.commit(group);
+                space.drop_beyond(checkpoint.trie_end);
+                self.extents.commit(&checkpoint.extents);
+                self.regions.end_lives(&checkpoint.dead);
+                self.regions.release_file_space(self.was_idle());
                 maintenance.complete = lsn;
                 self.charge_index();
                 self.count_waste();
@@ -120,18 +127,18 @@ impl Trie {
                 Ok(lsn)
             }
             Err(error) => {
-                maintenance.limbo.push(images);
-                self.extents.forget(cut.extents);
+                maintenance.uncertain_images.push(images);
+                self.extents.abort(checkpoint.extents);
                 Err(error)
             }
         }
     }
 
-    /// Draws memory for what a cut needs until it is durable, and has others give theirs back where
-    /// the budget does not have it. The caller has no subtree locked.
-    fn draw_for_work(&self, bytes: u64) -> Reservation {
+    /// Reserves memory that a checkpoint needs until it is durable, and evicts if the budget is
+    /// exceeded. The caller has no subtree locked.
+    fn reserve_for_checkpoint(&self, bytes: u64) -> Reservation {
         let charge = self.context.budget.reserve_transient(bytes);
-        self.give_back(0);
+        self.evict_to_budget(0);
         charge
     }
 
@@ -139,18 +146,19 @@ impl Trie {
         self.counters.written_bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn cut(&self, images: &Images) -> Cut {
+    /// Takes the state: step 2.
+    fn begin_checkpoint(&self, images: &NewImages) -> TableCheckpoint {
         let space = self.index.space();
         let writers = self.index.lock_all();
-        space.cut();
-        let mut fresh = self.regions.cut();
+        space.begin_checkpoint();
+        let mut appended = self.regions.freeze();
         let dead = self.regions.dead();
-        fresh.retain(|fresh| !dead.contains(&fresh.region));
-        let extents = self.extents.cut();
-        self.counters.fresh_units.store(0, Ordering::Relaxed);
+        appended.retain(|appended| !dead.contains(&appended.region));
+        let extents = self.extents.begin_checkpoint();
+        self.counters.appended_units.store(0, Ordering::Relaxed);
         let applied = self.counters.applied.load(Ordering::Relaxed);
-        self.counters.applied_cut.store(applied, Ordering::Relaxed);
-        self.cut_wanted.store(false, Ordering::Relaxed);
+        self.counters.applied_at_checkpoint.store(applied, Ordering::Relaxed);
+        self.checkpoint_wanted.store(false, Ordering::Relaxed);
         let (mut state, mut rest) = (Vec::new(), Vec::new());
         put_varint(&mut state, STATE_VERSION);
         put_varint(&mut state, self.counters.live_bytes.load(Ordering::Relaxed));
@@ -159,36 +167,34 @@ impl Trie {
         self.regions.encode(&dead, &mut rest);
         self.extents.encode(&extents, &mut rest);
         drop(writers);
-        // Images change with a cut alone.
+        // Only a checkpoint changes images.
         space.encode(images, trie_end, &mut state);
         state.append(&mut rest);
         space.coalesce();
-        Cut { fresh, dead, extents, trie_end, state }
+        TableCheckpoint { appended, dead, extents, trie_end, state }
     }
 
-    /// Steps 3 to 5.
-    fn publish(
+    /// Steps 3 to 5. Returns the number of the journal group.
+    fn commit_checkpoint(
         &self,
-        maintenance: &mut Maintenance,
-        cut: &Cut,
+        maintenance: &mut CheckpointState,
+        checkpoint: &TableCheckpoint,
         lsn: Lsn,
         needed: u64,
     ) -> Result<u64> {
-        self.write_fresh(&cut.fresh)?;
-        self.add_written(self.extents.write(&*self.context.env, &cut.extents)?);
-        if !mutant::active(Bug::TrieSkipsLogSync) {
-            self.context.host.sync_log()?;
-        }
+        self.write_appended(&checkpoint.appended)?;
+        self.add_written(self.extents.write(&*self.context.env, &checkpoint.extents)?);
+        mutant!(TrieSkipsLogSync: Ok(()), else self.context.host.sync_log())?;
         let mut group = GroupWriter::default();
         self.index.space().journal(&mut group);
-        group.patch(Patch { space: STATE, offset: 0, bytes: &cut.state });
+        group.patch(Patch { space: STATE, offset: 0, bytes: &checkpoint.state });
         self.add_written(group.bytes());
         maintenance.redo.commit_group(group, lsn, needed)
     }
 
-    /// Writes what was appended, and syncs it. It may leave memory then.
-    fn write_fresh(&self, fresh: &[Fresh]) -> Result<()> {
-        if fresh.is_empty() {
+    /// Writes the appended records and syncs them. Their regions may be evicted then.
+    fn write_appended(&self, appended: &[AppendedUnits]) -> Result<()> {
+        if appended.is_empty() {
             return Ok(());
         }
         let file = self.regions.file()?;
@@ -196,62 +202,61 @@ impl Trie {
         let region_bytes = self.regions.region_bytes();
         let bytes_max = (self.context.budget.limit() / WRITES_PART)
             .clamp(region_bytes, WRITES_MAX.max(region_bytes));
-        let _buffers = self.draw_for_work(bytes_max.min(fresh_bytes(fresh)));
+        let _buffers = self.reserve_for_checkpoint(bytes_max.min(appended_bytes(appended)));
         let mut writes = Writeback::bounded(&*self.context.env, bytes_max)?;
-        for fresh in fresh {
-            let mut buffer = AlignedBuffer::zeroed(to_usize((fresh.to - fresh.from) * UNIT_BYTES));
-            let words = self.regions.words(fresh.region, fresh.from).unwrap_or(&[]);
+        for appended in appended {
+            let mut buffer =
+                AlignedBuffer::zeroed(to_usize((appended.to - appended.from) * UNIT_BYTES));
+            let words = self.regions.words(appended.region, appended.from).unwrap_or(&[]);
             copy_words(words, buffer.as_mut_slice());
-            super::record::seal(buffer.as_mut_slice(), fresh.life, fresh.from);
+            super::record::seal(buffer.as_mut_slice(), appended.life, appended.from);
             let length = buffer.len();
-            let offset = self.regions.offset(fresh.region, fresh.from);
+            let offset = self.regions.offset(appended.region, appended.from);
             writes.write((&file, &label), offset, buffer, length);
         }
         writes.finish()?;
-        if !mutant::active(Bug::TrieSkipsDataSync) {
-            file.sync_data().map_err(|error| Error::io(format!("sync {label}"), error))?;
-        }
+        mutant!(TrieSkipsDataSync: Ok(()), else file.sync_data())
+            .map_err(|error| Error::io(format!("sync {label}"), error))?;
         self.add_written(writes.written_bytes());
-        for fresh in fresh {
-            self.regions.set_written(fresh.region, fresh.to);
+        for appended in appended {
+            self.regions.set_written(appended.region, appended.to);
         }
         Ok(())
     }
 
-    /// Makes a cut durable so that memory can be used for something else. It claims nothing new:
-    /// replay from where the files were complete gives the same, because it may find what it
-    /// applies there already.
-    pub(super) fn flush_all(&self) -> Result<()> {
+    /// Makes a checkpoint that is complete to no new LSN, so that memory can be evicted. Replay
+    /// from the old LSN gives the same result, because it may find effects that are there already.
+    pub(super) fn checkpoint_for_memory(&self) -> Result<()> {
         if self.context.read_only {
             return Ok(());
         }
         self.merge_all()?;
         let mut maintenance = lock(&self.maintenance);
         let complete = maintenance.complete;
-        self.persist_locked(&mut maintenance, complete).map(drop)
+        self.checkpoint_locked(&mut maintenance, complete).map(drop)
     }
 
-    /// Writes what was appended so that its memory can be used for something else: no cut, since
-    /// nothing durable names it yet.
-    pub(super) fn flush_for_room(&self) -> Result<()> {
+    /// Writes the appended records so that their memory can be evicted. Makes no checkpoint:
+    /// nothing durable names them yet.
+    pub(super) fn flush_appended(&self) -> Result<()> {
         if self.context.read_only {
             return Ok(());
         }
         let _maintenance = lock(&self.maintenance);
-        let fresh = {
+        let appended = {
             let _writers = self.index.lock_all();
-            self.regions.cut()
+            self.regions.freeze()
         };
-        self.write_fresh(&fresh)
+        self.write_appended(&appended)
     }
 }
 
-/// Bytes of what is new in regions.
-fn fresh_bytes(fresh: &[Fresh]) -> u64 {
-    fresh.iter().map(|fresh| (fresh.to - fresh.from) * UNIT_BYTES).sum()
+/// Bytes of the records that are not in the file.
+fn appended_bytes(appended: &[AppendedUnits]) -> u64 {
+    appended.iter().map(|appended| (appended.to - appended.from) * UNIT_BYTES).sum()
 }
 
-/// Copies words that nobody changes.
+/// Copies words that no thread changes.
 pub(super) fn copy_words(words: &[AtomicU64], out: &mut [u8]) {
     let (chunks, _) = out.as_chunks_mut::<8>();
     for (chunk, word) in chunks.iter_mut().zip(words) {

@@ -1,12 +1,13 @@
-//! The hash that chooses a key's path.
+//! The hash function of keys, which determines their paths in the trie.
 //!
-//! SipHash-1-3 of 64 bits is the default: keyed with the table's own seed, so nobody can craft
-//! collisions. `HighwayHash` is the paper's; it is keyed as well, with 256 bits that are drawn from
-//! the seed. Which of the two is faster for which keys is not measured yet. Its 128 and 256 bits
-//! are computed, and all but the first 64 dropped: a path and a tag use 36, and keys whose 36 bits
-//! agree are told apart by the key, so nothing is left for
-//! more bits to decide. (The paper compares whole hashes before keys, and found no difference
-//! between the three lengths either.) The choice is part of the table's options: it never changes.
+//! SipHash-1-3 with 64 bits is the default. It is keyed with the table's own seed, so nobody can
+//! craft collisions. `HighwayHash` is the paper's. It is keyed as well, with 256 bits that are
+//! derived from the seed. We have not measured which of the two is faster for which keys.
+//!
+//! Of the 128 and 256 bits of `HighwayHash` only the first 64 are used. A path and a tag use 36
+//! bits, and keys that agree in these are compared, so more bits decide nothing. (The paper
+//! compares whole hashes before keys, and found no difference between the three lengths either.)
+//! The choice is an option of the table and never changes.
 
 use highway::{HighwayHash as _, HighwayHasher, Key};
 
@@ -14,11 +15,11 @@ use crate::{Result, contract::TableOptions, util::codec::KeyHash};
 
 const WORDS: [&str; 4] = ["siphash", "highway64", "highway128", "highway256"];
 
-/// The hash of a table.
+/// The hash function of a table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hash {
     sip: KeyHash,
-    /// `HighwayHash` in its place.
+    /// Length and key of `HighwayHash`, if it is used instead of SipHash.
     highway: Option<(Bits, [u64; 4])>,
 }
 
@@ -30,7 +31,8 @@ enum Bits {
 }
 
 impl Hash {
-    /// What the option `hash` asks for.
+    /// The hash function that the option `hash` names. Fails with `InvalidOption` for an unknown
+    /// name.
     pub(super) fn new(options: &TableOptions, sip: KeyHash) -> Result<Self> {
         let bits = match options.word("hash", &WORDS)? {
             "highway64" => Some(Bits::B64),
@@ -42,12 +44,13 @@ impl Hash {
         Ok(Self { sip, highway: bits.map(|bits| (bits, key)) })
     }
 
-    /// Whether it is the database's own hash of a key.
+    /// Returns whether it is the database's own hash of a key.
     #[inline]
     pub(super) fn is_siphash(&self) -> bool {
         self.highway.is_none()
     }
 
+    /// The hash of a key.
     #[inline]
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
         match self.highway {

@@ -1,11 +1,11 @@
-//! A table's files in words. Nothing is opened, locked or written.
+//! Descriptions of a table's files for `inspect`. Opens, locks and writes nothing.
 //!
-//! What a file does not say alone (which slot is whose image, the life of a region) is in the state
-//! in the journal: records and words are shown as they are, their checksums are `check`'s.
+//! Some facts are in the state in the journal only: which slot is whose image, and the life of a
+//! region. So records and words are shown unverified; `check` compares their checksums.
 
 use std::sync::Arc;
 
-use super::record::{Stored, walk};
+use super::record::{DiskRecord, walk};
 use crate::{
     Error, Result,
     engine::trie::{
@@ -24,12 +24,12 @@ use crate::{
     },
 };
 
-/// Regions are not larger: what is read at once.
+/// Bytes. Regions are not larger, so one read holds any.
 const REGION_BYTES_MAX: u64 = 16 << 20;
 
 /// Describes a file with a head of pages: images of the trie, records, or large values.
 ///
-/// Fails with [`Error::Corruption`] where the head is damaged, with [`Error::Io`].
+/// Fails with [`Error::Corruption`] if the head is damaged, and with [`Error::Io`].
 pub fn pages(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> {
     let io = |error| Error::io(format!("read {name}"), error);
     let mut block = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
@@ -68,6 +68,7 @@ pub fn pages(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> 
     Ok(())
 }
 
+/// The figures of an image; `None` if it is empty.
 fn words(bytes: &[u8]) -> Option<String> {
     let (chunks, _) = bytes.as_chunks::<8>();
     let counts = count_words(chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)));
@@ -76,13 +77,14 @@ fn words(bytes: &[u8]) -> Option<String> {
     used.then(|| format!("{records} records, {lists} links to lists, {nodes} links to nodes"))
 }
 
+/// The figures of a region; `None` if it is empty.
 fn records(bytes: &[u8]) -> Option<String> {
     let (mut records, mut sizes, mut unknown) = (0_u64, [0; 3], 0);
     walk(bytes, 0, |unit, head| match head {
         Some(head) => {
             records += 1;
             let rest = bytes.get(to_usize(unit * UNIT_BYTES)..).unwrap_or(&[]);
-            let large = Stored::head(rest).is_some_and(|head| head.is_extent);
+            let large = DiskRecord::head(rest).is_some_and(|head| head.is_extent);
             let [keys, values, extents] = &mut sizes;
             *keys += to_u64(head.key_bytes);
             *values += to_u64(head.value_bytes);
@@ -99,9 +101,9 @@ fn records(bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// Describes a file of the journal: a line for each group.
+/// Describes a file of the journal, one line for each group.
 ///
-/// Fails with [`Error::Corruption`] where a group is damaged that others follow, with
+/// Fails with [`Error::Corruption`] if a group is damaged and others follow it, and with
 /// [`Error::Io`].
 pub fn journal(
     dir: &Arc<dyn Dir>,

@@ -1,54 +1,46 @@
-//! A lazy-trie over records in regions (CedrusDB).
+//! The trie engine: a lazy-trie over append-only regions of records (CedrusDB).
 //!
-//! What: records are appended to regions of a data file ([`crate::engine::trie::store::regions`]);
-//! a trie over
-//! their keys' hashes ([`crate::engine::trie::index`]) in a journaled space
-//! ([`crate::engine::trie::store::space`]) finds
-//! them. Both are used in memory and kept on disk as they were at the last *cut*.
-//! Why: point access at the speed of memory with an index that is on disk at all times, so that
-//! opening takes the same time whatever the size of the table.
+//! Problem: an in-memory hash index gives point access at the speed of memory, but has to be
+//! rebuilt when a table is opened. Here the index is on disk at all times, so the time to open a
+//! table does not depend on its size (except for replay of the log).
 //!
-//! put: lock the subtree of the key's hash -> find its record -> exchange it in place (same size,
-//! no cut has it) or append and exchange its word -> unlock. get: [`read`]. A cut, and how it gets
-//! to the disk: [`persist`]. Space given back: [`compact`]. open: [`recover`].
+//! How: records are appended to regions of a data file ([`store::regions`]). A trie over the hashes
+//! of their keys ([`index`]), in a journaled array of words ([`store::space`]), maps each key to
+//! its record. Both are used in memory. On disk they are as of the last checkpoint. Put: lock the
+//! subtree of the key's hash, find its record, overwrite it in place (same size, not in a
+//! checkpoint) or append and exchange the record's word, unlock. Get: [`read`]. Checkpoint:
+//! [`checkpoint`]. Space reclamation: [`compact`]. Open: [`recover`].
 //!
-//! Files: `nodes` (images of the trie), `data` (regions), `extents` (large values), `redo-*`
-//! (the journal: what each cut changed, and the state below).
+//! Files: `nodes` (images of the trie), `data` (regions), `extents` (large values), `redo-*` (the
+//! journal: what each checkpoint changed, and the state below).
 //!
 //! | state, varints in order | meaning |
 //! |---|---|
 //! | version | 1 |
 //! | live bytes | of keys and values |
-//! | trie | tail, free objects, counts: `index::trie` |
-//! | images | slot and CRC32C of each region of `nodes`: `pages::space` |
-//! | regions | life, units, sealed, live units, span of each: `pages::regions` |
-//! | extents | tail and holes: `pages::extents` |
+//! | trie | tail, free objects, counts: `trie::index` |
+//! | images | slot and CRC32C of each region of `nodes`: `trie::store::space` |
+//! | regions | life, units, sealed, live units, span of each: `trie::store::regions` |
+//! | extents | tail and holes: `trie::store::extents` |
 //!
 //! Invariants:
-//! - Every change of a record, of the trie and of what is counted happens with the key's subtree
-//!   locked. With all of them locked the table is between operations: that is a cut.
-//! - A record that a cut has is never changed again; a region is used again only after a state
-//!   that does not have it is durable.
-//! - What the log gives back is in regions at once and in the trie later: [`young`].
-//! - What applying a write needs from the disk is brought into memory in `admit`, or kept in
-//!   `learned` until then: a read that fails refuses the write before it is logged.
-//! - A cut's group is written after its records are durable and the log is, past all its effects.
+//! - Every change of a record, of the trie and of the counts happens with the key's subtree locked.
+//!   With all subtrees locked no operation is in progress: a checkpoint takes its state there.
+//! - A record that is in a checkpoint is never changed. A region is reused only after a state
+//!   without it is durable.
+//! - Operations that the log replays enter regions at once and the trie later: [`replay_buffer`].
+//! - `admit` reads what applying a write needs from disk: into memory, or into `prefetched`. A
+//!   failed read refuses the write before it is logged.
+//! - A checkpoint commits its journal group after its records are durable and the log is durable
+//!   past all its effects.
 //!
-//! Thread rules: gets take no lock and store nothing while the record is in memory. Lock order:
-//! `maintenance`, subtrees, `roll`, locks of the pages.
+//! Thread rules: gets take no lock, and store nothing while the record is in memory. Lock order:
+//! `maintenance`, subtrees, `roll`, locks of the store.
 //!
-//! Options: `fanout` (64, 128 or 256 children a node), `sluggishness` (records in a list before it
-//! becomes a node, 1 to 128, 16), `region_bytes` (of records: a power of two, 64 KiB to 16 MiB,
-//! 2 MiB), `journal_bytes` (64 KiB to 16 GiB, 64 MiB), `cut_bytes` (appended before a cut is
-//! wanted, 64 KiB to 1 GiB, 16 MiB), `live_ratio` (per cent of the data file that is kept alive, 10
-//! to 95, 80), `max_scan` (holes looked at for a large value, 0 to 10,000, 100), `hash` ([`hash`]:
-//! `siphash`, `highway64`, `highway128` or `highway256`, `siphash`), `layout` (of sluggish lists:
-//! `lines`, or `chain` as in the paper, `lines`).
-//!
-//! How we differ from the paper: the shared log holds the operations, so the journal has what a cut
-//! changed, coalesced, and not every write of every operation; records move when they are updated
-//! after a cut, and regions are emptied and used again whole, where the paper updates in place and
-//! fills holes; readers take no locks; a record's head has 16 bytes, not 72.
+//! How we differ from the paper: the shared log holds the operations, so the journal holds what a
+//! checkpoint changed, coalesced, and not every write of every operation. A record that is in a
+//! checkpoint moves when it is updated; regions are emptied and reused whole, where the paper
+//! updates in place and fills holes. Readers take no locks. A record's head has 16 bytes, not 72.
 
 mod batch;
 mod check;
@@ -57,6 +49,7 @@ mod compact;
 mod hash;
 pub(crate) mod index;
 pub mod inspect;
+mod mutants;
 mod read;
 mod record;
 mod recover;
@@ -69,7 +62,7 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::{checkpoint::Maintenance, replay_buffer::ReplayBuffer, write::Known};
+use self::{checkpoint::CheckpointState, replay_buffer::ReplayBuffer, write::PrefetchedRecord};
 use crate::{
     Error, Result,
     contract::{
@@ -92,6 +85,14 @@ use crate::{
     },
 };
 
+/// The options of a table: `fanout` (children of a node: 64, 128 or 256; default 64),
+/// `sluggishness` (records in a list before it becomes a node: 1 to 128; default 16),
+/// `region_bytes` (of records: a power of two, 64 KiB to 16 MiB; default 2 MiB), `journal_bytes`
+/// (64 KiB to 16 GiB; default 64 MiB), `cut_bytes` (bytes appended before a checkpoint is wanted:
+/// 64 KiB to 1 GiB; default 16 MiB), `live_ratio` (percentage of the data file that is kept alive:
+/// 10 to 95; default 80), `max_scan` (holes examined for a large value: 0 to 10,000; default 100),
+/// `hash` (see [`hash`]: `siphash`, `highway64`, `highway128` or `highway256`; default `siphash`),
+/// `layout` (of sluggish lists: `lines`, or `chain` as in the paper; default `lines`).
 const OPTIONS: [&str; 9] = [
     "fanout",
     "sluggishness",
@@ -104,30 +105,31 @@ const OPTIONS: [&str; 9] = [
     "layout",
 ];
 const LAYOUTS: [&str; 2] = ["lines", "chain"];
-/// Fewer bytes of nodes a key on average than 128 or 256 children take, and at 10 million keys the
-/// words of the lowest nodes have 8 MB, which caches hold, where 128 children make it 34.
+/// Children of a node. Nodes of 64 take fewer bytes a key on average than nodes of 128 or 256. At
+/// 10 million keys the words of the lowest nodes take 8 MB, which fits in caches; with 128 children
+/// they take 34 MB.
 const FANOUT_DEFAULT: u64 = 64;
-/// As in the paper.
+/// Records in a list before it becomes a node. The paper's value.
 const SLUGGISHNESS_DEFAULT: u64 = 16;
 const MAX_SCAN_DEFAULT: u64 = 100;
 const REGION_BYTES_DEFAULT: u64 = 2 << 20;
-/// Opening reads half of it, a tenth of a second.
+/// Bytes of the journal. Opening reads half of it, which takes a tenth of a second.
 const JOURNAL_BYTES_DEFAULT: u64 = 64 << 20;
 const CUT_BYTES_DEFAULT: u64 = 16 << 20;
 const CUT_BYTES_MIN: u64 = 64 << 10;
-/// Of the budget, what changes may take that no image has.
+/// Changes of the trie without an image may take this part of the budget.
 const CHANGES_PART: u64 = 8;
-/// Of the budget, what may be taken beyond it until a writer makes a cut itself.
+/// Memory may exceed the budget by this part of it before a writer makes a checkpoint itself.
 const OVERSHOOT_PART: u64 = 16;
-/// Operations that replay may have to apply again, about: a cut is wanted after so many.
-const CUT_OPERATIONS: u64 = 100_000;
+/// Operations after which a checkpoint is wanted: about as many as replay may have to apply again.
+const CHECKPOINT_OPERATIONS: u64 = 100_000;
 const LIVE_PER_CENT_DEFAULT: u64 = 80;
-/// At rest, compaction goes on until this share of the data is waste.
-const REST_WASTE_PER_CENT: u64 = 4;
-/// Rest is this long without a write, in milliseconds.
-const REST_MILLIS: u64 = 500;
+/// Percentage of waste in the data file down to which an idle table is compacted.
+const IDLE_WASTE_PER_CENT: u64 = 4;
+/// Milliseconds without a write after which a table counts as idle.
+const IDLE_MILLIS: u64 = 500;
 
-/// The options, parsed.
+/// The parsed options.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     fanout: u64,
@@ -175,24 +177,28 @@ impl Settings {
     }
 }
 
+/// Counters of a table. Some are statistics, others decide when maintenance runs.
 #[derive(Debug, Default)]
 struct Counters {
     live_bytes: AtomicU64,
-    /// Units appended since the last cut.
-    fresh_units: AtomicU64,
-    /// Operations applied, and when they were seen to have changed: tells rest.
+    /// Units appended since the last checkpoint.
+    appended_units: AtomicU64,
+    /// Operations applied.
     applied: AtomicU64,
-    /// `applied` at the last cut.
-    applied_cut: AtomicU64,
+    /// `applied` at the last checkpoint.
+    applied_at_checkpoint: AtomicU64,
+    /// `applied` when the idle check last saw it change.
     applied_seen: AtomicU64,
+    /// Monotonic time of that change, in milliseconds.
     applied_seen_millis: AtomicU64,
-    /// `applied` + 1 when compaction found nothing to do.
-    stuck_at: AtomicU64,
-    /// `cuts_total` + 1 when a step of compaction was last taken.
+    /// `applied` + 1 when compaction last found nothing to do.
+    idle_compaction_at: AtomicU64,
+    /// `cuts_total` + 1 at the last compaction step.
     compacted_at: AtomicU64,
-    debts_paid_total: AtomicU64,
-    /// Waste and all units, as last counted, and `applied` then.
+    writer_compactions_total: AtomicU64,
+    /// Units in use, at the last count.
     units: AtomicU64,
+    /// Dead units, at the last count.
     waste_units: AtomicU64,
     in_place_total: AtomicU64,
     cold_reads_total: AtomicU64,
@@ -200,43 +206,46 @@ struct Counters {
     evicted_total: AtomicU64,
     cuts_total: AtomicU64,
     index_charged: AtomicU64,
-    /// Keys that were read ahead of their writes.
-    learned: AtomicU64,
+    /// Keys whose records were read ahead of their writes.
+    prefetched: AtomicU64,
     written_bytes_total: AtomicU64,
 }
 
-/// A table of the trie engine. See the module head.
+/// A table of the trie engine. See the module documentation.
 #[derive(Debug)]
 pub struct Trie {
     context: Context,
     settings: Settings,
     hash: hash::Hash,
-    /// All ones, but for tests of equal hashes.
+    /// All ones, except in tests of equal hashes.
     hash_mask: u64,
     index: Index,
     regions: Regions,
     extents: Extents,
-    /// Number + 1 of the region that takes appends.
+    /// Number + 1 of the region that receives appends; 0: none.
     hot: AtomicU64,
     roll: Mutex<()>,
-    warming: Mutex<()>,
-    maintenance: Mutex<Maintenance>,
-    /// Regions that are being emptied.
+    loading: Mutex<()>,
+    maintenance: Mutex<CheckpointState>,
+    /// Regions that a thread is emptying.
     emptying: Mutex<BTreeSet<u64>>,
-    /// Something is on the disk alone: a write may have to read.
+    /// Part of the table may be on disk only: a write may have to read.
     is_cold: AtomicBool,
-    /// Compaction emptied regions that the next cut frees.
-    cut_wanted: AtomicBool,
+    /// A checkpoint is wanted, for instance to free regions that compaction emptied.
+    checkpoint_wanted: AtomicBool,
     queues: Queues,
-    /// What admitted writes found on the disk, by hash.
-    learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
-    young: ReplayBuffer,
+    /// Records that admitted writes found on disk, by hash.
+    prefetched: Mutex<BTreeMap<u64, Vec<Vec<PrefetchedRecord>>>>,
+    replay_buffer: ReplayBuffer,
     counters: CachePadded<Counters>,
 }
 
 impl Trie {
-    /// Loads a table (or starts one in an empty directory) and says to which LSN its files are
-    /// complete.
+    /// Opens a table, or creates one in an empty directory. Returns it and the LSN up to which its
+    /// files are complete.
+    ///
+    /// Fails with [`Error::InvalidOption`], with [`Error::Corruption`] where a file is damaged, and
+    /// with [`Error::Io`].
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         Self::open_with_mask(options, context, u64::MAX)
     }
@@ -246,7 +255,7 @@ impl Trie {
         self.hash.hash(key) & self.hash_mask
     }
 
-    /// Draws from or gives to the budget what the index has grown or shrunk by.
+    /// Adjusts the budget by what the index has grown or shrunk since the last call.
     fn charge_index(&self) {
         let now = self.index.memory_bytes() + self.index.space().change_bytes();
         let before = self.counters.index_charged.swap(now, Ordering::Relaxed);
@@ -254,27 +263,28 @@ impl Trie {
         self.context.budget.release(before.saturating_sub(now));
     }
 
-    /// Brings the region of a word of the trie into memory, and others out of it where that is
-    /// needed. The caller has no subtree locked.
+    /// Loads the region of a word of the trie, and evicts others if the budget requires it. The
+    /// caller has no subtree locked.
     pub(super) fn load_index(&self, at: u64) -> Result<()> {
         self.index.space().load(at)?;
-        self.relieve(at);
+        self.enforce_budget(at);
         Ok(())
     }
 
-    /// Gives memory back until the budget is kept, or nothing is left to give: records first, since
-    /// one that is missed costs a read of a block, and then regions of the trie, but not that of
-    /// the word at `keep`. The caller has no subtree locked.
-    pub(super) fn relieve(&self, keep: u64) {
-        // What is left otherwise are changes that no cut has.
-        if !self.give_back(keep) && self.index.space().unsaved_bytes() > 0 {
-            self.cut_wanted.store(true, Ordering::Relaxed);
+    /// Evicts until the budget is kept or nothing can be evicted: records first, because a miss
+    /// costs a read of a block, then regions of the trie except that of the word at `keep`.
+    /// Requests a checkpoint if changes without one hold the memory. The caller has no subtree
+    /// locked.
+    pub(super) fn enforce_budget(&self, keep: u64) {
+        // Only changes that are in no checkpoint remain.
+        if !self.evict_to_budget(keep) && self.index.space().unsaved_bytes() > 0 {
+            self.checkpoint_wanted.store(true, Ordering::Relaxed);
             self.context.host.wake();
         }
     }
 
-    /// As [`Self::relieve`], but asks for no cut; whether the budget is kept.
-    fn give_back(&self, keep: u64) -> bool {
+    /// As [`Self::enforce_budget`], but requests no checkpoint. Returns whether the budget is kept.
+    fn evict_to_budget(&self, keep: u64) -> bool {
         self.charge_index();
         while self.context.budget.used() > self.context.budget.limit() {
             if !self.evict_one() && !self.evict_index(keep) {
@@ -284,22 +294,22 @@ impl Trie {
         true
     }
 
-    /// Before a write: where changes come faster than cuts let go of them, the writer makes one
-    /// itself once the budget is passed.
+    /// Before a write: makes a checkpoint if memory exceeds the budget by more than
+    /// [`OVERSHOOT_PART`], because changes then come faster than checkpoints release them.
     fn bound_changes(&self) -> Result<()> {
         let budget = &self.context.budget;
         if budget.used() <= budget.limit() + budget.limit() / OVERSHOOT_PART {
             return Ok(());
         }
-        self.relieve(0);
+        self.enforce_budget(0);
         if budget.used() > budget.limit() + budget.limit() / OVERSHOOT_PART {
-            self.flush_all()?;
-            self.relieve(0);
+            self.checkpoint_for_memory()?;
+            self.enforce_budget(0);
         }
         Ok(())
     }
 
-    /// Takes a region of the trie out of memory; `false` where there is none.
+    /// Evicts regions of the trie; `false` if none can be evicted.
     fn evict_index(&self, keep: u64) -> bool {
         let evicted = self.index.evict(keep);
         if evicted {
@@ -309,9 +319,10 @@ impl Trie {
         evicted
     }
 
-    /// Counts waste anew, and looks whether all is in memory.
+    /// Counts units and waste anew, and updates `is_cold`.
     fn count_waste(&self) {
-        // Whoever evicts says so after it: whatever happens between these two, the word is right.
+        // A thread that evicts sets the flag after it: whatever happens between these two, the flag
+        // is right.
         self.is_cold.store(false, Ordering::SeqCst);
         if !self.is_all_in_memory() {
             self.is_cold.store(true, Ordering::Relaxed);
@@ -321,58 +332,63 @@ impl Trie {
         self.counters.waste_units.store(waste, Ordering::Relaxed);
     }
 
+    /// Returns whether every record and every word of the trie is in memory.
     fn is_all_in_memory(&self) -> bool {
         let mut regions = self.regions.in_use().into_iter();
-        let is_young = self.young.is_replaying() || !self.young.is_empty();
-        !is_young
+        let is_buffering = self.replay_buffer.is_replaying() || !self.replay_buffer.is_empty();
+        !is_buffering
             && self.index.is_all_loaded()
             && regions.all(|region| self.regions.is_resident(region))
     }
 
-    /// Whether waste is more than `per_cent` of the data, and worth a region.
+    /// Returns whether waste exceeds `per_cent` of the data and two regions.
     fn waste_exceeds(&self, per_cent: u64) -> bool {
         let units = self.counters.units.load(Ordering::Relaxed);
         let waste = self.counters.waste_units.load(Ordering::Relaxed);
         waste * 100 > units * per_cent && waste > self.regions.region_units() * 2
     }
 
+    /// The percentage of waste that the option `live_ratio` permits.
     fn waste_per_cent_max(&self) -> u64 {
         100 - self.settings.live_per_cent
     }
 
-    /// Whether nothing had been written for a while when that was last looked at.
-    fn is_at_rest(&self) -> bool {
+    /// Returns whether the table was idle and has had no write since the last [`Self::is_resting`].
+    fn was_idle(&self) -> bool {
         let applied = self.counters.applied.load(Ordering::Relaxed);
-        applied == self.counters.applied_seen.load(Ordering::Relaxed) && self.is_resting(applied)
+        applied == self.counters.applied_seen.load(Ordering::Relaxed) && self.is_idle(applied)
     }
 
-    /// Whether nothing has been written for a while.
-    fn is_resting(&self, applied: u64) -> bool {
+    /// Returns whether `applied` has not changed for [`IDLE_MILLIS`].
+    fn is_idle(&self, applied: u64) -> bool {
         let counters = &self.counters;
         let now = u64::try_from(self.context.env.monotonic().as_millis()).unwrap_or(u64::MAX);
         if counters.applied_seen.swap(applied, Ordering::Relaxed) != applied {
             counters.applied_seen_millis.store(now, Ordering::Relaxed);
         }
         let since = counters.applied_seen_millis.load(Ordering::Relaxed);
-        now.saturating_sub(since) >= REST_MILLIS
+        now.saturating_sub(since) >= IDLE_MILLIS
     }
 
-    fn wants_cut(&self) -> bool {
-        let fresh = self.counters.fresh_units.load(Ordering::Relaxed) * UNIT_BYTES;
-        // Changes that no cut has stay in memory, whatever the budget.
+    /// Returns whether a checkpoint is due: enough bytes or operations since the last, or a
+    /// request.
+    fn wants_checkpoint(&self) -> bool {
+        let appended_bytes = self.counters.appended_units.load(Ordering::Relaxed) * UNIT_BYTES;
+        // Changes that are in no checkpoint stay in memory, whatever the budget.
         let part = self.context.budget.limit() / CHANGES_PART;
         let wanted = self.settings.cut_bytes.min(part.max(CUT_BYTES_MIN));
         let counters = &self.counters;
         let since = counters
             .applied
             .load(Ordering::Relaxed)
-            .wrapping_sub(counters.applied_cut.load(Ordering::Relaxed));
-        fresh + self.index.space().unsaved_bytes() >= wanted
-            || since >= CUT_OPERATIONS
-            || self.cut_wanted.load(Ordering::Relaxed)
+            .wrapping_sub(counters.applied_at_checkpoint.load(Ordering::Relaxed));
+        appended_bytes + self.index.space().unsaved_bytes() >= wanted
+            || since >= CHECKPOINT_OPERATIONS
+            || self.checkpoint_wanted.load(Ordering::Relaxed)
     }
 
-    fn has_room_to_warm(&self) -> bool {
+    /// Returns whether the budget has room to load whole regions.
+    fn has_room_to_load(&self) -> bool {
         let budget = &self.context.budget;
         budget.used() + 4 * self.regions.region_bytes() <= budget.limit() / 10 * 9
     }
@@ -381,8 +397,8 @@ impl Trie {
 impl Drop for Trie {
     fn drop(&mut self) {
         let charged = self.counters.index_charged.load(Ordering::Relaxed);
-        let young = self.young.memory_bytes();
-        self.context.budget.release(self.regions.memory_bytes() + charged + young);
+        let buffer_bytes = self.replay_buffer.memory_bytes();
+        self.context.budget.release(self.regions.memory_bytes() + charged + buffer_bytes);
     }
 }
 
@@ -418,24 +434,24 @@ impl Engine for Trie {
     fn prefetch(&self, hint: Hint<'_, '_>) {
         if let Hint::Write { hash, step } = hint
             && self.hash.is_siphash()
-            && let Some(address) = self.index.look_ahead(hash & self.hash_mask, step)
+            && let Some(address) = self.index.prefetch_lookup(hash & self.hash_mask, step)
         {
             self.regions.prefetch(address);
         }
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
-        let needed = self.room_for(op);
+        let needed = self.bytes_needed(op);
         if needed > 0 {
-            self.pay_debt();
-            self.context.reserve_with_retry(needed, || self.find_room(op, needed))?;
+            self.compact_for_writer();
+            self.context.reserve_with_retry(needed, || self.ensure_room_for(op, needed))?;
         }
         match op {
             Op::Put { key, .. } | Op::Delete { key } if self.is_cold.load(Ordering::Relaxed) => {
                 match (self.bound_changes(), op) {
                     (Err(error), Op::Put { .. }) => Err(error),
-                    // Deletes go on where the disk is full: they give space back.
-                    _ => self.learn_ahead(key),
+                    // Deletes are accepted when the disk is full, because they free space.
+                    _ => self.prefetch_record(key),
                 }
             }
             _ => Ok(()),
@@ -444,13 +460,15 @@ impl Engine for Trie {
 
     fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, .. } | Op::Delete { key } = op {
-            drop(self.take_learned(self.hash(key)));
+            drop(self.remove_prefetched(self.hash(key)));
         }
     }
 
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
         match op {
-            Op::Put { .. } | Op::Delete { .. } if self.young.is_replaying() => self.replay_op(op),
+            Op::Put { .. } | Op::Delete { .. } if self.replay_buffer.is_replaying() => {
+                self.replay_op(op)
+            }
             Op::Put { key, head, body } => self.put(key, [head, body]),
             Op::Delete { key } => self.delete(key),
             Op::DeleteRange { .. } => Err(unordered(&self.context, EngineKind::Trie)),
@@ -470,7 +488,7 @@ impl Engine for Trie {
     }
 
     fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
-        self.persist_to(up_to)
+        self.checkpoint_to(up_to)
     }
 
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
@@ -483,7 +501,7 @@ impl Engine for Trie {
     }
 
     fn stats(&self) -> EngineStats {
-        // Where it fails, what is counted lacks what is replayed.
+        // If this fails, the figures lack operations in the replay buffer.
         let _ = self.merge_all();
         let counters = &self.counters;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -492,7 +510,7 @@ impl Engine for Trie {
         let resident = regions.iter().filter(|region| self.regions.is_resident(**region)).count();
         let index_bytes = self.index.space_bytes();
         let (free_nodes, free_index_bytes) = self.index.free_nodes();
-        let (loads, evictions) = self.index.space().moves();
+        let (loads, evictions) = self.index.space().load_counts();
         let (redo_bytes, image_bytes) = {
             let maintenance = lock(&self.maintenance);
             (maintenance.redo.file_bytes(), self.index.space().file_bytes())
@@ -505,7 +523,7 @@ impl Engine for Trie {
             file_bytes: data_bytes + redo_bytes + image_bytes,
             memory_bytes: self.regions.memory_bytes()
                 + self.extents.memory_bytes()
-                + self.young.memory_bytes()
+                + self.replay_buffer.memory_bytes()
                 + load(&counters.index_charged),
             index_bytes,
             written_bytes_total: load(&counters.written_bytes_total),
@@ -525,7 +543,7 @@ impl Engine for Trie {
                 ("index_regions_evicted_total", evictions),
                 ("in_place_updates_total", load(&counters.in_place_total)),
                 ("cold_reads_total", load(&counters.cold_reads_total)),
-                ("compactions_by_writers_total", load(&counters.debts_paid_total)),
+                ("compactions_by_writers_total", load(&counters.writer_compactions_total)),
                 ("records_moved_total", load(&counters.moved_total)),
                 ("regions_evicted_total", load(&counters.evicted_total)),
                 ("cuts_total", load(&counters.cuts_total)),
@@ -536,23 +554,28 @@ impl Engine for Trie {
     fn pending_work(&self) -> PendingWork {
         let counters = &self.counters;
         let applied = counters.applied.load(Ordering::Relaxed);
-        if self.wants_cut() || !self.young.is_empty() {
-            // One step between two cuts, however fast they follow one another.
+        if self.wants_checkpoint() || !self.replay_buffer.is_empty() {
+            // One compaction step between two checkpoints, however fast they follow one another.
             let cuts = counters.cuts_total.load(Ordering::Relaxed);
-            let is_turn = counters.compacted_at.load(Ordering::Relaxed) <= cuts;
-            let wants = self.young.is_empty() && self.waste_exceeds(self.waste_per_cent_max());
-            return if is_turn && wants { PendingWork::Maintain } else { PendingWork::Checkpoint };
+            let is_step_due = counters.compacted_at.load(Ordering::Relaxed) <= cuts;
+            let wants =
+                self.replay_buffer.is_empty() && self.waste_exceeds(self.waste_per_cent_max());
+            return if is_step_due && wants {
+                PendingWork::Maintain
+            } else {
+                PendingWork::Checkpoint
+            };
         }
-        if counters.stuck_at.load(Ordering::Relaxed) == applied + 1 {
+        if counters.idle_compaction_at.load(Ordering::Relaxed) == applied + 1 {
             return PendingWork::None;
         }
         if self.waste_exceeds(self.waste_per_cent_max()) {
             return PendingWork::Maintain;
         }
-        let rest_waste = REST_WASTE_PER_CENT.min(self.waste_per_cent_max());
-        if !self.waste_exceeds(rest_waste) && !self.index.wants_gathering() {
+        let idle_waste = IDLE_WASTE_PER_CENT.min(self.waste_per_cent_max());
+        if !self.waste_exceeds(idle_waste) && !self.index.wants_gathering() {
             return PendingWork::None;
         }
-        if self.is_resting(applied) { PendingWork::Maintain } else { PendingWork::Later }
+        if self.is_idle(applied) { PendingWork::Maintain } else { PendingWork::Later }
     }
 }

@@ -1,49 +1,50 @@
-//! Reading: gets from memory and from the disk, scans. Batches: [`super::batch`].
+//! Reads: gets from memory and from disk, and scans. Batched gets are in [`super::batch`].
 //!
-//! A get from memory: hash, two or three words of the trie, the record; the value is copied out and
-//! the copy is kept only if neither the subtree nor the region changed meanwhile. From the disk:
-//! one direct read of the blocks around the record, verified by its own checksum; or, where there
-//! is room, of the whole region, which stays.
+//! A get from memory reads two or three words of the trie and the record, and copies the value. The
+//! copy counts only if neither the subtree nor the region changed meanwhile. A get from disk makes
+//! one direct read of the blocks around the record and verifies the record's checksum. If the
+//! budget has room and the region is read often, it loads the whole region, which then stays in
+//! memory.
 
 use super::{
     Trie,
-    record::{Head, Place, Stored},
-    write::{fits, place_of},
+    record::{DiskRecord, ExtentAddr, RecordHead},
+    write::{extent_of, fits},
 };
 use crate::{
     Error, Result,
     contract::{Cursor, Entry, OwnedValue, Value, ValueSink},
     engine::trie::{
-        index::Verdict,
+        index::RecordVerdict,
         replay_buffer::ReplayBufferAnswer,
-        store::regions::{Look, UNIT_BYTES},
+        store::regions::{RegionRead, UNIT_BYTES},
     },
     io::{AlignedBuffer, prefetch},
     util::{
         codec::{Decoder, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Ordering, lock},
         words::copy_out,
     },
 };
 
-/// Records of a region that are read from the disk one by one before all of it is, where there is
-/// room.
+/// Single-record reads from a region before the whole region is loaded, if there is room.
 const COLD_READS_MAX: u64 = 8;
-/// Times that a scan reads a list anew because of writers before it keeps them out.
+/// Times that a scan reads a list without a lock before it locks the subtree.
 const SCAN_ATTEMPTS: u32 = 8;
 
-/// What a key's record says.
+/// The result of a lookup for a key that has a record.
 #[derive(Debug)]
-pub(super) enum Answer {
-    /// It has a value, which the reader has taken.
-    Taken,
-    Large(Place),
-    /// Not in memory: address, and life of its region.
-    Cold(u64, u64),
+pub(super) enum RecordValue {
+    /// The value was passed to the reader.
+    Delivered,
+    /// The value is in this extent.
+    InExtent(ExtentAddr),
+    /// The record is not in memory: its address, and the life of its region.
+    OnDisk(u64, u64),
 }
 
-/// A record read from the disk.
+/// A record read from disk.
 #[derive(Debug)]
 pub(super) struct ColdRecord {
     buffer: AlignedBuffer,
@@ -57,21 +58,21 @@ impl ColdRecord {
         self.buffer.as_slice().get(self.skip..).unwrap_or(&[])
     }
 
-    /// The record, verified.
-    pub(super) fn record(&self) -> Option<Stored<'_>> {
-        Stored::verify(self.bytes(), self.life, self.unit)
+    /// The record, if its checksum matches.
+    pub(super) fn record(&self) -> Option<DiskRecord<'_>> {
+        DiskRecord::verify(self.bytes(), self.life, self.unit)
     }
 }
 
-/// What a record in memory is to a key.
-pub(super) enum Seen {
-    Key(Answer),
+/// Whether a record in memory is the one of a key.
+pub(super) enum KeyMatch {
+    Key(RecordValue),
     OtherKey,
 }
 
-impl Seen {
-    /// What it says where it is the key's.
-    pub(super) fn answer(self) -> Option<Answer> {
+impl KeyMatch {
+    /// The answer, if the record is the key's.
+    pub(super) fn answer(self) -> Option<RecordValue> {
         match self {
             Self::Key(answer) => Some(answer),
             Self::OtherKey => None,
@@ -79,31 +80,34 @@ impl Seen {
     }
 }
 
-/// What a record's words are to a key; `None` where they are no record. `take` is given the value.
+/// Compares the record in `words` with a key, and passes its value to `on_value` if they match.
+/// Returns `None` if the words are not a record.
 #[inline]
 pub(super) fn answer_in(
     words: &[AtomicU64],
     key: &[u8],
-    take: &mut impl FnMut(&Head, &[AtomicU64]),
-) -> Option<Seen> {
-    // Where the value begins is known only once the first line is here: the others come along.
+    on_value: &mut impl FnMut(&RecordHead, &[AtomicU64]),
+) -> Option<KeyMatch> {
+    // Where the value begins is known only once the first line has arrived, so the next two are
+    // prefetched along with it.
     for line in [8, 16] {
         if let Some(word) = words.get(line) {
             prefetch(word);
         }
     }
-    let head = Head::load(words).filter(|head| fits(head, words))?;
+    let head = RecordHead::load(words).filter(|head| fits(head, words))?;
     if !head.has_key(words, key) {
-        return Some(Seen::OtherKey);
+        return Some(KeyMatch::OtherKey);
     }
     if head.is_extent {
-        return place_of(&head, words).map(|place| Seen::Key(Answer::Large(place)));
+        return extent_of(&head, words).map(|extent| KeyMatch::Key(RecordValue::InExtent(extent)));
     }
-    take(&head, words);
-    Some(Seen::Key(Answer::Taken))
+    on_value(&head, words);
+    Some(KeyMatch::Key(RecordValue::Delivered))
 }
 
 impl Trie {
+    /// Looks a key up and passes its value to `sink`. Returns `None` if the key has no record.
     #[inline]
     pub(super) fn read_with<S: ValueSink>(
         &self,
@@ -112,12 +116,12 @@ impl Trie {
     ) -> Result<Option<S::Output>> {
         let hash = self.hash(key);
         let mut output = None;
-        let mut take = |head: &Head, words: &[AtomicU64]| {
+        let mut on_value = |head: &RecordHead, words: &[AtomicU64]| {
             output = Some(sink.of_words(words, (head.value_at(), head.value_bytes)));
         };
-        match self.answer(key, hash, &[], &mut take)? {
+        match self.answer(key, hash, &[], &mut on_value)? {
             None => Ok(None),
-            Some(Answer::Taken) => Ok(output),
+            Some(RecordValue::Delivered) => Ok(output),
             Some(answer) => {
                 let value = self.read_slowly(key, hash, answer)?;
                 Ok(value.map(|value| sink.of_value(value)))
@@ -125,88 +129,98 @@ impl Trie {
         }
     }
 
+    /// Looks a key up and returns its value.
     pub(super) fn read_value(&self, key: &[u8]) -> Result<Option<Value>> {
         self.read_with(key, &mut OwnedValue)
     }
 
-    /// Looks the key up in memory; records in `others` are known to be other keys'. `take` is given
-    /// the value; more than once where it changed meanwhile, and the last time counts.
+    /// Looks a key up in memory. Records in `others` (address, life) are known to be other keys'.
+    /// `on_value` receives the value; more than once if it changed meanwhile, and the last call
+    /// counts.
     #[inline]
     pub(super) fn answer(
         &self,
         key: &[u8],
         hash: u64,
         others: &[(u64, u64)],
-        take: &mut impl FnMut(&Head, &[AtomicU64]),
-    ) -> Result<Option<Answer>> {
-        if !self.young.is_empty()
-            && let Some(answer) = self.young_answer(key, hash, take)
+        on_value: &mut impl FnMut(&RecordHead, &[AtomicU64]),
+    ) -> Result<Option<RecordValue>> {
+        if !self.replay_buffer.is_empty()
+            && let Some(answer) = self.buffered_answer(key, hash, on_value)
         {
             return match answer {
                 ReplayBufferAnswer::Deleted => Ok(None),
                 ReplayBufferAnswer::Record(answer) => Ok(Some(answer)),
             };
         }
-        let look = |address| match self.regions.look(address, |words| answer_in(words, key, take)) {
-            Look::Found(Seen::Key(answer)) => Verdict::Found(answer),
-            Look::Found(Seen::OtherKey) => Verdict::Other,
-            Look::Changed => Verdict::Changed,
-            Look::Cold(life) if others.contains(&(address, life)) => Verdict::Other,
-            Look::Cold(life) => Verdict::Found(Answer::Cold(address, life)),
+        let look = |address| match self
+            .regions
+            .read_in_memory(address, |words| answer_in(words, key, on_value))
+        {
+            RegionRead::Found(KeyMatch::Key(answer)) => RecordVerdict::Found(answer),
+            RegionRead::Found(KeyMatch::OtherKey) => RecordVerdict::Other,
+            RegionRead::Changed => RecordVerdict::Changed,
+            RegionRead::Cold(life) if others.contains(&(address, life)) => RecordVerdict::Other,
+            RegionRead::Cold(life) => RecordVerdict::Found(RecordValue::OnDisk(address, life)),
         };
         self.index.find(hash, look, |at| self.load_index(at))
     }
 
+    /// As [`Self::answer`], with a copy of the value if it was in memory.
     #[inline]
     fn answer_with_value(
         &self,
         key: &[u8],
         hash: u64,
         others: &[(u64, u64)],
-    ) -> Result<(Option<Answer>, Option<Value>)> {
+    ) -> Result<(Option<RecordValue>, Option<Value>)> {
         let mut value = None;
-        let mut take = |head: &Head, words: &[AtomicU64]| {
+        let mut on_value = |head: &RecordHead, words: &[AtomicU64]| {
             value = Some(Value::fill_with(head.value_bytes, |out| head.copy_value(words, out)));
         };
-        let answer = self.answer(key, hash, others, &mut take)?;
+        let answer = self.answer(key, hash, others, &mut on_value)?;
         Ok((answer, value))
     }
 
+    /// Finishes a lookup whose value is not in the record in memory: reads from disk, and looks the
+    /// key up again until it has the value. Fails with [`Error::Corruption`] if the same record or
+    /// extent fails to verify again.
     #[cold]
     pub(super) fn read_slowly(
         &self,
         key: &[u8],
         hash: u64,
-        first: Answer,
+        first: RecordValue,
     ) -> Result<Option<Value>> {
         let mut others = Vec::new();
         let (mut answer, mut value) = (Some(first), None);
-        let (mut damaged, mut misled) = (None, 0);
+        let (mut damaged, mut retries) = (None, 0);
         loop {
             match answer {
                 None => return Ok(None),
-                Some(Answer::Taken) => return Ok(value),
-                Some(Answer::Large(place)) => {
-                    if let Some(value) = self.read_large(place)? {
+                Some(RecordValue::Delivered) => return Ok(value),
+                Some(RecordValue::InExtent(extent)) => {
+                    if let Some(value) = self.read_large(extent)? {
                         return Ok(Some(value));
                     }
-                    // Gone since, or damaged: then it is found again.
-                    if damaged.replace(place) == Some(place) {
-                        return Err(self.extent_damage(place));
+                    // Replaced since, or damaged: in the second case the next lookup finds it
+                    // again.
+                    if damaged.replace(extent) == Some(extent) {
+                        return Err(self.extent_damage(extent));
                     }
                 }
-                Some(Answer::Cold(address, life)) => {
-                    self.count_misled(address, &mut misled)?;
+                Some(RecordValue::OnDisk(address, life)) => {
+                    self.count_retry(address, &mut retries)?;
                     let (region, _) = self.regions.split(address);
-                    let warmed = self.wants_warming(address) && self.warm(region)?;
-                    if !warmed
+                    let is_loaded = self.wants_load(address) && self.load_region(region)?;
+                    if !is_loaded
                         && let Some(cold) = self.read_cold(address, life)?
                         && let Some(record) = cold.record()
                     {
                         match self.value_of(&record, key)? {
-                            Cold::Value(value) => return Ok(Some(value)),
-                            Cold::Other => others.push((address, life)),
-                            Cold::Gone => {}
+                            ColdMatch::Value(value) => return Ok(Some(value)),
+                            ColdMatch::Other => others.push((address, life)),
+                            ColdMatch::Replaced => {}
                         }
                     }
                 }
@@ -215,50 +229,55 @@ impl Trie {
         }
     }
 
-    pub(super) fn value_of(&self, record: &Stored<'_>, key: &[u8]) -> Result<Cold> {
+    /// Compares a record from disk with a key, and returns its value if they match.
+    pub(super) fn value_of(&self, record: &DiskRecord<'_>, key: &[u8]) -> Result<ColdMatch> {
         if record.key() != key {
-            return Ok(Cold::Other);
+            return Ok(ColdMatch::Other);
         }
         if !record.head.is_extent {
             let value = record.value();
             let value = Value::fill_with(value.len(), |out| out.copy_from_slice(value));
-            return Ok(Cold::Value(value));
+            return Ok(ColdMatch::Value(value));
         }
-        let Some(place) = Place::decode(record.value()) else { return Ok(Cold::Gone) };
-        match self.read_large(place)? {
-            Some(value) => Ok(Cold::Value(value)),
-            // The record itself may be gone as well; if not, the extent is damaged.
-            None if self.has_place(key, place)? => Err(self.extent_damage(place)),
-            None => Ok(Cold::Gone),
+        let Some(extent) = ExtentAddr::decode(record.value()) else {
+            return Ok(ColdMatch::Replaced);
+        };
+        match self.read_large(extent)? {
+            Some(value) => Ok(ColdMatch::Value(value)),
+            // The record may have been replaced as well; if not, the extent is damaged.
+            None if self.has_extent(key, extent)? => Err(self.extent_damage(extent)),
+            None => Ok(ColdMatch::Replaced),
         }
     }
 
-    /// Whether the key's record names this place now.
-    fn has_place(&self, key: &[u8], place: Place) -> Result<bool> {
+    /// Returns whether the key's record is in the file and names this extent now.
+    fn has_extent(&self, key: &[u8], extent: ExtentAddr) -> Result<bool> {
         let writer = self.index.lock(self.hash(key));
         let found = writer.find(|address| {
             let (region, unit) = self.regions.split(address);
             let life = self.regions.life(region);
             let cold = self.read_cold(address, life).ok()??;
             let record = cold.record()?;
-            let names = Place::decode(record.value()) == Some(place) && record.key() == key;
+            let names = ExtentAddr::decode(record.value()) == Some(extent) && record.key() == key;
             (names && unit < self.regions.written(region)).then_some(())
         });
         Ok(found?.is_some())
     }
 
-    fn extent_damage(&self, place: Place) -> Error {
+    fn extent_damage(&self, extent: ExtentAddr) -> Error {
         let what = "the checksum of a large value does not match";
-        Error::corruption(self.extents.label(), place.offset, what)
+        Error::corruption(self.extents.label(), extent.offset, what)
     }
 
-    pub(super) fn read_large(&self, place: Place) -> Result<Option<Value>> {
-        let bytes = self.extents.read(place.offset, place.bytes, place.crc)?;
+    /// Reads a value from the extents. Returns `None` if its checksum does not match.
+    pub(super) fn read_large(&self, extent: ExtentAddr) -> Result<Option<Value>> {
+        let bytes = self.extents.read(extent.offset, extent.bytes, extent.crc)?;
         Ok(bytes.map(Value::shared))
     }
 
-    /// Reads a record from the disk, in one read unless it is far larger than those before it.
-    /// `None` where its region is used for something else by now, or is in memory: look again.
+    /// Reads a record from disk: one read, or two if it is larger than its region's span. Returns
+    /// `None` if its region was reused or the record is not in the file: the caller looks the key
+    /// up again.
     pub(super) fn read_cold(&self, address: u64, life: u64) -> Result<Option<ColdRecord>> {
         let (region, unit) = self.regions.split(address);
         if life == 0 || unit >= self.regions.written(region) {
@@ -269,6 +288,9 @@ impl Trie {
         self.finish_cold(address, life, buffer, skip)
     }
 
+    /// Verifies the record at `skip` in `buffer`, and reads more if the buffer does not hold all of
+    /// it. Returns `None` if the region was reused; fails with [`Error::Corruption`] if it was not
+    /// and the checksum does not match.
     pub(super) fn finish_cold(
         &self,
         address: u64,
@@ -277,7 +299,7 @@ impl Trie {
         mut skip: usize,
     ) -> Result<Option<ColdRecord>> {
         let (region, unit) = self.regions.split(address);
-        let head = Stored::head(buffer.as_slice().get(skip..).unwrap_or(&[]));
+        let head = DiskRecord::head(buffer.as_slice().get(skip..).unwrap_or(&[]));
         let units = head.map_or(0, |head| head.units());
         let whole = unit + units <= self.regions.written(region);
         if skip + to_usize(units * UNIT_BYTES) > buffer.len() && whole {
@@ -293,21 +315,21 @@ impl Trie {
         Err(self.regions.damage(region, unit, "the checksum of a record does not match"))
     }
 
-    /// Counts that a record was asked for which is on the disk alone: whether its whole region
-    /// should be brought into memory, for which there is room.
-    pub(super) fn wants_warming(&self, address: u64) -> bool {
+    /// Counts a read of a record that is on disk only. Returns whether the whole region should be
+    /// loaded: it is read often, and there is room.
+    pub(super) fn wants_load(&self, address: u64) -> bool {
         let (region, _) = self.regions.split(address);
-        self.has_room_to_warm() && self.regions.count_cold(region) >= COLD_READS_MAX
+        self.has_room_to_load() && self.regions.count_cold(region) >= COLD_READS_MAX
     }
 
-    /// Brings a region into memory, if there is room for it; whether it is there now.
-    pub(super) fn warm(&self, region: u64) -> Result<bool> {
-        let _one = lock(&self.warming);
+    /// Loads a region if the budget has room for it. Returns whether it is in memory now.
+    pub(super) fn load_region(&self, region: u64) -> Result<bool> {
+        let _one = lock(&self.loading);
         if self.regions.is_resident(region) {
             return Ok(true);
         }
         let life = self.regions.life(region);
-        let Some(frame) = self.regions.take_frame(false) else { return Ok(false) };
+        let Some(frame) = self.regions.reserve_frame(false) else { return Ok(false) };
         let _buffer = self.context.budget.reserve_transient(self.regions.region_bytes());
         match self.fill_frame(region, life, frame) {
             Ok(true) => {
@@ -315,17 +337,17 @@ impl Trie {
                 Ok(true)
             }
             Ok(false) => {
-                self.regions.give_frame(frame);
+                self.regions.release_frame(frame);
                 Ok(false)
             }
             Err(error) => {
-                self.regions.give_frame(frame);
+                self.regions.release_frame(frame);
                 Err(error)
             }
         }
     }
 
-    /// Reads and verifies all of a region; `false` where it is used for something else by now.
+    /// Reads and verifies all of a region into a frame; `false` if the region was reused meanwhile.
     fn fill_frame(&self, region: u64, life: u64, frame: u64) -> Result<bool> {
         let bytes = self.regions.read_whole(region)?;
         let damage = Self::find_damage(bytes.as_slice(), life);
@@ -343,20 +365,22 @@ impl Trie {
         Ok(true)
     }
 
-    /// The unit of the first thing in a region that is no record of it.
+    /// Returns the first unit in the bytes of a region at which a record fails to verify.
     pub(super) fn find_damage(bytes: &[u8], life: u64) -> Option<u64> {
+        mutant!(TrieSkipsRecordChecksum => return None);
         let mut damage = None;
         super::record::walk(bytes, 0, |unit, head| {
             let record = bytes.get(to_usize(unit * UNIT_BYTES)..).unwrap_or(&[]);
-            let sound = head.is_some() && Stored::verify(record, life, unit).is_some();
-            if !sound && !mutant::active(Bug::TrieSkipsRecordChecksum) {
+            let sound = head.is_some() && DiskRecord::verify(record, life, unit).is_some();
+            if !sound {
                 damage = damage.or(Some(unit));
             }
         });
         damage
     }
 
-    /// A page of a scan in the order of hashes. A cursor is the path to go on at.
+    /// Returns a page of a scan in the order of hashes. A cursor is the path at which the scan
+    /// continues.
     pub(super) fn scan_from(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
         self.merge_all()?;
         let mut path = if from.is_start() {
@@ -375,10 +399,7 @@ impl Trie {
                 Some(next) => path = next,
             }
             if entries.len() >= limit.max(1) {
-                if mutant::active(Bug::TrieScanSkips) {
-                    let load = |at| self.load_index(at);
-                    path = self.index.walk(path, &mut Vec::new(), load)?.unwrap_or(path);
-                }
+                mutant!(TrieScanSkips => path = self.skip_path(path)?);
                 return Ok((entries, Cursor(path.to_le_bytes().to_vec())));
             }
         }
@@ -398,7 +419,7 @@ impl Trie {
             }
             entries.truncate(before);
         }
-        let mut misled = 0;
+        let mut retries = 0;
         loop {
             let writer = self.index.lock(path);
             addresses.clear();
@@ -407,11 +428,11 @@ impl Trie {
                 return Ok(next);
             }
             entries.truncate(before);
-            self.count_misled(addresses.first().copied().unwrap_or(0), &mut misled)?;
+            self.count_retry(addresses.first().copied().unwrap_or(0), &mut retries)?;
         }
     }
 
-    /// Appends the entries at these addresses; `false` where one of them is there no more.
+    /// Appends the entries at these addresses; `false` if one of them is no longer a record.
     fn read_entries(
         &self,
         addresses: &[u64],
@@ -427,20 +448,20 @@ impl Trie {
         Ok(true)
     }
 
-    /// Key and value at an address; `None` where there is no record now. `is_locked`: by who calls,
-    /// the subtree that it is in.
+    /// Returns key and value at an address, or `None` if there is no record now. `is_locked` says
+    /// that the caller holds the subtree's lock.
     fn read_entry(&self, address: u64, is_locked: bool) -> Result<Option<(Vec<u8>, Value)>> {
-        let found = self.regions.look(address, |words| {
-            let head = Head::load(words).filter(|head| fits(head, words))?;
+        let found = self.regions.read_in_memory(address, |words| {
+            let head = RecordHead::load(words).filter(|head| fits(head, words))?;
             let mut key = vec![0; head.key_bytes];
             copy_out(words, super::record::HEAD_BYTES, &mut key);
             let value = Value::fill_with(head.value_bytes, |out| head.copy_value(words, out));
             Some((key, head.is_extent, value))
         });
         let (key, is_extent, value) = match found {
-            Look::Found(found) => found,
-            Look::Changed => return Ok(None),
-            Look::Cold(life) => {
+            RegionRead::Found(found) => found,
+            RegionRead::Changed => return Ok(None),
+            RegionRead::Cold(life) => {
                 let Some(cold) = self.read_cold(address, life)? else { return Ok(None) };
                 let Some(record) = cold.record() else { return Ok(None) };
                 let value = record.value();
@@ -451,21 +472,21 @@ impl Trie {
         if !is_extent {
             return Ok(Some((key, value)));
         }
-        let Some(place) = Place::decode(&value) else { return Ok(None) };
-        if let Some(value) = self.read_large(place)? {
+        let Some(extent) = ExtentAddr::decode(&value) else { return Ok(None) };
+        if let Some(value) = self.read_large(extent)? {
             return Ok(Some((key, value)));
         }
         if is_locked {
-            return Err(self.extent_damage(place));
+            return Err(self.extent_damage(extent));
         }
-        // Gone since, or damaged: a get tells.
+        // Replaced since, or damaged: a get finds out which.
         Ok(self.read_value(&key)?.map(|value| (key, value)))
     }
 }
 
-/// What a record read from the disk says to a key.
-pub(super) enum Cold {
+/// A record read from disk, compared with a key.
+pub(super) enum ColdMatch {
     Value(Value),
     Other,
-    Gone,
+    Replaced,
 }

@@ -1,21 +1,19 @@
-//! A record: one key with its value, or with where its value is.
+//! The record format: a key with its value, or with the address of its value in the extents.
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
-//! | 0 | 4 | crc | on disk: CRC32C of life (8), unit (8) and all bytes from 4 on; in memory unused
-//! |
+//! | 0 | 4 | crc | on disk: CRC32C of life (8), unit (8) and all bytes from 4 on; in memory unused |
 //! | 4 | 2 | key size | 1 to 65,535 |
-//! | 6 | 1 | kind | 1: the value follows; 2: an extent's place follows (offset, bytes, crc: 8 each)
-//! |
+//! | 6 | 1 | kind | 1: the value follows; 2: an extent's place follows (offset, bytes, crc: 8 each) |
 //! | 7 | 1 | reserved | 0 |
 //! | 8 | 4 | value size | of what follows the key |
 //! | 12 | 4 | reserved | 0 |
 //! | 16 | | key, value | then zeros to a multiple of 16 |
 //!
-//! A first word of zero where a record would begin says that none does before the next block.
+//! A first word of zero at the place of a record means that no record begins before the next block.
 //!
-//! Invariants: the life is the region's and the unit the record's place: what an earlier life, or
-//! another place, left in the file never passes for a record.
+//! Invariants: the checksum covers the region's life and the record's unit. So bytes of an earlier
+//! life, or of another place in the file, never verify as a record.
 
 use crate::{
     engine::trie::store::regions::UNIT_BYTES,
@@ -26,28 +24,32 @@ use crate::{
     },
 };
 
+/// Bytes of a record's head.
 pub(super) const HEAD_BYTES: usize = 16;
 const PUT: u8 = 1;
 const EXTENT: u8 = 2;
 
 /// The head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct RecordHead {
     pub(super) key_bytes: usize,
     pub(super) value_bytes: usize,
-    /// What follows the key is the place of an extent.
+    /// The bytes after the key are the address of an extent.
     pub(super) is_extent: bool,
 }
 
-impl Head {
+impl RecordHead {
+    /// Units of the whole record.
     pub(super) fn units(&self) -> u64 {
         to_u64(HEAD_BYTES + self.key_bytes + self.value_bytes).div_ceil(UNIT_BYTES)
     }
 
+    /// Bytes of the whole record, padding included.
     pub(super) fn bytes(&self) -> usize {
         to_usize(self.units() * UNIT_BYTES)
     }
 
+    /// Offset of the value in the record.
     pub(super) fn value_at(&self) -> usize {
         HEAD_BYTES + self.key_bytes
     }
@@ -57,7 +59,7 @@ impl Head {
         to_u64(self.key_bytes) << 32 | u64::from(kind) << 48
     }
 
-    /// Decodes the first two words; `None` for what no writer makes.
+    /// Decodes the first two words. Returns `None` for values that no writer stores.
     #[inline]
     pub(super) fn decode(first: u64, second: u64) -> Option<Self> {
         let is_extent = match low_u8(first >> 48) {
@@ -73,13 +75,14 @@ impl Head {
         (head.key_bytes != 0 && first >> 56 == 0 && second >> 32 == 0).then_some(head)
     }
 
+    /// Decodes the head at the start of `words`. Returns `None` if it is not one.
     #[inline]
     pub(super) fn load(words: &[AtomicU64]) -> Option<Self> {
         let [first, second, ..] = words else { return None };
         Self::decode(first.load(Ordering::Acquire), second.load(Ordering::Relaxed))
     }
 
-    /// Writes the record into its words.
+    /// Stores the record into `words`, with zeroed padding.
     pub(super) fn store(&self, words: &[AtomicU64], key: &[u8], value: [&[u8]; 2]) {
         let [first, second, rest @ ..] = words else { return };
         first.store(self.first(), Ordering::Relaxed);
@@ -90,36 +93,37 @@ impl Head {
         words::store_bytes(rest, &[key, value[0], value[1]]);
     }
 
-    /// Whether the record in `words` has this key.
+    /// Returns whether the record in `words` has this key.
     #[inline]
     pub(super) fn has_key(&self, words: &[AtomicU64], key: &[u8]) -> bool {
         self.key_bytes == key.len()
             && words.get(HEAD_BYTES / 8..).is_some_and(|words| words::equals(words, key))
     }
 
-    /// Copies the value out.
+    /// Copies the value to `out`.
     #[inline]
     pub(super) fn copy_value(&self, words: &[AtomicU64], out: &mut [u8]) {
         words::copy_out(words, self.value_at(), out);
     }
 }
 
-/// Where the value of a record is that does not hold it.
+/// Address of a value in the file of extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    /// In the file of extents, in bytes.
+pub(super) struct ExtentAddr {
+    /// Offset in the file of extents, in bytes.
     pub(super) offset: u64,
-    /// Of the value.
+    /// Bytes of the value.
     pub(super) bytes: u64,
     pub(super) crc: u32,
 }
 
-/// Bytes of an encoded [`Place`].
-pub(super) const PLACE_BYTES: usize = 24;
+/// Bytes of an encoded [`ExtentAddr`].
+pub(super) const EXTENT_ADDR_BYTES: usize = 24;
 
-impl Place {
-    pub(super) fn encode(self) -> [u8; PLACE_BYTES] {
-        let mut out = [0; PLACE_BYTES];
+impl ExtentAddr {
+    /// Encodes the address: three little-endian words.
+    pub(super) fn encode(self) -> [u8; EXTENT_ADDR_BYTES] {
+        let mut out = [0; EXTENT_ADDR_BYTES];
         let words = [self.offset, self.bytes, u64::from(self.crc)];
         for (chunk, word) in out.chunks_mut(8).zip(words) {
             chunk.copy_from_slice(&word.to_le_bytes());
@@ -127,6 +131,7 @@ impl Place {
         out
     }
 
+    /// Decodes what [`Self::encode`] wrote. Returns `None` for anything else.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut rest = crate::util::codec::Decoder::new(bytes);
         let place =
@@ -135,22 +140,23 @@ impl Place {
     }
 }
 
-/// A record within bytes read from disk.
+/// A record in bytes that were read from disk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stored<'a> {
-    pub(super) head: Head,
+pub(super) struct DiskRecord<'a> {
+    pub(super) head: RecordHead,
     bytes: &'a [u8],
 }
 
-impl<'a> Stored<'a> {
-    /// The head of the record that `bytes` begin with, unverified.
-    pub(super) fn head(bytes: &[u8]) -> Option<Head> {
+impl<'a> DiskRecord<'a> {
+    /// Decodes the head at the start of `bytes`, unverified.
+    pub(super) fn head(bytes: &[u8]) -> Option<RecordHead> {
         let first = bytes.first_chunk::<8>()?;
         let second = bytes.get(8..)?.first_chunk::<8>()?;
-        Head::decode(u64::from_le_bytes(*first), u64::from_le_bytes(*second))
+        RecordHead::decode(u64::from_le_bytes(*first), u64::from_le_bytes(*second))
     }
 
-    /// The record that `bytes` begin with, verified: life of the region, unit in it.
+    /// Returns the record at the start of `bytes` if its checksum matches for this life of the
+    /// region and this unit in it.
     pub(super) fn verify(bytes: &'a [u8], life: u64, unit: u64) -> Option<Self> {
         let head = Self::head(bytes)?;
         let bytes = bytes.get(..head.bytes())?;
@@ -176,15 +182,15 @@ fn checksum(rest: &[u8], life: u64, unit: u64) -> u32 {
     crc32c_append(crc32c(&place), rest)
 }
 
-/// Walks the records in `bytes`, which begin at `unit` of a region: shows each place, and `None`
-/// for bytes that are no record.
-pub(super) fn walk(bytes: &[u8], unit: u64, mut visit: impl FnMut(u64, Option<Head>)) {
+/// Visits the records in `bytes`, which begin at `unit` of a region: the unit of each with its
+/// head, or with `None` for bytes that are no record.
+pub(super) fn walk(bytes: &[u8], unit: u64, mut visit: impl FnMut(u64, Option<RecordHead>)) {
     let end = to_u64(bytes.len()) / UNIT_BYTES;
     let block = crate::engine::trie::store::regions::BLOCK_UNITS;
     let mut at = 0;
     while at < end {
         let rest = bytes.get(to_usize(at * UNIT_BYTES)..).unwrap_or(&[]);
-        match Stored::head(rest) {
+        match DiskRecord::head(rest) {
             Some(head) if head.bytes() <= rest.len() => {
                 visit(unit + at, Some(head));
                 at += head.units();
@@ -200,7 +206,7 @@ pub(super) fn walk(bytes: &[u8], unit: u64, mut visit: impl FnMut(u64, Option<He
     }
 }
 
-/// Puts the checksums into the records in `bytes`, which are about to be written.
+/// Computes the checksums of the records in `bytes`, which are about to be written.
 pub(super) fn seal(bytes: &mut [u8], life: u64, unit: u64) {
     let mut places = Vec::new();
     walk(bytes, unit, |at, head| places.extend(head.map(|head| (at, head.bytes()))));

@@ -1,8 +1,8 @@
-//! Opening: the journal's groups, the state of the last one, and nothing else until it is touched.
+//! Open: reads the groups of the journal and the state of the last one, and nothing else.
 //!
-//! The changes in needed groups are kept by region and applied when the region is first used; the
-//! state says where everything is. So opening reads the journal, at most its limit, whatever the
-//! size of the table; the log's replay follows.
+//! The changes in needed groups are kept by region, and applied when the region is first loaded.
+//! The state says where everything is. So opening reads the journal, which has a limit, whatever
+//! the size of the table. Replay of the log follows ([`super::replay_buffer`]).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     Error, Result,
     contract::{Context, TableOptions},
     engine::trie::{
-        checkpoint::{Maintenance, STATE, STATE_VERSION},
+        checkpoint::{CheckpointState, STATE, STATE_VERSION},
         index::{ADDRESS_END, Trie as Index},
         replay_buffer::ReplayBuffer,
         store::{
@@ -28,17 +28,20 @@ use crate::{
     },
 };
 
-/// A region of the trie: what a look at one that does not fit in memory reads.
+/// Bytes of a region of the trie: what one lookup reads if the trie does not fit in memory.
 const INDEX_REGION_BYTES: u64 = 64 << 10;
-/// Of the budget, the journal's share, and what it is at least.
+/// The journal takes at most this part of the budget, because recovery holds its changes in memory.
 const JOURNAL_PART: u64 = 2;
+/// Bytes. The least that the journal gets, however small the budget is.
 const JOURNAL_BYTES_MIN: u64 = 64 << 10;
-/// Address space for the trie beyond the budget: replay may pass it.
+/// Bytes of address space for the trie beyond twice the budget, because replay may exceed it.
 const SPACE_BYTES_BESIDE: u64 = 256 << 20;
-/// All that links can reach. What is in memory of it is bounded by the budget, not by this.
+/// Bytes of address space that links can reach. The budget, not this, bounds the memory of the
+/// trie.
 const SPACE_BYTES_MAX: u64 = 64 << 30;
 
 impl Trie {
+    /// As [`Self::open`], with the bits of the hash that are used.
     pub(super) fn open_with_mask(
         options: &TableOptions,
         context: Context,
@@ -66,20 +69,20 @@ impl Trie {
         let extents =
             Extents::new(owner.clone(), read_only, settings.max_scan, Arc::clone(&budget));
         let (mut last, label) = (None, owner.label("redo"));
-        // Recovery has what is needed of it in memory.
+        // Recovery holds the needed groups in memory.
         let journal_bytes =
             settings.journal_bytes.min((budget.limit() / JOURNAL_PART).max(JOURNAL_BYTES_MIN));
         let redo = RedoJournal::open(owner, journal_bytes, read_only, |group| {
-            last = Some(take_group(index.space(), &group, &label)?);
+            last = Some(read_group(index.space(), &group, &label)?);
             Ok(())
         })?;
         let complete = last.as_ref().map_or(Lsn(0), |(lsn, _)| *lsn);
         if last.is_some() && !read_only {
-            // A process that died may have left names in the cache alone.
+            // A process that died may have left names in the cache only.
             let io = |error| Error::io(format!("sync {label}"), error);
             context.dir.sync().map_err(io)?;
         }
-        let maintenance = Maintenance { redo, limbo: Vec::new(), complete };
+        let maintenance = CheckpointState { redo, uncertain_images: Vec::new(), complete };
         let engine = Self {
             settings,
             hash: Hash::new(options, context.hash)?,
@@ -89,14 +92,14 @@ impl Trie {
             extents,
             hot: AtomicU64::new(0),
             roll: Mutex::default(),
-            warming: Mutex::default(),
+            loading: Mutex::default(),
             maintenance: Mutex::new(maintenance),
             emptying: Mutex::default(),
             is_cold: AtomicBool::new(false),
-            cut_wanted: AtomicBool::new(false),
+            checkpoint_wanted: AtomicBool::new(false),
             queues: Queues::default(),
-            learned: Mutex::default(),
-            young: ReplayBuffer::new(last.is_some()),
+            prefetched: Mutex::default(),
+            replay_buffer: ReplayBuffer::new(last.is_some()),
             counters: CachePadded::default(),
             context,
         };
@@ -109,6 +112,8 @@ impl Trie {
         Ok((engine, complete))
     }
 
+    /// Decodes the state of the last group, opens the files, and loads the tail of the trie and the
+    /// hot region.
     fn load_state(&self, state: &[u8], label: &str) -> Result<()> {
         if self.decode_state(state).is_none() {
             return Err(Error::corruption(label, 0, "the state in the last group does not parse"));
@@ -116,12 +121,12 @@ impl Trie {
         self.index.space().open_file()?;
         self.index.choose_pages(self.context.budget.limit() / 2);
         if !self.context.read_only {
-            // Where nodes are added: no write should have to read it.
+            // New nodes are added here: no write should have to read it.
             self.index.load_tail()?;
         }
         self.regions.open_file()?;
         self.extents.open_file()?;
-        // The region that took appends goes on where the cut left it.
+        // Appends continue in the region that was hot at the checkpoint.
         for region in self.regions.in_use() {
             let (_, sealed) = self.regions.used(region);
             if sealed {
@@ -129,7 +134,7 @@ impl Trie {
             }
             let go_on = self.hot.load(Ordering::Relaxed) == 0
                 && !self.context.read_only
-                && self.warm(region)?;
+                && self.load_region(region)?;
             if go_on {
                 self.hot.store(region + 1, Ordering::Release);
             } else {
@@ -139,6 +144,7 @@ impl Trie {
         Ok(())
     }
 
+    /// Decodes the state. Returns `None` if it is not one that a checkpoint wrote.
     fn decode_state(&self, state: &[u8]) -> Option<()> {
         let mut rest = Decoder::new(state);
         if rest.varint()? != STATE_VERSION {
@@ -147,14 +153,14 @@ impl Trie {
         self.counters.live_bytes.store(rest.varint()?, Ordering::Relaxed);
         self.index.decode(&mut rest)?;
         self.index.space().decode(&mut rest)?;
-        self.index.note_used();
+        self.index.set_used_end();
         self.regions.decode(&mut rest)?;
         self.extents.decode(&mut rest)?;
         rest.is_empty().then_some(())
     }
 }
 
-/// A space of all that links can reach, or as much of it as the system grants.
+/// Reserves address space for all that links can reach, or as much of it as the system grants.
 fn reserve(owner: &Owner, read_only: bool, limit: u64) -> std::io::Result<Space> {
     let mut bytes_max = SPACE_BYTES_MAX;
     loop {
@@ -166,8 +172,9 @@ fn reserve(owner: &Owner, read_only: bool, limit: u64) -> std::io::Result<Space>
     }
 }
 
-/// Keeps a group's changes; returns what the table is complete to with it, and its state.
-fn take_group(space: &Space, group: &RedoGroup, label: &str) -> Result<(Lsn, Vec<u8>)> {
+/// Keeps a group's changes. Returns the LSN up to which the table is complete with it, and its
+/// state.
+fn read_group(space: &Space, group: &RedoGroup, label: &str) -> Result<(Lsn, Vec<u8>)> {
     let damage = || {
         let what = format!("a patch of group {} does not parse", group.sequence());
         Error::corruption(label, 0, what)
@@ -177,7 +184,7 @@ fn take_group(space: &Space, group: &RedoGroup, label: &str) -> Result<(Lsn, Vec
     for patch in group.patches() {
         let patch = patch.ok_or_else(damage)?;
         match patch.space {
-            SPACE if changes.take(&patch) => {}
+            SPACE if changes.add_patch(&patch) => {}
             STATE => state = Some(patch.bytes.to_vec()),
             _ => return Err(damage()),
         }

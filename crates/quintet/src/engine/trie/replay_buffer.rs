@@ -1,135 +1,147 @@
-//! What replay leaves for later: records that are in their regions and not yet in the trie.
+//! Replay buffer: operations recovered from the log whose records are in regions and not yet in the
+//! trie.
 //!
-//! What: operations that the log gives back when a table is opened are appended to regions like
-//! any other, but found through an ordered table of their keys, in parts by hash. They enter the
-//! trie, one subtree lock each, when the table is next persisted, scanned or checked, and a key
-//! alone before it is next written.
-//! Why: entering a record in the trie means to read the path of its key and the record that it
-//! replaces, which a reopened table has on the disk alone: replay would wait for two or three
-//! reads an operation before the table could serve. CedrusDB replays a log of page writes and
-//! needs neither; ours is of operations.
+//! Problem: to insert a record in the trie, replay would have to read the path of its key and the
+//! record that it replaces. A reopened table has both on disk only: two or three reads for each
+//! operation before the table could serve. CedrusDB replays a log of page writes and needs neither;
+//! our log is of operations.
+//!
+//! How: replayed operations append their records to regions like any other. An ordered table of
+//! keys, partitioned by hash, holds their addresses. The entries are merged into the trie, under
+//! one subtree lock each, before the table is checkpointed, scanned or checked. The entry of a
+//! single key is merged before the key is next written.
 //!
 //! Invariants:
-//! - While a key has an entry here, what the trie has of it is old: the entry is looked at first,
-//!   and leaves only after the trie has what it says, with the key's subtree locked.
-//! - No cut is made while there are entries: regions would count as live what no word names.
+//! - While a key has an entry, its record in the trie is outdated. Readers look at the entry first.
+//!   It is removed after the trie has its record, with the key's subtree locked.
+//! - No checkpoint is made while there are entries: regions would count records as live that no
+//!   word of the trie names.
 //!
-//! Thread rules: any thread. A reader takes the lock of a part, and looks at the version of the
-//! key's subtree before and after, because a record may be changed in place once it has left;
-//! without entries all of this is one look at a counter. Lock order: a subtree, then a part.
+//! Thread rules: any thread. A reader locks a partition, and compares the version of the key's
+//! subtree before and after, because a record may be changed in place once its entry is removed.
+//! Without entries a reader only loads a counter. Lock order: a subtree, then a partition.
 
 use std::collections::BTreeMap;
 
 use super::{
     Trie,
-    read::{Answer, ColdRecord, answer_in},
-    record::{Head, Place},
-    write::{Current, Found, Known, stored_bytes},
+    read::{ColdRecord, RecordValue, answer_in},
+    record::{ExtentAddr, RecordHead},
+    write::{CurrentRecord, PrefetchedRecord, WriterMatch, stored_bytes},
 };
 use crate::{
     Result,
     contract::Op,
-    engine::trie::{index::Verdict, store::regions::Look},
+    engine::trie::{index::RecordVerdict, store::regions::RegionRead},
     util::{
         codec::{to_u64, to_usize},
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, yield_now},
     },
 };
 
-/// Parts of the table: enough that replay's threads rarely meet.
-const PARTS: u64 = 64;
-/// What an entry takes in memory beside its key, in bytes.
+/// Partitions of the table: enough that the threads of replay rarely contend.
+const PARTITIONS: u64 = 64;
+/// Bytes of memory that an entry takes beside its key.
 const ENTRY_BYTES: u64 = 80;
-/// The address of what was deleted.
+/// The address in the entry of a deleted key.
 const DELETED: u64 = 0;
-/// Keys whose old records are read at once.
+/// Keys whose old records are read at the same time.
 const MERGED_AT_ONCE: usize = 64;
 
-/// What an entry says.
+/// What an entry says about its key.
 pub(super) enum ReplayBufferAnswer {
     Deleted,
-    Record(Answer),
+    Record(RecordValue),
 }
 
 /// Addresses by key.
-type Part = BTreeMap<Box<[u8]>, u64>;
+type Partition = BTreeMap<Box<[u8]>, u64>;
 
-/// The entries. See the module head.
+/// The replay buffer of a table. See the module documentation.
 #[derive(Debug)]
 pub(super) struct ReplayBuffer {
-    /// The log is replayed: nothing was admitted yet.
+    /// The log is being replayed: no operation has been admitted yet.
     is_replaying: AtomicBool,
     count: AtomicU64,
     bytes: AtomicU64,
-    parts: Box<[Mutex<Part>]>,
+    partitions: Box<[Mutex<Partition>]>,
 }
 
 impl ReplayBuffer {
+    /// An empty buffer. With `is_replaying`, operations are buffered until [`Self::end_replay`].
     pub(super) fn new(is_replaying: bool) -> Self {
         Self {
             is_replaying: AtomicBool::new(is_replaying),
             count: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            partitions: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
         }
     }
 
+    /// Returns whether operations go to the buffer.
     #[inline]
     pub(super) fn is_replaying(&self) -> bool {
         self.is_replaying.load(Ordering::Relaxed)
     }
 
-    /// The first operation is admitted, or the table persisted: the log has been replayed.
+    /// Ends replay: the first operation is admitted, or the table checkpointed.
     pub(super) fn end_replay(&self) {
         if self.is_replaying() {
             self.is_replaying.store(false, Ordering::Relaxed);
         }
     }
 
+    /// Returns whether no key has an entry.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Bytes of memory drawn from the budget.
+    /// Bytes reserved from the budget.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    fn part(&self, hash: u64) -> Option<&Mutex<Part>> {
-        self.parts.get(to_usize(hash % PARTS))
+    fn partition(&self, hash: u64) -> Option<&Mutex<Partition>> {
+        self.partitions.get(to_usize(hash % PARTITIONS))
     }
 
+    /// The address in the entry of a key.
     fn find(&self, key: &[u8], hash: u64) -> Option<u64> {
         if self.is_empty() {
             return None;
         }
-        lock(self.part(hash)?).get(key).copied()
+        lock(self.partition(hash)?).get(key).copied()
     }
 }
 
+/// Bytes that an entry reserves.
 fn entry_bytes(key: &[u8]) -> u64 {
     to_u64(key.len()) + ENTRY_BYTES
 }
 
 impl Trie {
-    /// What the entry of a key says; `None` where it has none. `take` is given the value.
+    /// The answer of a key's entry, or `None` if it has none. `on_value` receives the value.
     #[cold]
-    pub(super) fn young_answer(
+    pub(super) fn buffered_answer(
         &self,
         key: &[u8],
         hash: u64,
-        take: &mut impl FnMut(&Head, &[AtomicU64]),
+        on_value: &mut impl FnMut(&RecordHead, &[AtomicU64]),
     ) -> Option<ReplayBufferAnswer> {
         loop {
             let version = self.index.version(hash);
-            let address = self.young.find(key, hash)?;
-            let answer = match self.regions.look(address, |words| answer_in(words, key, take)) {
-                _ if address == DELETED => Some(ReplayBufferAnswer::Deleted),
-                Look::Found(seen) => seen.answer().map(ReplayBufferAnswer::Record),
-                Look::Cold(life) => Some(ReplayBufferAnswer::Record(Answer::Cold(address, life))),
-                Look::Changed => None,
-            };
+            let address = self.replay_buffer.find(key, hash)?;
+            let answer =
+                match self.regions.read_in_memory(address, |words| answer_in(words, key, on_value))
+                {
+                    _ if address == DELETED => Some(ReplayBufferAnswer::Deleted),
+                    RegionRead::Found(seen) => seen.answer().map(ReplayBufferAnswer::Record),
+                    RegionRead::Cold(life) => {
+                        Some(ReplayBufferAnswer::Record(RecordValue::OnDisk(address, life)))
+                    }
+                    RegionRead::Changed => None,
+                };
             if let Some(answer) = answer
                 && self.index.is_version(hash, version)
             {
@@ -139,177 +151,178 @@ impl Trie {
         }
     }
 
-    /// Applies an operation of the log that the table's files do not have.
+    /// Applies an operation of the log that the table's files lack, to the regions and the buffer.
     pub(super) fn replay_op(&self, op: &Op<'_>) -> Result<()> {
-        self.make_room_in_replay(op);
+        self.ensure_room_in_replay(op);
         match op {
             Op::Put { key, head, body } => {
-                let (record, place) = self.form(key, [head, body]);
-                match &place {
+                let (record, extent) = self.prepare_record(key, [head, body]);
+                match &extent {
                     None => self.replay_put(record, key, [head, body]),
-                    Some(place) => self.replay_put(record, key, [place, &[]]),
+                    Some(extent) => self.replay_put(record, key, [extent, &[]]),
                 }
             }
             Op::Delete { key } => {
                 let hash = self.hash(key);
                 let _writer = self.index.lock(hash);
-                let old = self.young.find(key, hash).unwrap_or(DELETED);
-                self.bury_young(old, key)?;
-                self.set_young(key, hash, DELETED);
+                let old = self.replay_buffer.find(key, hash).unwrap_or(DELETED);
+                self.count_buffered_dead(old, key)?;
+                self.set_entry(key, hash, DELETED);
                 Ok(())
             }
             Op::DeleteRange { .. } => Ok(()),
         }
     }
 
-    fn replay_put(&self, head: Head, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+    fn replay_put(&self, head: RecordHead, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         let hash = self.hash(key);
-        let new_bytes = stored_bytes(&head, || Place::decode(value[0]));
+        let new_bytes = stored_bytes(&head, || ExtentAddr::decode(value[0]));
         let _writer = self.index.lock(hash);
-        let old = self.young.find(key, hash).unwrap_or(DELETED);
-        if let Some(current) = self.young_current(old, key)?
-            && self.exchange(&current, &head, key, value)
+        let old = self.replay_buffer.find(key, hash).unwrap_or(DELETED);
+        if let Some(current) = self.buffered_record(old, key)?
+            && self.update_in_place(&current, &head, key, value)
         {
             return Ok(());
         }
         let address = self.append(&head, key, value)?;
-        self.bury_young(old, key)?;
+        self.count_buffered_dead(old, key)?;
         self.counters.live_bytes.fetch_add(new_bytes, Ordering::Relaxed);
-        self.set_young(key, hash, address);
+        self.set_entry(key, hash, address);
         Ok(())
     }
 
-    fn set_young(&self, key: &[u8], hash: u64, address: u64) {
-        let Some(part) = self.young.part(hash) else { return };
-        let mut part = lock(part);
-        if let Some(entry) = part.get_mut(key) {
+    fn set_entry(&self, key: &[u8], hash: u64, address: u64) {
+        let Some(partition) = self.replay_buffer.partition(hash) else { return };
+        let mut partition = lock(partition);
+        if let Some(entry) = partition.get_mut(key) {
             *entry = address;
             return;
         }
-        part.insert(key.into(), address);
+        partition.insert(key.into(), address);
         let bytes = entry_bytes(key);
         self.context.budget.reserve_unchecked(bytes);
-        self.young.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.young.count.fetch_add(1, Ordering::Release);
+        self.replay_buffer.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.replay_buffer.count.fetch_add(1, Ordering::Release);
     }
 
-    /// The record of an entry, whose subtree is locked.
-    fn young_current(&self, address: u64, key: &[u8]) -> Result<Option<Current>> {
+    /// The record of an entry whose subtree is locked.
+    fn buffered_record(&self, address: u64, key: &[u8]) -> Result<Option<CurrentRecord>> {
         if address == DELETED {
             return Ok(None);
         }
-        if let Look::Found(current) = self.look_for(address, key) {
+        if let RegionRead::Found(current) = self.match_in_memory(address, key) {
             return Ok(current);
         }
         let life = self.regions.life(self.regions.split(address).0);
-        match self.learn(address, life, key)? {
-            Some(known) => Ok(known.current()),
-            // It was brought into memory.
-            None => match self.look_for(address, key) {
-                Look::Found(current) => Ok(current),
-                Look::Changed | Look::Cold(_) => Ok(None),
+        match self.read_record(address, life, key)? {
+            Some(prefetched) => Ok(prefetched.current()),
+            // `read_record` loaded its region.
+            None => match self.match_in_memory(address, key) {
+                RegionRead::Found(current) => Ok(current),
+                RegionRead::Changed | RegionRead::Cold(_) => Ok(None),
             },
         }
     }
 
-    fn bury_young(&self, address: u64, key: &[u8]) -> Result<()> {
-        if let Some(current) = self.young_current(address, key)? {
-            self.bury(&current, 0);
+    /// Counts the record of an entry as dead.
+    fn count_buffered_dead(&self, address: u64, key: &[u8]) -> Result<()> {
+        if let Some(current) = self.buffered_record(address, key)? {
+            self.count_dead(&current, 0);
         }
         Ok(())
     }
 
-    /// Enters what a key's entry says in the trie, where it has one. The caller has no subtree
-    /// locked.
+    /// Merges the entry of a key into the trie, if it has one. The caller has no subtree locked.
     pub(super) fn merge_key(&self, key: &[u8]) -> Result<()> {
         let hash = self.hash(key);
-        if self.young.find(key, hash).is_some() {
+        if self.replay_buffer.find(key, hash).is_some() {
             self.merge(key, hash, Vec::new())
         } else {
             Ok(())
         }
     }
 
-    fn merge(&self, key: &[u8], hash: u64, mut known: Vec<Known>) -> Result<()> {
-        let mut misled = 0;
+    /// Merges the entry of a key. `prefetched` are records that were read from disk for it.
+    fn merge(&self, key: &[u8], hash: u64, mut prefetched: Vec<PrefetchedRecord>) -> Result<()> {
+        let mut retries = 0;
         let mut writer = self.index.lock(hash);
-        while let Some(young) = self.young.find(key, hash) {
-            match self.find_current(&writer, key, &known)? {
-                Some(Found::Unknown(address, life)) => {
+        while let Some(entry) = self.replay_buffer.find(key, hash) {
+            match self.find_current(&writer, key, &prefetched)? {
+                Some(WriterMatch::Unknown(address, life)) => {
                     drop(writer);
-                    self.count_misled(address, &mut misled)?;
-                    known.extend(self.learn(address, life, key)?);
+                    self.count_retry(address, &mut retries)?;
+                    prefetched.extend(self.read_record(address, life, key)?);
                     writer = self.index.lock(hash);
                     continue;
                 }
-                Some(Found::Current(old, spot)) => {
-                    if young == DELETED {
+                Some(WriterMatch::Current(old, position)) => {
+                    if entry == DELETED {
                         writer.remove(old.address)?;
                     } else {
-                        writer.exchange(spot, young);
+                        writer.exchange(position, entry);
                     }
-                    self.bury(&old, 0);
+                    self.count_dead(&old, 0);
                 }
-                None if young != DELETED => writer.insert(young)?,
+                None if entry != DELETED => writer.insert(entry)?,
                 None => {}
             }
-            if let Some(part) = self.young.part(hash)
-                && lock(part).remove(key).is_some()
+            if let Some(partition) = self.replay_buffer.partition(hash)
+                && lock(partition).remove(key).is_some()
             {
                 let bytes = entry_bytes(key);
                 self.context.budget.release(bytes);
-                self.young.bytes.fetch_sub(bytes, Ordering::Relaxed);
-                self.young.count.fetch_sub(1, Ordering::Release);
+                self.replay_buffer.bytes.fetch_sub(bytes, Ordering::Relaxed);
+                self.replay_buffer.count.fetch_sub(1, Ordering::Release);
             }
         }
         Ok(())
     }
 
-    /// Enters all entries in the trie. The caller has no subtree locked.
+    /// Ends replay and merges all entries into the trie. The caller has no subtree locked.
     pub(super) fn merge_all(&self) -> Result<()> {
-        self.young.end_replay();
-        for part in &self.young.parts {
-            while !self.young.is_empty() {
+        self.replay_buffer.end_replay();
+        for partition in &self.replay_buffer.partitions {
+            while !self.replay_buffer.is_empty() {
                 let keys: Vec<Box<[u8]>> =
-                    lock(part).keys().take(MERGED_AT_ONCE).cloned().collect();
+                    lock(partition).keys().take(MERGED_AT_ONCE).cloned().collect();
                 if keys.is_empty() {
                     break;
                 }
-                self.merge_some(&keys)?;
-                self.relieve(0);
+                self.merge_keys(&keys)?;
+                self.enforce_budget(0);
             }
         }
         Ok(())
     }
 
-    /// Reads the old records of these keys at once, and enters what their entries say.
-    fn merge_some(&self, keys: &[Box<[u8]>]) -> Result<()> {
+    /// Reads the old records of these keys at the same time, and merges their entries.
+    fn merge_keys(&self, keys: &[Box<[u8]>]) -> Result<()> {
         let mut cold = Vec::new();
         for (index, key) in keys.iter().enumerate() {
-            let look = |address| match self.regions.look(address, |_| Some(())) {
-                Look::Found(()) => Verdict::Other,
-                Look::Changed => Verdict::Changed,
-                Look::Cold(life) => Verdict::Found((address, life)),
+            let look = |address| match self.regions.read_in_memory(address, |_| Some(())) {
+                RegionRead::Found(()) => RecordVerdict::Other,
+                RegionRead::Changed => RecordVerdict::Changed,
+                RegionRead::Cold(life) => RecordVerdict::Found((address, life)),
             };
             let found = self.index.find(self.hash(key), look, |at| self.load_index(at))?;
             if let Some((address, life)) = found
-                && !self.wants_warming(address)
+                && !self.wants_load(address)
             {
                 cold.push((index, address, life));
             }
         }
-        let mut known: Vec<Vec<Known>> = keys.iter().map(|_| Vec::new()).collect();
+        let mut prefetched: Vec<Vec<PrefetchedRecord>> = keys.iter().map(|_| Vec::new()).collect();
         self.read_cold_records(&cold, |(index, address, life), record| {
             let record = record.as_ref().and_then(ColdRecord::record);
-            if let (Some(record), Some(key), Some(known)) =
-                (record, keys.get(index), known.get_mut(index))
+            if let (Some(record), Some(key), Some(prefetched)) =
+                (record, keys.get(index), prefetched.get_mut(index))
             {
-                known.push(Known::of(address, life, &record, key));
+                prefetched.push(PrefetchedRecord::of(address, life, &record, key));
             }
             Ok(())
         })?;
-        for (key, known) in keys.iter().zip(known) {
-            self.merge(key, self.hash(key), known)?;
+        for (key, prefetched) in keys.iter().zip(prefetched) {
+            self.merge(key, self.hash(key), prefetched)?;
         }
         Ok(())
     }

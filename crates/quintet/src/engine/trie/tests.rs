@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{record::Stored, *};
+use super::{record::DiskRecord, *};
 use crate::{
     contract::{EngineKind, fake_host::FakeHost},
     io::{
@@ -218,7 +218,7 @@ fn a_trie_larger_than_the_budget(bench: Bench) {
         let bound = budget.limit() + budget.limit() / OVERSHOOT_PART + (384 << 10);
         assert!(budget.used() <= bound, "{} at {step}", budget.used());
     }
-    let (loads, evictions) = engine.index.space().moves();
+    let (loads, evictions) = engine.index.space().load_counts();
     assert!(engine.index.space_bytes() > budget.limit());
     assert!(loads > 100 && evictions > 100, "{loads} loads, {evictions} evictions");
     compare(&engine, &rows);
@@ -276,7 +276,7 @@ fn threads_beside_eviction_find_what_stays() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    let (loads, evictions) = engine.index.space().moves();
+    let (loads, evictions) = engine.index.space().load_counts();
     assert!(loads > 20 && evictions > 20, "{loads} loads, {evictions} evictions");
     check(&engine);
 }
@@ -301,7 +301,7 @@ fn a_hit_on_the_disk_is_one_read() {
     engine.multi_get(&bytes, MultiGetSink::Append(&mut values)).unwrap();
     let figures = || {
         let cold = engine.counters.cold_reads_total.load(Ordering::Relaxed);
-        (bench.env.calls(&[Call::Read]), cold, engine.index.space().moves().0)
+        (bench.env.calls(&[Call::Read]), cold, engine.index.space().load_counts().0)
     };
     let (reads, cold, loads) = figures();
     for key in &bytes {
@@ -370,7 +370,7 @@ fn writers_empty_regions_where_nobody_else_does() {
             let (units, waste) = engine.regions.units();
             most = most.max(if step < 5_000 { 0 } else { waste * 100 / units });
         }
-        assert!(engine.counters.debts_paid_total.load(Ordering::Relaxed) > 0);
+        assert!(engine.counters.writer_compactions_total.load(Ordering::Relaxed) > 0);
         assert!(most < 40, "{most} per cent of the data were waste");
         compare(&engine, &rows);
         check(&engine);
@@ -661,7 +661,7 @@ fn no_write_reads_the_disk_once_it_is_admitted() {
         }
     }
     assert!(refused > 100 && granted > refused, "{refused} of {granted} refused at first");
-    assert_eq!(engine.counters.learned.load(Ordering::Relaxed), 0, "all that was read is used");
+    assert_eq!(engine.counters.prefetched.load(Ordering::Relaxed), 0, "all that was read is used");
     compare(&engine, &rows);
     check(&engine);
 }
@@ -736,7 +736,7 @@ fn replay_reads_nothing_and_what_it_gives_back_is_seen_at_once() {
             if budget > 1 << 20 {
                 assert_eq!(bench.env.calls(&[Call::Read]), reads);
             }
-            assert!(!engine.young.is_empty());
+            assert!(!engine.replay_buffer.is_empty());
             for number in 0..2_000_u64 {
                 let key = format!("key-{number}").into_bytes();
                 let found = engine.get(&key).unwrap();
@@ -750,10 +750,10 @@ fn replay_reads_nothing_and_what_it_gives_back_is_seen_at_once() {
                 rows.insert(b"key-5".to_vec(), b"newest".to_vec());
                 rows.remove(&b"key-6"[..]);
                 // Where memory is short, the first write made a cut.
-                assert!(!engine.young.is_empty() || budget == 1 << 20);
+                assert!(!engine.replay_buffer.is_empty() || budget == 1 << 20);
                 assert_eq!(engine.get(b"key-5").unwrap().as_deref(), Some(&b"newest"[..]));
                 engine.checkpoint(Lsn(9_002)).unwrap();
-                assert!(engine.young.is_empty());
+                assert!(engine.replay_buffer.is_empty());
             }
         }
         bench.env = bench.env.crash(Policy::AllLost);
@@ -795,7 +795,7 @@ fn a_region_begun_anew_is_not_emptied_for_what_it_was() {
     record::seal(bytes.as_mut_slice(), life, 0);
     record::walk(bytes.as_slice(), 0, |unit, _| {
         let record = bytes.as_slice().get(to_usize(unit * UNIT_BYTES)..).unwrap();
-        if let Some(record) = Stored::verify(record, life, unit) {
+        if let Some(record) = DiskRecord::verify(record, life, unit) {
             engine.move_record((region, life), unit, &record).unwrap();
         }
     });

@@ -1,92 +1,107 @@
-//! Writing: puts and deletes, the region that takes appends, and room for them.
+//! Writes: puts and deletes, the region that receives appends, and memory for them.
+//!
+//! A put holds the lock of its key's subtree while it finds the current record and replaces it. It
+//! reads no record from disk under that lock: it releases the lock, reads the record, and searches
+//! again.
 
 use std::sync::Arc;
 
 use super::{
     Trie,
-    record::{HEAD_BYTES, Head, PLACE_BYTES, Place, Stored},
+    record::{DiskRecord, EXTENT_ADDR_BYTES, ExtentAddr, HEAD_BYTES, RecordHead},
 };
 use crate::{
     Error, Result,
     contract::Op,
     engine::trie::{
-        index::{MISLED_MAX, Spot, Verdict, Writer},
-        store::regions::{Look, UNIT_BYTES},
+        index::{RETRIES_MAX, RecordVerdict, WordPosition, Writer},
+        store::regions::{RegionRead, UNIT_BYTES},
     },
     util::{
         codec::{crc32c, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{Ordering, lock},
     },
 };
 
-/// Records of more than this part of a region keep their value in an extent: less is wasted at the
-/// ends of regions.
+/// Records of more than this part of a region keep their value in an extent. This bounds the space
+/// that is wasted at the ends of regions.
 const LARGE_PART: u64 = 4;
 
-/// The record that a key has now.
+/// The current record of a key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Current {
+pub(super) struct CurrentRecord {
     pub(super) address: u64,
-    pub(super) head: Head,
-    place: Option<Place>,
+    pub(super) head: RecordHead,
+    extent: Option<ExtentAddr>,
     in_memory: bool,
 }
 
-/// What is known of a record that is not in memory.
+/// A record that was read from disk ahead of a write.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct PrefetchedRecord {
     address: u64,
     life: u64,
-    /// `None`: another key's.
-    current: Option<Current>,
+    /// The record, or `None` if it is another key's.
+    current: Option<CurrentRecord>,
 }
 
-impl Known {
-    /// What a record read from the disk is to a key.
-    pub(super) fn of(address: u64, life: u64, record: &Stored<'_>, key: &[u8]) -> Self {
+impl PrefetchedRecord {
+    /// Compares a record from disk with a key.
+    pub(super) fn of(address: u64, life: u64, record: &DiskRecord<'_>, key: &[u8]) -> Self {
         let head = record.head;
-        let place = Place::decode(record.value()).filter(|_| head.is_extent);
-        let current = Current { address, head, place, in_memory: false };
+        let extent = ExtentAddr::decode(record.value()).filter(|_| head.is_extent);
+        let current = CurrentRecord { address, head, extent, in_memory: false };
         Self { address, life, current: (record.key() == key).then_some(current) }
     }
 
-    pub(super) fn current(&self) -> Option<Current> {
+    pub(super) fn current(&self) -> Option<CurrentRecord> {
         self.current
     }
 }
 
-/// What a writer finds for its key.
-pub(super) enum Found {
-    /// Its record, and where the record's word is.
-    Current(Current, Spot),
-    /// Read this record first, without the lock: address and life of its region.
+/// The result of a writer's search.
+pub(super) enum WriterMatch {
+    /// The key's record, and the position of its word.
+    Current(CurrentRecord, WordPosition),
+    /// A record that has to be read first, without the lock: address and life of its region.
     Unknown(u64, u64),
 }
 
 impl Trie {
+    /// Stores a value under a key. The operation is in the log already.
     pub(super) fn put(&self, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
-        match self.form(key, value) {
+        match self.prepare_record(key, value) {
             (head, None) => self.put_record(head, key, value),
-            (head, Some(place)) => self.put_record(head, key, [&place, &[]]),
+            (head, Some(extent)) => self.put_record(head, key, [&extent, &[]]),
         }
     }
 
-    /// The head of the record that a key gets, and what it holds in place of the value where that
-    /// is too large: its place.
+    /// Returns the head of the record that a key gets. If the value is too large for a region,
+    /// stores it in the extents and also returns the extent's address, which the record holds in
+    /// its place.
     #[inline]
-    pub(super) fn form(&self, key: &[u8], value: [&[u8]; 2]) -> (Head, Option<[u8; PLACE_BYTES]>) {
+    pub(super) fn prepare_record(
+        &self,
+        key: &[u8],
+        value: [&[u8]; 2],
+    ) -> (RecordHead, Option<[u8; EXTENT_ADDR_BYTES]>) {
         let value_bytes = value[0].len() + value[1].len();
-        let head = Head { key_bytes: key.len(), value_bytes, is_extent: false };
-        if head.units() <= self.regions.region_units() / LARGE_PART || value_bytes <= PLACE_BYTES {
+        let head = RecordHead { key_bytes: key.len(), value_bytes, is_extent: false };
+        if head.units() <= self.regions.region_units() / LARGE_PART
+            || value_bytes <= EXTENT_ADDR_BYTES
+        {
             return (head, None);
         }
-        let place = self.put_large(value_bytes, value).encode();
-        (Head { key_bytes: key.len(), value_bytes: PLACE_BYTES, is_extent: true }, Some(place))
+        let extent = self.put_large(value_bytes, value).encode();
+        (
+            RecordHead { key_bytes: key.len(), value_bytes: EXTENT_ADDR_BYTES, is_extent: true },
+            Some(extent),
+        )
     }
 
     #[cold]
-    fn put_large(&self, value_bytes: usize, value: [&[u8]; 2]) -> Place {
+    fn put_large(&self, value_bytes: usize, value: [&[u8]; 2]) -> ExtentAddr {
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, value_bytes).collect();
         if let Some(out) = Arc::get_mut(&mut bytes) {
             let (front, back) = out.split_at_mut(value[0].len());
@@ -94,31 +109,33 @@ impl Trie {
             back.copy_from_slice(value[1]);
         }
         let crc = crc32c(&bytes);
-        self.counters.fresh_units.fetch_add(to_u64(value_bytes) / UNIT_BYTES, Ordering::Relaxed);
-        Place { offset: self.extents.put(bytes), bytes: to_u64(value_bytes), crc }
+        self.counters.appended_units.fetch_add(to_u64(value_bytes) / UNIT_BYTES, Ordering::Relaxed);
+        ExtentAddr { offset: self.extents.put(bytes), bytes: to_u64(value_bytes), crc }
     }
 
-    fn put_record(&self, head: Head, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+    fn put_record(&self, head: RecordHead, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         let hash = self.hash(key);
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
-        let new_bytes = stored_bytes(&head, || Place::decode(value[0]));
-        let (mut known, mut misled) = (self.take_learned(hash), 0);
+        let new_bytes = stored_bytes(&head, || ExtentAddr::decode(value[0]));
+        let (mut prefetched, mut retries) = (self.remove_prefetched(hash), 0);
         let mut writer = self.index.lock(hash);
         loop {
-            match self.find_current(&writer, key, &known)? {
-                Some(Found::Unknown(address, life)) => {
+            match self.find_current(&writer, key, &prefetched)? {
+                Some(WriterMatch::Unknown(address, life)) => {
                     drop(writer);
-                    self.count_misled(address, &mut misled)?;
-                    known.extend(self.learn(address, life, key)?);
+                    self.count_retry(address, &mut retries)?;
+                    prefetched.extend(self.read_record(address, life, key)?);
                     writer = self.index.lock(hash);
                 }
-                Some(Found::Current(current, _)) if self.exchange(&current, &head, key, value) => {
+                Some(WriterMatch::Current(current, _))
+                    if self.update_in_place(&current, &head, key, value) =>
+                {
                     break;
                 }
-                Some(Found::Current(current, spot)) => {
+                Some(WriterMatch::Current(current, position)) => {
                     let address = self.append(&head, key, value)?;
-                    writer.exchange(spot, address);
-                    self.bury(&current, new_bytes);
+                    writer.exchange(position, address);
+                    self.count_dead(&current, new_bytes);
                     break;
                 }
                 None => {
@@ -132,22 +149,23 @@ impl Trie {
         Ok(())
     }
 
+    /// Removes the record of a key, if it has one. The operation is in the log already.
     pub(super) fn delete(&self, key: &[u8]) -> Result<()> {
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
         let hash = self.hash(key);
-        let (mut known, mut misled) = (self.take_learned(hash), 0);
+        let (mut prefetched, mut retries) = (self.remove_prefetched(hash), 0);
         let mut writer = self.index.lock(hash);
         loop {
-            match self.find_current(&writer, key, &known)? {
-                Some(Found::Unknown(address, life)) => {
+            match self.find_current(&writer, key, &prefetched)? {
+                Some(WriterMatch::Unknown(address, life)) => {
                     drop(writer);
-                    self.count_misled(address, &mut misled)?;
-                    known.extend(self.learn(address, life, key)?);
+                    self.count_retry(address, &mut retries)?;
+                    prefetched.extend(self.read_record(address, life, key)?);
                     writer = self.index.lock(hash);
                 }
-                Some(Found::Current(current, _)) => {
+                Some(WriterMatch::Current(current, _)) => {
                     writer.remove(current.address)?;
-                    self.bury(&current, 0);
+                    self.count_dead(&current, 0);
                     return Ok(());
                 }
                 None => return Ok(()),
@@ -155,75 +173,90 @@ impl Trie {
         }
     }
 
-    /// What a record in memory is to a key: `None` where it is another's.
-    pub(super) fn look_for(&self, address: u64, key: &[u8]) -> Look<Option<Current>> {
-        self.regions.look(address, |words| {
-            let head = Head::load(words).filter(|head| head.bytes() / 8 <= words.len())?;
-            let place = place_of(&head, words);
-            let current = Current { address, head, place, in_memory: true };
+    /// Compares a record in memory with a key; `None` if it is another key's.
+    pub(super) fn match_in_memory(
+        &self,
+        address: u64,
+        key: &[u8],
+    ) -> RegionRead<Option<CurrentRecord>> {
+        self.regions.read_in_memory(address, |words| {
+            let head = RecordHead::load(words).filter(|head| head.bytes() / 8 <= words.len())?;
+            let extent = extent_of(&head, words);
+            let current = CurrentRecord { address, head, extent, in_memory: true };
             Some(head.has_key(words, key).then_some(current))
         })
     }
 
+    /// Finds the current record of a key whose subtree is locked. `prefetched` are records read
+    /// from disk. Returns `None` if the key has no record.
     pub(super) fn find_current(
         &self,
         writer: &Writer<'_>,
         key: &[u8],
-        known: &[Known],
-    ) -> Result<Option<Found>> {
+        prefetched: &[PrefetchedRecord],
+    ) -> Result<Option<WriterMatch>> {
         let found = writer.find(|address| {
-            match self.look_for(address, key) {
-                Look::Found(current) => current.map(Ok),
-                // Only eviction changes a region under the subtree's lock.
-                Look::Changed => {
+            match self.match_in_memory(address, key) {
+                RegionRead::Found(current) => current.map(Ok),
+                // Under the subtree's lock only eviction changes a region.
+                RegionRead::Changed => {
                     let life = self.regions.life(self.regions.split(address).0);
                     Some(Err((address, life)))
                 }
-                Look::Cold(life) => match find_known(known, address, life) {
+                RegionRead::Cold(life) => match find_prefetched(prefetched, address, life) {
                     None => Some(Err((address, life))),
-                    Some(known) => known.current.map(Ok),
+                    Some(prefetched) => prefetched.current.map(Ok),
                 },
             }
         })?;
-        Ok(found.map(|(found, spot)| match found {
-            Ok(current) => Found::Current(current, spot),
-            Err((address, life)) => Found::Unknown(address, life),
+        Ok(found.map(|(found, position)| match found {
+            Ok(current) => WriterMatch::Current(current, position),
+            Err((address, life)) => WriterMatch::Unknown(address, life),
         }))
     }
 
-    /// Counts a look at an address without an answer: too many of them are damage.
-    pub(super) fn count_misled(&self, address: u64, count: &mut u32) -> Result<()> {
+    /// Counts an address that gave no answer. Fails with [`Error::Corruption`] after
+    /// [`RETRIES_MAX`] of them.
+    pub(super) fn count_retry(&self, address: u64, count: &mut u32) -> Result<()> {
         *count += 1;
-        if *count <= MISLED_MAX {
+        if *count <= RETRIES_MAX {
             return Ok(());
         }
         let (region, unit) = self.regions.split(address);
-        Err(self.regions.damage(region, unit, "the trie leads to what is no record"))
+        Err(self.regions.damage(region, unit, "the trie leads to an address without a record"))
     }
 
-    /// Reads a record that is not in memory, or has its whole region loaded where there is room and
-    /// much of it is asked for.
-    pub(super) fn learn(&self, address: u64, life: u64, key: &[u8]) -> Result<Option<Known>> {
+    /// Reads a record that is not in memory, or loads its whole region if that is read often and
+    /// there is room. Returns `None` in the second case, and if the region was reused.
+    pub(super) fn read_record(
+        &self,
+        address: u64,
+        life: u64,
+        key: &[u8],
+    ) -> Result<Option<PrefetchedRecord>> {
         let (region, _) = self.regions.split(address);
-        if self.regions.is_resident(region) || self.wants_warming(address) && self.warm(region)? {
+        if self.regions.is_resident(region)
+            || self.wants_load(address) && self.load_region(region)?
+        {
             return Ok(None);
         }
         let Some(cold) = self.read_cold(address, life)? else { return Ok(None) };
         let Some(record) = cold.record() else { return Ok(None) };
-        Ok(Some(Known::of(address, life, &record, key)))
+        Ok(Some(PrefetchedRecord::of(address, life, &record, key)))
     }
 
-    /// Updates in place where the record is as large and no cut has it.
-    pub(super) fn exchange(
+    /// Overwrites a record in place if the new one has the same sizes and no checkpoint has the old
+    /// one. Returns whether it did.
+    pub(super) fn update_in_place(
         &self,
-        current: &Current,
-        head: &Head,
+        current: &CurrentRecord,
+        head: &RecordHead,
         key: &[u8],
         value: [&[u8]; 2],
     ) -> bool {
         let (region, unit) = self.regions.split(current.address);
         let alike = current.in_memory && current.head == *head && !head.is_extent;
-        let frozen = unit < self.regions.frozen(region) && !mutant::active(Bug::TrieUpdatesFrozen);
+        let frozen = mutant!(TrieUpdatesFrozen: false, else unit < self.regions.frozen(region));
         if !alike || frozen {
             return false;
         }
@@ -233,33 +266,39 @@ impl Trie {
         true
     }
 
-    /// Counts a record that is not in the trie any more; one of `new_bytes` took its place.
-    pub(super) fn bury(&self, current: &Current, new_bytes: u64) {
+    /// Counts a record as dead that is no longer in the trie, and releases its extent. `new_bytes`
+    /// are the bytes of the record that replaces it, or 0.
+    pub(super) fn count_dead(&self, current: &CurrentRecord, new_bytes: u64) {
         let (region, _) = self.regions.split(current.address);
         self.regions.remove_live(region, current.head.units());
-        let bytes = stored_bytes(&current.head, || current.place);
+        let bytes = stored_bytes(&current.head, || current.extent);
         if bytes != new_bytes {
             let change = new_bytes.wrapping_sub(bytes);
             self.counters.live_bytes.fetch_add(change, Ordering::Relaxed);
         }
-        if let Some(place) = current.place {
-            self.extents.release(place.offset, place.bytes);
+        if let Some(extent) = current.extent {
+            self.extents.release(extent.offset, extent.bytes);
         }
     }
 
-    /// As [`Self::bury`], for a record that was copied elsewhere: its extent lives on.
-    pub(super) fn bury_moved(&self, address: u64, head: &Head) {
+    /// As [`Self::count_dead`] for a record that was copied elsewhere: its extent stays in use.
+    pub(super) fn count_moved(&self, address: u64, head: &RecordHead) {
         let (region, _) = self.regions.split(address);
         self.regions.remove_live(region, head.units());
     }
 
-    /// A record of which all is known.
-    pub(super) fn current(address: u64, head: Head, place: Option<Place>) -> Current {
-        Current { address, head, place, in_memory: false }
+    /// A current record that is not in memory.
+    pub(super) fn current(
+        address: u64,
+        head: RecordHead,
+        extent: Option<ExtentAddr>,
+    ) -> CurrentRecord {
+        CurrentRecord { address, head, extent, in_memory: false }
     }
 
-    /// Appends a record to the hot region. The caller holds the key's subtree.
-    pub(super) fn append(&self, head: &Head, key: &[u8], value: [&[u8]; 2]) -> Result<u64> {
+    /// Appends a record to the hot region and returns its address. The caller holds the key's
+    /// subtree.
+    pub(super) fn append(&self, head: &RecordHead, key: &[u8], value: [&[u8]; 2]) -> Result<u64> {
         let units = head.units();
         loop {
             let hot = self.hot.load(Ordering::Acquire);
@@ -269,23 +308,23 @@ impl Trie {
                 let words = self.regions.words(region, unit).unwrap_or(&[]);
                 head.store(words, key, value);
                 self.regions.add_live(region, units);
-                self.counters.fresh_units.fetch_add(units, Ordering::Relaxed);
+                self.counters.appended_units.fetch_add(units, Ordering::Relaxed);
                 return Ok(self.regions.address(region, unit));
             }
-            self.roll_from(hot)?;
+            self.begin_hot_region(hot)?;
         }
     }
 
-    /// Starts a new hot region, unless another thread did.
-    fn roll_from(&self, seen: u64) -> Result<()> {
+    /// Begins a new hot region, unless another thread has done so since `seen` was read.
+    fn begin_hot_region(&self, seen: u64) -> Result<()> {
         let _roll = lock(&self.roll);
         if self.hot.load(Ordering::Acquire) != seen {
             return Ok(());
         }
-        let frame = self.frame_anyway()?;
-        let Some(region) = self.regions.begin(frame) else {
-            self.regions.give_frame(frame);
-            let what = "the table has as many regions as it can".to_owned();
+        let frame = self.reserve_frame_unchecked()?;
+        let Some(region) = self.regions.begin_life(frame) else {
+            self.regions.release_frame(frame);
+            let what = "the table has the maximum number of regions: use several tables".to_owned();
             return Err(Error::Limit { what });
         };
         self.hot.store(region + 1, Ordering::Release);
@@ -294,66 +333,69 @@ impl Trie {
         }
         self.charge_index();
         self.count_waste();
-        if self.wants_cut() || self.waste_exceeds(self.waste_per_cent_max()) {
+        if self.wants_checkpoint() || self.waste_exceeds(self.waste_per_cent_max()) {
             self.context.host.wake();
         }
         Ok(())
     }
 
-    /// Before a write is logged: brings the path of its key into memory, and reads its record where
-    /// that is not, so that applying the write needs no disk, which may fail. (Both may leave
-    /// memory between the two; then applying reads them.)
-    pub(super) fn learn_ahead(&self, key: &[u8]) -> Result<()> {
-        self.young.end_replay();
+    /// Before a write is logged: loads the path of its key, and reads its record if that is not in
+    /// memory. Applying the write then needs no disk, which may fail. (Both may be evicted in
+    /// between; then applying reads them again.)
+    pub(super) fn prefetch_record(&self, key: &[u8]) -> Result<()> {
+        self.replay_buffer.end_replay();
         self.merge_key(key)?;
-        self.index.load_free_objects(self.has_room_to_warm());
+        self.index.load_free_objects(self.has_room_to_load());
         let hash = self.hash(key);
-        let mut known: Vec<Known> = Vec::new();
-        let mut misled = 0;
+        let mut prefetched: Vec<PrefetchedRecord> = Vec::new();
+        let mut retries = 0;
         loop {
             let look = |address| {
-                let look = self.regions.look(address, |words| {
-                    let head = Head::load(words).filter(|head| fits(head, words))?;
+                let look = self.regions.read_in_memory(address, |words| {
+                    let head = RecordHead::load(words).filter(|head| fits(head, words))?;
                     Some(head.has_key(words, key))
                 });
                 match look {
-                    Look::Found(true) => Verdict::Found(None),
-                    Look::Found(false) => Verdict::Other,
-                    Look::Changed => Verdict::Changed,
-                    Look::Cold(life) => match find_known(&known, address, life) {
-                        None => Verdict::Found(Some((address, life))),
-                        Some(Known { current: Some(_), .. }) => Verdict::Found(None),
-                        Some(_) => Verdict::Other,
+                    RegionRead::Found(true) => RecordVerdict::Found(None),
+                    RegionRead::Found(false) => RecordVerdict::Other,
+                    RegionRead::Changed => RecordVerdict::Changed,
+                    RegionRead::Cold(life) => match find_prefetched(&prefetched, address, life) {
+                        None => RecordVerdict::Found(Some((address, life))),
+                        Some(PrefetchedRecord { current: Some(_), .. }) => {
+                            RecordVerdict::Found(None)
+                        }
+                        Some(_) => RecordVerdict::Other,
                     },
                 }
             };
             let unknown = self.index.find(hash, look, |at| self.load_index(at))?;
             let Some((address, life)) = unknown.flatten() else { break };
-            self.count_misled(address, &mut misled)?;
-            known.extend(self.learn(address, life, key)?);
+            self.count_retry(address, &mut retries)?;
+            prefetched.extend(self.read_record(address, life, key)?);
         }
-        if !known.is_empty() {
-            lock(&self.learned).entry(hash).or_default().push(known);
-            self.counters.learned.fetch_add(1, Ordering::Release);
+        if !prefetched.is_empty() {
+            lock(&self.prefetched).entry(hash).or_default().push(prefetched);
+            self.counters.prefetched.fetch_add(1, Ordering::Release);
         }
         Ok(())
     }
 
-    /// What was read ahead for a write of this hash.
-    pub(super) fn take_learned(&self, hash: u64) -> Vec<Known> {
-        if self.counters.learned.load(Ordering::Acquire) == 0 {
+    /// Removes and returns the records that were read ahead for a write of this hash.
+    pub(super) fn remove_prefetched(&self, hash: u64) -> Vec<PrefetchedRecord> {
+        if self.counters.prefetched.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
-        let mut learned = lock(&self.learned);
-        let Some(of_hash) = learned.get_mut(&hash) else { return Vec::new() };
-        let known = of_hash.pop().unwrap_or_default();
-        self.counters.learned.fetch_sub(1, Ordering::Relaxed);
+        let mut prefetched = lock(&self.prefetched);
+        let Some(of_hash) = prefetched.get_mut(&hash) else { return Vec::new() };
+        let records = of_hash.pop().unwrap_or_default();
+        self.counters.prefetched.fetch_sub(1, Ordering::Relaxed);
         if of_hash.is_empty() {
-            learned.remove(&hash);
+            prefetched.remove(&hash);
         }
-        known
+        records
     }
 
+    /// Evicts one region; `false` if none can be evicted.
     pub(super) fn evict_one(&self) -> bool {
         let evicted = self.regions.evict_one();
         self.is_cold.store(true, Ordering::Relaxed);
@@ -361,16 +403,16 @@ impl Trie {
         evicted
     }
 
-    /// As [`Self::make_room`], for an operation that is in the log already. While it is replayed
-    /// no cut can be made, but what was appended can leave memory without one.
-    pub(super) fn make_room_in_replay(&self, op: &Op<'_>) {
-        let needed = self.room_for(op);
+    /// As [`Self::ensure_room`], for an operation that the log already has. During replay no
+    /// checkpoint can be made, but appended records can be written and evicted without one.
+    pub(super) fn ensure_room_in_replay(&self, op: &Op<'_>) {
+        let needed = self.bytes_needed(op);
         let budget = &self.context.budget;
         let is_short = || needed > 0 && budget.used() + needed > budget.limit();
         while is_short() {
             if !self.evict_one() && !self.evict_index(0) {
-                // Fails where the disk does: then the budget is passed.
-                let flushed = self.flush_for_room();
+                // If the disk fails, the budget is exceeded.
+                let flushed = self.flush_appended();
                 if flushed.is_err() || !self.evict_one() {
                     break;
                 }
@@ -378,15 +420,15 @@ impl Trie {
         }
     }
 
-    /// A frame: from the budget, from a region in the file, or past the limit (the write is
-    /// acknowledged).
-    fn frame_anyway(&self) -> Result<u64> {
+    /// Returns a frame: from the budget, or from an evicted region, or beyond the limit, because
+    /// the write is acknowledged.
+    fn reserve_frame_unchecked(&self) -> Result<u64> {
         loop {
-            if let Some(frame) = self.regions.take_frame(false) {
+            if let Some(frame) = self.regions.reserve_frame(false) {
                 return Ok(frame);
             }
             if !self.evict_one() {
-                let frame = self.regions.take_frame(true);
+                let frame = self.regions.reserve_frame(true);
                 return frame.ok_or_else(|| self.out_of_memory(self.regions.region_bytes()));
             }
         }
@@ -396,15 +438,15 @@ impl Trie {
         Error::OutOfMemory { budget: self.context.budget.limit(), needed }
     }
 
-    /// Before a write is logged: sees to it that there is memory for it, by evicting what is in
-    /// files, or by writing out what is not yet. That delays the writer by the write of a few
-    /// regions at most.
-    pub(super) fn make_room(&self, op: &Op<'_>) -> Result<()> {
-        self.find_room(op, self.room_for(op))
+    /// Before a write is logged: makes sure that there is memory for it. Evicts what is in files,
+    /// or writes what is not yet. The writer waits for the write of a few regions at most. Fails
+    /// with [`Error::OutOfMemory`].
+    pub(super) fn ensure_room(&self, op: &Op<'_>) -> Result<()> {
+        self.ensure_room_for(op, self.bytes_needed(op))
     }
 
-    /// As [`Self::make_room`], for what [`Self::room_for`] said.
-    pub(super) fn find_room(&self, op: &Op<'_>, needed: u64) -> Result<()> {
+    /// As [`Self::ensure_room`], for the bytes that [`Self::bytes_needed`] returned.
+    pub(super) fn ensure_room_for(&self, op: &Op<'_>, needed: u64) -> Result<()> {
         let budget = &self.context.budget;
         if needed == 0 || budget.used() + needed <= budget.limit() {
             return Ok(());
@@ -419,14 +461,14 @@ impl Trie {
                 return Ok(());
             }
             match flushed {
-                0 => self.flush_for_room()?,
-                // What the trie changed leaves memory once a cut has it.
-                1 => self.flush_all()?,
+                0 => self.flush_appended()?,
+                // Changes of the trie can be evicted once a checkpoint has them.
+                1 => self.checkpoint_for_memory()?,
                 _ => break,
             }
             flushed += 1;
         }
-        // Two regions are the least that a table works with.
+        // A table needs two regions to work.
         let in_memory = self.regions.memory_bytes() / self.regions.region_bytes();
         let is_large = !needed.is_multiple_of(self.regions.region_bytes());
         budget.reclaim(needed);
@@ -436,9 +478,9 @@ impl Trie {
         Ok(())
     }
 
-    /// Memory that an operation will draw from the budget: a region, where it does not fit in the
-    /// one that takes appends, and a large value.
-    pub(super) fn room_for(&self, op: &Op<'_>) -> u64 {
+    /// Bytes that an operation will reserve: a region if it does not fit in the hot one, and the
+    /// bytes of a large value.
+    pub(super) fn bytes_needed(&self, op: &Op<'_>) -> u64 {
         let (key, value_bytes) = match op {
             Op::Put { key, head, body } => (key, head.len() + body.len()),
             Op::Delete { key } => (key, 0),
@@ -456,32 +498,39 @@ impl Trie {
     }
 }
 
-fn find_known(known: &[Known], address: u64, life: u64) -> Option<&Known> {
-    known.iter().find(|known| (known.address, known.life) == (address, life))
+fn find_prefetched(
+    prefetched: &[PrefetchedRecord],
+    address: u64,
+    life: u64,
+) -> Option<&PrefetchedRecord> {
+    prefetched.iter().find(|prefetched| (prefetched.address, prefetched.life) == (address, life))
 }
 
-/// Bytes of key and value, wherever the value is.
-pub(super) fn stored_bytes(head: &Head, place: impl FnOnce() -> Option<Place>) -> u64 {
+/// Bytes of key and value, in the record or in an extent.
+pub(super) fn stored_bytes(head: &RecordHead, extent: impl FnOnce() -> Option<ExtentAddr>) -> u64 {
     let value = if head.is_extent {
-        place().map_or(0, |place| place.bytes)
+        extent().map_or(0, |extent| extent.bytes)
     } else {
         to_u64(head.value_bytes)
     };
     to_u64(head.key_bytes) + value
 }
 
-/// The place of the value of a record that does not hold it.
-pub(super) fn place_of(head: &Head, words: &[crate::util::sync::AtomicU64]) -> Option<Place> {
-    if !head.is_extent || head.value_bytes != PLACE_BYTES {
+/// The extent's address in a record that does not hold its value.
+pub(super) fn extent_of(
+    head: &RecordHead,
+    words: &[crate::util::sync::AtomicU64],
+) -> Option<ExtentAddr> {
+    if !head.is_extent || head.value_bytes != EXTENT_ADDR_BYTES {
         return None;
     }
-    let mut bytes = [0; PLACE_BYTES];
+    let mut bytes = [0; EXTENT_ADDR_BYTES];
     head.copy_value(words, &mut bytes);
-    Place::decode(&bytes)
+    ExtentAddr::decode(&bytes)
 }
 
-/// Whether all of a record lies in `words`.
+/// Returns whether all of a record is in `words`.
 #[inline]
-pub(super) fn fits(head: &Head, words: &[crate::util::sync::AtomicU64]) -> bool {
+pub(super) fn fits(head: &RecordHead, words: &[crate::util::sync::AtomicU64]) -> bool {
     to_usize(head.units() * UNIT_BYTES / 8) <= words.len()
 }

@@ -1,14 +1,15 @@
-//! Left-over nodes gathered, and the space that they leave given back.
+//! Gathering: replaces sparse nodes by lists, and shrinks the space.
 //!
-//! Deletes take away a node that is left with one child at most, so a trie that has shrunk keeps
-//! nodes of a few records each: the paper leaves them, to be used by later inserts. Here, after so
-//! many deletes that it is worth it, a node with no more records below it than a list may have
-//! becomes that list, which leaves the nodes that a trie of what is left would have if it were
-//! built anew. Then what is in use at the end of the space moves to free objects before it, and
-//! whole regions leave memory and, after the next cut, the file.
+//! Problem: deletes remove a node only when one child at most is left, so a trie that has shrunk
+//! keeps nodes with a few records each. The paper leaves them for later inserts.
 //!
-//! Thread rules: one thread gathers, beside readers and writers: it locks a subtree for one child
-//! of its first node at a time. What is not in memory is left alone.
+//! How: after enough deletes, a node with no more records below it than a list may have becomes
+//! that list. The result has the nodes of a trie that is built anew. Then objects in use at the end
+//! of the space move to free objects before it. Whole regions leave memory and, after the next
+//! checkpoint, the file.
+//!
+//! Thread rules: one thread gathers, beside readers and writers. It locks a subtree for one child
+//! of its first node at a time. It skips what is not in memory.
 
 use std::ops::ControlFlow;
 
@@ -22,21 +23,22 @@ use crate::{
     util::sync::{Ordering, lock},
 };
 
-/// Fewer records removed are not worth a walk over the trie.
+/// Removed records below which a walk over the trie is not worth its cost.
 const REMOVED_MIN: u64 = 64;
-/// No path has more nodes.
+/// The most nodes of a path.
 const LEVELS_MAX: u32 = 5;
-/// Of the records, what has to be removed before nodes are gathered.
+/// Part of the records that has to be removed before nodes are gathered.
 const REMOVED_PART: u64 = 4;
 
 impl Trie {
-    /// Whether so much was removed since nodes were gathered that it is worth it.
+    /// Returns whether enough records were removed since the last time to make gathering
+    /// worthwhile.
     pub(crate) fn wants_gathering(&self) -> bool {
         let removed = self.counts.removed.load(Ordering::Relaxed);
         removed >= REMOVED_MIN && removed >= self.len() / REMOVED_PART
     }
 
-    /// Nodes that are free to be used, and bytes of all free objects.
+    /// The number of free nodes, and the bytes of all free objects.
     pub(crate) fn free_nodes(&self) -> (u64, u64) {
         let objects = lock(&self.objects);
         let mut counts = objects.free_counts();
@@ -44,8 +46,8 @@ impl Trie {
         (nodes, objects.free_words() * 8)
     }
 
-    /// Gathers left-over nodes and gives space back; whether regions are free now, which the next
-    /// cut takes out of the file. The caller has no subtree locked.
+    /// Gathers sparse nodes and shrinks the space. Returns whether regions became free, which the
+    /// next checkpoint removes from the file. The caller has no subtree locked.
     pub(crate) fn gather(&self) -> Result<bool> {
         let _one = lock(&self.gathering);
         self.counts.removed.store(0, Ordering::Relaxed);
@@ -61,16 +63,16 @@ impl Trie {
         let mut objects = lock(&self.objects);
         let end = objects.end_shrinking(&self.space);
         if let Some(end) = end {
-            self.space.leave_all(objects.tail(), end);
+            self.space.evict_all(objects.tail(), end);
         }
         drop(objects);
         drop(writers);
         moved.map(|()| end.is_some())
     }
 
-    /// Does `work` for each slot of each node that a subtree begins with, all below it, and then
-    /// for the subtree's own slot alone: `levels` is how many nodes below the slot it may look
-    /// into. The subtree is locked meanwhile.
+    /// Calls `work` for each slot of the first node of each subtree, with all levels below it, and
+    /// then for the subtree's own slot with one level. `levels` is the number of nodes below the
+    /// slot that `work` may enter. The subtree is locked meanwhile.
     fn each_part(&self, mut work: impl FnMut(u64, u32) -> Result<ControlFlow<()>>) -> Result<()> {
         for root in 0..ROOTS {
             let (hash, slot) = (root << (64 - ROOT_BITS), ROOT_AT + root);
@@ -89,8 +91,8 @@ impl Trie {
         Ok(())
     }
 
-    /// The records below a slot where they are few enough for a list, which they are in after this;
-    /// `None` where they are more, or not in memory.
+    /// Gathers the nodes below a slot. Returns the records below it if they fit in one list, which
+    /// then holds them. Returns `None` if there are more, or if some are not in memory.
     fn gather_slot(&self, slot: u64, levels: u32) -> Result<Option<Vec<u64>>> {
         let Some(word) = self.space.get(slot) else { return Ok(None) };
         let few = |words: Vec<u64>| (words.len() <= self.sluggishness).then_some(words);
@@ -108,7 +110,8 @@ impl Trie {
                 for child in node..node + (1 << self.fan_bits) {
                     let is_node = |word| matches!(Slot::of(word), Slot::Node { .. });
                     if below.is_none() && !self.space.get(child).is_some_and(is_node) {
-                        // Too many already: only what is gathered for itself is looked at.
+                        // Too many already: only nodes below, which may be gathered on their own,
+                        // are visited.
                         continue;
                     }
                     let more = self.gather_slot(child, levels - 1)?;
@@ -127,7 +130,7 @@ impl Trie {
         }
     }
 
-    /// Puts the records below a node, which are in its slots and in lists, in its place.
+    /// Replaces a node by the records below it, which are in its slots and in lists.
     fn replace_node(&self, slot: u64, node: u64, words: &[u64]) -> Result<()> {
         let word = match words {
             [] => 0,
@@ -137,11 +140,11 @@ impl Trie {
         self.space.set(slot, word);
         for child in node..node + (1 << self.fan_bits) {
             if let Some(Slot::List { class, at }) = self.space.get(child).map(Slot::of) {
-                self.give_list(class, at)?;
+                self.free_list(class, at)?;
             }
         }
         self.counts.nodes.fetch_sub(1, Ordering::Relaxed);
-        self.give(self.fan_bits, node);
+        self.free(self.fan_bits, node);
         Ok(())
     }
 
@@ -180,7 +183,8 @@ impl Trie {
         ControlFlow::Break(())
     }
 
-    /// Where an object is that had to be below the boundary; `None` where that cannot be.
+    /// Moves an object below the boundary and returns its position. Returns `None` if it is not in
+    /// memory or there is no free object below.
     fn move_object(
         &self,
         slot: u64,
@@ -192,10 +196,10 @@ impl Trie {
         }
         let words = self.space.words(at, 1 << class)?;
         let words: Vec<u64> = words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
-        let fresh = lock(&self.objects).take_below(&self.space, class)?;
-        self.fill(fresh, class, &words);
-        self.space.set(slot, link(class, fresh.at));
-        self.give(class, at);
-        Some(fresh.at)
+        let object = lock(&self.objects).allocate_below(&self.space, class)?;
+        self.fill(object, class, &words);
+        self.space.set(slot, link(class, object.at));
+        self.free(class, at);
+        Some(object.at)
     }
 }

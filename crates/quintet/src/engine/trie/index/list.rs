@@ -1,27 +1,26 @@
-//! Sluggish lists, in the layout that a table asks for.
+//! Lists of records (the paper's sluggish lists), in the layout that the table's options name.
 //!
 //! *Lines* (the default): an object of `1 << class` words, records' words from the front without
-//! gaps, then zeros. A look at a list is one or two cache lines at the default sluggishness.
+//! gaps, then zeros. A search of a list reads one or two cache lines at the default sluggishness.
 //!
-//! *Chain* (the paper's way, for its experiments): cells of two words, the newest record first.
+//! *Chain* (the paper's layout, for its experiments): cells of two words, the newest record first.
 //!
 //! | word of a cell | meaning |
 //! |---|---|
 //! | 0 | a record |
 //! | 1 | the rest: the last record, or a link to the next cell (a list of class 1) |
 //!
-//! A look at a chain is a dependent cache miss for each record before the one that is sought, as in
-//! the paper.
+//! A search of a chain has a dependent cache miss for each record before the one that it finds, as
+//! in the paper.
 //!
-//! How we differ from the paper: its chain goes through the records, whose links it changes in
-//! place. Here a record that a cut has never changes, so a link in it could only change by copying
-//! it, and with it every record in front of it; compaction would then leave more waste behind than
-//! it takes away. The cell stands in the journaled space instead, and brings the tag with it: a
-//! record of another key is not touched, which saves nothing of the chain of misses, but one key's
-//! comparison each.
+//! How we differ from the paper: its chain links the records themselves, and changes the links in
+//! place. Here a record that a checkpoint has never changes. A link in it could change only by
+//! copying the record, and every record before it in the chain, which would leave more waste than
+//! compaction frees. So the cell is in the journaled space, and holds the tag as well. Records of
+//! other keys are not read; the dependent misses of the chain remain.
 
 use super::{
-    Look, Trie, Verdict, damaged, judge, objects,
+    RecordVerdict, SearchResult, Trie, damaged, judge, objects,
     word::{self, Slot},
     word_at,
 };
@@ -34,35 +33,38 @@ use crate::{
 };
 use std::ops::ControlFlow;
 
-/// How the records of a list are laid out.
+/// The layout of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
+    /// Arrays of words.
     Lines,
+    /// Linked cells, as in the paper.
     Chain,
 }
 
 /// The class of a cell.
 pub(super) const CELL: u32 = 1;
-/// No chain has more cells: what seems to, is a way led astray by a change, or damage.
+/// The most cells of a chain. A longer one is damage, or a reader that a change misled.
 pub(super) const CHAIN_MAX: usize = 1 << 16;
 
-/// A record's place in a chain.
+/// The position of a record in a chain.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct ChainPosition {
     /// Its cell.
     pub(super) cell: u64,
-    /// Where the link to the cell is.
+    /// The word that links to the cell.
     pub(super) link: u64,
     /// The other word of the cell.
     pub(super) other: u64,
 }
 
-/// The class of a line with room for `count` records.
+/// The class of an array with room for `count` records.
 fn class_for(count: usize) -> u32 {
     low_u32(u64::from(to_u64(count).max(2).next_power_of_two().trailing_zeros()))
 }
 
 impl Trie {
+    /// The two words of a cell; `None` if it is not in memory.
     #[inline]
     fn cell(&self, at: u64) -> Option<(u64, u64)> {
         let [first, rest] = self.space.words(at, 1 << CELL)? else { return None };
@@ -74,10 +76,10 @@ impl Trie {
         &self,
         mut at: u64,
         hash: u64,
-        look: &mut impl FnMut(u64, u64) -> Verdict<T>,
-    ) -> Look<T> {
+        look: &mut impl FnMut(u64, u64) -> RecordVerdict<T>,
+    ) -> SearchResult<T> {
         for _ in 0..CHAIN_MAX {
-            let Some((first, rest)) = self.cell(at) else { return Look::Load(at) };
+            let Some((first, rest)) = self.cell(at) else { return SearchResult::Load(at) };
             if let ControlFlow::Break(end) = judge(first, at, hash, look) {
                 return end;
             }
@@ -86,17 +88,17 @@ impl Trie {
                 Slot::Record(last) => {
                     return match judge(last, at + 1, hash, look) {
                         ControlFlow::Break(end) => end,
-                        ControlFlow::Continue(()) => Look::Missing,
+                        ControlFlow::Continue(()) => SearchResult::Missing,
                     };
                 }
-                Slot::Empty | Slot::Node { .. } => return Look::Changed,
+                Slot::Empty | Slot::Node { .. } => return SearchResult::Changed,
             }
         }
-        Look::Changed
+        SearchResult::Changed
     }
 
-    /// Shows `visit` the words of a list; `Err`: this word is not in memory. Beside writers, what
-    /// is shown may be anything.
+    /// Passes the words of a list to `visit`. Returns as `Err` a word that is not in memory. Beside
+    /// writers, the words may be anything.
     pub(super) fn visit_list(
         &self,
         class: u32,
@@ -121,7 +123,7 @@ impl Trie {
         Ok(())
     }
 
-    /// The words of a list, loading what is not in memory. The caller has the subtree locked.
+    /// The words of a list; loads what is not in memory. The caller has the subtree locked.
     pub(super) fn read_list(&self, class: u32, at: u64) -> Result<Vec<u64>> {
         let mut last = None;
         loop {
@@ -129,14 +131,15 @@ impl Trie {
             match self.visit_list(class, at, &mut |word| words.push(word)) {
                 Ok(()) => return Ok(words),
                 Err(index) if last.replace(index) == Some(index) => {
-                    return Err(damaged("a list lies outside the trie"));
+                    return Err(damaged("a list is outside the trie"));
                 }
                 Err(index) => self.space.load(index)?,
             }
         }
     }
 
-    /// A list of these records, of which there are two or more.
+    /// Builds a list of two or more records and returns its word. Fails with [`Error::Limit`] if
+    /// they are too many.
     pub(super) fn build_list(&self, words: &[u64]) -> Result<u64> {
         if self.layout == Layout::Lines {
             return self.build_line(words);
@@ -151,57 +154,61 @@ impl Trie {
         if class >= objects::CLASSES || 1 << class > self.space.region_words() {
             return Err(too_many(words.len()));
         }
-        let fresh = self.take(class)?;
-        self.fill(fresh, class, words);
+        let object = self.allocate(class)?;
+        self.fill(object, class, words);
         self.counts.list_words.fetch_add(1 << class, Ordering::Relaxed);
-        Ok(word::list(class, fresh.at))
+        Ok(word::list(class, object.at))
     }
 
-    /// A cell in front of `words`, the rest of a chain, which begins at `rest`.
+    /// Adds a record before a chain that begins at `rest` and has the records `words`.
     pub(super) fn extend_chain(&self, first: u64, rest: u64, words: &[u64]) -> Result<u64> {
         check_length(words.len())?;
         self.build_cell(first, rest)
     }
 
     fn build_cell(&self, first: u64, rest: u64) -> Result<u64> {
-        let fresh = self.take(CELL)?;
-        self.fill(fresh, CELL, &[first, rest]);
+        let object = self.allocate(CELL)?;
+        self.fill(object, CELL, &[first, rest]);
         self.counts.list_words.fetch_add(1 << CELL, Ordering::Relaxed);
-        Ok(word::list(CELL, fresh.at))
+        Ok(word::list(CELL, object.at))
     }
 
     /// Frees the object at `at`.
-    pub(super) fn give_object(&self, class: u32, at: u64) {
+    pub(super) fn free_object(&self, class: u32, at: u64) {
         self.counts.list_words.fetch_sub(1 << class, Ordering::Relaxed);
-        self.give(class, at);
+        self.free(class, at);
     }
 
     /// Frees a list.
-    pub(super) fn give_list(&self, class: u32, mut at: u64) -> Result<()> {
+    pub(super) fn free_list(&self, class: u32, mut at: u64) -> Result<()> {
         for _ in 0..CHAIN_MAX {
             let rest = match self.layout {
                 Layout::Lines => 0,
                 Layout::Chain => word_at(&self.space, at + 1)?,
             };
-            self.give_object(class, at);
+            self.free_object(class, at);
             let Slot::List { at: next, .. } = Slot::of(rest) else { return Ok(()) };
             at = next;
         }
         Err(damaged("a chain has no end"))
     }
 
-    /// Where the record `wanted` is in the chain that the word at `link` leads to.
-    pub(super) fn place_in_chain(&self, mut link: u64, wanted: u64) -> Result<Option<Place>> {
+    /// The position of the record `wanted` in the chain that the word at `link` links to.
+    pub(super) fn find_in_chain(
+        &self,
+        mut link: u64,
+        wanted: u64,
+    ) -> Result<Option<ChainPosition>> {
         for _ in 0..CHAIN_MAX {
             let Slot::List { at: cell, .. } = Slot::of(word_at(&self.space, link)?) else {
                 return Ok(None);
             };
             let [first, rest] = [word_at(&self.space, cell)?, word_at(&self.space, cell + 1)?];
             if first == wanted {
-                return Ok(Some(Place { cell, link, other: rest }));
+                return Ok(Some(ChainPosition { cell, link, other: rest }));
             }
             if rest == wanted {
-                return Ok(Some(Place { cell, link, other: first }));
+                return Ok(Some(ChainPosition { cell, link, other: first }));
             }
             link = cell + 1;
         }

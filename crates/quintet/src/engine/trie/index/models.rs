@@ -1,11 +1,13 @@
-//! Models of the trie: readers beside splits, merges, objects that are used again and regions that
-//! leave memory, explored by loom (every interleaving and every order that the memory model
-//! allows, up to a bound) and shuttle (many random interleavings). The root table has two slots
-//! here, nodes four, regions sixteen words, and all of it is memory of the checker's own.
+//! Model checks of the trie with loom and shuttle.
+//!
+//! Readers run beside splits, merges, reused objects and evicted regions. Loom explores every
+//! interleaving and every order that the memory model allows, up to a bound; shuttle explores many
+//! random interleavings. Here the root table has two slots, nodes four, regions sixteen words, and
+//! all of this memory belongs to the checker.
 
 use std::path::Path;
 
-use super::{Layout, Step, Trie, Verdict};
+use super::{Layout, LookupStep, RecordVerdict, Trie};
 #[cfg(shuttle)]
 use crate::util::mutant::{self, Bug};
 use crate::{
@@ -18,6 +20,7 @@ use crate::{
 const REGION_BYTES: u64 = 16 * 8;
 const SPACE_BYTES: u64 = 64 * 8;
 
+/// Explores a model.
 fn explore(model: impl Fn() + Send + Sync + 'static) {
     let exploration = Exploration {
         priority_changes: 3,
@@ -48,36 +51,36 @@ fn insert(trie: &Trie, hash: u64, address: u64) {
     trie.lock(hash).insert(address).unwrap();
 }
 
-/// A way to look a record up.
+/// A lookup: whether it finds the record at an address under a hash.
 type Reader = fn(&Trie, u64, u64) -> bool;
 
 const READERS: [Reader; 2] = [finds, finds_in_steps];
 
 /// Whether a reader finds the record at `address`.
 fn finds(trie: &Trie, hash: u64, address: u64) -> bool {
-    let look = |seen| if seen == address { Verdict::Found(()) } else { Verdict::Other };
+    let look = |seen| if seen == address { RecordVerdict::Found(()) } else { RecordVerdict::Other };
     trie.find(hash, look, |at| trie.space().load(at)).unwrap().is_some()
 }
 
-/// Whether a reader finds the record at `address` that takes its lookup a step at a time.
+/// As [`finds`], for a reader that steps through its lookup.
 fn finds_in_steps(trie: &Trie, hash: u64, address: u64) -> bool {
-    let mut ahead = trie.set_out(hash);
-    while trie.step(&mut ahead) == Step::Asked {}
-    let is_there = ahead.met() == Some(address);
-    if (is_there || ahead.is_missing()) && trie.is_current(&ahead) {
+    let mut lookup = trie.begin_lookup(hash);
+    while trie.step(&mut lookup) == LookupStep::Pending {}
+    let is_there = lookup.candidate() == Some(address);
+    if (is_there || lookup.is_missing()) && trie.is_current(&lookup) {
         return is_there;
     }
     finds(trie, hash, address)
 }
 
-/// Makes everything so far committed: what is in memory may leave it.
+/// Commits everything so far, so that regions may be evicted.
 #[cfg(shuttle)]
 fn commit(trie: &Trie) {
     let writers = trie.lock_all();
-    trie.space().cut();
+    trie.space().begin_checkpoint();
     drop(writers);
     trie.space().coalesce();
-    trie.space().committed(1);
+    trie.space().commit(1);
 }
 
 /// Runs `writer` beside a reader of a record that stays.
@@ -120,8 +123,8 @@ fn a_reader_finds_what_a_merge_moves(reader: Reader) {
     });
 }
 
-/// Nodes that a merge gives away in one subtree become nodes of the other, under a reader that
-/// is still on the old way.
+/// A merge frees nodes in one subtree that become nodes of the other, beside a reader that is still
+/// on the old path.
 fn a_reader_is_not_led_astray_by_nodes_used_again(reader: Reader) {
     explore(move || {
         let trie = trie();
@@ -139,7 +142,7 @@ fn a_reader_is_not_led_astray_by_nodes_used_again(reader: Reader) {
     });
 }
 
-/// A trie whose second region may leave memory, and a record that is found through it.
+/// A trie whose second region may be evicted, and a record that is found through it.
 #[cfg(shuttle)]
 fn with_a_region_to_evict() -> (Arc<Trie>, u64, u64) {
     let trie = trie();
@@ -155,7 +158,7 @@ fn with_a_region_to_evict() -> (Arc<Trie>, u64, u64) {
     (trie, hash(0, [1, 1, 0]), 30)
 }
 
-/// A region leaves memory while a reader looks through it.
+/// A region is evicted beside a reader that uses it.
 #[cfg(shuttle)]
 fn a_reader_finds_what_leaves_memory(reader: Reader) {
     explore(move || {
@@ -168,7 +171,7 @@ fn a_reader_finds_what_leaves_memory(reader: Reader) {
     });
 }
 
-/// As above, while a writer changes it: no change is lost.
+/// As above, beside a writer that changes the region: no change is lost.
 #[cfg(shuttle)]
 fn a_region_that_changes_leaves_memory_whole() {
     explore(|| {

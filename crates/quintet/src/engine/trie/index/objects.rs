@@ -1,13 +1,14 @@
-//! Nodes and lists: objects of a power of two of words, and the free ones.
+//! Allocator of objects: the nodes and lists of a trie, each a power of two of words.
 //!
-//! An object of class `c` has `1 << c` words and lies at a multiple of its size, so none crosses a
-//! region. Free objects of a class are a stack, linked through their first words (CedrusDB keeps a
-//! stack of indexes in a space of its own, which is one more page to write for each push). A class
+//! An object of class `c` has `1 << c` words at a multiple of its size, so none crosses a region.
+//! Free objects of a class are a stack, linked through their first words. (CedrusDB keeps a stack
+//! of indexes in a space of its own, which is one more page to write for each push.) A class
 //! without free objects splits one of a larger class before the space grows.
 //!
-//! The space shrinks as well (the paper's cannot): neighbours that are free become one object, and
-//! while what is in use above a *boundary* is moved below it, free objects above are left at the
-//! bottom of their stacks and are not taken. When all above is free, the space ends there.
+//! The space shrinks as well (the paper's cannot). Free neighbours become one object. While objects
+//! in use above a *boundary* are moved below it, free objects above it are kept at the bottom of
+//! their stacks and are not allocated. When all words above the boundary are free, the space ends
+//! there.
 
 use super::word::UNITS_MAX;
 use crate::{
@@ -16,17 +17,17 @@ use crate::{
     util::codec::{Decoder, put_varint, round_up, to_u64, to_usize},
 };
 
-/// Classes are below this; the largest object that fits every region has 8192 words.
+/// Classes are below this. The largest object that fits every region has 8192 words.
 pub(super) const CLASSES: u32 = 20;
 const CLASS_COUNT: usize = 20;
 
-/// Of the words in use, what a space keeps free when it shrinks.
+/// Part of the words in use that stays free when the space shrinks.
 const SLACK_PART: u64 = 8;
 
-/// Where objects come from.
+/// The allocator.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Objects {
-    /// The first words that were never part of an object.
+pub(super) struct ObjectAllocator {
+    /// The end of the words that were ever part of an object.
     tail: u64,
     /// The first free object of each class; 0: none.
     free: [u64; CLASS_COUNT],
@@ -37,7 +38,7 @@ pub(super) struct Objects {
     shrinking: Option<Shrinking>,
 }
 
-/// What is to become the end of the space.
+/// A shrink in progress.
 #[derive(Clone, Copy, Debug)]
 struct Shrinking {
     boundary: u64,
@@ -47,44 +48,50 @@ struct Shrinking {
     free_above: u64,
 }
 
-/// A fresh object.
+/// An allocated object.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fresh {
+pub(super) struct NewObject {
     pub(super) at: u64,
     /// All its words are zero.
     pub(super) is_zero: bool,
 }
 
-impl Objects {
+impl ObjectAllocator {
+    /// An allocator whose first object is at `tail`.
     pub(super) fn starting_at(tail: u64) -> Self {
         Self { tail, ..Self::default() }
     }
 
+    /// The first free object of a class, and the number of free objects.
     fn head(&mut self, class: u32) -> Option<(&mut u64, &mut u64)> {
         let class = to_usize(u64::from(class));
         Some((self.free.get_mut(class)?, self.free_count.get_mut(class)?))
     }
 
-    pub(super) fn take(&mut self, space: &Space, class: u32) -> Result<Fresh> {
-        match self.take_free(space, class) {
-            Some(fresh) => Ok(fresh),
+    /// Allocates an object: a free one, or one at the end of the space. Fails with [`Error::Limit`]
+    /// if the space is full, and with errors of loading the region at its end.
+    pub(super) fn allocate(&mut self, space: &Space, class: u32) -> Result<NewObject> {
+        match self.allocate_free(space, class) {
+            Some(object) => Ok(object),
             None => self.extend(space, class),
         }
     }
 
-    fn take_free(&mut self, space: &Space, class: u32) -> Option<Fresh> {
+    /// Allocates a free object, or splits a larger one.
+    fn allocate_free(&mut self, space: &Space, class: u32) -> Option<NewObject> {
         for larger in class..CLASSES {
             let Some(at) = self.pop(space, larger) else { continue };
-            // Halves: the upper ones are free, the lowest is the object.
+            // The upper halves become free, the lowest is the object.
             for half in (class..larger).rev() {
                 self.push(space, half, at + (1 << half));
             }
-            return Some(Fresh { at, is_zero: false });
+            return Some(NewObject { at, is_zero: false });
         }
         None
     }
 
-    /// `None` as well where the first one is not in memory: taking an object never reads the disk.
+    /// Pops a free object. Returns `None` also if the first one is not in memory: an allocation of
+    /// a free object never reads the disk.
     fn pop(&mut self, space: &Space, class: u32) -> Option<u64> {
         let boundary = self.boundary();
         let (head, count) = self.head(class)?;
@@ -97,6 +104,7 @@ impl Objects {
         Some(at)
     }
 
+    /// Frees an object.
     pub(super) fn push(&mut self, space: &Space, class: u32, at: u64) {
         if at >= self.boundary() {
             return self.push_below(space, class, at);
@@ -111,12 +119,13 @@ impl Objects {
         }
     }
 
-    /// Adds an object above the boundary where it is not in the way.
+    /// Frees an object above the boundary: adds it at the bottom of its stack, where it is not
+    /// allocated.
     fn push_below(&mut self, space: &Space, class: u32, at: u64) {
         let Some(bottom) = self.bottom(class) else { return };
         let is_first = self.head(class).is_none_or(|(head, _)| *head == 0);
         if !is_first && space.get(bottom).is_none() {
-            // What is not in memory cannot be changed: the space stays as it is.
+            // A word that is not in memory cannot be changed: the space does not shrink.
             self.shrinking = None;
             return self.push(space, class, at);
         }
@@ -151,9 +160,9 @@ impl Objects {
         }
     }
 
-    /// Begins to shrink the space to little more than what is in use, where that gives a region
-    /// and an eighth back; the boundary. Free neighbours are one object after it. `None` as well
-    /// where not all free objects are in memory.
+    /// Begins to shrink the space to little more than the words in use, if that frees a region and
+    /// an eighth of the words. Merges free neighbours. Returns the boundary, or `None` if it does
+    /// not begin, which is also the case if free objects are not in memory.
     pub(super) fn begin_shrinking(&mut self, space: &Space) -> Option<u64> {
         let region = space.region_words();
         let used = self.tail.saturating_sub(self.free_words());
@@ -169,7 +178,7 @@ impl Objects {
         let mut free_above = 0;
         for (class, mut objects) in (0..).zip(merged) {
             objects.sort_unstable();
-            // The lowest is taken first.
+            // The lowest is allocated first.
             for at in objects.into_iter().rev() {
                 self.push(space, class, at);
                 free_above += if at >= boundary { 1 << class } else { 0 };
@@ -180,7 +189,7 @@ impl Objects {
         Some(boundary)
     }
 
-    /// All free objects by class; `None` where not all are in memory.
+    /// All free objects by class; `None` if some are not in memory.
     fn collect(&self, space: &Space) -> Option<Vec<Vec<u64>>> {
         let lists = self.free_heads().zip(self.free_counts());
         let list = |((_, head), (_, count)): ((u32, u64), (u32, u64))| {
@@ -195,20 +204,21 @@ impl Objects {
         lists.map(list).collect()
     }
 
-    /// An object below the boundary, for one that is moved there.
-    pub(super) fn take_below(&mut self, space: &Space, class: u32) -> Option<Fresh> {
+    /// Allocates a free object below the boundary, for one that is moved there.
+    pub(super) fn allocate_below(&mut self, space: &Space, class: u32) -> Option<NewObject> {
         self.shrinking?;
-        self.take_free(space, class)
+        self.allocate_free(space, class)
     }
 
-    /// Ends what [`Self::begin_shrinking`] began. Where all above the boundary is free, the space
-    /// ends there, and where it ended before is returned. The caller keeps writers out.
+    /// Ends what [`Self::begin_shrinking`] began. If all words above the boundary are free, the
+    /// space ends there, and its former end is returned. The caller keeps writers out.
     pub(super) fn end_shrinking(&mut self, space: &Space) -> Option<u64> {
         let Shrinking { boundary, free_above, .. } = self.shrinking.take()?;
         if free_above != self.tail - boundary {
             return None;
         }
-        // The first so many of each stack stay, and what is behind them is cut off.
+        // The objects of each stack that are below the boundary are its first; the others are cut
+        // off.
         let mut kept = [(0, 0); CLASS_COUNT];
         for (kept, ((_, head), _)) in kept.iter_mut().zip(self.free_heads().zip(self.free_counts()))
         {
@@ -234,18 +244,19 @@ impl Objects {
         Some(end)
     }
 
-    /// Words that no object in use has.
+    /// Words of free objects.
     pub(super) fn free_words(&self) -> u64 {
         let words = self.free_counts().map(|(class, count)| count.saturating_mul(1 << class));
         words.fold(0, u64::saturating_add)
     }
 
-    /// Words below this may be anything, whatever the tail.
-    pub(super) fn note_used(&mut self, end: u64) {
+    /// Words below `end` may not be zero, whatever the tail.
+    pub(super) fn set_used_end(&mut self, end: u64) {
         self.zero_from = self.zero_from.max(end);
     }
 
-    fn extend(&mut self, space: &Space, class: u32) -> Result<Fresh> {
+    /// Allocates an object at the end of the space. Words that alignment skips become free objects.
+    fn extend(&mut self, space: &Space, class: u32) -> Result<NewObject> {
         let size = 1_u64 << class;
         while !self.tail.is_multiple_of(size) {
             let gap = self.tail.trailing_zeros();
@@ -256,16 +267,16 @@ impl Objects {
         }
         let at = self.tail;
         if at + size > space.words_max().min(UNITS_MAX * 2) {
-            let what = "the table's trie has as many nodes as memory_budget allows".to_owned();
+            let what = "the table's trie fills its address space: use several tables".to_owned();
             return Err(Error::Limit { what });
         }
         Self::enter(space, at)?;
         self.tail += size;
-        Ok(Fresh { at, is_zero: at >= self.zero_from })
+        Ok(NewObject { at, is_zero: at >= self.zero_from })
     }
 
-    /// A region is begun with its first word. One that was begun before the table was opened is
-    /// loaded: what is stored to it before that, loading would overwrite.
+    /// Makes the region of a word usable: begins it with its first word, or loads it if it was
+    /// begun before the table was opened. (Loading later would overwrite stores.)
     fn enter(space: &Space, at: u64) -> Result<()> {
         if at & (space.region_words() - 1) == 0 {
             space.begin_region(at);
@@ -275,19 +286,22 @@ impl Objects {
         Ok(())
     }
 
-    /// Words that were ever part of an object.
+    /// The end of the words that were ever part of an object.
     pub(super) fn tail(&self) -> u64 {
         self.tail
     }
 
+    /// The number of free objects of each class.
     pub(super) fn free_counts(&self) -> impl Iterator<Item = (u32, u64)> {
         (0..).zip(self.free_count)
     }
 
+    /// The first free object of each class; 0: none.
     pub(super) fn free_heads(&self) -> impl Iterator<Item = (u32, u64)> {
         (0..).zip(self.free)
     }
 
+    /// Appends the allocator's state.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.tail);
         for word in self.free.iter().chain(&self.free_count) {
@@ -295,6 +309,7 @@ impl Objects {
         }
     }
 
+    /// Decodes what [`Self::encode`] wrote. Returns `None` for anything else.
     pub(super) fn decode(rest: &mut Decoder<'_>, space: &Space) -> Option<Self> {
         let mut objects = Self::starting_at(rest.varint()?);
         for word in objects.free.iter_mut().chain(&mut objects.free_count) {
@@ -306,7 +321,7 @@ impl Objects {
     }
 }
 
-/// Free objects by class, after two of a class that make one of the next became that.
+/// Free objects by class, after pairs that form an object of the next class were merged.
 fn merge_neighbours(mut by_class: Vec<Vec<u64>>, region_words: u64) -> Vec<Vec<u64>> {
     for class in 0..CLASS_COUNT - 1 {
         let size = 1 << class;

@@ -28,8 +28,8 @@ fn random(state: &mut u64) -> u64 {
 }
 
 /// Everything that is in the trie; what is wrong with it fails the test.
-fn inspect(trie: &Trie) -> (Shape, Vec<u64>) {
-    let (mut shape, mut addresses, mut findings) = (Shape::default(), Vec::new(), Vec::new());
+fn inspect(trie: &Trie) -> (TrieShape, Vec<u64>) {
+    let (mut shape, mut addresses, mut findings) = (TrieShape::default(), Vec::new(), Vec::new());
     let mut visit = |address| addresses.push(address);
     let mut finding = |at, what: &str| findings.push(format!("{what} at {at}"));
     trie.inspect(0..ROOTS, &mut shape, &mut visit, &mut finding).unwrap();
@@ -39,7 +39,7 @@ fn inspect(trie: &Trie) -> (Shape, Vec<u64>) {
 }
 
 fn holds(trie: &Trie, hash: u64, address: u64) -> bool {
-    let look = |seen| if seen == address { Verdict::Found(()) } else { Verdict::Other };
+    let look = |seen| if seen == address { RecordVerdict::Found(()) } else { RecordVerdict::Other };
     trie.find(hash, look, |at| trie.space().load(at)).unwrap().is_some()
 }
 

@@ -1,4 +1,4 @@
-//! Walks over all of a trie: scans, checks and figures.
+//! Walks over the trie: scans, checks and figures.
 
 use super::{
     ROOT_AT, ROOT_BITS, ROOTS, Slot, TAG_BITS, Trie, address_of,
@@ -15,7 +15,7 @@ use crate::{
 
 /// The shape of a trie (CedrusDB, figures 4 and 9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct TrieShape {
     /// Records.
     pub(crate) records: u64,
     /// Sum over the records of the nodes on the path, the root table included.
@@ -24,7 +24,7 @@ pub(crate) struct Shape {
     pub(crate) height: u64,
     /// Nodes, without the root table.
     pub(crate) nodes: u64,
-    /// Slots of nodes that hold something.
+    /// Slots of nodes that are not empty.
     pub(crate) used_slots: u64,
     /// Words of lists.
     pub(crate) list_words: u64,
@@ -32,9 +32,9 @@ pub(crate) struct Shape {
 
 impl Trie {
     /// Appends the addresses of the list (or the record) that the path `from` leads to, and returns
-    /// the first path behind it; `None` after the last. Whatever changes meanwhile, a walk from 0
-    /// to the end shows every record that stays, because a record's path never changes.
-    /// `load` is as for [`Trie::find`].
+    /// the first path after it; `None` after the last. A walk from 0 to the end visits every record
+    /// that stays, whatever changes meanwhile, because a record's path never changes. `load` is as
+    /// for [`Trie::find`].
     pub(crate) fn walk(
         &self,
         from: u64,
@@ -68,7 +68,8 @@ impl Trie {
         }
     }
 
-    /// Bits of `from` that lead to what was found, or a word that is not in memory.
+    /// One attempt of a walk. Returns the bits of `from` that lead to the result, or as `Err` a
+    /// word that is not in memory.
     pub(super) fn walk_once(&self, from: u64, out: &mut Vec<u64>) -> Result<u32, u64> {
         let mut at = ROOT_AT + (from >> (64 - ROOT_BITS));
         let mut position = ROOT_BITS;
@@ -83,45 +84,50 @@ impl Trie {
                     position += self.fan_bits;
                     continue;
                 }
-                // A node so deep: led astray by a change.
+                // A node at this depth: a change misled the walk.
                 Slot::Empty | Slot::Node { .. } => {}
             }
             return Ok(position);
         }
     }
 
-    /// Whether the path of `hash` leads to the record at `address`.
+    /// Returns whether the path of `hash` leads to the record at `address`.
     pub(crate) fn leads_to(&self, hash: u64, address: u64) -> bool {
         let mut found = false;
         let mut look = |seen: u64, _| {
             found |= seen == address;
-            super::Verdict::<()>::Other
+            super::RecordVerdict::<()>::Other
         };
         let _ = self.search(hash, &mut look);
         found
     }
 
-    /// Looks at everything below these slots of the root table and adds to `shape`. `visit` is
-    /// shown every record's address; `finding` is told what is wrong, and where. What it says
-    /// holds if nothing changed meanwhile: lock the subtrees, or compare their versions.
+    /// Visits everything below these slots of the root table and adds to `shape`. `visit` receives
+    /// every record's address; `finding` receives what is wrong, and where. The result is valid if
+    /// nothing changed meanwhile: lock the subtrees, or compare their versions.
     pub(crate) fn inspect(
         &self,
         roots: std::ops::Range<u64>,
-        shape: &mut Shape,
+        shape: &mut TrieShape,
         visit: &mut dyn FnMut(u64),
         finding: &mut dyn FnMut(u64, &str),
     ) -> Result<()> {
-        let mut seen = Seen::new(lock(&self.objects).tail());
+        let mut seen = WordBitmap::new(lock(&self.objects).tail());
         let all = roots == (0..ROOTS);
         for root in roots {
-            let mut inspector = Inspector { trie: self, seen: &mut seen, shape, visit, finding };
+            let mut inspector =
+                TrieInspector { trie: self, seen: &mut seen, shape, visit, finding };
             inspector.slot(ROOT_AT + root, root, ROOT_BITS, 1)?;
         }
         if all { self.inspect_free(&mut seen, finding) } else { Ok(()) }
     }
 
-    /// Free objects overlap nothing, and every word is something.
-    fn inspect_free(&self, seen: &mut Seen, finding: &mut dyn FnMut(u64, &str)) -> Result<()> {
+    /// Checks that free objects do not overlap, and that every word belongs to an object.
+    fn inspect_free(
+        &self,
+        seen: &mut WordBitmap,
+        finding: &mut dyn FnMut(u64, &str),
+    ) -> Result<()> {
         let objects = lock(&self.objects);
         for ((class, head), (_, count)) in objects.free_heads().zip(objects.free_counts()) {
             let (mut at, mut found) = (head, 0);
@@ -153,15 +159,15 @@ pub(super) fn path_behind(from: u64, position: u32) -> Option<u64> {
     Some((from >> rest).wrapping_add(1) << rest).filter(|next| *next != 0)
 }
 
-/// Which pairs of words are part of an object.
-struct Seen(Vec<u64>, u64);
+/// A bit for each pair of words that is part of an object; and the end of the words.
+struct WordBitmap(Vec<u64>, u64);
 
-impl Seen {
+impl WordBitmap {
     fn new(tail: u64) -> Self {
         Self(vec![0; to_usize(tail.div_ceil(128))], tail)
     }
 
-    /// Marks an object's words; `false` where one is marked already or lies outside.
+    /// Marks an object's words; `false` if one is marked already or is outside.
     fn mark(&mut self, at: u64, class: u32) -> bool {
         if class >= objects::CLASSES
             || !at.is_multiple_of(2)
@@ -185,15 +191,15 @@ impl Seen {
     }
 }
 
-struct Inspector<'a> {
+struct TrieInspector<'a> {
     trie: &'a Trie,
-    seen: &'a mut Seen,
-    shape: &'a mut Shape,
+    seen: &'a mut WordBitmap,
+    shape: &'a mut TrieShape,
     visit: &'a mut dyn FnMut(u64),
     finding: &'a mut dyn FnMut(u64, &str),
 }
 
-impl Inspector<'_> {
+impl TrieInspector<'_> {
     /// `path` is the hash bits that lead to the slot, `position` their number.
     fn slot(&mut self, at: u64, path: u64, position: u32, depth: u64) -> Result<()> {
         match Slot::of(word_at(&self.trie.space, at)?) {

@@ -1,4 +1,4 @@
-//! The words of a trie: what a slot says.
+//! The encoding of a word of the trie, which is the content of a slot.
 //!
 //! | bits | of | meaning |
 //! |---|---|---|
@@ -10,13 +10,14 @@
 //! | 36 to 40 | a link | its class: it has `1 << class` words |
 //! | 41 | a link | 1: a node, 0: a list |
 //!
-//! The tag holds every hash bit that a split asks for, so splits and merges read no records; where
-//! a path has used up the tag, lists grow instead.
+//! The tag holds every hash bit that a split needs, so splits and merges read no records. Where a
+//! path has used all bits of the tag, lists grow instead.
 
 use crate::util::codec::low_u32;
 
-/// Bits of the hash that choose a slot of the root table; models have two slots.
+/// Bits of the hash that select a slot of the root table. Models have two slots.
 pub(super) const ROOT_BITS: u32 = if cfg!(model) { 1 } else { 8 };
+/// Bits of a tag.
 pub(super) const TAG_BITS: u32 = 28;
 const ADDRESS_BITS: u32 = 36;
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
@@ -24,13 +25,14 @@ const LINK: u64 = 0xf << 32;
 /// Addresses are from 1 to below this.
 pub(crate) const ADDRESS_END: u64 = LINK;
 const NODE: u64 = 1 << 41;
-/// Objects are at multiples of two words, and there are so many of those.
+/// The number of units of two words that links can address. Objects are at multiples of a unit.
 pub(super) const UNITS_MAX: u64 = 1 << 32;
 
-/// A word, taken apart.
+/// A decoded word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
     Empty,
+    /// A record: the whole word, tag and address.
     Record(u64),
     /// A list of `1 << class` words at `at`.
     List {
@@ -45,6 +47,7 @@ pub(super) enum Slot {
 }
 
 impl Slot {
+    /// Decodes a word.
     #[inline]
     pub(super) fn of(word: u64) -> Self {
         if word == 0 {
@@ -58,7 +61,7 @@ impl Slot {
     }
 }
 
-/// Of some words, how many are records, links to lists, and links to nodes.
+/// Counts the records, the links to lists and the links to nodes among words.
 pub(crate) fn count_words(words: impl Iterator<Item = u64>) -> [u64; 3] {
     let mut counts = [0; 3];
     let [records, lists, nodes] = &mut counts;
@@ -73,29 +76,35 @@ pub(crate) fn count_words(words: impl Iterator<Item = u64>) -> [u64; 3] {
     counts
 }
 
+/// The word of a link to a list.
 pub(super) const fn list(class: u32, at: u64) -> u64 {
     LINK | class_bits(class) << 36 | (at / 2)
 }
 
+/// The word of a link to a node.
 pub(super) const fn node(class: u32, at: u64) -> u64 {
     NODE | list(class, at)
 }
 
+/// The tag of a hash.
 #[inline]
 pub(super) const fn tag(hash: u64) -> u64 {
     (hash << ROOT_BITS) >> (64 - TAG_BITS)
 }
 
+/// The word of a record.
 #[inline]
 pub(super) const fn record(hash: u64, address: u64) -> u64 {
     tag(hash) << ADDRESS_BITS | address
 }
 
+/// The tag of a record's word.
 #[inline]
 pub(super) const fn tag_of(word: u64) -> u64 {
     word >> ADDRESS_BITS
 }
 
+/// The address in a record's word.
 #[inline]
 pub(super) const fn address_of(word: u64) -> u64 {
     word & ADDRESS_MASK

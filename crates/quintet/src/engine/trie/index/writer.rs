@@ -1,8 +1,10 @@
-//! Changes: a locked subtree and what can be done to it.
+//! Changes of the trie: a locked subtree and the operations on it.
+//!
+//! A [`Writer`] holds the lock of one subtree. Dropping it increments the version and so unlocks.
 
-use super::Look;
+use super::SearchResult;
 use super::{
-    DEPTH_MAX, ROOT_AT, Trie, Verdict, damaged,
+    DEPTH_MAX, ROOT_AT, RecordVerdict, Trie, damaged,
     list::{CELL, Layout},
     walk,
     word::{ADDRESS_END, ROOT_BITS, Slot, TAG_BITS, record},
@@ -12,7 +14,7 @@ use crate::{
     Result,
     util::{
         codec::to_u64,
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Ordering},
     },
 };
@@ -22,35 +24,35 @@ use crate::{
 pub(crate) struct Writer<'a> {
     pub(super) trie: &'a Trie,
     pub(super) subtree: &'a AtomicU64,
-    /// Odd: it is locked.
+    /// The version while it is locked, which is odd.
     pub(super) version: u64,
     pub(super) hash: u64,
 }
 
-/// Where a record's word is, as long as its subtree stays locked and is not changed.
+/// The position of a record's word. Valid while the subtree stays locked and is not changed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot(u64);
+pub(crate) struct WordPosition(u64);
 
-/// The way to a slot that holds no node.
+/// The path to a slot that holds no node.
 #[derive(Debug)]
-struct Path {
-    /// Where the slot is.
+struct SlotPath {
+    /// The position of the slot.
     slot: u64,
     word: u64,
-    /// Bits of the hash used on the way.
+    /// Bits of the hash that the path uses.
     position: u32,
-    /// Nodes on the way, from the top: their slot and their place.
+    /// The nodes on the path from the top: the slot that links to each, and its position.
     nodes: [(u64, u64); DEPTH_MAX],
     depth: usize,
 }
 
 impl Writer<'_> {
-    /// Follows the path, loading regions where they are not in memory.
-    fn path(&self) -> Result<Path> {
+    /// Follows the path of the hash, and loads regions that are not in memory.
+    fn path(&self) -> Result<SlotPath> {
         let trie = self.trie;
         let slot = ROOT_AT + (self.hash >> (64 - ROOT_BITS));
         let mut path =
-            Path { slot, word: 0, position: ROOT_BITS, nodes: [(0, 0); DEPTH_MAX], depth: 0 };
+            SlotPath { slot, word: 0, position: ROOT_BITS, nodes: [(0, 0); DEPTH_MAX], depth: 0 };
         loop {
             path.word = word_at(&trie.space, path.slot)?;
             let Slot::Node { at, .. } = Slot::of(path.word) else { return Ok(path) };
@@ -64,11 +66,12 @@ impl Writer<'_> {
         }
     }
 
-    /// Brings all of the path into memory.
+    /// Loads all regions of the path.
     pub(super) fn load_path(&self) -> Result<()> {
         self.records(self.path()?.word).map(drop)
     }
 
+    /// The records in a slot's word.
     fn records(&self, word: u64) -> Result<Vec<u64>> {
         match Slot::of(word) {
             Slot::Record(word) => Ok(vec![word]),
@@ -77,28 +80,29 @@ impl Writer<'_> {
         }
     }
 
-    /// Shows `look` the addresses whose tag is that of the hash; `None` where no one is the one,
-    /// else what it says of that, and where its word is.
+    /// Passes `look` the addresses whose tag is that of the hash. Returns its first result and the
+    /// position of that record's word; `None` if there is none.
     #[inline]
     pub(crate) fn find<T>(
         &self,
         mut look: impl FnMut(u64) -> Option<T>,
-    ) -> Result<Option<(T, Spot)>> {
+    ) -> Result<Option<(T, WordPosition)>> {
         let mut look = |address, at| match look(address) {
-            Some(found) => Verdict::Found((found, Spot(at))),
-            None => Verdict::Other,
+            Some(found) => RecordVerdict::Found((found, WordPosition(at))),
+            None => RecordVerdict::Other,
         };
         loop {
             match self.trie.search(self.hash, &mut look) {
-                Look::Found(found) => return Ok(Some(found)),
-                Look::Missing => return Ok(None),
-                Look::Load(index) => self.trie.space.load(index)?,
-                Look::Changed => return Err(damaged("a path has too many nodes")),
+                SearchResult::Found(found) => return Ok(Some(found)),
+                SearchResult::Missing => return Ok(None),
+                SearchResult::Load(index) => self.trie.space.load(index)?,
+                SearchResult::Changed => return Err(damaged("a path has too many nodes")),
             }
         }
     }
 
-    /// Adds a record for the hash. The caller knows that its key has none.
+    /// Adds a record for the hash. The caller knows that its key has none. Fails with
+    /// [`Error::Limit`] if the trie is full, and with errors of loading regions.
     pub(crate) fn insert(&mut self, address: u64) -> Result<()> {
         debug_assert!(address != 0 && address < ADDRESS_END);
         let trie = self.trie;
@@ -127,7 +131,7 @@ impl Writer<'_> {
         words.push(word);
         trie.space.set(path.slot, trie.build(&words, path.position)?);
         if let Slot::List { class, at } = Slot::of(path.word) {
-            trie.give_list(class, at)?;
+            trie.free_list(class, at)?;
         }
         Ok(())
     }
@@ -143,27 +147,27 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether the record at `address` is in the trie.
+    /// Returns whether the record at `address` is in the trie.
     pub(crate) fn has(&self, address: u64) -> Result<bool> {
         self.find(|found| (found == address).then_some(())).map(|found| found.is_some())
     }
 
-    /// Exchanges the record at `old` for `new`; `false` where there is none.
+    /// Exchanges the record at `old` for `new`; `false` if there is none at `old`.
     pub(crate) fn replace(&mut self, old: u64, new: u64) -> Result<bool> {
         let found = self.find(|address| (address == old).then_some(()))?;
-        if let Some(((), spot)) = found {
-            self.exchange(spot, new);
+        if let Some(((), position)) = found {
+            self.exchange(position, new);
         }
         Ok(found.is_some())
     }
 
     /// Exchanges the record that [`Self::find`] found there for `new`.
     #[inline]
-    pub(crate) fn exchange(&mut self, Spot(at): Spot, new: u64) {
+    pub(crate) fn exchange(&mut self, WordPosition(at): WordPosition, new: u64) {
         self.trie.space.set(at, record(self.hash, new));
     }
 
-    /// Removes the record at `address`; `false` where there is none.
+    /// Removes the record at `address`; `false` if it is not in the trie.
     pub(crate) fn remove(&mut self, address: u64) -> Result<bool> {
         let trie = self.trie;
         let path = self.path()?;
@@ -174,11 +178,11 @@ impl Writer<'_> {
                 self.merge(&path)?;
             }
             Slot::List { .. } if trie.layout == Layout::Chain => {
-                let Some(place) = trie.place_in_chain(path.slot, gone)? else {
+                let Some(place) = trie.find_in_chain(path.slot, gone)? else {
                     return Ok(false);
                 };
                 trie.space.set(place.link, place.other);
-                trie.give_object(CELL, place.cell);
+                trie.free_object(CELL, place.cell);
             }
             Slot::List { class, at } => {
                 let mut words = trie.read_list(class, at)?;
@@ -195,15 +199,22 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    /// Stores what is left of a list after the record at `index` was taken out of it.
-    fn shrink(&self, path: &Path, class: u32, at: u64, index: usize, words: &[u64]) -> Result<()> {
+    /// Stores the remaining words of a list after the record at `index` was removed.
+    fn shrink(
+        &self,
+        path: &SlotPath,
+        class: u32,
+        at: u64,
+        index: usize,
+        words: &[u64],
+    ) -> Result<()> {
         let trie = self.trie;
-        // Half empty is too full still: the next insert would grow it again.
+        // A list that is half empty keeps its class: the next insert would grow it again.
         let small = words.len() * 4 <= 1 << class;
         if words.len() == 1 || small {
             let word = if let [word] = words { *word } else { trie.build_list(words)? };
             trie.space.set(path.slot, word);
-            return trie.give_list(class, at);
+            return trie.free_list(class, at);
         }
         if let Some(moved) = words.get(index) {
             trie.space.set(at + to_u64(index), *moved);
@@ -212,14 +223,14 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Takes away the nodes on the way to an empty slot that hold nothing now, or a single record
-    /// or list: that moves up.
-    fn merge(&self, path: &Path) -> Result<()> {
+    /// Removes the nodes on the path to an empty slot that hold nothing now, or a single record or
+    /// list, which moves up.
+    fn merge(&self, path: &SlotPath) -> Result<()> {
         let trie = self.trie;
         for (slot, node) in path.nodes.iter().take(path.depth).rev() {
             word_at(&trie.space, *node)?;
             let words = trie.space.words(*node, 1 << trie.fan_bits);
-            let words = words.ok_or_else(|| damaged("a node lies outside the trie"))?;
+            let words = words.ok_or_else(|| damaged("a node is outside the trie"))?;
             let mut left = words.iter().map(|w| w.load(Ordering::Relaxed)).filter(|w| *w != 0);
             let (first, second) = (left.next().unwrap_or(0), left.next());
             if second.is_some() || matches!(Slot::of(first), Slot::Node { .. }) {
@@ -227,9 +238,8 @@ impl Writer<'_> {
             }
             trie.space.set(*slot, first);
             trie.counts.nodes.fetch_sub(1, Ordering::Relaxed);
-            if !mutant::active(Bug::TrieLeaksNodes) {
-                trie.give(trie.fan_bits, *node);
-            }
+            mutant!(TrieLeaksNodes => continue);
+            trie.free(trie.fan_bits, *node);
         }
         Ok(())
     }

@@ -1,24 +1,25 @@
-//! Values too large for a region, each in an extent of a file of its own.
+//! Extents: large values, one in each run of blocks of a file.
 //!
-//! What: an allocator of runs of blocks with next-fit over the holes that earlier values left
-//! (CedrusDB, section 3.1), at most `max_scan` of them looked at, neighbours merged; the values
-//! that are not in the file yet; and reads.
-//! Why: a large value should neither waste the end of a region nor be copied when its neighbours
-//! die.
+//! Problem: a large value should neither waste the end of a region nor be copied when its
+//! neighbours die.
+//!
+//! How: an allocator of runs of blocks with next-fit over the holes that earlier values left
+//! (CedrusDB, section 3.1). It examines at most `max_scan` holes, and merges neighbours. New values
+//! stay in memory until a checkpoint has written them.
 //!
 //! | offset in `extents` | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 64 | head | see [`crate::journal::FileHead`], magic `QTRIEEXT` |
 //! | 4096 | | extents | the bytes of a value each, from a multiple of 4096; who they belong to, and their CRC32C, is in the record that names the place |
 //!
-//! How we differ from the paper: the holes of a table are few (large values alone have them), so
-//! they are in memory and part of the state in the journal; there are no footers to read.
+//! How we differ from the paper: a table has few holes, because only large values leave them. They
+//! are in memory and part of the state in the journal, so there are no footers to read.
 //!
-//! Invariants: an extent that a durable state names is not written again before a state without it
-//! is durable: what is released goes to `dying`, and becomes a hole with the commit of a cut that
-//! was made after.
+//! Invariant: an extent that a durable state names is not written again before a state without it
+//! is durable. A released extent goes to `released`, and becomes a hole when a checkpoint made
+//! after that is durable.
 //!
-//! Thread rules: any thread. Cuts and commits belong to maintenance.
+//! Thread rules: any thread. Only maintenance makes checkpoints and commits them.
 
 use std::{
     collections::BTreeMap,
@@ -41,23 +42,25 @@ use crate::{
 
 const NAME: &str = "extents";
 const MAGIC: &[u8; 8] = b"QTRIEEXT";
+/// Bytes of one write to the file.
 const PIECE_BYTES: usize = 1 << 20;
 
+/// Extents in use and free.
 #[derive(Debug, Default)]
 struct Allocator {
     /// The first byte never allocated.
     tail: u64,
     /// Holes: offset and bytes.
     holes: BTreeMap<u64, u64>,
-    /// Where the search goes on.
+    /// Where the search for a hole continues.
     next: u64,
-    /// Released, and perhaps named by a durable state.
-    dying: Vec<(u64, u64)>,
-    /// Values that are not in the file.
+    /// Released extents that a durable state may name: offset and bytes.
+    released: Vec<(u64, u64)>,
+    /// Values that are not in the file, by offset.
     unwritten: BTreeMap<u64, Arc<[u8]>>,
 }
 
-/// The extents of a table. See the module head.
+/// The extents of a table. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Extents {
     owner: Owner,
@@ -68,11 +71,11 @@ pub(crate) struct Extents {
     allocator: Mutex<Allocator>,
 }
 
-/// What a cut takes along.
+/// The values that a checkpoint writes, and the extents that become holes with it.
 #[derive(Debug, Default)]
-pub(crate) struct Cut {
+pub(crate) struct ExtentCheckpoint {
     values: Vec<(u64, Arc<[u8]>)>,
-    dying: Vec<(u64, u64)>,
+    released: Vec<(u64, u64)>,
 }
 
 impl Extents {
@@ -82,7 +85,8 @@ impl Extents {
         Self { owner, read_only, scan_max, budget, file, allocator }
     }
 
-    /// Finds a place for a value, which stays in memory until a cut has written it.
+    /// Allocates an extent for a value and returns its offset. The value stays in memory until a
+    /// checkpoint has written it.
     pub(crate) fn put(&self, value: Arc<[u8]>) -> u64 {
         let bytes = round_up(to_u64(value.len()).max(1), BLOCK_BYTES);
         self.budget.reserve_unchecked(to_u64(value.len()));
@@ -92,18 +96,18 @@ impl Extents {
         offset
     }
 
-    /// Nothing names the extent any more.
+    /// Releases an extent that no record names any more.
     pub(crate) fn release(&self, offset: u64, value_bytes: u64) {
         let bytes = round_up(value_bytes.max(1), BLOCK_BYTES);
         let mut allocator = lock(&self.allocator);
         if let Some(value) = allocator.unwritten.remove(&offset) {
             self.budget.release(to_u64(value.len()));
         }
-        allocator.dying.push((offset, bytes));
+        allocator.released.push((offset, bytes));
     }
 
-    /// The value at `offset`, verified. `None` where what is there has another checksum: the extent
-    /// was used again, or is damaged.
+    /// Reads the value at `offset`. Returns `None` if its checksum does not match: the extent was
+    /// reused, or is damaged.
     pub(crate) fn read(&self, offset: u64, bytes: u64, crc: u32) -> Result<Option<Arc<[u8]>>> {
         if let Some(value) = lock(&self.allocator).unwritten.get(&offset) {
             let same = to_u64(value.len()) == bytes && crc32c(value) == crc;
@@ -124,22 +128,23 @@ impl Extents {
         self.owner.label(NAME)
     }
 
-    /// Takes what a commit is to make durable and free. The caller keeps writers out.
-    pub(crate) fn cut(&self) -> Cut {
+    /// Takes the values that the file lacks, and the extents that were released. The caller keeps
+    /// writers out.
+    pub(crate) fn begin_checkpoint(&self) -> ExtentCheckpoint {
         let mut allocator = lock(&self.allocator);
         let values = allocator.unwritten.iter().map(|(at, value)| (*at, Arc::clone(value)));
-        Cut { values: values.collect(), dying: take(&mut allocator.dying) }
+        ExtentCheckpoint { values: values.collect(), released: take(&mut allocator.released) }
     }
 
-    /// Writes a cut's values and syncs them.
-    pub(crate) fn write(&self, env: &dyn Env, cut: &Cut) -> Result<u64> {
-        if cut.values.is_empty() {
+    /// Writes a checkpoint's values and syncs them. Returns the bytes written.
+    pub(crate) fn write(&self, env: &dyn Env, checkpoint: &ExtentCheckpoint) -> Result<u64> {
+        if checkpoint.values.is_empty() {
             return Ok(0);
         }
         let file = self.file()?;
         let label = self.label();
         let mut writes = Writeback::new(env)?;
-        for (offset, value) in &cut.values {
+        for (offset, value) in &checkpoint.values {
             for (at, piece) in (*offset..).step_by(PIECE_BYTES).zip(value.chunks(PIECE_BYTES)) {
                 let mut buffer = AlignedBuffer::zeroed(piece.len());
                 let length = buffer.len();
@@ -154,10 +159,11 @@ impl Extents {
         Ok(writes.written_bytes())
     }
 
-    /// The cut is durable: its values leave memory, what died before it is free.
-    pub(crate) fn settle(&self, cut: &Cut) {
+    /// Commits a checkpoint that is durable: drops its values from memory, and makes its released
+    /// extents holes.
+    pub(crate) fn commit(&self, checkpoint: &ExtentCheckpoint) {
         let mut allocator = lock(&self.allocator);
-        for (offset, value) in &cut.values {
+        for (offset, value) in &checkpoint.values {
             let same = allocator.unwritten.get(offset).is_some_and(|now| Arc::ptr_eq(now, value));
             if same {
                 allocator.unwritten.remove(offset);
@@ -165,20 +171,21 @@ impl Extents {
             }
         }
         let file = lock(&self.file).clone();
-        for (offset, bytes) in &cut.dying {
+        for (offset, bytes) in &checkpoint.released {
             allocator.free(*offset, *bytes);
             if let Some(file) = &file {
-                // Space is given back as far as the system does it.
+                // File systems without this keep the space.
                 let _ = file.punch_hole(*offset, *bytes);
             }
         }
     }
 
-    /// The cut came to nothing.
-    pub(crate) fn forget(&self, cut: Cut) {
-        lock(&self.allocator).dying.extend(cut.dying);
+    /// Undoes [`Self::begin_checkpoint`] for a checkpoint that failed.
+    pub(crate) fn abort(&self, checkpoint: ExtentCheckpoint) {
+        lock(&self.allocator).released.extend(checkpoint.released);
     }
 
+    /// Returns the file, and creates it if there is none.
     fn file(&self) -> Result<Arc<dyn File>> {
         let mut file = lock(&self.file);
         if let Some(file) = &*file {
@@ -191,8 +198,8 @@ impl Extents {
         FileHead::new(*MAGIC, &self.owner, BLOCK_BYTES)
     }
 
-    /// Appends the state as a cut leaves it. The caller keeps writers out.
-    pub(crate) fn encode(&self, cut: &Cut, out: &mut Vec<u8>) {
+    /// Appends the state after the checkpoint. The caller keeps writers out.
+    pub(crate) fn encode(&self, checkpoint: &ExtentCheckpoint, out: &mut Vec<u8>) {
         let allocator = lock(&self.allocator);
         let mut after = Allocator {
             tail: allocator.tail,
@@ -200,7 +207,7 @@ impl Extents {
             ..Allocator::default()
         };
         drop(allocator);
-        for (offset, bytes) in &cut.dying {
+        for (offset, bytes) in &checkpoint.released {
             after.free(*offset, *bytes);
         }
         put_varint(out, after.tail);
@@ -211,7 +218,7 @@ impl Extents {
         }
     }
 
-    /// Takes what [`Self::encode`] wrote; `None` for what it never writes.
+    /// Decodes what [`Self::encode`] wrote. Returns `None` for anything else.
     pub(crate) fn decode(&self, rest: &mut Decoder<'_>) -> Option<()> {
         let mut allocator = lock(&self.allocator);
         allocator.tail = rest.varint()?;
@@ -231,10 +238,11 @@ impl Extents {
         Some(())
     }
 
-    /// Opens the file after the state was decoded.
+    /// Opens the file, after the state was decoded. Fails with [`Error::Corruption`] if there are
+    /// extents and no file.
     pub(crate) fn open_file(&self) -> Result<()> {
         if self.used_bytes() == 0 {
-            // It may be unfinished: the first cut with a value makes it anew.
+            // It may be incomplete: the first checkpoint with a value creates it again.
             return Ok(());
         }
         let file = self.head().open(&self.owner, NAME, self.read_only)?;
@@ -245,7 +253,7 @@ impl Extents {
         Ok(())
     }
 
-    /// Bytes of extents that are not holes.
+    /// Bytes of the file that are not holes.
     pub(crate) fn used_bytes(&self) -> u64 {
         let allocator = lock(&self.allocator);
         let holes: u64 = allocator.holes.values().sum();
@@ -257,11 +265,11 @@ impl Extents {
         lock(&self.allocator).unwritten.values().map(|value| to_u64(value.len())).sum()
     }
 
-    /// The holes, for checks: offset and bytes, those that are about to be holes included.
+    /// Holes and released extents, for checks: offset and bytes.
     pub(crate) fn holes(&self) -> Vec<(u64, u64)> {
         let allocator = lock(&self.allocator);
         let holes = allocator.holes.iter().map(|(offset, bytes)| (*offset, *bytes));
-        holes.chain(allocator.dying.iter().copied()).collect()
+        holes.chain(allocator.released.iter().copied()).collect()
     }
 }
 
@@ -272,6 +280,8 @@ impl Drop for Extents {
 }
 
 impl Allocator {
+    /// Allocates `bytes`: the first of at most `scan_max` holes that is large enough, or the end of
+    /// the file.
     fn allocate(&mut self, bytes: u64, scan_max: u64) -> u64 {
         let behind = self.holes.range((Included(self.next), Unbounded));
         let before = self.holes.range((Unbounded, Excluded(self.next)));
@@ -288,6 +298,7 @@ impl Allocator {
         offset
     }
 
+    /// Makes an extent a hole, merged with its neighbours, or shortens the used part of the file.
     fn free(&mut self, mut offset: u64, mut bytes: u64) {
         if let Some((&before, &size)) = self.holes.range(..offset).next_back()
             && before + size == offset

@@ -1,4 +1,7 @@
-//! Where a trie keeps its nodes, records and large values.
+//! The storage of a trie table: words of the trie ([`space`]), records ([`regions`]), large values
+//! ([`extents`]).
+//!
+//! Each module owns one file. The engine decides when to write: the modules start no threads.
 
 pub(crate) mod extents;
 pub(crate) mod regions;

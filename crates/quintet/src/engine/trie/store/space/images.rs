@@ -1,36 +1,37 @@
-//! Images of regions: written anew from the last image and the committed changes, to free slots.
+//! Images of regions: built from the previous image and the committed changes, written to free
+//! slots.
 //!
-//! Images change with a cut alone, which belongs to maintenance: what is read here without the lock
-//! of `disk` nobody else writes meanwhile.
+//! Only checkpoints change images, and maintenance makes one at a time. So code here may read the
+//! images' metadata, release the lock of `disk`, and rely on it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Image, MAGIC, NAME, OnDisk, Space, apply_pending};
+use super::{Image, MAGIC, NAME, Space, SpaceFile, apply_pending};
 use crate::{
     Error, Result,
     io::{AlignedBuffer, Env, Queue, Request},
     journal::{FileHead, write_back::Writeback},
     util::{
         codec::{Decoder, crc32c, put_u32, put_varint, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         report::Report,
         sync::{Ordering, lock},
     },
 };
 
-/// Images under way at once when they are written, at most.
+/// The most images that are read or written at the same time.
 const IMAGES_AT_ONCE: usize = 32;
 
-/// Images that were written and do not count yet.
+/// Images that were written and are in no durable state yet.
 #[derive(Debug, Default)]
-pub(crate) struct Images {
+pub(crate) struct NewImages {
     new: BTreeMap<u64, Image>,
     pub(crate) written_bytes: u64,
 }
 
 impl Space {
-    /// The regions whose changes wait longest: those that wait since a group up to `last`, and as
-    /// many as leave at most `changes_max` changes.
+    /// The regions whose changes have waited longest: those that wait since a group up to `last`,
+    /// and as many more as leave at most `changes_max` changes.
     fn overdue(&self, changes_max: u64, last: u64) -> Vec<u64> {
         let disk = lock(&self.disk);
         let regions = disk.pending.iter();
@@ -49,33 +50,35 @@ impl Space {
     }
 
     /// The oldest group of the journal that is needed beside these images and the next group.
-    pub(crate) fn needed_beside(&self, images: &Images) -> u64 {
+    pub(crate) fn needed_beside(&self, images: &NewImages) -> u64 {
         let disk = lock(&self.disk);
         let kept = disk.pending.iter().filter(|(region, _)| !images.new.contains_key(region));
         kept.map(|(_, pending)| pending.since).min().unwrap_or(u64::MAX)
     }
 
-    /// Writes new images of the regions whose changes wait since a group up to `last`, and of those
-    /// that wait longest until at most `changes_max` changes wait, to free slots, and syncs them,
-    /// with buffers of `buffer_bytes` (at least one for reading and one for writing). They count
-    /// once the next group's state ([`Self::encode`]) is durable: then [`Self::settle`].
+    /// Writes new images and syncs them: of the regions whose changes wait since a group up to
+    /// `last`, and of those that wait longest until at most `changes_max` changes wait. Buffers
+    /// take `buffer_bytes`, but at least one for reading and one for writing.
+    ///
+    /// The images become valid when the state of the next group ([`Self::encode`]) is durable; then
+    /// call [`Self::install_images`].
     pub(crate) fn write_images(
         &self,
         env: &dyn Env,
         changes_max: u64,
         last: u64,
         buffer_bytes: u64,
-    ) -> Result<Images> {
+    ) -> Result<NewImages> {
         let regions = self.overdue(changes_max, last);
         if regions.is_empty() {
-            return Ok(Images::default());
+            return Ok(NewImages::default());
         }
         let at_once = to_usize(buffer_bytes / 2 / self.region_bytes()).clamp(1, IMAGES_AT_ONCE);
         let mut writes = Writeback::bounded(env, to_u64(at_once) * self.region_bytes())?;
         let mut reads = env.queue(at_once).map_err(|error| {
             Error::io(format!("set up a queue to read {}", self.label()), error)
         })?;
-        let mut images = Images::default();
+        let mut images = NewImages::default();
         let mut outcome = Ok(());
         for some in regions.chunks(at_once) {
             outcome = outcome
@@ -83,28 +86,33 @@ impl Space {
         }
         let finished = writes.finish();
         images.written_bytes = writes.written_bytes();
-        let synced = outcome.and(finished).and_then(|()| match &lock(&self.disk).file {
-            Some(file) if !mutant::active(Bug::ImagesSkipSync) => {
-                file.sync_data().map_err(|error| Error::io(format!("sync {}", self.label()), error))
-            }
-            _ => Ok(()),
-        });
-        match synced {
+        match outcome.and(finished).and_then(|()| self.sync_images()) {
             Ok(()) => Ok(images),
             Err(error) => {
-                self.forget(&images);
+                self.discard_images(&images);
                 Err(error)
             }
         }
     }
 
-    /// Reads the images of some regions at once, and has the new ones written.
+    /// Syncs the file, if there is one.
+    fn sync_images(&self) -> Result<()> {
+        mutant!(ImagesSkipSync => return Ok(()));
+        match &lock(&self.disk).file {
+            Some(file) => {
+                file.sync_data().map_err(|error| Error::io(format!("sync {}", self.label()), error))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the images of some regions at the same time, and queues writes of their new images.
     fn renew_images(
         &self,
         regions: &[u64],
         reads: &mut dyn Queue,
         writes: &mut Writeback,
-        images: &mut Images,
+        images: &mut NewImages,
     ) -> Result<()> {
         let length = to_usize(self.region_bytes());
         let mut done = Vec::new();
@@ -117,7 +125,7 @@ impl Space {
                     let buffer = writes.buffer(length);
                     reads.submit(*region, Request::Read { file, offset, buffer, length });
                 }
-                (Some(_), None) => return Err(self.damage(0, "it is missing")),
+                (Some(_), None) => return Err(self.damage(0, "the file is missing")),
                 (None, _) => {
                     drop(disk);
                     let buffer = AlignedBuffer::zeroed(length);
@@ -141,13 +149,13 @@ impl Space {
         outcome
     }
 
-    /// Has a region's image written with its committed changes, to a free slot.
+    /// Queues the write of a region's new image, with its committed changes, to a free slot.
     fn renew_image(
         &self,
         region: u64,
         mut buffer: AlignedBuffer,
         writes: &mut Writeback,
-        images: &mut Images,
+        images: &mut NewImages,
     ) -> Result<()> {
         let mut disk = lock(&self.disk);
         apply_pending(disk.pending.get(&region), buffer.as_mut_slice());
@@ -166,25 +174,26 @@ impl Space {
         Ok(())
     }
 
-    /// Gives the slots of images back that will not count.
-    pub(crate) fn forget(&self, images: &Images) {
+    /// Frees the slots of images that will not become valid.
+    pub(crate) fn discard_images(&self, images: &NewImages) {
         lock(&self.disk).free.extend(images.new.values().map(|image| image.slot));
     }
 
-    /// The images count: what they replace is free, and the changes in them are not pending.
-    pub(crate) fn settle(&self, images: Images) {
+    /// Makes the images the valid ones: frees the slots of those that they replace, and drops the
+    /// changes in them.
+    pub(crate) fn install_images(&self, images: NewImages) {
         let mut disk = lock(&self.disk);
-        let mut gone = Vec::new();
+        let mut replaced = Vec::new();
         for (region, image) in images.new {
-            gone.extend(disk.images.insert(region, image).map(|old| old.slot));
-            let settled = disk.pending.remove(&region).map_or(0, |pending| pending.changes.len());
-            self.pending.fetch_sub(to_u64(settled), Ordering::Relaxed);
+            replaced.extend(disk.images.insert(region, image).map(|old| old.slot));
+            let dropped = disk.pending.remove(&region).map_or(0, |pending| pending.changes.len());
+            self.pending.fetch_sub(to_u64(dropped), Ordering::Relaxed);
         }
-        self.free_slots(&mut disk, &gone);
+        self.free_slots(&mut disk, &replaced);
     }
 
-    /// Forgets the images and the committed changes of words from `end` on: a durable state says
-    /// that none of them is used.
+    /// Drops the images and the committed changes of words from `end` on. A durable state says that
+    /// none of these words is used.
     pub(crate) fn drop_beyond(&self, end: u64) {
         let region = end.div_ceil(self.region_words());
         let mut disk = lock(&self.disk);
@@ -193,20 +202,21 @@ impl Space {
         self.pending.fetch_sub(to_u64(dropped), Ordering::Relaxed);
         let images = disk.images.split_off(&region);
         if !images.is_empty() {
-            let gone: Vec<u64> = images.values().map(|image| image.slot).collect();
-            self.free_slots(&mut disk, &gone);
+            let replaced: Vec<u64> = images.values().map(|image| image.slot).collect();
+            self.free_slots(&mut disk, &replaced);
         }
     }
 
-    /// The end of the words that an image or a committed change has.
+    /// The end of the words that are in an image or a committed change.
     pub(crate) fn known_end(&self) -> u64 {
         let disk = lock(&self.disk);
         let last = [disk.images.keys().last(), disk.pending.keys().last()];
         last.into_iter().flatten().max().map_or(0, |last| (last + 1) << self.region_bits)
     }
 
-    fn free_slots(&self, disk: &mut OnDisk, gone: &[u64]) {
-        disk.free.extend(gone);
+    /// Adds slots to the free ones, truncates the file after the last used slot, and punches holes.
+    fn free_slots(&self, disk: &mut SpaceFile, replaced: &[u64]) {
+        disk.free.extend(replaced);
         disk.free.sort_unstable_by(|one, next| next.cmp(one));
         let count = disk.slot_count;
         while disk.slot_count > 0 && disk.free.first() == Some(&(disk.slot_count - 1)) {
@@ -214,18 +224,19 @@ impl Space {
             disk.slot_count -= 1;
         }
         if let Some(file) = &disk.file {
-            // Space is given back as far as the system does it; the slots are free either way.
+            // File systems without this keep the space; the slots are free either way.
             if disk.slot_count < count {
                 let _ = file.set_len(self.slot_offset(disk.slot_count));
             }
-            for slot in gone.iter().filter(|slot| **slot < disk.slot_count) {
+            for slot in replaced.iter().filter(|slot| **slot < disk.slot_count) {
                 let _ = file.punch_hole(self.slot_offset(*slot), self.region_bytes());
             }
         }
     }
 
-    /// Appends which image is whose, as of `images`; of the words from `end` on none is used.
-    pub(crate) fn encode(&self, images: &Images, end: u64, out: &mut Vec<u8>) {
+    /// Appends the slot and the checksum of each region's image, as of `images`. No word from `end`
+    /// on is used.
+    pub(crate) fn encode(&self, images: &NewImages, end: u64, out: &mut Vec<u8>) {
         let disk = lock(&self.disk);
         let mut all = disk.images.clone();
         all.extend(&images.new);
@@ -238,7 +249,7 @@ impl Space {
         }
     }
 
-    /// Takes what [`Self::encode`] wrote; `None` for what it never writes.
+    /// Decodes what [`Self::encode`] wrote. Returns `None` for anything else.
     pub(crate) fn decode(&self, rest: &mut Decoder<'_>) -> Option<()> {
         let mut disk = lock(&self.disk);
         disk.images.clear();
@@ -253,11 +264,12 @@ impl Space {
         Some(())
     }
 
-    /// Opens the file after the state was decoded.
+    /// Opens the file, after the state was decoded. Fails with [`Error::Corruption`] if it is
+    /// missing, or if two regions have the same slot.
     pub(crate) fn open_file(&self) -> Result<()> {
         let mut disk = lock(&self.disk);
         if disk.images.is_empty() {
-            // A file without an image that counts may be unfinished: the first image makes it anew.
+            // A file without a valid image may be incomplete: the first image creates it again.
             return Ok(());
         }
         disk.file = self.head().open(&self.owner, NAME, self.read_only)?;
@@ -283,7 +295,8 @@ impl Space {
         FileHead::new(*MAGIC, &self.owner, self.region_bytes())
     }
 
-    /// Verifies every image. No other is written meanwhile.
+    /// Verifies every image and adds the findings to `report`. The caller keeps other images from
+    /// being written.
     pub(crate) fn check(&self, report: &mut Report) -> Result<()> {
         let (file, images) = {
             let disk = lock(&self.disk);

@@ -1,8 +1,8 @@
-//! Changes on their way from the journal into memory, while a table is opened.
+//! Recovery of the space: collects changes from the journal while a table is opened.
 
 use std::mem::take;
 
-use super::{OnDisk, Pending, Space};
+use super::{PendingChanges, Space, SpaceFile};
 use crate::{
     journal::redo::Patch,
     util::{
@@ -12,29 +12,29 @@ use crate::{
 };
 
 impl Space {
-    /// Takes patches of a needed group, by its number, while the journal is opened.
-    pub(crate) fn recover(&self, group: u64) -> Recovering<'_> {
+    /// Begins to collect the patches of a needed group, by its number, while the journal is opened.
+    pub(crate) fn recover(&self, group: u64) -> ChangeRecovery<'_> {
         let disk = lock(&self.disk);
-        let changes = Pending::default();
-        Recovering { space: self, disk, group, region: u64::MAX, changes, count: 0 }
+        let changes = PendingChanges::default();
+        ChangeRecovery { space: self, disk, group, region: u64::MAX, changes, count: 0 }
     }
 }
 
-/// Patches on their way from the journal: those of one region come one after the other.
+/// Collects the patches of one group. Patches of the same region follow one another.
 #[derive(Debug)]
-pub(crate) struct Recovering<'a> {
+pub(crate) struct ChangeRecovery<'a> {
     space: &'a Space,
-    disk: MutexGuard<'a, OnDisk>,
+    disk: MutexGuard<'a, SpaceFile>,
     group: u64,
-    /// The region of the last patch (at first, none), and its changes.
+    /// The region of the last patch (`u64::MAX`: none yet), and its changes.
     region: u64,
-    changes: Pending,
+    changes: PendingChanges,
     count: u64,
 }
 
-impl Recovering<'_> {
-    /// Takes a patch; `false` for one that no cut made.
-    pub(crate) fn take(&mut self, patch: &Patch<'_>) -> bool {
+impl ChangeRecovery<'_> {
+    /// Adds a patch; `false` if no checkpoint can have made it.
+    pub(crate) fn add_patch(&mut self, patch: &Patch<'_>) -> bool {
         let (chunks, rest) = patch.bytes.as_chunks::<8>();
         let first = patch.offset / 8;
         let end = first.checked_add(to_u64(chunks.len()));
@@ -47,9 +47,9 @@ impl Recovering<'_> {
         for (index, chunk) in (first..).zip(chunks) {
             let region = index >> self.space.region_bits;
             if region != self.region {
-                self.settle();
+                self.flush_region();
                 self.region = region;
-                let new = || Pending { since: self.group, changes: Vec::new() };
+                let new = || PendingChanges { since: self.group, changes: Vec::new() };
                 self.changes = self.disk.pending.remove(&region).unwrap_or_else(new);
             }
             let place = low_u32(index & (self.space.region_words() - 1));
@@ -59,7 +59,8 @@ impl Recovering<'_> {
         true
     }
 
-    fn settle(&mut self) {
+    /// Stores the changes of the current region.
+    fn flush_region(&mut self) {
         let changes = take(&mut self.changes);
         if !changes.changes.is_empty() {
             self.disk.pending.insert(self.region, changes);
@@ -67,9 +68,9 @@ impl Recovering<'_> {
     }
 }
 
-impl Drop for Recovering<'_> {
+impl Drop for ChangeRecovery<'_> {
     fn drop(&mut self) {
-        self.settle();
+        self.flush_region();
         self.space.pending.fetch_add(self.count, Ordering::Relaxed);
     }
 }

@@ -1,0 +1,186 @@
+//! Interleaved lookups: a lookup that advances one word at a time, and prefetches the next word.
+//!
+//! Problem: a lookup has two or three dependent cache misses. Interleaved, the misses of 32 lookups
+//! overlap.
+//!
+//! How: each step reads the word that the previous one prefetched, and prefetches the next. Between
+//! steps the thread does other work: a step of another lookup, or the logging with which a write
+//! begins.
+//!
+//! Invariants: a lookup stores nothing and takes no lock. Its result is valid if its subtree still
+//! has the version with which it began ([`Trie::is_current`]), as for [`Trie::find`].
+
+use super::{
+    Layout, ROOT_AT, Trie,
+    list::CELL,
+    word::{ROOT_BITS, Slot, TAG_BITS, address_of, tag, tag_of},
+};
+use crate::util::{mutant::mutant, sync::Ordering};
+
+/// The first words of a path, which are nearly always in the caches.
+const CACHED_STEPS: u32 = 2;
+/// Words of a cache line.
+const LINE_WORDS: u64 = 8;
+
+/// A lookup in progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SteppedLookup {
+    hash: u64,
+    /// The version of the subtree when the lookup began.
+    version: u64,
+    state: LookupState,
+}
+
+/// The state of a lookup.
+#[derive(Clone, Copy, Debug, Default)]
+enum LookupState {
+    /// The word at `at` was prefetched.
+    Slot { at: u64, position: u32 },
+    /// The list at `at` was prefetched.
+    List { class: u32, at: u64 },
+    /// The address of the first record with the right tag.
+    Candidate(u64),
+    /// There is none.
+    Missing,
+    /// The path leads out of memory, or a change misled the lookup.
+    #[default]
+    Lost,
+}
+
+/// The result of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LookupStep {
+    /// A word was prefetched: step again to read it.
+    Pending,
+    /// The record at this address has the right tag.
+    Candidate(u64),
+    /// The lookup has ended.
+    Ended,
+}
+
+impl SteppedLookup {
+    /// The hash of the lookup.
+    #[inline]
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The address of the first record with the hash's tag, if the lookup has met one.
+    #[inline]
+    pub(crate) fn candidate(&self) -> Option<u64> {
+        if let LookupState::Candidate(address) = self.state { Some(address) } else { None }
+    }
+
+    /// Returns whether the lookup ended without a record of the hash's tag.
+    #[inline]
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self.state, LookupState::Missing)
+    }
+}
+
+impl Trie {
+    /// Begins a lookup and prefetches the first word that may not be in the caches.
+    #[inline]
+    pub(crate) fn begin_lookup(&self, hash: u64) -> SteppedLookup {
+        let at = ROOT_AT + (hash >> (64 - ROOT_BITS));
+        let state = LookupState::Slot { at, position: ROOT_BITS };
+        let mut lookup = SteppedLookup { hash, version: self.version(hash), state };
+        for _ in 0..CACHED_STEPS {
+            if self.step(&mut lookup) != LookupStep::Pending {
+                break;
+            }
+        }
+        lookup
+    }
+
+    /// Begins a lookup and takes `steps` steps, as a hint. Returns the address that it met.
+    #[inline]
+    pub(crate) fn prefetch_lookup(&self, hash: u64, steps: u32) -> Option<u64> {
+        let mut lookup = self.begin_lookup(hash);
+        for _ in 0..steps {
+            if self.step(&mut lookup) != LookupStep::Pending {
+                break;
+            }
+        }
+        lookup.candidate()
+    }
+
+    /// Advances a lookup by one word.
+    #[inline]
+    pub(crate) fn step(&self, lookup: &mut SteppedLookup) -> LookupStep {
+        lookup.state = match lookup.state {
+            LookupState::Slot { at, position } => self.step_from_slot(lookup.hash, at, position),
+            LookupState::List { class, at } => self.step_from_list(lookup.hash, class, at),
+            LookupState::Candidate(_) | LookupState::Missing | LookupState::Lost => {
+                return LookupStep::Ended;
+            }
+        };
+        match lookup.state {
+            LookupState::Slot { .. } | LookupState::List { .. } => LookupStep::Pending,
+            LookupState::Candidate(address) => LookupStep::Candidate(address),
+            LookupState::Missing | LookupState::Lost => LookupStep::Ended,
+        }
+    }
+
+    #[inline]
+    fn step_from_slot(&self, hash: u64, at: u64, position: u32) -> LookupState {
+        let Some(word) = self.space.get(at) else { return LookupState::Lost };
+        match Slot::of(word) {
+            Slot::Record(word) if tag_of(word) == tag(hash) => {
+                LookupState::Candidate(address_of(word))
+            }
+            Slot::Empty | Slot::Record(_) => LookupState::Missing,
+            Slot::List { class, at } => {
+                self.space.prefetch(at);
+                if self.layout == Layout::Lines && 1 << class > LINE_WORDS {
+                    self.space.prefetch(at + LINE_WORDS);
+                }
+                LookupState::List { class, at }
+            }
+            Slot::Node { at: node, .. } if position + self.fan_bits <= ROOT_BITS + TAG_BITS => {
+                let at = self.child(node, hash, position);
+                self.space.prefetch(at);
+                LookupState::Slot { at, position: position + self.fan_bits }
+            }
+            Slot::Node { .. } => LookupState::Lost,
+        }
+    }
+
+    #[inline]
+    fn step_from_list(&self, hash: u64, class: u32, at: u64) -> LookupState {
+        if self.layout == Layout::Chain {
+            return self.step_along_chain(hash, at);
+        }
+        let Some(words) = self.space.words(at, 1 << class) else { return LookupState::Lost };
+        for word in words {
+            let word = word.load(Ordering::Relaxed);
+            if word == 0 {
+                break;
+            }
+            if tag_of(word) == tag(hash) {
+                return LookupState::Candidate(address_of(word));
+            }
+        }
+        LookupState::Missing
+    }
+
+    #[cold]
+    fn step_along_chain(&self, hash: u64, at: u64) -> LookupState {
+        let mut state = LookupState::Missing;
+        let mut visit = |word| {
+            if matches!(state, LookupState::Missing) && tag_of(word) == tag(hash) {
+                state = LookupState::Candidate(address_of(word));
+            }
+        };
+        let seen = self.visit_list(CELL, at, &mut visit);
+        if seen.is_ok() { state } else { LookupState::Lost }
+    }
+
+    /// Returns whether the subtree has not changed since the lookup began. Then the result is
+    /// valid, and so is what was read at its address since.
+    #[inline]
+    pub(crate) fn is_current(&self, lookup: &SteppedLookup) -> bool {
+        mutant!(TrieReadNotValidated => return true);
+        self.is_version(lookup.hash, lookup.version)
+    }
+}
