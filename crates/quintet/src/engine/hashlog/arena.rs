@@ -1,10 +1,10 @@
-//! Chunks in memory: addresses, frames, and reads that race with everything.
+//! Chunks in memory: addresses, frames, and reads without locks.
 //!
-//! What: an address is a chunk's number and a position in units of 8 bytes. A table of four words
-//! a chunk says where in memory it is (if it is) and how full; frames of one chunk each lie in one
-//! reserved region of huge pages.
-//! Why: a get must cost the record's cache lines and no write, while frames are evicted, recycled
-//! and updated under it.
+//! An address is a chunk's id and a position in units of 8 bytes. A table of four words a chunk
+//! holds its frame and its fill level. A frame is memory for one chunk, in one reserved region of
+//! huge pages.
+//! A get reads the entry's cache lines and writes nothing, while other threads evict, recycle and
+//! update frames.
 //!
 //! | word | bits | meaning |
 //! |---|---|---|
@@ -16,12 +16,13 @@
 //! | 3 | 0 to 31 | units in use |
 //! | 3 | 63 | sealed: no more appends |
 //!
-//! Invariants: word 0 changes before its frame is written for another chunk, so a reader that
-//! finds it unchanged afterwards has read the chunk; frames stay mapped until the table is closed,
-//! so a stale read is only wrong, never a fault.
+//! Invariants: word 0 changes before the frame is written for another chunk. A reader that finds
+//! word 0 unchanged after its reads has read this chunk. Frames stay mapped until the table is
+//! closed, so a stale read returns wrong bytes but never faults.
 //!
-//! Thread rules: any thread. `attach`, `detach` and `seal` are called by whoever owns the chunk's
-//! life (roll, and maintenance under its lock).
+//! Locks: `allocator` guards the lists of frames. Reads take none. Any thread may call any method,
+//! but only the thread that starts, evicts or drops a chunk calls `begin`, `attach` and `detach`
+//! for it.
 
 use std::{io, sync::Arc};
 
@@ -38,35 +39,37 @@ use crate::{
     },
 };
 
-/// Units of an extent's head: appends start past it.
+/// Units of an extent's head. Appends start behind it.
 pub(super) const EXTENT_HEAD_UNITS: u64 = 16;
+/// Words of a chunk in `table`.
 const ROW_WORDS: u64 = 4;
+/// Maximum number of chunks of a table.
 const CHUNKS_MAX: u64 = 1 << 20;
 const SEALED: u64 = 1 << 63;
-/// Adds one to a generation.
+/// One generation, in word 0.
 const GENERATION: u64 = 1 << 32;
 const UNITS_MASK: u64 = 0xffff_ffff;
-/// Frames kept for the next chunk rather than given back to the system.
+/// Maximum number of free frames whose memory is not returned to the system.
 const SPARE_FRAMES: usize = 2;
-/// Frames made ready ahead of fast writers: more than they fill while a flush is written.
+/// Number of frames populated ahead of fast writers: more than they fill during a flush.
 const READY_FRAMES: usize = 8;
-/// The first frames are in ordinary pages: a small table should not take whole huge ones.
+/// Number of frames in ordinary pages: a small table should not take whole huge pages.
 const SMALL_FRAMES: u64 = 2;
-/// Chunks of at least this size are in huge pages.
+/// Smallest size of chunks that use huge pages, in bytes.
 const HUGE_CHUNK_BYTES: u64 = 2 << 20;
 
-/// The arena. See the module head.
+/// The arena. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Arena {
     frames: Region,
-    /// Word 0 of each chunk: what gets read, on lines that nothing else changes.
+    /// Word 0 of each chunk. Gets read it, so it is on cache lines that appends do not change.
     states: Region,
-    /// The other words, and an unused one.
+    /// Words 1 to 3 of each chunk; the first word of each row is unused.
     table: Region,
     unit_bits: u32,
     frames_max: u64,
     allocator: Mutex<Allocator>,
-    /// Writers are fast: frames are to be made ready ahead.
+    /// Writers fill chunks fast: frames are to be populated ahead.
     is_filling: AtomicBool,
     budget: Arc<Budget>,
 }
@@ -74,28 +77,28 @@ pub(super) struct Arena {
 #[derive(Debug, Default)]
 struct Allocator {
     next: u64,
-    /// Drawn from the budget.
-    spare: Vec<u64>,
-    /// Given back.
-    free: Vec<u64>,
+    /// Free frames that are populated and reserved from the budget.
+        spare: Vec<u64>,
+    /// Free frames whose memory went back to the system.
+        free: Vec<u64>,
     in_use: u64,
 }
 
-/// What a look at an address in memory gives.
+/// The result of a read at an address.
 #[derive(Debug)]
 pub(super) enum Look<T> {
     Found(T),
     OtherKey,
-    /// The memory changed meanwhile.
+    /// The memory changed during the read: repeat the lookup.
     Changed,
-    /// The chunk is not in memory; its word 0 for a later comparison.
+    /// The chunk is not in memory. Holds its word 0, to detect a later change.
     Cold(u64),
 }
 
 impl Arena {
     pub(super) fn new(chunk_bytes: u64, budget: Arc<Budget>) -> io::Result<Self> {
         let unit_bits = (chunk_bytes / to_u64(UNIT_BYTES)).trailing_zeros();
-        // Replay of acknowledged writes may pass the limit: room for twice as much.
+        // Replay of acknowledged writes may exceed the limit: reserve addresses for twice as much.
         let frames_max = (budget.limit() / chunk_bytes * 2 + 256).min(1 << 31);
         let chunks_max = (ADDRESS_END >> unit_bits).min(CHUNKS_MAX);
         Ok(Self {
@@ -126,7 +129,7 @@ impl Arena {
         chunk << self.unit_bits | unit
     }
 
-    /// Chunk and position.
+    /// Returns the chunk and the position of an address.
     #[inline]
     pub(super) fn split(&self, address: u64) -> (u64, u64) {
         (address >> self.unit_bits, address & (self.chunk_units() - 1))
@@ -144,7 +147,7 @@ impl Arena {
         &self.states.words()[to_usize(chunk)]
     }
 
-    /// Word 0.
+    /// Returns word 0 of a chunk.
     #[inline]
     pub(super) fn state(&self, chunk: u64) -> u64 {
         self.state_word(chunk).load(Ordering::Acquire)
@@ -154,7 +157,8 @@ impl Arena {
         self.state(chunk) & UNITS_MASK != 0
     }
 
-    /// Draws a frame from the budget; `anyway` past its limit as well.
+    /// Returns a free frame, reserved from the budget. With `anyway` it may exceed the limit.
+    /// `None`: the budget or the address space has none.
     pub(super) fn take_frame(&self, anyway: bool) -> Option<u64> {
         let mut frames = lock(&self.allocator);
         if let Some(frame) = frames.spare.pop() {
@@ -164,7 +168,8 @@ impl Arena {
         self.draw_frame(&mut frames, anyway)
     }
 
-    /// A frame that is not spare. Its memory is committed by the first stores.
+    /// As [`Self::take_frame`], for a frame that is not populated. The first stores commit its
+    /// memory.
     fn draw_frame(&self, frames: &mut Allocator, anyway: bool) -> Option<u64> {
         if frames.free.is_empty() && frames.next >= self.frames_max {
             return None;
@@ -186,25 +191,25 @@ impl Arena {
         Some(frame)
     }
 
-    /// Says whether writers fill frames so fast that the next ones are to be made ready.
+    /// Records whether writers fill chunks so fast that frames are to be populated ahead.
     pub(super) fn note_filling(&self, fast: bool) {
         let fast = fast && self.chunk_bytes() >= HUGE_CHUNK_BYTES;
         self.is_filling.store(fast, Ordering::Relaxed);
     }
 
-    /// Whether writers fill frames fast.
+    /// Returns whether writers fill chunks fast.
     pub(super) fn is_filling(&self) -> bool {
         self.is_filling.load(Ordering::Relaxed)
     }
 
-    /// Whether [`Self::make_ready`] has something to do, given the memory.
+    /// Returns whether [`Self::make_ready`] has work, if there is memory for it.
     pub(super) fn wants_frames(&self) -> bool {
         self.is_filling.load(Ordering::Relaxed)
             && lock(&self.allocator).spare.len() < READY_FRAMES / 2
     }
 
-    /// Commits the memory of the frame that is needed next, ahead of the writer who would have to
-    /// wait for the system to clear it. Says whether there was one to do.
+    /// Populates one frame ahead, so that the next writer does not wait for the system to clear its
+    /// memory. Returns `false` if there is no need or no memory.
     pub(super) fn make_ready(&self) -> bool {
         let mut frames = lock(&self.allocator);
         if !self.is_filling.load(Ordering::Relaxed) || frames.spare.len() >= READY_FRAMES {
@@ -223,12 +228,12 @@ impl Arena {
         true
     }
 
-    /// Whether frames were made ready and not used.
+    /// Returns whether frames were populated ahead and not used.
     pub(super) fn has_ready(&self) -> bool {
         lock(&self.allocator).spare.len() > SPARE_FRAMES
     }
 
-    /// Gives back the frames that fast writers would have needed: they rest.
+    /// Returns the frames populated ahead to the system. Call it when the table is idle.
     pub(super) fn release_ready(&self) {
         self.is_filling.store(false, Ordering::Relaxed);
         let mut frames = lock(&self.allocator);
@@ -256,40 +261,40 @@ impl Arena {
         self.discard_frame(&mut frames, frame);
     }
 
-    /// Bytes drawn from the budget.
+    /// Returns the bytes reserved from the budget.
     pub(super) fn memory_bytes(&self) -> u64 {
         let frames = lock(&self.allocator);
         (frames.in_use + to_u64(frames.spare.len())) * self.chunk_bytes()
     }
 
-    /// The words of a frame.
+    /// Returns the words of a frame.
     #[inline]
     pub(super) fn frame(&self, frame: u64) -> &[AtomicU64] {
         let first = to_usize(frame << self.unit_bits);
         self.frames.words().get(first..first + to_usize(self.chunk_units())).unwrap_or(&[])
     }
 
-    /// The words of a chunk, where it is in memory.
+    /// Returns the words of a chunk; `None` if it is not in memory.
     pub(super) fn words(&self, chunk: u64) -> Option<&[AtomicU64]> {
         frame_in(self.state(chunk)).map(|frame| self.frame(frame))
     }
 
-    /// Starts a chunk in an unused number: `frozen` and `used` in units.
+    /// Initialises the counts of an unused chunk id. `frozen` and `used` are in units.
     pub(super) fn begin(&self, chunk: u64, frozen: u64, used: u64, sealed: bool) {
         self.row(chunk, 1).store(frozen, Ordering::Relaxed);
         self.row(chunk, 2).store(0, Ordering::Relaxed);
         self.row(chunk, 3).store(used | if sealed { SEALED } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Makes a filled frame the chunk's.
+    /// Makes `frame`, which is filled, the frame of a chunk.
     pub(super) fn attach(&self, chunk: u64, frame: u64) {
         let state = self.state_word(chunk);
         let generation = state.load(Ordering::Relaxed) & !UNITS_MASK;
         state.store(generation | (frame + 1), Ordering::Release);
     }
 
-    /// Takes a chunk out of memory; whoever reads it notices. The frame, if there was one, is the
-    /// caller's.
+    /// Removes a chunk from memory and increments its generation, which running reads detect.
+    /// Returns its frame, if it had one; the caller owns it.
     pub(super) fn detach(&self, chunk: u64) -> Option<u64> {
         let state = self.state_word(chunk);
         let before = state.load(Ordering::Relaxed);
@@ -298,7 +303,8 @@ impl Arena {
         }
         let step = if mutant::active(Bug::RecycleKeepsGeneration) { 0 } else { GENERATION };
         state.store((before & !UNITS_MASK).wrapping_add(step), Ordering::Relaxed);
-        // The change is seen before anything that is written to the frame from here on.
+        // Readers see the change before any later store to the frame. Pairs with the fence in
+        // `look_in`.
         fence(Ordering::Release);
         frame_in(before)
     }
@@ -319,19 +325,20 @@ impl Arena {
         self.row(chunk, 2).fetch_add(units << 32, Ordering::Relaxed);
     }
 
-    /// Dead units, and units of tombstones.
+    /// Returns the units of dead entries, and of tombstones.
     pub(super) fn waste(&self, chunk: u64) -> (u64, u64) {
         let word = self.row(chunk, 2).load(Ordering::Relaxed);
         (word & UNITS_MASK, word >> 32)
     }
 
-    /// Units in use, and whether the chunk is sealed.
+    /// Returns the units in use, and whether the chunk is sealed.
     pub(super) fn used(&self, chunk: u64) -> (u64, bool) {
         let word = self.row(chunk, 3).load(Ordering::Acquire);
         (word & UNITS_MASK, word & SEALED != 0)
     }
 
-    /// Reserves `units`; `None` where the chunk is full or sealed.
+    /// Reserves `units` at the end of a chunk. Returns their position, or `None` if the chunk is
+    /// full or sealed.
     pub(super) fn reserve(&self, chunk: u64, units: u64) -> Option<u64> {
         let capacity = self.chunk_units();
         let add =
@@ -339,25 +346,25 @@ impl Arena {
         self.row(chunk, 3).fetch_update(Ordering::AcqRel, Ordering::Acquire, add).ok()
     }
 
-    /// Takes back the last reservation of a chunk with a single writer.
+    /// Undoes the last reservation. The chunk must have a single writer.
     pub(super) fn unreserve(&self, chunk: u64, units: u64) {
         self.row(chunk, 3).fetch_sub(units, Ordering::AcqRel);
     }
 
-    /// Prevents further appends; returns the units in use.
+    /// Prevents further appends. Returns the units in use.
     pub(super) fn seal(&self, chunk: u64) -> u64 {
         self.row(chunk, 3).fetch_or(SEALED, Ordering::AcqRel) & UNITS_MASK
     }
 
-    /// Ends the extent of an open chunk: further appends go behind the head of a next one, at a
-    /// multiple of `align` units, or the chunk is sealed. Returns where the extent ends and
-    /// whether it is sealed.
+    /// Ends the current extent of a chunk. The next append goes behind the head of a new extent,
+    /// which starts at a multiple of `align` units; without room for one the chunk is sealed.
+    /// Returns the end of the extent, and whether the chunk is sealed.
     pub(super) fn end_extent(&self, chunk: u64, align: u64) -> (u64, bool) {
         let capacity = self.chunk_units();
         let next = |word: u64| {
             let start = (word & UNITS_MASK).next_multiple_of(align);
             let end = start + EXTENT_HEAD_UNITS;
-            // A next extent with less than an alignment of room is not worth its head.
+            // An extent with less room than an alignment is not worth its head.
             if start + align > capacity { word & UNITS_MASK | SEALED } else { end }
         };
         let before = self
@@ -370,9 +377,9 @@ impl Arena {
         (before & UNITS_MASK, sealed)
     }
 
-    /// Reads the entry at `address` if it is in memory and `key` is its key. `take` gets the head
-    /// and the entry's words and copies what it needs; it may be given garbage, in which case what
-    /// it returns is dropped.
+    /// Reads the entry at `address` if it is in memory and has this `key`. Calls `take` with the
+    /// head and the words of the entry. `take` may get inconsistent bytes; its result is discarded
+    /// then.
     #[inline]
     pub(super) fn look<T>(
         &self,
@@ -383,7 +390,7 @@ impl Arena {
         self.look_in(address, self.state_of(address), key, take)
     }
 
-    /// The same, with word 0 of the chunk as it was when the address was the key's.
+    /// As [`Self::look`], with word 0 of the chunk at the time when the index held the address.
     #[inline]
     pub(super) fn look_in<T>(
         &self,
@@ -395,7 +402,7 @@ impl Arena {
         let (chunk, unit) = self.split(address);
         let Some(frame) = frame_in(state) else { return Look::Cold(state) };
         let words = self.frame(frame).get(to_usize(unit)..).unwrap_or(&[]);
-        // Where the value begins is known only once the first line is here: the others come along.
+        // The head decides the position of the value. Load the next lines before it arrives.
         for line in [8, 16] {
             if let Some(word) = words.get(line) {
                 prefetch(word);
@@ -417,14 +424,14 @@ impl Arena {
         }
     }
 
-    /// Word 0 of the chunk of an address.
+    /// Returns word 0 of the chunk of an address.
     #[inline]
     pub(super) fn state_of(&self, address: u64) -> u64 {
         self.state(self.split(address).0)
     }
 
-    /// Copies the entry at `address` out: its head, key and value. Of another life of the chunk
-    /// than that of `state`, nothing.
+    /// Copies head, key and value of the entry at `address`. Returns `Changed` if word 0 of its
+    /// chunk is no longer `state`, and `Cold` if `state` has no frame.
     pub(super) fn copy(&self, address: u64, state: u64) -> Look<(Head, Vec<u8>, Vec<u8>)> {
         let (chunk, unit) = self.split(address);
         let state = if mutant::active(Bug::ScanForgetsReuse) { self.state(chunk) } else { state };
@@ -441,7 +448,7 @@ impl Arena {
         if unchanged { Look::Found((head, key, value)) } else { Look::Changed }
     }
 
-    /// Starts loading the first lines of the record at `address`; returns word 0 of its chunk.
+    /// Prefetches the first lines of the entry at `address`. Returns word 0 of its chunk.
     #[inline]
     pub(super) fn prefetch(&self, address: u64) -> u64 {
         let (chunk, unit) = self.split(address);
@@ -461,7 +468,7 @@ fn frame_in(state: u64) -> Option<u64> {
     (state & UNITS_MASK).checked_sub(1)
 }
 
-/// The head that `words` begin with, and its first word; `None` while it is being changed.
+/// Returns the head at the start of `words`, and its first word; `None` during an update in place.
 #[inline]
 pub(super) fn load_head(words: &[AtomicU64]) -> Option<(Head, u64)> {
     let [first, second, rest @ ..] = words else { return None };
@@ -473,13 +480,13 @@ pub(super) fn load_head(words: &[AtomicU64]) -> Option<(Head, u64)> {
     Head::decode(first, second.load(Ordering::Relaxed), third).map(|head| (head, first))
 }
 
-/// Copies the value of an entry out.
+/// Copies the value of an entry to `out`.
 #[inline]
 pub(super) fn copy_value(head: &Head, words: &[AtomicU64], out: &mut [u8]) {
     copy_out(words, head.value_at(), out);
 }
 
-/// The key and value of an entry that does not change any more.
+/// Returns copies of the key and the value of an entry.
 pub(super) fn copy_entry(head: &Head, words: &[AtomicU64]) -> (Vec<u8>, Vec<u8>) {
     let (mut key, mut value) = (vec![0; head.key_bytes], vec![0; head.value_bytes]);
     copy_out(words, head.key_at(), &mut key);

@@ -1,4 +1,6 @@
-//! Checking: every extent, every entry, every slot, every count.
+//! The check of a table: every extent, every entry, every large value, every slot, and the counts.
+//!
+//! Locks: `maintenance` for the whole check; one index group at a time. Writers continue.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +19,11 @@ use crate::{
     },
 };
 
-/// Entries that one step of the walk over the index looks at.
+/// Entries of a step of the scan over the index.
 const STEP: usize = 1024;
 
 impl HashLog {
+    /// Checks the table, and adds damage to `report`. Fails only if the disk fails.
     pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
         let maintenance = lock(&self.maintenance);
         if let Some(manifest) = &maintenance.manifest {
@@ -72,7 +75,7 @@ impl HashLog {
         Ok(())
     }
 
-    /// Every slot leads to an entry that the key leads to as well. Counts are compared where
+    /// Checks that a lookup of every scanned key returns the scanned value. Compares the counts if
     /// nobody writes meanwhile.
     fn check_index(&self, report: &mut Report) -> Result<()> {
         let before = self.written_to();
@@ -99,7 +102,7 @@ impl HashLog {
         let keys = self.index.len();
         let twice = seen.values().any(|times| *times > 1);
         let differs = count != keys || twice && !self.collided.load(Ordering::Relaxed);
-        // Looked at last: what has changed the counts by now is seen to have.
+        // Read last: a write that changed the counts has changed this too.
         if differs && self.written_to() == before {
             let what = format!("{count} entries, {keys} keys counted");
             report.add(super::files::label(self.owner.table_id, "index"), 0, what);
@@ -107,8 +110,9 @@ impl HashLog {
         Ok(())
     }
 
-    /// Differs between two calls where a write took effect, or the index was resized, between them.
-    /// Every write that the first counts is in effect when it returns.
+    /// Returns the number of operations and the size of the index. Two results differ if a write
+    /// took effect or the index was resized between the calls. Every counted operation is in effect
+    /// on return.
     fn written_to(&self) -> (u64, u64) {
         self.index.wait_for_writers();
         let seen = (self.counters.applied.load(Ordering::Relaxed), self.index.size());
@@ -117,7 +121,7 @@ impl HashLog {
     }
 }
 
-/// Damage becomes a finding; other errors end the check.
+/// Adds damage to `report`. Returns other errors.
 fn note(report: &mut Report, outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(Error::Corruption { file, offset, what }) => {

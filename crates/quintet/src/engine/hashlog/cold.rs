@@ -1,10 +1,10 @@
-//! Reading from the disk: one direct read of the blocks around an entry, verified by the entry's
-//! own checksum; large values whole.
+//! Reads from the disk: one direct read of the blocks around an entry. The entry's checksum
+//! verifies it. Large values are read whole.
 //!
-//! Invariants: what is returned was the chunk's when the read ended; where the chunk changed
-//! meanwhile the caller looks again.
+//! Invariant: a returned entry belonged to the chunk when the read ended. If the chunk changed
+//! meanwhile, the result is `None` and the caller repeats its lookup.
 //!
-//! Thread rules: any thread, no lock held across a read.
+//! Locks: none is held across a read. Any thread may call.
 
 use super::{
     HashLog, Large,
@@ -30,7 +30,7 @@ pub(super) struct ColdEntry {
     unit: usize,
 }
 
-/// Where the bytes of an entry begin in what was read.
+/// The bytes read, and the index of the entry in them.
 #[derive(Debug)]
 enum ColdBytes {
     Plain(AlignedBuffer, usize),
@@ -46,26 +46,27 @@ impl ColdEntry {
         bytes.get(skip..).unwrap_or(&[])
     }
 
-    pub(super) fn entry(&self) -> Option<Stored<'_>> {
+    /// Returns the entry; `None` if its checksum does not match.
+        pub(super) fn entry(&self) -> Option<Stored<'_>> {
         Stored::verify(self.bytes(), self.serial, self.unit)
     }
 }
 
-/// One read to be made for an entry.
+/// A planned read of an entry.
 #[derive(Debug)]
 pub(super) struct ColdRead {
     pub(super) place: Place,
     serial: u64,
     unit: u64,
-    /// Bytes from the start of the place, and how many.
+    /// Offset in the file range, and number of bytes.
     pub(super) from: u64,
     pub(super) bytes: usize,
-    /// The packed block that this is.
+    /// The packed block to read, if the entry is in one.
     block: Option<Block>,
 }
 
 impl HashLog {
-    /// Where to read the entry at `address`; `None` where its chunk changed.
+    /// Plans the read of the entry at `address`; `None` if its chunk changed.
     pub(super) fn cold_read(&self, address: u64, state: u64) -> Option<ColdRead> {
         let (id, unit) = self.arena.split(address);
         let chunk = self.chunk(id)?;
@@ -93,15 +94,17 @@ impl HashLog {
         Some(ColdRead { place, serial, unit, from, bytes, block: None })
     }
 
-    /// Has chunks loaded into memory in the background, if there is room for them.
+    /// Requests that background work loads chunks into memory, if there is memory for them.
     pub(super) fn ask_for_warming(&self) {
         if !self.warm_wanted.swap(true, Ordering::Relaxed) && self.has_room_to_warm() {
             self.context.host.wake();
         }
     }
 
-    /// Reads an entry from the disk, in one read unless it is far larger than most. `None` where
-    /// its chunk changed meanwhile: look again.
+    /// Reads an entry from the disk. An entry far larger than most takes a second read. Returns
+    /// `None` if its chunk changed meanwhile.
+        ///
+        /// Fails with `Corruption` if the checksum does not match.
     pub(super) fn read_cold(&self, address: u64, state: u64) -> Result<Option<ColdEntry>> {
         let Some(request) = self.cold_read(address, state) else { return Ok(None) };
         self.ask_for_warming();
@@ -110,7 +113,9 @@ impl HashLog {
         self.finish_cold(address, state, &request, buffer, skip)
     }
 
-    pub(super) fn finish_cold(
+    /// Verifies the entry in a completed read, and reads the rest of a long entry. See
+        /// [`Self::read_cold`].
+        pub(super) fn finish_cold(
         &self,
         address: u64,
         state: u64,
@@ -122,7 +127,7 @@ impl HashLog {
         let bytes = if let Some(block) = &request.block {
             let mut out = vec![0; block.unpacked_bytes()];
             let stored = buffer.as_slice().get(skip..).unwrap_or(&[]);
-            // What does not unpack has no entry.
+            // Without bytes the checksum fails below.
             if block.unpack(stored, &mut out).is_none() {
                 out.clear();
             }
@@ -150,7 +155,7 @@ impl HashLog {
         read(&self.chunks).get(&id).is_some_and(|chunk| chunk.serial == request.serial)
     }
 
-    /// The bytes of a large value; `None` where it is gone.
+    /// Returns a large value; `None` if it was dropped.
     pub(super) fn read_large(&self, large: LargeRef) -> Result<Option<Value>> {
         let found = read(&self.larges).get(&large.number).cloned();
         let Some(found) = found else { return Ok(None) };
@@ -170,7 +175,8 @@ impl HashLog {
         }
     }
 
-    pub(super) fn read_large_at(&self, large: &Large, place: &Place) -> Result<Value> {
+    /// Reads and verifies a large value at `place`. Fails with `Corruption` if it is damaged.
+        pub(super) fn read_large_at(&self, large: &Large, place: &Place) -> Result<Value> {
         let length = to_usize(large.length);
         let whole = EXTENT_HEAD_BYTES + length;
         let (buffer, skip) = place.read(0, whole.min(to_usize(place.bytes)))?;
@@ -181,10 +187,10 @@ impl HashLog {
         let stored = if packed == 0 { length } else { packed };
         let Some(stored) = bytes.get(EXTENT_HEAD_BYTES..).and_then(|rest| rest.get(..stored))
         else {
-            return Err(place.damage(0, "the large value is longer than its place"));
+            return Err(place.damage(0, "the large value is longer than its file range"));
         };
         if head.serial != large.number || head.capacity != large.length {
-            return Err(place.damage(0, "another large value is here"));
+            return Err(place.damage(0, "the file range holds another large value"));
         }
         if crc32c(stored) != head.body_crc {
             return Err(place.damage(0, "the checksum of the large value does not match"));
@@ -194,7 +200,7 @@ impl HashLog {
         }
         let mut unpacks = None;
         let value = Value::fill_with(length, |out| unpacks = unpack_value(stored, out));
-        unpacks.ok_or_else(|| place.damage(0, "the large value does not unpack"))?;
+        unpacks.ok_or_else(|| place.damage(0, "the large value does not decompress"))?;
         Ok(value)
     }
 }

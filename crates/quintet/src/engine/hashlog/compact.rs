@@ -1,14 +1,17 @@
-//! Compaction: copies what is live out of the chunks with the most waste, and gives those back.
+//! Compaction: copies live entries out of the chunks with the most waste, and drops those chunks.
 //!
-//! Live entries go to a chunk of their own (they are cold: hot keys have moved on), whose order is
-//! above everything that it copies from and below everything that is written meanwhile. A slot is
-//! exchanged only if it still holds the old address, under the group's lock, so writers go on and
-//! readers see either copy. Tombstones are kept while an older chunk exists. What has expired
-//! becomes a tombstone, or nothing where no older chunk could bring the key back.
+//! Live entries go to a separate chunk, because hot keys have moved on and the rest is cold. Its
+//! order is above its sources and below everything written meanwhile. The slot is swapped under the
+//! group's lock, and only if it still holds the old address: writers continue, and readers see
+//! either copy.
+//! A tombstone is kept while an older chunk exists. An expired entry becomes a tombstone, or
+//! nothing if no older chunk could resurrect the key.
 //!
-//! What limits its rate: a step rewrites a few chunks and then lets the job look again; while
-//! there are writes, it stops as soon as waste is back at the bound, so it reads and writes in
-//! proportion to what updates make waste; what goes beyond waits for rest, and ends with it.
+//! Rate: a step rewrites a few chunks, then the maintenance job decides again. Under writes,
+//! compaction stops as soon as waste is back at the bound, so its I/O is proportional to the waste
+//! that updates create. Compaction below the bound runs on an idle table and ends.
+//!
+//! Locks: `maintenance` for a step; one index group at a time.
 
 use std::{mem, sync::Arc};
 
@@ -29,32 +32,32 @@ use crate::{
     },
 };
 
-/// Chunks that one call rewrites: bounds the call.
+/// Maximum number of chunks that a step rewrites. It bounds the duration of the step.
 const VICTIMS_PER_STEP: usize = 8;
-/// Chunks that a writer rewrites when compaction has fallen behind.
+/// Maximum number of chunks that a writer rewrites if compaction is behind.
 const VICTIMS_PER_WRITER: usize = 2;
-/// Chunks that writers leave rewritten and unpublished: they and their copies take memory and
-/// space.
+/// Maximum number of rewritten chunks that writers leave without a checkpoint. They and their
+/// copies take memory and space.
 const UNPUBLISHED_MAX: usize = 8;
-/// Entries ahead whose index lines are on their way while one is moved.
+/// Number of entries ahead whose index lines are prefetched.
 const AHEAD: usize = 16;
 
 impl HashLog {
-    /// Compacts until no chunk is worth rewriting.
+    /// Compacts until no chunk is worth a rewrite.
     pub(super) fn compact_all(&self) -> Result<()> {
         while self.compact_step(LONG_REST_WASTE_PER_CENT)? {}
         Ok(())
     }
 
-    /// One bounded step of compaction to at most `target` per cent of waste, then of warming.
-    /// Returns whether it rewrote a chunk.
+    /// Runs a bounded step of compaction towards `target` per cent of waste, then loads chunks into
+    /// memory. Returns whether it rewrote a chunk.
     pub(super) fn compact_step(&self, target: u64) -> Result<bool> {
         self.make_frames_ready();
         let mut victims = 0;
         let mut maintenance = lock(&self.maintenance);
         if !self.context.read_only {
             if !maintenance.retired.is_empty() {
-                // An earlier publication failed. More victims would take memory, and give nothing.
+                // An earlier checkpoint failed. More victims would take memory and free nothing.
                 let complete = maintenance.complete;
                 self.publish(&mut maintenance, complete)?;
             }
@@ -70,12 +73,13 @@ impl HashLog {
         if self.warm_wanted.load(Ordering::Relaxed) {
             self.warm_step()?;
         }
-        // Another step does the rest.
+        // The job decides on another step.
         self.context.host.wake();
         Ok(victims > 0)
     }
 
-    /// There is no victim: looks for what else there is to do.
+    /// Runs after the last victim: seals the active chunk if the waste is there, or rewrites the
+    /// manifest.
     fn end_compaction(&self, maintenance: &mut Maintenance, target: u64) -> Result<()> {
         let applied = self.counters.applied.load(Ordering::Relaxed);
         let stuck = self.counters.stuck_at.load(Ordering::Relaxed) == applied + 1;
@@ -89,8 +93,8 @@ impl HashLog {
         Ok(())
     }
 
-    /// Rewrites up to `most` chunks while waste exceeds `target`; how many. The next publication
-    /// gives them back.
+    /// Rewrites up to `most` chunks while waste exceeds `target`. Returns how many. The next
+    /// checkpoint frees them.
     fn compact_victims(
         &self,
         maintenance: &mut Maintenance,
@@ -108,11 +112,12 @@ impl HashLog {
         Ok(victims)
     }
 
-    /// Has a writer compact a little where the background has fallen behind, so that waste stays
-    /// bounded: at most once for every half chunk of new waste. While the background is at a step
-    /// a writer goes on, unless waste is well above what it starts at, and it leaves publishing to
-    /// the background: both end with syncs, which may take a tenth of a second. A failure is the
-    /// background's to report: the write may go on.
+    /// Compacts on the writer's thread if background compaction is behind, so that waste stays
+    /// bounded: at most once for every half chunk of new waste.
+        ///
+        /// While a background step runs, the writer continues, unless waste is well above the
+        /// bound. It leaves the checkpoint to the background if it can, because its syncs may take
+        /// 100 ms. Background compaction reports failures; the write continues.
     pub(super) fn pay_debt(&self) {
         let most = self.waste_per_cent_of_writers();
         let (waste, _) = self.waste();
@@ -140,8 +145,9 @@ impl HashLog {
         self.counters.next_debt.store(next, Ordering::Relaxed);
     }
 
-    /// All waste is in chunks that still take appends: starts a new one, so that the next step has
-    /// a victim; if the waste is not there either, compaction waits for the next write.
+    /// Seals the active chunk, so that the next step has a victim, if the waste is in chunks that
+    /// still take appends. If the waste is not there either, compaction pauses until the next
+    /// write.
     fn close_hot(&self, maintenance: &mut Maintenance, target: u64) -> Result<()> {
         let wasteful = read(&self.chunks).values().any(|chunk| {
             let (dead, tombstones) = self.arena.waste(chunk.id);
@@ -160,14 +166,13 @@ impl HashLog {
         self.roll_from(self.hot.load(Ordering::Acquire))?;
         let complete = maintenance.complete;
         self.publish(maintenance, complete)?;
-        // One more step with the new chunk; if it finds nothing, that is that.
+        // One more step may find a victim. If it does not, compaction pauses.
         self.counters.closed_hot_at.store(applied + 1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// The written chunk with the most waste, if that is worth it; the oldest one where only
-    /// tombstones are left to drop, because those of the oldest chunk are the ones that nobody
-    /// needs.
+    /// Returns the written chunk with the most dead units, if it is worth a rewrite. Returns the
+    /// oldest chunk if only tombstones are left to drop: no older chunk needs them.
     fn pick_victim(&self, maintenance: &Maintenance, target: u64) -> Option<Arc<Chunk>> {
         let cold = maintenance.cold.as_ref().map(|chunk| chunk.id);
         let mut candidates: Vec<Arc<Chunk>> = read(&self.chunks)
@@ -202,7 +207,9 @@ impl HashLog {
         best.cloned()
     }
 
-    fn compact_chunk(&self, maintenance: &mut Maintenance, victim: &Arc<Chunk>) -> Result<()> {
+    /// Copies the live entries of `victim`, and retires it. Fails with `Corruption` if the
+        /// chunk is damaged.
+        fn compact_chunk(&self, maintenance: &mut Maintenance, victim: &Arc<Chunk>) -> Result<()> {
         let buffer = self.read_chunk(victim)?;
         let extents = lock(&victim.flush).extents.clone();
         let count: u64 = extents.iter().map(|extent| extent.entry_count).sum();
@@ -239,7 +246,8 @@ impl HashLog {
         Ok(())
     }
 
-    fn move_entry(
+    /// Copies an entry if it is live, and swaps its slot.
+        fn move_entry(
         &self,
         maintenance: &mut Maintenance,
         victim: &Arc<Chunk>,
@@ -271,13 +279,15 @@ impl HashLog {
                 self.counters.live_bytes.fetch_add(size_of(&entry.head), Ordering::Relaxed);
             }
         } else {
-            // Written anew since: the copy was never seen, and must not be found by recovery.
+            // A writer replaced the entry meanwhile. No reader saw the copy, and recovery must not
+            // find it.
             self.arena.unreserve(chunk, to_u64(entry.head.units()));
         }
         Ok(())
     }
 
-    fn expire(
+    /// Removes an expired entry. Copies a tombstone if an older chunk exists.
+        fn expire(
         &self,
         maintenance: &mut Maintenance,
         victim: &Arc<Chunk>,
@@ -299,7 +309,8 @@ impl HashLog {
         Ok(())
     }
 
-    fn copy_tombstone(
+    /// Appends a tombstone to the copy chunk.
+        fn copy_tombstone(
         &self,
         maintenance: &mut Maintenance,
         victim: &Arc<Chunk>,
@@ -315,7 +326,8 @@ impl HashLog {
         Ok(())
     }
 
-    /// Appends to the cold chunk: chunk and address.
+    /// Appends an entry to the copy chunk, and starts a new one if it is full or not above
+    /// `victim`. Returns the chunk's id and the address.
     fn copy_cold(
         &self,
         maintenance: &mut Maintenance,
@@ -339,7 +351,7 @@ impl HashLog {
             }
             let frame = self.frame_anyway()?;
             let mut roll = lock(&self.roll);
-            // Just below the chunk that takes appends: above whatever is written out already.
+            // Just below the active chunk, and above every written chunk.
             let order = if mutant::active(Bug::HashlogRanksCopiesHighest) {
                 roll.hot_order + 1
             } else {

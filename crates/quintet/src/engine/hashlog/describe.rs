@@ -1,7 +1,8 @@
-//! Files of a table in words, for `quintet inspect`: nothing is written, and no lock is taken.
+//! Files of a table as text, for `quintet inspect`. It writes nothing and takes no lock.
 //!
-//! Bytes are decoded by the modules that own them, with their checks; memory holds one extent.
-//! Space that was given back, or that a crash left without a head, is said to hold none.
+//! The modules that own the formats decode and verify the bytes. Memory holds one extent. Space
+//! that was punched out, or that a crash left without a head, is reported as space without an
+//! extent.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -23,10 +24,10 @@ use crate::{
     },
 };
 
-/// A chunk is at most this large, and so is an extent of one.
+/// Maximum size of a chunk in bytes, and so of an extent.
 const EXTENT_BYTES_MAX: u64 = 16 << 20;
 
-/// Says what a manifest holds, record by record.
+/// Describes a manifest, record by record. Fails with `Corruption` at the first damage.
 pub fn manifest(
     dir: &Arc<dyn Dir>,
     file: Arc<dyn File>,
@@ -36,10 +37,10 @@ pub fn manifest(
     manifest::describe(dir, file, name, say)
 }
 
-/// Says what a data file holds: extents, each with its entries, and large values.
+/// Describes a data file: its extents with their entries, and its large values.
 ///
-/// Damage is an error after everything that could be read. An extent that no manifest names (of
-/// a crash in the middle of a flush) may be damaged in a sound table.
+/// Fails with `Corruption` if anything is damaged, after it has described the rest. An extent that
+/// no manifest names may be damaged in a sound table: a crash during a flush leaves one.
 pub fn data(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> {
     let io = |error: io::Error| Error::io(format!("read {name}"), error);
     let read = |offset: u64, bytes: u64| -> Result<Vec<u8>> {
@@ -89,6 +90,7 @@ pub fn data(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> {
     outcome
 }
 
+/// Reports the range from `from` to `to` as space without an extent.
 fn gap(from: &mut Option<u64>, to: u64, say: &mut LineSink<'_>) {
     if let Some(from) = from.take() {
         say(&format!("byte {from}: no extent for {} bytes", to - from));
@@ -97,7 +99,7 @@ fn gap(from: &mut Option<u64>, to: u64, say: &mut LineSink<'_>) {
 
 type Read<'a> = dyn Fn(u64, u64) -> Result<Vec<u8>> + 'a;
 
-/// An extent or a large value at `offset` of a file.
+/// The position of an extent or a large value in a file.
 struct Part<'a> {
     owner: Owner,
     name: &'a str,
@@ -113,13 +115,13 @@ impl Part<'_> {
         ExtentHead::decode(block, magic, &self.owner).map_err(|what| self.damage(0, what))
     }
 
-    /// Says what an extent holds; the bytes that it takes, or `None` where no more is wanted.
+    /// Describes an extent. Returns its size on disk in bytes, or `None` if `say` wants no more.
     fn extent(&self, block: &[u8], read: &Read<'_>, say: &mut LineSink<'_>) -> Result<Option<u64>> {
         let head = self.head(block, CHUNK_MAGIC)?;
         let (start, end) = (u64::from(head.start), u64::from(head.end));
         let plain_bytes = end.saturating_sub(start) * 8;
         if plain_bytes > EXTENT_BYTES_MAX || plain_bytes < to_u64(EXTENT_HEAD_BYTES) {
-            return Err(self.damage(0, "the extent has an impossible size"));
+            return Err(self.damage(0, "the size of the extent is out of range"));
         }
         let packed = if head.packing > 0 { ", packed" } else { "" };
         say(&format!(
@@ -149,7 +151,7 @@ impl Part<'_> {
         Ok(Some(bytes))
     }
 
-    /// The image of a packed extent, and the bytes that it is stored in.
+    /// Returns the decompressed image of a packed extent, and its size on disk in bytes.
     fn unpacked(&self, head: &ExtentHead, read: &Read<'_>) -> Result<(Vec<u8>, u64)> {
         let (start, end) = (u64::from(head.start), u64::from(head.end));
         let most = (end - start) * 8 + u64::from(head.packing) + to_u64(EXTENT_HEAD_BYTES);
@@ -159,7 +161,7 @@ impl Part<'_> {
             .and_then(|rest| rest.get(..usize::try_from(head.packing).unwrap_or(usize::MAX)));
         let blocks = directory
             .and_then(|directory| Blocks::decode(directory, start, end, most))
-            .ok_or_else(|| self.damage(0, "the directory of the extent does not parse"))?;
+            .ok_or_else(|| self.damage(0, "the directory of the extent is not valid"))?;
         let bytes = blocks.stored_bytes();
         let body = stored.get(EXTENT_HEAD_BYTES..to_usize(bytes)).unwrap_or(&[]);
         self.compare(body, head.body_crc)?;
@@ -169,17 +171,18 @@ impl Part<'_> {
             let from = stored.get(to_usize(block.from)..).unwrap_or(&[]);
             let out = image.get_mut(at..at + block.unpacked_bytes());
             out.and_then(|out| block.unpack(from, out))
-                .ok_or_else(|| self.damage(block.from, "the block does not unpack"))?;
+                .ok_or_else(|| self.damage(block.from, "the block does not decompress"))?;
         }
         Ok((image, bytes))
     }
 
-    fn large(&self, block: &[u8], read: &Read<'_>, say: &mut LineSink<'_>) -> Result<Option<u64>> {
+    /// Describes a large value. Returns as [`Self::extent`].
+        fn large(&self, block: &[u8], read: &Read<'_>, say: &mut LineSink<'_>) -> Result<Option<u64>> {
         let head = self.head(block, LARGE_MAGIC)?;
         let packed = u64::from(head.packing);
         let stored = if packed == 0 { head.capacity } else { packed };
         if stored > to_u64(512 << 20) + BLOCK_BYTES {
-            return Err(self.damage(0, "the large value has an impossible size"));
+            return Err(self.damage(0, "the size of the large value is out of range"));
         }
         let how = if packed == 0 { String::new() } else { format!(", packed to {packed}") };
         let wanted = say(&format!(

@@ -1,9 +1,9 @@
-//! One entry: its bytes in memory and on disk.
+//! The layout of an entry, in memory and on disk.
 //!
-//! What: a head of two or three words, then the key, then the value, zeros up to a multiple of 8.
-//! Why: the same bytes in both places, so that a chunk is written as it is; fixed positions (two
-//! sizes of head instead of the paper's 16-bit fields) because a get decodes one in a few
-//! instructions, which varints do not allow, and lose nothing to rounding up to words.
+//! A head of two or three words, then the key, then the value, then zeros up to a multiple of 8.
+//! The bytes are the same in both places, so a chunk is written as it is. Positions are fixed and
+//! there are two sizes of head: a get decodes a head in a few instructions. Varints would not allow
+//! that, and would lose their gain to the rounding to words.
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
@@ -15,8 +15,8 @@
 //! | 16 | 4 | key size | wide head only |
 //! | 20 | 4 | value size | wide head only |
 //!
-//! Invariants: a reader of memory takes nothing from an entry whose first word changed while it
-//! read, or whose chunk did ([`super::arena`]).
+//! Invariant: a reader of memory discards an entry if the entry's first word or its chunk's state
+//! changed during the read ([`super::arena`]).
 
 #![deny(clippy::indexing_slicing)]
 
@@ -30,9 +30,9 @@ use crate::{
     },
 };
 
-/// Entries start at multiples of this.
+/// Bytes of a unit. Entries start at multiples of it.
 pub(super) const UNIT_BYTES: usize = 8;
-/// Largest wide head and key: what has to fit in a chunk beside a value.
+/// Bytes of a wide head.
 pub(super) const HEAD_BYTES_MAX: usize = 24;
 
 const PRESENT: u8 = 0x80;
@@ -40,14 +40,14 @@ const TOMBSTONE: u8 = 1;
 const LARGE: u8 = 2;
 const WIDE: u8 = 4;
 
-/// What an entry says of its key.
+/// What an entry records about its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Its value.
-    Put,
-    /// It was removed.
+    /// The key has this value.
+        Put,
+    /// The key was removed.
     Tombstone,
-    /// Where its value is.
+    /// The value is a [`LargeRef`].
     Large,
 }
 
@@ -65,31 +65,31 @@ impl Head {
         self.key_bytes > 0xff || self.value_bytes > 0xffff
     }
 
-    /// Where the key starts, in bytes.
+    /// Returns the offset of the key, in bytes.
     #[inline]
     pub(super) fn key_at(&self) -> usize {
         if self.wide() { 24 } else { 16 }
     }
 
-    /// Where the value starts, in bytes.
+    /// Returns the offset of the value, in bytes.
     #[inline]
     pub(super) fn value_at(&self) -> usize {
         self.key_at() + self.key_bytes
     }
 
-    /// Bytes without the padding.
+    /// Returns the size in bytes, without the padding.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.value_at() + self.value_bytes
     }
 
-    /// Size in units.
+    /// Returns the size in units.
     #[inline]
     pub(super) fn units(&self) -> usize {
         self.bytes().div_ceil(UNIT_BYTES)
     }
 
-    /// The first word but for its low 32 bits.
+    /// Returns the first word with its low 32 bits zero.
     fn first(&self) -> u64 {
         let kind = match self.kind {
             Kind::Put => 0,
@@ -105,8 +105,8 @@ impl Head {
         }
     }
 
-    /// Decodes the words of a head; `third` is asked for where the head is wide. `None` for what
-    /// no writer makes.
+    /// Decodes the words of a head. Calls `third` if the head is wide. Returns `None` for words
+    /// that no writer produces.
     #[inline]
     pub(super) fn decode(first: u64, lsn: u64, third: impl FnOnce() -> u64) -> Option<Self> {
         let flags = low_u8(first >> 32);
@@ -130,7 +130,7 @@ impl Head {
         plausible.then_some(head)
     }
 
-    /// Writes the entry into its words; the version becomes 0.
+    /// Writes the entry to `words`, with version 0.
     pub(super) fn store(&self, words: &[AtomicU64], key: &[u8], value: [&[u8]; 2]) {
         let mut fill = WordWriter { words, pending: 0, bits: 0 };
         fill.word(self.first());
@@ -145,8 +145,8 @@ impl Head {
         fill.finish();
     }
 
-    /// Exchanges LSN and value in place, for one of the same size. Readers beside it see the old
-    /// entry, the new one, or that they have to look again. One writer at a time.
+    /// Replaces LSN and value in place by a value of the same size. A concurrent reader sees the
+    /// old entry, the new one, or a changed version. The caller must hold the key's group lock.
     pub(super) fn exchange(&self, words: &[AtomicU64], lsn: u64, value: [&[u8]; 2]) {
         let ([first, second, ..], Some(from)) = (words, words.get(self.value_at() / UNIT_BYTES..))
         else {
@@ -174,7 +174,7 @@ impl Head {
     }
 }
 
-/// An entry within bytes read from disk.
+/// A view of an entry in bytes read from disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored<'a> {
     pub(super) head: Head,
@@ -182,7 +182,7 @@ pub(super) struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// The head of the entry that `bytes` begin with, unverified.
+    /// Decodes the head at the start of `bytes`. Does not verify the checksum.
     pub(super) fn head(bytes: &[u8]) -> Option<Head> {
         let word = |index: usize| {
             let bytes = bytes.get(index * 8..)?.first_chunk::<8>()?;
@@ -193,7 +193,8 @@ impl<'a> Stored<'a> {
         Some(head)
     }
 
-    /// The entry that `bytes` begin with, verified: chunk `serial`, position `unit`.
+    /// Returns the entry at the start of `bytes` if its checksum matches, for chunk `serial` and
+    /// position `unit`.
     pub(super) fn verify(bytes: &'a [u8], serial: u64, unit: usize) -> Option<Self> {
         let head = Self::head(bytes)?;
         let bytes = bytes.get(..head.units() * UNIT_BYTES)?;
@@ -220,15 +221,14 @@ fn checksum(rest: &[u8], serial: u64, unit: usize) -> u32 {
     crc32c_append(crc32c(&place), rest)
 }
 
-/// Puts the checksum into the first bytes of an entry about to be written.
+/// Writes the checksum to the first bytes of an entry.
 pub(super) fn seal(bytes: &mut [u8], serial: u64, unit: usize) {
     if let Some((crc, rest)) = bytes.split_first_chunk_mut::<4>() {
         *crc = checksum(rest, serial, unit).to_le_bytes();
     }
 }
 
-/// Value bytes of an entry whose value lies elsewhere: the number of the large value, then its
-/// size.
+/// The value bytes of a [`Kind::Large`] entry: number (8) and size (8) of the large value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LargeRef {
     pub(super) number: u64,

@@ -12,7 +12,7 @@
 //! | 56 | 8 | reserved | 0 |
 //! | 4096 | | chunks | each at a multiple of 4096: one or more extents; large values likewise |
 //!
-//! An extent (what one flush added to a chunk) begins with this head, at a multiple of 4096:
+//! An extent is what one flush adds to a chunk. It begins with this head, at a multiple of 4096:
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
@@ -36,13 +36,13 @@
 //! | 116 | 12 | reserved | 0 |
 //! | 128 | | entries | see [`super::entry`], or packed in blocks; after `QHLLARGE`: the value's bytes |
 //!
-//! Invariants: a block is written once. Places are never used again: what is freed is punched out,
-//! and a file without anything live is removed. Numbers of files are never used again. A file of
-//! which a sync failed, or a write for other than want of space, keeps what is known to be durable
-//! in it and gets nothing more: what else it was given goes to another file.
+//! Invariants: a block is written once. File ranges are never reused: a freed range is punched out,
+//! and a file without live ranges is removed. File numbers are never reused. A file fails if a sync
+//! fails, or a write for a reason other than lack of space. A failed file keeps the ranges known to
+//! be durable and gets no more writes. The rest of its data goes to another file.
 //!
-//! Thread rules: [`DataFiles`] belongs to maintenance (one thread at a time); a [`Place`] may be
-//! read by any.
+//! Locks: [`DataFiles`] is part of `Maintenance` (one thread at a time). Any thread may read a
+//! [`Place`].
 
 use std::{
     io, mem,
@@ -61,42 +61,44 @@ use crate::{
 const FILE_MAGIC: [u8; 8] = *b"QHASHLOG";
 pub(super) const CHUNK_MAGIC: [u8; 8] = *b"QHLCHUNK";
 pub(super) const LARGE_MAGIC: [u8; 8] = *b"QHLLARGE";
+/// Version of the layout of data files and extents.
 const FORMAT: u32 = 1;
 const FILE_HEAD_BYTES: usize = 64;
-/// Bytes of an extent's head.
+/// Size of an extent's head in bytes.
 pub(super) const EXTENT_HEAD_BYTES: usize = 128;
-/// As in the paper.
+/// Maximum size of a data file in bytes: the paper's value.
 const FILE_BYTES_MAX: u64 = 2 << 30;
 
-/// Who the files belong to.
+/// The database and table that files belong to. Every head repeats it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub(super) database_id: [u8; 16],
     pub(super) table_id: u64,
 }
 
-/// One file of chunks.
+/// An open data file.
 #[derive(Debug)]
 pub(super) struct DataFile {
     pub(super) number: u64,
     pub(super) file: Arc<dyn File>,
-    /// For messages.
+    /// Path of the file, for messages.
     pub(super) label: String,
-    /// Chunks and large values placed in it and not freed.
+    /// Number of ranges allocated in it and not freed.
     live: AtomicU64,
-    /// Bytes of those.
+    /// Bytes of those ranges.
     live_bytes: AtomicU64,
-    failed: AtomicBool,
-}
+    /// See [`DataFile::has_failed`].
+        failed: AtomicBool,
+    }
 
-impl DataFile {
+    impl DataFile {
     fn new(number: u64, file: Arc<dyn File>, label: String) -> Arc<Self> {
         let (live, live_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
         Arc::new(Self { number, file, label, live, live_bytes, failed: AtomicBool::new(false) })
     }
 
-    /// Whether a write or a sync of it failed for good: what is not known to be durable in it may
-    /// never be.
+    /// Returns whether a write or a sync failed for good. Data not known to be durable in the file
+    /// may be lost.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
@@ -106,13 +108,13 @@ impl DataFile {
     }
 }
 
-/// Whether a write that failed like this may be repeated in its place.
+/// Returns whether a write that failed with `error` may be retried in the same file.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, QuotaExceeded, StorageFull, WouldBlock};
     matches!(error.kind(), Interrupted | QuotaExceeded | StorageFull | WouldBlock)
 }
 
-/// A range of a file.
+/// An allocated range of a data file.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) file: Arc<DataFile>,
@@ -121,8 +123,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Reads `length` bytes at `from` of the place into whole blocks; the data starts at the
-    /// returned index.
+    /// Reads `length` bytes at `from` of the range. The buffer holds whole blocks; the data starts
+    /// at the returned index.
     pub(super) fn read(&self, from: u64, length: usize) -> Result<(AlignedBuffer, usize)> {
         let (offset, skip, span) = self.span(from, length);
         let mut buffer = AlignedBuffer::zeroed(span);
@@ -131,7 +133,8 @@ impl Place {
         Ok((buffer, skip))
     }
 
-    /// The whole blocks around a range: file offset, index of the range in them, bytes.
+    /// Returns the blocks that cover `length` bytes at `from`: their file offset, the index of the
+    /// data in them, and their size.
     pub(super) fn span(&self, from: u64, length: usize) -> (u64, usize, usize) {
         let start = self.offset + from;
         let first = start & !(BLOCK_BYTES - 1);
@@ -139,23 +142,25 @@ impl Place {
         (first, to_usize(start - first), to_usize(end - first))
     }
 
-    pub(super) fn read_error(&self, offset: u64, error: io::Error) -> Error {
+    /// Returns the error of a failed read at file offset `offset`.
+        pub(super) fn read_error(&self, offset: u64, error: io::Error) -> Error {
         match error.kind() {
-            // Requests are whole blocks: only what goes on after a short read at the end of the
-            // file is not, and some systems refuse that.
+            // Requests are whole blocks. After a short read at the end of the file the rest of the
+            // request is not, and some systems refuse it.
             io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput => {
-                Error::corruption(&*self.file.label, offset, "the file ends before its data")
+                Error::corruption(&*self.file.label, offset, "the file is truncated: data that the manifest names is missing")
             }
             _ => Error::io(format!("read {}", self.file.label), error),
         }
     }
 
-    pub(super) fn damage(&self, from: u64, what: impl Into<String>) -> Error {
+    /// Returns a `Corruption` error at `from` of the range.
+        pub(super) fn damage(&self, from: u64, what: impl Into<String>) -> Error {
         Error::corruption(&*self.file.label, self.offset + from, what)
     }
 }
 
-/// Head of an extent.
+/// The head of an extent or of a large value. See the module documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ExtentHead {
     pub(super) serial: u64,
@@ -195,7 +200,8 @@ impl ExtentHead {
         out
     }
 
-    /// Decodes a head; says what is wrong with one that is damaged or somebody else's.
+    /// Decodes and verifies a head. Fails with a description if it is damaged or belongs to another
+    /// table.
     pub(super) fn decode(bytes: &[u8], magic: [u8; 8], owner: &Owner) -> Result<Self, String> {
         let mut decoder = open_head(bytes, EXTENT_HEAD_BYTES, magic, owner)?;
         let mut head = || {
@@ -218,7 +224,7 @@ impl ExtentHead {
     }
 }
 
-/// Puts the CRC into bytes 12 to 15 of a head.
+/// Writes the CRC to bytes 12 to 15 of a head.
 fn sign(head: &mut [u8]) {
     let crc = crc32c(head).to_le_bytes();
     if let Some(field) = head.get_mut(12..16) {
@@ -226,7 +232,7 @@ fn sign(head: &mut [u8]) {
     }
 }
 
-/// Verifies what all heads begin with; the decoder stands behind the table id.
+/// Verifies the common fields of a head. Returns a decoder positioned behind the table id.
 fn open_head<'a>(
     bytes: &'a [u8],
     size: usize,
@@ -246,7 +252,7 @@ fn open_head<'a>(
     let (found_magic, format, crc, database_id, table_id) =
         fields().ok_or("the head is cut off")?;
     if found_magic != magic {
-        return Err(format!("no {} here", magic.escape_ascii()));
+        return Err(format!("the magic is not {}", magic.escape_ascii()));
     }
     if crc32c(&copy) != crc {
         return Err("the checksum of the head does not match".to_owned());
@@ -255,12 +261,12 @@ fn open_head<'a>(
         return Err(format!("format {format}, this release reads {FORMAT}"));
     }
     if database_id != owner.database_id || table_id != owner.table_id {
-        return Err("the head belongs to another table".to_owned());
+        return Err("the head names another table".to_owned());
     }
     Ok(decoder)
 }
 
-/// What a data file's head says: owner, number, and when it was created.
+/// Decodes a data file's head: owner, number, and creation time in unix milliseconds.
 pub(super) fn file_head(bytes: &[u8]) -> Result<(Owner, u64, u64), String> {
     let mut decoder = Decoder::new(bytes.get(16..).unwrap_or(&[]));
     let mut ids = || Some((decoder.id()?, decoder.u64()?));
@@ -272,25 +278,27 @@ pub(super) fn file_head(bytes: &[u8]) -> Result<(Owner, u64, u64), String> {
     Ok((owner, number, created))
 }
 
-/// The files of a table.
+/// The data files of a table: allocation, writes, syncs, and removal.
 #[derive(Debug)]
 pub(super) struct DataFiles {
     dir: Arc<dyn Dir>,
     owner: Owner,
-    /// All that have something live, and the one being filled.
+    /// Files with live ranges, and the current file.
     files: Vec<Arc<DataFile>>,
-    /// The file being filled and where it ends; `None` until the first placement after opening.
+    /// The file that new ranges are allocated in, and its end. `None` until the first allocation
+    /// after opening.
     current: Option<(Arc<DataFile>, u64)>,
     next_number: u64,
-    /// Written since the last sync.
+    /// Files written since the last sync.
     dirty: Vec<Arc<DataFile>>,
-    /// Those whose names are not durable.
+    /// Files whose names are not durable.
     unnamed: Vec<Arc<DataFile>>,
-    /// Freed, and not yet given back to the file system.
+    /// Freed ranges that are not punched out yet.
     freed: Vec<Place>,
     pub(super) written_bytes: u64,
 }
 
+/// Returns the path of a table's file, for messages.
 pub(super) fn label(table_id: u64, name: &str) -> String {
     format!("tables/{table_id}/{name}")
 }
@@ -299,7 +307,7 @@ fn name_of(number: u64) -> String {
     format!("data-{number:08x}")
 }
 
-/// The number in a data file's name.
+/// Returns the number in a data file's name; `None` for any other name.
 pub(super) fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("data-").filter(|digits| digits.len() >= 8)?;
     u64::from_str_radix(digits, 16).ok().filter(|number| name_of(*number) == name)
@@ -324,7 +332,8 @@ impl DataFiles {
         self.next_number
     }
 
-    /// Opens a file that holds something live and verifies its head.
+    /// Opens a data file and verifies its head. Fails with `Corruption` if it is missing or
+    /// damaged.
     pub(super) fn open(&mut self, number: u64, write: bool) -> Result<Arc<DataFile>> {
         if let Some(file) = self.files.iter().find(|file| file.number == number) {
             return Ok(Arc::clone(file));
@@ -346,20 +355,21 @@ impl DataFiles {
             .map_err(|what| place.damage(0, what))?
             .u64();
         if number_found != Some(number) {
-            return Err(place.damage(0, "the file has another file's number"));
+            return Err(place.damage(0, "the number in the head is not the number in the file's name"));
         }
         self.files.push(Arc::clone(&file));
         Ok(file)
     }
 
-    /// Counts a range that was live when the table was closed.
+    /// Counts a live range of `file`.
     pub(super) fn adopt(file: &Arc<DataFile>, offset: u64, bytes: u64) -> Place {
         file.live.fetch_add(1, Ordering::Relaxed);
         file.live_bytes.fetch_add(bytes, Ordering::Relaxed);
         Place { file: Arc::clone(file), offset, bytes }
     }
 
-    /// Reserves disk space for `bytes`.
+    /// Allocates a range for `bytes`, rounded up to whole blocks, in the current file or in a new
+    /// one. `now` is the creation time of a new file. Fails if the disk is full.
     pub(super) fn place(&mut self, bytes: u64, now: u64) -> Result<Place> {
         let bytes = round_up(bytes, BLOCK_BYTES);
         let fits = |end: u64| end + bytes <= FILE_BYTES_MAX;
@@ -377,7 +387,7 @@ impl DataFiles {
             None => (self.create(now)?, BLOCK_BYTES),
         };
         let allocated = file.file.allocate(end + bytes);
-        // Kept also on failure: what is free later goes on here.
+        // On failure the file stays current: a later allocation continues here.
         let next = if allocated.is_ok() { end + bytes } else { end };
         self.current = Some((Arc::clone(&file), next));
         allocated.map_err(|error| Error::io(format!("allocate {}", file.label), error))?;
@@ -389,7 +399,7 @@ impl DataFiles {
         let name = name_of(number);
         let label = label(self.owner.table_id, &name);
         let doing = |error| Error::io(format!("create {label}"), error);
-        // Whatever becomes of this one, its number is used.
+        // The number is used up even if the creation fails.
         self.next_number += 1;
         let file = self.dir.open(&name, Open::CREATE.direct()).map_err(doing)?;
         let mut head = Vec::with_capacity(FILE_HEAD_BYTES);
@@ -404,7 +414,7 @@ impl DataFiles {
         let mut block = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
         block.as_mut_slice()[..FILE_HEAD_BYTES].copy_from_slice(&head);
         if let Err(error) = write_all_at(&*file, block.as_slice(), 0) {
-            // Should this fail, the next open does it.
+            // If this fails, the next open removes it.
             let _ = self.dir.remove(&name);
             return Err(doing(error));
         }
@@ -415,7 +425,7 @@ impl DataFiles {
         Ok(file)
     }
 
-    /// Writes whole blocks at `from` of a place. Durable after [`Self::sync`].
+    /// Writes whole blocks at `from` of a range. They are durable after [`Self::sync`].
     pub(super) fn write(&mut self, place: &Place, from: u64, blocks: &[u8]) -> Result<()> {
         if let Err(error) = write_all_at(&*place.file.file, blocks, place.offset + from) {
             if !is_passing(&error) {
@@ -430,9 +440,9 @@ impl DataFiles {
         Ok(())
     }
 
-    /// Makes everything written durable, new names included. After an error, files that have
-    /// failed ([`DataFile::has_failed`]) hold what is not durable and never will be; all others
-    /// are synced.
+    /// Makes all writes and new names durable. After an error, the files for which
+    /// [`DataFile::has_failed`] holds may have lost what was not durable. All other files are
+    /// synced.
     pub(super) fn sync(&mut self) -> Result<()> {
         let mut outcome = Ok(());
         for file in mem::take(&mut self.dirty) {
@@ -456,16 +466,16 @@ impl DataFiles {
         outcome
     }
 
-    /// Takes note that a place is not used any more: nothing that recovery reads names it.
-    /// [`Self::give_back`] does the rest.
+    /// Frees a range. No durable manifest may name it. [`Self::give_back`] returns it to the file
+    /// system.
     pub(super) fn free(&mut self, place: Place) {
         place.file.live_bytes.fetch_sub(place.bytes, Ordering::Relaxed);
         place.file.live.fetch_sub(1, Ordering::Relaxed);
         self.freed.push(place);
     }
 
-    /// Gives what was freed back to the file system; returns how often that failed. It is tried
-    /// again with the next call.
+    /// Punches out freed ranges and removes files without live ranges. Returns the number of
+    /// failures. The next call retries them.
     pub(super) fn give_back(&mut self) -> u64 {
         let mut freed = mem::take(&mut self.freed);
         freed.retain(|place| self.give_back_place(place).is_err());
@@ -473,8 +483,8 @@ impl DataFiles {
         to_u64(self.freed.len())
     }
 
-    /// Gives the rest of a place back to the file system: nothing more will be written there. A
-    /// failure costs space alone, and that only until the place is freed.
+    /// Punches out the end of a range behind its first `used` bytes. Nothing may be written there
+    /// later. A failure only wastes the space until the range is freed.
     pub(super) fn trim(place: &Place, used: u64) {
         let from = round_up(used, BLOCK_BYTES);
         if from < place.bytes {
@@ -490,7 +500,7 @@ impl DataFiles {
             return file.file.punch_hole(place.offset, place.bytes);
         }
         if self.files.iter().all(|other| other.number != file.number) {
-            // It went with another of its places.
+            // The file was removed with another of its ranges.
             return Ok(());
         }
         match self.dir.remove(&name_of(file.number)) {
@@ -503,7 +513,7 @@ impl DataFiles {
         Ok(())
     }
 
-    /// Bytes of what is placed, heads of files included.
+    /// Returns the bytes of all ranges and of the heads of files.
     pub(super) fn file_bytes(&self) -> u64 {
         let bytes = |file: &Arc<DataFile>| BLOCK_BYTES + file.live_bytes.load(Ordering::Relaxed);
         self.files.iter().map(bytes).sum()

@@ -1,9 +1,11 @@
-//! Flushing: from the chunks in memory to the data files.
+//! Flush: writes the chunks in memory to the data files.
 //!
-//! Extents are frozen, written, and synced; until then their chunk stays in memory. Where a file
-//! fails (its sync, or a write for other than want of space), what is not known to be durable in
-//! it leaves it: the chunk is written anew to another place, all of it, because a chunk is in one
-//! place.
+//! A flush freezes the open extents, writes them, and syncs. Until then their chunk stays in
+//! memory. If a file fails, data not known to be durable in it moves: the whole chunk is written
+//! again to another file range, because an uncompressed chunk has one range.
+//!
+//! Locks: the caller holds `maintenance`. A chunk's `flush` lock is held for one step at a time,
+//! never across a write.
 
 use std::{mem, sync::Arc};
 
@@ -25,16 +27,17 @@ use crate::{
     },
 };
 
-/// Extents start at blocks.
+/// Units of a disk block. Extents start at multiples of it.
 const BLOCK_UNITS: u64 = BLOCK_BYTES / 8;
-/// A cold read fetches at most this much, unless an entry turns out to be larger.
+/// Maximum number of units of a read of one entry. A larger entry takes a second read.
 const SPAN_UNITS_MAX: u64 = BLOCK_UNITS;
 
-/// Hints of what is not yet published may take this part of the budget.
+/// Hints that await a checkpoint may take the budget divided by this.
 const HINTS_PART: u64 = 32;
 
 impl HashLog {
-    /// Ends the extents that have entries. Afterwards nothing in them changes.
+    /// Ends and freezes the extents that have entries, and waits for writers. Nothing in these
+    /// extents changes afterwards.
     pub(super) fn freeze(&self) {
         let chunks: Vec<Arc<Chunk>> = read(&self.chunks).values().cloned().collect();
         for chunk in chunks {
@@ -60,7 +63,7 @@ impl HashLog {
         self.index.wait_for_writers();
     }
 
-    /// Writes what is frozen and not in the files yet, not durably.
+    /// Writes frozen extents and large values that are not in the files yet. Does not sync.
     pub(super) fn write_frozen(&self, maintenance: &mut Maintenance) -> Result<()> {
         let chunks: Vec<Arc<Chunk>> = read(&self.chunks).values().cloned().collect();
         for chunk in chunks {
@@ -78,9 +81,9 @@ impl HashLog {
         Ok(())
     }
 
-    /// As [`Self::write_ended`]. Writers go on meanwhile, and need frames: where they are fast,
-    /// those are made ready while the disk writes. One after the other takes as long as a chunk
-    /// takes to fill, and what is left to be replayed grows.
+    /// As [`Self::write_ended`]. If writers are fast, another thread populates frames for them
+    /// during the write. One after the other takes as long as a chunk takes to fill, and the log to
+    /// replay grows.
     fn write_ended_beside_frames(
         &self,
         maintenance: &mut Maintenance,
@@ -103,7 +106,7 @@ impl HashLog {
         mem::replace(&mut writing.1, Ok(()))
     }
 
-    /// Writes a chunk's frozen extents and keeps them for the next publication.
+    /// Writes a chunk's frozen extents and adds them to the next checkpoint.
     fn write_ended(&self, maintenance: &mut Maintenance, chunk: &Chunk) -> Result<()> {
         loop {
             let (next, sealed) = {
@@ -125,8 +128,8 @@ impl HashLog {
         }
     }
 
-    /// Makes what is written durable. What a file that fails may have lost is written to another
-    /// one the next time; the rest may leave memory.
+    /// Syncs the data files. Chunks that are durable may leave memory. After an error, the next
+    /// flush writes the data of a failed file to another one.
     pub(super) fn sync_written(&self, maintenance: &mut Maintenance) -> Result<()> {
         let outcome = if mutant::active(Bug::HashlogSkipsDataSync) {
             Ok(())
@@ -153,7 +156,8 @@ impl HashLog {
         outcome
     }
 
-    /// Has a chunk that is to be written, or written again, leave a file that has failed.
+    /// Detaches a chunk that is not durable from a failed file: all of its extents are to be
+    /// written again.
     fn leave_failed_file(maintenance: &mut Maintenance, chunk: &Chunk) {
         let mut flush = lock(&chunk.flush);
         let whole = flush.ended.is_empty() && flush.durable_count == flush.extents.len();
@@ -186,7 +190,7 @@ impl HashLog {
         flush.durable_count = 0;
     }
 
-    /// The same for a large value; says whether it had to.
+    /// As [`Self::leave_failed_file`], for a large value. Returns whether it was detached.
     fn leave_failed_file_large(maintenance: &mut Maintenance, large: &Large) -> bool {
         let mut state = lock(&large.state);
         let failed = state.place.as_ref().is_some_and(|place| place.file.has_failed());
@@ -201,7 +205,7 @@ impl HashLog {
         true
     }
 
-    /// Where a chunk is to be written.
+    /// Returns the file range of a chunk, and allocates it before the first write.
     fn place_chunk(&self, maintenance: &mut Maintenance, chunk: &Chunk, now: u64) -> Result<Place> {
         let mut flush = lock(&chunk.flush);
         if let Some(place) = &flush.place {
@@ -214,7 +218,9 @@ impl HashLog {
         Ok(place)
     }
 
-    fn write_extent(
+    /// Writes the extent of these units, without a sync. Returns its record and hints for the
+        /// manifest.
+        fn write_extent(
         &self,
         maintenance: &mut Maintenance,
         chunk: &Chunk,
@@ -285,7 +291,8 @@ impl HashLog {
         Ok(Pending { extent, hints, _memory: memory })
     }
 
-    /// Puts checksums into the entries of an extent's image and collects their hints.
+    /// Writes the checksums of the entries in an extent's image, and completes the counts in its
+    /// head. Returns the hints, and the units of the largest entry.
     fn seal_entries(
         &self,
         image: &mut [u8],
@@ -299,7 +306,7 @@ impl HashLog {
             let rest = image.get_mut(at..).unwrap_or(&mut []);
             let found = Stored::head(rest).map(|head| (head, head.units() * UNIT_BYTES));
             let Some((entry, bytes)) = found.filter(|(_, bytes)| *bytes <= rest.len()) else {
-                return Err(self.broken("an entry in memory has no head"));
+                return Err(self.broken("an entry in memory has no valid head"));
             };
             let unit = to_usize(start) + at / UNIT_BYTES;
             let rest = rest.get_mut(..bytes).unwrap_or(&mut []);
@@ -323,7 +330,7 @@ impl HashLog {
         Ok((hints, widest))
     }
 
-    /// Writes a large value that is not in the files yet.
+    /// Writes a large value that is not in the files yet, without a sync.
     fn write_large(&self, maintenance: &mut Maintenance, large: &Arc<Large>) -> Result<()> {
         Self::leave_failed_file_large(maintenance, large);
         let now = self.context.env.unix_millis();
@@ -364,9 +371,8 @@ impl HashLog {
         Ok(())
     }
 
-    /// Writes what is frozen and what can be frozen, so that chunks may leave memory: durably,
-    /// because memory is then the only other place where it is. Published is only what takes
-    /// memory until then. With `all`, the chunk that takes appends may leave memory as well.
+    /// Flushes and syncs all chunks, so that they may leave memory. `all` includes the active
+    /// chunk. Writes the manifest only if the hints that await a checkpoint take too much memory.
     pub(super) fn flush_for_room(&self, all: bool) -> Result<()> {
         let mut maintenance = lock(&self.maintenance);
         if self.context.read_only {
@@ -381,7 +387,7 @@ impl HashLog {
         self.sync_written(&mut maintenance)?;
         let hint_bytes: u64 = maintenance.pending.iter().map(|add| to_u64(add.hints.len())).sum();
         if hint_bytes > self.context.budget.limit() / HINTS_PART {
-            // They leave memory with the publication.
+            // The checkpoint releases the hints.
             let complete = maintenance.complete;
             return self.publish(&mut maintenance, complete);
         }

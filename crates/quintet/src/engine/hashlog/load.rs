@@ -1,14 +1,14 @@
-//! Loading the index: hints -> shares -> lines.
+//! Loading the index from hints, in parallel.
 //!
-//! The hints of all extents are dealt out by hash into shares of the index, in parallel over
-//! groups of extents; then the newest entry of each hash is put into the lines of its share, in
-//! parallel over shares. A share is small enough for the caches. Where memory is
-//! short, the hints are read several times for a part of the hashes each.
+//! The hints of all extents are partitioned by hash into shares of the index, in parallel over
+//! groups of extents. Then the newest entry of each hash is stored in the lines of its share, in
+//! parallel over shares. A share fits in the caches. If memory is short, several passes read the
+//! hints, each for a part of the hashes.
 //!
-//! Invariants: sources come in the order of their age, groups hold runs of them, and both steps
-//! keep the order; so of the entries of one hash the last one is the newest.
+//! Invariant: sources are in the order of their age, a group is a contiguous part of them, and both
+//! steps keep the order. So of the entries of one hash, the last is the newest.
 //!
-//! Thread rules: opening alone, with the threads of [`crate::io::Env::parallel`].
+//! Threads: those of [`crate::io::Env::parallel`], while nobody else uses the table.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,22 +34,24 @@ use crate::{
     },
 };
 
-/// Entries of a share: they and the index lines that they go to fit in a second-level cache.
+/// Entries of a share. They and their index lines fit in a second-level cache.
 const SHARE_ENTRIES: u64 = 1 << 14;
+/// Maximum number of shares, as a power of two.
 const SHARE_BITS_MAX: u32 = 12;
-/// Bytes that an entry takes while it is dealt out, with the room between shares.
+/// Bytes of memory for a partitioned entry, with the spare room of the shares.
 const DEALT_BYTES: u64 = 20;
-/// Less is not worth another pass over the hints.
+/// Minimum bytes of memory of a pass. Less is not worth another pass over the hints.
 const DEALT_BYTES_MIN: u64 = 1 << 20;
-/// Groups of extents that are read at once.
+/// Number of groups of extents that are partitioned in parallel.
 const GROUPS: usize = 8;
-/// Entries ahead whose index lines are on their way while one is put into its line.
+/// Number of entries ahead whose index lines are prefetched.
 const AHEAD: usize = 16;
-/// Above this size, what is dealt out is in huge pages.
+/// Bytes of partitioned entries above which they are in huge pages.
 const HUGE_ABOVE_BYTES: u64 = 4 << 20;
 
-/// Hash, then from the highest bit: rank of the chunk (20), unit (21), units of the entry (20),
-/// wide (1), kind (2). Of two of the same hash, the greater is the newer.
+/// A partitioned entry: its hash, then from the highest bit: rank of the chunk (20), unit (21),
+/// units of the entry (20), wide (1), kind (2). Of two entries of the same hash, the greater is the
+/// newer.
 type Dealt = (u64, u64);
 
 const KIND_BITS: u32 = 2;
@@ -67,35 +69,38 @@ const LARGE: u64 = 2;
 /// An extent to load.
 pub(super) struct Source {
     pub(super) chunk: Arc<Chunk>,
-    pub(super) rank: u64,
-    pub(super) extent: Extent,
+    /// Position of the chunk in the order of age.
+        pub(super) rank: u64,
+        pub(super) extent: Extent,
     pub(super) hints: Hints,
-    /// Its chunk's, or its own where it is packed.
+    /// File range of the chunk, or of the extent if it is packed.
     pub(super) place: Place,
 }
 
-/// What one pass deals out, of the hashes that are its own.
+/// One pass: the entries of its part of the hashes, partitioned by share.
 struct Dealing<'a> {
     loader: Loader<'a>,
     pass: u64,
     passes: u64,
-    /// Room of each group: of each share.
+    /// Space for the entries: by group, then by share.
     words: Region,
     groups: Vec<Mutex<Group>>,
-    /// What shares that are loaded have no more use for.
+    /// Buffers of finished shares, for reuse.
     memory: Mutex<Vec<LineMemory>>,
 }
 
-/// What [`Loader::share_loader`] takes.
+/// The buffer of [`Loader::share_loader`].
 type LineMemory = Vec<[u32; SLOTS]>;
 
-/// What was dealt out of a group of extents.
+/// The partitioned entries of a group of extents.
 struct Group {
-    first: usize,
-    /// Entries of a share that there is room for.
+    /// Index of its first word.
+        first: usize,
+        /// Capacity of a share, in entries.
     room: usize,
-    counts: Vec<usize>,
-    /// Entries that found no room.
+    /// Number of entries of each share.
+        counts: Vec<usize>,
+        /// Entries beyond the capacity of their share.
     beyond: BTreeMap<usize, Vec<Dealt>>,
 }
 
@@ -111,7 +116,7 @@ impl<'a> Dealing<'a> {
         for group in sources {
             let count: u64 = group.iter().map(|source| source.extent.entry_count).sum();
             let share = (count / passes) >> loader.share_bits();
-            // Three standard deviations more than the average.
+            // The average plus three standard deviations.
             let room = to_usize(share + 3 * share.isqrt() + 16);
             let counts = vec![0; shares];
             groups.push(Mutex::new(Group { first, room, counts, beyond: BTreeMap::new() }));
@@ -145,7 +150,7 @@ impl<'a> Dealing<'a> {
         }
     }
 
-    /// Where the entries of a share are.
+    /// Returns the entries of a share, by group.
     fn runs(&self, share: usize) -> Vec<Run> {
         let run = |group: &Mutex<Group>| {
             let mut group = lock(group);
@@ -157,7 +162,7 @@ impl<'a> Dealing<'a> {
         self.groups.iter().map(run).collect()
     }
 
-    /// The entries of a share, the newest first.
+    /// Returns the entries of a share, the newest first.
     fn newest_first<'b>(&'b self, runs: &'b [Run]) -> impl Iterator<Item = Dealt> + 'b {
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
         runs.iter().rev().flat_map(move |run| {
@@ -168,25 +173,27 @@ impl<'a> Dealing<'a> {
     }
 }
 
-/// Entries of a share that one group has.
+/// The entries of a share in one group.
 struct Run {
-    /// Words in the region.
+    /// First word in the region.
     first: usize,
     end: usize,
     beyond: Vec<Dealt>,
 }
 
-/// What loading has come to.
+/// Totals and results of all passes.
 #[derive(Default)]
 struct Loaded {
     keys: AtomicU64,
     live_bytes: AtomicU64,
     waste_units: AtomicU64,
-    /// Large values by hash and packed place.
+    /// Numbers of large values, by partitioned entry.
     larges: Mutex<BTreeMap<Dealt, u64>>,
     live_larges: Mutex<Vec<u64>>,
-    failed: Mutex<Option<Error>>,
-    full: AtomicBool,
+    /// The first error.
+        failed: Mutex<Option<Error>>,
+        /// The index has no memory left.
+        full: AtomicBool,
 }
 
 impl Loaded {
@@ -197,7 +204,7 @@ impl Loaded {
     }
 }
 
-/// What one share adds.
+/// Totals of one share.
 #[derive(Default)]
 struct Counted {
     keys: u64,
@@ -206,7 +213,8 @@ struct Counted {
 }
 
 impl HashLog {
-    /// Fills the index; the numbers of the large values in use.
+    /// Loads the index. Returns the numbers of the live large values. Fails with `OutOfMemory` if
+    /// the index does not fit in its address space.
     pub(super) fn load_index(&self, manifest: &Manifest, sources: &[Source]) -> Result<Vec<u64>> {
         let total: u64 = sources.iter().map(|source| source.extent.entry_count).sum();
         self.index.presize(total);
@@ -273,7 +281,9 @@ impl HashLog {
         }
     }
 
-    fn deal_extent(
+    /// Partitions the entries of an extent, from its hints or, if those are damaged, from its
+        /// data.
+        fn deal_extent(
         &self,
         manifest: &Manifest,
         source: &Source,
@@ -311,7 +321,8 @@ impl HashLog {
         Ok(())
     }
 
-    /// Directory and hints made anew from the extent's bytes.
+    /// Recreates directory and hints from the extent's data. Fails with `Corruption` if the data is
+    /// damaged.
     fn hints_of_data(&self, source: &Source) -> Result<Vec<u8>> {
         let Source { extent, place, .. } = source;
         let size = to_usize((extent.end - extent.start) * 8);
@@ -350,7 +361,7 @@ impl HashLog {
         Ok(out)
     }
 
-    /// Puts the newest entry of each hash of a share into the index.
+    /// Loads one share: adds the newest entry of each hash to the index.
     fn load_share(
         &self,
         chunks: &[u64],
@@ -372,7 +383,7 @@ impl HashLog {
         Ok(())
     }
 
-    /// Of the entries of a hash, the newest.
+    /// Adds the newest entry of each hash.
     fn load_newest(
         &self,
         chunks: &[u64],
@@ -422,7 +433,7 @@ impl HashLog {
         lock(&dealing.memory).push(into.into_memory());
     }
 
-    /// Of the entries of a hash, the newest of each key.
+    /// Adds the newest entry of each key, if keys share hashes.
     fn load_collided(
         &self,
         chunks: &[u64],
@@ -475,7 +486,7 @@ impl HashLog {
             return;
         }
         counted.keys += 1;
-        // Known to the unit: what rounding adds is less than what sizes of entries vary.
+        // Exact up to the rounding to units.
         counted.live_bytes += units * 8 - 16 - (packed >> WIDE_SHIFT & 1) * 8;
         if kind == LARGE
             && let Some(number) = lock(&loaded.larges).get(&(hash, packed))
@@ -484,7 +495,8 @@ impl HashLog {
         }
     }
 
-    /// The newest entry of each key among entries of one hash.
+    /// Returns the newest entry of each key among entries of one hash. Reads keys from the disk if
+    /// there are several entries.
     fn newest_by_key(&self, chunks: &[u64], group: &[Dealt]) -> Result<BTreeSet<Dealt>> {
         if group.len() == 1 {
             return Ok(group.iter().copied().collect());
@@ -501,12 +513,12 @@ impl HashLog {
     }
 }
 
-/// The directory of a packed extent's blocks, and the hints behind it.
+/// Splits the bytes of an extent's hints into its directory of blocks and the hints.
 fn directory_and_hints<'a>(bytes: &'a [u8], extent: &Extent) -> (&'a [u8], &'a [u8]) {
     bytes.split_at_checked(to_usize(extent.packing_bytes())).unwrap_or((&[], &[]))
 }
 
-/// Makes a packed extent known to its chunk; whether its directory is sound.
+/// Adds a packed extent to its chunk. Returns `false` if its directory is not valid.
 fn adopt_piece(source: &Source, directory: &[u8]) -> bool {
     let Source { chunk, extent, place, .. } = source;
     let (start, end) = (extent.start, extent.end);
@@ -518,7 +530,7 @@ fn adopt_piece(source: &Source, directory: &[u8]) -> bool {
     true
 }
 
-/// Numbers of the chunks, at the index of their rank: one line of a cache has those of eight.
+/// Returns the ids of the chunks by rank.
 fn by_rank(sources: &[Source]) -> Vec<u64> {
     let mut chunks = Vec::new();
     for source in sources {
@@ -533,7 +545,7 @@ fn units_of(hint: &Hint) -> u64 {
     (16 + 8 * hint.wide + hint.payload).div_ceil(8)
 }
 
-/// Whether hints say as many entries as their extent has, and fill it.
+/// Returns whether hints have as many entries as their extent, and fill it exactly.
 fn hints_fit(bytes: &[u8], extent: &Extent) -> bool {
     let mut hints = HintReader::new(bytes);
     let from = extent.start + EXTENT_HEAD_UNITS;

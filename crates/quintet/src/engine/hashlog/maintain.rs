@@ -1,13 +1,15 @@
-//! Publishing: what makes files and memory agree, durably.
+//! Checkpoints: make the files and the manifest durable up to an LSN.
 //!
-//! persist: freeze what is in the chunks -> wait for writers that did not see it -> sync the log
-//! -> write ([`flush`](super::flush)) -> sync the data -> publish in the manifest -> free what the
-//! publication dropped.
+//! Steps: freeze the open extents and wait for writers that did not see the freeze; sync the log;
+//! write and sync the data ([`flush`](super::flush)); commit in the manifest; free the space that
+//! the checkpoint dropped.
 //!
-//! Invariants: after an error everything is as before, but for what is on the way already: a later
-//! persist goes on from there. No sync that failed is tried again and believed: data goes to
-//! another file, the manifest to another manifest. Once the publication is durable, what is left
-//! to be cleaned up can fail without failing the persist: it is counted, and tried again.
+//! Invariants: a failed checkpoint changes nothing that recovery reads; the next one continues with
+//! the data already written. A failed sync is never retried in the same file: data goes to another
+//! data file, the manifest to another manifest. After a durable commit, failures of the cleanup do
+//! not fail the checkpoint: they are counted and retried.
+//!
+//! Locks: `maintenance`, for the whole checkpoint.
 
 use std::{mem, sync::Arc};
 
@@ -27,50 +29,51 @@ use crate::{
     },
 };
 
-/// A manifest is rewritten when it is half as large again as what it says needs, and this.
+/// A manifest is rewritten if it is half as large again as its live content, plus this many bytes.
 const MANIFEST_BYTES_MIN: u64 = 32 << 10;
 
-/// At a long rest it is, where it is larger than that by this part and the above twice.
+/// An idle table's manifest is rewritten if it exceeds its live content by one part in this many,
+/// plus twice the bytes above.
 const MANIFEST_REST_PART: u64 = 16;
 
-/// What a rewrite takes beyond what the manifest says of extents: a piece of it, and the hints of
-/// one extent.
+/// Bytes of buffers during a rewrite: a part of the manifest, and the hints of one extent.
 const MANIFEST_BUFFER_BYTES: u64 = 2 << 20;
 
-/// What belongs to the one thread that maintains the table.
+/// The state of the one thread that maintains the table.
 #[derive(Debug)]
 pub(super) struct Maintenance {
     pub(super) files: DataFiles,
     pub(super) manifest: Option<Manifest>,
-    /// The chunk that compaction copies to.
+    /// The chunk that compaction copies to; `None` before the first copy.
     pub(super) cold: Option<Arc<Chunk>>,
-    /// Chunks without anything live, for the next publication to drop.
+    /// Chunks without live entries. The next checkpoint drops them.
     pub(super) retired: Vec<Arc<Chunk>>,
-    /// Large values likewise.
+    /// Dead large values. The next checkpoint drops them.
     pub(super) dead_larges: Vec<u64>,
-    /// Written and not yet published.
+    /// Extents that are written but not in the manifest.
     pub(super) pending: Vec<Pending>,
     pub(super) pending_larges: Vec<Arc<Large>>,
-    /// Number and serial of chunks that have left a file that failed: what the manifest says of
-    /// them is dropped by the publication that names their new places.
+    /// Id and serial of chunks that were detached from a failed file. The checkpoint that names
+    /// their new ranges drops the old records.
     pub(super) moved: Vec<(u64, u64)>,
-    /// Places that the manifest names until then.
+    /// The old file ranges of those chunks. The manifest names them until that checkpoint.
     pub(super) left: Vec<Place>,
-    pub(super) complete: u64,
-    /// Bytes that the manifest would take, written anew.
+    /// LSN that the files are complete to.
+        pub(super) complete: u64,
+        /// Size of the manifest in bytes if it were rewritten.
     pub(super) manifest_needed: u64,
-    /// The manifest is rewritten when it is longer than this.
+    /// Size in bytes below which it is not rewritten, after a failed rewrite.
     manifest_rewrite_at: u64,
-    /// Bytes written to manifests that are replaced.
+    /// Bytes written to replaced manifests.
     replaced_written_bytes: u64,
 }
 
-/// An extent that is in its file and not in the manifest.
+/// An extent that is in its file but not in the manifest.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) extent: Extent,
     pub(super) hints: Vec<u8>,
-    /// For the hints.
+    /// The budget of the hints.
     pub(super) _memory: Reservation,
 }
 
@@ -93,7 +96,7 @@ impl Maintenance {
         }
     }
 
-    /// Whether a publication would say nothing but how far the files are complete.
+    /// Returns whether a checkpoint would change only the LSN that the files are complete to.
     fn is_idle(&self) -> bool {
         self.pending.is_empty()
             && self.retired.is_empty()
@@ -103,6 +106,8 @@ impl Maintenance {
 }
 
 impl HashLog {
+    /// Makes a checkpoint that is complete to `up_to`. Returns the LSN that the files are complete
+    /// to.
     pub(super) fn persist_to(&self, up_to: Lsn) -> Result<Lsn> {
         let mut maintenance = lock(&self.maintenance);
         let applied = self.counters.applied.load(Ordering::Relaxed);
@@ -111,8 +116,9 @@ impl HashLog {
         Ok(Lsn(maintenance.complete))
     }
 
-    /// Makes everything applied so far durable in the files, and says that they are complete to
-    /// `complete`.
+    /// Makes a checkpoint of everything applied so far, and records that the files are complete to
+    /// `complete`. Fails with `ReadOnly`, or if the disk or the log sync fails; a later checkpoint
+    /// retries.
     pub(super) fn publish(&self, maintenance: &mut Maintenance, complete: u64) -> Result<()> {
         if self.context.read_only {
             return Err(Error::ReadOnly);
@@ -120,14 +126,15 @@ impl HashLog {
         self.publish_wanted.store(false, Ordering::Relaxed);
         let outcome = self.publish_frozen(maintenance, complete.max(maintenance.complete));
         if outcome.is_err() {
-            // What is frozen counts as flushed: nothing else would ask again.
+            // Frozen entries count as flushed, so nothing else would request another attempt.
             self.publish_wanted.store(true, Ordering::Relaxed);
         }
         outcome
     }
 
     fn publish_frozen(&self, maintenance: &mut Maintenance, complete: u64) -> Result<()> {
-        // Before the freeze: what replaced these is applied, so this publication holds it.
+        // Before the freeze: the entries that replaced these are applied, so this checkpoint holds
+        // them.
         maintenance.dead_larges.append(&mut lock(&self.dead_larges));
         self.freeze();
         if !mutant::active(Bug::HashlogSkipsLogSync) {
@@ -152,7 +159,7 @@ impl HashLog {
         Ok(())
     }
 
-    /// Publishes what is written and durable.
+    /// Commits the extents, large values and drops to the manifest. The data must be durable.
     fn commit(&self, maintenance: &mut Maintenance, complete: u64) -> Result<()> {
         let commit = Commit {
             sequence: 0,
@@ -168,7 +175,7 @@ impl HashLog {
         let added: u64 = maintenance.pending.iter().map(|add| add.extent.manifest_bytes()).sum();
         let _memory = self.working_memory(added);
         let Maintenance { manifest: Some(manifest), .. } = maintenance else {
-            return Err(self.broken("there is no manifest"));
+            return Err(self.broken("the table has no manifest"));
         };
         manifest.begin();
         for (chunk, serial) in &maintenance.moved {
@@ -204,7 +211,8 @@ impl HashLog {
         Ok(())
     }
 
-    /// Takes out of memory what the last publication dropped, and frees its places.
+    /// Removes the chunks and large values that the last checkpoint dropped, and frees their file
+    /// ranges.
     fn free_dropped(&self, maintenance: &mut Maintenance) {
         for place in mem::take(&mut maintenance.left) {
             maintenance.files.free(place);
@@ -228,7 +236,7 @@ impl HashLog {
         }
     }
 
-    /// Writes the manifest anew where most of it is of the past.
+    /// Rewrites the manifest if much of it is obsolete.
     fn rewrite_manifest(&self, maintenance: &mut Maintenance) {
         let Some(bytes) = maintenance.manifest.as_ref().map(Manifest::bytes) else { return };
         let most = MANIFEST_BYTES_MIN + maintenance.manifest_needed * 3 / 2;
@@ -237,7 +245,7 @@ impl HashLog {
         }
     }
 
-    /// Whether the manifest takes more than a resting table's should.
+    /// Returns whether the manifest is too large for an idle table.
     pub(super) fn is_manifest_untidy(&self) -> bool {
         let counters = &self.counters;
         let needed = counters.manifest_needed.load(Ordering::Relaxed);
@@ -245,7 +253,7 @@ impl HashLog {
         counters.manifest_bytes.load(Ordering::Relaxed) > most
     }
 
-    /// The last of a long rest's work.
+    /// Rewrites the manifest of an idle table if it is too large.
     pub(super) fn tidy_manifest(&self, maintenance: &mut Maintenance) {
         let bytes = maintenance.manifest.as_ref().map(Manifest::bytes);
         if let Some(bytes) = bytes.filter(|_| self.is_manifest_untidy()) {
@@ -257,15 +265,15 @@ impl HashLog {
     fn rewrite_manifest_now(&self, maintenance: &mut Maintenance, bytes: u64) {
         maintenance.manifest_rewrite_at = 0;
         if self.replace_manifest(maintenance, Commit::default()).is_err() {
-            // The old one does as well (or, where it is in doubt, the next publication needs a new
-            // one and says what fails). Not with every persist: when it has grown by as much again.
+            // The old manifest remains valid. (If it is in doubt, the next checkpoint needs a new
+            // one and reports the failure.) Retry after more growth, not with every checkpoint.
             maintenance.manifest_rewrite_at = bytes + MANIFEST_BYTES_MIN;
             self.counters.cleanup_failures_total.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Lets a new manifest take the old one's place, with all that is known to be durable of it;
-    /// without an old one, with nothing but `first`.
+    /// Replaces the manifest by a new one with the durable live content of the old one. Without an
+    /// old one, the new one holds only `first`.
     fn replace_manifest(&self, maintenance: &mut Maintenance, first: Commit) -> Result<()> {
         let dir = &self.context.dir;
         let old = maintenance.manifest.as_ref();
@@ -291,20 +299,21 @@ impl HashLog {
         Ok(())
     }
 
-    pub(super) fn broken(&self, what: &str) -> Error {
+    /// Returns the error for a broken invariant of the table.
+        pub(super) fn broken(&self, what: &str) -> Error {
         Error::TableFailed { table: self.context.table_id.to_string(), reason: what.to_owned() }
     }
 
-    /// Draws memory for a buffer of maintenance or recovery. What is colder makes room for it;
-    /// where nothing is, it is drawn past the limit, because the work that it is for is what gives
-    /// memory back.
+    /// Reserves memory for a buffer of maintenance or recovery. Evicts chunks for it, and exceeds
+    /// the limit if that does not suffice: the work that needs the buffer releases memory.
     pub(super) fn working_memory(&self, bytes: u64) -> Reservation {
         let budget = &self.context.budget;
         while budget.used() + bytes > budget.limit() && self.evict_one() {}
         budget.reserve_transient(bytes)
     }
 
-    pub(super) fn count_bytes(&self, maintenance: &Maintenance) {
+    /// Updates the byte counts in the statistics.
+        pub(super) fn count_bytes(&self, maintenance: &Maintenance) {
         let counters = &self.counters;
         counters.data_bytes.store(maintenance.files.file_bytes(), Ordering::Relaxed);
         let manifest = maintenance.manifest.as_ref();
@@ -316,7 +325,8 @@ impl HashLog {
         counters.written_bytes_total.store(written, Ordering::Relaxed);
     }
 
-    pub(super) fn publish_soon(&self, maintenance: &Maintenance) {
+    /// Requests a checkpoint if enough extents await one.
+        pub(super) fn publish_soon(&self, maintenance: &Maintenance) {
         if to_u64(maintenance.pending.len()) >= self.mutable_chunks {
             self.publish_wanted.store(true, Ordering::Relaxed);
             self.context.host.wake();

@@ -1,46 +1,43 @@
-//! Append-only chunks and a hash table in memory (LogKV).
+//! The hashlog engine: append-only chunks and a hash table in memory (LogKV, sections 2.1 and 3.1).
 //!
-//! What: every write appends an entry to the youngest chunk; a table of 8-byte slots
-//! ([`crate::engine::hashlog::index`]) finds the newest entry of each key. Chunks are appended to
-//! data files
-//! ([`files`]) and stay in memory ([`arena`]) within the budget.
-//! Why: the highest write rate of the engines, and gets of one index line and one record: for
-//! ingest, sessions, caches, counters.
+//! A write appends an entry to the active chunk. A table of 8-byte slots ([`index`]) finds the
+//! newest entry of each key. Chunks are written to data files ([`files`]) and stay in memory
+//! ([`arena`]) within the budget.
+//! Writes are appends and gets read one index line and one entry: for ingest, sessions, caches,
+//! counters.
 //!
-//! put: lock the key's group -> find its entry -> exchange it in place (same size, not frozen) or
-//! append and exchange the slot -> unlock. get: [`read`]. persist: [`flush`], [`maintain`].
-//! compact: [`compact`]. open: [`recover`], [`load`]. What is in memory: [`residency`].
+//! - put ([`write`]): lock the key's group, find its entry, replace it in place (same size, not
+//!   frozen) or append and swap the slot, unlock.
+//! - get: [`read`]; from the disk: [`cold`]. Which chunks are in memory: [`residency`].
+//! - checkpoint: [`maintain`] (steps), [`flush`] (data), [`manifest`]. compact: [`compact`]. open:
+//!   [`recover`], [`load`].
 //!
 //! Invariants:
-//! - A chunk's entries below its frozen bound never change; only they are written. Flushing
-//!   freezes, waits for the writers that did not see it, syncs the log, writes, syncs, then
-//!   publishes in the [`manifest`]. A publication holds everything that was applied before it
-//!   began.
-//! - Of two entries of one key the one in the chunk of higher (order, serial), or further back in
-//!   the same chunk, is the newer. Appends go to one chunk at a time, of even order; copies of
-//!   compaction to a chunk whose order is odd and between all that it copies from and all that is
-//!   yet to be written.
+//! - Entries below a chunk's frozen bound never change. Only they are written. A checkpoint
+//!   freezes, waits for writers that did not see the freeze, syncs the log, writes, syncs, and
+//!   commits in the [`manifest`]. It holds everything applied before it began.
+//! - Of two entries of one key, the one in the chunk of higher (order, serial) is newer, or the
+//!   later one in the same chunk. The active chunk has an even order. Compaction copies to a chunk
+//!   of odd order, between its sources and all that is written later.
 //! - A tombstone is kept while an older chunk exists.
-//! - What a publication frees is freed after it is durable.
-//! - Failures of the disk leave the table working: a sync that failed is never believed later, so
-//!   what it was for is written to another file, and until it is durable it stays in memory.
-//! - Two live keys with the same 56 bits of hash set `collided` before the second is readable; from
-//!   then on opening reads keys instead of hints. Everything else resolves equal hashes by the full
-//!   key anyway.
+//! - Space that a checkpoint drops is freed after the checkpoint is durable.
+//! - After a failed sync the table keeps working. The data goes to another file and stays in memory
+//!   until it is durable there. The failed sync is never retried.
+//! - `collided` is set before a second live key with the same 56 bits of hash is readable. From
+//!   then on, opening reads keys instead of hints. All other code resolves equal hashes by the full
+//!   key.
 //!
-//! Thread rules: gets take no lock and store nothing while the record is in memory. Writers lock a
-//! group of the index. Lock order: `maintenance`, group, `roll`, `residency`, `chunks`, `larges`.
-//! Maintenance never waits for writers with a later lock held.
+//! Locks: gets take none, and store nothing if the entry is in memory. Writers lock a group of the
+//! index. Lock order: `maintenance`, group, `roll`, `residency`, `chunks`, `larges`. Maintenance
+//! never waits for writers while it holds a later lock.
 //!
-//! Options: `chunk_bytes` (power of two, 16 KiB to 16 MiB, 2 MiB), `compression` (of chunks in the
-//! files: `none` or `lz4`, `none`), `live_ratio` (per cent of file
-//! bytes that are kept alive, 10 to 90, 50), `mutable_chunks` (chunks that may await a persist and
-//! so be updated in place, 1 to 1024, 8).
+//! Options: `chunk_bytes` (power of two, 16 KiB to 16 MiB, 2 MiB); `compression` of chunks in files
+//! (`none` or `lz4`, `none`); `live_ratio` (per cent of file bytes kept live, 10 to 90, 50);
+//! `mutable_chunks` (chunks that await a checkpoint, 1 to 1024, 8).
 //!
-//! How we differ from the paper: nothing is lost of the last chunk (the shared log has it); sizes
-//! have 32 bits and versions are LSNs; chunks have checksums and the index a checkpoint;
-//! compaction and persistence stop nobody; colder chunks leave memory; hot keys are updated in
-//! place.
+//! How we differ from the paper: the shared log protects the last chunk; sizes have 32 bits;
+//! versions are LSNs; chunks have checksums and the index a checkpoint; compaction and checkpoints
+//! stop nobody; cold chunks leave memory; hot keys are updated in place.
 
 mod arena;
 mod check;
@@ -92,184 +89,193 @@ use crate::{
     },
 };
 
+/// Default of `chunk_bytes`.
 const CHUNK_BYTES_DEFAULT: u64 = 2 << 20;
+/// Default of `live_ratio`.
 const LIVE_PER_CENT_DEFAULT: u64 = 50;
-/// What is not yet in files is what opening replays: at the rate of one thread.
+/// Default of `mutable_chunks`. It bounds the data that opening replays, on one thread.
 const MUTABLE_CHUNKS_DEFAULT: u64 = 8;
-/// At rest, compaction goes on until this share of what is stored is waste.
+/// Per cent of waste down to which an idle table is compacted.
 const REST_WASTE_PER_CENT: u64 = 4;
-/// Rest is this long without a write, in milliseconds.
+/// Milliseconds without a write after which a table is idle.
 const REST_MILLIS: u64 = 500;
-/// At a long rest, compaction starts at the first share of waste and goes on to the second: heads
-/// and hints take most of the fifth that a resting table may take beyond its live bytes. What lies
-/// between the two keeps a few updates between rests from having much rewritten.
+/// Milliseconds without a write after which compaction goes below [`REST_WASTE_PER_CENT`].
 const LONG_REST_MILLIS: u64 = 4000;
+/// Per cent of waste from which it does. The distance to the target below keeps a few updates
+/// between two idle times from causing much rewriting.
 const LONG_REST_WASTE_PER_CENT_MAX: u64 = 2;
+/// Per cent of waste down to which it compacts. Heads and hints take most of the fifth that an idle
+/// table may take beyond its live bytes.
 const LONG_REST_WASTE_PER_CENT: u64 = 1;
 
-/// A chunk. Its numbers that change on the way are in the [`Arena`].
+/// A chunk. The counts that change with each write are in the [`Arena`].
 #[derive(Debug)]
 struct Chunk {
     id: u64,
     serial: u64,
     order: u64,
     created: u64,
-    /// Its extents, where they are packed: each in a place of its own.
+    /// Its packed extents, each in its own file range; empty in a table without compression.
     pieces: RwLock<Vec<Arc<Piece>>>,
-    /// Units that a read of one entry fetches.
+    /// Units that a read of one entry from the file fetches.
     span: AtomicU64,
-    /// All of it is durable in its file, and no more will come: it may leave memory.
+    /// The whole chunk is durable and sealed: it may leave memory.
     written: AtomicBool,
-    /// Nothing in it is live: it goes with the next publication.
+    /// It holds nothing live: the next checkpoint drops it.
     retired: AtomicBool,
-    /// Entries that writers had to read from its file.
+    /// Number of entries that writers had to read from its file.
     learned: AtomicU64,
     flush: Mutex<Flush>,
 }
 
-/// How far a chunk is in its file.
+/// How much of a chunk is in its file.
 #[derive(Debug, Default)]
 struct Flush {
-    /// Where the next extent starts, in units.
+    /// Start of the next extent, in units.
     start: u64,
-    /// Start and end of extents that are frozen and not yet written.
+    /// Start and end of extents that are frozen but not written.
     ended: Vec<(u64, u64)>,
-    /// No extent will come after those.
+    /// No extent follows those.
     sealed: bool,
-    /// Where it is in the files, once it is; another place after that file has failed.
+    /// Its file range, once one is allocated; a new one after that file has failed.
     place: Option<Place>,
-    /// Those in the file, and how many of them are durable.
+    /// Extents that are written, and how many of them are durable.
     extents: Vec<Extent>,
     durable_count: usize,
 }
 
 impl Chunk {
-    /// Where it is in the files.
+    /// Returns its file range; `None` before the first flush, and for a packed chunk.
     fn place(&self) -> Option<Place> {
         lock(&self.flush).place.clone()
     }
 }
 
-/// A value too large for a chunk.
+/// A value too large for a chunk. It has its own file range.
 #[derive(Debug)]
 struct Large {
     number: u64,
     lsn: u64,
     length: u64,
     state: Mutex<LargeState>,
-    /// It is durable in its place in a file.
+    /// It is durable in its file range: it may leave memory.
     written: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct LargeState {
-    /// While it is in memory.
+    /// The value, while it is in memory.
     bytes: Option<Arc<[u8]>>,
     place: Option<Place>,
-    /// It is written to its place, perhaps not durably.
+    /// It is written to its file range, perhaps not durably.
     in_file: bool,
 }
 
 impl Large {
-    /// Where it is in the files.
+    /// Returns its file range, once one is allocated.
     fn place(&self) -> Option<Place> {
         lock(&self.state).place.clone()
     }
 }
 
+/// Numbers of the next chunk.
 #[derive(Debug, Default)]
 struct Roll {
     next_serial: u64,
     next_id: u64,
     free_ids: Vec<u64>,
-    /// Order of the chunk that takes appends, or of the last that did.
+    /// Order of the active chunk, or of the last one.
     hot_order: u64,
-    /// When the last chunk for appends was started; none since the table was opened.
+    /// When the active chunk was started; `None` if none was since the table was opened.
     rolled_at: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
 struct Counters {
     live_bytes: AtomicU64,
-    /// Units of entries in chunks, and of those the dead ones and the tombstones.
+    /// Units of entries in chunks; of those, dead entries and tombstones.
     units: AtomicU64,
     waste_units: AtomicU64,
     /// Units appended since the last flush.
     unflushed_units: AtomicU64,
-    /// Operations applied, those of them that the files have, and when they were seen to have
-    /// changed: tells rest.
+    /// Operations applied; how many of them the files have; the last observed count, and when it
+    /// was first observed. An idle table is one whose count does not change.
     applied: AtomicU64,
     applied_persisted: AtomicU64,
     applied_seen: AtomicU64,
     applied_seen_millis: AtomicU64,
-    /// Per cent of waste down to which compaction is to go.
-    /// `applied` + 1 when compaction found nothing to do, and when it last closed the hot chunk.
+        /// `applied` + 1 when compaction found nothing to do, and when it last sealed the active
+        /// chunk.
     stuck_at: AtomicU64,
     closed_hot_at: AtomicU64,
-    /// `applied` + 1 when a long rest's work began, and when it had come to the manifest.
+    /// `applied` + 1 when compaction of a long idle table began, and when it ended.
     tidying_at: AtomicU64,
     tidied_at: AtomicU64,
-    /// Chunks that are not in memory, and keys that were read ahead of their writes.
+    /// Chunks that are not in memory, and keys whose entries were read ahead of their writes.
     cold_chunks: AtomicU64,
     learned: AtomicU64,
-    /// Waste in units from which a writer compacts again.
+    /// Waste in units from which a writer compacts next.
     next_debt: AtomicU64,
     debts_paid_total: AtomicU64,
     in_place_total: AtomicU64,
     cold_reads_total: AtomicU64,
-    /// Of those, the ones that found another key's entry.
+    /// Of those, reads that returned another key's entry.
     false_reads_total: AtomicU64,
     compacted_total: AtomicU64,
     evicted_total: AtomicU64,
     index_charged: AtomicU64,
-    /// Bytes in the two kinds of file, and those that the manifest would have, written anew.
+    /// Bytes of data files and of the manifest, and the manifest's size if it were rewritten.
     data_bytes: AtomicU64,
     manifest_bytes: AtomicU64,
     manifest_needed: AtomicU64,
     written_bytes_total: AtomicU64,
-    /// Work after a publication that failed and is to be tried again.
+    /// Failures of the work after a checkpoint. It is retried.
     cleanup_failures_total: AtomicU64,
 }
 
-/// A table of the hashlog engine. See the module head.
+/// A table of the hashlog engine. See the module documentation.
 #[derive(Debug)]
 pub struct HashLog {
     context: Context,
     owner: Owner,
     live_per_cent: u64,
     mutable_chunks: u64,
-    /// Extents are packed when they are written.
+    /// Extents are compressed when they are written.
     compresses: bool,
-    /// All ones, but for tests of equal hashes.
+    /// All ones, except in tests of equal hashes.
     hash_mask: u64,
     index: SlotTable,
     arena: Arena,
     chunks: RwLock<BTreeMap<u64, Arc<Chunk>>>,
     larges: RwLock<BTreeMap<u64, Arc<Large>>>,
     next_large: AtomicU64,
-    /// Large values whose entry died after it was frozen: freed by a publication.
+    /// Large values whose entry died after it was frozen. A checkpoint frees them.
     dead_larges: Mutex<Vec<u64>>,
-    /// Number + 1 of the chunk that takes appends.
+    /// Id + 1 of the active chunk; 0: none.
     hot: AtomicU64,
     roll: Mutex<Roll>,
     residency: Mutex<()>,
     maintenance: Mutex<Maintenance>,
-    /// Compaction freed something that the next publication gives back.
+    /// A checkpoint is due: compaction or a write freed space that it would release.
     publish_wanted: AtomicBool,
-    /// The LSN to which the files were complete when the table was opened.
+    /// LSN that the files were complete to when the table was opened.
     opened_complete: AtomicU64,
-    /// A get met a chunk that is not in memory.
+    /// A read needed a chunk that is not in memory.
     warm_wanted: AtomicBool,
-    collided: AtomicBool,
-    queues: Queues,
-    /// By hash, for each write that is admitted and not yet applied: what was read ahead for it.
+    /// Two live keys have had the same 56 bits of hash.
+        collided: AtomicBool,
+        queues: Queues,
+    /// Entries read ahead for writes that are admitted and not applied yet, by hash.
     learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
     counters: Counters,
 }
 
 impl HashLog {
-    /// Loads a table (or starts one in an empty directory) and says to which LSN its files are
-    /// complete.
+    /// Loads a table, or creates one in an empty directory. Returns the LSN that its files are
+    /// complete to.
+        ///
+        /// Fails with `InvalidOption` for an unknown option or value, and with `Corruption` if the
+        /// manifest or its files are damaged.
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         Self::open_with_mask(options, context, u64::MAX)
     }
@@ -332,7 +338,7 @@ impl HashLog {
         read(&self.chunks).get(&id).cloned()
     }
 
-    /// Draws from or gives to the budget what the index has grown or shrunk by.
+    /// Adjusts the budget to the size of the index.
     fn charge_index(&self) {
         let now = self.index.bytes();
         let before = self.counters.index_charged.swap(now, Ordering::Relaxed);
@@ -340,36 +346,36 @@ impl HashLog {
         self.context.budget.release(before.saturating_sub(now));
     }
 
-    /// Waste in units, and all units.
+    /// Returns the units of waste, and of all entries.
     fn waste(&self) -> (u64, u64) {
         let counters = &self.counters;
         let units = counters.units.load(Ordering::Relaxed);
         (counters.waste_units.load(Ordering::Relaxed).min(units), units)
     }
 
-    /// Whether waste is more than `per_cent` of everything, and worth a chunk.
+    /// Returns whether waste exceeds `per_cent` of all units, and half a chunk.
     fn waste_exceeds(&self, per_cent: u64) -> bool {
         let (waste, units) = self.waste();
         waste * 100 > units * per_cent && waste * 2 > self.arena.chunk_units()
     }
 
-    /// The share of waste at which compaction starts: before the bound, because heads, hints, the
-    /// log, copies and what awaits its publication take space as well.
+    /// Per cent of waste at which compaction starts. It is half of what `live_ratio` allows,
+    /// because heads, hints, the log, copies and data that awaits a checkpoint take space as well.
     fn waste_per_cent_max(&self) -> u64 {
         (100 - self.live_per_cent) / 2
     }
 
-    /// The share of waste at which writers compact as well.
+    /// Per cent of waste at which writers compact as well.
     fn waste_per_cent_of_writers(&self) -> u64 {
         (100 - self.live_per_cent) * 6 / 10
     }
 
-    /// The share of waste at which they wait for a step of compaction that is under way.
+    /// Per cent of waste at which writers wait for a running step of compaction.
     fn waste_per_cent_waited_for(&self) -> u64 {
         (100 - self.live_per_cent) * 7 / 10
     }
 
-    /// For how many milliseconds nothing has been written.
+    /// Returns the milliseconds since the count of operations was first observed at `applied`.
     fn rest_millis(&self, applied: u64) -> u64 {
         let counters = &self.counters;
         let now = u64::try_from(self.context.env.monotonic().as_millis()).unwrap_or(u64::MAX);
@@ -383,8 +389,8 @@ impl HashLog {
         self.rest_millis(applied) >= REST_MILLIS
     }
 
-    /// What compaction has to do once the writers rest: after how many milliseconds, and the share
-    /// of waste that it is to go on to.
+    /// Returns what compaction has to do once the table is idle: the milliseconds without a write
+    /// after which it starts, and the per cent of waste to reach. `None`: nothing.
     fn tidying(&self, applied: u64) -> Option<(u64, u64)> {
         let counters = &self.counters;
         let is_now = |mark: &AtomicU64| mark.load(Ordering::Relaxed) == applied + 1;
@@ -459,7 +465,7 @@ impl Engine for HashLog {
         self.make_room(op)?;
         match op {
             Op::Put { key, .. } | Op::Delete { key } => {
-                // It arrives while the record is copied into the log.
+                // The line arrives while the record is copied into the log.
                 self.index.prefetch(self.hash(key));
                 self.learn_ahead(key)
             }
@@ -553,14 +559,14 @@ impl Engine for HashLog {
     }
 }
 
-/// What the table needs done in the background.
+/// Background work that the table needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WantedWork {
     None,
     Checkpoint,
-    /// Compaction until waste is at most so many per cent, or a step of warming.
+    /// Compaction until waste is at most this many per cent, or loading of chunks into memory.
     Compact(u64),
-    /// None while writes go on.
+    /// None as long as writes continue.
     Later,
 }
 
@@ -580,7 +586,7 @@ impl HashLog {
             return WantedWork::Compact(most);
         }
         let rest_millis = self.rest_millis(applied);
-        // A table whose files are complete does not hold log segments.
+        // A checkpoint of an idle table lets the log be pruned.
         let persisted = counters.applied_persisted.load(Ordering::Relaxed);
         let lacking = (unflushed > 0 || applied != persisted) && !self.context.read_only;
         if lacking && rest_millis >= REST_MILLIS {
@@ -598,7 +604,7 @@ impl HashLog {
         if lacking || ready || tidying.is_some() { WantedWork::Later } else { WantedWork::None }
     }
 
-    /// One step of what [`HashLog::wanted_work`] says now.
+    /// Runs one step of the work that [`HashLog::wanted_work`] returns.
     fn maintain_step(&self) -> Result<()> {
         let target = match self.wanted_work() {
             WantedWork::Compact(target) => target,

@@ -1,11 +1,10 @@
-//! Models of what changes memory under a reader: an update in place, a frame that goes to another
-//! chunk, and a chunk number that is used anew. Explored by loom (every interleaving and every
-//! order that the memory model allows, up to a bound) and by shuttle (many random interleavings);
-//! and that the deliberate bugs of these protocols are found.
+//! Models of concurrent changes under a reader: an update in place, a frame that another chunk
+//! takes over, and a chunk id that is reused. The planted bugs of these protocols must be found.
 //!
-//! Run with `just loom` or `just shuttle`. Chunks have eight units here. The reader is
-//! [`Arena::look`], the writers are [`Head::store`], [`Head::exchange`], [`Arena::detach`] and
-//! [`Arena::attach`].
+//! loom explores every interleaving and every order that the memory model allows, up to a bound;
+//! shuttle explores many random interleavings. Run with `just loom` or `just shuttle`. Chunks have
+//! eight units here. The reader is [`Arena::look`]; the writers are [`Head::store`],
+//! [`Head::exchange`], [`Arena::detach`] and [`Arena::attach`].
 
 use super::{
     arena::{Arena, Look, copy_value},
@@ -41,7 +40,7 @@ fn value(lsn: u64) -> [u8; VALUE_BYTES] {
     [u8::try_from(lsn).unwrap(); VALUE_BYTES]
 }
 
-/// Makes `chunk` one of a single entry, in a frame that whoever had it has given back.
+/// Starts `chunk` with a single entry, in a frame that its previous chunk has released.
 fn fill(arena: &Arena, chunk: u64, lsn: u64) {
     let frame = arena.take_frame(true).unwrap();
     arena.begin(chunk, 0, 4, false);
@@ -49,7 +48,7 @@ fn fill(arena: &Arena, chunk: u64, lsn: u64) {
     arena.attach(chunk, frame);
 }
 
-/// The LSN of what a reader of the chunk's entry accepts; none where it has to look again.
+/// Returns the LSN that a reader of the chunk's entry accepts; `None` if it must repeat the read.
 fn read(arena: &Arena, chunk: u64) -> Option<u64> {
     let look = arena.look(arena.address(chunk, 0), KEY, |head, words| {
         let mut bytes = [0; VALUE_BYTES];

@@ -1,23 +1,22 @@
-//! Packed extents: entries compressed in blocks, so that a get from the disk stays one read.
+//! Compressed extents: entries in blocks of about 16 KiB, so that a get from disk is one read.
 //!
-//! What: the entries of an extent, cut between entries into blocks of about 16 KiB; each is
-//! compressed alone (LZ4 block format), or kept as it is where that saves less than an eighth. A
-//! directory of the blocks stands before them, and again before the extent's hints in the
-//! manifest, from where it is held in memory.
-//! Why blocks: an entry alone is mostly too short to hold repetitions, and a whole extent would
-//! cost a get 2 MiB. 16 KiB is a few pages on disk; the test `block_sizes_compared` prints what
-//! other sizes give on text and on values that repeat themselves.
+//! The entries of an extent are cut between entries into blocks. Each block is compressed alone
+//! (LZ4 block format), or stored as it is if compression saves less than an eighth. A directory of
+//! the blocks stands before them. A copy stands before the extent's hints in the manifest; opening
+//! keeps it in memory.
+//! A single entry is mostly too short to contain repetitions, and a whole extent would cost a get 2
+//! MiB. The test `block_sizes_compared` prints the ratios of other sizes.
 //!
 //! | part | meaning |
 //! |---|---|
 //! | directory | for each block: varint units, varint `stored bytes * 2 + kept` |
 //! | blocks | back to back, the stored bytes of each |
 //!
-//! Invariants: a block holds whole entries, with the checksums that they have unpacked: what a
-//! damaged block unpacks to is never taken for an entry. No length is trusted beyond the extent's
-//! place.
+//! Invariants: a block holds whole entries with the checksums of their uncompressed form, so no
+//! entry of a damaged block passes. A length is checked against the extent's file range before it
+//! is used.
 //!
-//! We differ from the paper in that it promises compression in its abstract and has none.
+//! How we differ from the paper: it promises compression in its abstract and has none.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -30,31 +29,32 @@ use super::{
 };
 use crate::util::codec::{Decoder, low_u32, put_varint, to_u64, to_usize};
 
-/// Entries are gathered up to this size.
+/// Size at which a block of entries ends, in bytes.
 const BLOCK_BYTES: usize = 16 << 10;
 
-/// Where a block is.
+/// A block of a packed extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// First unit, in its chunk.
+    /// First unit, in the chunk.
     pub(super) start: u64,
-    /// Past its last unit.
+    /// End, in units.
     pub(super) end: u64,
-    /// Bytes from the start of its extent's place.
+    /// Offset in the extent's file range, in bytes.
     pub(super) from: u64,
-    /// Bytes on disk.
+    /// Size on disk in bytes.
     pub(super) bytes: usize,
-    /// Not compressed.
+    /// The block is not compressed.
     pub(super) kept: bool,
 }
 
 impl Block {
-    /// Bytes when unpacked.
+    /// Returns the size of the decompressed block in bytes.
     pub(super) fn unpacked_bytes(&self) -> usize {
         to_usize(self.end - self.start) * UNIT_BYTES
     }
 
-    /// Unpacks what is stored of it into `out`, of [`Self::unpacked_bytes`].
+    /// Decompresses the block at the start of `stored` into `out`, of [`Self::unpacked_bytes`].
+    /// Returns `None` if it is damaged.
     pub(super) fn unpack(&self, stored: &[u8], out: &mut [u8]) -> Option<()> {
         let stored = stored.get(..self.bytes)?;
         if self.kept {
@@ -66,11 +66,11 @@ impl Block {
     }
 }
 
-/// The blocks of an extent, in order.
+/// The directory of an extent: its blocks, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Blocks {
-    /// First unit, and twice the offset in the place, plus one for a block that is kept; the last
-    /// pair is the end of the last block.
+    /// First unit, and twice the offset in the file range plus one for an uncompressed block. The
+    /// last pair is the end of the last block.
     bounds: Vec<(u32, u32)>,
 }
 
@@ -94,24 +94,24 @@ impl Blocks {
         (0..).map_while(|index| self.block(index))
     }
 
-    /// The block that holds a unit of the chunk.
+    /// Returns the block that holds a unit of the chunk.
     pub(super) fn find(&self, unit: u64) -> Option<Block> {
         let after = self.bounds.partition_point(|(start, _)| u64::from(*start) <= unit);
         self.block(after.checked_sub(1)?)
     }
 
-    /// Bytes of memory.
+    /// Returns the size in memory in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         to_u64(self.bounds.len()) * 8
     }
 
-    /// Bytes of its place up to the end of the last block.
+    /// Returns the offset of the end of the last block in the file range.
     pub(super) fn stored_bytes(&self) -> u64 {
         self.bounds.last().map_or(0, |(_, from)| u64::from(from >> 1))
     }
 
-    /// Decodes the directory of an extent of the units from `start` to `end`, stored in
-    /// `place_bytes`. `None` for what no writer makes.
+    /// Decodes the directory of the extent of units `start` to `end` in a file range of
+    /// `place_bytes`. Returns `None` for bytes that no writer produces.
     pub(super) fn decode(directory: &[u8], start: u64, end: u64, place_bytes: u64) -> Option<Self> {
         let mut decoder = Decoder::new(directory);
         let mut blocks = Self::default();
@@ -133,7 +133,7 @@ impl Blocks {
     }
 }
 
-/// An extent whose entries are in blocks of its own place.
+/// A packed extent: its units, its file range, its blocks.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) start: u64,
@@ -142,13 +142,15 @@ pub(super) struct Piece {
     pub(super) blocks: Blocks,
 }
 
-/// What an extent's entries become: the directory, then directory and blocks as stored.
+/// The entries of an extent, compressed.
 pub(super) struct Packed {
-    pub(super) directory: Vec<u8>,
-    pub(super) body: Vec<u8>,
+    /// The directory.
+        pub(super) directory: Vec<u8>,
+        /// Directory and blocks, as stored.
+        pub(super) body: Vec<u8>,
 }
 
-/// Packs the entries behind the head in an extent's `image`.
+/// Compresses the entries behind the head of an extent's `image`.
 pub(super) fn pack(image: &[u8]) -> Packed {
     pack_in(image, BLOCK_BYTES)
 }
@@ -178,7 +180,7 @@ fn pack_in(image: &[u8], block_bytes_max: usize) -> Packed {
     Packed { directory, body }
 }
 
-/// Bytes of as many entries as make a block, at least one.
+/// Returns the bytes of the next block: as many whole entries as fit in `most`, at least one.
 fn block_bytes(entries: &[u8], most: usize) -> usize {
     let mut at = 0;
     while let Some(head) = entries.get(at..).and_then(Stored::head) {
@@ -191,13 +193,13 @@ fn block_bytes(entries: &[u8], most: usize) -> usize {
     at.min(entries.len()).max(UNIT_BYTES)
 }
 
-/// A value packed as a whole; `None` where that saves less than an eighth.
+/// Compresses a value. Returns `None` if that saves less than an eighth.
 pub(super) fn pack_value(value: &[u8]) -> Option<Vec<u8>> {
     let packed = lz4_flex::block::compress(value);
     (packed.len() <= value.len() / 8 * 7).then_some(packed)
 }
 
-/// Unpacks a value of exactly `out`'s length.
+/// Decompresses a value of exactly `out`'s length. Returns `None` if it is damaged.
 pub(super) fn unpack_value(stored: &[u8], out: &mut [u8]) -> Option<()> {
     let count = lz4_flex::block::decompress_into(stored, out).ok()?;
     (count == out.len()).then_some(())

@@ -1,8 +1,8 @@
-//! Packed extents of a table: written, read whole, and found by position ([`super::pack`] has the
-//! layout).
+//! Packed extents of a table: written, read whole, and found by position. [`super::pack`] has the
+//! layout.
 //!
-//! An extent of a table with `compression` has a place of its own, of the size that it packs to;
-//! one without lies in its chunk's place, at the same offset as in memory.
+//! With `compression`, an extent has its own file range, of its compressed size. Without, an extent
+//! is in its chunk's range, at the same offset as in memory.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ use crate::{
 };
 
 impl Chunk {
-    /// The packed extent that holds a unit.
+    /// Returns the packed extent that holds a unit.
     pub(super) fn piece(&self, unit: u64) -> Option<Arc<Piece>> {
         let pieces = read(&self.pieces);
         let piece = pieces.iter().find(|piece| piece.start <= unit && unit < piece.end)?;
         Some(Arc::clone(piece))
     }
 
-    /// Makes a packed extent known, unless it is.
+    /// Adds a packed extent, unless it is there.
     pub(super) fn add_piece(&self, piece: Piece) {
         let mut pieces = write(&self.pieces);
         if pieces.iter().all(|known| known.start != piece.start) {
@@ -40,14 +40,14 @@ impl Chunk {
         }
     }
 
-    /// All places that hold something of the chunk.
+    /// Returns all file ranges of the chunk.
     pub(super) fn places(&self) -> Vec<Place> {
         let pieces = read(&self.pieces);
         let pieces = pieces.iter().map(|piece| piece.place.clone());
         self.place().into_iter().chain(pieces).collect()
     }
 
-    /// Says that the bytes of a unit in the files are damaged.
+    /// Returns a `Corruption` error at the position of a unit in the files.
     pub(super) fn damage(&self, unit: u64, what: &str) -> Error {
         if let Some(piece) = self.piece(unit) {
             let from = piece.blocks.find(unit).map_or(0, |block| block.from);
@@ -58,7 +58,8 @@ impl Chunk {
 }
 
 impl HashLog {
-    /// Writes an extent's sealed `image` packed, not durably; where it is, and its directory.
+    /// Compresses and writes an extent's `image`, without a sync. Returns its file range and its
+    /// directory.
     pub(super) fn write_packed(
         &self,
         maintenance: &mut Maintenance,
@@ -76,7 +77,7 @@ impl HashLog {
         back[..packed.body.len()].copy_from_slice(&packed.body);
         let place = maintenance.files.place(to_u64(stored), head.updated)?;
         if let Err(error) = maintenance.files.write(&place, 0, buffer.as_slice()) {
-            // The extent is written again, to another place.
+            // A later flush writes the extent to another range.
             maintenance.files.free(place);
             return Err(error);
         }
@@ -88,8 +89,8 @@ impl HashLog {
         Ok((place, packed.directory))
     }
 
-    /// Reads a packed extent, verified and unpacked: its image, of which the head is left zero,
-    /// and its directory.
+    /// Reads, verifies and decompresses an extent. Returns its image, with a zero head, and its
+    /// directory. Fails with `Corruption` if it is damaged.
     pub(super) fn read_packed(
         &self,
         place: &Place,
@@ -103,10 +104,10 @@ impl HashLog {
         let named = (named, u64::from(head.packing));
         let wanted = (extent.serial, extent.order, extent.start, extent.end);
         if named != (wanted, extent.packing_bytes()) {
-            return Err(place.damage(0, "another extent is here"));
+            return Err(place.damage(0, "the file range holds another extent"));
         }
         let body = stored.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]);
-        let no_directory = || place.damage(0, "the directory of the extent does not parse");
+        let no_directory = || place.damage(0, "the directory of the extent is not valid");
         let directory = body.get(..to_usize(extent.packing_bytes())).ok_or_else(no_directory)?;
         let blocks = Blocks::decode(directory, extent.start, extent.end, place.bytes)
             .ok_or_else(no_directory)?;
@@ -122,13 +123,12 @@ impl HashLog {
             let out = image.as_mut_slice().get_mut(at..at + block.unpacked_bytes());
             let from = stored.get(to_usize(block.from)..).unwrap_or(&[]);
             out.and_then(|out| block.unpack(from, out))
-                .ok_or_else(|| place.damage(block.from, "the block does not unpack"))?;
+                .ok_or_else(|| place.damage(block.from, "the block does not decompress"))?;
         }
         Ok((image, directory.to_vec()))
     }
 
-    /// The entries of a chunk whose extents are packed, at their positions; the heads are left
-    /// zero.
+    /// Reads a packed chunk. Returns its entries at their positions, with zero heads of extents.
     pub(super) fn read_packed_chunk(
         &self,
         chunk: &Chunk,
@@ -138,7 +138,7 @@ impl HashLog {
         let mut buffer = AlignedBuffer::zeroed(to_usize(end * 8));
         for extent in extents {
             let Some(piece) = chunk.piece(extent.start + EXTENT_HEAD_UNITS) else {
-                return Err(chunk.damage(extent.start, "an extent of the chunk has no place"));
+                return Err(chunk.damage(extent.start, "an extent of the chunk has no file range"));
             };
             let (image, _) = self.read_packed(&piece.place, extent)?;
             let (from, to) = (to_usize(extent.start * 8), to_usize(extent.end * 8));
@@ -149,7 +149,7 @@ impl HashLog {
         Ok(buffer)
     }
 
-    /// What a large value's head and bytes become on disk: packed where that pays.
+    /// Returns the compressed bytes of a large value; `None` if it is to be stored as it is.
     pub(super) fn large_body(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         self.compresses.then(|| super::pack::pack_value(bytes)).flatten()
     }

@@ -1,7 +1,10 @@
-//! Reading: gets from memory and from the disk, batches, scans.
+//! Reads: gets from memory and from disk, multi-gets, scans.
 //!
-//! A get from memory: hash, one index line, the record; the value is copied out and the copy is
-//! kept only if neither the entry nor its chunk changed meanwhile. From the disk: [`super::cold`].
+//! A get from memory hashes the key, reads one index line, and copies the value. It keeps the copy
+//! only if neither the entry nor its chunk changed meanwhile. [`super::cold`] reads entries from
+//! the disk.
+//!
+//! Locks: none while entries are in memory. [`HashLog::scan_from`] locks one index group at a time.
 
 use super::{
     HashLog,
@@ -21,33 +24,33 @@ use crate::{
     },
 };
 
-/// Keys of a batch in flight together: as many as hide the memory behind each other's misses.
+/// Keys of a multi-get whose cache misses overlap.
 const BATCH: usize = 32;
 
-/// Entries that changed under one read, one after the other. Beyond this many it is no change that
-/// a writer makes but an entry that names a large value which is not there.
+/// Maximum number of times that one read is repeated because its entry changed. Beyond it, no
+/// writer is the cause: the entry names a large value that does not exist, so the table is damaged.
 const ATTEMPTS_MAX: u32 = 1_000;
-const MISLED: &str = "the index points at what is no value";
+const MISLED: &str = "an index slot points at an entry without a value";
 
-/// What a key's entry says.
+/// The result of a lookup in memory.
 #[derive(Debug)]
 enum Answer {
-    /// It has a value, which the reader has taken.
+    /// The value was passed to the reader.
     Taken,
     Large(LargeRef),
-    /// Not in memory: address and state of its chunk.
+    /// The entry is not in memory: its address, and word 0 of its chunk.
     Cold(u64, u64),
 }
 
-/// Where the answers of a batch go: each with the position of its key.
+/// Receives the results of a multi-get, each with the position of its key.
 type Answers<'a> = dyn FnMut(usize, Option<FoundValue<'_>>) -> Result<()> + 'a;
 
-/// What an entry from the disk says of a key.
+/// The result of a lookup in an entry read from the disk.
 #[derive(Debug)]
 enum InCold {
     Value(Value),
     OtherKey,
-    /// Its chunk changed, or its value is elsewhere by now: look again.
+    /// The chunk changed, or the value moved: repeat the lookup.
     Changed,
 }
 
@@ -77,8 +80,8 @@ impl HashLog {
         self.read_with(key, &mut OwnedValue)
     }
 
-    /// Looks the key up in memory; entries in `others` are known to be other keys'. `take` is given
-    /// the value; more than once where it changed meanwhile, and the last time counts.
+    /// Looks the key up in memory. Entries in `others` are known to have other keys. `take` gets
+    /// the value. It is called again if the value changed meanwhile; the last call counts.
     #[inline]
     fn answer(
         &self,
@@ -90,7 +93,7 @@ impl HashLog {
         self.index.find(hash, |address| {
             match self.arena.look(address, key, |head, words| answer_of(head, words, take)) {
                 Look::Found(Some(answer)) => Verdict::Found(answer),
-                // No slot points at what is no value, unless a checkpoint that lies made it.
+                // No slot points at an entry without a value, unless the manifest is wrong.
                 Look::Found(None) | Look::OtherKey => Verdict::Other,
                 Look::Changed => Verdict::Changed,
                 Look::Cold(state) if others.contains(&(address, state)) => Verdict::Other,
@@ -104,7 +107,8 @@ impl HashLog {
         self.settle(key, hash, (Some(first), None), Vec::new())
     }
 
-    /// Follows an answer to the value that it is or leads to; entries in `others` are other keys'.
+    /// Resolves an answer to a value: reads the entry or the large value that it names. Entries in
+    /// `others` have other keys.
     fn settle(
         &self,
         key: &[u8],
@@ -122,7 +126,7 @@ impl HashLog {
                     if let Some(value) = self.read_large(large)? {
                         return Ok(Some(value));
                     }
-                    // Gone since: the key has another entry now.
+                    // It was dropped meanwhile, so the key has another entry now.
                 }
                 Some(Answer::Cold(address, state)) => {
                     let cold = self.read_cold(address, state)?;
@@ -153,7 +157,7 @@ impl HashLog {
         (answer, value)
     }
 
-    /// What an entry that was read from the disk says of `key`.
+    /// Returns the value that an entry from the disk has for `key`.
     fn value_in(&self, key: &[u8], cold: Option<&ColdEntry>) -> Result<InCold> {
         let Some(entry) = cold.and_then(ColdEntry::entry) else { return Ok(InCold::Changed) };
         if entry.key() != key {
@@ -168,7 +172,8 @@ impl HashLog {
         Ok(value.map_or(InCold::Changed, InCold::Value))
     }
 
-    /// Whether the key has an entry. A copied tombstone would outrank one that was overlooked.
+    /// Returns whether the key has an entry. Reads the disk as often as needed: a copied tombstone
+    /// would outrank an entry that was missed.
     pub(super) fn has_entry(&self, hash: u64, key: &[u8]) -> Result<bool> {
         let mut others = Vec::new();
         loop {
@@ -189,7 +194,8 @@ impl HashLog {
         }
     }
 
-    /// A batch: all index lines are on their way before the first is looked at, then all records.
+    /// Looks many keys up. Prefetches the index lines of a batch, then the entries, then reads
+    /// them; entries on disk are read together at the end.
     pub(super) fn read_many(&self, keys: &[&[u8]], each: &mut Answers<'_>) -> Result<()> {
         let mut cold = Vec::new();
         let mut scratch = Vec::new();
@@ -221,8 +227,8 @@ impl HashLog {
         if cold.is_empty() { Ok(()) } else { self.read_many_cold(keys, &cold, each) }
     }
 
-    /// What the entry says that an earlier look at the index found, with the state of its chunk
-    /// then: it was the key's since the batch began, if it is its entry at all. The value goes to
+    /// Looks a key up at the address and chunk state that an earlier search of the index found. The
+    /// address was the key's since the batch began, if the entry has this key. Writes the value to
     /// `out`.
     #[inline]
     fn answer_seen(
@@ -246,7 +252,7 @@ impl HashLog {
         }
     }
 
-    /// Reads many entries from the disk at once.
+    /// Reads many entries from the disk with concurrent requests.
     fn read_many_cold(
         &self,
         keys: &[&[u8]],
@@ -300,15 +306,15 @@ impl HashLog {
         }
     }
 
-    /// Shows `each` the addresses of a group of the index, with the state that the chunk of each
-    /// has while the index points to it: [`HashLog::read_entry`] reads from this life of the chunk
-    /// alone. Returns the next group.
+    /// Appends the addresses of an index group to `each`, with the state of each chunk.
+    /// [`HashLog::read_entry`] reads only from the generation in that state. Returns the next
+    /// group's cursor.
     pub(super) fn walk(&self, cursor: u64, each: &mut Vec<(u64, u64)>) -> Option<u64> {
         self.index.walk(cursor, |address| each.push((address, self.arena.state_of(address))))
     }
 
-    /// The key and value of the entry at `address`; `None` where it is gone, or its chunk's number
-    /// has begun another life.
+    /// Returns key and value of the entry at `address`; `None` if it was dropped or its chunk has
+    /// another generation.
     pub(super) fn read_entry(&self, address: u64, state: u64) -> Result<Option<Entry>> {
         let (id, _) = self.arena.split(address);
         let (head, key, value) = match self.arena.copy(address, state) {
@@ -332,7 +338,7 @@ impl HashLog {
         Ok(value.map(|value| Entry { key, value }))
     }
 
-    /// A checkpoint or an entry that lies, under sound checksums.
+    /// Returns the error for a manifest or an entry that is wrong although its checksums match.
     #[cold]
     fn misled(&self, chunk: u64) -> Error {
         let chunk = self.chunk(chunk);
@@ -365,14 +371,14 @@ impl HashLog {
                 }
             }
             if !whole {
-                // Something moved between the walk and the read: the group is taken again.
+                // An entry moved between the walk and the read: repeat the group.
                 entries.truncate(before);
                 if let (Some((address, _)), true) =
                     (addresses.first(), patience.count() > ATTEMPTS_MAX)
                 {
                     return Err(self.misled(self.arena.split(*address).0));
                 }
-                // Whoever moves it may wait for this very processor.
+                // The thread that moves it may need this processor.
                 patience.wait();
                 continue;
             }

@@ -1,4 +1,8 @@
-//! Opening: manifest -> chunks -> hints -> index.
+//! Opening a table: reads the newest manifest, creates its chunks (none in memory), and loads the
+//! index from hints ([`super::load`]).
+//!
+//! Opening removes files that no manifest names, after it has read everything that the manifest
+//! names. It trusts no number of the manifest that the files cannot have.
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
@@ -20,13 +24,14 @@ use crate::{
     },
 };
 
-/// No serial, order or file number gets as far: counting on cannot overflow.
+/// Bound on serials, orders and numbers in a manifest. Below it, increments cannot overflow.
 const NUMBER_END: u64 = 1 << 62;
-/// Above the largest value with its key and its heads; packed, it takes less in its place.
+/// Bound on the size of a large value in bytes: above the largest value that a write accepts.
 const LARGE_BYTES_MAX: u64 = 1 << 30;
 
 impl HashLog {
-    /// Loads what the last publication left; the LSN that it is complete to.
+    /// Loads the last checkpoint. Returns the LSN that it is complete to. Fails with `Corruption`
+    /// if the manifest or a file that it names is damaged.
     pub(super) fn recover(&self) -> Result<Lsn> {
         let mut maintenance = lock(&self.maintenance);
         let dir = &self.context.dir;
@@ -46,11 +51,11 @@ impl HashLog {
             contents = found;
             maintenance.manifest = Some(manifest);
         }
-        // Read, and sorted by chunk.
+        // The content is in memory twice: as read, and sorted by chunk.
         let _memory = self.context.budget.reserve_transient(2 * contents.memory_bytes());
         let Commit { next_serial, next_large, next_file, .. } = contents.commit;
         if [next_serial, next_large, next_file].iter().any(|number| *number >= NUMBER_END) {
-            let what = "the manifest's next numbers cannot be";
+            let what = "the next numbers in the manifest are out of range";
             return Err(Error::corruption(label(self.owner.table_id, "manifest"), 0, what));
         }
         maintenance.files = DataFiles::new(Arc::clone(dir), self.owner, next_file);
@@ -72,7 +77,8 @@ impl HashLog {
         Ok(Lsn(maintenance.complete))
     }
 
-    /// Makes the chunks that the manifest names, none of them in memory.
+    /// Creates the chunks that the manifest names, none of them in memory. Returns their extents,
+    /// from the oldest chunk to the newest.
     fn adopt_chunks(
         &self,
         maintenance: &mut Maintenance,
@@ -123,7 +129,7 @@ impl HashLog {
                 return Err(Error::corruption(
                     &*file.label,
                     last.offset,
-                    "the manifest names two chunks of one number",
+                    "the manifest names two chunks with the same id",
                 ));
             }
             for (extent, hints) in extents {
@@ -143,7 +149,8 @@ impl HashLog {
         Ok(sources)
     }
 
-    fn refuse_implausible(&self, file: &DataFile, extents: &[(Extent, Hints)]) -> Result<()> {
+    /// Fails with `Corruption` if an extent does not fit the table or the file.
+        fn refuse_implausible(&self, file: &DataFile, extents: &[(Extent, Hints)]) -> Result<()> {
         let packed = extents.iter().any(|(extent, _)| extent.packing_bytes() > 0);
         for (extent, _) in extents {
             let units = extent.end.saturating_sub(extent.start);
@@ -162,14 +169,15 @@ impl HashLog {
                 && extent.start.is_multiple_of(crate::io::BLOCK_BYTES / 8);
             if !plausible {
                 let what =
-                    "the manifest names an extent that cannot be (was `chunk_bytes` changed?)";
+                    "the manifest names an impossible extent (was `chunk_bytes` changed?)";
                 return Err(Error::corruption(&*file.label, extent.offset, what));
             }
         }
         Ok(())
     }
 
-    fn adopt_larges(&self, maintenance: &mut Maintenance, contents: &Contents) -> Result<()> {
+    /// Creates the large values that the manifest names, none of them in memory.
+        fn adopt_larges(&self, maintenance: &mut Maintenance, contents: &Contents) -> Result<()> {
         for record in &contents.larges {
             let file = maintenance.files.open(record.file, !self.context.read_only)?;
             let plausible = record.number < NUMBER_END
@@ -177,7 +185,7 @@ impl HashLog {
                 && record.offset.is_multiple_of(crate::io::BLOCK_BYTES)
                 && is_within(&file, record.offset, record.place_bytes)?;
             if !plausible {
-                let what = "the manifest names a large value that cannot be";
+                let what = "the manifest names an impossible large value";
                 return Err(Error::corruption(&*file.label, record.offset, what));
             }
             let place = DataFiles::adopt(&file, record.offset, record.place_bytes);
@@ -193,7 +201,7 @@ impl HashLog {
         Ok(())
     }
 
-    /// Removes files that no manifest names: left by a crash.
+    /// Removes files that the manifest does not name. A crash leaves them.
     fn remove_strays(
         &self,
         names: &[String],
@@ -221,8 +229,8 @@ impl HashLog {
         Ok(())
     }
 
-    /// Frees large values that no entry names: their entries died in a publication that did not
-    /// drop them.
+    /// Schedules large values that no entry names for the next checkpoint to drop. Their entries
+    /// died in a checkpoint that did not drop them.
     fn drop_unreferenced(&self, maintenance: &mut Maintenance, live: &[u64]) {
         let live: std::collections::BTreeSet<u64> = live.iter().copied().collect();
         let dead: Vec<u64> =
@@ -234,7 +242,7 @@ impl HashLog {
     }
 }
 
-/// Whether a range lies within a file: no length is trusted that the file does not have.
+/// Returns whether a range is within the file.
 fn is_within(file: &DataFile, offset: u64, bytes: u64) -> Result<bool> {
     let length =
         file.file.len().map_err(|error| Error::io(format!("read {}", file.label), error))?;

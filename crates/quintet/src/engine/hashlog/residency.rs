@@ -1,8 +1,12 @@
-//! Residency: which chunks are in memory. The coldest leave it, the youngest come back where there
-//! is room.
+//! Residency: which chunks are in memory.
 //!
-//! Invariants: a chunk leaves memory only when all of it is durable in its file, so memory serves
-//! reads whatever the disk does.
+//! The oldest written chunk is evicted first. Background work loads the youngest absent chunks
+//! while there is memory.
+//!
+//! Invariant: a chunk is evicted only if all of it is durable in its file, so a disk failure does
+//! not affect reads of chunks in memory.
+//!
+//! Locks: `residency` serialises evictions and loads.
 
 use std::sync::Arc;
 
@@ -24,10 +28,10 @@ use crate::{
     },
 };
 
-/// Chunks that one call of `compact` loads into memory.
+/// Maximum number of chunks that a maintenance step loads into memory.
 const WARM_STEP: usize = 16;
 
-/// The bytes of a chunk, from its file.
+/// The bytes of a chunk read from its file, and their budget.
 #[derive(Debug)]
 pub(super) struct ChunkImage {
     buffer: AlignedBuffer,
@@ -41,7 +45,8 @@ impl ChunkImage {
 }
 
 impl HashLog {
-    /// Takes the coldest written chunk out of memory; its frame is free then.
+    /// Evicts the oldest written chunk, or a written large value if there is no chunk. Returns
+    /// `false` if nothing can be evicted.
     pub(super) fn evict_one(&self) -> bool {
         let _residency = lock(&self.residency);
         let coldest = read(&self.chunks)
@@ -59,7 +64,8 @@ impl HashLog {
         true
     }
 
-    fn evict_large(&self) -> bool {
+    /// Evicts one written large value. Returns `false` if there is none.
+        fn evict_large(&self) -> bool {
         for large in read(&self.larges).values() {
             if large.written.load(Ordering::Acquire)
                 && let Some(bytes) = lock(&large.state).bytes.take()
@@ -71,7 +77,7 @@ impl HashLog {
         false
     }
 
-    /// Takes a chunk that nothing refers to out of memory; says whether it was there.
+    /// Removes a chunk without live entries from memory. Returns whether it was in memory.
     pub(super) fn release_frame(&self, chunk: u64) -> bool {
         let _residency = lock(&self.residency);
         let frame = self.arena.detach(chunk);
@@ -81,12 +87,13 @@ impl HashLog {
         frame.is_some()
     }
 
-    /// Loads a chunk into memory, verified, if the budget has a frame for it.
+    /// Loads a chunk into memory and verifies it. Returns `false` if the budget has no frame or the
+    /// chunk was dropped. Fails with `Corruption` if the chunk is damaged.
     pub(super) fn warm(&self, id: u64) -> Result<bool> {
         let Some(chunk) = self.chunk(id) else { return Ok(false) };
         let image = match self.read_chunk(&chunk) {
             Ok(image) => image,
-            // Dropped while it was read.
+            // It was dropped during the read.
             Err(_) if self.chunk(id).is_none_or(|now| now.serial != chunk.serial) => {
                 return Ok(false);
             }
@@ -109,7 +116,7 @@ impl HashLog {
             while unit < to_usize(extent.end) {
                 let bytes = image.as_slice().get(unit * UNIT_BYTES..).unwrap_or(&[]);
                 let Some(head) = Stored::head(bytes) else { break };
-                // The checksum's place is the version's.
+                // In memory, the checksum's bytes hold the version: 0.
                 if let Some(word) = words.get(unit) {
                     let first = word.load(Ordering::Relaxed);
                     word.store(first & !0xffff_ffff, Ordering::Relaxed);
@@ -122,7 +129,7 @@ impl HashLog {
         Ok(true)
     }
 
-    /// The bytes of a written chunk, from its file, verified.
+    /// Reads a written chunk from its file. Fails with `Corruption` if its extents are damaged.
     pub(super) fn read_chunk(&self, chunk: &Chunk) -> Result<ChunkImage> {
         let (extents, place) = {
             let flush = lock(&chunk.flush);
@@ -138,7 +145,7 @@ impl HashLog {
             return Ok(ChunkImage { buffer: AlignedBuffer::zeroed(0), _memory: memory });
         };
         if end * 8 > place.bytes {
-            return Err(place.damage(0, "the manifest names more of the chunk than it has place"));
+            return Err(place.damage(0, "the chunk's extents exceed its file range"));
         }
         let (buffer, _) = place.read(0, to_usize(end * 8))?;
         for extent in &extents {
@@ -148,7 +155,7 @@ impl HashLog {
         Ok(ChunkImage { buffer, _memory: memory })
     }
 
-    /// Verifies head and body of the extent that `bytes` begin with.
+    /// Verifies head and body of the extent at the start of `bytes`.
     pub(super) fn verify_extent(&self, place: &Place, extent: &Extent, bytes: &[u8]) -> Result<()> {
         let from = extent.start * 8;
         let size = extent.end.saturating_sub(extent.start) * 8;
@@ -157,7 +164,7 @@ impl HashLog {
             .map_err(|what| place.damage(from, what))?;
         let named = (head.serial, head.order, u64::from(head.start), u64::from(head.end));
         if named != (extent.serial, extent.order, extent.start, extent.end) {
-            return Err(place.damage(from, "another extent is here"));
+            return Err(place.damage(from, "the file range holds another extent"));
         }
         let body = crc32c(bytes.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]));
         let matches = u64::from(body) == extent.body_crc && body == head.body_crc;
@@ -167,7 +174,7 @@ impl HashLog {
         Ok(())
     }
 
-    /// Loads a few chunks into memory while there is room: the youngest first.
+    /// Loads up to [`WARM_STEP`] chunks into memory while there is memory, the youngest first.
     pub(super) fn warm_step(&self) -> Result<()> {
         let mut chunks: Vec<Arc<Chunk>> = read(&self.chunks)
             .values()

@@ -1,4 +1,12 @@
-//! Writing: puts and deletes, the chunk that takes appends, and room for them.
+//! Writes: puts, deletes, the active chunk, and memory for new entries.
+//!
+//! A write locks the key's index group, finds the current entry, and replaces it in place or
+//! appends a new one. Before the write is logged, [`HashLog::make_room`] makes memory available and
+//! [`HashLog::learn_ahead`] reads an entry that is not in memory. Applying a logged write needs no
+//! disk then, unless the chunk is evicted in between.
+//!
+//! Locks: one index group a write; `roll` to start a chunk. No group lock is held across a read
+//! from disk.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,18 +27,19 @@ use crate::{
     },
 };
 
-/// Groups that the index grows by after an insert, or shrinks by after a removal: two keep up.
+/// Maximum number of groups that the index grows by after an insert, or shrinks by after a removal.
+/// Two keep up with one insert or removal each.
 pub(super) const RESIZE_STEPS: u32 = 2;
-/// Entries of more than this part of a chunk keep their value elsewhere: less is wasted at chunk
-/// ends.
+/// An entry larger than a chunk divided by this stores its value as a large value. It bounds the
+/// waste at the end of chunks.
 const LARGE_PART: u64 = 4;
-/// Entries that writers read one by one from a chunk's file before they have the chunk loaded,
-/// where there is room: so many reads take about as long as that.
+/// Number of entries that writers read one by one from a chunk's file before the whole chunk is
+/// loaded. This many reads take about as long as the load.
 const LEARNED_BEFORE_WARMING: u64 = 8;
-/// Writers are fast where they fill a chunk in less.
+/// Writers that fill a chunk in less time are fast: frames are populated ahead of them.
 const FILLING_TIME: Duration = Duration::from_millis(100);
 
-/// The entry that a key has now.
+/// The current entry of a key.
 #[derive(Clone, Copy, Debug)]
 struct Current {
     address: u64,
@@ -39,21 +48,21 @@ struct Current {
     in_memory: bool,
 }
 
-/// What is known of an entry that is not in memory.
+/// An entry that a writer read because it is not in memory.
 #[derive(Debug)]
 pub(super) struct Known {
     address: u64,
     state: u64,
-    /// `None`: another key's.
+    /// `None`: it has another key.
     current: Option<Current>,
     hash: u64,
 }
 
-/// What a writer finds for its key.
+/// The result of a writer's lookup.
 enum Found {
     Nothing,
     Current(Current),
-    /// Read this entry first, without the lock.
+    /// The entry at this address and chunk state must be read first, without the lock.
     Unknown(u64, u64),
 }
 
@@ -105,7 +114,7 @@ impl HashLog {
                     known.extend(self.learn(address, state, key)?);
                 }
                 Found::Current(current) if current.head.lsn > head.lsn => {
-                    // Replay of what the files have already.
+                    // Replay of an operation that the files already hold.
                     drop(writer);
                     if head.kind == Kind::Large {
                         self.forget_large(&value);
@@ -162,8 +171,8 @@ impl HashLog {
         }
     }
 
-    /// Counts the operation with its group locked: whoever waits for writers after a look at the
-    /// count has waited for all that it counts.
+    /// Locks the group of `hash` and counts the operation. A thread that reads the count and then
+    /// waits for writers has waited for all operations in the count.
     fn lock_to_apply(&self, hash: u64) -> Writer<'_> {
         let writer = self.index.lock(hash);
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
@@ -180,7 +189,7 @@ impl HashLog {
                     self.note_collision(address, hash);
                     None
                 }
-                // Only eviction changes a chunk under the group's lock.
+                // Under the group's lock, only eviction changes a chunk.
                 Look::Changed => Some(Found::Unknown(address, self.arena.state_of(address))),
                 Look::Cold(state) => {
                     match known
@@ -204,7 +213,7 @@ impl HashLog {
         found.unwrap_or(Found::Nothing)
     }
 
-    /// Two live keys with the same tag: do they share all of the hash that hints have?
+    /// Sets `collided` if the key at `address` shares all hash bits of a hint with `hash`.
     #[cold]
     fn note_collision(&self, address: u64, hash: u64) {
         match self.arena.copy(address, self.arena.state_of(address)) {
@@ -221,9 +230,10 @@ impl HashLog {
         }
     }
 
-    /// Reads an entry that is not in memory, or has its whole chunk loaded where there is room and
-    /// the chunk has entries past the last publication (replay is likely to ask for all of those),
-    /// or was asked often: replay and writers ask for the older entry of each key that they update.
+    /// Reads an entry that is not in memory, or loads its whole chunk. It loads the chunk if there
+    /// is memory and more reads are likely: the chunk has entries past the last checkpoint, which
+    /// replay needs, or writers have read many of its entries. Returns `None` if the caller must
+    /// repeat its lookup.
     fn learn(&self, address: u64, state: u64, key: &[u8]) -> Result<Option<Known>> {
         let (id, _) = self.arena.split(address);
         let likely = self.chunk(id).is_some_and(|chunk| {
@@ -244,9 +254,9 @@ impl HashLog {
         Ok(Some(Known { address, state, current, hash: self.hash(entry.key()) }))
     }
 
-    /// Before a write is logged: reads its key's entry where that is not in memory, so that
-    /// applying the write needs no disk, which may fail. (The entry may leave memory between the
-    /// two; then applying reads it.)
+    /// Reads the key's entry before the write is logged, if it is not in memory, so that applying
+    /// the write does not depend on the disk. If the chunk is evicted in between, applying reads
+    /// it.
     pub(super) fn learn_ahead(&self, key: &[u8]) -> Result<()> {
         if self.counters.cold_chunks.load(Ordering::Relaxed) == 0 {
             return Ok(());
@@ -279,7 +289,7 @@ impl HashLog {
         Ok(())
     }
 
-    /// What was read ahead for a write of this hash.
+    /// Removes and returns the entries that were read ahead for a write of this hash.
     pub(super) fn take_learned(&self, hash: u64) -> Vec<Known> {
         if self.counters.learned.load(Ordering::Acquire) == 0 {
             return Vec::new();
@@ -294,7 +304,8 @@ impl HashLog {
         known
     }
 
-    /// Updates in place where the entry is as large and not frozen.
+    /// Updates the entry in place. Returns `false` if its size differs, or it is frozen or not in
+    /// memory.
     fn exchange(&self, current: &Current, head: &Head, value: [&[u8]; 2]) -> bool {
         let (chunk, unit) = self.arena.split(current.address);
         let alike = current.in_memory
@@ -314,7 +325,7 @@ impl HashLog {
         true
     }
 
-    /// Counts an entry that lost its slot.
+    /// Counts an entry that lost its slot as dead, and drops its large value.
     fn bury(&self, current: &Current) {
         let (chunk, unit) = self.arena.split(current.address);
         let units = to_u64(current.head.units());
@@ -324,7 +335,7 @@ impl HashLog {
         if let Some(large) = current.large {
             self.counters.live_bytes.fetch_sub(large.bytes, Ordering::Relaxed);
             if unit < self.arena.frozen(chunk) {
-                // Files may name it: it goes with the publication that holds what replaced it.
+                // Files may name it: the checkpoint that holds its replacement drops it.
                 lock(&self.dead_larges).push(large.number);
                 self.publish_wanted.store(true, Ordering::Relaxed);
             } else {
@@ -340,12 +351,13 @@ impl HashLog {
         }
     }
 
-    /// Drops a large value that no frozen entry names.
+    /// Drops a large value that no frozen entry names. It frees the memory now, and a file range
+    /// with the next checkpoint.
     fn drop_large(&self, number: u64) {
         let Some(large) = read(&self.larges).get(&number).cloned() else { return };
         let mut state = lock(&large.state);
         if state.place.is_some() {
-            // A flush has begun to write it: the place is freed with the next publication.
+            // A flush has started to write it: the next checkpoint frees its file range.
             lock(&self.dead_larges).push(number);
         } else if let Some(bytes) = state.bytes.take() {
             self.context.budget.release(to_u64(bytes.len()));
@@ -353,7 +365,7 @@ impl HashLog {
         }
     }
 
-    /// Takes a large value out of memory and of the list.
+    /// Removes a large value from the table and releases its memory.
     pub(super) fn remove_large(&self, number: u64) -> Option<Arc<Large>> {
         let large = write(&self.larges).remove(&number)?;
         if let Some(bytes) = lock(&large.state).bytes.take() {
@@ -362,7 +374,8 @@ impl HashLog {
         Some(large)
     }
 
-    /// Appends an entry to the hot chunk. The caller holds the key's group.
+    /// Appends an entry to the active chunk, and starts a chunk if it is full. Returns the address.
+    /// The caller must hold the key's group.
     fn append(&self, head: &Head, key: &[u8], value: [&[u8]; 2]) -> Result<u64> {
         let units = to_u64(head.units());
         loop {
@@ -381,7 +394,7 @@ impl HashLog {
         }
     }
 
-    /// Starts a new hot chunk, unless another thread did.
+    /// Seals the active chunk `seen` and starts a new one, unless another thread did.
     pub(super) fn roll_from(&self, seen: u64) -> Result<()> {
         let mut roll = lock(&self.roll);
         if self.hot.load(Ordering::Acquire) != seen {
@@ -411,12 +424,12 @@ impl HashLog {
         Ok(())
     }
 
-    /// Whether frames are to be made ready, and there is memory for them.
+    /// Returns whether frames are to be populated ahead, and there is memory for them.
     pub(super) fn wants_frames(&self) -> bool {
         self.arena.wants_frames() && self.has_room_to_warm()
     }
 
-    /// Makes frames ready ahead of fast writers, and gives them back when those rest.
+    /// Populates frames ahead of fast writers, and releases them if the table is idle.
     pub(super) fn make_frames_ready(&self) {
         if self.arena.has_ready() && self.is_resting(self.counters.applied.load(Ordering::Relaxed))
         {
@@ -425,8 +438,10 @@ impl HashLog {
         while self.has_room_to_warm() && self.arena.make_ready() {}
     }
 
-    /// A frame: from the budget, from a colder chunk, or past the limit (the write is
-    /// acknowledged).
+    /// Returns a frame: from the budget, by eviction, or beyond the limit. The write is
+    /// acknowledged, so it cannot be refused.
+        ///
+        /// Fails with `OutOfMemory` only if the arena's address space is used up.
     pub(super) fn frame_anyway(&self) -> Result<u64> {
         loop {
             if let Some(frame) = self.arena.take_frame(false) {
@@ -451,7 +466,7 @@ impl HashLog {
         });
         if id >= self.arena.chunks_max() {
             self.arena.give_frame(frame);
-            return Err(Error::Limit { what: "the table has as many chunks as it can".to_owned() });
+            return Err(Error::Limit { what: "the table has the maximum number of chunks; use a larger `chunk_bytes`".to_owned() });
         }
         roll.next_serial += 1;
         let chunk = Arc::new(Chunk {
@@ -476,9 +491,11 @@ impl HashLog {
         Error::OutOfMemory { budget: self.context.budget.limit(), needed }
     }
 
-    /// Before a write is logged: sees to it that there is memory for it, by evicting what is in
-    /// files, or by writing out what is not yet. That delays the writer by the write of a few
-    /// chunks at most.
+    /// Makes memory available for a write before it is logged: compacts if compaction is behind,
+    /// evicts chunks that are in files, or flushes chunks. The write may wait for the flush of a
+    /// few chunks.
+        ///
+        /// Fails with `OutOfMemory` if the budget has no memory for the write.
     pub(super) fn make_room(&self, op: &Op<'_>) -> Result<()> {
         self.pay_debt();
         let (key, value_bytes) = match op {
@@ -502,16 +519,16 @@ impl HashLog {
         self.context.reserve_with_retry(needed, || self.find_room(needed, fits, large))
     }
 
-    /// As [`Self::make_room`], for so many bytes of an entry that `fits` into the chunk that takes
-    /// appends, or needs another; `large`, with its value.
+    /// As [`Self::make_room`], for `needed` bytes. `fits`: the active chunk has room for the entry.
+    /// `large`: the entry has a large value.
     fn find_room(&self, needed: u64, fits: bool, large: bool) -> Result<()> {
         let budget = &self.context.budget;
         while budget.used() + needed > budget.limit() {
             if self.evict_one() {
                 continue;
             }
-            // The chunk that takes appends goes on where it has room: sealed after a few entries,
-            // it would take as much memory as a full one.
+            // The active chunk stays open if the entry fits: a chunk sealed after a few entries
+            // takes as much memory as a full one.
             self.flush_for_room(!fits)?;
             if !self.evict_one() {
                 if fits {
@@ -522,7 +539,7 @@ impl HashLog {
                 }
             }
         }
-        // Two chunks are the least that a table works with.
+        // A table needs at least two chunks.
         let in_memory = self.arena.memory_bytes() / self.arena.chunk_bytes();
         budget.reclaim(needed);
         if budget.used() + needed > budget.limit() && (in_memory >= 2 || large) {
@@ -531,7 +548,7 @@ impl HashLog {
         Ok(())
     }
 
-    /// Whether any chunk of lower order than this one exists.
+    /// Returns whether a live chunk older than this one exists.
     pub(super) fn has_older(&self, chunk: &Chunk) -> bool {
         let order = (chunk.order, chunk.serial);
         read(&self.chunks).values().any(|other| {
@@ -540,7 +557,7 @@ impl HashLog {
     }
 }
 
-/// Bytes of key and value.
+/// Returns the bytes of key and value.
 pub(super) fn size_of(head: &Head) -> u64 {
     to_u64(head.key_bytes + head.value_bytes)
 }

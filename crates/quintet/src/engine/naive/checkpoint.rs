@@ -1,11 +1,14 @@
-//! Snapshot files of the naive engine.
+//! Checkpoint files of the naive engine.
 //!
-//! What: the whole table as a stream of entries, cut into checksummed blocks, written once.
-//! Why: a table is loaded front to back and verified whole, in bounded memory however large it is.
+//! A checkpoint is the whole table as a stream of entries, cut into checksummed blocks and written
+//! once.
+//! Opening reads it front to back and verifies all of it. Memory is bounded by one block and the
+//! longest entry.
 //!
-//! Invariants: a file that has its final name (`<LSN as 16 hex digits>.snapshot`) was whole and
-//! durable when it got it; every byte is covered by a checksum; a block's checksum starts from the
-//! header's, so a block of another file, or of another place in this one, does not pass.
+//! Invariants: a file with its final name (`<LSN as 16 hex digits>.snapshot`) was complete and
+//! durable when it got that name. A checksum covers every byte. The checksum of a block starts from
+//! the head's checksum and includes the block's number, so a block of another file or position does
+//! not pass.
 //!
 //! Head, 64 bytes:
 //!
@@ -28,7 +31,7 @@
 //! | 4 | 4 | crc | CRC32C of the head's crc, the block's number (8 bytes), the length and the payload |
 //! | 8 | | payload | a piece of the stream |
 //!
-//! Then the foot, 32 bytes, with which the file ends:
+//! Then the foot, 32 bytes, which ends the file:
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
@@ -39,7 +42,8 @@
 //! | 24 | 8 | blocks | |
 //!
 //! The stream: for each entry, key length (varint), key, value length (varint), stored value
-//! (envelope included). A key that the table's growth moved may come twice; the later one holds.
+//! (envelope included). If the table resizes during the checkpoint, a key may appear twice; the
+//! later entry holds.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -56,7 +60,7 @@ use crate::{
     },
 };
 
-/// The name of a snapshot that is being written.
+/// Name of a checkpoint file until it is complete.
 pub const UNFINISHED_NAME: &str = "snapshot.tmp";
 
 const SUFFIX: &str = ".snapshot";
@@ -65,40 +69,40 @@ const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 64;
 const BLOCK_HEAD_BYTES: usize = 8;
 const FOOT_BYTES: u64 = 32;
-/// Large enough that the checksum, not the call, is the cost; small enough to buffer.
+/// Bytes of payload of a full block. At this size the checksum dominates the cost of the calls.
 const PAYLOAD_BYTES: usize = 64 << 10;
-/// Written in one call.
+/// Bytes that the writer buffers before a write.
 const WRITE_BYTES: usize = 256 << 10;
-/// Longest stored value that is believed: the limit on values and the longest envelope.
+/// Longest stored value accepted on reading: the limit on values plus the longest envelope.
 const STORED_BYTES_MAX: u64 = (512 << 20) + 16;
 const KEY_BYTES_MAX: u64 = 65_535;
 
-/// Which table, and which state of it, a snapshot holds.
+/// The table and the LSN of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Identity of the database.
+    /// Id of the database.
     pub database_id: [u8; 16],
-    /// Number of the table.
+    /// Id of the table.
     pub table_id: u64,
-    /// Complete to here.
+    /// The checkpoint is complete to this LSN. It may hold later effects.
     pub lsn: Lsn,
 }
 
-/// What a verified snapshot holds.
+/// Counts of a verified checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Entries in the stream.
     pub entries: u64,
-    /// The file's size.
+    /// Size of the file in bytes.
     pub file_bytes: u64,
 }
 
-/// The final name of a snapshot.
+/// Returns the final name of the checkpoint at `lsn`.
 pub fn name_of(lsn: Lsn) -> String {
     format!("{:016x}{SUFFIX}", lsn.0)
 }
 
-/// The LSN in a snapshot's final name; `None` for any other name.
+/// Returns the LSN in a checkpoint's final name; `None` for any other name.
 pub fn lsn_of_name(name: &str) -> Option<Lsn> {
     let digits = name.strip_suffix(SUFFIX).filter(|digits| digits.len() == 16)?;
     let lsn = Lsn(u64::from_str_radix(digits, 16).ok()?);
@@ -124,17 +128,17 @@ fn block_crc(salt: u32, number: u64, length: u32, payload: &[u8]) -> u32 {
     crc32c_append(crc32c_append(crc, &length.to_le_bytes()), payload)
 }
 
-/// Writes one snapshot under [`UNFINISHED_NAME`].
+/// Writes one checkpoint under [`UNFINISHED_NAME`].
 #[derive(Debug)]
 pub struct Writer {
     file: Arc<dyn File>,
     label: String,
     salt: u32,
-    /// Whole blocks that are not yet written.
+    /// Complete blocks that are not written yet.
     ready: Vec<u8>,
-    /// Where `ready` goes in the file.
+    /// File offset of `ready`.
     offset: u64,
-    /// Payload of the block being filled.
+    /// Payload of the open block.
     payload: Vec<u8>,
     blocks: u64,
     entries: u64,
@@ -142,7 +146,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins a snapshot in `dir`, in place of an unfinished one there.
+    /// Starts a checkpoint in `dir`. Replaces an unfinished one. Fails if the file cannot be
+    /// created.
     pub fn create(dir: &Arc<dyn Dir>, label: String, identity: &Identity) -> Result<Self> {
         match dir.remove(UNFINISHED_NAME) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -167,7 +172,7 @@ impl Writer {
         })
     }
 
-    /// Adds an entry.
+    /// Appends an entry to the stream. Fails if a write fails.
     pub fn entry(&mut self, key: &[u8], stored: &[u8]) -> Result<()> {
         let mut lengths = Vec::with_capacity(10);
         put_varint(&mut lengths, to_u64(key.len()));
@@ -181,7 +186,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the rest and makes the file durable (its name is not yet). Returns its size.
+    /// Writes the last block and the foot, and syncs the file. Its name is not durable yet. Returns
+    /// the size in bytes.
     pub fn finish(mut self) -> Result<u64> {
         self.end_block()?;
         let mut counts = Vec::with_capacity(24);
@@ -234,14 +240,16 @@ impl Writer {
     }
 }
 
-/// Which table and state a snapshot says that it holds; only its head is read and verified.
+/// Returns the identity in the head of a checkpoint file. Reads and verifies the head only.
 pub fn identify(file: &dyn File, label: &str) -> Result<Identity> {
     Ok(Reader::open(file, label)?.identity)
 }
 
-/// Reads a snapshot front to back, verifies all of it, and hands each entry to `visit`. Memory:
-/// one block and the longest entry. Entries may have been handed out before damage is found: on an
-/// error the caller must not use them.
+/// Reads and verifies a whole checkpoint file, and calls `visit` with each entry. Memory: one block
+/// and the longest entry.
+///
+/// Fails with `Corruption` if the file is damaged or its identity is not `expected`. It may have
+/// visited entries before that; the caller must discard them.
 pub fn load(
     file: &dyn File,
     label: &str,
@@ -252,10 +260,10 @@ pub fn load(
     if reader.identity != *expected {
         return Err(reader.damage(
             0,
-            format!("this is another table's or another state's snapshot: {:?}", reader.identity),
+            format!("the checkpoint has another identity than its name: {:?}", reader.identity),
         ));
     }
-    // The tail of the stream that is not a whole entry yet.
+    // The end of the stream that is not a complete entry yet.
     let mut pending = Vec::new();
     let mut entries = 0;
     while reader.next_block(&mut pending)? {
@@ -282,7 +290,7 @@ pub fn load(
 /// A key and its stored value.
 type KeyAndStored<'a> = (&'a [u8], &'a [u8]);
 
-/// The next entry of the stream, `None` where it is not whole yet.
+/// Decodes the next entry of the stream; `None` if it is not complete yet.
 fn entry<'a>(decoder: &mut Decoder<'a>) -> Result<Option<KeyAndStored<'a>>, &'static str> {
     let mut ahead = decoder.clone();
     let mut part = |longest: u64, what| {
@@ -306,14 +314,14 @@ fn entry<'a>(decoder: &mut Decoder<'a>) -> Result<Option<KeyAndStored<'a>>, &'st
     Ok(Some((key, stored)))
 }
 
-/// Reads blocks in order.
+/// Reads the blocks of a checkpoint file in order.
 struct Reader<'a> {
     file: &'a dyn File,
     label: &'a str,
     identity: Identity,
     salt: u32,
     size: u64,
-    /// Of the next block.
+    /// Offset of the next block.
     offset: u64,
     blocks: u64,
     stream_bytes: u64,
@@ -339,7 +347,7 @@ impl<'a> Reader<'a> {
         let version = decoder.u32().unwrap_or_default();
         let crc = head.last_chunk().copied().map_or(0, u32::from_le_bytes);
         if magic != Some(MAGIC) {
-            return Err(damage("not a snapshot of a naive table: the magic is wrong"));
+            return Err(damage("not a checkpoint of a naive table: the magic is wrong"));
         }
         if crc32c(head.get(..HEAD_BYTES - 4).unwrap_or_default()) != crc {
             return Err(damage("the head's checksum is wrong"));
@@ -374,7 +382,7 @@ impl<'a> Reader<'a> {
     fn fill(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
         read_exact_at(self.file, bytes, offset).map_err(|error| {
             if error.kind() == std::io::ErrorKind::UnexpectedEof {
-                self.damage(offset, "the file ends early")
+                self.damage(offset, "the file is truncated")
             } else {
                 Error::io(format!("read {}", self.label), error)
             }
@@ -387,7 +395,7 @@ impl<'a> Reader<'a> {
         Ok((decoder.u32().unwrap_or_default(), decoder.u32().unwrap_or_default()))
     }
 
-    /// Appends the next block's payload to `stream`; `false` at the foot.
+    /// Appends the payload of the next block to `stream`. Returns `false` at the foot.
     fn next_block(&mut self, stream: &mut Vec<u8>) -> Result<bool> {
         let (length, crc) = self.block_head()?;
         if length == 0 {
@@ -395,7 +403,7 @@ impl<'a> Reader<'a> {
         }
         let bytes = to_usize(u64::from(length));
         if bytes > PAYLOAD_BYTES {
-            return Err(self.damage(self.offset, format!("a block claims {length} bytes")));
+            return Err(self.damage(self.offset, format!("the length of block {} is {length} bytes, above the limit", self.blocks)));
         }
         let start = stream.len();
         stream.resize(start + bytes, 0);
@@ -425,16 +433,16 @@ impl<'a> Reader<'a> {
         {
             let expected = decoder.u64().unwrap_or_default();
             if expected != found {
-                let what = format!("the foot says {expected} {name}, the file has {found}");
+                let what = format!("the foot counts {expected} {name}, the file has {found}");
                 return Err(self.damage(self.offset, what));
             }
         }
         if !stream_ended {
-            return Err(self.damage(self.offset, "the last entry is cut short"));
+            return Err(self.damage(self.offset, "the last entry is incomplete"));
         }
         let end = self.offset + FOOT_BYTES;
         if self.size != end {
-            let what = format!("the file has {} bytes, its foot ends at {end}", self.size);
+            let what = format!("the file has {} bytes but its foot ends at byte {end}", self.size);
             return Err(self.damage(end, what));
         }
         Ok(Summary { entries, file_bytes: end })

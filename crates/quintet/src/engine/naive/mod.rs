@@ -1,28 +1,33 @@
-//! The baseline: a hash table in memory and whole snapshots (LogKV's `NaiveKV`).
+//! The baseline engine: a hash table in memory, and checkpoints of the whole table (LogKV's
+//! `NaiveKV`).
 //!
-//! What: every key and value is in memory; after each `snapshot_bytes` of updates the whole table
-//! is written to a new snapshot file ([`snapshot`]), and opening loads the newest one and replays
-//! the log from there.
-//! Why: it is the simplest engine that keeps the contract, so it is the measure for the others and
-//! the oracle of their tests.
+//! Every key and value is in memory. After each `snapshot_bytes` of updates, a checkpoint streams
+//! the whole table to a new file ([`checkpoint`]). Opening loads the newest file and replays the
+//! log from its LSN.
+//! It is the simplest engine that keeps the contract. The other engines are measured against it,
+//! and their tests use it as the oracle.
 //!
 //! Invariants:
-//! - A snapshot is fuzzy: writers go on while it is streamed, shard by shard. It holds, for each
-//!   key, a state at or after its LSN; replay from that LSN makes it exact, because operations are
+//! - A checkpoint is fuzzy: writers continue while it streams shard after shard. For each key it
+//!   holds a state at or after its LSN. Replay from that LSN makes it exact, because operations are
 //!   blind.
-//! - The log is durable past every effect in a snapshot before the snapshot gets its name.
-//! - The newest snapshot is the only one that counts; damage in it is an error, never a reason to
-//!   take an older one, whose log may be gone.
-//! - The budget holds exactly what `admit` reserved and not used, plus each shard's `charged`.
+//! - The log is durable past every effect in a checkpoint before the checkpoint gets its name.
+//! - Only the newest checkpoint counts. Damage in it is an error. An older one is no substitute:
+//!   the log that follows it may be pruned.
+//! - The engine's share of the budget is what `admit` reserved and no write has used, plus
+//!   `charged` of each shard.
 //!
-//! Thread rules: shards have a lock each; a get takes one for reading. Nothing locks two shards.
-//! Returned values share the stored bytes and outlive anything that happens to the table.
+//! Locks: one reader-writer lock a shard. A get takes one for reading. No operation holds two.
+//! Returned values share the stored bytes and stay valid after any change of the table.
 //!
 //! Options: `snapshot_bytes`, from 4096 to 2^40, 2 MiB by default as in the paper.
 //!
-//! How we differ from the paper: recovery is exact (the paper lost what came after the last
-//! snapshot), snapshots do not stop the world, and the threshold option is honoured (the original
-//! ignored it).
+//! How we differ from the paper: recovery is exact (the paper loses what follows the last
+//! snapshot), checkpoints do not stop writers, and the threshold option is honoured (the original
+//! ignores it).
+//!
+//! Start reading at [`Naive::open`]. The hash table is in [`table`], the file format in
+//! [`checkpoint`].
 
 pub mod checkpoint;
 pub(crate) mod table;
@@ -46,18 +51,19 @@ use crate::{
     },
 };
 
-/// Enough that 64 threads rarely meet on one lock; each costs a cache line or two.
+/// Number of shards. 64 threads rarely meet on one lock. Each shard costs a cache line or two.
 const SHARD_COUNT: usize = 64;
-/// What the paper uses.
+/// Default of `snapshot_bytes`: the paper's value.
 const SNAPSHOT_BYTES_DEFAULT: u64 = 2 << 20;
-/// What an entry takes beside its key and value: the node (hash, link and the record below), the
-/// counts before the shared bytes, and what the allocator adds to two allocations.
+/// Bytes of memory that an entry takes beside its key and value: the node (hash, link and the
+/// record), the reference counts before the shared bytes, and the overhead of two allocations.
 const ENTRY_OVERHEAD_BYTES: u64 = NODE_BYTES + to_u64(size_of::<Record>()) + 16 + 2 * 16;
-/// A snapshot copies this many entries, or about this many bytes, out of a shard at a time.
+/// Maximum number of entries that a checkpoint copies while it holds a shard's lock.
 const SNAPSHOT_STEP_ENTRIES: usize = 256;
+/// Bytes after which it releases the lock.
 const SNAPSHOT_STEP_BYTES: usize = 64 << 10;
 
-/// One entry: its key, then its stored value, in one allocation that values handed out share.
+/// An entry: its key, then its stored value, in one allocation. Returned values share it.
 #[derive(Clone, Debug)]
 struct Record {
     bytes: Arc<[u8]>,
@@ -97,7 +103,7 @@ impl Keyed for Record {
     }
 }
 
-/// What an entry with this many bytes of key and stored value draws from the budget.
+/// Returns the bytes of budget for an entry with `payload_bytes` of key and stored value.
 fn cost(payload_bytes: usize) -> u64 {
     ENTRY_OVERHEAD_BYTES + to_u64(payload_bytes)
 }
@@ -107,32 +113,32 @@ struct Shard {
     table: HashTable<Record>,
     /// Bytes of keys and stored values.
     live_bytes: u64,
-    /// What the shard holds of the budget: its entries' costs and its bucket array.
+    /// Bytes of budget that the shard holds: for its entries and its bucket array.
     charged: u64,
 }
 
-/// The newest snapshot.
+/// The newest checkpoint.
 #[derive(Clone, Debug, Default)]
 struct Published {
-    /// `None` before the first.
+    /// Name of its file; `None` before the first checkpoint.
     name: Option<String>,
     lsn: Lsn,
     file_bytes: u64,
 }
 
-/// A table of the naive engine. See the module head.
+/// A table of the naive engine. See the module documentation.
 #[derive(Debug)]
 pub struct Naive {
     context: Context,
     shards: Box<[RwLock<Shard>]>,
     snapshot_bytes: u64,
-    /// Drawn from the budget by `admit` and neither applied nor retracted yet.
+    /// Bytes of budget that `admit` reserved for operations neither applied nor cancelled yet.
     reserved: AtomicU64,
-    /// Bytes of updates since the newest snapshot was begun.
+    /// Bytes of updates since the start of the newest checkpoint.
     update_bytes: AtomicU64,
-    /// Bytes of entries that were replaced or removed since then.
+    /// Bytes of entries replaced or removed since then.
     dead_bytes: AtomicU64,
-    /// A snapshot is wanted although few updates came: `compact` dropped entries.
+    /// A checkpoint is due after few updates, because compaction dropped expired entries.
     snapshot_wanted: AtomicBool,
     published: Mutex<Published>,
     snapshots_total: AtomicU64,
@@ -140,8 +146,10 @@ pub struct Naive {
 }
 
 impl Naive {
-    /// Loads the newest snapshot in the table's directory, verifying all of it, and removes older
-    /// and unfinished ones. Returns the LSN that it is complete to (0 without a snapshot).
+    /// Loads and verifies the newest checkpoint in the table's directory, and removes older and
+    /// unfinished ones. Returns the LSN that the checkpoint is complete to, or 0 without one.
+    ///
+    /// Fails with `Corruption` if the newest checkpoint is damaged.
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         options.check_names(&["snapshot_bytes"])?;
         let snapshot_bytes =
@@ -176,8 +184,9 @@ impl Naive {
             self.load(*lsn, name)?;
         }
         if !self.context.read_only {
-            // A process that died may have left the newest name in the cache alone. The log will be
-            // pruned, and older snapshots go, on the strength of it.
+            // A killed process may have left the newest name in the page cache only. The log is
+            // pruned and older checkpoints are removed because this one exists, so its name must be
+            // durable.
             dir.sync().map_err(|error| Error::io(doing("sync", ""), error))?;
             let unfinished = entries.iter().map(|entry| &entry.name);
             let unfinished = unfinished.filter(|name| *name == checkpoint::UNFINISHED_NAME);
@@ -213,7 +222,7 @@ impl Naive {
         }
     }
 
-    /// A file of this table, for messages.
+    /// Returns the path of a file of this table, for messages.
     fn label(&self, name: &str) -> String {
         format!("tables/{}/{name}", self.context.table_id)
     }
@@ -223,8 +232,7 @@ impl Naive {
         self.shards.get(to_usize(hash >> 58))
     }
 
-    /// Puts an entry in; `in_hand` bytes of the budget are already drawn for it (all it costs, or
-    /// 0).
+    /// Inserts or replaces an entry. `in_hand` is the budget reserved for it: its whole cost, or 0.
     fn insert(&self, key: &[u8], head: &[u8], body: &[u8], in_hand: u64) {
         let record = Record::new(key, head, body);
         let (cost, payload) = (record.cost(), to_u64(record.bytes.len()));
@@ -250,7 +258,8 @@ impl Naive {
         self.settle(&mut shard, before, old);
     }
 
-    /// Accounts for entries that left the shard and for the change of its bucket array.
+    /// Releases the budget of entries removed from the shard, and adjusts the budget to the new
+    /// size of its bucket array.
     fn settle(
         &self,
         shard: &mut Shard,
@@ -265,13 +274,14 @@ impl Naive {
             self.dead_bytes.fetch_add(payload, Ordering::Relaxed);
         }
         let after = shard.table.bucket_bytes();
-        // Growing the array cannot be refused here; it is 8 bytes an entry, a shard at a time.
+        // The growth of the array cannot be refused here. It takes 8 bytes an entry, one shard at a
+        // time.
         self.context.budget.reserve_unchecked(after.saturating_sub(bucket_bytes_before));
         self.context.budget.release(bucket_bytes_before.saturating_sub(after));
         shard.charged = shard.charged + after - bucket_bytes_before;
     }
 
-    /// Takes `bytes` out of what `admit` reserved. `false` in replay, where nothing was admitted.
+    /// Takes `bytes` from what `admit` reserved. Returns `false` in replay, which admits nothing.
     fn claim(&self, bytes: u64) -> bool {
         self.reserved
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| held.checked_sub(bytes))
@@ -286,7 +296,7 @@ impl Naive {
         }
     }
 
-    /// Streams the table into `writer` in bounded memory.
+    /// Streams the table into `writer`, a step of entries at a time: memory is bounded.
     fn stream(&self, writer: &mut checkpoint::Writer) -> Result<()> {
         let mut records: Vec<Record> = Vec::new();
         for shard in &self.shards {
@@ -318,7 +328,8 @@ impl Naive {
         Ok(())
     }
 
-    /// Writes and publishes a snapshot that is complete to `lsn`.
+    /// Writes a checkpoint that is complete to `lsn`, renames it to its final name, and removes the
+    /// one before. Fails if the disk or the log sync fails; the one before remains then.
     fn snapshot(&self, lsn: Lsn) -> Result<()> {
         let dir = &self.context.dir;
         let mut writer = checkpoint::Writer::create(
@@ -346,7 +357,7 @@ impl Naive {
         let old = std::mem::replace(&mut *lock(&self.published), published);
         self.snapshots_total.fetch_add(1, Ordering::Relaxed);
         if let Some(old) = old.name.filter(|old| *old != name) {
-            // Should this fail, the next open removes it.
+            // If this fails, the next open removes it.
             let _ = dir.remove(&old);
         }
         Ok(())
@@ -458,7 +469,7 @@ impl Engine for Naive {
         if updates > 0 || wanted {
             if let Err(error) = self.snapshot(up_to) {
                 self.snapshot_wanted.fetch_or(wanted, Ordering::Relaxed);
-                // The space may be what is missing.
+                // The disk may be full: release the space of the unfinished file.
                 let _ = self.context.dir.remove(checkpoint::UNFINISHED_NAME);
                 return Err(error);
             }
@@ -505,12 +516,12 @@ impl Engine for Naive {
         let file = match self.context.dir.open(&name, Open::READ) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                report.add(label, 0, "the newest snapshot is missing");
+                report.add(label, 0, "the newest checkpoint file is missing");
                 return Ok(());
             }
             Err(error) => return Err(Error::io(format!("open {label}"), error)),
         };
-        // From the disk, not from what the cache still has.
+        // The check must read the disk, not the page cache.
         let _ = file.drop_cache();
         match checkpoint::load(&*file, &label, &self.identity(published.lsn), &mut |_, _| {}) {
             Ok(summary) => {
@@ -557,7 +568,7 @@ impl Engine for Naive {
     }
 }
 
-/// A scan's place: the shard's number, then the cursor in its table.
+/// Encodes the position of a scan: the shard's number, then the cursor in its table.
 fn encode_cursor(shard: usize, cursor: u64) -> Cursor {
     match u8::try_from(shard).ok().filter(|_| shard < SHARD_COUNT) {
         None => Cursor::START,

@@ -1,31 +1,32 @@
 //! A chained hash table whose scans survive growth and shrinking.
 //!
-//! What: power-of-two buckets of chains, and a cursor that walks them in the order of their
-//! *reversed* bucket numbers (Noordhuis's scheme, as in Redis SCAN).
-//! Why: with reversed order, the buckets that a doubled bucket splits into (or that halved ones
-//! merge into) lie next to each other in the walk. So a cursor taken at one size goes on at any
-//! other: every entry that is present throughout a scan is visited at least once, entries may be
-//! visited again only after the table shrank, and the scan ends, because the reversed cursor only
-//! grows.
+//! Buckets are chains, their number a power of two. A cursor visits them in the order of their
+//! *reversed* bucket numbers (Noordhuis's scheme, as in Redis `SCAN`).
+//! In this order, the buckets that one bucket splits into are neighbours, and so are the buckets
+//! that merge into one. A cursor therefore stays valid at any other size:
+//! - A scan visits every entry that is present throughout at least once.
+//! - It may visit an entry again only if the table shrank meanwhile.
+//! - It ends, because the reversed cursor only grows.
 //!
-//! Invariants: the number of buckets is zero or a power of two, at least [`BUCKETS_MIN`]; entries
-//! of a chain share the low bits of their hash; at most one entry has a given key.
-//! Thread rules: none of its own; the owner locks.
+//! Invariants: the number of buckets is zero or a power of two of at least [`BUCKETS_MIN`]. Entries
+//! of a chain share the low bits of their hash. At most one entry has a given key.
+//!
+//! Locks: none. The caller holds the shard's lock.
 
 use crate::util::{
     codec::{to_u64, to_usize},
     mutant::{self, Bug},
 };
 
-/// A table that has entries has at least this many buckets: one cache line of chain heads.
+/// Minimum number of buckets of a table with entries: one cache line of chain heads.
 const BUCKETS_MIN: usize = 8;
-/// The table halves when fewer than one bucket in this many is used: far from the growth point
-/// (one entry a bucket), so that a load that swings about one size does not resize at each turn.
+/// The table shrinks when it has fewer entries than one in this many buckets. It grows at one entry
+/// a bucket; the distance keeps a load that swings about one size from resizing at each swing.
 const SHRINK_FACTOR: usize = 8;
 
-/// What the table holds: something with a key.
+/// An entry of the table.
 pub(crate) trait Keyed {
-    /// The key; it does not change while the entry is in a table.
+    /// Returns the key. It must not change while the entry is in a table.
     fn key(&self) -> &[u8];
 }
 
@@ -38,14 +39,14 @@ struct Node<E> {
 
 type Link<E> = Option<Box<Node<E>>>;
 
-/// The table. Callers pass the hash of the key with each call, always the same for the same key.
+/// The table. Callers pass the hash of the key. Equal keys must have equal hashes.
 #[derive(Debug)]
 pub(crate) struct HashTable<E> {
     buckets: Vec<Link<E>>,
     entries: usize,
 }
 
-/// Bytes that the table allocates for each entry beside the entry's own size.
+/// Bytes that the table allocates for each entry beside the size of the entry.
 pub(crate) const NODE_BYTES: u64 = 16;
 
 impl<E> Default for HashTable<E> {
@@ -55,17 +56,17 @@ impl<E> Default for HashTable<E> {
 }
 
 impl<E: Keyed> HashTable<E> {
-    /// How many entries it holds.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries
     }
 
-    /// Bytes of the bucket array.
+    /// Returns the size of the bucket array in bytes.
     pub(crate) fn bucket_bytes(&self) -> u64 {
         to_u64(self.buckets.len() * size_of::<Link<E>>())
     }
 
-    /// The entry of `key`.
+    /// Returns the entry of `key`.
     #[inline]
     pub(crate) fn get(&self, hash: u64, key: &[u8]) -> Option<&E> {
         let mut link = self.buckets.get(self.bucket(hash))?;
@@ -78,7 +79,7 @@ impl<E: Keyed> HashTable<E> {
         None
     }
 
-    /// Puts an entry in, and returns the one with the same key that it replaces.
+    /// Inserts an entry. Returns the entry of the same key that it replaced.
     pub(crate) fn insert(&mut self, hash: u64, entry: E) -> Option<E> {
         let bucket = self.bucket(hash);
         let mut link = self.buckets.get_mut(bucket);
@@ -96,7 +97,7 @@ impl<E: Keyed> HashTable<E> {
         None
     }
 
-    /// Takes the entry of `key` out.
+    /// Removes and returns the entry of `key`. May shrink the table.
     pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<E> {
         let bucket = self.bucket(hash);
         let mut link = self.buckets.get_mut(bucket)?;
@@ -110,8 +111,8 @@ impl<E: Keyed> HashTable<E> {
         Some(node.entry)
     }
 
-    /// Visits the entries of the bucket at `cursor` (0 to begin) and returns the cursor of the
-    /// next one, 0 after the last. Any cursor is valid at any time.
+    /// Visits the entries of the bucket at `cursor`, which starts at 0. Returns the cursor of the
+    /// next bucket, or 0 after the last. Any cursor is valid at any time.
     pub(crate) fn scan(&self, cursor: u64, mut visit: impl FnMut(&E)) -> u64 {
         let Some(mask) = self.mask() else { return 0 };
         let mut link = self.buckets.get(to_usize(cursor & mask));
@@ -122,9 +123,8 @@ impl<E: Keyed> HashTable<E> {
         advance(cursor, mask)
     }
 
-    /// Takes the entries that `dead` picks out of the bucket at `cursor`, hands them to `removed`,
-    /// and returns the cursor of the next bucket, as [`HashTable::scan`]. The table does not
-    /// shrink.
+    /// Removes the entries of the bucket at `cursor` for which `dead` returns true, and passes them
+    /// to `removed`. Returns the next cursor, as [`HashTable::scan`]. Does not shrink the table.
     pub(crate) fn sweep(
         &mut self,
         cursor: u64,
@@ -145,7 +145,8 @@ impl<E: Keyed> HashTable<E> {
         advance(cursor, mask)
     }
 
-    /// Gives back buckets that are far too many for what the table holds.
+    /// Halves the number of buckets as often as [`SHRINK_FACTOR`] demands. An empty table keeps
+    /// none.
     pub(crate) fn shrink(&mut self) {
         let mut target = self.buckets.len();
         while target > BUCKETS_MIN && self.entries * SHRINK_FACTOR < target {
@@ -187,7 +188,7 @@ impl<E: Keyed> HashTable<E> {
     }
 }
 
-/// Adds one to the reversed bucket number of `cursor`.
+/// Returns the next cursor: adds one to the reversed bucket number.
 fn advance(cursor: u64, mask: u64) -> u64 {
     if mutant::active(Bug::ScanSkipsOnGrowth) {
         return (cursor + 1) & mask;
