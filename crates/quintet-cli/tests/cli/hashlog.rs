@@ -122,17 +122,17 @@ manifest of a hashlog table
   database id  *
   table id     1
   number       1
-byte 512: begin of publication 0
-byte 529: commit of publication 0, complete to *, next serial 1, next large value 2, next file 1
-byte 1024: begin of publication 1
+byte 512: begin of checkpoint 0
+byte 529: commit of checkpoint 0, complete to *, next serial 1, next large value 2, next file 1
+byte 1024: begin of checkpoint 1
 byte 1041: extent of chunk 0 serial 1 order 2, units 0 to 53, 3 entries, lsn * to *, in file 0 at \
 4096 of 65536 bytes, 28 bytes of hints
 byte 1186: large value 1 of 30001 bytes, lsn *, in file 0 at 69632 of 32768 bytes
-byte 1243: commit of publication 1, complete to *, next serial 1, next large value 2, next file 1
-byte 2048: begin of publication 2
+byte 1243: commit of checkpoint 1, complete to *, next serial 1, next large value 2, next file 1
+byte 2048: begin of checkpoint 2
 byte 2065: extent of chunk 0 serial 1 order 2, units 512 to 531, 1 entries, lsn * to *, in file 0 \
 at 4096 of 65536 bytes, 8 bytes of hints
-byte 2210: commit of publication 2, complete to *, next serial 1, next large value 2, next file 1
+byte 2210: commit of checkpoint 2, complete to *, next serial 1, next large value 2, next file 1
 ";
 const DATA: &str = "\
 data file of a hashlog table

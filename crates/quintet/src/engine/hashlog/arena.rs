@@ -33,7 +33,7 @@ use crate::{
     util::{
         budget::Budget,
         codec::{to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock},
         words::{copy_out, equals},
     },
@@ -78,9 +78,9 @@ pub(super) struct Arena {
 struct Allocator {
     next: u64,
     /// Free frames that are populated and reserved from the budget.
-        spare: Vec<u64>,
+    spare: Vec<u64>,
     /// Free frames whose memory went back to the system.
-        free: Vec<u64>,
+    free: Vec<u64>,
     in_use: u64,
 }
 
@@ -298,10 +298,8 @@ impl Arena {
     pub(super) fn detach(&self, chunk: u64) -> Option<u64> {
         let state = self.state_word(chunk);
         let before = state.load(Ordering::Relaxed);
-        if mutant::active(Bug::HashlogRecyclesUnderReaders) {
-            return frame_in(before);
-        }
-        let step = if mutant::active(Bug::RecycleKeepsGeneration) { 0 } else { GENERATION };
+        mutant!(HashlogRecyclesUnderReaders => return frame_in(before));
+        let step = mutant!(RecycleKeepsGeneration: 0, else GENERATION);
         state.store((before & !UNITS_MASK).wrapping_add(step), Ordering::Relaxed);
         // Readers see the change before any later store to the frame. Pairs with the fence in
         // `look_in`.
@@ -416,7 +414,7 @@ impl Arena {
         });
         fence(Ordering::Acquire);
         let unchanged = words.first().is_some_and(|word| word.load(Ordering::Relaxed) == first)
-            && (self.state(chunk) == state || mutant::active(Bug::ReadForgetsRecycling));
+            && mutant!(ReadForgetsRecycling: true, else self.state(chunk) == state);
         match taken {
             Some(Some(taken)) if unchanged => Look::Found(taken),
             Some(None) if unchanged => Look::OtherKey,
@@ -434,7 +432,7 @@ impl Arena {
     /// chunk is no longer `state`, and `Cold` if `state` has no frame.
     pub(super) fn copy(&self, address: u64, state: u64) -> Look<(Head, Vec<u8>, Vec<u8>)> {
         let (chunk, unit) = self.split(address);
-        let state = if mutant::active(Bug::ScanForgetsReuse) { self.state(chunk) } else { state };
+        let state = mutant!(ScanForgetsReuse: self.state(chunk), else state);
         let Some(frame) = frame_in(state) else { return Look::Cold(state) };
         let words = self.frame(frame).get(to_usize(unit)..).unwrap_or(&[]);
         let Some((head, first)) = load_head(words) else { return Look::Changed };

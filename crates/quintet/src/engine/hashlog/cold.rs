@@ -47,7 +47,7 @@ impl ColdEntry {
     }
 
     /// Returns the entry; `None` if its checksum does not match.
-        pub(super) fn entry(&self) -> Option<Stored<'_>> {
+    pub(super) fn entry(&self) -> Option<Stored<'_>> {
         Stored::verify(self.bytes(), self.serial, self.unit)
     }
 }
@@ -103,8 +103,8 @@ impl HashLog {
 
     /// Reads an entry from the disk. An entry far larger than most takes a second read. Returns
     /// `None` if its chunk changed meanwhile.
-        ///
-        /// Fails with `Corruption` if the checksum does not match.
+    ///
+    /// Fails with `Corruption` if the checksum does not match.
     pub(super) fn read_cold(&self, address: u64, state: u64) -> Result<Option<ColdEntry>> {
         let Some(request) = self.cold_read(address, state) else { return Ok(None) };
         self.ask_for_warming();
@@ -114,8 +114,8 @@ impl HashLog {
     }
 
     /// Verifies the entry in a completed read, and reads the rest of a long entry. See
-        /// [`Self::read_cold`].
-        pub(super) fn finish_cold(
+    /// [`Self::read_cold`].
+    pub(super) fn finish_cold(
         &self,
         address: u64,
         state: u64,
@@ -176,7 +176,7 @@ impl HashLog {
     }
 
     /// Reads and verifies a large value at `place`. Fails with `Corruption` if it is damaged.
-        pub(super) fn read_large_at(&self, large: &Large, place: &Place) -> Result<Value> {
+    pub(super) fn read_large_at(&self, large: &Large, place: &Place) -> Result<Value> {
         let length = to_usize(large.length);
         let whole = EXTENT_HEAD_BYTES + length;
         let (buffer, skip) = place.read(0, whole.min(to_usize(place.bytes)))?;

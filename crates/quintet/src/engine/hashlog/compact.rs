@@ -20,6 +20,7 @@ use super::{
     arena::EXTENT_HEAD_UNITS,
     entry::{Head, Kind, Stored, UNIT_BYTES},
     maintain::Maintenance,
+    mutants,
     write::{RESIZE_STEPS, size_of},
 };
 use crate::{
@@ -27,7 +28,7 @@ use crate::{
     engine::hashlog::index::Verdict,
     util::{
         codec::{to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{Ordering, lock, read},
     },
 };
@@ -114,10 +115,10 @@ impl HashLog {
 
     /// Compacts on the writer's thread if background compaction is behind, so that waste stays
     /// bounded: at most once for every half chunk of new waste.
-        ///
-        /// While a background step runs, the writer continues, unless waste is well above the
-        /// bound. It leaves the checkpoint to the background if it can, because its syncs may take
-        /// 100 ms. Background compaction reports failures; the write continues.
+    ///
+    /// While a background step runs, the writer continues, unless waste is well above the
+    /// bound. It leaves the checkpoint to the background if it can, because its syncs may take
+    /// 100 ms. Background compaction reports failures; the write continues.
     pub(super) fn pay_debt(&self) {
         let most = self.waste_per_cent_of_writers();
         let (waste, _) = self.waste();
@@ -208,8 +209,8 @@ impl HashLog {
     }
 
     /// Copies the live entries of `victim`, and retires it. Fails with `Corruption` if the
-        /// chunk is damaged.
-        fn compact_chunk(&self, maintenance: &mut Maintenance, victim: &Arc<Chunk>) -> Result<()> {
+    /// chunk is damaged.
+    fn compact_chunk(&self, maintenance: &mut Maintenance, victim: &Arc<Chunk>) -> Result<()> {
         let buffer = self.read_chunk(victim)?;
         let extents = lock(&victim.flush).extents.clone();
         let count: u64 = extents.iter().map(|extent| extent.entry_count).sum();
@@ -247,7 +248,7 @@ impl HashLog {
     }
 
     /// Copies an entry if it is live, and swaps its slot.
-        fn move_entry(
+    fn move_entry(
         &self,
         maintenance: &mut Maintenance,
         victim: &Arc<Chunk>,
@@ -257,8 +258,7 @@ impl HashLog {
         let (key, value) = (entry.key(), entry.value());
         let address = self.arena.address(victim.id, unit);
         if entry.head.kind == Kind::Tombstone {
-            let needed =
-                self.has_older(victim) && !mutant::active(Bug::HashlogDropsTombstonesEarly);
+            let needed = mutant!(HashlogDropsTombstonesEarly: false, else self.has_older(victim));
             if needed && !self.has_entry(hash, key)? {
                 self.copy_tombstone(maintenance, victim, entry.head.lsn, key)?;
             }
@@ -275,9 +275,7 @@ impl HashLog {
         let moved = self.index.lock(hash).replace(address, copy);
         if moved {
             self.counters.units.fetch_add(to_u64(entry.head.units()), Ordering::Relaxed);
-            if mutant::active(Bug::HashlogMiscountsCopies) {
-                self.counters.live_bytes.fetch_add(size_of(&entry.head), Ordering::Relaxed);
-            }
+            mutant!(HashlogMiscountsCopies => mutants::count_copy_as_new(self, &entry.head));
         } else {
             // A writer replaced the entry meanwhile. No reader saw the copy, and recovery must not
             // find it.
@@ -287,7 +285,7 @@ impl HashLog {
     }
 
     /// Removes an expired entry. Copies a tombstone if an older chunk exists.
-        fn expire(
+    fn expire(
         &self,
         maintenance: &mut Maintenance,
         victim: &Arc<Chunk>,
@@ -310,7 +308,7 @@ impl HashLog {
     }
 
     /// Appends a tombstone to the copy chunk.
-        fn copy_tombstone(
+    fn copy_tombstone(
         &self,
         maintenance: &mut Maintenance,
         victim: &Arc<Chunk>,
@@ -352,11 +350,8 @@ impl HashLog {
             let frame = self.frame_anyway()?;
             let mut roll = lock(&self.roll);
             // Just below the active chunk, and above every written chunk.
-            let order = if mutant::active(Bug::HashlogRanksCopiesHighest) {
-                roll.hot_order + 1
-            } else {
-                roll.hot_order.saturating_sub(1)
-            };
+            let hot = roll.hot_order;
+            let order = mutant!(HashlogRanksCopiesHighest: hot + 1, else hot.saturating_sub(1));
             maintenance.cold = Some(self.start_chunk(&mut roll, order, frame)?);
         }
     }

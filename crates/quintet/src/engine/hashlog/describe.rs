@@ -177,7 +177,7 @@ impl Part<'_> {
     }
 
     /// Describes a large value. Returns as [`Self::extent`].
-        fn large(&self, block: &[u8], read: &Read<'_>, say: &mut LineSink<'_>) -> Result<Option<u64>> {
+    fn large(&self, block: &[u8], read: &Read<'_>, say: &mut LineSink<'_>) -> Result<Option<u64>> {
         let head = self.head(block, LARGE_MAGIC)?;
         let packed = u64::from(head.packing);
         let stored = if packed == 0 { head.capacity } else { packed };

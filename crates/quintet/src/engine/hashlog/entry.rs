@@ -24,7 +24,7 @@ use crate::{
     io::store,
     util::{
         codec::{crc32c, crc32c_append, low_u8, low_u32, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Ordering, fence},
         words::WordWriter,
     },
@@ -44,7 +44,7 @@ const WIDE: u8 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The key has this value.
-        Put,
+    Put,
     /// The key was removed.
     Tombstone,
     /// The value is a [`LargeRef`].
@@ -155,9 +155,8 @@ impl Head {
         let before = first.load(Ordering::Relaxed);
         let version = low_u32(before);
         let rest = before & !0xffff_ffff;
-        if !mutant::active(Bug::UpdateKeepsVersion) {
-            first.store(rest | u64::from(version.wrapping_add(1)), Ordering::Relaxed);
-        }
+        let changing = rest | u64::from(version.wrapping_add(1));
+        mutant!(UpdateKeepsVersion: (), else first.store(changing, Ordering::Relaxed));
         fence(Ordering::Release);
         store(second, lsn);
         let bits = low_u32(to_u64(self.value_at() % UNIT_BYTES)) * 8;
@@ -200,8 +199,8 @@ impl<'a> Stored<'a> {
         let bytes = bytes.get(..head.units() * UNIT_BYTES)?;
         let (crc, rest) = bytes.split_first_chunk::<4>()?;
         let matches = u32::from_le_bytes(*crc) == checksum(rest, serial, unit);
-        let matches = matches || mutant::active(Bug::HashlogSkipsEntryChecksum);
-        matches.then_some(Self { head, bytes })
+        let valid = mutant!(HashlogSkipsEntryChecksum: true, else matches);
+        valid.then_some(Self { head, bytes })
     }
 
     pub(super) fn key(&self) -> &'a [u8] {

@@ -88,10 +88,10 @@ pub(super) struct DataFile {
     /// Bytes of those ranges.
     live_bytes: AtomicU64,
     /// See [`DataFile::has_failed`].
-        failed: AtomicBool,
-    }
+    failed: AtomicBool,
+}
 
-    impl DataFile {
+impl DataFile {
     fn new(number: u64, file: Arc<dyn File>, label: String) -> Arc<Self> {
         let (live, live_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
         Arc::new(Self { number, file, label, live, live_bytes, failed: AtomicBool::new(false) })
@@ -143,19 +143,21 @@ impl Place {
     }
 
     /// Returns the error of a failed read at file offset `offset`.
-        pub(super) fn read_error(&self, offset: u64, error: io::Error) -> Error {
+    pub(super) fn read_error(&self, offset: u64, error: io::Error) -> Error {
         match error.kind() {
             // Requests are whole blocks. After a short read at the end of the file the rest of the
             // request is not, and some systems refuse it.
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput => {
-                Error::corruption(&*self.file.label, offset, "the file is truncated: data that the manifest names is missing")
-            }
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput => Error::corruption(
+                &*self.file.label,
+                offset,
+                "the file is truncated: data that the manifest names is missing",
+            ),
             _ => Error::io(format!("read {}", self.file.label), error),
         }
     }
 
     /// Returns a `Corruption` error at `from` of the range.
-        pub(super) fn damage(&self, from: u64, what: impl Into<String>) -> Error {
+    pub(super) fn damage(&self, from: u64, what: impl Into<String>) -> Error {
         Error::corruption(&*self.file.label, self.offset + from, what)
     }
 }
@@ -355,7 +357,9 @@ impl DataFiles {
             .map_err(|what| place.damage(0, what))?
             .u64();
         if number_found != Some(number) {
-            return Err(place.damage(0, "the number in the head is not the number in the file's name"));
+            return Err(
+                place.damage(0, "the number in the head is not the number in the file's name")
+            );
         }
         self.files.push(Arc::clone(&file));
         Ok(file)

@@ -22,7 +22,7 @@ use crate::{
     io::{AlignedBuffer, BLOCK_BYTES},
     util::{
         codec::{crc32c, low_u32, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{Mutex, Ordering, lock, read, write},
     },
 };
@@ -41,10 +41,9 @@ impl HashLog {
     pub(super) fn freeze(&self) {
         let chunks: Vec<Arc<Chunk>> = read(&self.chunks).values().cloned().collect();
         for chunk in chunks {
+            mutant!(HashlogLosesMovedEntries => if chunk.order % 2 == 1 { continue; });
             let mut flush = lock(&chunk.flush);
-            let is_copy = chunk.order % 2 == 1;
-            let skipped = is_copy && mutant::active(Bug::HashlogLosesMovedEntries);
-            if flush.sealed || skipped || chunk.retired.load(Ordering::Relaxed) {
+            if flush.sealed || chunk.retired.load(Ordering::Relaxed) {
                 continue;
             }
             let (used, sealed) = self.arena.used(chunk.id);
@@ -131,11 +130,7 @@ impl HashLog {
     /// Syncs the data files. Chunks that are durable may leave memory. After an error, the next
     /// flush writes the data of a failed file to another one.
     pub(super) fn sync_written(&self, maintenance: &mut Maintenance) -> Result<()> {
-        let outcome = if mutant::active(Bug::HashlogSkipsDataSync) {
-            Ok(())
-        } else {
-            maintenance.files.sync()
-        };
+        let outcome = mutant!(HashlogSkipsDataSync: Ok(()), else maintenance.files.sync());
         let chunks: Vec<Arc<Chunk>> = read(&self.chunks).values().cloned().collect();
         for chunk in chunks {
             if chunk.written.load(Ordering::Relaxed) {
@@ -219,8 +214,8 @@ impl HashLog {
     }
 
     /// Writes the extent of these units, without a sync. Returns its record and hints for the
-        /// manifest.
-        fn write_extent(
+    /// manifest.
+    fn write_extent(
         &self,
         maintenance: &mut Maintenance,
         chunk: &Chunk,

@@ -70,8 +70,8 @@ const LARGE: u64 = 2;
 pub(super) struct Source {
     pub(super) chunk: Arc<Chunk>,
     /// Position of the chunk in the order of age.
-        pub(super) rank: u64,
-        pub(super) extent: Extent,
+    pub(super) rank: u64,
+    pub(super) extent: Extent,
     pub(super) hints: Hints,
     /// File range of the chunk, or of the extent if it is packed.
     pub(super) place: Place,
@@ -95,12 +95,12 @@ type LineMemory = Vec<[u32; SLOTS]>;
 /// The partitioned entries of a group of extents.
 struct Group {
     /// Index of its first word.
-        first: usize,
-        /// Capacity of a share, in entries.
+    first: usize,
+    /// Capacity of a share, in entries.
     room: usize,
     /// Number of entries of each share.
-        counts: Vec<usize>,
-        /// Entries beyond the capacity of their share.
+    counts: Vec<usize>,
+    /// Entries beyond the capacity of their share.
     beyond: BTreeMap<usize, Vec<Dealt>>,
 }
 
@@ -191,9 +191,9 @@ struct Loaded {
     larges: Mutex<BTreeMap<Dealt, u64>>,
     live_larges: Mutex<Vec<u64>>,
     /// The first error.
-        failed: Mutex<Option<Error>>,
-        /// The index has no memory left.
-        full: AtomicBool,
+    failed: Mutex<Option<Error>>,
+    /// The index has no memory left.
+    full: AtomicBool,
 }
 
 impl Loaded {
@@ -282,8 +282,8 @@ impl HashLog {
     }
 
     /// Partitions the entries of an extent, from its hints or, if those are damaged, from its
-        /// data.
-        fn deal_extent(
+    /// data.
+    fn deal_extent(
         &self,
         manifest: &Manifest,
         source: &Source,

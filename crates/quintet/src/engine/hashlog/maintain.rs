@@ -17,6 +17,7 @@ use super::{
     Chunk, HashLog, Large,
     files::{DataFiles, Owner, Place},
     manifest::{Commit, Contents, Extent, LargeRecord, Manifest},
+    mutants,
 };
 use crate::{
     Error, Result,
@@ -24,7 +25,7 @@ use crate::{
     util::{
         budget::Reservation,
         codec::{Lsn, to_u64},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{Ordering, lock, write},
     },
 };
@@ -59,8 +60,8 @@ pub(super) struct Maintenance {
     /// The old file ranges of those chunks. The manifest names them until that checkpoint.
     pub(super) left: Vec<Place>,
     /// LSN that the files are complete to.
-        pub(super) complete: u64,
-        /// Size of the manifest in bytes if it were rewritten.
+    pub(super) complete: u64,
+    /// Size of the manifest in bytes if it were rewritten.
     pub(super) manifest_needed: u64,
     /// Size in bytes below which it is not rewritten, after a failed rewrite.
     manifest_rewrite_at: u64,
@@ -137,17 +138,11 @@ impl HashLog {
         // them.
         maintenance.dead_larges.append(&mut lock(&self.dead_larges));
         self.freeze();
-        if !mutant::active(Bug::HashlogSkipsLogSync) {
-            self.context.host.sync_log()?;
-        }
+        mutant!(HashlogSkipsLogSync: (), else self.context.host.sync_log()?);
         self.write_frozen(maintenance)?;
         if !maintenance.is_idle() || complete > maintenance.complete {
             self.sync_written(maintenance)?;
-            if mutant::active(Bug::HashlogFreesBeforePublishing) {
-                for place in maintenance.retired.iter().flat_map(|chunk| chunk.places()) {
-                    let _ = place.file.file.punch_hole(place.offset, place.bytes);
-                }
-            }
+            mutant!(HashlogFreesBeforePublishing => mutants::free_retired(maintenance));
             self.commit(maintenance, complete)?;
             self.free_dropped(maintenance);
             self.rewrite_manifest(maintenance);
@@ -300,7 +295,7 @@ impl HashLog {
     }
 
     /// Returns the error for a broken invariant of the table.
-        pub(super) fn broken(&self, what: &str) -> Error {
+    pub(super) fn broken(&self, what: &str) -> Error {
         Error::TableFailed { table: self.context.table_id.to_string(), reason: what.to_owned() }
     }
 
@@ -313,7 +308,7 @@ impl HashLog {
     }
 
     /// Updates the byte counts in the statistics.
-        pub(super) fn count_bytes(&self, maintenance: &Maintenance) {
+    pub(super) fn count_bytes(&self, maintenance: &Maintenance) {
         let counters = &self.counters;
         counters.data_bytes.store(maintenance.files.file_bytes(), Ordering::Relaxed);
         let manifest = maintenance.manifest.as_ref();
@@ -326,7 +321,7 @@ impl HashLog {
     }
 
     /// Requests a checkpoint if enough extents await one.
-        pub(super) fn publish_soon(&self, maintenance: &Maintenance) {
+    pub(super) fn publish_soon(&self, maintenance: &Maintenance) {
         if to_u64(maintenance.pending.len()) >= self.mutable_chunks {
             self.publish_wanted.store(true, Ordering::Relaxed);
             self.context.host.wake();

@@ -53,6 +53,7 @@ mod maintain;
 mod manifest;
 #[cfg(all(test, model))]
 mod models;
+mod mutants;
 mod pack;
 mod packed;
 mod read;
@@ -204,8 +205,8 @@ struct Counters {
     applied_persisted: AtomicU64,
     applied_seen: AtomicU64,
     applied_seen_millis: AtomicU64,
-        /// `applied` + 1 when compaction found nothing to do, and when it last sealed the active
-        /// chunk.
+    /// `applied` + 1 when compaction found nothing to do, and when it last sealed the active
+    /// chunk.
     stuck_at: AtomicU64,
     closed_hot_at: AtomicU64,
     /// `applied` + 1 when compaction of a long idle table began, and when it ended.
@@ -263,8 +264,8 @@ pub struct HashLog {
     /// A read needed a chunk that is not in memory.
     warm_wanted: AtomicBool,
     /// Two live keys have had the same 56 bits of hash.
-        collided: AtomicBool,
-        queues: Queues,
+    collided: AtomicBool,
+    queues: Queues,
     /// Entries read ahead for writes that are admitted and not applied yet, by hash.
     learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
     counters: Counters,
@@ -273,9 +274,9 @@ pub struct HashLog {
 impl HashLog {
     /// Loads a table, or creates one in an empty directory. Returns the LSN that its files are
     /// complete to.
-        ///
-        /// Fails with `InvalidOption` for an unknown option or value, and with `Corruption` if the
-        /// manifest or its files are damaged.
+    ///
+    /// Fails with `InvalidOption` for an unknown option or value, and with `Corruption` if the
+    /// manifest or its files are damaged.
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         Self::open_with_mask(options, context, u64::MAX)
     }

@@ -145,9 +145,9 @@ pub(super) struct Piece {
 /// The entries of an extent, compressed.
 pub(super) struct Packed {
     /// The directory.
-        pub(super) directory: Vec<u8>,
-        /// Directory and blocks, as stored.
-        pub(super) body: Vec<u8>,
+    pub(super) directory: Vec<u8>,
+    /// Directory and blocks, as stored.
+    pub(super) body: Vec<u8>,
 }
 
 /// Compresses the entries behind the head of an extent's `image`.

@@ -19,7 +19,7 @@ use crate::{
     io::AlignedBuffer,
     util::{
         codec::{crc32c, low_u32, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{read, write},
     },
 };
@@ -114,7 +114,8 @@ impl HashLog {
         let body = stored.get(EXTENT_HEAD_BYTES..to_usize(blocks.stored_bytes())).unwrap_or(&[]);
         let body_crc = crc32c(body);
         let matches = u64::from(body_crc) == extent.body_crc && body_crc == head.body_crc;
-        if !matches && !mutant::active(Bug::HashlogSkipsExtentChecksum) {
+        let valid = mutant!(HashlogSkipsExtentChecksum: true, else matches);
+        if !valid {
             return Err(place.damage(0, "the checksum of the extent does not match"));
         }
         let mut image = AlignedBuffer::zeroed(to_usize((extent.end - extent.start) * 8));

@@ -19,7 +19,7 @@ use crate::{
     Error, Result,
     util::{
         codec::{Lsn, to_u64},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
     },
 };
@@ -40,9 +40,7 @@ impl HashLog {
             dir.list().map_err(doing)?.into_iter().map(|entry| entry.name).collect();
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| manifest_number(name)).collect();
         numbers.sort_unstable();
-        if mutant::active(Bug::HashlogLoadsOldManifest) {
-            numbers.truncate(1);
-        }
+        mutant!(HashlogLoadsOldManifest => numbers.truncate(1));
         let newest = numbers.last().copied();
         let mut contents = Contents::default();
         if let Some(number) = newest {
@@ -150,7 +148,7 @@ impl HashLog {
     }
 
     /// Fails with `Corruption` if an extent does not fit the table or the file.
-        fn refuse_implausible(&self, file: &DataFile, extents: &[(Extent, Hints)]) -> Result<()> {
+    fn refuse_implausible(&self, file: &DataFile, extents: &[(Extent, Hints)]) -> Result<()> {
         let packed = extents.iter().any(|(extent, _)| extent.packing_bytes() > 0);
         for (extent, _) in extents {
             let units = extent.end.saturating_sub(extent.start);
@@ -168,8 +166,7 @@ impl HashLog {
                 && extent.offset.is_multiple_of(crate::io::BLOCK_BYTES)
                 && extent.start.is_multiple_of(crate::io::BLOCK_BYTES / 8);
             if !plausible {
-                let what =
-                    "the manifest names an impossible extent (was `chunk_bytes` changed?)";
+                let what = "the manifest names an impossible extent (was `chunk_bytes` changed?)";
                 return Err(Error::corruption(&*file.label, extent.offset, what));
             }
         }
@@ -177,7 +174,7 @@ impl HashLog {
     }
 
     /// Creates the large values that the manifest names, none of them in memory.
-        fn adopt_larges(&self, maintenance: &mut Maintenance, contents: &Contents) -> Result<()> {
+    fn adopt_larges(&self, maintenance: &mut Maintenance, contents: &Contents) -> Result<()> {
         for record in &contents.larges {
             let file = maintenance.files.open(record.file, !self.context.read_only)?;
             let plausible = record.number < NUMBER_END

@@ -23,7 +23,7 @@ use crate::{
     util::{
         budget::Reservation,
         codec::{crc32c, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{Ordering, lock, read},
     },
 };
@@ -65,7 +65,7 @@ impl HashLog {
     }
 
     /// Evicts one written large value. Returns `false` if there is none.
-        fn evict_large(&self) -> bool {
+    fn evict_large(&self) -> bool {
         for large in read(&self.larges).values() {
             if large.written.load(Ordering::Acquire)
                 && let Some(bytes) = lock(&large.state).bytes.take()
@@ -168,7 +168,8 @@ impl HashLog {
         }
         let body = crc32c(bytes.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]));
         let matches = u64::from(body) == extent.body_crc && body == head.body_crc;
-        if !matches && !mutant::active(Bug::HashlogSkipsExtentChecksum) {
+        let valid = mutant!(HashlogSkipsExtentChecksum: true, else matches);
+        if !valid {
             return Err(place.damage(from, "the checksum of the extent does not match"));
         }
         Ok(())

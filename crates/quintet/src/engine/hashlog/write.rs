@@ -22,7 +22,7 @@ use crate::{
     engine::hashlog::index::{Verdict, Writer},
     util::{
         codec::{Lsn, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
     },
 };
@@ -225,9 +225,8 @@ impl HashLog {
     }
 
     fn note_equal_hashes(&self) {
-        if !mutant::active(Bug::HashlogForgetsCollisions) {
-            self.collided.store(true, Ordering::Relaxed);
-        }
+        mutant!(HashlogForgetsCollisions => return);
+        self.collided.store(true, Ordering::Relaxed);
     }
 
     /// Reads an entry that is not in memory, or loads its whole chunk. It loads the chunk if there
@@ -313,7 +312,8 @@ impl HashLog {
             && head.kind == Kind::Put
             && current.head.value_bytes == head.value_bytes;
         let frozen = unit < self.arena.frozen(chunk);
-        if !alike || frozen && !mutant::active(Bug::HashlogUpdatesFrozenEntries) {
+        let frozen = mutant!(HashlogUpdatesFrozenEntries: false, else frozen);
+        if !alike || frozen {
             return false;
         }
         let Some(words) = self.arena.words(chunk) else { return false };
@@ -440,8 +440,8 @@ impl HashLog {
 
     /// Returns a frame: from the budget, by eviction, or beyond the limit. The write is
     /// acknowledged, so it cannot be refused.
-        ///
-        /// Fails with `OutOfMemory` only if the arena's address space is used up.
+    ///
+    /// Fails with `OutOfMemory` only if the arena's address space is used up.
     pub(super) fn frame_anyway(&self) -> Result<u64> {
         loop {
             if let Some(frame) = self.arena.take_frame(false) {
@@ -466,7 +466,10 @@ impl HashLog {
         });
         if id >= self.arena.chunks_max() {
             self.arena.give_frame(frame);
-            return Err(Error::Limit { what: "the table has the maximum number of chunks; use a larger `chunk_bytes`".to_owned() });
+            return Err(Error::Limit {
+                what: "the table has the maximum number of chunks; use a larger `chunk_bytes`"
+                    .to_owned(),
+            });
         }
         roll.next_serial += 1;
         let chunk = Arc::new(Chunk {
@@ -494,8 +497,8 @@ impl HashLog {
     /// Makes memory available for a write before it is logged: compacts if compaction is behind,
     /// evicts chunks that are in files, or flushes chunks. The write may wait for the flush of a
     /// few chunks.
-        ///
-        /// Fails with `OutOfMemory` if the budget has no memory for the write.
+    ///
+    /// Fails with `OutOfMemory` if the budget has no memory for the write.
     pub(super) fn make_room(&self, op: &Op<'_>) -> Result<()> {
         self.pay_debt();
         let (key, value_bytes) = match op {

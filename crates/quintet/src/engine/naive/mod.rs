@@ -30,6 +30,7 @@
 //! [`checkpoint`].
 
 pub mod checkpoint;
+mod mutants;
 pub(crate) mod table;
 
 use std::sync::Arc;
@@ -45,7 +46,7 @@ use crate::{
     io::Open,
     util::{
         codec::{Decoder, Lsn, to_u64, to_usize},
-        mutant::{self, Bug, mutant},
+        mutant::mutant,
         report::Report,
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
     },
@@ -340,18 +341,11 @@ impl Naive {
         self.stream(&mut writer)?;
         let file_bytes = writer.finish()?;
         self.written_bytes_total.fetch_add(file_bytes, Ordering::Relaxed);
-        if !mutant::active(Bug::SnapshotSkipsLogSync) {
-            self.context.host.sync_log()?;
-        }
+        mutant!(SnapshotSkipsLogSync: (), else self.context.host.sync_log()?);
         let name = checkpoint::name_of(lsn);
-        if mutant::active(Bug::SnapshotRemovesOldFirst)
-            && let Some(old) = &lock(&self.published).name
-        {
-            let _ = dir.remove(old);
-        }
-        let skips_sync = mutant::active(Bug::SnapshotSkipsDirSync);
+        mutant!(SnapshotRemovesOldFirst => mutants::remove_newest(self));
         dir.rename(checkpoint::UNFINISHED_NAME, &name)
-            .and_then(|()| if skips_sync { Ok(()) } else { dir.sync() })
+            .and_then(|()| mutant!(SnapshotSkipsDirSync: Ok(()), else dir.sync()))
             .map_err(|error| Error::io(format!("publish {}", self.label(&name)), error))?;
         let published = Published { name: Some(name.clone()), lsn, file_bytes };
         let old = std::mem::replace(&mut *lock(&self.published), published);

@@ -1,7 +1,7 @@
-//! Loading: a table is filled at once, by several threads, before anybody else uses it.
+//! Bulk load: several threads fill an empty table before it is used.
 //!
-//! Its lines are divided into shares of neighbours. Whoever loads a share alone may store to its
-//! lines without locks, and they are in its caches as long as the share is small.
+//! The lines are divided into shares of neighbours. The thread that loads a share stores to its
+//! lines without locks. A small share stays in the caches of that thread.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use crate::util::{
     sync::{AtomicU64, Ordering, lock},
 };
 
-/// Hashes are told apart by their low 56 bits: 32 of them by line and tag, the rest by what is kept
-/// beside the line while its share is loaded.
+/// Hash bits beside those in line and tag. Loading distinguishes hashes by their low 56 bits: 32 in
+/// line and tag, and these in a word beside each slot while its share is loaded.
 const REST_MASK: u64 = (1 << 24) - 1;
-/// What is kept is not 0.
+/// Set in that word if the slot is filled.
 const REST_KNOWN: u32 = 1 << 24;
-/// Beside a slot that an earlier pass filled.
+/// That word for a slot that an earlier pass filled.
 const REST_OF_OTHERS: u32 = 1 << 25;
 
-/// Loads a table, in shares. Threads may load different shares at the same time.
+/// Loads a table in shares. Threads may load different shares in parallel.
 #[derive(Clone, Copy, Debug)]
 pub struct Loader<'a> {
     table: &'a SlotTable,
@@ -32,8 +32,7 @@ pub struct Loader<'a> {
 }
 
 impl SlotTable {
-    /// Gives an empty table the size that `keys` keys will need, in huge pages where that is
-    /// large.
+    /// Grows an empty table to the size that `keys` keys need. A large one gets huge pages.
     pub fn presize(&self, keys: u64) {
         let mut huge = lock(&self.growth);
         let mut shape = Shape(self.shape.load(Ordering::Relaxed));
@@ -55,58 +54,59 @@ impl SlotTable {
         }
     }
 
-    /// Starts to load the table into at most `1 << share_bits` shares. Until the last entry is
-    /// loaded and counted, nobody may use it in another way.
+    /// Starts a load in at most `1 << share_bits` shares. The table must not be used otherwise
+    /// until the last entry is loaded and counted.
     pub fn loader(&self, share_bits: u32) -> Loader<'_> {
         let shape = Shape(self.shape.load(Ordering::Acquire));
         Loader { table: self, shape, share_bits: share_bits.min(shape.bits()) }
     }
 
-    /// Counts entries that were loaded.
+    /// Adds loaded entries to the count.
     pub fn add_len(&self, keys: u64) {
         self.keys.fetch_add(keys, Ordering::Relaxed);
     }
 }
 
 impl<'a> Loader<'a> {
-    /// How many shares there are, as a power of two.
+    /// Returns the number of shares, as a power of two.
     pub fn share_bits(self) -> u32 {
         self.share_bits
     }
 
-    /// Bits of the number of a group within its share.
+    /// Returns the number of bits of a group's number within its share.
     fn local_bits(self) -> u32 {
         self.shape.bits() - self.share_bits
     }
 
-    /// The share of a hash.
+    /// Returns the share of a hash.
     #[inline]
     pub fn share(self, hash: u64) -> usize {
         let group = placing(hash) & ((1 << self.shape.bits()) - 1);
         to_usize(group >> self.local_bits())
     }
 
-    /// Starts loading the line of `hash`.
+    /// Prefetches the line of `hash`.
     #[inline]
     pub fn prefetch(self, hash: u64) {
         let (array, pair, _) = self.shape.line(placing(hash));
         self.table.lines[array].prefetch(to_usize(pair * LINE_SLOTS));
     }
 
-    /// Lines of a share, at most.
+    /// Returns the maximum number of lines of a share.
     pub fn lines_max(self) -> usize {
         4 << self.local_bits()
     }
 
-    /// The number of a line within its share: from 0, below [`Self::lines_max`].
+    /// Returns the number of a line within its share, below [`Self::lines_max`].
     #[inline]
     pub(super) fn local_line(self, array: usize, pair: u64) -> usize {
         let second = to_usize(pair >> self.shape.bits() & 1);
         to_usize(pair & ((1 << self.local_bits()) - 1)) << 2 | second << 1 | array
     }
 
-    /// Starts to load one share, the newest entries first. `is_first`: nothing was loaded into it
-    /// before. `memory` is what [`ShareLoader::into_memory`] of another share left, or empty.
+    /// Starts the load of one share. The newest entries must come first. `is_first`: nothing was
+    /// loaded into it before. `memory` is empty, or from [`ShareLoader::into_memory`] of another
+    /// share.
     pub fn share_loader(
         self,
         share: usize,
@@ -122,7 +122,7 @@ impl<'a> Loader<'a> {
         loader
     }
 
-    /// Adds an entry; its key has none. `false` where there is no memory left for it.
+    /// Adds an entry. Its key must have none. Returns `false` if there is no free node.
     #[must_use]
     #[inline]
     pub fn load(self, hash: u64, address: u64) -> bool {
@@ -131,30 +131,30 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// What became of an entry.
+/// The outcome of adding an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// It is in the table.
+    /// The entry was added.
     New,
-    /// Another of its hash is.
+    /// The table has a newer entry of its hash.
     Older,
-    /// There is no memory left for it.
+    /// There is no free node.
     Full,
 }
 
-/// Loads one share of a table: of the entries of one hash (of which the low 56 bits count), the
-/// first that it is given.
+/// Loads one share of a table. It keeps the first of the entries of one hash; the low 56 bits
+/// count.
 #[derive(Debug)]
 pub struct ShareLoader<'a> {
     loader: Loader<'a>,
-    /// The rest of the hash of each slot of each line; 0 where it is free.
+    /// The remaining hash bits of each slot of each line; 0 for a free slot.
     rests: Vec<[u32; SLOTS]>,
-    /// The same for the entries that are in nodes, by address.
+    /// The remaining hash bits of the entries in nodes, by address.
     beyond: BTreeMap<u64, u32>,
 }
 
 impl ShareLoader<'_> {
-    /// Takes note of the slots that are filled.
+    /// Marks the slots that an earlier pass filled.
     fn note_others(&mut self, share: usize) {
         let Loader { table, shape, .. } = self.loader;
         let first = to_u64(share) << self.loader.local_bits();
@@ -167,12 +167,12 @@ impl ShareLoader<'_> {
         }
     }
 
-    /// What the loading of another share may use again.
+    /// Returns the buffer for the load of another share.
     pub fn into_memory(self) -> Vec<[u32; SLOTS]> {
         self.rests
     }
 
-    /// Adds an entry if there is none of its hash.
+    /// Adds an entry unless there is one of its hash.
     #[inline]
     pub fn add(&mut self, hash: u64, address: u64) -> Added {
         let (array, pair, known) = self.loader.shape.line(placing(hash));
@@ -180,7 +180,7 @@ impl ShareLoader<'_> {
         let line = self.loader.table.line_at(array, pair);
         let number = self.loader.local_line(array, pair);
         let Some(rests) = self.rests.get_mut(number) else { return Added::Full };
-        // Without a branch a slot: how many are filled differs from line to line.
+        // No branch a slot: the number of filled slots differs from line to line.
         let is_known = rests.iter().map(|known| usize::from(*known == rest)).sum::<usize>() > 0;
         let filled = rests.iter().map(|known| usize::from(*known != 0)).sum::<usize>();
         if !is_known && let (Some(slot), Some(place)) = (line.get(filled), rests.get_mut(filled)) {
@@ -194,7 +194,7 @@ impl ShareLoader<'_> {
         self.add_to_chain(line, number, (new, rest))
     }
 
-    /// As [`Self::add`], where the line is full, or has an entry with the same rest of its hash.
+    /// As [`Self::add`], for a line that is full or has an entry with the same remaining hash bits.
     fn add_to_chain(
         &mut self,
         line: &[AtomicU64],
@@ -212,7 +212,7 @@ impl ShareLoader<'_> {
         self.add_beyond(line, number, (new, rest))
     }
 
-    /// Whether there is an entry of the hash.
+    /// Returns whether there is an entry of the hash.
     pub fn has(&self, hash: u64) -> bool {
         let (array, pair, known) = self.loader.shape.line(placing(hash));
         let (new, rest) = (Tag::new(hash, known).slot(0), rest_of(hash));
@@ -222,7 +222,7 @@ impl ShareLoader<'_> {
             || self.has_beyond(line, (new, rest))
     }
 
-    /// Whether the nodes of a line have an entry of the hash.
+    /// Returns whether the nodes of a line have an entry of the hash.
     fn has_beyond(&self, line: &[AtomicU64], (new, rest): (u64, u32)) -> bool {
         let mut slots = line;
         loop {
@@ -244,7 +244,7 @@ impl ShareLoader<'_> {
         }
     }
 
-    /// The line is full.
+    /// Adds an entry to the nodes of a full line, unless they have one of its hash.
     fn add_beyond(&mut self, line: &[AtomicU64], number: usize, (new, rest): (u64, u32)) -> Added {
         if self.has_beyond(line, (new, rest)) {
             return Added::Older;
@@ -254,7 +254,7 @@ impl ShareLoader<'_> {
             return Added::Full;
         }
         if !is_link(last) {
-            // It has moved to the node, where the link is now.
+            // The last entry moved to the node: the link took its slot.
             let moved = self.rests.get(number).and_then(|rests| rests.last()).copied().unwrap_or(0);
             self.beyond.insert(last & ADDRESS_MASK, moved);
         }
@@ -263,7 +263,7 @@ impl ShareLoader<'_> {
     }
 }
 
-/// Whether a line has the entry of a hash.
+/// Returns whether a line has an entry of the hash.
 fn has_in_line(line: &[AtomicU64], rests: &[u32], (new, rest): (u64, u32)) -> bool {
     line.iter().zip(rests).any(|(slot, known)| {
         let word = slot.load(Ordering::Relaxed);

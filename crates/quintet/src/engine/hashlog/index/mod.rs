@@ -1,17 +1,17 @@
-//! A hash table of 8-byte slots that holds no keys: what finds records in the arenas of `hashlog`.
+//! A hash table of 8-byte slots without keys. It finds entries in the arena of `hashlog`.
 //!
-//! What: a slot is 26 bits of hash (the tag) and a 38-bit address; eight slots are a line of 64
-//! bytes; a group of two to four lines is found by the low bits of the hash. Lines that are full
-//! continue in nodes of four slots, linked from their last slot.
-//! Why: a lookup reads one line (1.1 on average) and then the record; at most 12 bytes a key while
-//! the table grows one group at a time, without a pause.
+//! A slot is 26 bits of hash (the tag) and a 38-bit address. Eight slots are a line of 64 bytes.
+//! The low bits of the hash select a group of two to four lines. A full line continues in nodes of
+//! four slots, linked from its last slot.
+//! A lookup reads one line (1.1 on average) and then the entry. The table takes at most 12 bytes a
+//! key, and grows one group at a time, without a pause.
 //!
-//! Growth is linear hashing with partial expansions (Larson, `SIGMOD` 82): all groups in turn grow
-//! from 2 to 3 lines, then from 3 to 4; then each group of 4 is two groups of 2 and the number of
-//! groups has doubled. Plain linear hashing (1 to 2) has twice the load in what is not yet split
-//! as in what is, and spends 11 % of lookups on a second line at the same size; this spends 6 to 9
-//! %. The tag holds every hash bit that growth will ask for, so growth reads no records ([`tag`]).
-//! After removals the table shrinks again, by the same steps backwards ([`shrink`]).
+//! Growth is linear hashing with partial expansions (Larson, `SIGMOD` 82). All groups in turn grow
+//! from 2 to 3 lines, then from 3 to 4. Then each group of 4 counts as two groups of 2, and the
+//! number of groups has doubled. Plain linear hashing (1 to 2) has twice the load in groups not
+//! split yet; 11 % of its lookups read a second line at the same size. This table needs 6 to 9 %.
+//! A tag holds every hash bit that growth needs, so growth reads no entries ([`tag`]). After
+//! removals the table shrinks by the same steps backwards ([`shrink`]).
 //!
 //! | bits of a slot | meaning |
 //! |---|---|
@@ -19,15 +19,16 @@
 //! | 0 to 37 | address, never 0; with bits 32 to 37 all set: link to node number bits 0 to 31 |
 //!
 //! Invariants:
-//! - A slot word is 0, an entry or (in the last place of a line or node) a link. The slots of a
-//!   chain are filled from the front without gaps; a linked node holds at least two words.
-//! - A writer holds its group's lock, which is also a version, odd while held: a reader that found
-//!   nothing is right only if the version was even and the same before and after.
-//! - A group belongs to one lock for ever, because growth uses hash bits above those that choose
-//!   locks.
+//! - A slot word is 0, an entry, or (in the last slot of a line or node) a link. The slots of a
+//!   chain are filled from the start without gaps. A linked node holds at least two words.
+//! - A writer holds its group's lock. The lock is also a version, odd while held. A reader that
+//!   found nothing is right only if the version was even, and the same before and after.
+//! - A group keeps its lock for ever, because growth uses hash bits above those that select locks.
 //!
-//! Thread rules: readers take no lock and store nothing. Writers of different locks run in
-//! parallel. Lock order: `growth`, one group, `free_nodes`.
+//! Locks: readers take none and store nothing. Writers of different locks run in parallel. Lock
+//! order: `growth`, one group, `free_nodes`. No method holds two groups.
+//!
+//! Start reading at [`SlotTable::find`] and [`Writer`].
 
 mod load;
 #[cfg(all(test, model))]
@@ -50,27 +51,28 @@ use crate::{
     io::Region,
     util::{
         codec::{to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Mutex, Ordering, fence, lock, spin_loop, yield_now},
     },
 };
 
-/// Low hash bits that choose a lock; the smallest table has a group for each.
+/// Number of hash bits that select a lock. The smallest table has a group for each lock.
 const LOCK_BITS: u32 = if cfg!(model) { 0 } else { 6 };
 const LOCK_COUNT: u64 = 1 << LOCK_BITS;
 /// Slots of a line: a cache line of words.
 pub const SLOTS: usize = if cfg!(model) { 2 } else { 8 };
 const LINE_SLOTS: u64 = to_u64(SLOTS);
-/// Slots of an overflow node: most chains that overflow need one to three slots more.
+/// Slots of an overflow node. Most chains that overflow need one to three more slots.
 const NODE_SLOTS: u64 = if cfg!(model) { 2 } else { 4 };
-/// Growth keeps lines and nodes together below this many hundredths of a byte for each key: at
-/// most 12 bytes, with what is not yet counted.
+/// Maximum size of lines and nodes after growth, in hundredths of a byte a key: below the bound of
+/// 12 bytes, because the count of keys may lag.
 const CENTIBYTES_PER_KEY: u64 = 1170;
-/// Above this size, what the table grows by is in huge pages: less would waste whole ones.
+/// Bytes above which new lines and nodes are in huge pages. A smaller table would waste them.
 const HUGE_ABOVE_BYTES: u64 = 8 << 20;
-/// Spins before a writer that waits for a group gives its time slice away.
+/// Number of spins of a thread that waits for a group before it yields.
 const SPINS: u32 = 64;
-/// Chains are a few nodes long; a reader that comes further was led astray by a concurrent change.
+/// Maximum number of nodes that a reader follows. Chains are a few nodes long: beyond this, a
+/// concurrent change has misled the reader.
 const CHAIN_NODES_MAX: u32 = 1 << 12;
 
 const TAG_SHIFT: u32 = 38;
@@ -93,25 +95,26 @@ const fn node_of(word: u64) -> u64 {
     word & 0xffff_ffff
 }
 
-/// What a reader thinks of an address that it was shown.
+/// The verdict of a reader on a candidate address.
 #[derive(Debug)]
 pub enum Verdict<T> {
-    /// It is the one.
+    /// The address is the key's.
     Found(T),
-    /// It belongs to another key.
+    /// The address is another key's.
     Other,
-    /// It cannot be told any more: look again.
+    /// The entry changed during the read: repeat the search.
     Changed,
 }
 
-/// A lock and version. On a line of its own: writers of other groups do not slow its readers.
+/// A lock and version, alone on its cache line: writers of other groups do not slow its readers.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Group(AtomicU64);
 
-/// The table. See the module head.
+/// The table. See the module documentation.
 #[derive(Debug)]
 pub struct SlotTable {
+    /// See [`Shape`].
     shape: AtomicU64,
     /// First and second lines of pairs.
     lines: [Region; 2],
@@ -122,25 +125,27 @@ pub struct SlotTable {
     keys: AtomicU64,
     nodes_used: AtomicU64,
     free_nodes: Mutex<FreeNodes>,
+    /// Held during growth and shrinking. `true`: new lines are in huge pages.
     growth: Mutex<bool>,
 }
 
 #[derive(Debug, Default)]
 struct FreeNodes {
-    /// The lowest first: the highest become free for good and can be given back.
+    /// Free nodes, the lowest first: the highest stay free and can be discarded.
     free: BinaryHeap<Reverse<u64>>,
     next: u64,
 }
 
-/// Whether a slot has the word that it had before what was looked at since.
+/// Returns whether a slot still has `word` after the entry was read.
 #[inline]
 fn is_still(slot: &AtomicU64, word: u64) -> bool {
     fence(Ordering::Acquire);
-    slot.load(Ordering::Relaxed) == word || mutant::active(Bug::FindForgetsItsSlot)
+    mutant!(FindForgetsItsSlot: true, else slot.load(Ordering::Relaxed) == word)
 }
 
 impl SlotTable {
-    /// An empty table that can grow to about `keys_max` keys (beyond, chains get longer).
+    /// Creates an empty table that can grow to about `keys_max` keys. Beyond, chains get longer.
+    /// Fails if the address space cannot be reserved.
     pub fn new(keys_max: u64) -> io::Result<Self> {
         let keys_max = keys_max.clamp(LOCK_COUNT * LINE_SLOTS, 1 << 33);
         let pairs_max = (keys_max / LINE_SLOTS).next_power_of_two();
@@ -163,29 +168,29 @@ impl SlotTable {
         })
     }
 
-    /// Entries in the table.
+    /// Returns the number of entries.
     pub fn len(&self) -> u64 {
         self.keys.load(Ordering::Relaxed)
     }
 
-    /// Whether there are none.
+    /// Returns whether the table has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A word that is the same as long as the table has neither grown nor shrunk.
+    /// Returns a word that differs after growth or shrinking.
     pub fn size(&self) -> u64 {
         self.shape.load(Ordering::Acquire)
     }
 
-    /// Bytes of lines and nodes in use.
+    /// Returns the bytes of lines and nodes in use.
     pub fn bytes(&self) -> u64 {
         let shape = Shape(self.shape.load(Ordering::Relaxed));
         shape.line_count() * LINE_SLOTS * 8
             + self.nodes_used.load(Ordering::Relaxed) * NODE_SLOTS * 8
     }
 
-    /// Starts loading the line of `hash`.
+    /// Prefetches the line of `hash`.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         let shape = Shape(self.shape.load(Ordering::Acquire));
@@ -193,7 +198,7 @@ impl SlotTable {
         self.lines[array].prefetch(to_usize(pair * LINE_SLOTS));
     }
 
-    /// The line of a hash, and the hash as its slots have it.
+    /// Returns the line of a hash, and the tag of the hash in that line.
     #[inline]
     fn line(&self, shape: Shape, hash: u64) -> (&[AtomicU64], Tag) {
         let (array, pair, known) = shape.line(placing(hash));
@@ -212,9 +217,10 @@ impl SlotTable {
         self.nodes.words().get(first..first + to_usize(NODE_SLOTS)).unwrap_or(&[])
     }
 
-    /// Shows `look` the addresses whose tag is that of `hash` until it finds the one. What it finds
-    /// counts if the address is still there afterwards: one that has left meanwhile may have been
-    /// somebody else's when it was looked at.
+    /// Calls `look` with each address whose tag matches `hash` until it returns `Found`, and
+    /// returns that result. A result counts only if the address is still in its slot afterwards:
+    /// otherwise the address may have been another key's during the read. Returns `None` if no
+    /// address is the key's.
     #[inline]
     pub fn find<T>(&self, hash: u64, mut look: impl FnMut(u64) -> Verdict<T>) -> Option<T> {
         let mut attempts = 0;
@@ -236,7 +242,7 @@ impl SlotTable {
         }
     }
 
-    /// `Break(None)` asks for another try.
+    /// Searches a chain once. `Break(None)`: the search must be repeated.
     #[inline]
     fn search<'a, T>(
         &'a self,
@@ -257,7 +263,7 @@ impl SlotTable {
                     }
                 }
             }
-            // The last one may be a link.
+            // The last word may be a link.
             if !is_link(word) {
                 return ControlFlow::Continue(());
             }
@@ -272,7 +278,7 @@ impl SlotTable {
         &self.groups[to_usize(placing(hash) & (LOCK_COUNT - 1))]
     }
 
-    /// Locks the group of `hash` for changes.
+    /// Locks the group of `hash` for changes. Spins, then yields, while another writer holds it.
     pub fn lock(&self, hash: u64) -> Writer<'_> {
         let group = self.group(hash);
         let mut attempts = 0;
@@ -284,8 +290,8 @@ impl SlotTable {
                     .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok();
             if taken {
-                // The odd version is seen before any change under it: pairs with the fence in
-                // `find`.
+                // Readers see the odd version before any change under the lock. Pairs with the
+                // fence in `find`.
                 fence(Ordering::Release);
                 return Writer { table: self, group, version: version + 1, hash };
             }
@@ -293,20 +299,20 @@ impl SlotTable {
         }
     }
 
-    /// Returns when every writer that held a lock at the time of the call has let go.
+    /// Returns after every writer that held a lock at the time of the call has released it.
     pub fn wait_for_writers(&self) {
         for number in 0..LOCK_COUNT {
             drop(self.lock(number << (6 - LOCK_BITS)));
         }
     }
 
-    /// Grows the table as far as its keys allow, by at most `steps` groups. Call it without a lock
-    /// held after inserts; two steps for each keep up.
+    /// Grows the table by at most `steps` groups, if it has the keys for it. Call it after an
+    /// insert, without a group locked. Two steps an insert keep up.
     pub fn grow(&self, steps: u32) {
         if !self.wants_growth() {
             return;
         }
-        // Whoever is growing the table now does it for us as well.
+        // Another thread is resizing the table: it does the work.
         let Ok(mut huge) = self.growth.try_lock() else { return };
         for _ in 0..steps {
             let shape = Shape(self.shape.load(Ordering::Relaxed));
@@ -340,11 +346,12 @@ impl SlotTable {
         (self.bytes() + LINE_SLOTS * 8) * 100 <= self.len() * CENTIBYTES_PER_KEY
     }
 
-    /// Calls `each` with the addresses of the group at `cursor` (from 0), which nobody changes
-    /// meanwhile, and returns the next cursor, or `None` after the last. A walk from 0 to the end
-    /// shows every entry that stays in the table throughout at least once, also when the table
-    /// grows meanwhile: cursors count in reversed bits, so that the groups that a group becomes
-    /// are all still to come or all behind.
+    /// Calls `each` with the addresses of the group at `cursor`, under the group's lock. Cursors
+    /// start at 0. Returns the next cursor, or `None` after the last.
+    ///
+    /// A walk from 0 to the end visits every entry that is present throughout at least once,
+    /// also if the table is resized meanwhile. Cursors count in reversed bits, so the groups
+    /// that a group splits into are all visited or all still to come.
     pub fn walk(&self, cursor: u64, mut each: impl FnMut(u64)) -> Option<u64> {
         let low = cursor & (LOCK_COUNT - 1);
         let writer = self.lock(low << (6 - LOCK_BITS));
@@ -358,7 +365,7 @@ impl SlotTable {
         (next != 0).then_some(next)
     }
 
-    /// Puts a word at the end of a chain.
+    /// Appends a word to a chain. Returns `false` if there is no free node.
     fn add<'a>(&'a self, mut slots: &'a [AtomicU64], word: u64) -> bool {
         loop {
             let Some(last) = slots.last() else { return false };
@@ -413,13 +420,13 @@ fn pause(attempts: &mut u32) {
     }
 }
 
-/// Where a word is.
+/// The position of a word.
 struct Place<'a> {
     slots: &'a [AtomicU64],
     index: usize,
 }
 
-/// A locked group.
+/// A locked group. Dropping it unlocks the group.
 #[derive(Debug)]
 pub struct Writer<'a> {
     table: &'a SlotTable,
@@ -433,7 +440,8 @@ impl<'a> Writer<'a> {
         self.table.line(Shape(self.table.shape.load(Ordering::Acquire)), self.hash)
     }
 
-    /// Shows `look` the addresses whose tag is that of the hash; `None` where no one is the one.
+    /// Calls `look` with each address whose tag matches the hash until it returns a result. Returns
+    /// `None` if no address is the key's.
     pub fn find<T>(&self, mut look: impl FnMut(u64) -> Option<T>) -> Option<T> {
         let mut look = |address| look(address).map_or(Verdict::Other, Verdict::Found);
         match self.table.search(self.first(), &mut look) {
@@ -442,8 +450,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Adds an entry for the hash. The caller knows that its key has none. `false` where there is
-    /// no memory left for it.
+    /// Adds an entry for the hash. The key must have none. Returns `false` if there is no free
+    /// node.
     #[must_use]
     pub fn insert(&mut self, address: u64) -> bool {
         debug_assert!(address != 0 && address < ADDRESS_END);
@@ -455,14 +463,14 @@ impl<'a> Writer<'a> {
         added
     }
 
-    /// Exchanges the entry at `old` for `new`; `false` where there is none.
+    /// Replaces the address `old` by `new`. Returns `false` if `old` is not in the table.
     pub fn replace(&mut self, old: u64, new: u64) -> bool {
         let Some(place) = self.place(old) else { return false };
         place.slots[place.index].store(self.first().1.slot(new), Ordering::Release);
         true
     }
 
-    /// Removes the entry at `address`; `false` where there is none.
+    /// Removes the entry at `address`. Returns `false` if there is none.
     pub fn remove(&mut self, address: u64) -> bool {
         let Some(place) = self.place(address) else { return false };
         self.fill_from_end(&place);
@@ -487,8 +495,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Moves the chain's last word to `hole`; a node left with one word goes, its word takes the
-    /// link's place.
+    /// Moves the chain's last word to `hole`. Frees a node left with one word: the word replaces
+    /// the link.
     fn fill_from_end(&self, hole: &Place<'a>) {
         let (mut slots, _) = self.first();
         let mut parent: Option<(&AtomicU64, u64)> = None;
@@ -524,8 +532,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Takes all words out of the lines of a group, whose places say `known` placing bits: each
-    /// with all of its placing bits.
+    /// Removes all words from the lines of a group, whose position determines `known` placing bits.
+    /// Returns each word with all of its placing bits.
     fn drain_lines(
         &mut self,
         lines: impl Iterator<Item = (usize, u64)>,

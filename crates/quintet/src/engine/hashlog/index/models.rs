@@ -1,8 +1,9 @@
-//! Models of changes to slots against a reader, explored by loom (every interleaving and every
-//! order that the memory model allows, up to a bound) and shuttle (many random interleavings).
-//! Lines have two slots here, nodes two, and there is one lock. A reader that does not compare
-//! versions is found in the models of removal and of growth.
-//! The region of words that the slots lie in is made of the checker's own.
+//! Models of changes to slots beside a reader.
+//!
+//! loom explores every interleaving and every order that the memory model allows, up to a bound;
+//! shuttle explores many random interleavings. Lines and nodes have two slots here, and there is
+//! one lock. The words are of the checker's own type. The models of removal and of growth find a
+//! reader that does not compare versions.
 
 use super::{SlotTable, Verdict};
 use crate::util::sync::{
@@ -24,7 +25,7 @@ fn insert(table: &SlotTable, key: u64, address: u64) {
     assert!(table.lock(hash(key)).insert(address));
 }
 
-/// Whether a reader finds one of the addresses that the key has had.
+/// Returns whether a reader finds one of `addresses`.
 fn finds(table: &SlotTable, key: u64, addresses: &[u64]) -> bool {
     let look = |address| {
         if addresses.contains(&address) { Verdict::Found(()) } else { Verdict::Other }

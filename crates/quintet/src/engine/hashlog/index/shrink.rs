@@ -1,39 +1,40 @@
-//! Shrinking: growth backwards, one group at a time, and memory given back.
+//! Shrinking: growth backwards, one group at a time. Memory goes back to the system.
 //!
-//! The group that grew last loses its last line: its entries are taken out and put back by the
-//! shape before. Pages of lines and nodes that are no longer in use go back to the system. So the
-//! bound of 12 bytes a key holds after mass deletes as well, without a pause.
+//! The group that grew last loses its last line. Its entries are removed and added again under the
+//! previous shape. Unused pages of lines and nodes are discarded. The bound of 12 bytes a key
+//! therefore holds after mass deletes as well, without a pause.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{LINE_SLOTS, LOCK_BITS, NODE_SLOTS, Shape, SlotTable, tag::moved};
 use crate::util::{
-    mutant::{self, Bug},
+    mutant::mutant,
     sync::{MutexGuard, Ordering, lock},
 };
 
-/// More than this, in hundredths of a byte for each key, is given back: above what growth stops
-/// at, so that keys that come and go do not make the table grow and shrink in turn.
+/// Size above which the table shrinks, in hundredths of a byte a key. It is above the bound of
+/// growth, so that alternate inserts and removals do not resize the table in turn.
 const CENTIBYTES_PER_KEY_MAX: u64 = 1200;
-/// Lines that are given back at once: whole huge pages, or ordinary pages of a smaller table.
+/// Bytes of lines that are discarded together if they are in huge pages.
 const DISCARD_HUGE_BYTES: u64 = 2 << 20;
+/// Bytes of lines that are discarded together if they are not.
 const DISCARD_BYTES: u64 = 64 << 10;
-/// Nodes that a group may need at once, with room to spare.
+/// Number of free nodes without which the table does not shrink: more than one group may need.
 const NODES_SPARE: u64 = 1 << 10;
 
 impl SlotTable {
-    /// Shrinks the table as far as its keys allow, by at most `steps` groups. Call it without a
-    /// lock held after removals; two steps for each keep up.
+    /// Shrinks the table by at most `steps` groups, if it is too large for its keys. Call it after
+    /// a removal, without a group locked. Two steps a removal keep up.
     pub fn shrink(&self, steps: u32) {
         if !self.wants_shrinking() {
             return;
         }
-        // Whoever resizes the table now does it for us as well.
+        // Another thread is resizing the table: it does the work.
         let Ok(huge) = self.growth.try_lock() else { return };
         for _ in 0..steps {
             let shape = Shape(self.shape.load(Ordering::Relaxed));
             let Some(before) = shape.shrunk(LOCK_BITS) else { break };
-            // Fewer lines take more nodes: without any an entry would have no place.
+            // Fewer lines take more nodes. Without a free node, an entry would be lost.
             let nodes_left = self.nodes_max - self.nodes_used.load(Ordering::Relaxed);
             if !self.wants_shrinking() || nodes_left < NODES_SPARE.min(self.nodes_max / 2) {
                 break;
@@ -42,9 +43,7 @@ impl SlotTable {
             let mut writer = self.lock(group << (6 - LOCK_BITS));
             let known = before.known_once_grown(group);
             let mut entries = writer.drain_lines(before.lines_once_grown(group), known);
-            if mutant::active(Bug::SlotsShrinkLosesNodes) {
-                entries.truncate(super::to_usize(LINE_SLOTS) * 3);
-            }
+            mutant!(SlotsShrinkLosesNodes => entries.truncate(super::to_usize(LINE_SLOTS) * 3));
             self.shape.store(before.0, Ordering::Release);
             for (word, placing) in entries {
                 let (array, pair, still_known) = before.line(placing);
@@ -60,17 +59,17 @@ impl SlotTable {
         self.bytes() * 100 > self.len() * CENTIBYTES_PER_KEY_MAX
     }
 
-    /// Gives back the pages of lines from `pair` on, where that is where some begin; `huge` is
-    /// whether the lines are in huge pages.
+    /// Discards the pages of lines from `pair` on, if a page starts there. `huge`: the lines are in
+    /// huge pages.
     fn give_back(&self, huge: &MutexGuard<'_, bool>, shape: Shape, pair: u64) {
         let start = pair * LINE_SLOTS * 8;
-        // The first huge page goes in parts: a table that once was large may end small.
+        // The first huge page is discarded in parts: a table that was large may become small.
         let in_whole = **huge && start >= DISCARD_HUGE_BYTES;
         let step = if in_whole { DISCARD_HUGE_BYTES } else { DISCARD_BYTES };
         if !start.is_multiple_of(step) {
             return;
         }
-        // Lines go from the highest pair down, first those of the second array.
+        // Lines are dropped from the highest pair down, those of the second array first.
         let array = shape.array_that_grows();
         if let Some(lines) = self.lines.get(array) {
             lines.discard(start..start + step);
@@ -78,6 +77,7 @@ impl SlotTable {
         self.give_back_nodes();
     }
 
+    /// Discards the highest free nodes if more than half of all nodes are free.
     fn give_back_nodes(&self) {
         let mut nodes = lock(&self.free_nodes);
         let end = nodes.next;
@@ -92,7 +92,7 @@ impl SlotTable {
         }
         let first = nodes.next;
         nodes.free = BinaryHeap::from(free);
-        // Under the lock: none of these is anybody's.
+        // Under the lock: no thread can allocate one of these nodes.
         self.nodes.discard(first * NODE_SLOTS * 8..end * NODE_SLOTS * 8);
     }
 }

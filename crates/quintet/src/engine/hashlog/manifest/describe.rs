@@ -1,4 +1,4 @@
-//! A manifest in words, record by record.
+//! A manifest as text, record by record, for `quintet inspect`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Says what each record of a manifest says. Damage is an error after what stands before it.
+/// Describes each record of a manifest. Fails with `Corruption` at the first damage.
 pub(in crate::engine::hashlog) fn describe(
     dir: &Arc<dyn Dir>,
     file: Arc<dyn File>,
@@ -45,18 +45,19 @@ pub(in crate::engine::hashlog) fn describe(
     }
     manifest.refuse_damage(&mut window, length)?;
     if manifest.sequence == 0 {
-        return Err(Error::corruption(name, SECTOR_BYTES, "no commit is readable"));
+        return Err(Error::corruption(name, SECTOR_BYTES, "the manifest has no readable commit"));
     }
     if manifest.end < length {
-        say(&format!("byte {}: no publication from here on", manifest.end));
+        say(&format!("byte {}: no checkpoint from here on", manifest.end));
     }
     Ok(())
 }
 
 impl Manifest {
+    /// Returns the text for a record.
     fn words_of(&self, record: &Record) -> Result<String> {
         Ok(match record {
-            Record::Begin(sequence) => format!("begin of publication {sequence}"),
+            Record::Begin(sequence) => format!("begin of checkpoint {sequence}"),
             Record::Extent(extent, hints) => {
                 let whole = if self.hints(hints)?.is_some() { "" } else { " (damaged)" };
                 let packed = match extent.packing_bytes() {
@@ -88,7 +89,7 @@ impl Manifest {
             ),
             Record::DropLarge(number) => format!("drop of large value {number}"),
             Record::Commit(commit) => format!(
-                "commit of publication {}, complete to {}, next serial {}, next large value {}, \
+                "commit of checkpoint {}, complete to {}, next serial {}, next large value {}, \
                  next file {}{}",
                 commit.sequence,
                 commit.complete,

@@ -1,17 +1,15 @@
-//! The hints of an extent: what the index needs of each of its entries.
+//! The hints of an extent: what the index needs of each entry.
 //!
-//! They begin with the varint of a size that all entries have, or 0. Each: the low 56 bits of the
-//! hash (7 bytes); where sizes differ the varint of its size, `key and value bytes * 8 + wide * 4 +
-//! kind` (0 put, 1 tombstone, 2 large); for a large one the varint of its number.
-//!
-//! Thread rules: plain values.
+//! They begin with the varint of a size that all entries have, or 0. Each hint: the low 56 bits of
+//! the hash (7 bytes); if sizes differ, the varint of its size, `key and value bytes * 8 + wide * 4
+//! + kind` (0 put, 1 tombstone, 2 large); for a large value, the varint of its number.
 
 #![deny(clippy::indexing_slicing)]
 
 use crate::util::codec::{Decoder, put_varint, to_u64};
 
-/// Bits of hashes in hints: enough to tell keys apart but for one table in ten of 100 million.
-/// Two keys that agree in them count as collided.
+/// Hash bits of a hint. They distinguish all keys in nine of ten tables of 100 million keys. Two
+/// keys that agree in them set `collided`.
 pub(in super::super) const HINT_HASH_MASK: u64 = (1 << 56) - 1;
 
 const HASH_BYTES: usize = 7;
@@ -22,10 +20,11 @@ pub(in super::super) struct Hint {
     pub(in super::super) hash: u64,
     /// Bytes of key and value.
     pub(in super::super) payload: u64,
-    /// 1 where the head is wide.
+    /// 1: the head is wide.
     pub(in super::super) wide: u64,
     /// 0 put, 1 tombstone, 2 large.
     pub(in super::super) kind: u64,
+    /// Number of the large value, or 0.
     pub(in super::super) large: u64,
 }
 
@@ -52,7 +51,7 @@ pub(in super::super) fn encode_hints(out: &mut Vec<u8>, hints: &[Hint]) {
     }
 }
 
-/// Reads an extent's hints. Ends early at bytes that are none: see [`HintReader::is_empty`].
+/// Iterates over an extent's hints. Ends early at damage: see [`HintReader::is_empty`].
 #[derive(Debug)]
 pub(in super::super) struct HintReader<'a> {
     decoder: Decoder<'a>,
@@ -66,8 +65,8 @@ impl<'a> HintReader<'a> {
         Self { decoder, common }
     }
 
-    /// Where all that is left are whole hints of one size without numbers: the first of them, and
-    /// how many.
+    /// If all remaining hints have one size and no numbers, returns the first of them and their
+    /// count.
     pub(in super::super) fn uniform(&self) -> Option<(Hint, u64)> {
         let rest = self.decoder.rest().len();
         let uniform = self.common != 0 && self.common & 3 != 2 && rest.is_multiple_of(HASH_BYTES);
@@ -75,7 +74,7 @@ impl<'a> HintReader<'a> {
         first.next().filter(|_| uniform).map(|hint| (hint, to_u64(rest / HASH_BYTES)))
     }
 
-    /// Whether everything has been read.
+    /// Returns whether all bytes have been read.
     pub(in super::super) fn is_empty(&self) -> bool {
         self.decoder.is_empty()
     }

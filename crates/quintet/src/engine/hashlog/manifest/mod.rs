@@ -1,12 +1,11 @@
-//! The manifest: what is in the data files, and the checkpoint of the index.
+//! The manifest: the content of the data files, and an image of the index as hints.
 //!
-//! What: an append-only file of publications. Each adds the extents flushed since the last one,
-//! and names what was freed; it takes effect with its last record, the commit. Behind the commit
-//! stand hints: one for each entry of those extents.
-//! Why: a hint is all that the index needs of an entry, so opening reads 7 to 10 bytes an entry
-//! instead of the entry; written once with its extent, the checkpoint is incremental by nature,
-//! where rewriting dirty regions of the index would write most of it at each persist (inserts are
-//! random).
+//! An append-only file of checkpoints. A checkpoint adds the extents flushed since the last one and
+//! names dropped ones. Its last record, the commit, makes it valid. Behind the commit stand hints,
+//! one for each entry of those extents.
+//! A hint is all that the index needs of an entry, so opening reads 7 to 10 bytes an entry instead
+//! of the entry. A hint is written once, with its extent. Rewriting dirty regions of the index
+//! would write most of it at each checkpoint, because inserts are random.
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
@@ -16,19 +15,22 @@
 //! | 16 | 16 | database id | |
 //! | 32 | 8 | table id | |
 //! | 40 | 8 | number | of this manifest; newer ones replace it |
-//! | 512 | | publications | each at a multiple of 512: a begin, records, a commit; at the next multiple of 512 the hints of its extents, in the records' order |
+//! | 512 | | checkpoints | each at a multiple of 512: a begin, records, a commit; at the next multiple of 512 the hints of its extents, in the records' order |
 //!
-//! Records are laid out in [`record`], hints in [`hints`].
+//! [`record`] has the layout of records, [`hints`]
+//! that of hints.
 //!
-//! Invariants: a publication is synced before anything that it frees is freed. What follows the
-//! last commit never happened, unless a later publication's begin stands behind it: then the bytes
-//! between are damaged. Hints that are not whole are made anew from their extent. No sector is
-//! written twice once it is part of a commit. Where a sync fails, what the disk holds is in doubt:
-//! that file gets nothing more, and another manifest takes its place. Until one has its name
-//! durably, whichever of the two a crash leaves is right, because nothing that either names is
-//! freed.
+//! Invariants:
+//! - A checkpoint is synced before anything that it drops is freed.
+//! - Bytes behind the last commit are ignored, unless the begin of a later checkpoint stands behind
+//!   them: then they are damaged.
+//! - Damaged hints are recreated from their extent.
+//! - A sector of a committed checkpoint is never written again.
+//! - After a failed sync the manifest is in doubt: it gets no more writes, and a new manifest
+//!   replaces it. Until the new name is durable, a crash may leave either. Both are valid, because
+//!   nothing that either names is freed.
 //!
-//! Thread rules: belongs to maintenance (one thread at a time).
+//! Locks: `maintenance` (one thread at a time).
 
 #![deny(clippy::indexing_slicing)]
 
@@ -57,31 +59,33 @@ use crate::{
         codec::{
             Decoder, crc32c, crc32c_append, low_u32, put_u32, put_u64, round_up, to_u64, to_usize,
         },
-        mutant::{self, Bug},
+        mutant::mutant,
     },
 };
 
 const MAGIC: &[u8; 8] = b"QHLINDEX";
+/// Version of the layout.
 const FORMAT: u32 = 1;
 const HEAD_BYTES: usize = 48;
-/// Buffered records are written once there are this many bytes of them.
+/// Bytes of hints that a rewrite buffers before a write.
 const WRITE_BYTES: usize = 1 << 20;
+/// Name of a manifest until it is complete.
 const UNFINISHED: &str = "manifest-new";
 
-/// Records with their offsets.
+/// Records, each with its offset.
 type Records = Vec<(u64, Record)>;
 
 fn name_of(number: u64) -> String {
     format!("manifest-{number:08x}")
 }
 
-/// The number in a manifest's name.
+/// Returns the number in a manifest's name; `None` for any other name.
 pub(super) fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("manifest-").filter(|digits| digits.len() >= 8)?;
     u64::from_str_radix(digits, 16).ok().filter(|number| name_of(*number) == name)
 }
 
-/// Whether the name is one of a manifest that was never finished.
+/// Returns whether `name` is that of an unfinished manifest.
 pub(super) fn is_unfinished(name: &str) -> bool {
     name == UNFINISHED
 }
@@ -94,21 +98,27 @@ pub(super) struct Manifest {
     number: u64,
     file: Arc<dyn File>,
     label: String,
+    /// Start of each record's checksum.
     salt: u32,
-    /// Where the next publication begins, or, while one is written, its buffered bytes.
+    /// Offset of the next checkpoint.
     end: u64,
+    /// Records of the checkpoint that is being written.
     buffer: Vec<u8>,
-    /// Of the publication in the buffer.
+    /// Hints of the checkpoint in the buffer.
     hints: Vec<u8>,
+    /// Number of the next checkpoint.
     sequence: u64,
-    /// Whether this is what a crash would leave, and goes on to be, is not known: a sync failed.
+    /// A sync failed: a crash may leave this manifest with or without its last checkpoint, or
+    /// another manifest.
     in_doubt: bool,
     pub(super) written_bytes: u64,
 }
 
 impl Manifest {
-    /// Opens the newest of the manifests and reads it up to its last commit. Unless it is opened
-    /// for reading alone, all that was read is durable then.
+    /// Opens the newest manifest and reads it up to its last commit. With `write`, all of that is
+    /// durable on return, and bytes behind the last commit are cut off.
+    ///
+    /// Fails with `Corruption` if the manifest is damaged, and with `NewerFormat`.
     pub(super) fn open(
         dir: &Arc<dyn Dir>,
         owner: Owner,
@@ -121,8 +131,8 @@ impl Manifest {
         let file =
             dir.open(&name, how).map_err(|error| Error::io(format!("open {label}"), error))?;
         if write {
-            // A process that died may have left a publication, or the name, in the cache alone.
-            // The log is pruned on the strength of it.
+            // A killed process may have left a checkpoint or the name in the page cache only. The
+            // log is pruned because the checkpoint exists, so it must be durable.
             file.sync_all().map_err(|error| Error::io(format!("sync {label}"), error))?;
             let doing = |error| Error::io(format!("sync {}", dir.path().display()), error);
             dir.sync().map_err(doing)?;
@@ -136,7 +146,7 @@ impl Manifest {
             length.map_err(|error| Error::io(format!("read {}", manifest.label), error))?;
         let contents = manifest.read(&mut Window::new(on_disk), length)?;
         if write {
-            // What never happened must not come back behind a later, shorter publication.
+            // Bytes of an incomplete checkpoint must not reappear behind a later, shorter one.
             let file = &manifest.file;
             let cut = if length > manifest.end { file.set_len(manifest.end) } else { Ok(()) };
             cut.map_err(|error| Error::io(format!("cut {}", manifest.label), error))?;
@@ -203,10 +213,11 @@ impl Manifest {
             let file = self.label.clone();
             return Err(Error::NewerFormat { file, found: format, supported: FORMAT });
         }
-        Err(Error::corruption(&*self.label, 0, "the head is not that of this table's manifest"))
+        Err(Error::corruption(&*self.label, 0, "the head is damaged or names another table"))
     }
 
-    /// The record at `offset` and the offset past it; `None` for anything else.
+    /// Returns the record at `offset` and the offset of its end; `None` if there is no valid
+    /// record.
     fn record(
         &self,
         window: &mut Window,
@@ -236,7 +247,7 @@ impl Manifest {
         crc32c_append(crc32c_append(self.salt, &lead), body)
     }
 
-    /// Reads the publications in the first `length` bytes.
+    /// Reads the checkpoints in the first `length` bytes.
     fn read(&mut self, window: &mut Window, length: u64) -> Result<Contents> {
         let mut contents = Contents::default();
         while let Some((records, next)) = self.publication(window, length)? {
@@ -248,13 +259,17 @@ impl Manifest {
         }
         self.refuse_damage(window, length)?;
         if self.sequence == 0 {
-            return Err(Error::corruption(&*self.label, SECTOR_BYTES, "no commit is readable"));
+            return Err(Error::corruption(
+                &*self.label,
+                SECTOR_BYTES,
+                "the manifest has no readable commit",
+            ));
         }
         Ok(contents)
     }
 
-    /// The publication at `self.end`, if it is whole, each record with its offset; and where the
-    /// next one begins.
+    /// Reads the checkpoint at `self.end`. Returns its records with their offsets, and the offset
+    /// of the next one; `None` if it is not complete.
     fn publication(&self, window: &mut Window, length: u64) -> Result<Option<(Records, u64)>> {
         let mut records = Vec::new();
         let mut offset = self.end;
@@ -277,14 +292,15 @@ impl Manifest {
         Ok(None)
     }
 
-    /// A later publication behind the first unreadable one shows that this one was durable once.
+    /// Fails with `Corruption` if a later checkpoint follows the first unreadable one: that one was
+    /// durable, so it is damaged.
     fn refuse_damage(&self, window: &mut Window, length: u64) -> Result<()> {
         let mut offset = self.end + SECTOR_BYTES;
         while offset < length {
             if let Some((Record::Begin(sequence), _)) = self.record(window, offset, length)?
                 && sequence > self.sequence
             {
-                let what = format!("publication {} is unreadable", self.sequence);
+                let what = format!("checkpoint {} is unreadable", self.sequence);
                 return Err(Error::corruption(&*self.label, self.end, what));
             }
             offset += SECTOR_BYTES;
@@ -292,8 +308,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// The hints of an extent, verified; `None` where they are damaged (the extent itself has all
-    /// they say).
+    /// Returns the verified hints of an extent; `None` if they are damaged. They can be recreated
+    /// from the extent.
     pub(super) fn hints(&self, hints: &Hints) -> Result<Option<Vec<u8>>> {
         let length =
             self.file.len().map_err(|error| Error::io(format!("measure {}", self.label), error))?;
@@ -304,7 +320,7 @@ impl Manifest {
         Ok((crc32c(&bytes) == hints.crc).then_some(bytes))
     }
 
-    /// The same, with zeros for what the file does not have.
+    /// Returns the hints of an extent without verification, with zeros behind the end of the file.
     fn unverified_hints(&self, hints: &Hints) -> Result<Vec<u8>> {
         let mut bytes = vec![0; to_usize(hints.bytes)];
         read_up_to(&*self.file, &mut bytes, hints.offset)
@@ -312,7 +328,7 @@ impl Manifest {
         Ok(bytes)
     }
 
-    /// Adds a record to the buffer.
+    /// Adds a record of these words to the buffer.
     fn words(&mut self, kind: u8, words: &[u64]) {
         let body: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let crc = self.checksum(kind, &body);
@@ -322,17 +338,17 @@ impl Manifest {
         self.buffer.extend_from_slice(&body);
     }
 
-    /// Whether a publication can be added.
+    /// Returns whether a sync failed: no checkpoint can be added.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.in_doubt
     }
 
-    /// From now on another manifest may have this one's place.
+    /// Marks the manifest as in doubt: another one may have replaced it.
     pub(super) fn doubt(&mut self) {
         self.in_doubt = true;
     }
 
-    /// Starts a publication. What an earlier, failed one left in the buffer is dropped.
+    /// Starts a checkpoint. Discards the buffer of an earlier, failed one.
     pub(super) fn begin(&mut self) {
         debug_assert!(!self.in_doubt, "another manifest may be the one that a crash leaves");
         self.buffer.clear();
@@ -347,7 +363,7 @@ impl Manifest {
         self.hints.extend_from_slice(hints);
     }
 
-    /// Says that all extents of a chunk so far are gone; those that follow are in another place.
+    /// Adds a drop of all extents of a chunk so far. Extents that follow are in another file range.
     pub(super) fn add_drop(&mut self, chunk: u64, serial: u64) {
         self.words(DROP, &[chunk, serial]);
     }
@@ -358,22 +374,21 @@ impl Manifest {
         self.words(LARGE, &[number, lsn, file, offset, place_bytes, bytes]);
     }
 
-    /// Says that a large value's place is free.
+    /// Adds a drop of a large value.
     pub(super) fn add_drop_large(&mut self, number: u64) {
         self.words(DROP_LARGE, &[number]);
     }
 
-    /// Ends the publication and makes it durable. A failed write has changed nothing that counts:
-    /// the next publication is written over it. After a failed sync the manifest is in doubt.
+    /// Ends the checkpoint and makes it durable. A failed write has no effect: the next checkpoint
+    /// overwrites it. After a failed sync the manifest is in doubt.
     pub(super) fn commit(&mut self, commit: Commit) -> Result<()> {
         self.end_records(commit);
         let hints = mem::take(&mut self.hints);
         self.buffer.extend_from_slice(&hints);
         self.fill_sector();
         self.write_buffer(self.end)?;
-        if !mutant::active(Bug::HashlogSkipsManifestSync)
-            && let Err(error) = self.file.sync_data()
-        {
+        let synced = mutant!(HashlogSkipsManifestSync: Ok(()), else self.file.sync_data());
+        if let Err(error) = synced {
             self.in_doubt = true;
             return Err(Error::io(format!("sync {}", self.label), error));
         }
@@ -381,7 +396,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Puts the last record of a publication into the buffer.
+    /// Adds the last record of a checkpoint to the buffer.
     fn end_records(&mut self, commit: Commit) {
         let Commit { complete, next_serial, next_large, next_file, collided, .. } = commit;
         let words = [self.sequence, complete, next_serial, next_large, next_file, collided];
@@ -394,10 +409,11 @@ impl Manifest {
         self.buffer.resize(to_usize(size), 0);
     }
 
+    /// Advances to the next checkpoint.
     fn note_publication(&mut self, end: u64) {
         self.end = end;
         self.sequence += 1;
-        // It may have been large.
+        // The buffer may be large: free it.
         self.buffer = Vec::new();
     }
 
@@ -408,18 +424,18 @@ impl Manifest {
         Ok(())
     }
 
-    /// The size of the file.
+    /// Returns the size of the file in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.end
     }
 
-    /// The number in its name.
+    /// Returns the number in its name.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Writes the first manifest of a table, or one with what is still in force of `from`, under
-    /// another name. Its content is durable when this returns; [`Self::publish`] gives it its
+    /// Writes a manifest under a temporary name: the first of a table, or one with the live content
+    /// of `from`. Its content is durable on return. [`Self::publish`] renames it. Its content is durable when this returns; [`Self::publish`] gives it its
     /// name.
     pub(super) fn prepare(
         dir: &Arc<dyn Dir>,
@@ -438,13 +454,13 @@ impl Manifest {
         let mut new = Self::with_file(Arc::clone(dir), owner, number, file, label.clone());
         let written = new.write_all_of(from, commit);
         if written.is_err() {
-            // The space may be what is missing.
+            // The disk may be full: release the space.
             let _ = dir.remove(UNFINISHED);
         }
         written.map(|()| new)
     }
 
-    /// Writes the head and one publication of all that `from` holds.
+    /// Writes the head, and one checkpoint with the live content of `from`.
     fn write_all_of(&mut self, from: Option<(&Self, &Contents)>, commit: Commit) -> Result<()> {
         let mut head = self.head();
         head.resize(to_usize(SECTOR_BYTES), 0);
@@ -461,7 +477,7 @@ impl Manifest {
         let mut at = self.end;
         if let Some((old, contents)) = from {
             for (_, hints) in &contents.extents {
-                // Damaged ones go over as they are: their checksum still says so.
+                // Damaged hints are copied as they are: their checksum still shows the damage.
                 let bytes = old.unverified_hints(hints)?;
                 self.buffer.extend_from_slice(&bytes);
                 if self.buffer.len() >= WRITE_BYTES {
@@ -471,7 +487,7 @@ impl Manifest {
                 }
             }
         }
-        // Whole sectors came before it.
+        // The records before the hints fill whole sectors.
         let end = round_up(at + to_u64(self.buffer.len()), SECTOR_BYTES);
         self.buffer.resize(to_usize(end - at), 0);
         self.write_buffer(at)?;
@@ -480,8 +496,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Gives a prepared manifest its name, durably. After an error either this one or the one
-    /// before it is what a crash leaves.
+    /// Renames a prepared manifest to its final name, durably. After an error, a crash may leave
+    /// this one or the one before.
     pub(super) fn publish(&self) -> Result<()> {
         let renamed = self.dir.rename(UNFINISHED, &name_of(self.number));
         renamed
@@ -489,14 +505,13 @@ impl Manifest {
             .map_err(|error| Error::io(format!("publish {}", self.label), error))
     }
 
-    /// Removes the file of a manifest that another one has replaced. Where that fails, the next
-    /// opening does it.
+    /// Removes the file of a replaced manifest. If that fails, the next open does it.
     pub(super) fn discard(self) {
         let _ = self.dir.remove(&name_of(self.number));
     }
 
-    /// Reads the manifest again, as opening does, up to what is known to be durable: for a rewrite
-    /// and for checks.
+    /// Reads the durable part of the manifest again, for a rewrite or a check. Fails with
+    /// `Corruption` if it is damaged.
     pub(super) fn reread(&self) -> Result<Contents> {
         let file = Arc::clone(&self.file);
         let dir = Arc::clone(&self.dir);
@@ -504,14 +519,15 @@ impl Manifest {
         copy.verify_head()?;
         let contents = copy.read(&mut Window::new(Arc::clone(&self.file)), self.end)?;
         if copy.end != self.end {
-            let what = format!("publication {} is unreadable", copy.sequence);
+            let what = format!("checkpoint {} is unreadable", copy.sequence);
             return Err(Error::corruption(&*self.label, copy.end, what));
         }
         Ok(contents)
     }
 }
 
-/// Says where the hints of a publication's extents are, which begin at `at`; where they end.
+/// Sets the offsets of the hints in a checkpoint's records, from `at` on. Returns the end of the
+/// hints.
 fn place_hints(records: &mut [(u64, Record)], mut at: u64) -> u64 {
     for (_, record) in records {
         if let Record::Extent(_, hints) = record {

@@ -1,19 +1,17 @@
-//! The records of a manifest: what they say, and the bytes of their bodies.
+//! The records of a manifest, and the bytes of their bodies.
 //!
-//! A record is `body size (4), crc (4), kind (1), body`; the CRC32C covers salt (ids and number of
-//! the manifest), kind, size and body. Integers of bodies are 8 bytes. Hints stand behind the
-//! publication's last record.
+//! A record is `body size (4), crc (4), kind (1), body`. The CRC32C covers salt (ids and number of
+//! the manifest), kind, size and body. Integers of bodies have 8 bytes. Hints stand behind the last
+//! record of a checkpoint.
 //!
 //! | kind | body |
 //! |---|---|
-//! | 1 begin | sequence of the publication |
+//! | 1 begin | sequence of the checkpoint |
 //! | 2 extent | chunk, serial, order, created, file, offset, bytes of the place; start, end, entry count, body crc, first lsn, last lsn, sealed (0, 1) plus twice the bytes of a directory of blocks (0: the extent is not packed and lies at `start` of its chunk's place), span; crc and bytes of its hints: that directory ([`super::super::pack`]), then the hints ([`super::hints`]) |
 //! | 3 drop | chunk, serial: all its extents so far; those that follow it are in another place |
 //! | 4 large | number, lsn, file, offset, bytes of the place, value size |
 //! | 5 drop large | number |
 //! | 6 commit | sequence, complete lsn, next serial, next large number, next file number, collided (0, 1) |
-//!
-//! Thread rules: plain values.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -26,14 +24,15 @@ pub(super) const LARGE: u8 = 4;
 pub(super) const DROP_LARGE: u8 = 5;
 pub(super) const COMMIT: u8 = 6;
 
-/// Size, checksum and kind before a body.
+/// Bytes of size, checksum and kind before a body.
 pub(super) const FRAME_BYTES: usize = 9;
-/// The longest body: an extent's.
+/// Bytes of the longest body: an extent's.
 pub(super) const RECORD_BYTES_MAX: usize = 17 * 8;
-/// Far above the hints of the largest chunk full of the smallest entries, with a directory.
+/// Bound on the bytes of an extent's hints: far above the hints and the directory of the largest
+/// chunk full of the smallest entries.
 const HINT_BYTES_MAX: u64 = 64 << 20;
 
-/// An extent as the manifest knows it.
+/// The record of an extent. Offsets and sizes of files are in bytes, of chunks in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Extent {
     pub(in super::super) chunk: u64,
@@ -49,26 +48,26 @@ pub(in super::super) struct Extent {
     pub(in super::super) body_crc: u64,
     pub(in super::super) first_lsn: u64,
     pub(in super::super) last_lsn: u64,
-    /// Bit 0: sealed; above: bytes of the directory before the hints.
+    /// Bit 0: the chunk is sealed. Above: bytes of the directory before the hints.
     pub(in super::super) sealed: u64,
-    /// Units that a read of one entry should fetch.
+    /// Units that a read of one entry fetches.
     pub(in super::super) span: u64,
-    /// Bytes of its hints, and of the directory before them.
+    /// Bytes of its hints and of the directory before them.
     pub(in super::super) hint_bytes: u64,
 }
 
 impl Extent {
-    /// Bytes of the directory of blocks before the hints; 0 where the extent is not packed.
+    /// Returns the bytes of the directory of blocks before the hints; 0: the extent is not packed.
     pub(in super::super) fn packing_bytes(&self) -> u64 {
         self.sealed >> 1
     }
 
-    /// What an extent takes in the manifest.
+    /// Returns the bytes of record and hints in the manifest.
     pub(in super::super) fn manifest_bytes(&self) -> u64 {
         self.hint_bytes.saturating_add(to_u64(FRAME_BYTES + RECORD_BYTES_MAX))
     }
 
-    /// The words of its record, the last of them checksum and bytes of its hints.
+    /// Returns the words of its record. The last are checksum and bytes of its hints.
     pub(super) fn words(&self, hint_crc: u32) -> [u64; 17] {
         [
             self.chunk,
@@ -92,7 +91,7 @@ impl Extent {
     }
 }
 
-/// A large value as the manifest knows it.
+/// The record of a large value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct LargeRecord {
     pub(in super::super) number: u64,
@@ -103,7 +102,7 @@ pub(in super::super) struct LargeRecord {
     pub(in super::super) bytes: u64,
 }
 
-/// What a commit says of the whole table.
+/// The record that ends a checkpoint: the state of the whole table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Commit {
     pub(in super::super) sequence: u64,
@@ -114,7 +113,7 @@ pub(in super::super) struct Commit {
     pub(in super::super) collided: u64,
 }
 
-/// Where an extent's hints are in the manifest.
+/// The position of an extent's hints in the manifest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Hints {
     pub(in super::super) offset: u64,
@@ -122,7 +121,7 @@ pub(in super::super) struct Hints {
     pub(in super::super) crc: u32,
 }
 
-/// What the last commit left.
+/// The live content of a manifest after its last commit.
 #[derive(Debug, Default)]
 pub(in super::super) struct Contents {
     pub(in super::super) commit: Commit,
@@ -131,11 +130,12 @@ pub(in super::super) struct Contents {
 }
 
 impl Contents {
-    /// Bytes that it takes in memory.
+    /// Returns its size in memory in bytes.
     pub(in super::super) fn memory_bytes(&self) -> u64 {
         to_u64(size_of_val(&*self.extents) + size_of_val(&*self.larges))
     }
 
+    /// Applies a record.
     pub(super) fn add(&mut self, record: Record) {
         match record {
             Record::Extent(extent, hints) => self.extents.push((extent, hints)),
@@ -150,6 +150,7 @@ impl Contents {
     }
 }
 
+/// A record. See the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Record {
     Begin(u64),
@@ -168,7 +169,8 @@ fn words<const N: usize>(decoder: &mut Decoder<'_>) -> Option<[u64; N]> {
     Some(out)
 }
 
-/// Decodes a body. Where hints are is not known from it.
+/// Decodes a body; `None` if it is not valid. The offset of an extent's hints stays 0: only the
+/// position of the record determines it.
 pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Record> {
     let mut decoder = Decoder::new(body);
     let record = match kind {

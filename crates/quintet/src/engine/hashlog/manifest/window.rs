@@ -1,8 +1,8 @@
-//! Reading a manifest's records: a window of the file at a time.
+//! A read buffer over a manifest: holds a window of the file.
 //!
-//! While a table is opened the file is one under direct I/O: after a failed sync the cache may
-//! show what the disk does not have, and what is believed here lets the log be pruned. (Hints may
-//! come from the cache: they can be made anew.)
+//! Opening uses direct I/O here. After a failed sync the page cache may show data that the disk
+//! lacks, and the log is pruned because the manifest's checkpoints exist. (Hints may come from the
+//! page cache: they can be recreated.)
 
 use std::{io, sync::Arc};
 
@@ -11,12 +11,12 @@ use crate::{
     util::codec::{to_u64, to_usize},
 };
 
-/// Most publications have fewer bytes of records.
+/// Minimum size of a window in bytes. The records of most checkpoints are shorter.
 const WINDOW_BYTES_MIN: usize = 8 << 10;
-/// A manifest that was rewritten is one long publication.
+/// Maximum size of a window in bytes. A rewritten manifest is one long checkpoint.
 const WINDOW_BYTES_MAX: usize = 256 << 10;
 
-/// What was read last. See the module head.
+/// The buffer. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Window {
     file: Arc<dyn File>,
@@ -30,7 +30,7 @@ impl Window {
         Self { file, start: 0, buffer: AlignedBuffer::zeroed(0), filled: 0 }
     }
 
-    /// Up to `size` bytes at `offset`: fewer at the end of the file.
+    /// Returns `size` bytes at `offset`, or fewer at the end of the file.
     pub(super) fn get(&mut self, offset: u64, size: usize) -> io::Result<&[u8]> {
         let wanted = offset + to_u64(size);
         if offset < self.start || wanted > self.start + to_u64(self.filled) {
@@ -54,7 +54,8 @@ impl Window {
         {
             let count = self.file.read_at(rest, start + to_u64(filled))?;
             filled += count;
-            // Short at the end of the file; under direct I/O the rest would not be aligned.
+            // A read is short at the end of the file. With direct I/O the rest would not be
+            // aligned.
             if count == 0 || !to_u64(count).is_multiple_of(BLOCK_BYTES) {
                 break;
             }

@@ -15,7 +15,7 @@
 
 use crate::util::{
     codec::{to_u64, to_usize},
-    mutant::{self, Bug},
+    mutant::mutant,
 };
 
 /// Minimum number of buckets of a table with entries: one cache line of chain heads.
@@ -190,9 +190,7 @@ impl<E: Keyed> HashTable<E> {
 
 /// Returns the next cursor: adds one to the reversed bucket number.
 fn advance(cursor: u64, mask: u64) -> u64 {
-    if mutant::active(Bug::ScanSkipsOnGrowth) {
-        return (cursor + 1) & mask;
-    }
+    mutant!(ScanSkipsOnGrowth => return (cursor + 1) & mask);
     (cursor | !mask).reverse_bits().wrapping_add(1).reverse_bits()
 }
 
