@@ -1,6 +1,6 @@
 //! The front: the memtables that writers insert into, and the version of the files behind them.
 //!
-//! What: one [`View`] at a time, swapped whole; room for writes, found before they are logged.
+//! What: one [`SuperVersion`] at a time, swapped whole; room for writes, found before they are logged.
 //! A write is admitted with what it needs drawn from the budget, inserted, and no more; where
 //! memtables fill faster than they are flushed, writers are delayed and in the end flush
 //! themselves ([`FlushTarget`]).
@@ -52,7 +52,7 @@ const FROZEN_MAX: Duration = Duration::from_secs(2);
 
 /// What readers see.
 #[derive(Debug)]
-pub(crate) struct View<V> {
+pub(crate) struct SuperVersion<V> {
     /// The memtable that is written to.
     pub(crate) active: Arc<Memtable>,
     /// Those that wait for a flush, newest first.
@@ -61,7 +61,7 @@ pub(crate) struct View<V> {
     pub(crate) version: Arc<V>,
 }
 
-impl<V> View<V> {
+impl<V> SuperVersion<V> {
     /// The same once more.
     pub(crate) fn share(&self) -> Self {
         Self {
@@ -117,7 +117,7 @@ pub(crate) trait FlushTarget<V> {
     /// Waits for work that gives memory back when it ends.
     fn await_work(&self);
     /// The view changes: finds the rate that writers are held to.
-    fn set_rate(&self, view: &View<V>);
+    fn set_rate(&self, view: &SuperVersion<V>);
 }
 
 /// Counts since the table was opened.
@@ -143,7 +143,7 @@ pub(crate) struct WriteBuffer<V> {
     lists: u64,
     /// The memory of memtables.
     arenas: Arc<Arenas>,
-    pub(crate) view: ArcSwap<View<V>>,
+    pub(crate) view: ArcSwap<SuperVersion<V>>,
     /// Held while the view is exchanged.
     viewing: Mutex<()>,
     /// Held shared by whoever inserts in the active memtable.
@@ -195,7 +195,7 @@ impl<V> WriteBuffer<V> {
         // While so many are flushed, writers fill as many.
         let arenas = Arenas::new(memtable_bytes / lists, 2 * lists, &context.budget);
         let active = new_memtable(&arenas, group.as_ref(), context)?;
-        let view = View { active, frozen: Vec::new(), version: Arc::new(version) };
+        let view = SuperVersion { active, frozen: Vec::new(), version: Arc::new(version) };
         Ok(Self {
             context: context.clone(),
             memtable_bytes,
@@ -240,7 +240,7 @@ impl<V> WriteBuffer<V> {
             if view.frozen.is_empty() {
                 self.frozen_since.store(micros(self.context.env.monotonic()), Ordering::Relaxed);
             }
-            let view = View { active: fresh, frozen, version };
+            let view = SuperVersion { active: fresh, frozen, version };
             back.set_rate(&view);
             self.view.store(Arc::new(view));
         }
@@ -265,7 +265,7 @@ impl<V> WriteBuffer<V> {
         let frozen = view.frozen.iter().filter(stays).cloned().collect();
         let active = Arc::clone(&view.active);
         self.frozen_since.store(micros(self.context.env.monotonic()), Ordering::Relaxed);
-        let view = View { active, frozen, version: Arc::new(edit(&view.version)) };
+        let view = SuperVersion { active, frozen, version: Arc::new(edit(&view.version)) };
         back.set_rate(&view);
         self.view.store(Arc::new(view));
     }
@@ -296,7 +296,7 @@ impl<V> WriteBuffer<V> {
 
     /// Whether as much waits for a flush as is flushed at once, or something waits for long: scans
     /// and gets pay for each list.
-    pub(crate) fn is_flush_due(&self, view: &View<V>) -> bool {
+    pub(crate) fn is_flush_due(&self, view: &SuperVersion<V>) -> bool {
         let waits = || {
             let since = Duration::from_micros(self.frozen_since.load(Ordering::Relaxed));
             self.context.env.monotonic().saturating_sub(since) >= FROZEN_MAX
@@ -305,18 +305,18 @@ impl<V> WriteBuffer<V> {
     }
 
     /// Whether writers have to wait for a flush.
-    fn is_backed_up(&self, view: &View<V>) -> bool {
+    fn is_backed_up(&self, view: &SuperVersion<V>) -> bool {
         to_u64(view.frozen.len()) >= (self.memtables - 1) * self.lists
     }
 
     /// Whether the last memtable but one is full.
-    pub(crate) fn is_nearly_full(&self, view: &View<V>) -> bool {
+    pub(crate) fn is_nearly_full(&self, view: &SuperVersion<V>) -> bool {
         to_u64(view.frozen.len()) >= (self.memtables.max(3) - 2) * self.lists
     }
 
     /// Freezes a full memtable, and flushes where too many wait for it.
     fn make_room(&self, back: &impl FlushTarget<V>) -> Result<()> {
-        let full = |view: &View<V>| view.active.charged() >= self.list_bytes();
+        let full = |view: &SuperVersion<V>| view.active.charged() >= self.list_bytes();
         if !full(&self.view.load()) {
             return Ok(());
         }
@@ -387,7 +387,7 @@ impl<V> WriteBuffer<V> {
     /// Waits a little for what work under way gives back, as long as there is little to flush:
     /// many small files cost more than that. The work itself may take seconds.
     fn await_memory(&self, began: Duration, bytes: u64) {
-        let is_small = |view: &View<V>| {
+        let is_small = |view: &SuperVersion<V>| {
             view.frozen.is_empty() && view.active.charged() < self.list_bytes() / 2
         };
         let (env, budget) = (&self.context.env, &self.context.budget);
@@ -577,7 +577,7 @@ impl<V> WriteBuffer<V> {
     }
 
     /// Whether the memtables have nothing; then their memory goes back.
-    pub(crate) fn is_unwritten(&self, view: &View<V>) -> bool {
+    pub(crate) fn is_unwritten(&self, view: &SuperVersion<V>) -> bool {
         let is_unwritten = view.is_unwritten();
         if is_unwritten {
             self.arenas.reclaim(u64::MAX);

@@ -35,7 +35,7 @@ pub(crate) enum Direction {
 
 /// Where a walk starts: up from the first key not below, or down from the last key below.
 #[derive(Clone, Debug)]
-pub(crate) struct Start {
+pub(crate) struct ScanStart {
     pub(crate) way: Direction,
     pub(crate) key: Option<Arc<[u8]>>,
     /// Where blocks are looked for first. Of what is read, the first read's blocks go there.
@@ -44,7 +44,7 @@ pub(crate) struct Start {
     pub(crate) flow: Option<Flow>,
 }
 
-impl Start {
+impl ScanStart {
     /// Up, and round the cache: what passes over a whole table would only fill it.
     pub(crate) fn up(key: Option<Vec<u8>>) -> Self {
         Self { way: Direction::Up, key: key.map(Arc::from), cache: None, flow: None }
@@ -97,7 +97,7 @@ impl Ahead {
 }
 
 /// One walk of a merge.
-pub(crate) trait Walk {
+pub(crate) trait SortedCursor {
     /// The key that the walk is at.
     fn key(&self) -> Option<&[u8]>;
     /// Its value; `None` for a tombstone.
@@ -124,14 +124,14 @@ pub(crate) struct Merge<W> {
     settled: bool,
 }
 
-impl<W: Walk> Merge<W> {
+impl<W: SortedCursor> Merge<W> {
     pub(crate) fn new(sources: Vec<W>, way: Direction) -> Self {
         Self { sources, way, order: Vec::new(), settled: false }
     }
 
     /// Makes the first reads of all pieces at once.
     pub(crate) fn prime(&mut self, env: &dyn Env, queues: &Queues) -> Result<()> {
-        self.sources.iter().for_each(Walk::approach);
+        self.sources.iter().for_each(SortedCursor::approach);
         let mut waiting = Vec::new();
         for source in &mut self.sources {
             source.waiting(&mut waiting)?;
@@ -222,7 +222,7 @@ impl<W: Walk> Merge<W> {
 
     fn advance_at(&mut self, place: usize) -> Result<()> {
         let source = self.order.get(place).and_then(|source| self.sources.get_mut(*source));
-        source.map_or(Ok(()), Walk::advance)?;
+        source.map_or(Ok(()), SortedCursor::advance)?;
         self.replace(place);
         Ok(())
     }

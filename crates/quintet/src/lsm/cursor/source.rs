@@ -17,7 +17,7 @@ use crate::{
     io::{AlignedBuffer, Pending, Request},
     lsm::{
         block_cache::decoded_block::{Look, Part},
-        cursor::merge::{Ahead, Direction, Start, Walk},
+        cursor::merge::{Ahead, Direction, ScanStart, SortedCursor},
         memtable::{Memtable, skiplist::Node},
         sst::{
             Piece, Span,
@@ -44,7 +44,7 @@ pub(crate) struct MemtableCursor {
 
 impl MemtableCursor {
     /// One for each of some memtables.
-    pub(crate) fn all(memtables: Vec<Arc<Memtable>>, start: &Start) -> Vec<Self> {
+    pub(crate) fn all(memtables: Vec<Arc<Memtable>>, start: &ScanStart) -> Vec<Self> {
         let (way, key) = (start.way, start.key.as_deref());
         let nodes = match way {
             Direction::Up => Memtable::seek_all(&memtables, key.unwrap_or(&[])),
@@ -75,7 +75,7 @@ impl MemtableCursor {
     }
 }
 
-impl Walk for MemtableCursor {
+impl SortedCursor for MemtableCursor {
     #[inline]
     fn key(&self) -> Option<&[u8]> {
         self.node.is_some().then_some(self.key.as_slice())
@@ -152,7 +152,7 @@ fn list(data: &[u8], range: Range<usize>, block: u32, out: &mut Vec<Listed>) -> 
 #[derive(Debug)]
 pub(crate) struct SstCursor {
     piece: Arc<Piece>,
-    start: Start,
+    start: ScanStart,
     /// What is read next.
     read_bytes: u64,
     read_bytes_most: u64,
@@ -180,7 +180,7 @@ pub(crate) struct SstCursor {
 }
 
 impl SstCursor {
-    pub(crate) fn new(piece: Arc<Piece>, start: Start, ahead: Ahead) -> Self {
+    pub(crate) fn new(piece: Arc<Piece>, start: ScanStart, ahead: Ahead) -> Self {
         let (blocks, read_bytes) = (piece.blocks(), ahead.first_of(piece.data_bytes()));
         let wanted = match (&start.key, start.way) {
             (Some(key), _) => piece.seek(key),
@@ -452,7 +452,7 @@ impl SstCursor {
     }
 }
 
-impl Walk for SstCursor {
+impl SortedCursor for SstCursor {
     #[inline]
     fn key(&self) -> Option<&[u8]> {
         self.place.map(|place| self.key_at(place))
