@@ -30,7 +30,6 @@ use crate::{
         rate_limiter::{IdleDetector, RATE_MIN, RateLimiter, Throughput, micros},
     },
     util::{
-        budget::Reclaimable as _,
         codec::{Lsn, to_u64},
         sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
     },
@@ -243,6 +242,7 @@ impl<V> WriteBuffer<V> {
             let view = SuperVersion { active: fresh, frozen, version };
             back.set_rate(&view);
             self.view.store(Arc::new(view));
+            self.arenas.start_recycling();
         }
     }
 
@@ -267,6 +267,10 @@ impl<V> WriteBuffer<V> {
         self.frozen_since.store(micros(self.context.env.monotonic()), Ordering::Relaxed);
         let view = SuperVersion { active, frozen, version: Arc::new(edit(&view.version)) };
         back.set_rate(&view);
+        if view.is_unwritten() {
+            // No write came while the memtables were flushed.
+            self.arenas.stop_recycling();
+        }
         self.view.store(Arc::new(view));
     }
 
@@ -574,15 +578,6 @@ impl<V> WriteBuffer<V> {
     #[cfg(test)]
     pub(crate) fn reserved(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
-    }
-
-    /// Whether the memtables have nothing; then their memory goes back.
-    pub(crate) fn is_unwritten(&self, view: &SuperVersion<V>) -> bool {
-        let is_unwritten = view.is_unwritten();
-        if is_unwritten {
-            self.arenas.reclaim(u64::MAX);
-        }
-        is_unwritten
     }
 
     /// Whether nobody has written for a while.

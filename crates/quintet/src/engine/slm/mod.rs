@@ -489,7 +489,7 @@ impl OrderedEngine for Slm {
 impl Inner {
     /// Returns whether the files have everything: no memtable and no page has changes.
     fn is_clean(&self, view: &SuperVersion) -> bool {
-        self.front.is_unwritten(view) && self.paged.tree.cache().dirty_count() == 0
+        view.is_unwritten() && self.paged.tree.cache().dirty_count() == 0
     }
 
     /// Returns whether the index's journal is to be written back and truncated: the table is idle,

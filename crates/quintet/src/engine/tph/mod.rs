@@ -484,7 +484,7 @@ impl Engine for Tph {
             PendingWork::Checkpoint
         } else if inner.compaction_wanted.load(Ordering::Relaxed) {
             PendingWork::Maintain
-        } else if inner.front.is_unwritten(&view) {
+        } else if view.is_unwritten() {
             PendingWork::None
         } else if inner.front.is_at_rest(&view.active) {
             // Gets need not descend through it any more.

@@ -44,35 +44,44 @@ impl Arena for Words {
     }
 }
 
-/// What a memtable was in.
+/// The regions of a dropped memtable.
 #[derive(Debug)]
-struct Kept {
+struct MemtableRegions {
     nodes: Region,
     buckets: Region,
     /// Bytes of both that the system has given.
     bytes: u64,
 }
 
-/// See the module head.
+/// Regions for the next memtables.
+#[derive(Debug)]
+struct FreeRegions {
+    list: Vec<MemtableRegions>,
+    /// Maximum length of the list for now: 0 or `Arenas::free_max`.
+    max: usize,
+}
+
+/// The regions of the memtables of one write buffer. See the module head.
 #[derive(Debug)]
 pub(crate) struct Arenas {
-    /// Bytes of nodes at which a memtable is frozen, about.
+    /// Approximate bytes of nodes at which a memtable is frozen.
     capacity: u64,
     buckets_bytes: u64,
-    /// So many are kept.
-    most: usize,
-    kept: Mutex<Vec<Kept>>,
+    /// Maximum number of free memtables, while the table is written to.
+    free_max: usize,
+    free: Mutex<FreeRegions>,
     budget: Arc<Budget>,
 }
 
 impl Arenas {
     /// For memtables that are to be frozen at about `capacity` bytes, of which `most` are kept.
-    pub(crate) fn new(capacity: u64, most: u64, budget: &Arc<Budget>) -> Arc<Self> {
+    pub(crate) fn new(capacity: u64, free_max: u64, budget: &Arc<Budget>) -> Arc<Self> {
+        let free_max = to_usize(free_max);
         let arenas = Arc::new(Self {
             capacity,
             buckets_bytes: (capacity / BUCKETS_SHARE).next_power_of_two().max(64),
-            most: to_usize(most),
-            kept: Mutex::default(),
+            free_max,
+            free: Mutex::new(FreeRegions { list: Vec::new(), max: free_max }),
             budget: Arc::clone(budget),
         });
         budget.register_reclaimable(Arc::downgrade(&arenas) as Weak<dyn Reclaimable>);
@@ -91,10 +100,10 @@ impl Arenas {
 
     /// Words for a memtable: nodes, and buckets, which are zero.
     pub(crate) fn take(&self) -> io::Result<(Words, Words)> {
-        let kept = lock(&self.kept).pop();
-        if let Some(kept) = kept {
-            self.budget.release(kept.bytes);
-            return Ok((Words(Some(kept.nodes)), Words(Some(kept.buckets))));
+        let free = lock(&self.free).list.pop();
+        if let Some(MemtableRegions { nodes, buckets, bytes }) = free {
+            self.budget.release(bytes);
+            return Ok((Words(Some(nodes)), Words(Some(buckets))));
         }
         let nodes = Region::reserve(self.capacity * 2 + ENTRY_BYTES_MAX)?;
         // What is nearly empty stays small.
@@ -111,7 +120,7 @@ impl Arenas {
         let (Some(nodes), Some(buckets)) = (nodes.0.take(), buckets.0.take()) else { return };
         let bytes = used_bytes + self.buckets_bytes;
         // One with more had a large value.
-        if used_bytes > 2 * self.capacity || lock(&self.kept).len() >= self.most {
+        if used_bytes > 2 * self.capacity || !lock(&self.free).has_room() {
             return;
         }
         if !mutant::active(Bug::ArenaKeepsBuckets) {
@@ -122,28 +131,45 @@ impl Arenas {
         if self.budget.try_reserve(bytes).is_err() {
             return;
         }
-        let mut kept = lock(&self.kept);
-        if kept.len() < self.most {
-            kept.push(Kept { nodes, buckets, bytes });
+        let mut free = lock(&self.free);
+        if free.has_room() {
+            free.list.push(MemtableRegions { nodes, buckets, bytes });
         } else {
             self.budget.release(bytes);
         }
+    }
+
+    /// Keeps the regions of dropped memtables from now on: the table is written to.
+    pub(crate) fn start_recycling(&self) {
+        lock(&self.free).max = self.free_max;
+    }
+
+    /// Frees all regions, and from now on those of memtables that are dropped: the table is idle.
+    pub(crate) fn stop_recycling(&self) {
+        lock(&self.free).max = 0;
+        self.reclaim(u64::MAX);
+    }
+}
+
+impl FreeRegions {
+    fn has_room(&self) -> bool {
+        self.list.len() < self.max
     }
 }
 
 impl Reclaimable for Arenas {
     fn reclaimable_bytes(&self) -> u64 {
-        lock(&self.kept).iter().map(|kept| kept.bytes).sum()
+        lock(&self.free).list.iter().map(|regions| regions.bytes).sum()
     }
 
     fn reclaim(&self, bytes: u64) -> u64 {
-        let mut given = 0;
-        while given < bytes {
-            let Some(kept) = lock(&self.kept).pop() else { break };
-            given += kept.bytes;
-            self.budget.release(kept.bytes);
+        let mut freed = 0;
+        while freed < bytes {
+            let Some(regions) = lock(&self.free).list.pop() else { break };
+            freed += regions.bytes;
+            self.budget.release(regions.bytes);
         }
-        given
+        freed
     }
 }
 
@@ -199,5 +225,22 @@ mod tests {
         let (mut nodes, mut buckets) = arenas.take().unwrap();
         arenas.put(&mut nodes, &mut buckets, 100);
         assert_eq!((arenas.reclaimable_bytes(), budget.used()), (0, 9000), "no room");
+    }
+
+    #[test]
+    fn idle_arenas_free_their_regions_and_those_of_memtables_dropped_later() {
+        let (arenas, budget) = arenas(1 << 20);
+        let mut all: Vec<_> = (0..3).map(|_| arenas.take().unwrap()).collect();
+        let mut drop_one = || {
+            let (mut nodes, mut buckets) = all.pop().unwrap();
+            arenas.put(&mut nodes, &mut buckets, 100);
+            (arenas.reclaimable_bytes(), budget.used())
+        };
+        assert_eq!(drop_one(), (4196, 4196));
+        arenas.stop_recycling();
+        assert_eq!((arenas.reclaimable_bytes(), budget.used()), (0, 0));
+        assert_eq!(drop_one(), (0, 0));
+        arenas.start_recycling();
+        assert_eq!(drop_one(), (4196, 4196));
     }
 }
