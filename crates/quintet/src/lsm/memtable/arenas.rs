@@ -1,14 +1,17 @@
-//! Memory of memtables that serves again.
+//! Recycles the memory of memtables.
 //!
-//! What: a memtable that goes leaves its two regions here, and the next one takes them. Why: the
-//! system clears fresh memory when it is first stored to, which took a fifth of the time of a
-//! writer that loads.
+//! A memtable uses two regions: one for nodes, one for hash buckets. The kernel clears fresh memory
+//! at the first store, which took a fifth of the time of a writer that loads data. So a dropped
+//! memtable leaves its regions here, and the next one takes them.
 //!
-//! Invariants: what lies here is drawn from the budget, if the budget had room for it, and gives
-//! way to whoever needs memory; buckets that lie here are zero. All memtables of a front have the
-//! same sizes.
+//! Invariants:
+//! - Free regions are reserved in the budget, without making other caches shrink. The budget can
+//!   reclaim them.
+//! - Free buckets are zero. Free nodes have arbitrary contents.
+//! - All memtables of one write buffer have regions of the same sizes.
+//! - An idle table holds no free regions ([`Arenas::stop_recycling`]).
 //!
-//! Thread rules: any thread.
+//! Threads: any; one lock.
 
 use std::{
     io,
@@ -26,14 +29,17 @@ use crate::{
     },
 };
 
-/// More than the longest key and the largest value with its envelope.
+/// Address space beyond the nominal size, in bytes: more than the longest key and the largest value
+/// with its envelope.
 const ENTRY_BYTES_MAX: u64 = 600 << 20;
-/// Bytes of a memtable for each byte of its buckets: at 150 bytes an entry, 1.7 entries a bucket.
+/// Bytes of a memtable for each byte of its buckets. Entries of 150 bytes make 1.7 entries a
+/// bucket.
 const BUCKETS_SHARE: u64 = 32;
-/// From here on, nodes lie in huge pages: a descent takes half the misses.
+/// Offset from which nodes use huge pages, which halves the misses of a descent. Below it, a nearly
+/// empty memtable stays small.
 const HUGE_FROM_BYTES: u64 = 2 << 20;
 
-/// Words of a memtable, until it goes.
+/// A region of a memtable; `None` after its drop.
 #[derive(Debug)]
 pub(crate) struct Words(Option<Region>);
 
@@ -49,7 +55,7 @@ impl Arena for Words {
 struct MemtableRegions {
     nodes: Region,
     buckets: Region,
-    /// Bytes of both that the system has given.
+    /// Bytes of both regions that are backed by memory.
     bytes: u64,
 }
 
@@ -74,7 +80,7 @@ pub(crate) struct Arenas {
 }
 
 impl Arenas {
-    /// For memtables that are to be frozen at about `capacity` bytes, of which `most` are kept.
+    /// Creates a pool for memtables of about `capacity` bytes. It keeps at most `free_max` of them.
     pub(crate) fn new(capacity: u64, free_max: u64, budget: &Arc<Budget>) -> Arc<Self> {
         let free_max = to_usize(free_max);
         let arenas = Arc::new(Self {
@@ -88,17 +94,18 @@ impl Arenas {
         arenas
     }
 
-    /// Bytes at which a memtable is to be frozen, about.
+    /// Returns at about how many bytes a memtable is frozen.
     pub(crate) const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Bytes of the buckets of a memtable.
+    /// Returns the bytes of a memtable's buckets.
     pub(crate) const fn buckets_bytes(&self) -> u64 {
         self.buckets_bytes
     }
 
-    /// Words for a memtable: nodes, and buckets, which are zero.
+    /// Returns the regions of a new memtable: nodes and buckets. The buckets are zero. Fails if the
+    /// system has no address space.
     pub(crate) fn take(&self) -> io::Result<(Words, Words)> {
         let free = lock(&self.free).list.pop();
         if let Some(MemtableRegions { nodes, buckets, bytes }) = free {
@@ -106,7 +113,6 @@ impl Arenas {
             return Ok((Words(Some(nodes)), Words(Some(buckets))));
         }
         let nodes = Region::reserve(self.capacity * 2 + ENTRY_BYTES_MAX)?;
-        // What is nearly empty stays small.
         if self.capacity > HUGE_FROM_BYTES {
             nodes.advise_huge(HUGE_FROM_BYTES..self.capacity);
         }
@@ -115,11 +121,12 @@ impl Arenas {
         Ok((Words(Some(nodes)), Words(Some(buckets))))
     }
 
-    /// Takes the words of a memtable that goes, of whose nodes so many bytes were used.
+    /// Takes the regions of a dropped memtable that used `used_bytes` of its nodes. Frees them if
+    /// the pool is full, the memtable was much larger than usual, or the budget has no free memory.
     pub(crate) fn put(&self, nodes: &mut Words, buckets: &mut Words, used_bytes: u64) {
         let (Some(nodes), Some(buckets)) = (nodes.0.take(), buckets.0.take()) else { return };
         let bytes = used_bytes + self.buckets_bytes;
-        // One with more had a large value.
+        // More than twice the capacity: one large value.
         if used_bytes > 2 * self.capacity || !lock(&self.free).has_room() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Pieces: formats that are read, and walks over blocks of whole and of short entries.
+//! SSTs: readable formats, and scans over blocks of whole and of short entries.
 
 use super::*;
 use crate::{
