@@ -65,7 +65,7 @@ use crate::{
     util::{
         budget::{Budget, Reclaimable},
         codec::{low_u32, round_up, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Mutex, Ordering, fence, lock},
         words::{WORD_BYTES, store_bytes},
     },
@@ -319,12 +319,13 @@ impl BlockCache {
         self.uses(cell).into_iter().for_each(|(word, _)| crate::io::prefetch(word));
         let before = version.load(Ordering::Acquire);
         let is_other = owner.load(Ordering::Relaxed) != self.sealed(slot.id);
-        if before == 0 || (is_other && !mutant::active(Bug::BlockKeepsIdentity)) {
+        if before == 0 || mutant!(BlockKeepsIdentity: false, else is_other) {
             return None;
         }
         let found = look(payload.get(..to_usize(size.load(Ordering::Relaxed)))?);
         fence(Ordering::Acquire);
-        if version.load(Ordering::Relaxed) != before && !mutant::active(Bug::BlockNotValidated) {
+        let after = version.load(Ordering::Relaxed);
+        if mutant!(BlockNotValidated: false, else after != before) {
             return None;
         }
         // If the frame has another block by now, that block's count is off by one.
@@ -480,7 +481,7 @@ impl BlockCache {
             let before = version.load(Ordering::Relaxed);
             version.store(0, Ordering::Relaxed);
             fence(Ordering::SeqCst);
-            if self.pins.has(cell) && !mutant::active(Bug::PinnedFrameEmptied) {
+            if mutant!(PinnedFrameEmptied: false, else self.pins.has(cell)) {
                 version.store(before, Ordering::Release);
                 return None;
             }

@@ -4,7 +4,10 @@
 //! Run with `just loom` or `just shuttle`.
 
 use super::*;
-use crate::util::sync::{Arc as ModelArc, model_check::Exploration, thread};
+use crate::util::{
+    mutant::{self, Bug},
+    sync::{Arc as ModelArc, model_check::Exploration, thread},
+};
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
     Exploration::DEFAULT.explore(model);

@@ -24,7 +24,7 @@ use crate::{
     util::{
         budget::{Budget, Reclaimable},
         codec::to_usize,
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{Mutex, Ordering, lock},
     },
 };
@@ -130,11 +130,7 @@ impl Arenas {
         if used_bytes > 2 * self.capacity || !lock(&self.free).has_room() {
             return;
         }
-        if !mutant::active(Bug::ArenaKeepsBuckets) {
-            for word in buckets.words() {
-                word.store(0, Ordering::Relaxed);
-            }
-        }
+        clear(&buckets);
         if self.budget.try_reserve(bytes).is_err() {
             return;
         }
@@ -155,6 +151,14 @@ impl Arenas {
     pub(crate) fn stop_recycling(&self) {
         lock(&self.free).max = 0;
         self.reclaim(u64::MAX);
+    }
+}
+
+/// Sets all words of a region to zero.
+fn clear(region: &Region) {
+    mutant!(ArenaKeepsBuckets => return);
+    for word in region.words() {
+        word.store(0, Ordering::Relaxed);
     }
 }
 
@@ -190,6 +194,7 @@ impl Drop for Arenas {
 #[cfg(not(model))]
 mod tests {
     use super::*;
+    use crate::util::mutant::{self, Bug};
 
     fn arenas(limit: u64) -> (Arc<Arenas>, Arc<Budget>) {
         let budget = Arc::new(Budget::new(limit));

@@ -13,6 +13,7 @@
 //! Threads: any; gets and inserts take no lock of the memtable.
 
 pub(crate) mod arenas;
+mod mutants;
 pub(crate) mod skiplist;
 
 use std::{io, sync::Arc};
@@ -27,7 +28,7 @@ use crate::{
     util::{
         budget::Budget,
         codec::{KeyHash, Lsn, key_prefix, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Ordering},
     },
 };
@@ -236,13 +237,12 @@ impl Memtable {
             Op::Delete { key } => (key, TOMBSTONE, [&[][..]; 2]),
             Op::DeleteRange { .. } => return None,
         };
-        let is_forgotten = kind != PUT && mutant::active(Bug::TphFilterForgetsTombstones);
-        if let Some(group) = self.group.as_ref().filter(|_| !is_forgotten) {
+        let version = Version { key, hash, number: lsn, kind, pieces };
+        mutant!(TphFilterForgetsTombstones => if kind == TOMBSTONE { return Some(mutants::hide(version)) });
+        if let Some(group) = &self.group {
             group.add(hash);
         }
-        // In the bucket of another hash, where no get looks.
-        let hash = if is_forgotten { !hash } else { hash };
-        Some(Version { key, hash, number: lsn, kind, pieces })
+        Some(version)
     }
 
     /// Returns whether it has no entries.

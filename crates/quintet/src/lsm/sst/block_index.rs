@@ -23,7 +23,7 @@ use std::ops::Range;
 
 use crate::util::{
     codec::{Decoder, low_u32, put_bytes, put_varint, to_u64, to_usize},
-    mutant::{self, Bug},
+    mutant::mutant,
 };
 
 /// A group ends when its blocks have this many bytes, or [`GROUP_ENTRIES`] entries and at least
@@ -178,11 +178,9 @@ impl BlockIndex {
         let hint = if key < fence { 0 } else { one.scale.hint(fence, key) };
         // The first block of a group has no hint: its keys begin at the fence.
         let others = hints.get(1..).unwrap_or(&[]);
-        let mut below = others.partition_point(|other| *other < hint);
         let reached = others.partition_point(|other| *other <= hint);
-        if mutant::active(Bug::TphSeeksPastEqualHints) {
-            below = reached;
-        }
+        let below = others.partition_point(|other| *other < hint);
+        let below = mutant!(TphSeeksPastEqualHints: reached, else below);
         let at = |place: usize| one.block + low_u32(to_u64(place));
         Some(at(below)..at(reached + 1).min(next.block))
     }
@@ -254,6 +252,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::util::mutant::{self, Bug};
 
     /// The fences of blocks with these keys.
     fn build(blocks: &[Vec<Vec<u8>>], block_bytes: u64) -> BlockIndex {

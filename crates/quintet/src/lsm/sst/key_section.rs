@@ -35,7 +35,7 @@ use crate::{
     lsm::sst::{Piece, Span},
     util::{
         codec::{Decoder, put_varint, round_up, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
     },
 };
 
@@ -273,9 +273,7 @@ impl KeyCursor {
         self.chunk += 1;
         self.key.clear();
         self.block = 0;
-        if mutant::active(Bug::TphMergePassesKeys) {
-            self.parse();
-        }
+        mutant!(TphMergePassesKeys => _ = self.parse());
         if self.at == self.end { Err(self.damage("a chunk of keys is empty")) } else { Ok(()) }
     }
 

@@ -51,6 +51,7 @@ pub(crate) mod block_index;
 pub(crate) mod block_offsets;
 pub(crate) mod describe;
 pub(crate) mod key_section;
+mod mutants;
 #[cfg(test)]
 #[cfg(not(model))]
 pub(crate) mod tests;
@@ -66,14 +67,14 @@ use crate::{
         block_cache::{BlockHandles, BlockRef, CacheAdmission, decoded_block::DecodedBlockCache},
         cursor::merge::Direction,
         sst::{
-            block::{Entries, HEAD_BYTES as BLOCK_HEAD_BYTES, UNIT_BYTES},
+            block::{Entries, UNIT_BYTES},
             block_index::BlockIndex,
             block_offsets::BlockOffsets,
         },
     },
     util::{
         codec::{Decoder, crc32c, low_u32, put_u32, put_u64, round_up, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::OnceLock,
     },
 };
@@ -518,11 +519,8 @@ impl Piece {
         let (start, end) = (at(number) + span.skip, at(number.saturating_add(1)) + span.skip);
         let stored = buffer.as_slice().get(start..end).unwrap_or(&[]);
         let place = (self.salt, number);
-        if mutant::active(Bug::TphSkipsBlockChecksum) {
-            let entries = Entries::Plain(BLOCK_HEAD_BYTES..stored.len());
-            return Ok(OpenBlock { stored, start, entries });
-        }
-        let entries = block::open(stored, place);
+        let entries =
+            mutant!(TphSkipsBlockChecksum: mutants::open(stored), else block::open(stored, place));
         let entries = entries.map_err(|what| self.damage(self.offset(number), what))?;
         Ok(OpenBlock { stored, start, entries })
     }

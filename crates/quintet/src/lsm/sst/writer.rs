@@ -24,7 +24,7 @@ use crate::{
     util::{
         budget::Reservation,
         codec::{crc32c_append, low_u32, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::OnceLock,
     },
 };
@@ -292,13 +292,9 @@ impl SstWriter {
         self.buffer.extend(self.footer.encode(&self.owner, self.number));
         self.buffer.resize(self.buffer.len().next_multiple_of(block), 0);
         self.write_whole()?;
-        if !mutant::active(Bug::LsmSyncsUnderWrite) {
-            self.wait()?;
-        }
-        if !mutant::active(Bug::TphSkipsPieceSync) {
-            let synced = self.file.sync_data();
-            synced.map_err(|error| Error::io(format!("sync {}", self.label), error))?;
-        }
+        mutant!(LsmSyncsUnderWrite: Ok(()), else self.wait())?;
+        let synced = mutant!(TphSkipsPieceSync: Ok(()), else self.file.sync_data());
+        synced.map_err(|error| Error::io(format!("sync {}", self.label), error))?;
         let damage = |what: &str| Error::corruption(&*self.label, 0, what);
         let fences = BlockIndex::decode(&fences, blocks);
         Ok(Piece {
