@@ -1,12 +1,16 @@
-//! What the log-structured engines share: memory in front, immutable files of blocks behind.
+//! The parts that the log-structured engines share: memory for recent writes, immutable sorted
+//! files behind it.
 //!
-//! What: memtables ([`memtable`]) in memory that serves again ([`arenas`]), behind a front that
-//! writers insert into ([`front`]) and that slows them down in time ([`pace`]); files of entries in
-//! key order ([`piece`]) made of blocks ([`block`]), their keys apart from the values for merges
-//! ([`keys`]), hot blocks in memory ([`cached`]), walks over all of them ([`cursor`], [`walk`]),
-//! values given out in one copy ([`take`]), buffers of reads that serve again ([`buffers`]).
-//! Why: `tph` groups such files into tables of levels, `slm` has one level of them under an index;
-//! neither knows the other.
+//! - Writes: [`write_buffer`] admits them and inserts them into [`memtable`]s. [`rate_limiter`]
+//!   slows writers down before memory runs out.
+//! - Files: [`sst`] is the format of sorted string tables, with its writer and its block index.
+//! - Reads: [`block_cache`] holds hot blocks. [`cursor`] scans memtables and files and merges them.
+//!   [`read_buffers`] recycles the buffers of disk reads.
+//!
+//! `tph` groups such files into tables of levels. `slm` has one level of them under an index.
+//! Neither engine imports the other.
+//!
+//! Start reading at [`write_buffer`] (writes) and [`cursor`] (scans).
 
 pub(crate) mod block_cache;
 pub(crate) mod cursor;

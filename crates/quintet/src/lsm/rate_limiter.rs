@@ -1,7 +1,13 @@
-//! Pace: the moments from which on work may go on, so that it keeps to a rate.
+//! Rates: a limiter that delays work, a measured throughput, and an idle detector.
 //!
-//! Invariants: time is looked at only by whoever has a rate to keep to. Waits that are shorter
-//! than what the system can do exactly are saved up.
+//! The limiter is a virtual schedule: each piece of work moves the time at which the next piece may
+//! start by `bytes / rate`. Idle time earns no credit.
+//!
+//! Invariants:
+//! - Only work that has a rate to keep to reads the clock.
+//! - Waits below [`DELAY_MIN`] accumulate until the system can time them.
+//!
+//! Threads: any; all state is atomic.
 
 use std::time::Duration;
 
@@ -13,40 +19,42 @@ use crate::{
     },
 };
 
-/// A step of a merge waits no longer than this.
+/// Longest wait of one step of a merge.
 pub(crate) const MERGE_DELAY_MAX: Duration = Duration::from_secs(1);
-/// Shorter waits are saved up: the system wakes nobody more exactly.
+/// Shorter waits accumulate: the system does not time them exactly.
 const DELAY_MIN: Duration = Duration::from_micros(500);
-/// After so long without a write, what is in memory is flushed.
+/// Time without a write after which the memtables are flushed.
 const REST: Duration = Duration::from_millis(900);
-/// Bytes a second that are assumed before any were measured.
+/// Throughput in bytes a second that is assumed before one was measured.
 const RATE_FIRST: u64 = 64 << 20;
-/// The slowest that writers are made.
+/// Lowest rate in bytes a second that writers are limited to.
 pub(crate) const RATE_MIN: u64 = 1 << 20;
 
-/// Microseconds.
+/// Converts a duration to microseconds.
 pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A moment from which on the next piece of work may start.
+/// Delays work so that it keeps to a rate. See the module head.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimiter {
+    /// Monotonic time in microseconds at which the next piece of work may start.
     next_micros: AtomicU64,
 }
 
 impl RateLimiter {
-    /// How long work of so many bytes has to wait at this rate.
+    /// Returns how long work of `bytes` must wait at this rate, and moves the schedule on.
     fn wait(&self, bytes: u64, rate: u64, now: Duration) -> Duration {
         let now = micros(now);
         let takes = bytes.saturating_mul(1_000_000) / rate.max(1);
         let next = self.next_micros.load(Ordering::Relaxed).max(now);
-        // Two at once may wait for the same moment: the rate is no promise to the byte.
+        // Two threads may read the same time: the rate is not exact to the byte.
         self.next_micros.store(next.saturating_add(takes), Ordering::Relaxed);
         Duration::from_micros(next - now)
     }
 
-    /// Has work of so many bytes wait, at most so long; returns how long it did.
+    /// Pauses work of `bytes` until its time in the schedule, at most for `most`. Returns how long
+    /// it paused.
     pub(crate) fn keep_to(&self, env: &dyn Env, bytes: u64, rate: u64, most: Duration) -> Duration {
         let wait = self.wait(bytes, rate, env.monotonic());
         if wait < DELAY_MIN {
@@ -58,7 +66,7 @@ impl RateLimiter {
     }
 }
 
-/// A rate that is measured again and again.
+/// The throughput of the last measured piece of work.
 #[derive(Debug, Default)]
 pub(crate) struct Throughput {
     /// Bytes a second; 0: not measured yet.
@@ -66,13 +74,13 @@ pub(crate) struct Throughput {
 }
 
 impl Throughput {
-    /// Notes that so many bytes took so long.
+    /// Records that `bytes` took `time`.
     pub(crate) fn note(&self, bytes: u64, time: Duration) {
         let rate = low_u64(u128::from(bytes) * 1_000_000 / u128::from(micros(time).max(1)));
         self.rate.store(rate.max(RATE_MIN), Ordering::Relaxed);
     }
 
-    /// Bytes a second.
+    /// Returns the throughput in bytes a second: the last one measured, at least [`RATE_MIN`].
     pub(crate) fn rate(&self) -> u64 {
         match self.rate.load(Ordering::Relaxed) {
             0 => RATE_FIRST,
@@ -81,23 +89,24 @@ impl Throughput {
     }
 }
 
-/// Whether nothing happens.
+/// Detects that a number has not changed for 0.9 seconds.
 #[derive(Debug)]
 pub(crate) struct IdleDetector {
-    /// What a number was that changes with whatever happens, at the last look, and since when.
+    /// The number at the last query, and since when it has had this value.
     mark: AtomicU64,
     since_micros: AtomicU64,
 }
 
 impl Default for IdleDetector {
-    /// Nobody has looked yet.
+    /// Before the first query.
     fn default() -> Self {
         Self { mark: AtomicU64::new(u64::MAX), since_micros: AtomicU64::new(0) }
     }
 }
 
 impl IdleDetector {
-    /// Whether the number has been the same for a while.
+    /// Returns whether `mark` has had the same value since at least 0.9 seconds, as far as queries
+    /// saw.
     pub(crate) fn has_come(&self, env: &dyn Env, mark: u64) -> bool {
         let now = env.monotonic();
         if self.mark.swap(mark, Ordering::Relaxed) != mark {

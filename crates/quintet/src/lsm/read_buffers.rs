@@ -1,12 +1,15 @@
-//! Buffers for reads of the disk, between their uses.
+//! A pool of buffers for disk reads.
 //!
-//! Why: one of 128 KiB and more has a mapping of its own, which costs a fault for each of its
-//! pages, and all are zeroed when they are made.
+//! The system maps a buffer of 128 KiB and more separately. Each use of a fresh one costs a page
+//! fault for each of its pages, and the pages are zeroed. The pool keeps up to 2 MiB of released
+//! buffers for the next read.
 //!
-//! Invariants: what is kept is drawn from the budget, while there is memory that nobody has, and
-//! given back when others need it. A buffer that is lent is not in the account.
+//! Invariants:
+//! - Pooled buffers are reserved in the budget, without making other caches shrink. The budget can
+//!   reclaim them.
+//! - A buffer in use is not accounted here.
 //!
-//! Thread rules: any thread; one lock, held for no system call but where a buffer goes.
+//! Threads: any. One lock. No system call runs under it, except the one that frees a buffer.
 
 use std::sync::{Arc, Weak};
 
@@ -19,10 +22,10 @@ use crate::{
     },
 };
 
-/// Bytes that are kept for the next use, all buffers of a table together.
+/// Maximum bytes of pooled buffers of one table.
 const KEPT_BYTES: u64 = 2 << 20;
 
-/// See the module head.
+/// The pool of one table. See the module head.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     kept: Mutex<Kept>,
@@ -48,13 +51,14 @@ fn room(buffer: &AlignedBuffer) -> u64 {
 }
 
 impl Buffers {
+    /// Creates an empty pool and registers it with the budget.
     pub(crate) fn new(budget: &Arc<Budget>) -> Arc<Self> {
         let buffers = Arc::new(Self { kept: Mutex::default(), budget: Arc::clone(budget) });
         budget.register_reclaimable(Arc::downgrade(&buffers) as Weak<dyn Reclaimable>);
         buffers
     }
 
-    /// A buffer of at least `bytes`, rounded up to whole blocks. The bytes are anything.
+    /// Returns a buffer of `bytes`, rounded up to whole disk blocks. Its contents are arbitrary.
     pub(crate) fn lend(&self, bytes: usize) -> AlignedBuffer {
         let kept = lock(&self.kept).pop();
         let mut buffer = kept.unwrap_or_else(|| AlignedBuffer::zeroed(0));
@@ -63,7 +67,8 @@ impl Buffers {
         buffer
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer to the pool. It is freed if the pool is full or the budget has no free
+    /// memory.
     pub(crate) fn keep(&self, buffer: AlignedBuffer) {
         let mut kept = lock(&self.kept);
         let bytes = room(&buffer);
@@ -124,7 +129,7 @@ mod tests {
         assert!((1 << 20..=KEPT_BYTES).contains(&held), "{held}: the second MiB is too much");
         budget.reserve(3 << 20).unwrap();
         assert_eq!((buffers.reclaimable_bytes(), budget.used()), (0, 3 << 20));
-        // Where nothing is free, nothing is kept.
+        // With no free memory, nothing is pooled.
         buffers.keep(AlignedBuffer::zeroed(4096));
         assert_eq!((buffers.reclaimable_bytes(), budget.used()), (0, 3 << 20));
         budget.release(3 << 20);

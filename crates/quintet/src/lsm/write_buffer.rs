@@ -1,20 +1,23 @@
-//! The front: the memtables that writers insert into, and the version of the files behind them.
+//! The write buffer of the LSM engines: the active and frozen memtables, and the current version of
+//! the file set.
 //!
-//! What: one [`View`] at a time, swapped whole; room for writes, found before they are logged.
-//! A write is admitted with what it needs drawn from the budget, inserted, and no more; where
-//! memtables fill faster than they are flushed, writers are delayed and in the end flush
-//! themselves ([`FlushTarget`]).
+//! Readers load one [`SuperVersion`] at a time, which is replaced as a whole. A write is admitted
+//! first: it reserves its memory before it is logged, so that a logged write cannot fail for lack
+//! of memory. If memtables fill faster than flushes empty them, writers are delayed, and finally
+//! flush themselves ([`FlushTarget`]).
 //!
-//! Memtables may be frozen at less than is flushed at once, so that inserts find their places in
-//! the processor's caches; those that are flushed together are a group with one filter, which a
-//! get asks first.
+//! A memtable may be frozen at less than a flush writes, so that inserts find it in the processor's
+//! caches. The code calls such small memtables lists. The lists of one flush are a group and share
+//! a filter, which a get asks first.
 //!
-//! Invariants: with `writing` held alone nothing is on its way into the active memtable, so a
-//! frozen one never changes. What `admit` drew from the budget is given back by `retract` or
-//! belongs to the memtable.
+//! Invariants:
+//! - While a thread holds `writing` exclusively, no insert into the active memtable is under way.
+//!   So a frozen memtable never changes.
+//! - What [`WriteBuffer::admit`] reserves is released by [`WriteBuffer::retract`] or belongs to the
+//!   memtable.
 //!
-//! Thread rules: any thread; gets take no lock. Lock order: `relieving`, the engine's own locks of
-//! flushes and merges, `writing`, whatever publishes, `viewing`.
+//! Threads: any; gets take no lock. Lock order: `relieving`, the engine's locks of flushes and
+//! merges, `writing`, the engine's lock of its manifest, `viewing`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,39 +33,41 @@ use crate::{
         rate_limiter::{IdleDetector, RATE_MIN, RateLimiter, Throughput, micros},
     },
     util::{
-        budget::Reclaimable as _,
         codec::{Lsn, to_u64},
         sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
     },
 };
 
-/// How often a writer helps, or waits for work, before its write is refused: others may be quicker
-/// to take what that gives.
+/// Maximum number of times a writer flushes or waits before its write is refused. Other writers may
+/// take the memory that a flush releases.
 const HELPS_MAX: u32 = 16;
-/// So long a writer waits for the memory of work that is under way rather than flush little.
+/// Longest time a writer waits for running work to release memory before it flushes a small
+/// memtable.
 const AWAIT_MAX: Duration = Duration::from_millis(40);
-/// Lists are never frozen at less than this part of what they may have.
+/// A list is frozen at no less than this fraction (1/16) of its maximum size.
 const LIST_SHARE_MIN: u64 = 16;
-/// A list takes at most this part of the memory that indexes leave.
+/// A list takes at most this fraction (1/8) of the memory that the indexes leave.
 const ROOM_SHARE: u64 = 8;
-/// A memtable of what is replayed takes at most so much: opening fills memory that it has to get.
+/// Maximum size of a memtable of replayed operations, in bytes. Replay reserves memory past the
+/// budget, so it is bounded.
 const REPLAYED_BYTES_MAX: u64 = 64 << 20;
-/// What is frozen waits at most this long for others to be flushed with.
+/// Longest time a frozen memtable waits for others to be flushed with it.
 const FROZEN_MAX: Duration = Duration::from_secs(2);
 
-/// What readers see.
+/// What a reader sees: memtables and files that belong together. It is immutable except for inserts
+/// into the active memtable.
 #[derive(Debug)]
-pub(crate) struct View<V> {
-    /// The memtable that is written to.
+pub(crate) struct SuperVersion<V> {
+    /// The memtable that writers insert into.
     pub(crate) active: Arc<Memtable>,
-    /// Those that wait for a flush, newest first.
+    /// Memtables that wait for a flush, newest first.
     pub(crate) frozen: Vec<Arc<Memtable>>,
-    /// The files.
+    /// The version of the file set.
     pub(crate) version: Arc<V>,
 }
 
-impl<V> View<V> {
-    /// The same once more.
+impl<V> SuperVersion<V> {
+    /// Returns another super version of the same memtables and files.
     pub(crate) fn share(&self) -> Self {
         Self {
             active: Arc::clone(&self.active),
@@ -71,17 +76,17 @@ impl<V> View<V> {
         }
     }
 
-    /// Whether the memtables have nothing.
+    /// Returns whether all memtables are empty.
     pub(crate) fn is_unwritten(&self) -> bool {
         self.active.is_empty() && self.frozen.is_empty()
     }
 
-    /// All memtables, newest first.
+    /// Iterates over all memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.frozen)
     }
 
-    /// What the memtables say of a key.
+    /// Looks a key up in the memtables, newest first.
     #[inline]
     pub(crate) fn in_memory<T: ValueSink>(
         &self,
@@ -91,7 +96,7 @@ impl<V> View<V> {
     ) -> Answer<T::Output> {
         let mut asked: Option<(&Arc<Filter>, bool)> = None;
         for memtable in self.memtables() {
-            // The one that is written to may have nothing, and its filter costs a line of memory.
+            // The active memtable may be empty, and asking its filter costs a cache miss.
             if memtable.is_empty() {
                 continue;
             }
@@ -110,56 +115,57 @@ impl<V> View<V> {
     }
 }
 
-/// What stands behind the front.
+/// The engine behind a write buffer: what the buffer needs from it.
 pub(crate) trait FlushTarget<V> {
-    /// Flushes what is frozen and, where nothing is, the active memtable.
+    /// Flushes the frozen memtables; if there are none, the active one.
     fn flush_backlog(&self) -> Result<()>;
-    /// Waits for work that gives memory back when it ends.
+    /// Waits for running work that releases memory when it ends.
     fn await_work(&self);
-    /// The view changes: finds the rate that writers are held to.
-    fn set_rate(&self, view: &View<V>);
+    /// Called before a super version is installed: computes the rate that writers are limited to.
+    fn set_rate(&self, view: &SuperVersion<V>);
 }
 
-/// Counts since the table was opened.
+/// Counters since the table was opened.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBufferCounters {
     pub(crate) helps_total: AtomicU64,
     pub(crate) delays_total: AtomicU64,
     pub(crate) delay_micros_total: AtomicU64,
-    /// Microseconds that writers helped, in all and at most at once.
+    /// Microseconds that writers spent on flushes and waits for memory: the sum, and the longest.
     pub(crate) stall_micros_total: AtomicU64,
     pub(crate) stall_micros_max: AtomicU64,
 }
 
-/// See the module head.
+/// The write buffer of one table. See the module head.
 #[derive(Debug)]
 pub(crate) struct WriteBuffer<V> {
     context: Context,
-    /// What is flushed at once, in bytes, and how much of it waits at most, what is written to
-    /// included.
+    /// Bytes of memtables that one flush writes, and the maximum number of such amounts in memory,
+    /// the active one included.
     memtable_bytes: u64,
     memtables: u64,
-    /// So many lists are flushed at once; each is frozen at its part.
+    /// Number of lists of one flush. A list is frozen at this fraction of `memtable_bytes`.
     lists: u64,
-    /// The memory of memtables.
+    /// Recycles the memory of memtables.
     arenas: Arc<Arenas>,
-    pub(crate) view: ArcSwap<View<V>>,
-    /// Held while the view is exchanged.
+    pub(crate) view: ArcSwap<SuperVersion<V>>,
+    /// Held while the super version is replaced.
     viewing: Mutex<()>,
-    /// Held shared by whoever inserts in the active memtable.
+    /// Held shared during an insert into the active memtable, exclusively to freeze it.
     writing: RwLock<()>,
-    /// Held by the writer that finds memory for all who wait for it.
+    /// Held by the writer that finds memory for all writers that wait for it.
     relieving: Mutex<()>,
-    /// Memory that there is for memtables and work, in bytes.
+    /// Bytes of memory for memtables and work: the budget without what indexes use.
     room: AtomicU64,
-    /// When something was frozen, or files were exchanged.
+    /// Monotonic time in microseconds of the last install of a version, or of the freeze that found
+    /// no other frozen memtable.
     frozen_since: AtomicU64,
-    /// Drawn from the budget by `admit` and neither applied nor retracted yet.
+    /// Bytes reserved by `admit` that are neither inserted nor retracted yet.
     reserved: AtomicU64,
-    /// Bytes a second that writers may bring; 0: as many as they like.
+    /// Rate that writers are limited to, in bytes a second; 0: none.
     write_rate: AtomicU64,
     write_pace: RateLimiter,
-    /// Bytes of memtables a second that flushes take away.
+    /// Bytes of memtables that flushes write a second.
     pub(crate) flushed: Throughput,
     rest: IdleDetector,
     pub(crate) counters: WriteBufferCounters,
@@ -182,8 +188,8 @@ fn new_group(bytes: u64, context: &Context) -> Result<Arc<Filter>> {
 }
 
 impl<V> WriteBuffer<V> {
-    /// An empty memtable in front of these files. One is frozen at `list_bytes_max` even where more
-    /// are flushed at once.
+    /// Creates a write buffer with an empty memtable. A memtable is frozen at `list_bytes_max` even
+    /// if a flush writes more. Fails if the system has no address space.
     pub(crate) fn new(
         context: &Context,
         (memtable_bytes, memtables): (u64, u64),
@@ -192,10 +198,10 @@ impl<V> WriteBuffer<V> {
     ) -> Result<Self> {
         let lists = memtable_bytes.div_ceil(list_bytes_max).max(1);
         let group = (lists > 1).then(|| new_group(memtable_bytes, context)).transpose()?;
-        // While so many are flushed, writers fill as many.
+        // While the lists of one flush are written, writers fill as many.
         let arenas = Arenas::new(memtable_bytes / lists, 2 * lists, &context.budget);
         let active = new_memtable(&arenas, group.as_ref(), context)?;
-        let view = View { active, frozen: Vec::new(), version: Arc::new(version) };
+        let view = SuperVersion { active, frozen: Vec::new(), version: Arc::new(version) };
         Ok(Self {
             context: context.clone(),
             memtable_bytes,
@@ -217,7 +223,7 @@ impl<V> WriteBuffer<V> {
         })
     }
 
-    /// Freezes the active memtable, unless another has its place already.
+    /// Freezes the memtable `active` and installs an empty one, unless another thread has done so.
     pub(crate) fn rotate(&self, active: &Arc<Memtable>, back: &impl FlushTarget<V>) -> Result<()> {
         let group = match active.group() {
             Some(group) if group.members() < self.lists => Some(Arc::clone(group)),
@@ -229,7 +235,8 @@ impl<V> WriteBuffer<V> {
         Ok(())
     }
 
-    /// Freezes the active memtable and goes on in `fresh`, unless another has its place already.
+    /// Freezes the memtable `active` and installs `fresh` in its place, unless another thread has
+    /// replaced it.
     fn put_before(&self, fresh: Arc<Memtable>, active: &Arc<Memtable>, back: &impl FlushTarget<V>) {
         let _alone = write(&self.writing);
         let _viewing = lock(&self.viewing);
@@ -240,19 +247,21 @@ impl<V> WriteBuffer<V> {
             if view.frozen.is_empty() {
                 self.frozen_since.store(micros(self.context.env.monotonic()), Ordering::Relaxed);
             }
-            let view = View { active: fresh, frozen, version };
+            let view = SuperVersion { active: fresh, frozen, version };
             back.set_rate(&view);
             self.view.store(Arc::new(view));
+            self.arenas.start_recycling();
         }
     }
 
-    /// Freezes the active memtable if it has anything.
+    /// Freezes the active memtable if it has entries.
     pub(crate) fn rotate_any(&self, back: &impl FlushTarget<V>) -> Result<()> {
         let view = self.view.load_full();
         if view.active.is_empty() { Ok(()) } else { self.rotate(&view.active, back) }
     }
 
-    /// Has readers see what `edit` makes of the version, without the memtables that it holds now.
+    /// Installs the version that `edit` makes of the current one, and removes the memtables that it
+    /// contains now.
     pub(crate) fn show(
         &self,
         edit: impl FnOnce(&V) -> V,
@@ -265,38 +274,42 @@ impl<V> WriteBuffer<V> {
         let frozen = view.frozen.iter().filter(stays).cloned().collect();
         let active = Arc::clone(&view.active);
         self.frozen_since.store(micros(self.context.env.monotonic()), Ordering::Relaxed);
-        let view = View { active, frozen, version: Arc::new(edit(&view.version)) };
+        let view = SuperVersion { active, frozen, version: Arc::new(edit(&view.version)) };
         back.set_rate(&view);
+        if view.is_unwritten() {
+            // The table is idle: no write came while the memtables were flushed.
+            self.arenas.stop_recycling();
+        }
         self.view.store(Arc::new(view));
     }
 
-    /// Takes `bytes` out of what was reserved. `false` in replay, where nothing was admitted.
+    /// Moves `bytes` out of `reserved`. Returns `false` in replay, where nothing was admitted.
     fn claim(&self, bytes: u64) -> bool {
         self.reserved
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| held.checked_sub(bytes))
             .is_ok()
     }
 
-    /// Bytes at which a list is frozen: less where indexes leave little memory.
+    /// Returns the bytes at which a list is frozen: fewer if indexes leave little memory.
     fn list_bytes(&self) -> u64 {
         let most = self.memtable_bytes / self.lists;
         let share = self.room() / ROOM_SHARE / self.lists;
         share.clamp(most / LIST_SHARE_MIN, most)
     }
 
-    /// How much memory there is for memtables and work, in bytes.
+    /// Returns the bytes of memory for memtables and work.
     pub(crate) fn room(&self) -> u64 {
         self.room.load(Ordering::Relaxed)
     }
 
-    /// Notes how much memory there is for memtables and work, in bytes.
+    /// Sets the bytes of memory for memtables and work.
     pub(crate) fn set_room(&self, bytes: u64) {
         self.room.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether as much waits for a flush as is flushed at once, or something waits for long: scans
-    /// and gets pay for each list.
-    pub(crate) fn is_flush_due(&self, view: &View<V>) -> bool {
+    /// Returns whether a flush is due: the lists of one flush are frozen, or one has waited for
+    /// [`FROZEN_MAX`]. Each list slows gets and scans down.
+    pub(crate) fn is_flush_due(&self, view: &SuperVersion<V>) -> bool {
         let waits = || {
             let since = Duration::from_micros(self.frozen_since.load(Ordering::Relaxed));
             self.context.env.monotonic().saturating_sub(since) >= FROZEN_MAX
@@ -304,23 +317,26 @@ impl<V> WriteBuffer<V> {
         to_u64(view.frozen.len()) >= self.lists || (!view.frozen.is_empty() && waits())
     }
 
-    /// Whether writers have to wait for a flush.
-    fn is_backed_up(&self, view: &View<V>) -> bool {
+    /// Returns whether writers must wait for a flush.
+    fn is_backed_up(&self, view: &SuperVersion<V>) -> bool {
         to_u64(view.frozen.len()) >= (self.memtables - 1) * self.lists
     }
 
-    /// Whether the last memtable but one is full.
-    pub(crate) fn is_nearly_full(&self, view: &View<V>) -> bool {
+    /// Returns whether only one of the amounts that a flush writes is left before writers must
+    /// wait.
+    pub(crate) fn is_nearly_full(&self, view: &SuperVersion<V>) -> bool {
         to_u64(view.frozen.len()) >= (self.memtables.max(3) - 2) * self.lists
     }
 
-    /// Freezes a full memtable, and flushes where too many wait for it.
+    /// Freezes the active memtable if it is full. If too many wait for a flush, the caller flushes
+    /// first.
     fn make_room(&self, back: &impl FlushTarget<V>) -> Result<()> {
-        let full = |view: &View<V>| view.active.charged() >= self.list_bytes();
+        let full = |view: &SuperVersion<V>| view.active.charged() >= self.list_bytes();
         if !full(&self.view.load()) {
             return Ok(());
         }
-        // Who waits holds no view: its memtables would stay until they are flushed, and longer.
+        // A writer that waits holds no super version: it would keep the flushed memtables in
+        // memory.
         if self.is_backed_up(&self.view.load_full()) {
             self.help(back)?;
         }
@@ -332,7 +348,7 @@ impl<V> WriteBuffer<V> {
         Ok(())
     }
 
-    /// A writer flushes.
+    /// Makes the calling writer flush.
     fn help(&self, back: &impl FlushTarget<V>) -> Result<()> {
         let began = self.context.env.monotonic();
         let outcome = back.flush_backlog();
@@ -347,14 +363,15 @@ impl<V> WriteBuffer<V> {
         self.counters.stall_micros_max.fetch_max(micros, Ordering::Relaxed);
     }
 
-    /// Draws what an operation needs, if it is there.
+    /// Reserves the memory of an operation, if the budget has it.
     fn draw(&self, bytes: u64) -> Result<()> {
         self.context.budget.reserve(bytes)?;
         self.reserved.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Draws what an operation needs, flushing where the budget has no more.
+    /// Reserves the memory of an operation. If the budget has none, flushes or waits for work that
+    /// releases some, up to [`HELPS_MAX`] times. Then it fails with `OutOfMemory`.
     fn reserve(&self, bytes: u64, back: &impl FlushTarget<V>) -> Result<()> {
         if self.draw(bytes).is_ok() {
             return Ok(());
@@ -362,7 +379,7 @@ impl<V> WriteBuffer<V> {
         let began = self.context.env.monotonic();
         for _ in 0..HELPS_MAX {
             self.await_memory(began, bytes);
-            // One at a time: what one of them flushes may be enough for all.
+            // One writer at a time: a single flush may release enough for all.
             let _relieving = lock(&self.relieving);
             if self.draw(bytes).is_ok() {
                 self.note_stall(began);
@@ -372,7 +389,8 @@ impl<V> WriteBuffer<V> {
                 self.counters.helps_total.fetch_add(1, Ordering::Relaxed);
                 back.flush_backlog()?;
             } else if self.context.budget.transient_bytes() > 0 {
-                // A part of that work first, where there is nothing to flush; then all of it.
+                // With nothing to flush, wait for a part of the running work first, then for all of
+                // it.
                 if !self.context.await_transient(bytes) {
                     back.await_work();
                 }
@@ -384,10 +402,10 @@ impl<V> WriteBuffer<V> {
         self.draw(bytes)
     }
 
-    /// Waits a little for what work under way gives back, as long as there is little to flush:
-    /// many small files cost more than that. The work itself may take seconds.
+    /// Waits up to [`AWAIT_MAX`] for running work to release memory, while there is little to
+    /// flush. Many small files cost more than the wait. The work itself may take seconds.
     fn await_memory(&self, began: Duration, bytes: u64) {
-        let is_small = |view: &View<V>| {
+        let is_small = |view: &SuperVersion<V>| {
             view.frozen.is_empty() && view.active.charged() < self.list_bytes() / 2
         };
         let (env, budget) = (&self.context.env, &self.context.budget);
@@ -400,7 +418,8 @@ impl<V> WriteBuffer<V> {
         }
     }
 
-    /// Finds room for an operation, and delays or refuses it where there is none.
+    /// Admits an operation: reserves its memory before it is logged. May delay the caller, make it
+    /// flush, or fail with `OutOfMemory`. Deletes are never refused, because they release space.
     pub(crate) fn admit(&self, op: &Op<'_>, back: &impl FlushTarget<V>) -> Result<()> {
         let room = self.make_room(back);
         match op {
@@ -409,7 +428,7 @@ impl<V> WriteBuffer<V> {
                 self.delay(cost(op));
                 self.reserve(cost(op), back)
             }
-            // Deletes give space back: they go on where a flush fails.
+            // Deletes release space: they are admitted even if a flush fails.
             Op::Delete { .. } => {
                 if self.reserve(cost(op), back).is_err() {
                     self.context.budget.reserve_unchecked(cost(op));
@@ -421,20 +440,21 @@ impl<V> WriteBuffer<V> {
         }
     }
 
-    /// Gives back what was drawn for an operation that does not come.
+    /// Releases the memory of an admitted operation that is not inserted.
     pub(crate) fn retract(&self, op: &Op<'_>) {
         if self.claim(cost(op)) {
             self.context.budget.release(cost(op));
         }
     }
 
-    /// Starts loading what an insert of this hash looks at first. A hint.
+    /// Prefetches what an insert of this hash reads first. A hint.
     #[inline]
     pub(crate) fn approach(&self, hash: u64) {
         self.view.load().active.prefetch(hash);
     }
 
-    /// Inserts an operation on one key, of this hash.
+    /// Inserts an operation on one key with this hash. Freezes the active memtable if the operation
+    /// does not fit. Fails if it does not fit an empty one.
     pub(crate) fn insert(
         &self,
         lsn: Lsn,
@@ -451,7 +471,7 @@ impl<V> WriteBuffer<V> {
                 let view = self.view.load();
                 if view.active.insert(lsn.0, op, hash) {
                     if view.active.entries() == 1 {
-                        // Somebody has to ask whether it is at rest.
+                        // The background thread must check from now on whether the table is idle.
                         self.context.host.wake();
                     }
                     return Ok(());
@@ -466,9 +486,9 @@ impl<V> WriteBuffer<V> {
         }
     }
 
-    /// Inserts operations that are replayed, each on one key. They wait in memtables that are
-    /// larger than lists: nobody needs those to fit in the processor's caches, and each would be
-    /// one more to look into.
+    /// Inserts replayed operations, each on one key. They go to memtables larger than lists: during
+    /// replay no insert benefits from a memtable that fits the processor's caches, and each list
+    /// slows reads down.
     pub(crate) fn insert_replayed(
         &self,
         ops: &[(Lsn, Op<'_>)],
@@ -500,7 +520,7 @@ impl<V> WriteBuffer<V> {
         }
     }
 
-    /// Freezes a full memtable, of operations that were not admitted one by one.
+    /// Freezes the active memtable if it is full: for operations that were not admitted one by one.
     pub(crate) fn rotate_full(&self, back: &impl FlushTarget<V>) -> Result<()> {
         let active = Arc::clone(&self.view.load().active);
         if active.charged() >= self.list_bytes() {
@@ -510,8 +530,8 @@ impl<V> WriteBuffer<V> {
         Ok(())
     }
 
-    /// Of frozen memtables, the oldest: as much at once as a full memtable has, because what is
-    /// small costs a file otherwise.
+    /// Splits the frozen memtables into newer ones and the oldest ones to flush next: about as many
+    /// bytes as a flush writes, because each flush costs a file.
     pub(crate) fn oldest<'f>(
         &self,
         frozen: &'f [Arc<Memtable>],
@@ -524,16 +544,16 @@ impl<V> WriteBuffer<V> {
         frozen.split_at(frozen.len() - oldest.count().max(1).min(frozen.len()))
     }
 
-    /// Notes how fast a flush was.
+    /// Records how long a flush took.
     pub(crate) fn note_flush(&self, memtables: &[Arc<Memtable>], began: Duration) {
         let bytes: u64 = memtables.iter().map(|memtable| memtable.charged()).sum();
-        // What is tiny says nothing of the disk.
+        // A tiny flush does not measure the disk.
         if bytes >= self.list_bytes() * self.lists / 4 {
             self.flushed.note(bytes, self.context.env.monotonic().saturating_sub(began));
         }
     }
 
-    /// Delays a write where it has to be.
+    /// Delays a write if writers are limited to a rate.
     #[inline]
     fn delay(&self, bytes: u64) {
         let rate = self.write_rate();
@@ -560,32 +580,23 @@ impl<V> WriteBuffer<V> {
         }
     }
 
-    /// The rate that writers are held to, in bytes a second; 0: none.
+    /// Returns the rate in bytes a second that writers are limited to; 0: none.
     pub(crate) fn write_rate(&self) -> u64 {
         self.write_rate.load(Ordering::Relaxed)
     }
 
-    /// Holds writers to a rate.
+    /// Limits writers to a rate in bytes a second; 0: no limit.
     pub(crate) fn set_write_rate(&self, rate: u64) {
         self.write_rate.store(rate, Ordering::Relaxed);
     }
 
-    /// What is drawn for operations that are not applied yet, in bytes.
+    /// Returns the bytes reserved for operations that are not inserted yet.
     #[cfg(test)]
     pub(crate) fn reserved(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Whether the memtables have nothing; then their memory goes back.
-    pub(crate) fn is_unwritten(&self, view: &View<V>) -> bool {
-        let is_unwritten = view.is_unwritten();
-        if is_unwritten {
-            self.arenas.reclaim(u64::MAX);
-        }
-        is_unwritten
-    }
-
-    /// Whether nobody has written for a while.
+    /// Returns whether no write came for 0.9 seconds.
     pub(crate) fn is_at_rest(&self, active: &Memtable) -> bool {
         self.rest.has_come(&*self.context.env, active.charged())
     }

@@ -9,7 +9,7 @@ use crate::{
     Error, Result,
     bptree::scan_forward::{Ascent, Run as IndexRun},
     lsm::{
-        cursor::merge::{Ahead, SstCursor, Start, Walk as _},
+        cursor::merge::{Ahead, ScanStart, SortedCursor as _, SstCursor},
         sst::block,
     },
     util::{codec::to_u64, report::Report, sync::lock},
@@ -50,7 +50,7 @@ impl Inner {
     /// Walks over a run: order, bounds and counts; how many entries the index points to.
     fn check_run(&self, run: &Run, report: &mut Report) -> Result<u64> {
         let label = &*run.piece.label;
-        let mut cursor = SstCursor::new(Arc::clone(&run.piece), Start::up(None), Ahead::WHOLE);
+        let mut cursor = SstCursor::new(Arc::clone(&run.piece), ScanStart::up(None), Ahead::WHOLE);
         cursor.settle()?;
         let (mut entries, mut live, mut last) = (0, 0, None::<Vec<u8>>);
         // The block that the cursor is in, and where its next entry begins.

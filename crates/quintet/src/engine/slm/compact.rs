@@ -25,7 +25,7 @@ use crate::{
     engine::slm::{index_update::Batch, key_code::Buffer},
     io::Flow,
     lsm::{
-        cursor::merge::{Ahead, Direction, Merge, SstCursor, Start, Walk as _},
+        cursor::merge::{Ahead, Direction, Merge, ScanStart, SortedCursor as _, SstCursor},
         rate_limiter::MERGE_DELAY_MAX,
     },
     util::{
@@ -74,7 +74,7 @@ impl Sources {
     pub(super) fn new(runs: Vec<Arc<Run>>, flow: &Flow) -> Result<Self> {
         let share = (READ_BYTES / to_u64(runs.len().max(1))).clamp(READ_BYTES_MIN, 1 << 20);
         let ahead = Ahead::bounded(share);
-        let start = Start::up(None).with(flow);
+        let start = ScanStart::up(None).with(flow);
         let cursor = |run: &Arc<Run>| SstCursor::new(Arc::clone(&run.piece), start.clone(), ahead);
         let mut merge = Merge::new(runs.iter().map(cursor).collect(), Direction::Up);
         merge.settle()?;

@@ -22,7 +22,7 @@ use crate::{
     },
     lsm::{
         block_cache::CacheAdmission,
-        cursor::merge::{Direction, MemtableCursor, Merge, Start},
+        cursor::merge::{Direction, MemtableCursor, Merge, ScanStart},
         memtable::Memtable,
         sst::SstWriter,
     },
@@ -206,7 +206,7 @@ impl Inner {
         let of_run = self.settings.run_bytes / (bytes / keys.max(1)).max(1);
         let _memory = self.context.budget.reserve_transient(Self::moves_bytes(keys, of_run));
         self.make_space();
-        let start = Start::up(None);
+        let start = ScanStart::up(None);
         let mut merge = Merge::new(MemtableCursor::all(frozen.to_vec(), &start), Direction::Up);
         merge.settle()?;
         self.enter_all(&mut || {

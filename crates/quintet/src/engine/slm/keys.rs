@@ -20,7 +20,7 @@ use crate::{
     bptree::KEY_BYTES_MAX,
     engine::slm::key_code::{Buffer, GROWTH_MAX, KeyCode, Series, Trainer},
     lsm::{
-        cursor::merge::{Direction, MemtableCursor, Merge, Start},
+        cursor::merge::{Direction, MemtableCursor, Merge, ScanStart},
         memtable::Memtable,
     },
     util::sync::OnceLock,
@@ -147,7 +147,7 @@ fn train(memtables: &[Arc<Memtable>]) -> crate::Result<Option<KeyCode>> {
     let (every, mut number) = ((keys / SAMPLE).max(1), 0_u64);
     let mut trainer = Trainer::default();
     let mut walk =
-        Merge::new(MemtableCursor::all(memtables.to_vec(), &Start::up(None)), Direction::Up);
+        Merge::new(MemtableCursor::all(memtables.to_vec(), &ScanStart::up(None)), Direction::Up);
     walk.settle()?;
     while let Some(key) = walk.key() {
         if number.is_multiple_of(every) {

@@ -197,7 +197,7 @@ impl Settings {
 }
 
 /// What readers see.
-type View = crate::lsm::write_buffer::View<Runs>;
+type SuperVersion = crate::lsm::write_buffer::SuperVersion<Runs>;
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -313,7 +313,7 @@ impl Inner {
         Ok(())
     }
 
-    fn count_keys(&self, view: &View) -> u64 {
+    fn count_keys(&self, view: &SuperVersion) -> u64 {
         let memory: u64 = view.memtables().map(|memtable| memtable.keys()).sum();
         let stored: u64 = view.version.iter().map(|run| run.live()).sum();
         if memory == 0 || memory + stored > COUNTED_ENTRIES {
@@ -338,7 +338,7 @@ impl FlushTarget<Runs> for Inner {
         *lock(&self.compacting) = None;
     }
 
-    fn set_rate(&self, view: &View) {
+    fn set_rate(&self, view: &SuperVersion) {
         let rate =
             if self.front.is_nearly_full(view) { self.front.flushed.rate() / 10 * 9 } else { 0 };
         self.front.set_write_rate(rate);
@@ -488,8 +488,8 @@ impl OrderedEngine for Slm {
 
 impl Inner {
     /// Returns whether the files have everything: no memtable and no page has changes.
-    fn is_clean(&self, view: &View) -> bool {
-        self.front.is_unwritten(view) && self.paged.tree.cache().dirty_count() == 0
+    fn is_clean(&self, view: &SuperVersion) -> bool {
+        view.is_unwritten() && self.paged.tree.cache().dirty_count() == 0
     }
 
     /// Returns whether the index's journal is to be written back and truncated: the table is idle,

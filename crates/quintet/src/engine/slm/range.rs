@@ -6,12 +6,12 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use super::{Inner, View};
+use super::{Inner, SuperVersion};
 use crate::{
     Result,
     contract::{Entry, KeyRange, OwnedValue, Value, Visit},
     engine::slm::{compaction_picker::Sequence, index_scan::Stream},
-    lsm::cursor::merge::{Direction, MemtableCursor, Merge, Start},
+    lsm::cursor::merge::{Direction, MemtableCursor, Merge, ScanStart},
     util::mutant::{self, Bug},
 };
 
@@ -25,7 +25,7 @@ pub(super) struct Range {
 /// A range without what keeps its table alive.
 #[derive(Debug)]
 pub(super) struct Walk {
-    view: View,
+    view: SuperVersion,
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     /// Whether its runs are watched for compaction.
@@ -157,7 +157,7 @@ impl Range {
 }
 
 impl Walk {
-    pub(super) fn new(view: &View, range: KeyRange, is_query: bool) -> Self {
+    pub(super) fn new(view: &SuperVersion, range: KeyRange, is_query: bool) -> Self {
         let start = range.start.unwrap_or_default();
         let is_done = range.end.as_ref().is_some_and(|end| *end <= start);
         let (view, end) = (view.share(), range.end);
@@ -175,7 +175,7 @@ impl Walk {
         stored.settle(inner)?;
         // The first entries come nearer while memory is searched.
         stored.send(inner);
-        let start = Start { way, key, cache: None, flow: None };
+        let start = ScanStart { way, key, cache: None, flow: None };
         let memtables = self.view.memtables().cloned().collect();
         let mut memory = Merge::new(MemtableCursor::all(memtables, &start), way);
         memory.settle()?;

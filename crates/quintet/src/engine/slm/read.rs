@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use super::{
-    Inner, View,
+    Inner, SuperVersion,
     keys::IndexKey,
     runs::{Entered, Place, Run},
 };
@@ -131,7 +131,7 @@ impl Inner {
     #[inline]
     pub(super) fn read_stored<T: ValueSink>(
         &self,
-        view: &View,
+        view: &SuperVersion,
         (hash, key): (u64, &[u8]),
         take: &mut T,
     ) -> Result<Option<T::Output>> {
@@ -149,7 +149,7 @@ impl Inner {
     #[inline]
     pub(super) fn read_indexed<T: ValueSink>(
         &self,
-        view: &View,
+        view: &SuperVersion,
         (hash, key): (u64, &[u8]),
         claim: Option<Claim<'_>>,
         take: &mut T,
@@ -173,7 +173,7 @@ impl Inner {
     #[inline]
     fn take_there<T: ValueSink>(
         &self,
-        view: &View,
+        view: &SuperVersion,
         entered: Entered,
         key: &[u8],
         take: &mut T,
@@ -280,7 +280,7 @@ impl Inner {
     /// Looks some keys up in memtables, index and cache; those that need a read go to `asked`.
     fn look_for<'k>(
         &self,
-        view: &View,
+        view: &SuperVersion,
         keys: &[&'k [u8]],
         out: &mut Vec<Option<Value>>,
         asked: &mut Vec<Asked<'k>>,

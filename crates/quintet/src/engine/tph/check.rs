@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::{
-    Inner, View,
+    Inner, SuperVersion,
     cursor::{Merge, Source},
     table::{Part, Table},
 };
 use crate::{
     Error, Result,
     lsm::{
-        cursor::merge::{Ahead, Direction, SstCursor, Start, Walk},
+        cursor::merge::{Ahead, Direction, ScanStart, SortedCursor, SstCursor},
         sst::{Piece, key_section::KeyCursor},
     },
     util::{codec::to_u64, report::Report},
@@ -19,7 +19,7 @@ use crate::{
 impl Inner {
     /// Verifies the files of the version that is current now. Merges wait meanwhile.
     pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
-        let view: Arc<View> = self.front.view.load_full();
+        let view: Arc<SuperVersion> = self.front.view.load_full();
         let version = &view.version;
         for table in &version.level0 {
             self.check_table(table, None, report)?;
@@ -56,7 +56,7 @@ impl Inner {
         let flow = self.queues.flow(&*self.context.env)?;
         let keys = KeyCursor::new(piece, Ahead::WHOLE.most(), &flow);
         let Some(mut keys) = keys else { return Ok(()) };
-        let start = Start::up(None).with(&flow);
+        let start = ScanStart::up(None).with(&flow);
         let mut entries = SstCursor::new(Arc::clone(piece), start, Ahead::WHOLE);
         keys.settle()?;
         entries.settle()?;
@@ -79,7 +79,7 @@ impl Inner {
     /// Walks over all pieces at once: of each key, the newest piece's entry is where the index
     /// says.
     fn check_entries(&self, table: &Table, part: Option<&Part>, report: &mut Report) -> Result<()> {
-        let start = Start::up(None);
+        let start = ScanStart::up(None);
         let mut merge = Merge::new(table.cursors(&start, Ahead::WHOLE), Direction::Up);
         merge.settle()?;
         let mut live = vec![(0_u64, 0_u64); table.uses.len()];
@@ -133,7 +133,7 @@ impl Inner {
 
 /// Seeks come by the block of each key of a piece.
 fn check_fences(piece: &Arc<Piece>, report: &mut Report) -> Result<()> {
-    let mut entries = SstCursor::new(Arc::clone(piece), Start::up(None), Ahead::WHOLE);
+    let mut entries = SstCursor::new(Arc::clone(piece), ScanStart::up(None), Ahead::WHOLE);
     entries.settle()?;
     while let Some(key) = entries.key() {
         if !piece.seek(key).contains(&entries.block()) {

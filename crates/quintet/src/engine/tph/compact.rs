@@ -22,7 +22,7 @@
 use std::sync::Arc;
 
 use super::{
-    Inner, Mode, Version, View,
+    Inner, Mode, SuperVersion, Version,
     cursor::{Filter, Merge, Source},
     flush::set_level,
     manifest::LEVELS_MAX,
@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     Result,
-    lsm::cursor::merge::{Direction, Start},
+    lsm::cursor::merge::{Direction, ScanStart},
     util::{
         codec::to_u64,
         sync::{Mutex, lock},
@@ -47,7 +47,7 @@ const DEAD_PER_CENT: u64 = 25;
 const DEAD_PIECE_PER_CENT: u64 = 50;
 
 /// News for a level, from a start on.
-type Delta<'a> = dyn Fn(&Start) -> Vec<Source> + Sync + 'a;
+type Delta<'a> = dyn Fn(&ScanStart) -> Vec<Source> + Sync + 'a;
 
 /// What became of merging into one table: none as long as it is not done, no tables where it was
 /// left alone.
@@ -142,7 +142,7 @@ impl Inner {
     pub(super) fn compact_all(&self) -> Result<()> {
         let last = Arc::clone(&self.front.view.load().active);
         self.front.rotate_any(self)?;
-        let waits = |view: &View| view.frozen.iter().any(|one| Arc::ptr_eq(one, &last));
+        let waits = |view: &SuperVersion| view.frozen.iter().any(|one| Arc::ptr_eq(one, &last));
         while waits(&self.front.view.load()) {
             self.flush_backlog()?;
         }
@@ -175,7 +175,7 @@ impl Inner {
                 let fresh = Fresh::new(self);
                 let merged = version.level0.clone();
                 let ahead = self.ahead(merged.iter().map(|table| table.uses.len()).sum());
-                let delta = |start: &Start| {
+                let delta = |start: &ScanStart| {
                     merged.iter().flat_map(|table| table.cursors(start, ahead)).collect()
                 };
                 let level = self.merge_into(version, 0, &delta, &fresh)?;
@@ -190,7 +190,7 @@ impl Inner {
             Job::Down(place, table) => {
                 let fresh = Fresh::new(self);
                 let ahead = self.ahead(table.uses.len());
-                let delta = |start: &Start| table.cursors(start, ahead);
+                let delta = |start: &ScanStart| table.cursors(start, ahead);
                 let level = self.merge_into(version, place + 1, &delta, &fresh)?;
                 self.publish(&fresh, None, &[], |version| {
                     let mut version = version.clone();
@@ -336,7 +336,7 @@ impl Inner {
         let places = table.low.clone()..high;
         let part = Part { route: self.route, places, is_last: next.is_none() };
         let flow = self.queues.flow(&*self.context.env)?;
-        let start = Start::up(part.first_key()).with(&flow);
+        let start = ScanStart::up(part.first_key()).with(&flow);
         let inner = Merge::new(delta(&start), Direction::Up);
         let filter = Source::Filter(Box::new(Filter { inner, part }));
         let mut probe = Merge::new(vec![filter], Direction::Up);

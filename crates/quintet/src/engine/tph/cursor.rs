@@ -6,7 +6,7 @@ use super::{Version, table::Part};
 use crate::{
     Result,
     lsm::{
-        cursor::merge::{Ahead, Direction, MemtableCursor, SstCursor, Start, Walk},
+        cursor::merge::{Ahead, Direction, MemtableCursor, ScanStart, SortedCursor, SstCursor},
         sst::key_section::KeyCursor,
     },
     util::{
@@ -24,7 +24,7 @@ pub(super) struct LevelCursor {
     version: Arc<Version>,
     /// The level's place.
     level: usize,
-    start: Start,
+    start: ScanStart,
     ahead: Ahead,
     /// The next table; walking down, one more than its place.
     next: usize,
@@ -32,7 +32,7 @@ pub(super) struct LevelCursor {
 }
 
 impl LevelCursor {
-    pub(super) fn new(version: Arc<Version>, level: usize, start: Start, ahead: Ahead) -> Self {
+    pub(super) fn new(version: Arc<Version>, level: usize, start: ScanStart, ahead: Ahead) -> Self {
         let tables = version.levels.get(level).map_or(&[][..], Vec::as_slice);
         let key = start.key.as_deref();
         let after = match (key, start.way) {
@@ -136,7 +136,7 @@ pub(super) enum Source {
     Filter(Box<Filter>),
 }
 
-impl Walk for Source {
+impl SortedCursor for Source {
     #[inline]
     fn key(&self) -> Option<&[u8]> {
         match self {
@@ -184,9 +184,9 @@ impl Walk for Source {
             Self::Piece(cursor) => cursor.approach(),
             Self::Level(cursor) => {
                 let sources = cursor.inner.iter().flat_map(|inner| &inner.sources);
-                sources.for_each(Walk::approach);
+                sources.for_each(SortedCursor::approach);
             }
-            Self::Filter(filter) => filter.inner.sources.iter().for_each(Walk::approach),
+            Self::Filter(filter) => filter.inner.sources.iter().for_each(SortedCursor::approach),
         }
     }
 

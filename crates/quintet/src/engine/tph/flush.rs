@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Result,
     lsm::{
-        cursor::merge::{MemtableCursor, Start},
+        cursor::merge::{MemtableCursor, ScanStart},
         memtable::Memtable,
     },
     util::{
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Walks over memtables.
-pub(super) fn walks(memtables: &[Arc<Memtable>], start: &Start) -> Vec<Source> {
+pub(super) fn walks(memtables: &[Arc<Memtable>], start: &ScanStart) -> Vec<Source> {
     let cursors = MemtableCursor::all(memtables.to_vec(), start);
     cursors.into_iter().map(|cursor| Source::Mem(Box::new(cursor))).collect()
 }
@@ -87,7 +87,7 @@ impl Inner {
         if self.settings.is_flat() {
             let _compacting = lock(&self.compacting);
             let view = self.front.view.load_full();
-            let delta = |start: &Start| walks(frozen, start);
+            let delta = |start: &ScanStart| walks(frozen, start);
             let level = self.merge_into(&view.version, 0, &delta, &fresh)?;
             return self.publish(&fresh, complete, frozen, |version| {
                 let mut version = version.clone();
@@ -109,7 +109,7 @@ impl Inner {
         frozen: &[Arc<Memtable>],
         fresh: &Fresh<'_>,
     ) -> Result<Option<Arc<Table>>> {
-        let start = Start::up(None);
+        let start = ScanStart::up(None);
         let deeper = self.front.view.load().version.tables().any(|table| !table.uses.is_empty());
         let base = Base::default();
         let plan = Plan { rewrite: Vec::new(), deeper, cut: None, is_flush: true };

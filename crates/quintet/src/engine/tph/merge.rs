@@ -39,7 +39,7 @@ use crate::{
     io::{Array, Flow},
     lsm::{
         block_cache::CacheAdmission,
-        cursor::merge::{Ahead, Direction, SstCursor, Start},
+        cursor::merge::{Ahead, Direction, ScanStart, SstCursor},
         sst::{
             Piece, SstShape, SstWriter,
             block::{self, EntryRef},
@@ -188,7 +188,7 @@ impl Inner {
         let _memory = self.context.budget.reserve_transient(work_bytes);
         self.make_space();
         let flow = self.queues.flow(&*self.context.env)?;
-        let start = Start::up(None).with(&flow);
+        let start = ScanStart::up(None).with(&flow);
         let mut read = 0;
         let mut old = Vec::new();
         for (one, rewrite) in base.uses.iter().zip(&plan.rewrite) {

@@ -15,7 +15,7 @@
 //! [`crate::lsm::cursor::merge`]. open: [`recover`].
 //!
 //! Invariants:
-//! - What readers see is one [`View`]: memtables and a version of the table set, swapped whole.
+//! - What readers see is one [`SuperVersion`]: memtables and a version of the table set, swapped whole.
 //! - Newer entries of a key are in the active memtable, then frozen ones, level 0 from the newest,
 //!   level 1, and so on down. A merge keeps that order.
 //! - A tombstone is kept while an older piece of its table, or a deeper level, may have its key.
@@ -243,7 +243,7 @@ impl Version {
 }
 
 /// What readers see.
-type View = crate::lsm::write_buffer::View<Version>;
+type SuperVersion = crate::lsm::write_buffer::SuperVersion<Version>;
 
 /// Totals since the table was opened.
 #[derive(Debug, Default)]
@@ -350,7 +350,7 @@ impl Inner {
         Ok(())
     }
 
-    fn count_keys(&self, view: &View) -> u64 {
+    fn count_keys(&self, view: &SuperVersion) -> u64 {
         let memory: u64 = view.memtables().map(|memtable| memtable.keys()).sum();
         let files: u64 = view.version.tables().map(|table| table.live()).sum();
         let tombstones: u64 = view.version.tables().map(|table| table.tombstones).sum();
@@ -376,7 +376,7 @@ impl FlushTarget<Version> for Inner {
         drop(lock(&self.compacting));
     }
 
-    fn set_rate(&self, view: &View) {
+    fn set_rate(&self, view: &SuperVersion) {
         self.find_write_rate(view);
     }
 }
@@ -484,7 +484,7 @@ impl Engine for Tph {
             PendingWork::Checkpoint
         } else if inner.compaction_wanted.load(Ordering::Relaxed) {
             PendingWork::Maintain
-        } else if inner.front.is_unwritten(&view) {
+        } else if view.is_unwritten() {
             PendingWork::None
         } else if inner.front.is_at_rest(&view.active) {
             // Gets need not descend through it any more.

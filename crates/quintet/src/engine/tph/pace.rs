@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::{Inner, View};
+use super::{Inner, SuperVersion};
 use crate::{
     lsm::rate_limiter::{MERGE_DELAY_MAX, RATE_MIN, RateLimiter, Throughput, micros},
     util::{
@@ -49,7 +49,7 @@ impl Inner {
     }
 
     /// Finds the rate for writers, from what waits for a flush and for a merge.
-    pub(super) fn find_write_rate(&self, view: &View) {
+    pub(super) fn find_write_rate(&self, view: &SuperVersion) {
         let mut rate = u64::MAX;
         if self.front.is_nearly_full(view) {
             rate = self.front.flushed.rate() / 10 * 9;

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use super::{
-    Inner, View,
+    Inner, SuperVersion,
     cursor::{LevelCursor, Merge, Source},
     flush::walks,
 };
 use crate::{
     Result,
     contract::{Entry, KeyRange, Value, Visit},
-    lsm::cursor::merge::{Ahead, Direction, Start},
+    lsm::cursor::merge::{Ahead, Direction, ScanStart},
     util::codec::to_u64,
 };
 
@@ -27,7 +27,7 @@ pub(super) struct Range {
 /// A range without what keeps its table alive.
 #[derive(Debug)]
 pub(super) struct Walk {
-    view: View,
+    view: SuperVersion,
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     /// Nothing is left.
@@ -45,7 +45,7 @@ impl Range {
     }
 
     /// Keys of a range, for the table itself.
-    pub(super) fn over<'a>(inner: &'a Inner, view: &View, range: KeyRange) -> Keys<'a> {
+    pub(super) fn over<'a>(inner: &'a Inner, view: &SuperVersion, range: KeyRange) -> Keys<'a> {
         Keys { inner, walk: Walk::new(view, range) }
     }
 }
@@ -95,7 +95,7 @@ impl Inner {
 }
 
 impl Walk {
-    fn new(view: &View, range: KeyRange) -> Self {
+    fn new(view: &SuperVersion, range: KeyRange) -> Self {
         let start = range.start.unwrap_or_default();
         let is_done = range.end.as_ref().is_some_and(|end| *end <= start);
         let view = view.share();
@@ -107,7 +107,7 @@ impl Walk {
             Direction::Up => Some(self.start.as_slice().into()),
             Direction::Down => self.end.as_deref().map(Arc::from),
         };
-        let start = Start { way, key, cache: Some(Arc::clone(&inner.cache)), flow: None };
+        let start = ScanStart { way, key, cache: Some(Arc::clone(&inner.cache)), flow: None };
         let mut sources = walks(std::slice::from_ref(&self.view.active), &start);
         sources.extend(walks(&self.view.frozen, &start));
         let version = &self.view.version;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Inner, View, table::Table};
+use super::{Inner, SuperVersion, table::Table};
 use crate::{
     Result,
     contract::{OwnedValue, Value, ValueSink, value_sink::AppendOwned},
@@ -42,7 +42,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// The next block that may have the key.
-    fn next<'v>(&mut self, inner: &Inner, view: &'v View) -> Option<(&'v Arc<Piece>, u32)> {
+    fn next<'v>(&mut self, inner: &Inner, view: &'v SuperVersion) -> Option<(&'v Arc<Piece>, u32)> {
         let count = view.version.level0.len() + view.version.levels.len();
         while self.next < count {
             let table = self.table(inner, view);
@@ -56,7 +56,7 @@ impl Search<'_> {
 
     /// The table that the search has come to.
     #[inline]
-    fn table<'v>(&self, inner: &Inner, view: &'v View) -> Option<&'v Arc<Table>> {
+    fn table<'v>(&self, inner: &Inner, view: &'v SuperVersion) -> Option<&'v Arc<Table>> {
         let version = &view.version;
         match self.next.checked_sub(version.level0.len()) {
             Some(place) => inner.table_of(version.levels.get(place)?, self.key),
@@ -118,7 +118,7 @@ impl Inner {
     #[inline]
     fn look<'v, T: ValueSink>(
         &self,
-        view: &'v View,
+        view: &'v SuperVersion,
         search: &mut Search<'_>,
         take: &mut T,
     ) -> Found<'v, T::Output> {
@@ -215,7 +215,7 @@ impl Inner {
     /// others ask for theirs: slots, then blocks, then their places in the cache, then the keys.
     fn look_for_all<'v, 'k>(
         &self,
-        view: &'v View,
+        view: &'v SuperVersion,
         mut searches: Vec<Search<'k>>,
         open: &mut Vec<Asked<'v, 'k>>,
         out: &mut [Option<Value>],
@@ -264,7 +264,7 @@ impl Inner {
     /// The next block of a search that is not over.
     fn go_on<'v, 'k>(
         &self,
-        view: &'v View,
+        view: &'v SuperVersion,
         mut asked: Asked<'v, 'k>,
         out: &mut [Option<Value>],
     ) -> Option<Asked<'v, 'k>> {

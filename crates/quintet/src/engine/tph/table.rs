@@ -8,7 +8,7 @@ use std::{ops::Range, sync::Arc};
 use super::{cursor::Source, index::Index};
 use crate::{
     lsm::{
-        cursor::merge::{Ahead, SstCursor, Start},
+        cursor::merge::{Ahead, ScanStart, SstCursor},
         sst::Piece,
     },
     util::codec::{KeyHash, low_u32},
@@ -101,7 +101,7 @@ impl Table {
     }
 
     /// Walks over its pieces.
-    pub(super) fn cursors(&self, start: &Start, ahead: Ahead) -> Vec<Source> {
+    pub(super) fn cursors(&self, start: &ScanStart, ahead: Ahead) -> Vec<Source> {
         let cursor = |one: &PieceUse| {
             let cursor = SstCursor::new(Arc::clone(&one.piece), start.clone(), ahead);
             Source::Piece(Box::new(cursor))

@@ -1,5 +1,7 @@
-//! Which cells are free, and where frames begin and end: runs of any length, of which the smallest
-//! that is large enough is cut, and which are one where they meet (boundary tags: Knuth, 1962).
+//! The allocator of the block cache: best fit over runs of cells, with boundary tags (Knuth, 1962).
+//!
+//! A frame is cut from the smallest free run that is large enough. A freed frame is merged with
+//! adjacent free runs.
 //!
 //! A tag for each cell:
 //!
@@ -8,14 +10,17 @@
 //! | 0 to 13 | cells of the frame or the run, less one |
 //! | 14, 15 | 0: inside of one, or beyond the end; 1: a frame begins here; 2: a frame of more than one cell ends here; 3: a free run begins or ends here |
 //!
-//! Invariants: every cell is in one frame or in one free run, and neither goes over the end of a
-//! chunk. No two free runs of a chunk meet.
+//! Invariants:
+//! - Every cell is in one frame or in one free run. Neither crosses the end of a chunk.
+//! - No two free runs of a chunk are adjacent.
+//!
+//! Threads: the caller holds the cache's `admin` lock.
 
 use std::{collections::BTreeSet, ops::Range};
 
 use crate::util::codec::to_usize;
 
-/// A chunk has at most so many cells.
+/// Maximum cells of a chunk: lengths have 14 bits.
 pub(super) const CHUNK_CELLS_MAX: u64 = 1 << LENGTH_BITS;
 const LENGTH_BITS: u32 = 14;
 const LENGTH_MASK: u16 = (1 << LENGTH_BITS) - 1;
@@ -23,13 +28,14 @@ const BEGIN: u16 = 1 << LENGTH_BITS;
 const END: u16 = 2 << LENGTH_BITS;
 const FREE: u16 = 3 << LENGTH_BITS;
 
+/// The cells of all chunks. See the module head.
 #[derive(Debug)]
 pub(super) struct Cells {
     of_chunk: u32,
     tags: Vec<u16>,
-    /// Free runs: how many cells, and the first one.
+    /// Free runs: length in cells, and first cell.
     free: BTreeSet<(u32, u32)>,
-    /// Frames that there are.
+    /// Number of frames.
     frames: usize,
 }
 
@@ -42,24 +48,24 @@ fn length(range: &Range<u32>) -> u32 {
 }
 
 impl Cells {
-    /// No cells; later, chunks of so many.
+    /// Creates an allocator without cells, for chunks of `chunk_cells`.
     pub(super) fn new(chunk_cells: u32) -> Self {
         Self { of_chunk: chunk_cells, tags: Vec::new(), free: BTreeSet::new(), frames: 0 }
     }
 
-    /// Adds a chunk behind the last one.
+    /// Adds a free chunk after the last one.
     pub(super) fn extend(&mut self, cells: Range<u32>) {
         self.tags.resize(index(cells.end), 0);
         self.free(cells);
     }
 
-    /// Takes away all cells from this one on, with which a chunk begins. No frame is among them.
+    /// Removes all cells from `end` on, where a chunk begins. They must be free.
     pub(super) fn truncate(&mut self, end: u32) {
         self.tags.truncate(index(end));
         self.free.retain(|(_, first)| *first < end);
     }
 
-    /// Frames that there are.
+    /// Returns the number of frames.
     pub(super) fn frames(&self) -> usize {
         self.frames
     }
@@ -75,7 +81,7 @@ impl Cells {
         }
     }
 
-    /// Tags the first cell of a range, and the last one where that is another.
+    /// Tags the first cell of a range, and the last one if it is another.
     fn mark(&mut self, cells: &Range<u32>, (first, last): (u16, u16)) {
         let less_one = u16::try_from(length(cells) - 1).unwrap_or(LENGTH_MASK);
         self.set(cells.end - 1, last | less_one);
@@ -92,18 +98,19 @@ impl Cells {
         self.free.insert((length(&cells), cells.start));
     }
 
-    /// The cells of the frame that begins here, if one does.
+    /// Returns the cells of the frame that begins at a cell, if one does.
     pub(super) fn frame_at(&self, cell: u32) -> Option<Range<u32>> {
         let (kind, cells) = self.tag(cell);
         (kind == BEGIN).then(|| cell..cell + cells)
     }
 
-    /// Whether a frame begins at a cell.
+    /// Returns whether a frame begins at a cell.
     pub(super) fn begins_at(&self, cell: u32) -> bool {
         self.tag(cell).0 == BEGIN
     }
 
-    /// Frames of the same chunk next to a free run: the one before, and the one behind.
+    /// Returns the frames of the same chunk that are adjacent to a free run: the one before and the
+    /// one after.
     pub(super) fn beside(&self, run: &Range<u32>) -> [Option<u32>; 2] {
         let before = run.start.checked_sub(1).filter(|_| !run.start.is_multiple_of(self.of_chunk));
         let before = before.and_then(|last| match self.tag(last) {
@@ -115,12 +122,13 @@ impl Cells {
         [before, behind.filter(|cell| self.begins_at(*cell))]
     }
 
-    /// Whether no frame is among the cells of a chunk.
+    /// Returns whether all cells of a chunk are free.
     pub(super) fn are_free(&self, chunk: &Range<u32>) -> bool {
         self.tag(chunk.start) == (FREE, length(chunk))
     }
 
-    /// A frame of so many cells, out of the smallest free run that is large enough.
+    /// Allocates a frame of `cells` from the smallest free run that is large enough. Returns its
+    /// first cell. Costs O(log free runs).
     pub(super) fn cut(&mut self, cells: u32) -> Option<u32> {
         let (found, first) = *self.free.range((cells, 0)..).next()?;
         self.free.remove(&(found, first));
@@ -133,7 +141,8 @@ impl Cells {
         Some(first)
     }
 
-    /// Frees the frame that begins at a cell, if one does: the free run that it is part of then.
+    /// Frees the frame that begins at a cell, if one does. Returns the free run that it is part of
+    /// then.
     pub(super) fn give(&mut self, cell: u32) -> Option<Range<u32>> {
         let mut run = self.frame_at(cell)?;
         self.clear(&run);
@@ -158,7 +167,8 @@ impl Cells {
         Some(run)
     }
 
-    /// Cells in free runs, and in frames; of the largest free run.
+    /// Returns the cells in free runs, in frames, and in the largest free run, and checks the
+    /// invariants.
     #[cfg(test)]
     #[cfg(not(model))]
     pub(super) fn counts(&self) -> (usize, usize, usize) {

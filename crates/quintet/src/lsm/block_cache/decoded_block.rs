@@ -1,4 +1,4 @@
-//! Blocks in the cache: unpacked, with a directory, so that one entry is found at once.
+//! The layout of cached blocks: uncompressed, with a directory, so that a get compares one key.
 //!
 //! | bytes | meaning |
 //! |---|---|
@@ -8,10 +8,15 @@
 //! | 2n, filled up to 8 | where each entry begins |
 //! | | the entries, as in [`crate::lsm::sst::block`] |
 //!
-//! Invariants: what a look sees may change under it, and then any lengths may stand there: every
-//! read is bounded, and the cache throws the outcome away. A block takes as many cells of the cache
-//! as it needs, directory included. One that is larger than `block_bytes` (one large entry) is
-//! cached up to half a MiB, or a sixteenth of the cache if that is less.
+//! A get compares eight hash bytes at a time. A seek is a binary search of the offsets.
+//!
+//! Invariants:
+//! - A reader may see the words change and read any lengths. Every access is bounded, and the cache
+//!   discards the result.
+//! - A block larger than `block_bytes` (one large entry) is cached up to 512 KiB, or 1/16 of the
+//!   cache if that is less.
+//!
+//! Threads: any; reads take no lock.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -40,22 +45,23 @@ const LINE_WORDS: usize = 8;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Bytes of a frame for blocks of this size: room for a directory of entries of 24 bytes.
+/// Returns the bytes of a frame for blocks of this size: with room for a directory of entries of 24
+/// bytes.
 fn payload_bytes(block_bytes: usize) -> usize {
     HEAD_BYTES + block_bytes + block_bytes / 8 + 16
 }
 
-/// The cache of a table's blocks.
+/// The block cache of a table, with the layout of this module.
 #[derive(Debug)]
 pub(crate) struct DecodedBlockCache {
     pub(crate) blocks: Arc<BlockCache>,
-    /// Of an ordinary block.
+    /// Maximum bytes of an ordinary block.
     pub(crate) block_bytes: usize,
     hash: KeyHash,
     hash_mask: u64,
 }
 
-/// Where the parts of a directory of `count` entries end.
+/// Returns where the offsets and the entries begin behind a directory of `count` entries.
 #[inline]
 fn shape(count: usize) -> (usize, usize) {
     let offsets = HEAD_BYTES + count.next_multiple_of(8);
@@ -63,12 +69,13 @@ fn shape(count: usize) -> (usize, usize) {
 }
 
 impl DecodedBlockCache {
-    /// Draws memory for work from the budget that the cache draws from.
+    /// Reserves memory for work in the cache's budget until the result is dropped.
     pub(crate) fn charge(&self, bytes: u64) -> Reservation {
         self.blocks.budget().reserve_transient(bytes)
     }
 
-    /// An empty cache of at most so many bytes, for blocks of this size.
+    /// Creates an empty cache of at most `bytes` for blocks of `block_bytes`, and registers it with
+    /// the budget.
     pub(crate) fn new(
         (bytes, block_bytes): (u64, usize),
         context: &Context,
@@ -84,12 +91,12 @@ impl DecodedBlockCache {
         Ok(Self { blocks, block_bytes, hash: context.hash, hash_mask })
     }
 
-    /// Places for the blocks of a piece.
+    /// Creates the handles for the blocks of an SST.
     pub(crate) fn places(&self, piece: u64) -> BlockHandles {
         BlockHandles::new(&self.blocks, piece << 32)
     }
 
-    /// Puts a block into the cache.
+    /// Caches a block of these entries.
     pub(crate) fn fill(&self, slot: Option<BlockRef<'_>>, entries: &[u8]) {
         let Some(slot) = slot else { return };
         if let Some(head) = self.directory(entries) {
@@ -97,13 +104,13 @@ impl DecodedBlockCache {
         }
     }
 
-    /// What stands before a block's entries in a frame; `None` where they are not cached.
+    /// Returns the directory of a block; `None` if the block is too large to be cached.
     pub(crate) fn directory(&self, entries: &[u8]) -> Option<Vec<u8>> {
         let most = self.blocks.payload_bytes_max()?;
         directory_of(entries, most, |key| low_u8(self.hash.hash(key) & self.hash_mask))
     }
 
-    /// What a block in the cache says of a key; `None` where it is not there.
+    /// Looks a key up in a block. Returns `None` if the block is not cached.
     #[inline]
     pub(crate) fn find<T: ValueSink>(
         &self,
@@ -114,8 +121,8 @@ impl DecodedBlockCache {
         self.blocks.read(slot?, |words| look(words, (low_u8(hash), key), take))
     }
 
-    /// Shows `each` the value of a key where it lies, in a block in the cache, which stays there
-    /// meanwhile; `None` where it is not there, or cannot be shown so.
+    /// Calls `each` with the value of a key in place, in a pinned block. Returns `None` if the
+    /// block is not cached or cannot be pinned.
     pub(crate) fn show<T>(
         &self,
         slot: Option<BlockRef<'_>>,
@@ -132,9 +139,9 @@ impl DecodedBlockCache {
         }
     }
 
-    /// What `take` makes of the value of the entry that begins in these bytes of a block's
-    /// entries, and its key in place of what is in `key`; `None` where the block is not in the
-    /// cache, or that is no entry alone, or it has no value.
+    /// Gives the value of the entry that begins in a range of the block's entries to `take`, and
+    /// replaces the contents of `key` by its key. Returns `None` if the block is not cached, the
+    /// range is not that of one entry, or the entry is a tombstone.
     #[inline]
     pub(crate) fn find_at<T: ValueSink>(
         &self,
@@ -152,8 +159,7 @@ impl DecodedBlockCache {
         found.flatten()
     }
 
-    /// What `take` makes of the value of the entry that [`Self::find_at`] finds, if it is of this
-    /// key.
+    /// Like [`Self::find_at`], if the entry has this key; else returns `None`.
     #[inline]
     pub(crate) fn find_key_at<T: ValueSink>(
         &self,
@@ -170,7 +176,7 @@ impl DecodedBlockCache {
         found.flatten()
     }
 
-    /// As [`Self::show`], of the entry that [`Self::find_at`] finds.
+    /// Calls `each` with key and value in place, of the entry that [`Self::find_at`] finds.
     pub(crate) fn show_at<T>(
         &self,
         slot: Option<BlockRef<'_>>,
@@ -185,7 +191,7 @@ impl DecodedBlockCache {
         Some(each(key, value))
     }
 
-    /// Starts loading what [`find`] will look at.
+    /// Prefetches what [`find`] reads.
     #[inline]
     pub(crate) fn prefetch(&self, slot: Option<BlockRef<'_>>) {
         if let Some(slot) = slot {
@@ -193,8 +199,8 @@ impl DecodedBlockCache {
         }
     }
 
-    /// Starts loading what [`Self::find`] will look at, if the entry lies about so many bytes
-    /// behind the block's directory, which is that of so many entries, about.
+    /// Prefetches what [`Self::find`] reads, for an entry at about offset `at` of a block of about
+    /// `entries` entries.
     #[inline]
     pub(crate) fn prefetch_entry(&self, slot: Option<BlockRef<'_>>, (entries, at): (usize, usize)) {
         if let Some(slot) = slot {
@@ -202,14 +208,14 @@ impl DecodedBlockCache {
         }
     }
 
-    /// Whether a block is in the cache.
+    /// Returns whether a block is cached.
     pub(crate) fn has(&self, slot: Option<BlockRef<'_>>) -> bool {
         slot.is_some_and(|slot| self.blocks.has(slot))
     }
 
-    /// An entry of the first block is dead: the second one has a newer one of its key, if there
-    /// is any. A block of that entry alone leaves, instead of going round until its turn comes, and
-    /// the new one counts as used if it was. What is used of several entries, nobody knows.
+    /// An entry of block `old` is obsolete, and block `new` may have its successor. If the entry is
+    /// alone in its block, evicts that block and counts a use of the new one if the old one was
+    /// used. Uses of a block with several entries are not known by entry.
     pub(crate) fn replace(&self, old: Option<BlockRef<'_>>, new: Option<BlockRef<'_>>) {
         let is_alone = |old: &BlockRef<'_>| {
             self.blocks.first_word(*old).is_some_and(|word| word & 0xffff_ffff == 1)
@@ -221,8 +227,8 @@ impl DecodedBlockCache {
         self.blocks.leave(old);
     }
 
-    /// Copies some entries of a block that is in the cache: from where `look` says on, walking up,
-    /// or those before it, walking down; at most `most`.
+    /// Copies up to `most` entries of a cached block: from `look` on upwards, or those before it
+    /// downwards.
     pub(crate) fn part(
         &self,
         slot: Option<BlockRef<'_>>,
@@ -234,24 +240,24 @@ impl DecodedBlockCache {
     }
 }
 
-/// Where entries are copied from.
+/// Where a copy of entries begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Look<'k> {
-    /// The first entry whose key is not below this one.
+    /// At the first entry whose key is not below this one.
     Key(&'k [u8]),
-    /// The entry of this number, or the end.
+    /// At the entry with this index, or the end.
     Entry(usize),
 }
 
-/// Entries that were copied out of a block.
+/// The entries that were copied out of a block.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// Their numbers, and how many the block has.
+    /// Their indexes, and the number of entries of the block.
     pub(crate) entries: Range<usize>,
     pub(crate) count: usize,
-    /// The block has an entry whose key is below the one that was looked for.
+    /// Whether the block has an entry below the searched key.
     pub(crate) has_below: bool,
-    /// All of them were copied, whatever was asked for: the block has no directory.
+    /// Whether all entries were copied, because the block has no directory.
     pub(crate) is_whole: bool,
 }
 
@@ -309,7 +315,7 @@ fn copy_part(
     Some(Part { entries, count, has_below, is_whole: count == 0 })
 }
 
-/// What stands before entries in a frame of `most` bytes, with a byte of each key's hash.
+/// Returns the directory of entries in a frame of `most` bytes, with a byte of each key's hash.
 fn directory_of(entries: &[u8], most: usize, print: impl Fn(&[u8]) -> u8) -> Option<Vec<u8>> {
     if entries.len() + HEAD_BYTES > most {
         return None;
@@ -353,7 +359,8 @@ fn look<T: ValueSink>(
     let wanted = ONES * u64::from(print);
     for group in 0..count.div_ceil(8) {
         let differs = load_at(words, HEAD_BYTES + group * 8) ^ wanted;
-        // Bytes that are zero, and maybe some above one: keys are compared anyway.
+        // Bytes that are zero. The borrow may mark a byte above one as well: keys are compared
+        // anyway.
         let mut zeros = differs.wrapping_sub(ONES) & !differs & HIGHS;
         while zeros != 0 {
             let entry = group * 8 + to_usize(u64::from(zeros.trailing_zeros() / 8));
@@ -367,13 +374,13 @@ fn look<T: ValueSink>(
     Answer::Nothing
 }
 
-/// Where a live entry's key and value are among words.
+/// The offsets of a live entry's key and value in a block's words.
 struct Lying {
     key: Range<usize>,
     value: Range<usize>,
 }
 
-/// The entry that alone begins in these bytes of a block's entries, if there is one.
+/// Returns the entry that begins in a range of a block's entries, if exactly one does.
 #[inline]
 fn entry_at(words: &[AtomicU64], wanted: Range<usize>) -> Option<Lying> {
     let head = load_at(words, 0);
@@ -390,7 +397,7 @@ fn entry_at(words: &[AtomicU64], wanted: Range<usize>) -> Option<Lying> {
             high = middle;
         }
     }
-    // Without a directory, the first one is where it has to be.
+    // Without a directory, only the first entry can be meant.
     let at = if low < count { offset(low) } else { 0 };
     if !wanted.contains(&at) {
         return None;
@@ -401,7 +408,7 @@ fn entry_at(words: &[AtomicU64], wanted: Range<usize>) -> Option<Lying> {
     let (start, key_bytes, value) = lengths(words, first + at);
     let middle = start.checked_add(key_bytes)?;
     let end = middle.checked_add(to_usize(value >> 1))?;
-    // The last one of a directory is, wherever the range ends.
+    // The last entry of a directory is alone wherever the range ends.
     let is_alone = end - first >= wanted.end
         || low + 1 == count
         || (low + 1 < count && offset(low + 1) >= wanted.end);
@@ -409,12 +416,14 @@ fn entry_at(words: &[AtomicU64], wanted: Range<usize>) -> Option<Lying> {
     is_live.then_some(Lying { key: start..middle, value: middle..end })
 }
 
-/// The lengths of the entry at a place: where its key begins, the key's length, the value word.
+/// Decodes the lengths of the entry at an offset: where its key begins, the key's length, and the
+/// value word.
 #[inline]
 fn lengths(words: &[AtomicU64], at: usize) -> (usize, usize, u64) {
     let mut word = load_at(words, at);
     let mut next = || {
-        // Keys take up to three bytes of length, values five: eight are enough.
+        // The varint of a key length has up to three bytes, that of a value five: eight bytes are
+        // enough.
         let ends = (!word & HIGHS).trailing_zeros().min(55) + 1;
         let mut value = 0;
         for byte in 0..ends / 8 {
@@ -428,7 +437,7 @@ fn lengths(words: &[AtomicU64], at: usize) -> (usize, usize, u64) {
     (at + first + second, to_usize(key), value)
 }
 
-/// The answer of an entry, where it is of this key.
+/// Returns the answer of the entry at an offset, if it has this key.
 #[inline]
 fn entry_of<T: ValueSink>(
     words: &[AtomicU64],
@@ -436,7 +445,7 @@ fn entry_of<T: ValueSink>(
     key: &[u8],
     take: &mut T,
 ) -> Option<Answer<T::Output>> {
-    // An entry of some hundred bytes comes at once, not a line after the other.
+    // Prefetch the next cache lines at once instead of missing on each.
     for line in 1..=2 {
         words.get(at / WORD_BYTES + line * LINE_WORDS).into_iter().for_each(prefetch);
     }
@@ -454,7 +463,7 @@ fn entry_of<T: ValueSink>(
     Some(Answer::Value(take.of_words(words, (start + key_bytes, bytes))))
 }
 
-/// A block without a directory: entry by entry.
+/// Searches a block without a directory, entry by entry.
 #[cold]
 fn look_through<T: ValueSink>(
     words: &[AtomicU64],

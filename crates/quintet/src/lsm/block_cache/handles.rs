@@ -1,7 +1,10 @@
-//! Where the blocks of a file were put: a word for each, which whoever owns the file keeps.
+//! Handles of cached blocks: for each block of a file, a word that stores the frame it was put
+//! into.
 //!
-//! Invariants and thread rules: those of [`super`]. A place is a hint of where to look; what is
-//! there says itself which block it is.
+//! The owner of a file holds its handles. A handle is a hint: the frame's head says which block is
+//! there.
+//!
+//! Threads and invariants: those of [`super`].
 
 use std::sync::Arc;
 
@@ -11,7 +14,7 @@ use crate::util::{
     sync::{AtomicU32, Ordering},
 };
 
-/// Where a block was put, if it was.
+/// The frame that a block was put into: its first cell plus one, or 0.
 #[derive(Debug)]
 pub(crate) struct BlockHandle(pub(super) AtomicU32);
 
@@ -21,7 +24,7 @@ impl Default for BlockHandle {
     }
 }
 
-/// A block's place, and the identity that its frame has to have.
+/// A block's handle, and the identity that its frame must have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockRef<'a> {
     pub(super) place: &'a BlockHandle,
@@ -29,49 +32,49 @@ pub(crate) struct BlockRef<'a> {
 }
 
 impl BlockRef<'_> {
-    /// Starts loading the place.
+    /// Prefetches the handle.
     #[inline]
     pub(crate) fn prefetch(&self) {
         crate::io::prefetch(&self.place.0);
     }
 
-    /// The frame that the place names.
+    /// Returns the first cell of the frame that the handle refers to.
     #[inline]
     pub(super) fn frame(&self) -> Option<u32> {
         self.place.0.load(Ordering::Relaxed).checked_sub(1)
     }
 }
 
-/// What a block gets that has just been written.
+/// The admission class of a block that has just been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CacheAdmission {
-    /// A frame that nobody needs, if there is one.
+    /// Cached only in free memory.
     IfFree,
-    /// A frame, as a block that was read: somebody may want it soon.
+    /// Cached like a block that was read.
     Normal,
-    /// The same, and it counts as used again: it takes the place of a block that was.
+    /// Cached, and counted as used: it replaces a block that was used.
     Hot,
 }
 
-/// Places of the blocks of one file, drawn from the budget. Their frames are free again when this
-/// is dropped.
+/// The handles of all blocks of a file. Their memory is reserved in the budget. Drop frees the
+/// frames of the blocks.
 #[derive(Debug)]
 pub(crate) struct BlockHandles {
     all: Vec<BlockHandle>,
-    /// The identity of block 0; the others follow.
+    /// The identity of block 0. Those of other blocks follow.
     first: u64,
-    /// Bytes that were drawn.
+    /// Bytes reserved in the budget.
     charged: u64,
     blocks: Arc<BlockCache>,
 }
 
 impl BlockHandles {
-    /// Places of no blocks yet.
+    /// Creates handles of no blocks.
     pub(crate) fn new(blocks: &Arc<BlockCache>, first: u64) -> Self {
         Self { all: Vec::new(), first, charged: 0, blocks: Arc::clone(blocks) }
     }
 
-    /// Places for this many blocks.
+    /// Extends the handles to `count` blocks.
     pub(crate) fn with_count(mut self, count: u32) -> Self {
         self.all.resize_with(to_usize(u64::from(count)), BlockHandle::default);
         self.all.shrink_to_fit();
@@ -81,7 +84,7 @@ impl BlockHandles {
         self
     }
 
-    /// One more block, which has just been written.
+    /// Appends the handle of a block that has just been written, and caches the block.
     pub(crate) fn push(&mut self, payload: Option<&[&[u8]]>, room: CacheAdmission) {
         let place = BlockHandle::default();
         if let Some(payload) = payload {
@@ -99,7 +102,7 @@ impl BlockHandles {
         self.all.push(place);
     }
 
-    /// The place of a block.
+    /// Returns the handle of a block.
     #[inline]
     pub(crate) fn get(&self, block: u32) -> Option<BlockRef<'_>> {
         let place = self.all.get(to_usize(u64::from(block)))?;

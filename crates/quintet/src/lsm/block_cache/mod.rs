@@ -1,50 +1,47 @@
-//! Hot blocks of immutable files, in frames of memory.
+//! The block cache: hot blocks of immutable files, with S3-FIFO eviction.
 //!
-//! What: whoever owns a file keeps [`BlockHandles`] for its blocks: a word each that says in which
-//! frame
-//! it was put. A read through the place takes no lock and writes no shared memory, but for a count
-//! of uses that stops at three. Frames fill as blocks are read, and give way to others; what a
-//! block gets that has just been written, its writer says ([`CacheAdmission`]). With the file's
-//! places go
-//! its blocks: what a merge replaced takes no memory.
-//! Why: no table to probe. The place is found by the block's number, so a hit costs one word and
-//! the frame itself; and a block of an immutable file never changes, so nothing is written back.
+//! The owner of a file has [`BlockHandles`]: for each block, a word that stores the frame it was
+//! put into. So a lookup needs no hash table; a hit reads the word and the frame. A read takes no
+//! lock, and writes no shared memory except a use count that stops at three. Blocks of immutable
+//! files never change, so nothing is written back. When the handles of a file are dropped, its
+//! blocks leave the cache.
 //!
-//! Which block gives way (S3-FIFO, Yang and others 2023): a new block waits in a short queue. If it
-//! was used again by the time it comes to the queue's end, it goes to the long queue, else it
-//! leaves and only its number is remembered for a while; a block that is remembered goes to the
-//! long queue at once. In the long queue each use is worth another round. So what is read once, as
-//! by a scan, passes through a tenth of the memory. A queue says with each frame which fill it
-//! waits for: a frame that was emptied and filled again meanwhile waits in its new place alone.
+//! Eviction is S3-FIFO (Yang and others, 2023). A new block enters a short queue. At its end, a
+//! block that was used again moves to the long queue; any other is evicted, and its identity is
+//! remembered for a while as a ghost. A ghost that is read again goes to the long queue at once. In
+//! the long queue, each use is worth another round. So a scan passes through a tenth of the memory.
+//! Queue entries name the fill they are for: an entry whose frame was refilled meanwhile is
+//! ignored.
 //!
-//! Blocks are of many sizes. Memory is in *cells* of a few lines of the processor's cache; a frame
-//! is as many cells side by side as its block needs ([`cells`]). Queues hold frames of all sizes,
-//! so memory goes to whatever size is used. Where a large block takes the place of smaller ones,
-//! the next few whose turn it is leave; if none of them leaves a hole that is large enough, what
-//! lies beside the last one leaves too.
+//! Blocks have many sizes. Memory is divided into *cells* of a few cache lines, and a frame is as
+//! many consecutive cells as its block needs ([`allocator`]). Queues hold frames of all sizes. To
+//! place a large block, the next few frames in the queue are evicted. If no hole is large enough
+//! then, the neighbours of the last one are evicted too.
 //!
 //! A frame, in words:
 //!
 //! | word | meaning |
 //! |---|---|
-//! | 0 | version: the number of the fill that made it, never used again, and mixed; 0: it is being written or empty |
-//! | 1 | the block's identity, of the owner's choice, mixed |
-//! | 2 | words of the frame behind the head |
-//! | 3 .. | what the owner put there |
+//! | 0 | version: the number of the fill that wrote it, never used again, and mixed; 0: it is being written or empty |
+//! | 1 | the block's identity, chosen by the owner, mixed |
+//! | 2 | words of the frame after the head |
+//! | 3 .. | the owner's data |
 //!
-//! A byte for each cell counts the uses of the frame that begins there since it was looked at last,
-//! and says whether it waits in the long queue.
+//! A byte for each cell counts the uses of the frame that begins there, and stores whether it is in
+//! the long queue.
 //!
-//! Invariants: a look at a frame counts only if its version was the same before and after, and its
-//! identity is the one that was asked for. So a place may name a frame that has another block by
-//! now, and needs no care when its block leaves. It may also name a cell inside a larger frame:
-//! identities and versions are mixed with a secret, so what a block holds is not taken for them,
-//! but by one chance in 2^64; and nothing is written through a place but a count of uses, which
-//! lies apart, unless [`cells`] says that a frame begins there. A frame that is shown in place
-//! ([`pins`]) stays as it is. Memory is drawn from the budget in chunks, while a sixteenth of it is
-//! free (an eighth of a small one), and given back by [`BlockCache::shrink`].
+//! Invariants:
+//! - A read is valid only if the version was the same before and after it, and the identity is the
+//!   requested one (a seqlock). So a handle may be stale, and eviction need not update it.
+//! - A stale handle may even refer to a cell inside a larger frame. Identities and versions are
+//!   mixed with a secret, so data is taken for them with a chance of one in 2^64.
+//! - A read writes only use counts, which are outside of frames. Everything else is written only to
+//!   frames that the allocator knows.
+//! - A pinned frame ([`pins`]) does not change.
+//! - Memory is reserved in chunks, and only while 1/16 of the budget stays free (1/8 of a small
+//!   one). [`BlockCache::shrink`] releases it.
 //!
-//! Thread rules: any thread. Fills and shrinking hold `admin`.
+//! Threads: any. Fills and shrinking hold `admin`.
 
 mod allocator;
 pub(crate) mod decoded_block;
@@ -68,64 +65,65 @@ use crate::{
     util::{
         budget::{Budget, Reclaimable},
         codec::{low_u32, round_up, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Mutex, Ordering, fence, lock},
         words::{WORD_BYTES, store_bytes},
     },
 };
 
-/// Memory comes and goes in chunks of this size, or a multiple of it.
+/// Memory is reserved and released in chunks of this size, or a multiple of it.
 const CHUNK_BYTES: u64 = if cfg!(any(test, model)) { 64 << 10 } else { 2 << 20 };
 const HEAD_WORDS: usize = 3;
-/// Words of a line. Cells begin at lines.
+/// Words of a cache line. Cells begin at cache lines.
 const LINE_WORDS: usize = 8;
-/// A cell has two lines, or a part of so many of an ordinary block where that is more.
+/// Minimum cache lines of a cell, and the minimum fraction (1/64) of an ordinary block that a cell
+/// has.
 const CELL_LINES_MIN: u64 = 2;
 const CELL_SHARE: u64 = 64;
-/// A frame has at most so many bytes, if that is more than an ordinary block.
+/// Maximum bytes of a frame, if an ordinary block needs less.
 const FRAME_BYTES_MAX: u64 = 512 << 10;
-/// Ordinary blocks of a chunk at least; and what its cells are a multiple of, so that it ends with
-/// a page.
+/// Minimum number of ordinary blocks in a chunk; and the number that its cells are a multiple of,
+/// so that it ends at a page boundary.
 const CHUNK_BLOCKS_MIN: u64 = 8;
 const CHUNK_CELLS_ALIGN: u64 = 64;
-/// One frame has at most one byte of so many that there may be.
+/// A frame has at most this fraction (1/16) of the cache.
 const FRAME_SHARE: u64 = 16;
-/// Blocks that leave, at most, before those beside the last one do.
+/// Maximum number of frames evicted in queue order before neighbours are.
 const TURNS_MAX: usize = 4;
-/// Counts of uses in a word.
+/// Use counts in a word.
 const USES_A_WORD: u64 = 8;
-/// Uses that are counted.
+/// Maximum of a use count.
 const USES_MAX: u64 = 3;
-/// The bits of a count, and the one that says: in the long queue.
+/// The bits of a use count, and the bit for membership of the long queue.
 const USES_MASK: u64 = 0x7f;
 const IS_LONG: u64 = 0x80;
-/// The short queue has one cell of so many.
+/// Target fraction (1/10) of the cells that the short queue has.
 const SHORT_SHARE: usize = 10;
-/// One byte of so many of the budget is left to others; of a small budget twice as much, up to so
-/// many chunks, because memory comes back in chunks.
+/// Fraction (1/16) of the budget that is left to others. Of a small budget it is twice as much, up
+/// to [`SPARE_CHUNKS`], because the cache releases whole chunks.
 const SPARE_SHARE: u64 = 16;
 const SPARE_CHUNKS: u64 = 4;
-/// Numbers of blocks that are remembered, at least.
+/// Minimum number of ghosts.
 const GHOSTS_MIN: usize = 64;
-/// Queues of so many are not tidied.
+/// Stale entries of shorter queues are not removed.
 const QUEUES_MIN: usize = 64;
-/// Files lock so many of their places at once when they go.
+/// Number of handles that are released under one lock when a file is dropped.
 const RELEASE_TURN: usize = 256;
-/// Frames that are looked at, at most, for one that can be used.
+/// Maximum number of used frames that one eviction moves to the long queue.
 const LOOKS_MAX: usize = 128;
 
-/// The frames. See the module head.
+/// The block cache. See the module head.
 #[derive(Debug)]
 pub(crate) struct BlockCache {
     frames: Region,
-    /// A byte for each cell.
+    /// A byte for each cell: its use count and [`IS_LONG`].
     uses: Region,
     pins: Pins,
     secret: u64,
     /// Words of a cell, and cells of a chunk.
     cell_words: usize,
     chunk_cells: usize,
-    /// Chunks at most, and at most for now.
+    /// Maximum number of chunks, and the current bound.
     chunks_max: usize,
     chunks_now: AtomicU64,
     /// Cells of the largest frame.
@@ -138,29 +136,29 @@ pub(crate) struct BlockCache {
 
 #[derive(Debug)]
 struct Admin {
-    /// Chunks that are drawn from the budget.
+    /// Chunks that are reserved in the budget.
     chunks: usize,
     cells: Cells,
     short: VecDeque<Waiting>,
     long: VecDeque<Waiting>,
     /// Cells of the frames in the short queue.
     short_cells: usize,
-    /// Identities of what left the short queue, each in the slot that its bits say.
+    /// Ghosts: identities of blocks evicted from the short queue, each in the slot of its hash.
     ghosts: Vec<u64>,
-    /// Fills so far.
+    /// Number of fills so far.
     fills: u64,
 }
 
-/// A frame that waits for its turn to leave.
+/// A queue entry: a frame that may be evicted.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     frame: u32,
     cells: u32,
-    /// Of the fill that it waits for.
+    /// The version of the fill that this entry is for.
     version: u64,
 }
 
-/// Finds room for a frame of so many cells.
+/// Allocates a frame of `cells`.
 type TakeFrame = fn(&BlockCache, &mut Admin, u32) -> Option<u32>;
 
 /// Spreads the bits of an identity.
@@ -170,8 +168,9 @@ fn mix(id: u64) -> u64 {
 }
 
 impl BlockCache {
-    /// Frames for ordinary blocks of up to `payload_bytes`, and for larger ones, in at most `bytes`
-    /// of memory. Nobody who chooses what blocks hold knows the secret.
+    /// Creates an empty cache of at most `bytes`, for ordinary blocks of up to `payload_bytes` and
+    /// for larger ones. `secret` must be unknown to those who choose the contents of blocks. Fails
+    /// if the system has no address space.
     pub(crate) fn new(
         (bytes, payload_bytes): (u64, usize),
         secret: u64,
@@ -187,7 +186,7 @@ impl BlockCache {
         let chunk_bytes = chunk_cells * cell_bytes;
         let most = FRAME_BYTES_MAX.min(bytes / FRAME_SHARE).min(chunk_bytes);
         let frame_cells_max = (most / cell_bytes).max(of_block.div_ceil(cell_bytes));
-        // Cells have numbers of 32 bits.
+        // Cell numbers have 32 bits.
         let chunks_max = (bytes / chunk_bytes).min(u64::from(u32::MAX - 1) / chunk_cells);
         let cells_max = chunks_max * chunk_cells;
         Ok(Self {
@@ -207,56 +206,59 @@ impl BlockCache {
         })
     }
 
-    /// Whether it can hold anything.
+    /// Returns whether the cache can hold a block.
     pub(crate) fn is_on(&self) -> bool {
         self.chunks_max > 0
     }
 
-    /// Bytes of the largest block that is cached; `None` where none is.
+    /// Returns the maximum bytes of a cached block; `None` if the cache is off.
     pub(crate) fn payload_bytes_max(&self) -> Option<usize> {
         self.is_on().then(|| self.payload_words(self.frame_cells_max) * WORD_BYTES)
     }
 
-    /// Words of a frame behind its head.
+    /// Returns the words of a frame after its head.
     fn payload_words(&self, cells: u32) -> usize {
         self.cell_words * to_usize(u64::from(cells)) - HEAD_WORDS
     }
 
-    /// Cells of the smallest frame that so many bytes fit.
+    /// Returns the cells of the smallest frame for a payload of `bytes`; `None` if it is too large.
     fn cells_for(&self, bytes: usize) -> Option<u32> {
         let words = HEAD_WORDS + bytes.div_ceil(WORD_BYTES);
         let cells = u32::try_from(words.div_ceil(self.cell_words)).ok();
         cells.filter(|cells| *cells <= self.frame_cells_max)
     }
 
-    /// What a frame's head says of a block or a fill: nothing that a block holds by chance.
+    /// Mixes a block's identity or a fill's number with the secret, for a frame's head. Block data
+    /// does not equal it by chance.
     #[inline]
     fn sealed(&self, number: u64) -> u64 {
-        // Steps that can be undone: different numbers stay different, but for the two of 0 and 1.
+        // All steps are bijective: different numbers stay different, except the two that become 0
+        // and 1.
         mix(mix(number ^ self.secret) ^ self.secret.rotate_left(32)).max(1)
     }
 
-    /// All words from a cell on that may be a frame's.
+    /// Returns all words from a cell on that a frame may have.
     #[inline]
     fn words(&self, cell: u32) -> &[AtomicU64] {
         let first = to_usize(u64::from(cell)) * self.cell_words;
         self.frames.words().get(first..).unwrap_or(&[])
     }
 
-    /// Version, identity and size of the frame that begins at a cell, and what is behind them.
+    /// Returns version, identity and size of the frame that begins at a cell, and the words after
+    /// them.
     #[inline]
     fn head(&self, cell: u32) -> Option<(&[AtomicU64; HEAD_WORDS], &[AtomicU64])> {
         self.words(cell).split_first_chunk()
     }
 
-    /// The word that the uses of a cell's frame are counted in, and at which bit.
+    /// Returns the word with the use count of a cell's frame, and the bit it begins at.
     #[inline]
     fn uses(&self, cell: u32) -> Option<(&AtomicU64, u64)> {
         let cell = u64::from(cell);
         Some((self.uses.words().get(to_usize(cell / USES_A_WORD))?, cell % USES_A_WORD * 8))
     }
 
-    /// Takes the uses since the last time.
+    /// Returns the use count of a frame, and lowers it to `keep(count)`.
     fn take_uses(&self, cell: u32, keep: impl FnOnce(u64) -> u64) -> u64 {
         let Some((word, at)) = self.uses(cell) else { return 0 };
         let count = word.load(Ordering::Relaxed) >> at & USES_MASK;
@@ -265,7 +267,7 @@ impl BlockCache {
         count
     }
 
-    /// Starts loading what a place names. A hint.
+    /// Prefetches the frame of a handle. A hint.
     #[inline]
     pub(crate) fn prefetch(&self, slot: BlockRef<'_>) {
         if let Some(cell) = slot.frame() {
@@ -273,8 +275,8 @@ impl BlockCache {
         }
     }
 
-    /// Starts loading the front of what a place names, and what lies about byte `at` of the block.
-    /// A hint.
+    /// Prefetches the head of a handle's frame, and the bytes around offset `at` of the block. A
+    /// hint.
     #[inline]
     pub(crate) fn prefetch_near(&self, slot: BlockRef<'_>, at: usize) {
         let Some(cell) = slot.frame() else { return };
@@ -285,7 +287,7 @@ impl BlockCache {
         }
     }
 
-    /// Whether a block is here. It may leave at any time.
+    /// Returns whether a block is cached. It may be evicted at any time.
     pub(crate) fn has(&self, slot: BlockRef<'_>) -> bool {
         let head = slot.frame().and_then(|cell| self.head(cell));
         head.is_some_and(|([version, owner, _], _)| {
@@ -294,15 +296,16 @@ impl BlockCache {
         })
     }
 
-    /// Whether a block is here, and not only because it was put here once.
+    /// Returns whether a block is cached and was used since the last eviction pass, or is in the
+    /// long queue.
     pub(crate) fn is_used(&self, slot: BlockRef<'_>) -> bool {
         let uses = slot.frame().and_then(|cell| self.uses(cell));
         uses.is_some_and(|(word, at)| word.load(Ordering::Relaxed) >> at & 0xff > 0)
             && self.has(slot)
     }
 
-    /// What `look` makes of a block; `None` where it is not here. What `look` is given may change
-    /// under it: then its result is thrown away.
+    /// Calls `look` with a cached block. Returns `None` if it is not cached. The words may change
+    /// during the call: then the result is discarded.
     #[inline]
     pub(crate) fn read<T>(
         &self,
@@ -311,25 +314,26 @@ impl BlockCache {
     ) -> Option<T> {
         let cell = slot.frame()?;
         let ([version, owner, size], payload) = self.head(cell)?;
-        // What stands at the front of a block goes over its first line; uses are counted last.
+        // The directory of a block is longer than its first cache line; uses are counted last.
         payload.get(8).into_iter().for_each(crate::io::prefetch);
         self.uses(cell).into_iter().for_each(|(word, _)| crate::io::prefetch(word));
         let before = version.load(Ordering::Acquire);
         let is_other = owner.load(Ordering::Relaxed) != self.sealed(slot.id);
-        if before == 0 || (is_other && !mutant::active(Bug::BlockKeepsIdentity)) {
+        if before == 0 || mutant!(BlockKeepsIdentity: false, else is_other) {
             return None;
         }
         let found = look(payload.get(..to_usize(size.load(Ordering::Relaxed)))?);
         fence(Ordering::Acquire);
-        if version.load(Ordering::Relaxed) != before && !mutant::active(Bug::BlockNotValidated) {
+        let after = version.load(Ordering::Relaxed);
+        if mutant!(BlockNotValidated: false, else after != before) {
             return None;
         }
-        // Where another block has the frame by now, its count is one off.
+        // If the frame has another block by now, that block's count is off by one.
         self.count_use(cell);
         Some(found)
     }
 
-    /// The first word of a block, which does not count as a use.
+    /// Returns the first word of a cached block, without counting a use.
     pub(crate) fn first_word(&self, slot: BlockRef<'_>) -> Option<u64> {
         let ([version, owner, _], payload) = self.head(slot.frame()?)?;
         let before = version.load(Ordering::Acquire);
@@ -339,14 +343,14 @@ impl BlockCache {
         (is_here && version.load(Ordering::Relaxed) == before).then_some(word)
     }
 
-    /// Counts a use of a block, if it is here.
+    /// Counts a use of a block, if it is cached.
     pub(crate) fn touch(&self, slot: BlockRef<'_>) {
         if let Some(cell) = slot.frame().filter(|_| self.has(slot)) {
             self.count_use(cell);
         }
     }
 
-    /// A block that nobody will ask for any more leaves, unless it is pinned.
+    /// Evicts a block that is not needed any more, unless it is pinned.
     pub(crate) fn leave(&self, slot: BlockRef<'_>) {
         let mut admin = lock(&self.admin);
         if let Some(cell) = slot.frame().filter(|cell| self.holds(&admin, *cell, slot.id)) {
@@ -363,8 +367,8 @@ impl BlockCache {
         }
     }
 
-    /// A block that stays where it is while the caller has it; `None` where it is not here, or
-    /// [`pins`] has no slot.
+    /// Pins a block: its frame does not change until the result is dropped. Returns `None` if it is
+    /// not cached, or all slots of [`pins`] are taken.
     #[inline]
     pub(crate) fn pin(&self, slot: BlockRef<'_>) -> Option<Pinned<'_>> {
         let cell = slot.frame()?;
@@ -380,7 +384,7 @@ impl BlockCache {
         Some(Pinned::new(words, pin))
     }
 
-    /// Puts a block into a frame, unless it is there, too large, or there is no memory.
+    /// Caches a block, unless it is cached, it is too large, or there is no memory.
     pub(crate) fn fill(&self, slot: BlockRef<'_>, payload: &[&[u8]]) {
         self.put(slot, payload, Self::take_frame);
     }
@@ -397,7 +401,7 @@ impl BlockCache {
         admin.fills += 1;
         let fill = self.sealed(admin.fills);
         version.store(0, Ordering::Relaxed);
-        // Also after the versions of whatever was in these cells before.
+        // Also ordered after the versions of earlier frames in these cells.
         fence(Ordering::Release);
         owner.store(self.sealed(slot.id), Ordering::Relaxed);
         size.store(to_u64(self.payload_words(cells)), Ordering::Relaxed);
@@ -418,7 +422,7 @@ impl BlockCache {
         self.fills_total.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Has a frame wait in the long queue.
+    /// Appends a frame to the long queue.
     fn wait_long(&self, admin: &mut Admin, one: Waiting) {
         if let Some((word, at)) = self.uses(one.frame) {
             word.fetch_or(IS_LONG << at, Ordering::Relaxed);
@@ -426,21 +430,22 @@ impl BlockCache {
         admin.long.push_back(one);
     }
 
-    /// Whether the frame at a cell has this block; it stays for those who hold `admin`.
+    /// Returns whether the frame at a cell has this block. The caller holds `admin`, so that the
+    /// answer stays true.
     fn holds(&self, admin: &Admin, cell: u32, id: u64) -> bool {
         let begins = admin.cells.begins_at(cell);
         let owner = self.head(cell).map(|([_, owner, _], _)| owner.load(Ordering::Relaxed));
         begins && owner == Some(self.sealed(id))
     }
 
-    /// Whether a frame is still that of the fill it waits for.
+    /// Returns whether a queue entry is for the current fill of its frame.
     fn waits(&self, admin: &Admin, one: Waiting) -> bool {
         let version = self.head(one.frame).map(|([version, ..], _)| version);
         admin.cells.begins_at(one.frame)
             && version.is_some_and(|version| version.load(Ordering::Relaxed) == one.version)
     }
 
-    /// Takes those that wait for nothing out of the queues, once they are as many as the others.
+    /// Removes stale queue entries, once they are as many as the frames.
     fn tidy(&self, admin: &mut Admin) {
         if admin.short.len() + admin.long.len() > 2 * admin.cells.frames() + QUEUES_MIN {
             let (mut short, mut long) = (mem::take(&mut admin.short), mem::take(&mut admin.long));
@@ -451,7 +456,7 @@ impl BlockCache {
         }
     }
 
-    /// Empties the frames of blocks whose file is gone.
+    /// Frees the frames of a file's blocks.
     fn release(&self, places: &[BlockHandle], first: u64) {
         let mut id = first;
         for turn in places.chunks(RELEASE_TURN) {
@@ -466,8 +471,8 @@ impl BlockCache {
         }
     }
 
-    /// Empties the frame that begins at a cell, if one does that nobody has pinned: the free cells
-    /// that it is among then.
+    /// Frees the frame that begins at a cell, unless it is pinned. Returns the free cells that it
+    /// is part of then.
     fn empty(&self, admin: &mut Admin, cell: u32) -> Option<Range<u32>> {
         if !admin.cells.begins_at(cell) {
             return None;
@@ -476,18 +481,18 @@ impl BlockCache {
             let before = version.load(Ordering::Relaxed);
             version.store(0, Ordering::Relaxed);
             fence(Ordering::SeqCst);
-            if self.pins.has(cell) && !mutant::active(Bug::PinnedFrameEmptied) {
+            if mutant!(PinnedFrameEmptied: false, else self.pins.has(cell)) {
                 version.store(before, Ordering::Release);
                 return None;
             }
-            // Or the cell would seem to hold its block again where a larger frame ends in the word
-            // of its version.
+            // Otherwise a larger frame that ends in the word of its version could make the cell
+            // look like the block again.
             owner.store(0, Ordering::Relaxed);
         }
         admin.cells.give(cell)
     }
 
-    /// A frame that holds nothing.
+    /// Allocates a frame from free memory.
     fn take_free(&self, admin: &mut Admin, cells: u32) -> Option<u32> {
         admin.cells.cut(cells).or_else(|| {
             self.grow(admin);
@@ -495,7 +500,7 @@ impl BlockCache {
         })
     }
 
-    /// A frame that holds nothing, or whose turn it is to leave, with as many others as are needed.
+    /// Allocates a frame from free memory, or by eviction of as many others as are needed.
     fn take_frame(&self, admin: &mut Admin, cells: u32) -> Option<u32> {
         let mut found = self.take_free(admin, cells);
         let mut last = None;
@@ -520,8 +525,8 @@ impl BlockCache {
         })
     }
 
-    /// Empties frames beside free cells, those that are used least first, until they are so many:
-    /// or none of them, if all are pinned.
+    /// Evicts neighbours of free cells, the least used first, until `cells` are free, or all
+    /// neighbours are pinned.
     fn widen(&self, admin: &mut Admin, mut free: Range<u32>, cells: u32) {
         let count = |cell: &u32| {
             self.uses(*cell).map_or(0, |(word, at)| word.load(Ordering::Relaxed) >> at & 0xff)
@@ -536,7 +541,7 @@ impl BlockCache {
         }
     }
 
-    /// The cells of a chunk.
+    /// Returns the cells of a chunk.
     fn cells_of(&self, chunk: usize) -> Range<u32> {
         let first = low_u32(to_u64(chunk * self.chunk_cells));
         first..first + low_u32(to_u64(self.chunk_cells))
@@ -546,7 +551,7 @@ impl BlockCache {
         to_u64(self.chunk_cells * self.cell_words * WORD_BYTES)
     }
 
-    /// One more chunk, where there is memory that nobody else will need soon.
+    /// Reserves one more chunk, if the budget has enough free memory.
     fn grow(&self, admin: &mut Admin) {
         let bytes = self.chunk_bytes();
         let least = self.budget.limit() / SPARE_SHARE;
@@ -558,7 +563,7 @@ impl BlockCache {
         }
         let cells = self.cells_of(admin.chunks);
         if admin.chunks == 0 {
-            // At once: chunks end within huge pages.
+            // For all chunks at once, because chunks end within huge pages.
             self.frames.advise_huge(0..to_u64(self.chunks_max) * bytes);
             self.uses.advise_huge(0..to_u64(self.chunks_max * self.chunk_cells));
         }
@@ -566,7 +571,7 @@ impl BlockCache {
         admin.cells.extend(cells);
     }
 
-    /// The frame whose turn it is to leave.
+    /// Removes the next frame to evict from its queue.
     fn evict(&self, admin: &mut Admin) -> Option<Waiting> {
         let cells = admin.chunks * self.chunk_cells;
         let mut looks = 0;
@@ -595,7 +600,7 @@ impl BlockCache {
         }
     }
 
-    /// Takes at most so many bytes from now on, within what it was made for; gives back the rest.
+    /// Sets the maximum bytes, within those of [`Self::new`], and releases the excess.
     pub(crate) fn set_most(&self, bytes: u64) {
         let most = (bytes / self.chunk_bytes()).min(to_u64(self.chunks_max));
         self.chunks_now.store(most, Ordering::Relaxed);
@@ -605,7 +610,8 @@ impl BlockCache {
         }
     }
 
-    /// Gives back at least `bytes` of memory, or all there is up to what is pinned; how much.
+    /// Releases at least `bytes` of memory, or all up to the last pinned frame. Returns how many
+    /// bytes it released.
     pub(crate) fn shrink(&self, bytes: u64) -> u64 {
         let chunk = self.chunk_bytes();
         let mut admin = lock(&self.admin);
@@ -615,12 +621,12 @@ impl BlockCache {
                 self.empty(&mut admin, cell);
             }
             if !admin.cells.are_free(&self.cells_of(admin.chunks - 1)) {
-                // Somebody looks at a frame of it in place.
+                // A frame of it is pinned.
                 break;
             }
             admin.chunks -= 1;
-            // Whoever reads zeros from here on sees the versions gone as well: taking the pages
-            // away waits for every processor.
+            // A reader that sees zeros from here on must see that the versions are gone as well:
+            // taking the pages away waits for every processor.
             fence(Ordering::SeqCst);
             let range = to_u64(admin.chunks) * chunk;
             self.frames.discard(range..range + chunk);
@@ -636,17 +642,17 @@ impl BlockCache {
         given
     }
 
-    /// What its memory is drawn from.
+    /// Returns the budget that its memory is reserved in.
     pub(crate) fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
-    /// Bytes that are drawn from the budget.
+    /// Returns the bytes reserved in the budget.
     pub(crate) fn memory_bytes(&self) -> u64 {
         to_u64(lock(&self.admin).chunks) * self.chunk_bytes()
     }
 
-    /// Blocks that were put into frames, and those that gave way, since the start.
+    /// Returns how many blocks were cached and how many evicted since the start.
     pub(crate) fn totals(&self) -> (u64, u64) {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (load(&self.fills_total), load(&self.evicted_total))
@@ -685,7 +691,7 @@ impl Admin {
         self.ghosts.get_mut(to_usize(mix(id) & mask))
     }
 
-    /// As many as there are frames, and up to twice that, are remembered.
+    /// Remembers a ghost. The table holds one to two times as many as there are frames.
     fn remember(&mut self, id: u64) {
         if self.cells.frames() >= self.ghosts.len() {
             let more = (self.cells.frames() + 1).next_power_of_two().max(GHOSTS_MIN);
@@ -700,7 +706,7 @@ impl Admin {
         }
     }
 
-    /// Whether the block left lately; from now on it did not.
+    /// Returns whether a block is a ghost, and forgets it.
     fn forget(&mut self, id: u64) -> bool {
         match self.ghost(id) {
             Some(slot) if *slot == id => {

@@ -1,16 +1,19 @@
-//! Models of readers beside fills that take their frame away, explored by loom (every interleaving
-//! up to a bound) and by shuttle (many random ones).
+//! Models of reads concurrent with fills that evict the read frame, explored by loom (all
+//! interleavings up to a bound) and by shuttle (many random ones).
 //!
 //! Run with `just loom` or `just shuttle`.
 
 use super::*;
-use crate::util::sync::{Arc as ModelArc, model_check::Exploration, thread};
+use crate::util::{
+    mutant::{self, Bug},
+    sync::{Arc as ModelArc, model_check::Exploration, thread},
+};
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {
     Exploration::DEFAULT.explore(model);
 }
 
-/// Cells of five words, which may be one frame.
+/// A cache of a few cells of five words, which may be one frame.
 fn few_cells(cells: u32) -> BlockCache {
     let count = u64::from(cells);
     let blocks = BlockCache {
@@ -48,7 +51,7 @@ fn slot(place: &BlockHandle, id: u64) -> BlockRef<'_> {
     BlockRef { place, id }
 }
 
-/// Block 1 is there; a reader asks for it while block 2 takes its frame, and block 1 takes it back.
+/// Block 1 is cached. A reader reads it while block 2 takes its frame and block 1 takes it back.
 fn a_reader_beside_fills() {
     let shared = ModelArc::new((few_cells(1), BlockHandle::default(), BlockHandle::default()));
     shared.0.fill(slot(&shared.1, 1), &[&payload(1)]);
@@ -71,7 +74,7 @@ fn a_reader_beside_fills() {
     assert_eq!(shared.0.payload_bytes_max(), Some(16));
 }
 
-/// Blocks 1 and 2 have a cell each; a reader asks for the second while block 3 takes both.
+/// Blocks 1 and 2 have a cell each. A reader reads the second while block 3 takes both cells.
 fn a_reader_beside_a_larger_fill() {
     let shared = ModelArc::new((few_cells(2), [0; 3].map(|_| BlockHandle::default())));
     for id in [1, 2] {
@@ -96,7 +99,7 @@ fn a_reader_beside_a_larger_fill() {
     assert_eq!(shared.0.read(slot(third, 3), both), Some((2, 2)));
 }
 
-/// Block 1 is there; a reader pins it while block 2 would take its frame.
+/// Block 1 is cached. A reader pins it while block 2 needs its frame.
 fn a_pinned_frame_beside_a_fill() {
     let shared = ModelArc::new((few_cells(1), BlockHandle::default(), BlockHandle::default()));
     shared.0.fill(slot(&shared.1, 1), &[&payload(1)]);
@@ -107,7 +110,7 @@ fn a_pinned_frame_beside_a_fill() {
     let pinned = shared.0.pin(slot(&shared.1, 1));
     if let Some(pinned) = &pinned {
         assert_eq!(both(pinned.words()), (1, 1));
-        // Nothing but what it is, however late it is looked at.
+        // The pinned frame does not change.
         thread::yield_now();
         assert_eq!(both(pinned.words()), (1, 1));
     }
@@ -119,11 +122,12 @@ fn a_pinned_frame_beside_a_fill() {
         assert!(found.is_none_or(|found| found == (id, id)));
         found.is_some()
     });
-    // One of the two has the frame, unless a fill gave way to the pin.
+    // One of the two blocks has the frame, unless a fill failed because of the pin.
     assert!(found == [true, false] || found == [false, true], "{was_pinned} {found:?}");
 }
 
-/// The models, and the bugs that they have to find; in one test: no bug must be there beside it.
+/// The models, and the mutants that they find; in one test, because no mutant may be active in
+/// parallel.
 fn models_and_their_bug() {
     explore(a_reader_beside_fills);
     explore(a_reader_beside_a_larger_fill);

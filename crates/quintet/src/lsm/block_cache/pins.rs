@@ -1,16 +1,18 @@
-//! Frames whose bytes are shown where they lie.
+//! Pins: frames that a caller reads in place, without a copy.
 //!
-//! What: a few slots. Who shows a block names its cell in one of them, and nobody empties that
-//! frame until the slot is free again.
-//! Why: a range over values of a page or more spends most of its time on copies of them.
+//! A range over values of a page or more spends most of its time copying them. So a reader may pin
+//! a block: it stores the block's cell in one of a few slots, and the frame is not freed until the
+//! slot is released. These are hazard pointers (Michael, 2004) for frames.
 //!
-//! Invariants: who empties a frame clears its version and then looks through the slots; who pins
-//! it names its cell and then looks at the version; between the two, on either side, is a fence:
-//! so one of them sees the other. A frame that was found pinned gets its version back and stays as
-//! it is, and nothing is ever stored to the words of a frame with a version but that version.
+//! Invariants:
+//! - To free a frame, a thread clears its version, fences, and then searches the slots. To pin a
+//!   frame, a thread stores its cell, fences, and then reads the version. So one of the two sees
+//!   the other.
+//! - A frame that turns out to be pinned gets its version back and stays. Nothing else is ever
+//!   stored to a frame that has a version.
 //!
-//! Thread rules: any thread. Nobody waits: where all slots are taken, a block is copied; where a
-//! frame is pinned, another one is emptied.
+//! Threads: any. No thread waits. If all slots are taken, the caller copies the block. If a frame
+//! is pinned, another one is evicted.
 
 #![cfg_attr(
     not(model),
@@ -24,29 +26,29 @@ use crate::util::{
     sync::{AtomicU32, AtomicU64, Ordering, fence},
 };
 
-/// Blocks that are shown at once, at most.
+/// Maximum number of pins at a time.
 #[cfg(not(model))]
 const SLOTS: usize = 32;
 #[cfg(model)]
 const SLOTS: usize = 1;
 
-/// A cell and one, or 0; alone on its cache line.
+/// A cell number plus one, or 0; alone on its cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Slot(AtomicU32);
 
-/// See the module head.
+/// The slots of a cache. See the module head.
 #[derive(Debug)]
 pub(super) struct Pins([Slot; SLOTS]);
 
 impl Pins {
-    /// Nothing is pinned.
+    /// Creates free slots.
     pub(super) fn new() -> Self {
         Self(std::array::from_fn(|_| Slot(AtomicU32::new(0))))
     }
 
-    /// Names a cell in a slot; `None` where none is free. What the caller looks at after this it
-    /// sees as it is from now on, unless who empties the frame sees the slot.
+    /// Stores a cell in a free slot; `None` if there is none. What the caller reads of the frame
+    /// after this call does not change, unless the thread that frees the frame sees the slot.
     #[inline]
     pub(super) fn take(&self, cell: u32) -> Option<Pin<'_>> {
         // Threads begin at different slots, mostly.
@@ -59,13 +61,13 @@ impl Pins {
         Some(Pin(&slot.0))
     }
 
-    /// Whether a cell is named. What its readers did is done, where it is not.
+    /// Returns whether a cell is pinned. If not, all reads of earlier pins have ended.
     pub(super) fn has(&self, cell: u32) -> bool {
         self.0.iter().any(|slot| slot.0.load(Ordering::Acquire) == cell + 1)
     }
 }
 
-/// A slot that is taken.
+/// A taken slot; released on drop.
 #[derive(Debug)]
 pub(super) struct Pin<'a>(&'a AtomicU32);
 
@@ -75,7 +77,7 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// A block in its frame, which stays as it is while this lives.
+/// A pinned block. Its frame does not change while this value exists.
 #[derive(Debug)]
 pub(crate) struct Pinned<'a> {
     words: &'a [AtomicU64],
@@ -83,28 +85,29 @@ pub(crate) struct Pinned<'a> {
 }
 
 impl<'a> Pinned<'a> {
-    /// The caller found the frame's version and identity after the pin was taken.
+    /// Wraps a block. The caller has checked the frame's version and identity after it took the
+    /// pin.
     pub(super) fn new(words: &'a [AtomicU64], pin: Pin<'a>) -> Self {
         Self { words, _pin: pin }
     }
 
-    /// What was put into the frame.
+    /// Returns the words of the block.
     pub(crate) fn words(&self) -> &[AtomicU64] {
         self.words
     }
 
-    /// Some of it, in place; `None` where that is beyond its end, or cannot be had.
+    /// Returns bytes of the block in place; `None` beyond its end.
     #[cfg(all(target_endian = "little", not(model)))]
     pub(crate) fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
         let (start, count) = (self.words.as_ptr().cast::<u8>(), size_of_val(self.words));
-        // SAFETY: these are words of a region, which are initialised and live as long as `words`;
-        // nobody stores to them while the frame is pinned (module head), and the stores of whoever
-        // filled it happened before its version was seen.
+        // SAFETY: these are words of a region, which are initialised and live as long as `words`.
+        // No thread stores to them while the frame is pinned (module head), and the stores of the
+        // thread that filled it happened before its version was seen.
         let all = unsafe { std::slice::from_raw_parts(start, count) };
         all.get(range)
     }
 
-    /// As above: here nothing can be had.
+    /// As above. Not available on this target.
     #[cfg(not(all(target_endian = "little", not(model))))]
     pub(crate) fn bytes(&self, _range: Range<usize>) -> Option<&[u8]> {
         None

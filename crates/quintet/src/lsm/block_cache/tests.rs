@@ -3,7 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::{io::BLOCK_BYTES, util::codec::low_u8};
+use crate::{
+    io::BLOCK_BYTES,
+    util::{
+        codec::low_u8,
+        mutant::{self, Bug},
+    },
+};
 
 fn bytes(words: &[AtomicU64]) -> Vec<u8> {
     let mut out = vec![0; 64];

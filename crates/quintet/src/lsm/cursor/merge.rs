@@ -1,14 +1,19 @@
-//! Walking in key order, either way, over many sources at once.
+//! Merging cursors: an ordered scan, in either direction, over many sorted sources.
 //!
-//! A [`Merge`] has its sources from the newest to the oldest: of entries of one key, the first
-//! source's counts. Sources that have an entry stand in the order of their keys: who gives the
-//! next one stays in front as long as it can, and else finds its new place by halves. Pieces'
-//! first reads go to the disk at once, through one queue, each as large as what a range of
-//! [`SCAN_BYTES`] takes of that piece; further ones ask for twice as much each time, because who
-//! reads much goes on reading.
+//! A [`Merge`] has its sources from the newest to the oldest. Of entries with the same key, the
+//! first source's is current. It keeps the sources sorted by their keys. When the first one
+//! advances, it stays first if its next key allows, which costs one comparison. Otherwise a binary
+//! search finds its new position.
 //!
-//! Invariants: a walk sees the files of one version; of memtables it sees each key as it is when
-//! the walk comes by.
+//! The first reads of all SSTs go to the disk at once, through one queue. Each reads what a range
+//! of [`SCAN_BYTES`] needs of its file. Later reads double in size, because a long scan tends to go
+//! on.
+//!
+//! Invariants:
+//! - A scan sees the files of one version.
+//! - Of a memtable, it sees each key as it is when the scan reaches it.
+//!
+//! Threads: a cursor belongs to one thread.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -22,72 +27,77 @@ use crate::{
     util::codec::to_u64,
 };
 
-/// What the first reads of a range take together, but for what of a block nobody wants: 30 entries
-/// of 1 KiB, 200 of 128 bytes.
+/// Bytes that the first reads of a range take together, without the unused parts of blocks: 30
+/// entries of 1 KiB, or 200 of 128 bytes.
 const SCAN_BYTES: u64 = 32 << 10;
 
-/// Which way.
+/// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Up,
     Down,
 }
 
-/// Where a walk starts: up from the first key not below, or down from the last key below.
+/// Where a scan starts: upwards at the first key not below `key`, downwards at the last key below
+/// it.
 #[derive(Clone, Debug)]
-pub(crate) struct Start {
+pub(crate) struct ScanStart {
     pub(crate) way: Direction,
     pub(crate) key: Option<Arc<[u8]>>,
-    /// Where blocks are looked for first. Of what is read, the first read's blocks go there.
+    /// The cache that is asked for blocks first. Blocks of the first disk read are added to it;
+    /// `None` bypasses it.
     pub(crate) cache: Option<Arc<DecodedBlockCache>>,
-    /// Upwards, what comes next is read before it is wanted.
+    /// Upward scans read the next blocks ahead through this.
     pub(crate) flow: Option<Flow>,
 }
 
-impl Start {
-    /// Up, and round the cache: what passes over a whole table would only fill it.
+impl ScanStart {
+    /// An upward scan that bypasses the cache: a scan of a whole table would only evict other
+    /// blocks.
     pub(crate) fn up(key: Option<Vec<u8>>) -> Self {
         Self { way: Direction::Up, key: key.map(Arc::from), cache: None, flow: None }
     }
 
-    /// The same, with reads that go on meanwhile.
+    /// The same, with read-ahead through `flow`.
     pub(crate) fn with(self, flow: &Flow) -> Self {
         Self { flow: Some(flow.clone()), ..self }
     }
 }
 
-/// How many bytes a walk reads at a time.
+/// How many bytes a scan reads at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
-    /// The first read of a piece, or of all pieces of a walk.
+    /// Bytes of the first read of an SST, or of all SSTs of a scan together.
     first: u64,
-    /// What the first read is shared out to, by pieces' bytes; 0: each piece reads so much.
+    /// Bytes of all SSTs among which the first read is divided in proportion; 0: each SST reads
+    /// `first`.
     among: u64,
-    /// A read at most.
+    /// Maximum bytes of a read.
     most: u64,
 }
 
 impl Ahead {
+    /// For a scan of a whole file.
     pub(crate) const WHOLE: Self = Self { first: 512 << 10, among: 0, most: 1 << 20 };
 
-    /// For a range that may end soon, over pieces of so many bytes together: each is read by its
-    /// share, a block at least, because that is what a range takes of it.
+    /// For a range that may end soon, over SSTs of `among` bytes together. The first read of each
+    /// is in proportion to its size, at least one block.
     pub(crate) const fn scan(among: u64) -> Self {
         Self { first: SCAN_BYTES, among, most: 512 << 10 }
     }
 
-    /// For a walk to the end, with buffers of so many bytes.
+    /// For a scan of a whole file with buffers of at most `bytes`.
     pub(crate) fn bounded(bytes: u64) -> Self {
         let Self { first, most, .. } = Self::WHOLE;
         Self { first: first.min(bytes), among: 0, most: most.min(bytes) }
     }
 
-    /// The most that a read takes.
+    /// Returns the maximum bytes of a read.
     pub(crate) const fn most(self) -> u64 {
         self.most
     }
 
-    /// About how much of a piece of so many bytes is read first.
+    /// Returns about how many bytes of an SST of this size are read first.
     pub(crate) fn first_of(self, piece_bytes: u64) -> u64 {
         match self.among {
             0 => self.first,
@@ -96,42 +106,43 @@ impl Ahead {
     }
 }
 
-/// One walk of a merge.
-pub(crate) trait Walk {
-    /// The key that the walk is at.
+/// A cursor over sorted entries: one source of a [`Merge`].
+pub(crate) trait SortedCursor {
+    /// Returns the current key; `None` at the end.
     fn key(&self) -> Option<&[u8]>;
-    /// Its value; `None` for a tombstone.
+    /// Returns the current value; `None` for a tombstone.
     fn value(&self) -> Option<&[u8]>;
-    /// Goes to the next key.
+    /// Advances to the next key.
     fn advance(&mut self) -> Result<()>;
-    /// Goes to the first key, for whoever is not there yet.
+    /// Loads the first entry, if that has not happened yet.
     fn settle(&mut self) -> Result<()>;
-    /// Has what [`waiting`](Self::waiting) will look at in the cache come nearer.
+    /// Prefetches the cached block that [`waiting`](Self::waiting) will read.
     fn approach(&self);
-    /// Takes what the cache has, and appends the pieces that wait for a read.
+    /// Loads the first entries from the cache. Appends the SST cursors that need a disk read to
+    /// `out`.
     fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut SstCursor>) -> Result<()>;
 }
 
-/// Many walks as one.
+/// A merging cursor. See the module head.
 #[derive(Debug)]
 pub(crate) struct Merge<W> {
     /// Newest first.
     pub(crate) sources: Vec<W>,
     way: Direction,
-    /// The sources that have an entry, in the order of the walk, of one key newest first;
-    /// [`Merge::settle`] finds them.
+    /// The sources that have an entry, in the order of the scan; of one key, newest first.
+    /// [`Merge::settle`] fills it.
     order: Vec<usize>,
     settled: bool,
 }
 
-impl<W: Walk> Merge<W> {
+impl<W: SortedCursor> Merge<W> {
     pub(crate) fn new(sources: Vec<W>, way: Direction) -> Self {
         Self { sources, way, order: Vec::new(), settled: false }
     }
 
-    /// Makes the first reads of all pieces at once.
+    /// Submits the first reads of all SSTs at once, if there are at least two.
     pub(crate) fn prime(&mut self, env: &dyn Env, queues: &Queues) -> Result<()> {
-        self.sources.iter().for_each(Walk::approach);
+        self.sources.iter().for_each(SortedCursor::approach);
         let mut waiting = Vec::new();
         for source in &mut self.sources {
             source.waiting(&mut waiting)?;
@@ -142,7 +153,7 @@ impl<W: Walk> Merge<W> {
         queues.with(env, |queue| read_all(&mut waiting, queue))
     }
 
-    /// Finds the first entry.
+    /// Loads the first entry of each source and sorts the sources.
     pub(crate) fn settle(&mut self) -> Result<()> {
         if self.settled {
             return Ok(());
@@ -162,7 +173,7 @@ impl<W: Walk> Merge<W> {
         self.sources.get(source)?.key()
     }
 
-    /// Which of two sources comes first.
+    /// Orders two sources: by key in the direction of the scan, then the newer first.
     #[inline]
     fn compare(&self, one: usize, other: usize) -> cmp::Ordering {
         let keys = (self.key_of(one), self.key_of(other));
@@ -173,7 +184,8 @@ impl<W: Walk> Merge<W> {
         order.then(one.cmp(&other))
     }
 
-    /// The source at a place of the order has another entry, or none: puts it where it belongs.
+    /// Moves the source at position `place`, whose entry has changed, to its new position; removes
+    /// it if it has ended.
     fn replace(&mut self, place: usize) {
         let Some(&source) = self.order.get(place) else { return };
         if self.key_of(source).is_none() {
@@ -191,30 +203,30 @@ impl<W: Walk> Merge<W> {
         }
     }
 
-    /// There is nothing more.
+    /// Ends the scan and drops the sources.
     pub(crate) fn end(&mut self) {
         self.sources.clear();
         self.order.clear();
     }
 
-    /// The source that has the newest entry of the next key.
+    /// Returns the index of the source that has the newest entry of the current key.
     #[inline]
     pub(crate) fn current(&self) -> Option<usize> {
         self.order.first().copied()
     }
 
-    /// The next key.
+    /// Returns the current key.
     #[inline]
     pub(crate) fn key(&self) -> Option<&[u8]> {
         self.key_of(self.current()?)
     }
 
-    /// Its value; `None` for a tombstone.
+    /// Returns the current value; `None` for a tombstone.
     pub(crate) fn value(&self) -> Option<&[u8]> {
         self.sources.get(self.current()?)?.value()
     }
 
-    /// Whether a source has an entry of the next key.
+    /// Returns whether a source has an entry of the current key.
     pub(crate) fn has_key(&self, index: usize) -> bool {
         let key = self.key_of(index);
         key.is_some() && key == self.key()
@@ -222,12 +234,12 @@ impl<W: Walk> Merge<W> {
 
     fn advance_at(&mut self, place: usize) -> Result<()> {
         let source = self.order.get(place).and_then(|source| self.sources.get_mut(*source));
-        source.map_or(Ok(()), Walk::advance)?;
+        source.map_or(Ok(()), SortedCursor::advance)?;
         self.replace(place);
         Ok(())
     }
 
-    /// Goes past the next key.
+    /// Advances past all entries of the current key.
     pub(crate) fn advance(&mut self) -> Result<()> {
         while let Some(&older) = self.order.get(1)
             && self.has_key(older)
@@ -238,7 +250,7 @@ impl<W: Walk> Merge<W> {
     }
 }
 
-/// Makes the first reads of walks at once.
+/// Reads the first blocks of cursors at once.
 fn read_all(waiting: &mut [&mut SstCursor], queue: &mut dyn Queue) -> Result<()> {
     for (token, cursor) in waiting.iter().enumerate() {
         if let Some(span) = cursor.request() {
@@ -256,7 +268,7 @@ fn read_all(waiting: &mut [&mut SstCursor], queue: &mut dyn Queue) -> Result<()>
         let Some(cursor) = waiting.get_mut(place) else { continue };
         let taken = match completion.result {
             Ok(count) if count == completion.buffer.len() => cursor.take(completion.buffer),
-            // The walk reads it again, and says what is wrong.
+            // The cursor reads it again and reports the error.
             _ => Ok(()),
         };
         outcome = outcome.and(taken);

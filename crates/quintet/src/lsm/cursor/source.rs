@@ -1,12 +1,12 @@
-//! Walks over one memtable, and over one piece.
+//! The sources of a merge: cursors over one memtable and over one SST.
 //!
-//! A walk over a piece takes from the cache what is there: entries are copied out of a block where
-//! it lies, a few at first, then twice as many each time, so that one of many sources copies little
-//! more than it gives. What is not there is read from the disk, whole blocks at a time, and shown
-//! where it was read to, if no block of it is packed.
+//! [`SstCursor`] copies entries from cached blocks: two at first, then twice as many each time, so
+//! that one of many sources copies little more than it returns. Blocks that are not cached are read
+//! from the disk, several at a time. Their entries are used in place in the read buffer, unless a
+//! block of them is compressed.
 //!
-//! A walk with a [`Flow`](crate::io::Flow) passes over much: its first read is under way when it
-//! is made, and from the second on the next one always is.
+//! With a [`Flow`](crate::io::Flow) a cursor reads ahead: its first read is under way when it is
+//! created, and from the second read on the next one always is.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -17,7 +17,7 @@ use crate::{
     io::{AlignedBuffer, Pending, Request},
     lsm::{
         block_cache::decoded_block::{Look, Part},
-        cursor::merge::{Ahead, Direction, Start, Walk},
+        cursor::merge::{Ahead, Direction, ScanStart, SortedCursor},
         memtable::{Memtable, skiplist::Node},
         sst::{
             Piece, Span,
@@ -27,11 +27,11 @@ use crate::{
     util::codec::to_usize,
 };
 
-/// Entries that are copied out of a block at first, and at most.
+/// Entries that are copied out of a cached block: at first, and at most.
 const PART_MIN: usize = 2;
 const PART_MAX: usize = 64;
 
-/// A walk over one memtable.
+/// A cursor over one memtable.
 #[derive(Debug)]
 pub(crate) struct MemtableCursor {
     memtable: Arc<Memtable>,
@@ -43,8 +43,8 @@ pub(crate) struct MemtableCursor {
 }
 
 impl MemtableCursor {
-    /// One for each of some memtables.
-    pub(crate) fn all(memtables: Vec<Arc<Memtable>>, start: &Start) -> Vec<Self> {
+    /// Creates a cursor for each memtable, all at their first entry.
+    pub(crate) fn all(memtables: Vec<Arc<Memtable>>, start: &ScanStart) -> Vec<Self> {
         let (way, key) = (start.way, start.key.as_deref());
         let nodes = match way {
             Direction::Up => Memtable::seek_all(&memtables, key.unwrap_or(&[])),
@@ -75,7 +75,7 @@ impl MemtableCursor {
     }
 }
 
-impl Walk for MemtableCursor {
+impl SortedCursor for MemtableCursor {
     #[inline]
     fn key(&self) -> Option<&[u8]> {
         self.node.is_some().then_some(self.key.as_slice())
@@ -101,19 +101,19 @@ impl Walk for MemtableCursor {
     }
 }
 
-/// Where a walk goes on in the first block that is loaded next.
+/// Where the cursor continues in the blocks that are loaded next.
 #[derive(Clone, Copy, Debug)]
 enum Goal {
-    /// At its first entry, or its last.
+    /// At their first entry, or downwards at their last.
     Edge,
-    /// At the first entry not below the start's key, or the last below; which is in one of these
-    /// blocks, or the next.
+    /// At the start key: the first entry not below it, or downwards the last below it. It is in one
+    /// of these blocks, or the next.
     Key { start: u32, end: u32 },
-    /// At this entry of `of`; walking down, before it.
+    /// At entry `number` of `of` of the block; downwards, before it.
     Entry { number: usize, of: usize },
 }
 
-/// Where an entry is in what its walk holds.
+/// Offsets of an entry in the cursor's data.
 #[derive(Clone, Copy, Debug)]
 struct Listed {
     key: u32,
@@ -134,7 +134,8 @@ impl Listed {
     }
 }
 
-/// Lists the entries of a block in a range of `data`; `None` where one does not parse.
+/// Appends the offsets of a block's entries in a range of `data` to `out`. Returns `None` if one
+/// does not parse.
 fn list(data: &[u8], range: Range<usize>, block: u32, out: &mut Vec<Listed>) -> Option<()> {
     let data = data.get(..range.end)?;
     let mut at = range.start;
@@ -148,39 +149,39 @@ fn list(data: &[u8], range: Range<usize>, block: u32, out: &mut Vec<Listed>) -> 
     Some(())
 }
 
-/// A walk over one piece.
+/// A cursor over one SST. See the module head.
 #[derive(Debug)]
 pub(crate) struct SstCursor {
     piece: Arc<Piece>,
-    start: Start,
-    /// What is read next.
+    start: ScanStart,
+    /// Bytes of the next read, and their maximum.
     read_bytes: u64,
     read_bytes_most: u64,
-    /// Blocks that are to be loaded next, and where the walk goes on in them.
+    /// Blocks to load next, and where the cursor continues in them.
     pending: Option<Range<u32>>,
     goal: Goal,
-    /// Blocks that were loaded; of one from the cache, the entries that were copied.
+    /// Blocks that are loaded. If only a part of a cached block was copied, which part.
     loaded: Range<u32>,
     part: Option<Part>,
-    /// Entries to be copied next.
+    /// Number of entries to copy next.
     part_entries: usize,
-    /// What was read, and what was copied from the cache or unpacked; which of the two the entries
-    /// are in.
+    /// The data that the entries are in: `buffer` if `is_read`, else `bytes` (copied from the
+    /// cache, or decompressed).
     buffer: AlignedBuffer,
     bytes: Vec<u8>,
     is_read: bool,
-    /// The entries, and where the walk is.
+    /// The loaded entries, and the index of the current one.
     entries: Vec<Listed>,
     place: Option<usize>,
-    /// Something came from the disk.
+    /// Whether the cursor has read from the disk.
     has_read: bool,
-    /// Blocks on their way here, and the buffer for the ones after them.
+    /// The read-ahead under way, and the buffer for the next one.
     ahead: Option<(Range<u32>, Pending)>,
     spare: AlignedBuffer,
 }
 
 impl SstCursor {
-    pub(crate) fn new(piece: Arc<Piece>, start: Start, ahead: Ahead) -> Self {
+    pub(crate) fn new(piece: Arc<Piece>, start: ScanStart, ahead: Ahead) -> Self {
         let (blocks, read_bytes) = (piece.blocks(), ahead.first_of(piece.data_bytes()));
         let wanted = match (&start.key, start.way) {
             (Some(key), _) => piece.seek(key),
@@ -224,7 +225,7 @@ impl SstCursor {
         cursor
     }
 
-    /// Starts to read blocks that are wanted next, if that is done here.
+    /// Starts a read-ahead of blocks, if the cursor has a flow.
     fn read_ahead(&mut self, blocks: Range<u32>) {
         let Some(flow) = &self.start.flow else { return };
         let span = self.piece.span(blocks.clone());
@@ -235,14 +236,14 @@ impl SstCursor {
         self.ahead = Some((blocks, read));
     }
 
-    /// Reads the blocks that are wanted now, or waits for them.
+    /// Reads the pending blocks, or waits for their read-ahead.
     fn fetch(&mut self) -> Result<()> {
         let Some(blocks) = self.pending.clone() else { return Ok(()) };
         let span = self.piece.span(blocks.clone());
         let mut is_there = false;
         if let Some((_, read)) = self.ahead.take().filter(|(ahead, _)| *ahead == blocks) {
             let done = read.wait();
-            // What failed is read again, and that says what is wrong.
+            // A failed read-ahead is read again, and that read reports the error.
             is_there = done.result.is_ok_and(|count| count == span.whole());
             self.spare = mem::replace(&mut self.buffer, done.buffer);
         }
@@ -261,12 +262,12 @@ impl SstCursor {
         &self.piece
     }
 
-    /// What has to be read before the walk goes on.
+    /// Returns the span that must be read before the cursor can continue.
     pub(crate) fn request(&self) -> Option<Span> {
         Some(self.piece.span(self.pending.clone()?))
     }
 
-    /// Takes what was read for the request.
+    /// Takes the buffer that was read for [`Self::request`].
     pub(crate) fn take(&mut self, buffer: AlignedBuffer) -> Result<()> {
         self.buffer = buffer;
         self.take_buffer()
@@ -284,7 +285,7 @@ impl SstCursor {
             let open = self.piece.open_block(&self.buffer, span, (blocks.start, number))?;
             let in_place = open.in_place();
             if in_place.is_none() && self.is_read {
-                // A packed block: all of them are copied, from the first on.
+                // A compressed block: all blocks are copied, from the first one on.
                 self.is_read = false;
                 self.entries.clear();
                 number = blocks.start;
@@ -313,13 +314,13 @@ impl SstCursor {
         self.piece.damage(offset, "an entry does not parse")
     }
 
-    /// What the entries are in.
+    /// Returns the data that the entries are in.
     #[inline]
     fn data(&self) -> &[u8] {
         if self.is_read { self.buffer.as_slice() } else { &self.bytes }
     }
 
-    /// Takes what is wanted next from the cache, if it is there.
+    /// Loads the pending entries from the cache, if they are there.
     fn take_cached(&mut self) -> Result<()> {
         let (Some(cache), Some(blocks)) = (&self.start.cache, &self.pending) else { return Ok(()) };
         let bytes = &mut self.bytes;
@@ -379,7 +380,7 @@ impl SstCursor {
         self.entries.get(place).and_then(|entry| self.data().get(entry.key())).unwrap_or(&[])
     }
 
-    /// Puts the walk where it goes on, in blocks that were loaded whole.
+    /// Sets the position in blocks that were loaded as a whole.
     fn find_place(&mut self) {
         let first = match (mem::replace(&mut self.goal, Goal::Edge), self.start.key.take()) {
             (Goal::Key { .. }, Some(key)) => {
@@ -387,7 +388,7 @@ impl SstCursor {
                 let below = |entry: &Listed| data.get(entry.key()).unwrap_or(&[]) < &*key;
                 self.entries.partition_point(below)
             }
-            // The block is the first of those that were loaded, or the last.
+            // Upwards the block is the first of those loaded, downwards the last.
             (Goal::Entry { number, of }, _) => match self.start.way {
                 Direction::Up => number,
                 Direction::Down => (self.entries.len() + number).saturating_sub(of),
@@ -400,7 +401,7 @@ impl SstCursor {
         };
     }
 
-    /// What comes after what was loaded: the rest of the block, or other blocks.
+    /// Sets what to load next: the rest of the block, or other blocks. Returns `false` at the end.
     fn ask_on(&mut self) -> bool {
         let (way, blocks) = (self.start.way, self.piece.blocks());
         if let Some(part) = self.part.take() {
@@ -431,7 +432,7 @@ impl SstCursor {
         self.pending.is_some()
     }
 
-    /// Loads on until there is an entry, or no more.
+    /// Loads until there is an entry, or the end.
     fn load_on(&mut self) -> Result<()> {
         loop {
             self.take_cached()?;
@@ -446,13 +447,13 @@ impl SstCursor {
         self.entries.get(self.place?)
     }
 
-    /// The number of the entry's block.
+    /// Returns the block number of the current entry.
     pub(crate) fn block(&self) -> u32 {
         self.entry().map_or(0, |entry| entry.block)
     }
 }
 
-impl Walk for SstCursor {
+impl SortedCursor for SstCursor {
     #[inline]
     fn key(&self) -> Option<&[u8]> {
         self.place.map(|place| self.key_at(place))

@@ -1,14 +1,17 @@
-//! Memory of memtables that serves again.
+//! Recycles the memory of memtables.
 //!
-//! What: a memtable that goes leaves its two regions here, and the next one takes them. Why: the
-//! system clears fresh memory when it is first stored to, which took a fifth of the time of a
-//! writer that loads.
+//! A memtable uses two regions: one for nodes, one for hash buckets. The kernel clears fresh memory
+//! at the first store, which took a fifth of the time of a writer that loads data. So a dropped
+//! memtable leaves its regions here, and the next one takes them.
 //!
-//! Invariants: what lies here is drawn from the budget, if the budget had room for it, and gives
-//! way to whoever needs memory; buckets that lie here are zero. All memtables of a front have the
-//! same sizes.
+//! Invariants:
+//! - Free regions are reserved in the budget, without making other caches shrink. The budget can
+//!   reclaim them.
+//! - Free buckets are zero. Free nodes have arbitrary contents.
+//! - All memtables of one write buffer have regions of the same sizes.
+//! - An idle table holds no free regions ([`Arenas::stop_recycling`]).
 //!
-//! Thread rules: any thread.
+//! Threads: any; one lock.
 
 use std::{
     io,
@@ -21,19 +24,22 @@ use crate::{
     util::{
         budget::{Budget, Reclaimable},
         codec::to_usize,
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{Mutex, Ordering, lock},
     },
 };
 
-/// More than the longest key and the largest value with its envelope.
+/// Address space beyond the nominal size, in bytes: more than the longest key and the largest value
+/// with its envelope.
 const ENTRY_BYTES_MAX: u64 = 600 << 20;
-/// Bytes of a memtable for each byte of its buckets: at 150 bytes an entry, 1.7 entries a bucket.
+/// Bytes of a memtable for each byte of its buckets. Entries of 150 bytes make 1.7 entries a
+/// bucket.
 const BUCKETS_SHARE: u64 = 32;
-/// From here on, nodes lie in huge pages: a descent takes half the misses.
+/// Offset from which nodes use huge pages, which halves the misses of a descent. Below it, a nearly
+/// empty memtable stays small.
 const HUGE_FROM_BYTES: u64 = 2 << 20;
 
-/// Words of a memtable, until it goes.
+/// A region of a memtable; `None` after its drop.
 #[derive(Debug)]
 pub(crate) struct Words(Option<Region>);
 
@@ -44,60 +50,69 @@ impl Arena for Words {
     }
 }
 
-/// What a memtable was in.
+/// The regions of a dropped memtable.
 #[derive(Debug)]
-struct Kept {
+struct MemtableRegions {
     nodes: Region,
     buckets: Region,
-    /// Bytes of both that the system has given.
+    /// Bytes of both regions that are backed by memory.
     bytes: u64,
 }
 
-/// See the module head.
+/// Regions for the next memtables.
+#[derive(Debug)]
+struct FreeRegions {
+    list: Vec<MemtableRegions>,
+    /// Maximum length of the list for now: 0 or `Arenas::free_max`.
+    max: usize,
+}
+
+/// The regions of the memtables of one write buffer. See the module head.
 #[derive(Debug)]
 pub(crate) struct Arenas {
-    /// Bytes of nodes at which a memtable is frozen, about.
+    /// Approximate bytes of nodes at which a memtable is frozen.
     capacity: u64,
     buckets_bytes: u64,
-    /// So many are kept.
-    most: usize,
-    kept: Mutex<Vec<Kept>>,
+    /// Maximum number of free memtables, while the table is written to.
+    free_max: usize,
+    free: Mutex<FreeRegions>,
     budget: Arc<Budget>,
 }
 
 impl Arenas {
-    /// For memtables that are to be frozen at about `capacity` bytes, of which `most` are kept.
-    pub(crate) fn new(capacity: u64, most: u64, budget: &Arc<Budget>) -> Arc<Self> {
+    /// Creates a pool for memtables of about `capacity` bytes. It keeps at most `free_max` of them.
+    pub(crate) fn new(capacity: u64, free_max: u64, budget: &Arc<Budget>) -> Arc<Self> {
+        let free_max = to_usize(free_max);
         let arenas = Arc::new(Self {
             capacity,
             buckets_bytes: (capacity / BUCKETS_SHARE).next_power_of_two().max(64),
-            most: to_usize(most),
-            kept: Mutex::default(),
+            free_max,
+            free: Mutex::new(FreeRegions { list: Vec::new(), max: free_max }),
             budget: Arc::clone(budget),
         });
         budget.register_reclaimable(Arc::downgrade(&arenas) as Weak<dyn Reclaimable>);
         arenas
     }
 
-    /// Bytes at which a memtable is to be frozen, about.
+    /// Returns at about how many bytes a memtable is frozen.
     pub(crate) const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Bytes of the buckets of a memtable.
+    /// Returns the bytes of a memtable's buckets.
     pub(crate) const fn buckets_bytes(&self) -> u64 {
         self.buckets_bytes
     }
 
-    /// Words for a memtable: nodes, and buckets, which are zero.
+    /// Returns the regions of a new memtable: nodes and buckets. The buckets are zero. Fails if the
+    /// system has no address space.
     pub(crate) fn take(&self) -> io::Result<(Words, Words)> {
-        let kept = lock(&self.kept).pop();
-        if let Some(kept) = kept {
-            self.budget.release(kept.bytes);
-            return Ok((Words(Some(kept.nodes)), Words(Some(kept.buckets))));
+        let free = lock(&self.free).list.pop();
+        if let Some(MemtableRegions { nodes, buckets, bytes }) = free {
+            self.budget.release(bytes);
+            return Ok((Words(Some(nodes)), Words(Some(buckets))));
         }
         let nodes = Region::reserve(self.capacity * 2 + ENTRY_BYTES_MAX)?;
-        // What is nearly empty stays small.
         if self.capacity > HUGE_FROM_BYTES {
             nodes.advise_huge(HUGE_FROM_BYTES..self.capacity);
         }
@@ -106,44 +121,66 @@ impl Arenas {
         Ok((Words(Some(nodes)), Words(Some(buckets))))
     }
 
-    /// Takes the words of a memtable that goes, of whose nodes so many bytes were used.
+    /// Takes the regions of a dropped memtable that used `used_bytes` of its nodes. Frees them if
+    /// the pool is full, the memtable was much larger than usual, or the budget has no free memory.
     pub(crate) fn put(&self, nodes: &mut Words, buckets: &mut Words, used_bytes: u64) {
         let (Some(nodes), Some(buckets)) = (nodes.0.take(), buckets.0.take()) else { return };
         let bytes = used_bytes + self.buckets_bytes;
-        // One with more had a large value.
-        if used_bytes > 2 * self.capacity || lock(&self.kept).len() >= self.most {
+        // More than twice the capacity: one large value.
+        if used_bytes > 2 * self.capacity || !lock(&self.free).has_room() {
             return;
         }
-        if !mutant::active(Bug::ArenaKeepsBuckets) {
-            for word in buckets.words() {
-                word.store(0, Ordering::Relaxed);
-            }
-        }
+        clear(&buckets);
         if self.budget.try_reserve(bytes).is_err() {
             return;
         }
-        let mut kept = lock(&self.kept);
-        if kept.len() < self.most {
-            kept.push(Kept { nodes, buckets, bytes });
+        let mut free = lock(&self.free);
+        if free.has_room() {
+            free.list.push(MemtableRegions { nodes, buckets, bytes });
         } else {
             self.budget.release(bytes);
         }
+    }
+
+    /// Keeps the regions of dropped memtables from now on: the table is written to.
+    pub(crate) fn start_recycling(&self) {
+        lock(&self.free).max = self.free_max;
+    }
+
+    /// Frees all regions, and from now on those of memtables that are dropped: the table is idle.
+    pub(crate) fn stop_recycling(&self) {
+        lock(&self.free).max = 0;
+        self.reclaim(u64::MAX);
+    }
+}
+
+/// Sets all words of a region to zero.
+fn clear(region: &Region) {
+    mutant!(ArenaKeepsBuckets => return);
+    for word in region.words() {
+        word.store(0, Ordering::Relaxed);
+    }
+}
+
+impl FreeRegions {
+    fn has_room(&self) -> bool {
+        self.list.len() < self.max
     }
 }
 
 impl Reclaimable for Arenas {
     fn reclaimable_bytes(&self) -> u64 {
-        lock(&self.kept).iter().map(|kept| kept.bytes).sum()
+        lock(&self.free).list.iter().map(|regions| regions.bytes).sum()
     }
 
     fn reclaim(&self, bytes: u64) -> u64 {
-        let mut given = 0;
-        while given < bytes {
-            let Some(kept) = lock(&self.kept).pop() else { break };
-            given += kept.bytes;
-            self.budget.release(kept.bytes);
+        let mut freed = 0;
+        while freed < bytes {
+            let Some(regions) = lock(&self.free).list.pop() else { break };
+            freed += regions.bytes;
+            self.budget.release(regions.bytes);
         }
-        given
+        freed
     }
 }
 
@@ -157,6 +194,7 @@ impl Drop for Arenas {
 #[cfg(not(model))]
 mod tests {
     use super::*;
+    use crate::util::mutant::{self, Bug};
 
     fn arenas(limit: u64) -> (Arc<Arenas>, Arc<Budget>) {
         let budget = Arc::new(Budget::new(limit));
@@ -199,5 +237,22 @@ mod tests {
         let (mut nodes, mut buckets) = arenas.take().unwrap();
         arenas.put(&mut nodes, &mut buckets, 100);
         assert_eq!((arenas.reclaimable_bytes(), budget.used()), (0, 9000), "no room");
+    }
+
+    #[test]
+    fn idle_arenas_free_their_regions_and_those_of_memtables_dropped_later() {
+        let (arenas, budget) = arenas(1 << 20);
+        let mut all: Vec<_> = (0..3).map(|_| arenas.take().unwrap()).collect();
+        let mut drop_one = || {
+            let (mut nodes, mut buckets) = all.pop().unwrap();
+            arenas.put(&mut nodes, &mut buckets, 100);
+            (arenas.reclaimable_bytes(), budget.used())
+        };
+        assert_eq!(drop_one(), (4196, 4196));
+        arenas.stop_recycling();
+        assert_eq!((arenas.reclaimable_bytes(), budget.used()), (0, 0));
+        assert_eq!(drop_one(), (0, 0));
+        arenas.start_recycling();
+        assert_eq!(drop_one(), (4196, 4196));
     }
 }

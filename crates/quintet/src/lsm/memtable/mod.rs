@@ -1,11 +1,19 @@
-//! Memtables: what the log has and the files do not.
+//! Memtables: entries that are in the log and not yet in a file.
 //!
-//! Invariants: what a memtable draws from the budget is given back when it goes, which an iterator
-//! may delay. Writers hold the table's `writing` lock shared; with it held alone, nothing is on
-//! the way into the memtable, and it can be frozen. A key's bits are in the filter of its group
-//! before it is in the list.
+//! A memtable is a [`SkipList`] with a hash index, in memory of [`Arenas`]. Memtables that are
+//! flushed together are a group and share one [`Filter`], so a get of an absent key does not look
+//! into each of them.
+//!
+//! Invariants:
+//! - A memtable releases its budget when it is dropped. An iterator that holds it delays that.
+//! - Writers hold the write buffer's `writing` lock shared. While a thread holds it exclusively, no
+//!   insert is under way and the memtable can be frozen.
+//! - A key's bits are in the filter of its group before its entry is in the list.
+//!
+//! Threads: any; gets and inserts take no lock of the memtable.
 
 pub(crate) mod arenas;
+mod mutants;
 pub(crate) mod skiplist;
 
 use std::{io, sync::Arc};
@@ -20,31 +28,33 @@ use crate::{
     util::{
         budget::Budget,
         codec::{KeyHash, Lsn, key_prefix, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Ordering},
     },
 };
 
+/// Kinds of nodes in the list.
 const PUT: u8 = 0;
-/// Number of keys that an estimate counts one by one.
+/// Number of keys that an estimate counts one by one before it extrapolates.
 const ESTIMATE_KEYS_MAX: u64 = 1024;
 
 const TOMBSTONE: u8 = 1;
-/// Words of a node beside key and value: head and, on average, links.
+/// Bytes of a node besides key and value: the head and two links, more than the average of 4/3.
 const NODE_BYTES: u64 = 6 * 8;
 
-/// What a memtable, or a block, says of a key.
+/// The answer of a memtable or a block for a key.
 #[derive(Debug)]
 pub(crate) enum Answer<T = Value> {
-    /// It has no entry of it.
+    /// It has no entry of the key.
     Nothing,
+    /// Its newest entry is a tombstone.
     Deleted,
-    /// What was made of the value.
+    /// The sink's output for the value.
     Value(T),
 }
 
 impl<T> Answer<T> {
-    /// What was made of the value, if there is one.
+    /// Returns the sink's output, if the key has a value.
     #[inline]
     pub(crate) fn value(self) -> Option<T> {
         match self {
@@ -54,19 +64,19 @@ impl<T> Answer<T> {
     }
 }
 
-/// Bytes of a memtable for each byte of its filter: at 150 bytes an entry, 27 bits an entry.
+/// Bytes of a memtable for each byte of its filter. Entries of 150 bytes get 27 bits each.
 const FILTER_SHARE: u64 = 64;
 
-/// Keys that a group of memtables may have: most gets of keys that they have not end here, instead
-/// of with a look at each.
+/// A Bloom filter over the keys of a group of memtables. Most gets of absent keys end here instead
+/// of looking into each memtable.
 ///
-/// Three bits of one word each, set before the entry is in the list.
+/// A key sets three bits of one word (a blocked Bloom filter), before its entry is in the list.
 #[derive(Debug)]
 pub(crate) struct Filter {
     words: Region,
-    /// Of a word's number.
+    /// Mask of a word's index.
     mask: u64,
-    /// Memtables that it was made for, ever.
+    /// Number of memtables that joined the group, dropped ones included.
     members: AtomicU64,
     budget: Arc<Budget>,
 }
@@ -76,7 +86,8 @@ impl Filter {
         (capacity / FILTER_SHARE).next_power_of_two().max(64)
     }
 
-    /// An empty one for keys of about so many bytes of memtables.
+    /// Creates an empty filter for the keys of about `capacity` bytes of memtables. Fails if the
+    /// system has no address space.
     pub(crate) fn new(capacity: u64, budget: &Arc<Budget>) -> io::Result<Self> {
         let bytes = Self::bytes(capacity);
         let words = Region::reserve(bytes)?;
@@ -90,7 +101,7 @@ impl Filter {
         })
     }
 
-    /// Memtables that share it or did.
+    /// Returns how many memtables joined the group, dropped ones included.
     pub(crate) fn members(&self) -> u64 {
         self.members.load(Ordering::Relaxed)
     }
@@ -112,7 +123,7 @@ impl Filter {
         }
     }
 
-    /// Whether a key of this hash may have been added.
+    /// Returns whether a key of this hash may have been added.
     #[inline]
     pub(crate) fn may_have(&self, hash: u64) -> bool {
         let (word, bits) = self.place(hash);
@@ -126,25 +137,24 @@ impl Drop for Filter {
     }
 }
 
-/// See the module head.
+/// One memtable. See the module head.
 #[derive(Debug)]
 pub(crate) struct Memtable {
     list: SkipList<Words>,
-    /// Where its memory comes from and goes.
+    /// The pool that its memory comes from and returns to.
     arenas: Arc<Arenas>,
-    /// One for all memtables of a group: it answers for those that are not asked then. None where
-    /// a memtable is alone.
+    /// The filter of its group; `None` if it is in no group.
     group: Option<Arc<Filter>>,
     budget: Arc<Budget>,
-    /// Drawn from the budget.
+    /// Bytes that are reserved in the budget for its entries.
     charged: AtomicU64,
-    /// Entries, the keys among them that are new, and bytes of keys and values.
+    /// Number of entries, number of distinct keys, and bytes of keys and values.
     entries: AtomicU64,
     keys: AtomicU64,
     payload_bytes: AtomicU64,
 }
 
-/// What an entry draws from the budget.
+/// Returns how many bytes of the budget an entry takes.
 pub(crate) fn cost(op: &Op<'_>) -> u64 {
     let words = |bytes: usize| to_u64(bytes.next_multiple_of(8));
     match op {
@@ -157,7 +167,7 @@ pub(crate) fn cost(op: &Op<'_>) -> u64 {
 }
 
 impl Memtable {
-    /// An empty one.
+    /// Creates an empty memtable that joins `group`. Fails if the system has no address space.
     pub(crate) fn new(
         arenas: &Arc<Arenas>,
         group: Option<&Arc<Filter>>,
@@ -180,8 +190,8 @@ impl Memtable {
         })
     }
 
-    /// Adds an operation on one key (and its hash), for which `cost` was drawn from the budget;
-    /// `false` where it has no room.
+    /// Inserts an operation on one key with this hash. The caller has reserved [`cost`] in the
+    /// budget. Returns `false` if the memtable has no room.
     pub(crate) fn insert(&self, lsn: u64, op: &Op<'_>, hash: u64) -> bool {
         let Some(version) = self.version_of(lsn, op, hash) else { return true };
         let inserted = self.list.insert(&version);
@@ -192,8 +202,9 @@ impl Memtable {
         true
     }
 
-    /// Adds operations, each on one key, in their order, for which `bytes` were drawn from the
-    /// budget; `false` where it has no room for all: then it has none.
+    /// Inserts operations, each on one key, in their order. The caller has reserved `bytes` in the
+    /// budget. Returns `false` if the memtable has no room for all of them: then it has inserted
+    /// none.
     pub(crate) fn insert_many(&self, ops: &[(Lsn, Op<'_>)], bytes: u64, hash: &KeyHash) -> bool {
         let mut versions = Vec::with_capacity(ops.len());
         for (lsn, op) in ops {
@@ -206,7 +217,7 @@ impl Memtable {
         true
     }
 
-    /// Counts what was added.
+    /// Adds inserted versions to the counters.
     #[inline]
     fn note(&self, versions: &[Version<'_>], bytes: u64, keys: u64) {
         let payload = |one: &Version<'_>| one.key.len() + one.pieces[0].len() + one.pieces[1].len();
@@ -217,7 +228,8 @@ impl Memtable {
         self.payload_bytes.fetch_add(to_u64(payload), Ordering::Relaxed);
     }
 
-    /// What is inserted of an operation on one key, after its bits are in the group's filter.
+    /// Returns the version to insert for an operation on one key, and adds the key to the group's
+    /// filter. Returns `None` for a range delete.
     #[inline]
     fn version_of<'a>(&self, lsn: u64, op: &Op<'a>, hash: u64) -> Option<Version<'a>> {
         let (key, kind, pieces) = match *op {
@@ -225,57 +237,57 @@ impl Memtable {
             Op::Delete { key } => (key, TOMBSTONE, [&[][..]; 2]),
             Op::DeleteRange { .. } => return None,
         };
-        let is_forgotten = kind != PUT && mutant::active(Bug::TphFilterForgetsTombstones);
-        if let Some(group) = self.group.as_ref().filter(|_| !is_forgotten) {
+        let version = Version { key, hash, number: lsn, kind, pieces };
+        mutant!(TphFilterForgetsTombstones => if kind == TOMBSTONE { return Some(mutants::hide(version)) });
+        if let Some(group) = &self.group {
             group.add(hash);
         }
-        // Of the seeded bug: in the bucket of another hash, where no get comes by.
-        let hash = if is_forgotten { !hash } else { hash };
-        Some(Version { key, hash, number: lsn, kind, pieces })
+        Some(version)
     }
 
+    /// Returns whether it has no entries.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Whether it has as much as its buckets were made for.
+    /// Returns whether it has reached the size that its buckets were made for.
     pub(crate) fn is_full(&self) -> bool {
         self.charged() >= self.arenas.capacity()
     }
 
-    /// What it draws from the budget, in bytes.
+    /// Returns how many bytes are reserved in the budget for its entries.
     pub(crate) fn charged(&self) -> u64 {
         self.charged.load(Ordering::Relaxed)
     }
 
-    /// Entries of all versions.
+    /// Returns the number of entries, all versions counted.
     pub(crate) fn entries(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// Keys that it has entries of.
+    /// Returns the number of distinct keys.
     pub(crate) fn keys(&self) -> u64 {
         self.keys.load(Ordering::Relaxed)
     }
 
-    /// Bytes of keys and values.
+    /// Returns the bytes of keys and values.
     pub(crate) fn payload_bytes(&self) -> u64 {
         self.payload_bytes.load(Ordering::Relaxed)
     }
 
-    /// The filter of its group.
+    /// Returns the filter of its group.
     #[inline]
     pub(crate) fn group(&self) -> Option<&Arc<Filter>> {
         self.group.as_ref()
     }
 
-    /// Starts loading what an insert or a get of this hash looks at first. A hint.
+    /// Prefetches the bucket that an insert or a get of this hash reads first. A hint.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         self.list.prefetch(hash);
     }
 
-    /// What it says of a key.
+    /// Looks a key up and gives its newest value to the sink.
     #[inline]
     pub(crate) fn get<T: ValueSink>(
         &self,
@@ -294,7 +306,8 @@ impl Memtable {
         Answer::Value(take.of_words(words, (0, bytes)))
     }
 
-    /// The first key that is not below `key` in each of some memtables, looked for side by side.
+    /// Returns, for each memtable, the node of its first key that is not below `key`. The searches
+    /// advance in turn so that their cache misses overlap.
     pub(crate) fn seek_all(all: &[Arc<Self>], key: &[u8]) -> Vec<Option<Node>> {
         let mut descents: Vec<_> = all.iter().map(|one| one.list.descend(key)).collect();
         loop {
@@ -308,18 +321,18 @@ impl Memtable {
         }
     }
 
-    /// The last key below `key`, or of all.
+    /// Returns the node of the last key below `key`, or of the last key of all.
     pub(crate) fn seek_before(&self, key: Option<&[u8]>) -> Option<Node> {
         self.list.seek_before(key)
     }
 
-    /// The key after that of a node, `key`.
+    /// Returns the node of the key that follows `node`, whose key is `key`.
     pub(crate) fn next_key(&self, node: Node, key: &[u8]) -> Option<Node> {
         self.list.next_key(node, key)
     }
 
     /// Returns about how many keys from `start` (included) to `end` (excluded) the memtable holds,
-    /// tombstones included. Counts up to [`ESTIMATE_KEYS_MAX`] keys and extrapolates behind them.
+    /// tombstones included. Counts up to [`ESTIMATE_KEYS_MAX`] keys and extrapolates beyond them.
     pub(crate) fn estimate_count(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> u64 {
         let mut node = match start {
             None => self.list.seek(&[]),
@@ -351,7 +364,7 @@ impl Memtable {
         count
     }
 
-    /// Copies key and value out; whether it is a tombstone.
+    /// Copies a node's key and value out. Returns whether it is a tombstone.
     pub(crate) fn read(&self, node: Node, key: &mut Vec<u8>, value: &mut Vec<u8>) -> bool {
         self.list.copy_key(node, key);
         value.clear();
@@ -360,7 +373,7 @@ impl Memtable {
         self.list.kind(node) == TOMBSTONE
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory it uses.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.list.used_words() * 8 + self.arenas.buckets_bytes()
     }
@@ -376,7 +389,7 @@ impl Drop for Memtable {
 }
 
 /// Scales `count` keys between `first` and `reached` to the interval from `first` to `last`, as if
-/// keys were spread evenly behind their common prefix.
+/// the keys were evenly distributed after their common prefix.
 fn extrapolate(count: u64, (first, reached, last): (&[u8], &[u8], &[u8])) -> u64 {
     let shared = first.iter().zip(last).take_while(|(one, other)| one == other).count();
     let number = |key: &[u8]| u128::from(key_prefix(key.get(shared..).unwrap_or(&[])));

@@ -1,31 +1,33 @@
-//! Blocks: a few entries in key order, read as one.
+//! Blocks: the unit of reads, caching and compression. A block has one or more entries in key
+//! order.
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
-//! | 0 | 4 | crc | CRC32C of what follows, salted with the piece's identity and the block's number
-//! |
-//! | 4 | 4 | size | bytes of the entries, unpacked; bit 31: they are packed as an LZ4 block, bit 30: as a zstd frame; both bits: they are short, and these are the bytes of what follows |
+//! | 0 | 4 | crc | CRC32C of the rest, salted with the SST's identity and the block's number |
+//! | 4 | 4 | size | bytes of the entries, uncompressed; bit 31: they are compressed as an LZ4 block, bit 30: as a zstd frame; both bits: they are short, and these are the stored bytes |
 //! | 8 | | entries | back to back |
-//! | | | filling | zeros, to a multiple of 8 |
+//! | | | padding | zeros, to a multiple of 8 |
 //!
 //! An entry: varint key length, varint `value length * 2 + tombstone`, key, value.
 //!
-//! Short entries lack what the block's keys have in common at their beginning; it stands once,
-//! before them:
+//! Short entries lack the prefix that all keys of the block share, which is stored once before
+//! them:
 //!
 //! | size | name | meaning |
 //! |---|---|---|
 //! | varint | size | bytes of the entries, whole |
 //! | varint | head length | at most 255 |
-//! | | head | what each key begins with |
-//! | | entries | as above, of the rests of the keys |
+//! | | head | the shared prefix |
+//! | | entries | as above, with the rests of the keys |
 //!
-//! Readers see whole entries, however they are stored: a block has room for more of them than its
-//! bytes, up to twice as many ([`Filling`]).
+//! Readers always see whole entries. A block of short entries may have up to twice `block_bytes` of
+//! whole entries ([`Filling`]).
 //!
-//! Invariants: no length is trusted before the checksum; decoding never panics. The salt keeps a
-//! block of another place, piece or table from being taken for this one. Short entries take two
-//! bytes at least, so whole ones are less than 256 times as large, as packed ones are.
+//! Invariants:
+//! - No length is trusted before the checksum matched. Decoding never panics.
+//! - The salt detects a block of another position, SST or table.
+//! - Short entries take at least two bytes each, so whole ones are less than 256 times as large.
+//!   The same bound holds for compressed ones.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -42,27 +44,28 @@ use crate::util::codec::{
 
 /// Bytes before the entries.
 pub(crate) const HEAD_BYTES: usize = 8;
-/// Blocks begin at multiples of this.
+/// Alignment of blocks in bytes.
 pub(crate) const UNIT_BYTES: u64 = 8;
 const LZ4: u32 = 1 << 31;
 const ZSTD: u32 = 1 << 30;
 const PACKED: u32 = LZ4 | ZSTD;
-/// Of entries without the head of their keys.
+/// Flag of short entries.
 const SHORT: u32 = LZ4 | ZSTD;
-/// A head has at most so many bytes.
+/// Maximum bytes of a shared prefix.
 const HEAD_KEY_BYTES_MAX: usize = 255;
-/// What the lengths before short entries take at most.
+/// Maximum bytes of the two lengths before short entries.
 const SHORT_LENGTHS_BYTES: usize = 7;
-/// Entries are made short where that saves this part of them.
+/// Entries are stored short if that saves at least this fraction (1/32) of them.
 const SHORT_SAVING_MIN: usize = 32;
-/// A block of short entries has at most so many times as many bytes, whole, as other blocks.
+/// Maximum whole size of a block of short entries, as a multiple of `block_bytes`.
 const WHOLE_MAX: usize = 2;
-/// A block is kept as it is where packing saves less than this part of it.
+/// A block is stored uncompressed if compression saves less than about this fraction (1/8).
 const SAVING_MIN: usize = 8;
-/// More than an entry of the longest key and the largest value with its envelope takes.
+/// Maximum bytes of a block's entries: more than the longest key and the largest value with its
+/// envelope.
 const ENTRIES_BYTES_MAX: usize = (1 << 30) - 1;
 
-/// How blocks are packed.
+/// The compression of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     None,
@@ -74,7 +77,7 @@ impl Packing {
     /// The names of the option `compression`, in the order of the variants.
     pub(crate) const NAMES: [&str; 3] = ["none", "lz4", "zstd"];
 
-    /// The packing that one of the names means.
+    /// Returns the compression with this name; [`Self::None`] for unknown names.
     pub(crate) fn named(name: &str) -> Self {
         match name {
             "lz4" => Self::Lz4,
@@ -83,7 +86,7 @@ impl Packing {
         }
     }
 
-    /// The flag of a packed block, and its bytes.
+    /// Compresses entries. Returns the flag for the size field, and the bytes.
     fn pack(self, entries: &[u8]) -> Option<(u32, Vec<u8>)> {
         match self {
             Self::None => None,
@@ -93,7 +96,7 @@ impl Packing {
     }
 }
 
-/// Unpacks what `flag` says it is, to exactly as many bytes as `entries` has.
+/// Decompresses into `entries`, which must be filled exactly.
 fn unpack(flag: u32, packed: &[u8], entries: &mut [u8]) -> Option<()> {
     let count = match flag {
         LZ4 => lz4_flex::block::decompress_into(packed, entries).ok()?,
@@ -103,7 +106,7 @@ fn unpack(flag: u32, packed: &[u8], entries: &mut [u8]) -> Option<()> {
     (count == entries.len()).then_some(())
 }
 
-/// One entry of a block.
+/// An entry of a block: the ranges of its key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EntryRef {
     pub(crate) key: Range<usize>,
@@ -111,7 +114,7 @@ pub(crate) struct EntryRef {
     pub(crate) tombstone: bool,
 }
 
-/// Bytes that an entry takes in a block.
+/// Returns the bytes that an entry takes in a block.
 pub(crate) fn entry_bytes(key: usize, value: usize) -> usize {
     let varint = |number: usize| {
         to_usize(u64::from((u64::BITS - to_u64(number).leading_zeros()).max(1).div_ceil(7)))
@@ -119,7 +122,7 @@ pub(crate) fn entry_bytes(key: usize, value: usize) -> usize {
     varint(key) + varint(value * 2) + key + value
 }
 
-/// Appends an entry: `None` is a tombstone.
+/// Appends an entry; a value of `None` is a tombstone.
 pub(crate) fn put_entry(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>) {
     put_varint(out, to_u64(key.len()));
     let value_bytes = to_u64(value.map_or(0, <[u8]>::len));
@@ -132,13 +135,13 @@ fn checksum(salt: u32, number: u32, rest: &[u8]) -> u32 {
     crc32c_append(crc32c_append(salt, &number.to_le_bytes()), rest)
 }
 
-/// The salt of a piece's blocks.
+/// Returns the salt of an SST's blocks.
 pub(crate) fn salt_of(database_id: &[u8; 16], table_id: u64, piece: u64) -> u32 {
     let salt = crc32c_append(crc32c(database_id), &table_id.to_le_bytes());
     crc32c_append(salt, &piece.to_le_bytes())
 }
 
-/// Appends the block of these entries.
+/// Appends a block of these entries.
 pub(crate) fn put_block(out: &mut Vec<u8>, entries: &[u8], place: (u32, u32), packing: Packing) {
     let packed = packing.pack(entries);
     let is_worth_it = |bytes: &[u8]| bytes.len() + bytes.len() / SAVING_MIN < entries.len();
@@ -147,7 +150,7 @@ pub(crate) fn put_block(out: &mut Vec<u8>, entries: &[u8], place: (u32, u32), pa
     put_stored(out, stored, low_u32(to_u64(entries.len())) | flag, place);
 }
 
-/// Appends a block that has these bytes behind its head.
+/// Appends a block with these bytes after its head.
 fn put_stored(out: &mut Vec<u8>, stored: &[u8], size: u32, (salt, number): (u32, u32)) {
     let start = out.len();
     let rest = size.to_le_bytes();
@@ -156,17 +159,17 @@ fn put_stored(out: &mut Vec<u8>, stored: &[u8], size: u32, (salt, number): (u32,
     out.extend_from_slice(&rest);
     out.extend_from_slice(stored);
     let filled = (out.len() - start).next_multiple_of(to_usize(UNIT_BYTES));
-    // The checksum has no word for the filling: it is not read.
+    // The checksum does not cover the padding: readers ignore it.
     out.resize(start + filled, 0);
 }
 
-/// The entries of a block that is being filled.
+/// The block under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
-    /// Whole, as readers see them.
+    /// The whole entries, as readers see them.
     entries: Vec<u8>,
     count: usize,
-    /// Where the first key is, and how much of it all keys begin with.
+    /// The range of the first key, and the length of the prefix that all keys share.
     first_key: Range<usize>,
     head: usize,
 }
@@ -180,14 +183,15 @@ impl Filling {
         self.count == 0
     }
 
-    /// How much of the first key all keys begin with, once this one is among them.
+    /// Returns the length of the shared prefix once `key` is added.
     fn head_with(&self, key: &[u8]) -> usize {
         let first = self.entries.get(self.first_key.clone()).unwrap_or(&[]);
         let first = first.get(..self.head).unwrap_or(&[]);
         first.iter().zip(key).take_while(|(one, other)| one == other).count()
     }
 
-    /// Whether an entry has room too, in a block of so many bytes.
+    /// Returns whether another entry fits a block of `block_bytes`. An empty block accepts any
+    /// entry.
     pub(crate) fn has_room(
         &self,
         (key, value_bytes): (&[u8], usize),
@@ -205,7 +209,7 @@ impl Filling {
                 .is_some_and(|bytes| bytes <= most)
     }
 
-    /// Adds an entry; where it begins among the block's.
+    /// Adds an entry. Returns its offset among the block's whole entries.
     pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> usize {
         let at = self.entries.len();
         put_entry(&mut self.entries, key, value);
@@ -220,7 +224,7 @@ impl Filling {
         at
     }
 
-    /// Appends the block.
+    /// Appends the encoded block to `out`.
     pub(crate) fn put(&self, out: &mut Vec<u8>, place: (u32, u32), packing: Packing) {
         let is_short = packing == Packing::None
             && short_bytes(self.entries.len(), self.count, self.head).is_some();
@@ -233,7 +237,7 @@ impl Filling {
         }
     }
 
-    /// The entries without the head of their keys, behind it.
+    /// Returns the short entries, after their shared prefix.
     fn short(&self) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(self.entries.len());
         put_varint(&mut out, to_u64(self.entries.len()));
@@ -251,21 +255,21 @@ impl Filling {
         Some(out)
     }
 
-    /// Begins the next block.
+    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         (self.count, self.first_key, self.head) = (0, 0..0, 0);
     }
 }
 
-/// What so many entries take at most without so many bytes of each key; `None` where that saves
-/// too little.
+/// Returns the maximum bytes of `count` entries of `whole` bytes that are stored without a shared
+/// prefix of `head` bytes; `None` if that saves too little.
 fn short_bytes(whole: usize, count: usize, head: usize) -> Option<usize> {
     let saved = (count * head).checked_sub(head + SHORT_LENGTHS_BYTES)?;
     (saved > 0 && saved * SHORT_SAVING_MIN >= whole).then(|| whole - saved)
 }
 
-/// Makes short entries whole.
+/// Decodes short entries to whole ones; `None` if they do not parse.
 fn whole(short: &[u8]) -> Option<Vec<u8>> {
     let mut decoder = Decoder::new(short);
     let size = to_usize(decoder.varint()?);
@@ -290,15 +294,15 @@ fn whole(short: &[u8]) -> Option<Vec<u8>> {
     (entries.len() == size).then_some(entries)
 }
 
-/// The entries' bytes of a block: a place in `stored`, or unpacked.
+/// A block's whole entries: a range of the stored bytes, or a decoded copy.
 #[derive(Debug)]
 pub(crate) enum Entries {
     Plain(Range<usize>),
     Unpacked(Vec<u8>),
 }
 
-/// Verifies the block at the front of `stored`, which ends where the next one begins. Says what is
-/// wrong with one that is damaged.
+/// Verifies the block at the beginning of `stored`, which ends where the next block begins. Returns
+/// a description of the damage if there is one.
 pub(crate) fn open(stored: &[u8], place: (u32, u32)) -> Result<Entries, &'static str> {
     let mut decoder = Decoder::new(stored);
     let (Some(sum), Some(size)) = (decoder.u32(), decoder.u32()) else {
@@ -320,7 +324,7 @@ pub(crate) fn open(stored: &[u8], place: (u32, u32)) -> Result<Entries, &'static
         let entries = whole(body.get(..size_bytes).unwrap_or(&[]));
         return entries.map(Entries::Unpacked).ok_or("the block's short entries do not parse");
     }
-    // How long the packed bytes are, only the place of the next block tells, up to the filling.
+    // The length of the compressed bytes is known only up to the padding before the next block.
     for filling in 0..to_usize(UNIT_BYTES).min(body.len()) {
         let packed = body.get(..body.len() - filling).unwrap_or(&[]);
         let summed = stored.get(4..HEAD_BYTES + packed.len()).unwrap_or(&[]);
@@ -337,8 +341,8 @@ pub(crate) fn open(stored: &[u8], place: (u32, u32)) -> Result<Entries, &'static
     Err("the block's checksum does not match")
 }
 
-/// Decodes the entry at `at` of a block's entries, and where the next one begins; `None` at the
-/// end, and for what no writer makes.
+/// Decodes the entry at offset `at` of a block's entries. Returns it and the offset of the next
+/// one; `None` at the end, or if it does not parse.
 pub(crate) fn entry_at(entries: &[u8], at: usize) -> Option<(EntryRef, usize)> {
     let mut decoder = Decoder::new(entries.get(at..)?);
     let key_bytes = to_usize(decoder.varint()?);
@@ -352,7 +356,7 @@ pub(crate) fn entry_at(entries: &[u8], at: usize) -> Option<(EntryRef, usize)> {
     Some((EntryRef { key: key..value, value: value..end, tombstone: word & 1 != 0 }, end))
 }
 
-/// All entries of a block; an error for what no writer makes.
+/// Appends all entries of a block to `out`. Fails if one does not parse.
 pub(crate) fn all_entries(entries: &[u8], out: &mut Vec<EntryRef>) -> Result<(), &'static str> {
     let mut at = 0;
     while at < entries.len() {
@@ -363,7 +367,7 @@ pub(crate) fn all_entries(entries: &[u8], out: &mut Vec<EntryRef>) -> Result<(),
     Ok(())
 }
 
-/// The entry of a key.
+/// Returns the entry of a key. Costs a linear search.
 pub(crate) fn find(entries: &[u8], key: &[u8]) -> Option<EntryRef> {
     let mut at = 0;
     while let Some((entry, next)) = entry_at(entries, at) {

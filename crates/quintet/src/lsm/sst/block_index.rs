@@ -1,18 +1,21 @@
-//! Where in a piece a walk begins: the blocks that may hold the first key at a bound.
+//! The block index of an SST: fence pointers that map a key to the blocks that may hold it.
 //!
-//! Blocks stand in groups. A group has a fence, a prefix of its first key above all keys before it;
-//! each of its other blocks has a hint, 16 bits of its first key. Groups of [`GROUP_BYTES`] and
-//! two bytes a block take less memory than fences twice as often, and a seek reads the block that
-//! it needs, not a group.
+//! Blocks are in groups. A group has a fence: a prefix of its first key that is above all keys
+//! before it. Each other block of the group has a hint: 16 bits of its first key. A fence for each
+//! [`GROUP_BYTES`] and two bytes a block take less memory than fences twice as often. A seek still
+//! reads only the blocks it needs, not a whole group.
 //!
-//! Per group: varint blocks, varint fence length, fence, shared (1 byte), shift (1 byte), hints
-//! (2 bytes for each block but the first). All keys of the group share `shared` bytes, which the
-//! fence has too. The number of a key is its next 8 bytes, big-endian, with zeros where there are
-//! fewer, less the fence's; a hint is bits `shift` to `shift + 15` of it, from the top, where
-//! `shift` leading zeros are those of the last key's number.
+//! Per group: varint blocks, varint fence length, fence, shared (1 byte), shift (1 byte), hints (2
+//! bytes for each block but the first).
 //!
-//! Invariants: hints grow with keys. Of a block whose hint is a key's own, the first key may be
-//! above it or not: a seek takes the blocks of equal hints and the one before.
+//! All keys of the group share `shared` bytes, which the fence has too. The number of a key is its
+//! next 8 bytes, big-endian and padded with zeros, minus the number of the fence. A hint is bits
+//! `shift` to `shift + 15` of it, counted from the top. `shift` is the number of leading zeros of
+//! the last key's number.
+//!
+//! Invariants: hints ascend with keys. If a block's hint equals that of the searched key, its first
+//! key may be above or below that key. So a seek returns the blocks of equal hints and the one
+//! before them.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -20,23 +23,24 @@ use std::ops::Range;
 
 use crate::util::{
     codec::{Decoder, low_u32, put_bytes, put_varint, to_u64, to_usize},
-    mutant::{self, Bug},
+    mutant::mutant,
 };
 
-/// A group of blocks ends when it has this much; or so many entries, and at least that much.
+/// A group ends when its blocks have this many bytes, or [`GROUP_ENTRIES`] entries and at least
+/// [`GROUP_BYTES_MIN`] bytes.
 const GROUP_BYTES: u64 = 64 << 10;
 const GROUP_ENTRIES: u64 = 96;
 const GROUP_BYTES_MIN: u64 = 16_000;
-/// What of shared bytes is counted.
+/// Maximum shared bytes that are counted.
 const SHARED_MAX: usize = 255;
 const SHIFT_MAX: u32 = 63;
 
-/// Length of what two keys share.
+/// Returns the length of the prefix that two keys share.
 fn shared(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// Eight bytes of a key as a number.
+/// Returns the eight bytes after the shared prefix as a number.
 fn number(key: &[u8], shared: usize) -> u64 {
     let rest = key.get(shared..).unwrap_or(&[]);
     let mut bytes = [0; 8];
@@ -46,7 +50,7 @@ fn number(key: &[u8], shared: usize) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// What of the numbers of a group's keys is compared.
+/// Which bits of the keys of a group its hints have.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     shared: u8,
@@ -54,7 +58,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// The scale of a group with this fence and last key.
+    /// Returns the scale of a group with this fence and last key.
     fn of(fence: &[u8], shared: usize, last: &[u8]) -> Self {
         let most = number(last, shared).saturating_sub(number(fence, shared));
         let shift = most.leading_zeros().min(SHIFT_MAX);
@@ -64,7 +68,7 @@ impl Scale {
         }
     }
 
-    /// The hint of a key that is not below the fence.
+    /// Returns the hint of a key that is not below the fence.
     fn hint(self, fence: &[u8], key: &[u8]) -> u16 {
         let shared = usize::from(self.shared);
         if key.get(..shared).unwrap_or(key) > fence.get(..shared).unwrap_or(fence) {
@@ -82,28 +86,28 @@ impl Scale {
 struct Group {
     /// Its first block.
     block: u32,
-    /// Where its fence begins.
+    /// Where its fence begins in `keys`.
     fence: u32,
     scale: Scale,
 }
 
-/// The fences and hints of a piece. See the module head.
+/// The block index of an SST, in memory. See the module head.
 #[derive(Debug, Default)]
 pub(crate) struct BlockIndex {
-    /// One more for the end.
+    /// One for each group, and one for the end.
     groups: Vec<Group>,
-    /// The fences of all groups.
+    /// The fences of all groups, concatenated.
     keys: Vec<u8>,
-    /// One for each block; of the first of a group, 0.
+    /// One hint for each block; 0 for the first of a group.
     hints: Vec<u16>,
 }
 
 impl BlockIndex {
-    /// The fences of a piece of so many blocks; `None` where they do not parse.
+    /// Decodes the index of an SST of `blocks` blocks; `None` if it does not parse.
     pub(crate) fn decode(bytes: &[u8], blocks: u32) -> Option<Self> {
         let mut decoder = Decoder::new(bytes);
         let (mut found, mut block) = (Self::default(), 0_u32);
-        // What a damaged count says is not believed: there are two bytes for each.
+        // A damaged count must not allocate much: there are two bytes for each hint.
         found.hints.reserve_exact(to_usize(u64::from(blocks)).min(bytes.len()));
         while !decoder.is_empty() {
             let count = u32::try_from(decoder.varint()?).ok().filter(|count| *count > 0)?;
@@ -147,8 +151,8 @@ impl BlockIndex {
         })
     }
 
-    /// The last group whose fence is not above `key`: the only one that may hold it; else the
-    /// first.
+    /// Returns the last group whose fence is not above `key`, else the first: the only group that
+    /// may hold it.
     fn find(&self, key: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.groups.len().saturating_sub(1));
         while low < high {
@@ -162,8 +166,9 @@ impl BlockIndex {
         low.saturating_sub(1)
     }
 
-    /// The blocks, one at least, that may hold `key`: blocks before them end below it, and blocks
-    /// behind them do not begin below it. `None`: there are no fences. O(log blocks).
+    /// Returns the blocks, at least one, that may hold `key`. All keys of blocks before them are
+    /// below it, and no key of blocks after them is. Returns `None` if there are no fences. O(log
+    /// blocks).
     pub(crate) fn seek(&self, key: &[u8]) -> Option<Range<u32>> {
         let group = self.find(key);
         let (one, next) = self.bounds(group)?;
@@ -171,30 +176,28 @@ impl BlockIndex {
         let hints = self.hints.get(all).unwrap_or(&[]);
         let fence = self.fence(group);
         let hint = if key < fence { 0 } else { one.scale.hint(fence, key) };
-        // The first block's hint is none: its keys begin at the fence.
+        // The first block of a group has no hint: its keys begin at the fence.
         let others = hints.get(1..).unwrap_or(&[]);
-        let mut below = others.partition_point(|other| *other < hint);
         let reached = others.partition_point(|other| *other <= hint);
-        if mutant::active(Bug::TphSeeksPastEqualHints) {
-            below = reached;
-        }
+        let below = others.partition_point(|other| *other < hint);
+        let below = mutant!(TphSeeksPastEqualHints: reached, else below);
         let at = |place: usize| one.block + low_u32(to_u64(place));
         Some(at(below)..at(reached + 1).min(next.block))
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         to_u64(self.groups.capacity() * size_of::<Group>())
             + to_u64(self.keys.capacity() + 2 * self.hints.capacity())
     }
 }
 
-/// Makes the fences of a piece that is being written.
+/// Builds the block index while an SST is written.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
-    /// First keys of the blocks of the group that is filled.
+    /// First keys of the blocks of the current group.
     first_keys: Vec<Box<[u8]>>,
-    /// Bytes of the first one that the group before does not have.
+    /// Length of the shortest prefix of the first key that is above all keys before it.
     separator: usize,
     bytes: u64,
     entries: u64,
@@ -202,7 +205,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// A block begins with `key`; what comes before it ends with `before`.
+    /// Begins a block whose first key is `key`; the last key before it is `before`.
     pub(crate) fn begin_block(&mut self, before: &[u8], key: &[u8]) {
         if self.first_keys.is_empty() {
             self.separator = (shared(before, key) + 1).min(key.len());
@@ -210,7 +213,7 @@ impl Builder {
         self.first_keys.push(key.into());
     }
 
-    /// The block has so many bytes and entries, and ends with `last`.
+    /// Ends a block of `bytes` and `entries` whose last key is `last`.
     pub(crate) fn end_block(&mut self, bytes: u64, entries: u64, last: &[u8]) {
         self.bytes += bytes;
         self.entries += entries;
@@ -220,7 +223,7 @@ impl Builder {
         }
     }
 
-    /// Ends a group with its last key.
+    /// Ends the group, whose last key is `last`.
     fn end_group(&mut self, last: &[u8]) {
         let Some(first) = self.first_keys.first() else { return };
         let shared = shared(first, last).min(SHARED_MAX);
@@ -236,7 +239,7 @@ impl Builder {
         (self.bytes, self.entries) = (0, 0);
     }
 
-    /// All groups, the last of which ends with `last`.
+    /// Returns the encoded groups, the last of which ends with the key `last`.
     pub(crate) fn finish(&mut self, last: &[u8]) -> Vec<u8> {
         self.end_group(last);
         std::mem::take(&mut self.out)
@@ -249,6 +252,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::util::mutant::{self, Bug};
 
     /// The fences of blocks with these keys.
     fn build(blocks: &[Vec<Vec<u8>>], block_bytes: u64) -> BlockIndex {

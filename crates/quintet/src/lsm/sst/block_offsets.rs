@@ -1,10 +1,10 @@
-//! Where the blocks of a piece begin, in memory.
+//! The offsets of an SST's blocks, compressed in memory.
 //!
-//! What: ascending numbers, one for each block and one for the end of the last, found by place.
-//! Why: they stay in memory as long as the piece is open, and with blocks of three entries 4 bytes
-//! a block are more than a byte a key. So one number in [`GROUP`] is kept whole, and of the others
-//! what they have over it, in 2 bytes: 2.25 bytes a block. Where blocks are too large for that
-//! (more than 32 KiB on average within a group), all are kept whole.
+//! Ascending numbers, one for each block and one for the end of the last, accessed by index. They
+//! stay in memory while the SST is open. With blocks of three entries, 4 bytes a block are more
+//! than a byte a key. So one number in [`GROUP`] is stored whole, and the others as their distance
+//! from it, in 2 bytes: 2.25 bytes a block. If blocks are too large for that (more than 32 KiB on
+//! average within a group), all numbers are stored whole.
 //!
 //! Invariant: the numbers ascend.
 
@@ -14,10 +14,10 @@ use std::ops::Range;
 
 use crate::util::codec::to_u64;
 
-/// So many numbers follow from one.
+/// Numbers that share a base.
 const GROUP: usize = 16;
 
-/// See the module head.
+/// The offsets, in units of 8 bytes. See the module head.
 #[derive(Debug)]
 pub(crate) enum BlockOffsets {
     Narrow { bases: Box<[u32]>, steps: Box<[u16]> },
@@ -31,7 +31,7 @@ impl Default for BlockOffsets {
 }
 
 impl BlockOffsets {
-    /// Keeps numbers, if they ascend.
+    /// Compresses `offsets`; `None` if they do not ascend.
     pub(crate) fn new(offsets: &[u32]) -> Option<Self> {
         if !offsets.is_sorted() {
             return None;
@@ -74,7 +74,8 @@ impl BlockOffsets {
         self.get(self.len().checked_sub(1)?)
     }
 
-    /// The first place of a range whose number is not below a limit.
+    /// Returns the first index in `places` whose number is not below `limit`. Costs a binary
+    /// search.
     pub(crate) fn first_from(&self, places: Range<usize>, limit: u64) -> usize {
         let Range { mut start, mut end } = places;
         while start < end {

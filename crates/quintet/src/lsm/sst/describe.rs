@@ -1,4 +1,4 @@
-//! Pieces in words.
+//! Describes an SST as text, for `inspect`.
 
 use std::sync::Arc;
 
@@ -10,10 +10,11 @@ use crate::{
     util::format::{LineSink, hex},
 };
 
-/// Entries of a block that are shown.
+/// Maximum number of entries of a block that are printed.
 const SHOWN_ENTRIES: usize = 8;
 
-/// Describes a piece of this kind; `more` says what its engine keeps in it beside the blocks.
+/// Describes an SST of this kind; `more` prints the parts that its engine adds to the blocks. Fails
+/// at the first damaged block.
 pub(crate) fn piece(
     (dir, file, label): (&Arc<dyn Dir>, &dyn File, &str),
     (kind, title): (Kind, &str),

@@ -1,26 +1,28 @@
-//! The keys of a piece apart from their values.
+//! The key section of an SST: its keys, apart from their values.
 //!
-//! What: for each entry in key order its key, the number of its block and the length of its value,
-//! in chunks that are read one after the other.
-//! Why: a merge leaves most pieces of a table where they are, and needs of their entries no more
-//! than this. With values of 1 KiB that is a fiftieth of what it would read otherwise.
+//! Each entry has the key, the number of its block and the length of its value, in key order. A
+//! merge leaves most SSTs of a table as they are, and needs only this of their entries. With values
+//! of 1 KiB, it reads a fiftieth of the bytes.
 //!
-//! A chunk is stored as a block is ([`super::block`], never packed), and counts for itself: its
-//! checksum is salted with its number among the chunks. An entry in it:
+//! The section consists of chunks that are read one after the other. A chunk is stored like a block
+//! ([`super::block`], never compressed). Its checksum is salted with its number among the chunks.
+//! An entry in it:
 //!
 //! | size | name | meaning |
 //! |---|---|---|
-//! | varint | shared | bytes that it has in common with the key before; 0 for a chunk's first |
-//! | varint | rest | bytes of the key behind those |
+//! | varint | shared | bytes that it shares with the key before; 0 for a chunk's first |
+//! | varint | rest | bytes of the key after those |
 //! | | | the rest of the key |
-//! | varint | blocks | how much further its block is than that of the entry before; a chunk's first counts from block 0 |
+//! | varint | blocks | its block number minus that of the entry before; a chunk's first counts from block 0 |
 //! | varint | value | `value length * 2 + tombstone` |
 //!
-//! Invariants: a piece has all of its keys here or none: keys that are not much smaller than their
-//! values are not written twice. The chunks are back to back and end with the section.
+//! Invariants:
+//! - An SST has all of its keys here or none. Keys that are not much smaller than their values are
+//!   not stored twice.
+//! - The chunks are back to back and end with the section.
 //!
-//! Source: CompassDB, section 3.4 (its merges read arrays of 32-bit hashes of keys; here keys are
-//! whole, so that they can be told apart).
+//! Source: CompassDB, section 3.4. Its merges read arrays of 32-bit key hashes. Here keys are
+//! whole, so that equal hashes cannot be confused.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -33,32 +35,33 @@ use crate::{
     lsm::sst::{Piece, Span},
     util::{
         codec::{Decoder, put_varint, round_up, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
     },
 };
 
-/// A chunk ends with the entry that makes it this large.
+/// Size in bytes from which a chunk ends.
 const CHUNK_BYTES: usize = if cfg!(test) { 512 } else { 32 << 10 };
-/// Keys are kept while keys and values together are so many times as large. With values of 128
-/// bytes (eight times), a load was a tenth faster and the files a tenth larger: not kept.
+/// The section is written if keys and values are at least this many times as large as it. With
+/// values of 128 bytes (eight times as large), a load was a tenth faster but the files a tenth
+/// larger: not written.
 const SHARE: u64 = if cfg!(test) { 1 } else { 12 };
-/// Tells a chunk from a block of the same number.
+/// Salt that distinguishes a chunk from a block of the same number.
 const SALT: u32 = 0x6b65_7973;
 
-/// Gathers the keys of a piece that is being written.
+/// Builds the key section while an SST is written.
 #[derive(Debug, Default)]
 pub(crate) struct Gather {
-    /// Chunks that are done.
+    /// Finished chunks.
     chunks: Vec<u8>,
     count: u32,
-    /// Entries of the chunk that is filled.
+    /// Entries of the current chunk.
     entries: Vec<u8>,
     last_block: u32,
 }
 
 impl Gather {
-    /// Adds the entry after `before`, the key that was added before it; a tombstone has no value.
-    /// Whether it ended a chunk.
+    /// Adds the entry of `key`. `before` is the key that was added before it; a tombstone has no
+    /// value bytes. Returns whether the entry ended a chunk.
     pub(crate) fn add(
         &mut self,
         (before, key): (&[u8], &[u8]),
@@ -96,41 +99,41 @@ impl Gather {
         }
     }
 
-    /// Bytes of them so far.
+    /// Returns the bytes of the section so far.
     pub(crate) fn bytes(&self) -> u64 {
         to_u64(self.chunks.len() + self.entries.len())
     }
 
-    /// Whether keeping them pays, beside so many bytes of keys and values.
+    /// Returns whether the section pays beside `payload_bytes` of keys and values.
     pub(crate) fn pays(&self, payload_bytes: u64) -> bool {
         self.bytes().saturating_mul(SHARE) <= payload_bytes
     }
 
-    /// The bytes of the section.
+    /// Returns the encoded section.
     pub(crate) fn finish(mut self, salt: u32) -> Vec<u8> {
         self.end_chunk(salt);
         self.chunks
     }
 }
 
-/// A walk over the keys of one piece, upwards. The next read is under way while the last one's keys
-/// are passed over.
+/// An upward cursor over the key section of an SST. It reads ahead: the next read is under way
+/// while the keys of the last one are visited.
 #[derive(Debug)]
 pub(crate) struct KeyCursor {
     piece: Arc<Piece>,
-    /// How much one read asks for.
+    /// Bytes of one read.
     read_bytes: u64,
-    /// Where in the file the next chunk begins, and its number.
+    /// File offset of the next chunk, and its number.
     next: u64,
     chunk: u32,
-    /// What was read and not yet passed over, and the place in the file of its first byte.
+    /// Bytes that were read and not yet visited, and the file offset of the first.
     bytes: Vec<u8>,
     bytes_start: u64,
-    /// What is read next, and the buffer for it while nothing is.
+    /// The read-ahead under way, and the buffer for the next one.
     flow: Flow,
     ahead: Option<(Span, Pending)>,
     spare: AlignedBuffer,
-    /// The rest of the chunk's entries, as a range of the bytes.
+    /// The remaining entries of the chunk, as a range of the bytes.
     at: usize,
     end: usize,
     key: Vec<u8>,
@@ -140,7 +143,8 @@ pub(crate) struct KeyCursor {
 }
 
 impl KeyCursor {
-    /// A walk that reads about so many bytes at once; `None` where the piece keeps none.
+    /// Creates a cursor that reads about `read_bytes` at a time; `None` if the SST has no key
+    /// section.
     pub(crate) fn new(piece: &Arc<Piece>, read_bytes: u64, flow: &Flow) -> Option<Self> {
         let section = piece.footer.keys;
         if section.bytes == 0 {
@@ -167,12 +171,12 @@ impl KeyCursor {
         Some(cursor)
     }
 
-    /// Where in the file what was read ends.
+    /// Returns the file offset at which the bytes read so far end.
     fn read_end(&self) -> u64 {
         self.bytes_start + to_u64(self.bytes.len())
     }
 
-    /// Starts to read what follows.
+    /// Starts the next read-ahead.
     fn read_ahead(&mut self) {
         let section = self.piece.footer.keys;
         let start = self.read_end();
@@ -188,27 +192,27 @@ impl KeyCursor {
         self.ahead = Some((span, read));
     }
 
-    /// The key that the walk is at.
+    /// Returns the current key; `None` at the end.
     pub(crate) fn key(&self) -> Option<&[u8]> {
         self.has_entry.then_some(self.key.as_slice())
     }
 
-    /// The number of the entry's block.
+    /// Returns the block number of the current entry.
     pub(crate) fn block(&self) -> u32 {
         self.block
     }
 
-    /// The length of its value; `None` for a tombstone.
+    /// Returns the length of the current value; `None` for a tombstone.
     pub(crate) fn value_bytes(&self) -> Option<u64> {
         self.value_bytes
     }
 
-    /// Goes to the first key, for whoever is not there yet.
+    /// Loads the first entry, if that has not happened yet.
     pub(crate) fn settle(&mut self) -> Result<()> {
         if self.chunk == 0 && self.at == self.end { self.advance() } else { Ok(()) }
     }
 
-    /// Goes to the next key.
+    /// Advances to the next key.
     pub(crate) fn advance(&mut self) -> Result<()> {
         self.has_entry = false;
         if self.at == self.end {
@@ -245,7 +249,7 @@ impl KeyCursor {
         (self.block < self.piece.blocks()).then_some(())
     }
 
-    /// Verifies the next chunk, and stands before its first entry.
+    /// Verifies the next chunk and positions before its first entry.
     fn load(&mut self) -> Result<()> {
         let section = self.piece.footer.keys;
         let rest = section.offset + section.bytes - self.next;
@@ -262,36 +266,34 @@ impl KeyCursor {
         let place = (self.piece.salt() ^ SALT, self.chunk);
         let entries = block::open(stored, place).map_err(|what| self.damage(what))?;
         let Entries::Plain(range) = entries else {
-            return Err(self.damage("a chunk of keys is packed"));
+            return Err(self.damage("a chunk of keys is compressed"));
         };
         (self.at, self.end) = (start + range.start, start + range.end);
         self.next += bytes;
         self.chunk += 1;
         self.key.clear();
         self.block = 0;
-        if mutant::active(Bug::TphMergePassesKeys) {
-            self.parse();
-        }
+        mutant!(TphMergePassesKeys => _ = self.parse());
         if self.at == self.end { Err(self.damage("a chunk of keys is empty")) } else { Ok(()) }
     }
 
-    /// What was read, from the next chunk on.
+    /// Returns the bytes read, from the next chunk on.
     fn stored(&self) -> &[u8] {
         self.bytes.get(to_usize(self.next - self.bytes_start)..).unwrap_or(&[])
     }
 
-    /// Has at least so many bytes of the next chunk: the section has them.
+    /// Reads until at least `bytes` of the next chunk are there. The section must have them.
     fn fetch(&mut self, bytes: u64) -> Result<()> {
         while self.read_end() < self.next + bytes {
             self.bytes.drain(..to_usize(self.next - self.bytes_start));
             self.bytes_start = self.next;
             let Some((span, read)) = self.ahead.take() else {
-                return Err(self.damage("the keys end before their section"));
+                return Err(self.damage("the key section is shorter than its chunks"));
             };
             let done = read.wait();
             self.spare = done.buffer;
             if done.result.ok() != Some(span.whole()) {
-                // It is read again, and that says what is wrong.
+                // A failed read-ahead is read again, and that read reports the error.
                 self.piece.read_into(span, &mut self.spare)?;
             }
             let read = self.spare.as_slice().get(span.skip..span.skip + span.bytes);

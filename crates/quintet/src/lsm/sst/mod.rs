@@ -1,6 +1,8 @@
-//! Pieces: immutable files of blocks in key order. `tph` groups pieces (`.ph`) into tables, whose
-//! index lies in the newest one; `slm` calls a piece a run (`.run`), and what finds its entries is
-//! elsewhere.
+//! Sorted string tables (SSTs): immutable files of blocks in key order. The code calls one a
+//! [`Piece`], the term of the CompassDB paper.
+//!
+//! A table of `tph` consists of several SSTs (`.ph`); its perfect-hash index is in the newest one.
+//! `slm` calls an SST a run (`.run`) and finds its entries by its own index.
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
@@ -9,13 +11,13 @@
 //! | 12 | 4 | crc | CRC32C of bytes 0 to 63 with this field zero |
 //! | 16 | 16 | database id | |
 //! | 32 | 8 | table id | |
-//! | 40 | 8 | number | of the piece, never used again |
+//! | 40 | 8 | number | of the SST, never used again |
 //! | 48 | 16 | reserved | 0 |
 //! | 4096 | | blocks | [`crate::lsm::sst::block`], back to back; zeros up to a multiple of 4096 before a block where they are few |
 //! | | | index | of the table, as `tph` has it; of a run, its first and last key (varint lengths) |
 //! | | | offsets | where each block begins and the last ends, in units of 8 bytes: 4 bytes each |
-//! | | | fences | where walks begin, [`crate::lsm::sst::block_index`]; of a run, whose entries the index finds, none |
-//! | | | keys | without their values, [`crate::lsm::sst::key_section`]; of pieces of `tph`, where that pays |
+//! | | | fences | the block index, [`crate::lsm::sst::block_index`]; empty in runs |
+//! | | | keys | without their values, [`crate::lsm::sst::key_section`]; in SSTs of `tph`, where that pays |
 //! | end - 4096 | 192 | footer | below |
 //!
 //! | offset | size | name | meaning |
@@ -24,22 +26,23 @@
 //! | 8 | 4 | format | the same |
 //! | 12 | 4 | crc | CRC32C of bytes 0 to 191 with this field zero |
 //! | 16 | 32 | identity | database id, table id, number |
-//! | 48 | 8 | blocks | how many |
+//! | 48 | 8 | blocks | number of blocks |
 //! | 56 | 8 | entries | tombstones included |
 //! | 64 | 8 | tombstones | |
 //! | 72 | 8 | payload bytes | of keys and values |
 //! | 80 | 72 | sections | of index, offsets, fences: offset, size, CRC32C (8 bytes each) |
 //! | 152 | 24 | keys | their section |
-//! | 176 | 8 | block bytes | that blocks were made of (`block_bytes`); 0 in files of builds that did not say |
+//! | 176 | 8 | block bytes | the option `block_bytes` at that time; 0 in files of builds that did not store it |
 //! | 184 | 8 | reserved | 0 |
 //!
-//! Invariants: a piece is complete and durable before the manifest names it, and is never changed.
-//! The footer is found by the length that the manifest says.
+//! Invariants: an SST is complete and durable before the manifest lists it, and never changes. The
+//! manifest has its length, which locates the footer.
 //!
-//! Gets come with a block's number from the index; only seeks look for a key, by the fences.
+//! Gets know the block number from the engine's index. Only seeks search for a key, in the block
+//! index.
 //!
-//! How we differ from the paper: entries are in key order, not in the order of slots, so scans
-//! read what lies together; the slot names the block. No local hash table is needed for that.
+//! Difference from the paper: entries are in key order, not in the order of hash slots. So scans
+//! read adjacent blocks, and no local hash table is needed: the slot stores the block number.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -48,6 +51,7 @@ pub(crate) mod block_index;
 pub(crate) mod block_offsets;
 pub(crate) mod describe;
 pub(crate) mod key_section;
+mod mutants;
 #[cfg(test)]
 #[cfg(not(model))]
 pub(crate) mod tests;
@@ -63,59 +67,59 @@ use crate::{
         block_cache::{BlockHandles, BlockRef, CacheAdmission, decoded_block::DecodedBlockCache},
         cursor::merge::Direction,
         sst::{
-            block::{Entries, HEAD_BYTES as BLOCK_HEAD_BYTES, UNIT_BYTES},
+            block::{Entries, UNIT_BYTES},
             block_index::BlockIndex,
             block_offsets::BlockOffsets,
         },
     },
     util::{
         codec::{Decoder, crc32c, low_u32, put_u32, put_u64, round_up, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::OnceLock,
     },
 };
 
 const FORMAT: u32 = 3;
-/// The oldest format that is read.
+/// The oldest format that can be read.
 const FORMAT_OLDEST: u32 = 2;
-/// The most that `block_bytes` may be.
+/// Maximum of the option `block_bytes`.
 pub(crate) const BLOCK_BYTES_MOST: u64 = 1 << 20;
 const HEAD_BYTES: usize = 64;
 const FOOT_BYTES: usize = 192;
-/// Where blocks begin.
+/// Offset of the first block.
 const BLOCKS_START: u64 = BLOCK_BYTES;
 
-/// What the files are called, and what they begin with.
+/// The kind of an SST: file suffix and magic numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     pub(crate) magic: [u8; 8],
     foot_magic: [u8; 8],
     suffix: &'static str,
-    /// Walks begin at keys: it has fences.
+    /// Whether files have a block index, for seeks by key.
     has_fences: bool,
 }
 
 impl Kind {
-    /// A piece of a table of `tph`.
+    /// An SST of a table of `tph`.
     pub(crate) const PIECE: Self =
         Self { magic: *b"QTPHPIEC", foot_magic: *b"QTPHFOOT", suffix: ".ph", has_fences: true };
     /// A run of `slm`.
     pub(crate) const RUN: Self =
         Self { magic: *b"QSLMRUN\0", foot_magic: *b"QSLMFOOT", suffix: ".run", has_fences: false };
 
-    /// The name of a file.
+    /// Returns the file name of SST `number`.
     pub(crate) fn name_of(self, number: u64) -> String {
         format!("{number:08x}{}", self.suffix)
     }
 
-    /// The number in a file's name.
+    /// Returns the number in a file name; `None` if it is not the name of such a file.
     pub(crate) fn number_of(self, name: &str) -> Option<u64> {
         let digits = name.strip_suffix(self.suffix).filter(|digits| digits.len() >= 8)?;
         u64::from_str_radix(digits, 16).ok().filter(|number| self.name_of(*number) == name)
     }
 }
 
-/// Who the files belong to.
+/// The table that SSTs belong to.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
     pub(crate) kind: Kind,
@@ -125,7 +129,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// A file's name for messages.
+    /// Returns a file's path within the database, for messages.
     pub(crate) fn label(&self, name: &str) -> String {
         format!("tables/{}/{name}", self.table_id)
     }
@@ -137,7 +141,7 @@ impl Owner {
     }
 }
 
-/// Puts the CRC into bytes 12 to 15.
+/// Stores the CRC in bytes 12 to 15.
 fn sign(bytes: &mut [u8]) {
     let crc = crc32c(bytes).to_le_bytes();
     if let Some(field) = bytes.get_mut(12..16) {
@@ -168,7 +172,7 @@ pub(crate) struct Section {
     crc: u64,
 }
 
-/// What a piece says of itself.
+/// The footer of an SST.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub(crate) blocks: u64,
@@ -179,7 +183,7 @@ pub(crate) struct Footer {
     pub(crate) offsets: Section,
     pub(crate) fences: Section,
     pub(crate) keys: Section,
-    /// What blocks were to have at most; 0: unknown.
+    /// Maximum bytes of a block when it was written; 0: unknown.
     pub(crate) block_bytes: u64,
     format: u32,
 }
@@ -187,7 +191,7 @@ pub(crate) struct Footer {
 /// Why a footer is refused.
 enum Refused {
     Damaged(String),
-    /// It is of this format, which a later release has.
+    /// It has this format, of a later release.
     Newer(u32),
 }
 
@@ -214,7 +218,7 @@ impl Footer {
         out
     }
 
-    /// Decodes the footer of a file of this length.
+    /// Decodes the footer of a file of `length` bytes.
     fn decode(bytes: &[u8], kind: Kind, identity: &[u8], length: u64) -> Result<Self, Refused> {
         let bytes = bytes.get(..FOOT_BYTES).ok_or("the footer is cut off")?;
         let mut copy = bytes.to_vec();
@@ -225,7 +229,7 @@ impl Footer {
             field.fill(0);
         }
         if magic != kind.foot_magic || crc32c(&copy) != crc {
-            return Err("no footer, or its checksum does not match".into());
+            return Err("the footer is missing, or its checksum does not match".into());
         }
         if format > FORMAT {
             return Err(Refused::Newer(format));
@@ -235,7 +239,7 @@ impl Footer {
             return Err(Refused::Damaged(what));
         }
         if decoder.take(32) != Some(identity) {
-            return Err("the footer is that of another piece".into());
+            return Err("the footer belongs to another file".into());
         }
         let mut words = || {
             let mut footer = Self {
@@ -255,7 +259,7 @@ impl Footer {
                 }
             }
             footer.block_bytes = decoder.u64().filter(|bytes| *bytes <= BLOCK_BYTES_MOST)?;
-            // No packing makes 256 bytes of one.
+            // No compression makes 256 bytes of one.
             let most = length.checked_mul(256)?;
             if footer.entries.max(footer.payload_bytes) > most || footer.tombstones > footer.entries
             {
@@ -264,11 +268,13 @@ impl Footer {
             let counts = footer.blocks.checked_add(1)?.checked_mul(4)?;
             (counts == footer.offsets.bytes).then_some(footer)
         };
-        words().ok_or_else(|| "the footer names what the file cannot hold".into())
+        words().ok_or_else(|| {
+            "a count or a section in the footer is impossible for the file's length".into()
+        })
     }
 }
 
-/// A piece, open for reading. See the module head.
+/// An SST that is open for reading. See the module head.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) number: u64,
@@ -280,16 +286,16 @@ pub(crate) struct Piece {
     offsets: BlockOffsets,
     fences: BlockIndex,
     head: Vec<u8>,
-    /// Where its blocks are in the cache; made when the first one is put there.
+    /// The cache handles of its blocks; created when the first block is cached.
     places: OnceLock<BlockHandles>,
 }
 
-/// A read of whole disk blocks.
+/// A range of bytes, and the whole disk blocks to read for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
-    /// Where in the file.
+    /// File offset of the read.
     pub(crate) offset: u64,
-    /// Where the wanted bytes begin in it, and how many there are.
+    /// Where the wanted bytes begin in the read, and how many they are.
     pub(crate) skip: usize,
     pub(crate) bytes: usize,
 }
@@ -301,14 +307,16 @@ impl Span {
         Self { offset, skip, bytes: to_usize(range.end.saturating_sub(range.start)) }
     }
 
-    /// Bytes to be read.
+    /// Returns the bytes to read.
     pub(crate) fn whole(&self) -> usize {
         to_usize(round_up(to_u64(self.skip + self.bytes), BLOCK_BYTES))
     }
 }
 
 impl Piece {
-    /// Opens a piece of the length that the manifest says.
+    /// Opens the SST `number`, which the manifest says has `file_bytes`. Returns `Corruption` if
+    /// the file is missing, has another length, or has a damaged footer, offsets or block index.
+    /// Reads no blocks.
     pub(crate) fn open(owner: &Owner, number: u64, file_bytes: u64) -> Result<Self> {
         let name = owner.kind.name_of(number);
         let label = owner.label(&name);
@@ -358,8 +366,9 @@ impl Piece {
             .ok_or_else(|| self.offsets_damage())?;
         let fences = self.section(self.footer.fences)?;
         let blocks = u32::try_from(self.footer.blocks).unwrap_or(u32::MAX);
-        self.fences = BlockIndex::decode(&fences, blocks)
-            .ok_or_else(|| self.damage(self.footer.fences.offset, "the fences do not parse"))?;
+        self.fences = BlockIndex::decode(&fences, blocks).ok_or_else(|| {
+            self.damage(self.footer.fences.offset, "the block index does not parse")
+        })?;
         Ok(())
     }
 
@@ -378,14 +387,17 @@ impl Piece {
     }
 
     fn offsets_damage(&self) -> Error {
-        self.damage(self.footer.offsets.offset, "the offsets of blocks are impossible")
+        self.damage(
+            self.footer.offsets.offset,
+            "the block offsets do not ascend, or are outside of the file",
+        )
     }
 
-    /// What became of a read.
+    /// Returns the error for a failed read.
     pub(crate) fn read_error(&self, offset: u64, error: io::Error) -> Error {
         match error.kind() {
-            // Requests are whole blocks: only what goes on after a short read at the end of the
-            // file is not, and some systems refuse that.
+            // Requests are whole disk blocks. Only the continuation after a short read at the end
+            // of the file is not, and some systems refuse that.
             io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput => {
                 self.damage(offset, "the file ends before its data")
             }
@@ -393,7 +405,7 @@ impl Piece {
         }
     }
 
-    /// What tells its blocks from those of other pieces.
+    /// Returns the salt that distinguishes its blocks from those of other SSTs.
     pub(crate) fn salt(&self) -> u32 {
         self.salt
     }
@@ -402,21 +414,21 @@ impl Piece {
         &self.file
     }
 
-    /// Reads a span.
+    /// Reads a span into a new buffer.
     pub(crate) fn read(&self, span: Span) -> Result<AlignedBuffer> {
         let mut buffer = AlignedBuffer::zeroed(0);
         self.read_into(span, &mut buffer)?;
         Ok(buffer)
     }
 
-    /// The same, into a buffer that is used again.
+    /// Reads a span into `buffer`, which is resized.
     pub(crate) fn read_into(&self, span: Span, buffer: &mut AlignedBuffer) -> Result<()> {
         buffer.fit(span.whole());
         read_exact_at(&*self.file, buffer.as_mut_slice(), span.offset)
             .map_err(|error| self.read_error(span.offset, error))
     }
 
-    /// A section's bytes, verified.
+    /// Reads a section. Returns `Corruption` if its checksum does not match.
     pub(crate) fn section(&self, section: Section) -> Result<Vec<u8>> {
         let span = Span::of(section.offset..section.offset + section.bytes);
         let buffer = self.read(span)?;
@@ -427,12 +439,12 @@ impl Piece {
         Ok(bytes.to_vec())
     }
 
-    /// How many blocks.
+    /// Returns the number of blocks.
     pub(crate) fn blocks(&self) -> u32 {
         low_u32(to_u64(self.offsets.len().saturating_sub(1)))
     }
 
-    /// Bytes of the blocks.
+    /// Returns the bytes of all blocks.
     pub(crate) fn data_bytes(&self) -> u64 {
         let end = self.offsets.last().map_or(0, |offset| u64::from(offset) * UNIT_BYTES);
         end.saturating_sub(BLOCKS_START)
@@ -443,8 +455,7 @@ impl Piece {
         offset.map_or(0, |offset| u64::from(offset) * UNIT_BYTES)
     }
 
-    /// A run of blocks from `start` on: at least one, while those before it have fewer than so many
-    /// bytes.
+    /// Returns consecutive blocks from `start` on: at least one, and more until they have `bytes`.
     pub(crate) fn blocks_from(&self, start: u32, bytes: u64) -> Range<u32> {
         let limit = self.offset(start).saturating_add(bytes) / UNIT_BYTES;
         let ends = to_usize(u64::from(start)) + 1..self.offsets.len();
@@ -452,31 +463,31 @@ impl Piece {
         start..low_u32(to_u64(end)).min(self.blocks())
     }
 
-    /// A run of blocks before `end`, of about so many bytes.
+    /// Returns consecutive blocks before `end`, of about `bytes`.
     pub(crate) fn blocks_before(&self, end: u32, bytes: u64) -> Range<u32> {
         let limit = self.offset(end).saturating_sub(bytes) / UNIT_BYTES;
         let start = self.offsets.first_from(0..to_usize(u64::from(end)), limit);
         low_u32(to_u64(start)).min(end.saturating_sub(1))..end
     }
 
-    /// The blocks that may hold a key: see [`BlockIndex::seek`]. All of them, where there are no
-    /// fences.
+    /// Returns the blocks that may hold a key: see [`BlockIndex::seek`]. Returns all of them if
+    /// there is no block index.
     pub(crate) fn seek(&self, key: &[u8]) -> Range<u32> {
         self.fences.seek(key).unwrap_or(0..self.blocks())
     }
 
-    /// Where a run of blocks is in the file.
+    /// Returns the span of consecutive blocks.
     pub(crate) fn span(&self, blocks: Range<u32>) -> Span {
         Span::of(self.offset(blocks.start)..self.offset(blocks.end))
     }
 
-    /// Bytes between two blocks.
+    /// Returns the bytes between the first block of the range and the block at its end.
     pub(crate) fn gap_bytes(&self, blocks: Range<u32>) -> u64 {
         self.offset(blocks.end).saturating_sub(self.offset(blocks.start.saturating_add(1)))
     }
 
-    /// Some blocks, and those that follow them on a way and come whole with what is read of the
-    /// disk for them.
+    /// Extends a range of blocks in the direction of a scan by those that the same disk read
+    /// contains as a whole.
     pub(crate) fn whole_blocks(&self, blocks: Range<u32>, way: Direction) -> Range<u32> {
         let span = self.span(blocks.clone());
         let end = span.offset + to_u64(span.whole());
@@ -496,7 +507,8 @@ impl Piece {
         first..last
     }
 
-    /// Verifies one block of a span that was read from block `first` on.
+    /// Verifies block `number` in a span that was read from block `first` on. Returns `Corruption`
+    /// if its checksum does not match.
     pub(crate) fn open_block<'a>(
         &self,
         buffer: &'a AlignedBuffer,
@@ -507,22 +519,19 @@ impl Piece {
         let (start, end) = (at(number) + span.skip, at(number.saturating_add(1)) + span.skip);
         let stored = buffer.as_slice().get(start..end).unwrap_or(&[]);
         let place = (self.salt, number);
-        if mutant::active(Bug::TphSkipsBlockChecksum) {
-            let entries = Entries::Plain(BLOCK_HEAD_BYTES..stored.len());
-            return Ok(OpenBlock { stored, start, entries });
-        }
-        let entries = block::open(stored, place);
+        let entries =
+            mutant!(TphSkipsBlockChecksum: mutants::open(stored), else block::open(stored, place));
         let entries = entries.map_err(|what| self.damage(self.offset(number), what))?;
         Ok(OpenBlock { stored, start, entries })
     }
 
-    /// Where a block is in the cache, if any block of this piece is.
+    /// Returns the cache handle of a block, if any block of this SST is cached.
     #[inline]
     pub(crate) fn slot(&self, block: u32) -> Option<BlockRef<'_>> {
         self.places.get()?.get(block)
     }
 
-    /// The same, for one that is to be put there.
+    /// Returns the cache handle of a block, to be filled; `None` if the cache is off.
     pub(crate) fn slot_to_fill(
         &self,
         block: u32,
@@ -535,24 +544,25 @@ impl Piece {
         self.places.get_or_init(made).get(block)
     }
 
-    /// What room a block gets that an entry of this one is copied to: what is used stays.
+    /// Returns the admission class for a block that an entry of `block` is copied to: a block that
+    /// was used stays cached.
     pub(crate) fn room_of_copy(&self, block: u32, cache: &DecodedBlockCache) -> CacheAdmission {
         let is_used = self.slot(block).is_some_and(|slot| cache.blocks.is_used(slot));
         if is_used { CacheAdmission::Hot } else { CacheAdmission::IfFree }
     }
 
-    /// Bytes of memory that finding entries takes, without the table's index.
+    /// Returns the bytes of memory of offsets and block index, without the engine's index.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.offsets.memory_bytes() + self.fences.memory_bytes()
     }
 
-    /// What is wrong with the head.
+    /// Returns `Corruption` if the head of the file is not that of this SST.
     pub(crate) fn check_head(&self) -> Result<()> {
         let buffer = self.read(Span::of(0..to_u64(HEAD_BYTES)))?;
         if buffer.as_slice().get(..HEAD_BYTES) == Some(&*self.head) {
             return Ok(());
         }
-        Err(self.damage(0, "the head is not that of this piece"))
+        Err(self.damage(0, "the head of the file does not match its name and table"))
     }
 }
 
@@ -560,13 +570,13 @@ impl Piece {
 #[derive(Debug)]
 pub(crate) struct OpenBlock<'a> {
     stored: &'a [u8],
-    /// Where it begins in what was read.
+    /// Where it begins in the read buffer.
     start: usize,
     entries: Entries,
 }
 
 impl OpenBlock<'_> {
-    /// Where its entries are in what was read; `None` of a packed block.
+    /// Returns where its entries are in the read buffer; `None` for a compressed block.
     pub(crate) fn in_place(&self) -> Option<Range<usize>> {
         match &self.entries {
             Entries::Plain(range) => Some(self.start + range.start..self.start + range.end),
@@ -574,7 +584,7 @@ impl OpenBlock<'_> {
         }
     }
 
-    /// Its entries, copied where they are in place.
+    /// Returns its entries as a vector.
     pub(crate) fn into_entries(self) -> Vec<u8> {
         match self.entries {
             Entries::Plain(range) => self.stored.get(range).unwrap_or(&[]).to_vec(),
@@ -582,7 +592,7 @@ impl OpenBlock<'_> {
         }
     }
 
-    /// Its entries.
+    /// Returns its entries.
     pub(crate) fn entries(&self) -> &[u8] {
         match &self.entries {
             Entries::Plain(range) => self.stored.get(range.clone()).unwrap_or(&[]),
@@ -591,7 +601,8 @@ impl OpenBlock<'_> {
     }
 }
 
-/// What the head of a piece says: the owner's ids and the number.
+/// Decodes the head of an SST: database id, table id, number. Returns `None` if its checksum does
+/// not match.
 pub(crate) fn identity_of(bytes: &[u8]) -> Option<([u8; 16], u64, u64)> {
     let mut copy = bytes.get(..HEAD_BYTES)?.to_vec();
     let mut decoder = Decoder::new(copy.get(12..)?);
@@ -601,7 +612,7 @@ pub(crate) fn identity_of(bytes: &[u8]) -> Option<([u8; 16], u64, u64)> {
     (crc32c(&copy) == crc).then_some(found)
 }
 
-/// Reads the first bytes of a file, for those who look at it.
+/// Reads the head of a file, or as much of it as there is.
 pub(crate) fn first_bytes(file: &dyn File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; HEAD_BYTES];
     let count = read_up_to(file, &mut bytes, 0)?;

@@ -1,11 +1,11 @@
-//! Pieces: formats that are read, and walks over blocks of whole and of short entries.
+//! SSTs: readable formats, and scans over blocks of whole and of short entries.
 
 use super::*;
 use crate::{
     contract::{Context, fake_host::FakeHost},
     io::{Flow, Queues, sim::SimEnv, write_all_at},
     lsm::{
-        cursor::merge::{Ahead, SstCursor, Start, Walk},
+        cursor::merge::{Ahead, ScanStart, SortedCursor, SstCursor},
         sst::block::Packing,
     },
 };
@@ -37,7 +37,7 @@ fn context() -> Context {
 }
 
 fn walked(piece: &Arc<Piece>, way: Direction) -> Vec<Row> {
-    let start = Start { way, ..Start::up(None) };
+    let start = ScanStart { way, ..ScanStart::up(None) };
     let mut cursor = SstCursor::new(Arc::clone(piece), start, Ahead::bounded(20_000));
     cursor.settle().unwrap();
     let mut rows = Vec::new();

@@ -1,4 +1,8 @@
-//! Writing pieces: blocks as entries come, then the index and what tells where the blocks are.
+//! Writes SSTs: blocks as entries arrive, then index, block offsets, block index and key section.
+//!
+//! The disk writes one buffer while the next one is filled.
+//!
+//! Threads: a writer belongs to one thread; its writes run through a [`Flow`].
 
 use std::{mem, sync::Arc};
 
@@ -20,38 +24,37 @@ use crate::{
     util::{
         budget::Reservation,
         codec::{crc32c_append, low_u32, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::OnceLock,
     },
 };
 
-/// Data is handed to the disk in pieces of at least and at most this size.
+/// Minimum and maximum bytes of a write.
 const WRITE_BYTES_MIN: u64 = 128 << 10;
 const WRITE_BYTES_MAX: u64 = 1 << 20;
-/// A block begins at a disk block of its own where at most this part of the one before is wasted:
-/// then a get reads one.
+/// A block is aligned to a disk block if that wastes at most this fraction (1/16) of the block
+/// before: then a get reads fewer disk blocks.
 const WASTE_SHARE: u64 = 16;
 
-/// How pieces are written.
+/// How SSTs are written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SstShape {
     pub(crate) block_bytes: usize,
     pub(crate) packing: Packing,
-    /// Data is handed to the disk when there is so much.
+    /// Bytes of a write.
     pub(crate) write_bytes: usize,
-    /// Keys are kept apart from their values too, where that pays.
+    /// Whether to write a key section, where that pays.
     pub(crate) keys: bool,
 }
 
 impl SstShape {
-    /// How much is handed to the disk at once with a memory budget of so many bytes.
+    /// Returns the bytes of a write for a memory budget of `budget` bytes.
     pub(crate) fn write_bytes(budget: u64) -> usize {
         to_usize((budget / 128).clamp(WRITE_BYTES_MIN, WRITE_BYTES_MAX))
     }
 }
 
-/// Writes a piece: entries in key order, then the index. The disk takes one part while the next one
-/// is filled.
+/// The writer of one SST. See the module head.
 #[derive(Debug)]
 pub(crate) struct SstWriter {
     owner: Owner,
@@ -60,32 +63,32 @@ pub(crate) struct SstWriter {
     file: Arc<dyn File>,
     shape: SstShape,
     salt: u32,
-    /// What is not yet handed to the disk, and where it goes.
+    /// Bytes that are not submitted yet, and their file offset.
     buffer: Vec<u8>,
     written: u64,
-    /// What was handed to the disk is on its way, or was last.
+    /// The write under way, and the buffer for the next one.
     flow: Flow,
     under_way: Option<Pending>,
     aligned: AlignedBuffer,
     offsets: Vec<u32>,
-    /// The block that is filled.
+    /// The block under construction.
     filling: Filling,
-    /// The last key.
+    /// The last key that was added.
     last_key: Vec<u8>,
-    /// Keys apart, and the memory that they take until the piece is finished.
+    /// The key section under construction, and the memory reserved for it.
     keys: Option<(Gather, Reservation)>,
     fences: block_index::Builder,
-    /// Entries of the piece before the block that is filled.
+    /// Number of entries before the current block.
     entries_before: u64,
     footer: Footer,
-    /// Where blocks go that were written, and what room the one gets that is filled.
+    /// The cache and the handles of finished blocks, and the admission class of the current block.
     cache: Arc<DecodedBlockCache>,
     places: BlockHandles,
     room: CacheAdmission,
 }
 
 impl SstWriter {
-    /// Makes the file. Its name is durable after the directory's next sync.
+    /// Creates the file. Its name is durable after the next sync of the directory.
     pub(crate) fn create(
         owner: &Owner,
         number: u64,
@@ -128,18 +131,19 @@ impl SstWriter {
         })
     }
 
-    /// Where the next byte goes.
+    /// Returns the file offset of the next byte.
     fn position(&self) -> u64 {
         self.written + to_u64(self.buffer.len())
     }
 
-    /// Bytes of blocks so far.
+    /// Returns the bytes of blocks so far.
     pub(crate) fn data_bytes(&self) -> u64 {
         self.position() + to_u64(self.filling.entries().len()) - BLOCKS_START
     }
 
-    /// Adds an entry, `None` for a tombstone; the number of its block, and where it begins among
-    /// the block's entries. The block gets the most room in the cache that an entry of it wants.
+    /// Adds an entry; a value of `None` is a tombstone. Keys must ascend. Returns the number of its
+    /// block, and its offset among the block's entries. The block is cached with the highest class
+    /// of its entries.
     pub(crate) fn add(
         &mut self,
         key: &[u8],
@@ -185,13 +189,15 @@ impl SstWriter {
         self.places.push(payload.as_ref().map(|payload| &payload[..]), room);
         self.filling.clear();
         let waste = self.position().next_multiple_of(BLOCK_BYTES) - self.position();
-        // Where packed bytes end, only the next block's place tells.
+        // The length of compressed bytes is known only from the position of the next block.
         let is_plain = self.shape.packing == Packing::None;
         if is_plain && waste <= (self.position() - start) / WASTE_SHARE {
             self.buffer.resize(self.buffer.len() + to_usize(waste), 0);
         }
         let end = self.position();
-        let too_large = |_| Error::Limit { what: format!("{} exceeds 32 GiB", self.label) };
+        let too_large = |_| Error::Limit {
+            what: format!("{} exceeds 32 GiB, the maximum of a file", self.label),
+        };
         self.offsets.push(u32::try_from(end / UNIT_BYTES).map_err(too_large)?);
         let entries = self.footer.entries - self.entries_before;
         self.fences.end_block(end - start, entries, &self.last_key);
@@ -199,7 +205,7 @@ impl SstWriter {
         if self.buffer.len() >= self.shape.write_bytes { self.write_whole() } else { Ok(()) }
     }
 
-    /// Hands all whole disk blocks of the buffer to the disk, once it has what came before.
+    /// Submits all whole disk blocks of the buffer, after the write before has ended.
     fn write_whole(&mut self) -> Result<()> {
         self.wait()?;
         let length = self.buffer.len() & !(to_usize(BLOCK_BYTES) - 1);
@@ -215,7 +221,7 @@ impl SstWriter {
         Ok(())
     }
 
-    /// Waits until the disk has what it was handed.
+    /// Waits until the write under way has ended.
     fn wait(&mut self) -> Result<()> {
         let Some(write) = self.under_way.take() else { return Ok(()) };
         let done = write.wait();
@@ -224,7 +230,7 @@ impl SstWriter {
         Ok(())
     }
 
-    /// Writes a section that comes in parts.
+    /// Writes a section that consists of several parts.
     fn put_section(
         &mut self,
         parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
@@ -243,13 +249,13 @@ impl SstWriter {
         Ok(Section { offset, bytes: self.position() - offset, crc: u64::from(crc) })
     }
 
-    /// Ends the blocks: how many there are.
+    /// Ends the last block. Returns the number of blocks.
     pub(crate) fn end_blocks(&mut self) -> Result<u32> {
         self.end_block()?;
         Ok(low_u32(to_u64(self.offsets.len() - 1)))
     }
 
-    /// Writes what is buffered, so that the blocks can be read from the file.
+    /// Writes the buffer, so that all blocks can be read back from the file.
     pub(crate) fn reader(&mut self) -> Result<BlockReader<'_>> {
         self.end_blocks()?;
         self.wait()?;
@@ -263,8 +269,8 @@ impl SstWriter {
         Ok(BlockReader(self))
     }
 
-    /// Ends the file with the table's index, which comes in parts, and makes it durable. Its name
-    /// is not, yet.
+    /// Writes the engine's index, which consists of several parts, and the other sections, and
+    /// syncs the file. Its name is not durable yet.
     pub(crate) fn finish(
         mut self,
         index: impl IntoIterator<Item = impl AsRef<[u8]>>,
@@ -286,13 +292,9 @@ impl SstWriter {
         self.buffer.extend(self.footer.encode(&self.owner, self.number));
         self.buffer.resize(self.buffer.len().next_multiple_of(block), 0);
         self.write_whole()?;
-        if !mutant::active(Bug::LsmSyncsUnderWrite) {
-            self.wait()?;
-        }
-        if !mutant::active(Bug::TphSkipsPieceSync) {
-            let synced = self.file.sync_data();
-            synced.map_err(|error| Error::io(format!("sync {}", self.label), error))?;
-        }
+        mutant!(LsmSyncsUnderWrite: Ok(()), else self.wait())?;
+        let synced = mutant!(TphSkipsPieceSync: Ok(()), else self.file.sync_data());
+        synced.map_err(|error| Error::io(format!("sync {}", self.label), error))?;
         let damage = |what: &str| Error::corruption(&*self.label, 0, what);
         let fences = BlockIndex::decode(&fences, blocks);
         Ok(Piece {
@@ -300,23 +302,23 @@ impl SstWriter {
             salt: self.salt,
             file_bytes: self.written,
             footer: self.footer,
-            fences: fences.ok_or_else(|| damage("the fences do not parse"))?,
+            fences: fences.ok_or_else(|| damage("the block index does not parse"))?,
             head: head(FORMAT, &self.owner, self.number),
             places: OnceLock::from(self.places.with_count(blocks)),
             offsets: BlockOffsets::new(&self.offsets)
-                .ok_or_else(|| damage("the offsets of blocks are impossible"))?,
+                .ok_or_else(|| damage("the block offsets do not ascend"))?,
             label: self.label,
             file: self.file,
         })
     }
 }
 
-/// Reads blocks of a piece that is being written.
+/// Reads blocks of an SST that is being written.
 #[derive(Debug)]
 pub(crate) struct BlockReader<'a>(&'a SstWriter);
 
 impl BlockReader<'_> {
-    /// The entries of a block.
+    /// Reads the entries of a block.
     pub(crate) fn entries(&self, number: u32) -> Result<Vec<u8>> {
         let writer = self.0;
         let at = |block: u32| {

@@ -198,7 +198,7 @@ fn a_cut_may_be_taken_between_any_two_keys() {
     let inner = &engine.inner;
     inner.front.rotate_any(&**inner).unwrap();
     let frozen = inner.front.view.load().frozen.clone();
-    let start = Start::up(None);
+    let start = ScanStart::up(None);
     let mut cursor = MemtableCursor::all(vec![Arc::clone(&frozen[0])], &start).remove(0);
     inner
         .enter_all(&mut || {

@@ -22,7 +22,7 @@ use crate::{
     io::sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
     lsm::{
         block_cache::CacheAdmission,
-        cursor::merge::{MemtableCursor, Start, Walk as _},
+        cursor::merge::{MemtableCursor, ScanStart, SortedCursor as _},
     },
     util::mutant::{Bug, finds},
 };

@@ -1,13 +1,16 @@
-//! A concurrent list in an arena: the memtable of the log-structured engines.
+//! A concurrent multi-version list with a hash index, in an arena: the core of a memtable.
 //!
-//! What: many versions of byte-string keys, in words of an [`Arena`]: found by the hash of their
-//! key at once, and walked in key order, for one key newest first. Nodes name each other by word
-//! number; a node never moves, so an iterator needs nothing but a place.
-//! Why: an insert into an ordered list looks at some twenty nodes, each a miss of the processor's
-//! caches, and most writes are never walked over before they are flushed. So an insert puts its
-//! node in front of a chain of its bucket, which a get follows, and in front of those that are
-//! not in order yet; whoever walks puts these in order first ([`order`]): a few by a search each,
-//! many sorted and linked one behind the other.
+//! An insert into an ordered list reads some twenty nodes, each a cache miss. Most entries are
+//! never scanned before they are flushed. So an insert does not order its node: it prepends the
+//! node to the hash chain of its bucket, for gets, and to the list of unordered nodes. The next
+//! scan or seek sorts and links the unordered nodes first ([`order`]).
+//!
+//! Structure: a skip list (Pugh 1990) of nodes in words of an [`Arena`]. For one key, newer
+//! versions come first. Nodes refer to each other by word number and never move, so an iterator is
+//! one number.
+//!
+//! Differences from the literature: the list is volatile, because the shared log has its entries,
+//! and it is ordered lazily.
 //!
 //! A node, in words:
 //!
@@ -21,23 +24,22 @@
 //! | 2 | | prefix | first 8 bytes of the key, big-endian, filled up with zeros |
 //! | 3 | 0 to 31 | chain | the next node of the bucket; 0: none |
 //! | 3 | 32 to 63 | print | the high half of the key's hash |
-//! | 4 .. | | links | word numbers of the next node of each level; 0: none. Before a node is in order, the first is the one inserted before it |
+//! | 4 .. | | links | word numbers of the next node of each level; 0: none. Before a node is ordered, the first is the one inserted before it |
 //! | .. | | key | little-endian words, the last filled up with zeros |
 //! | .. | | value | likewise |
 //!
-//! Word 0 of the arena is not used; the words behind it are the links of the head. A bucket is a
-//! word: its newest node, and above it a bit for each node of its chain, which one the hash says.
+//! Word 0 of the arena is unused; the words after it are the links of the head. A bucket is a word:
+//! the low half names its newest node. The high half is a small filter with one bit, chosen by the
+//! hash, for each node of the chain.
 //!
-//! Invariants: a node is complete before the release stores that put it into its bucket and link
-//! it at level 0; links change from one node to another that lies between, never back; levels
-//! above 0 are shortcuts only. Of nodes that are equal in key and version, the one inserted later
-//! comes first. Everything whose insert had returned before a walk began is in its order.
+//! Invariants:
+//! - A node is complete before the release stores that publish it in its bucket and at level 0.
+//! - A link only changes to a node that is between its two ends. Levels above 0 are shortcuts.
+//! - Of nodes with equal key and version, the one inserted later comes first.
+//! - A scan finds every entry whose insert returned before the scan began.
 //!
-//! Thread rules: any thread. Inserts of one key are the caller's to put in order (stripes do).
-//! One thread at a time links; readers follow links meanwhile.
-//!
-//! We differ from both papers in that the list is volatile (the shared log has what is in it), and
-//! in that it is put in order late.
+//! Threads: any. The caller orders inserts of one key (stripe locks do). One thread at a time links
+//! nodes; readers follow links meanwhile.
 
 #[cfg(all(test, model))]
 mod models;
@@ -57,19 +59,19 @@ use crate::{
     },
 };
 
-/// With one node in four a level higher, enough for 4^12 nodes.
+/// Maximum height. With one node in four a level higher, 12 levels are enough for 4^12 nodes.
 const HEIGHT_MAX: usize = if cfg!(model) { 2 } else { 12 };
 const NODE_HEAD_WORDS: usize = 4;
-/// Nodes are named by half a word in chains.
+/// Maximum words of an arena: chains refer to nodes with half a word.
 const WORDS_MAX: u64 = 1 << 32;
-/// The half of a bucket, or of a chain's word, that names a node.
+/// The half of a bucket, or of a node's chain word, that refers to a node.
 const NODE_MASK: u64 = WORDS_MAX - 1;
-/// What the head of the list is called among nodes.
+/// The number that stands for the head of the list.
 const HEAD: u64 = 0;
 
-/// Words that nodes are put into, at one place while a list is in them.
+/// Memory for nodes. It does not move while a list uses it.
 pub(crate) trait Arena {
-    /// All of them.
+    /// Returns all words.
     fn words(&self) -> &[AtomicU64];
 }
 
@@ -83,43 +85,43 @@ impl Arena for Region {
 #[derive(Debug)]
 pub(crate) struct SkipList<A> {
     arena: A,
-    /// A power of two of them.
+    /// The hash buckets; a power of two of them is used.
     buckets: A,
-    /// The first word that is not used.
+    /// The first free word.
     end: AtomicU64,
-    /// The last node that was inserted.
+    /// The node that was inserted last.
     newest: AtomicU64,
-    /// The last that is in order: all that were inserted before it are.
+    /// The newest node that is ordered. All nodes that were inserted before it are, too.
     ordered: AtomicU64,
-    /// Held by whoever puts nodes in order.
+    /// Held by the thread that orders nodes.
     ordering: Mutex<()>,
 }
 
-/// One version of a key. Names a node of the list that gave it.
+/// A reference to a node: one version of a key. Valid only for the list that returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Node(u64);
 
-/// A search for a key, from the highest level down.
+/// The state of a search that descends from the highest level.
 #[derive(Debug)]
 pub(crate) struct Descent {
     prefix: u64,
-    /// It comes before the place.
+    /// The last node visited; it is before the searched position.
     node: u64,
     level: usize,
-    /// What follows it at this level; 0: nothing.
+    /// The node that follows it at this level; 0: none.
     next: u64,
-    /// A node that does not come before the place, if one is known.
+    /// A node that is known not to be before the position; 0: none.
     beyond: u64,
 }
 
 impl Descent {
-    /// What it has arrived at.
+    /// Returns the node that the search found.
     pub(crate) fn arrived(&self) -> Option<Node> {
         (self.next != 0).then_some(Node(self.next))
     }
 }
 
-/// A version of a key that is to be inserted.
+/// A version of a key to insert.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Version<'a> {
     /// At most 65,535 bytes.
@@ -127,32 +129,32 @@ pub(crate) struct Version<'a> {
     pub(crate) hash: u64,
     /// The higher, the newer.
     pub(crate) number: u64,
-    /// Of the owner's choice.
+    /// Chosen by the owner.
     pub(crate) kind: u8,
-    /// The value: one after the other, fewer than 2^32 bytes.
+    /// The value, in two parts that are concatenated; fewer than 2^32 bytes.
     pub(crate) pieces: [&'a [u8]; 2],
 }
 
 impl Version<'_> {
-    /// Words of a node of this height.
+    /// Returns the words of a node of this height.
     fn words(&self, height: usize) -> usize {
         let value_bytes = self.pieces.iter().map(|piece| piece.len()).sum();
         NODE_HEAD_WORDS + height + words_of(self.key.len()) + words_of(value_bytes)
     }
 }
 
-/// What an insert found.
+/// The outcome of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inserted {
     /// The key had no version.
     New,
     /// The key had another version already.
     Again,
-    /// The arena has no room.
+    /// The arena has no room. Nothing was inserted.
     Full,
 }
 
-/// Words that a node takes at most.
+/// Returns the maximum words of a node.
 #[cfg(test)]
 pub(crate) fn node_words(key_bytes: usize, value_bytes: usize) -> usize {
     NODE_HEAD_WORDS + HEIGHT_MAX + words_of(key_bytes) + words_of(value_bytes)
@@ -163,8 +165,8 @@ fn words_of(bytes: usize) -> usize {
 }
 
 impl<A: Arena> SkipList<A> {
-    /// An empty list, with as many buckets as the largest power of two of the words that there are
-    /// for them, which are zero.
+    /// Creates an empty list. The words of `buckets` are zero; the largest power of two of them is
+    /// used.
     pub(crate) fn new(arena: A, buckets: A) -> Self {
         for word in arena.words().iter().take(1 + HEIGHT_MAX) {
             word.store(0, Ordering::Relaxed);
@@ -179,23 +181,23 @@ impl<A: Arena> SkipList<A> {
         }
     }
 
-    /// What it is in: nodes, and buckets.
+    /// Returns the arenas of nodes and of buckets.
     pub(crate) const fn arenas_mut(&mut self) -> [&mut A; 2] {
         [&mut self.arena, &mut self.buckets]
     }
 
-    /// Words in use.
+    /// Returns the number of words in use.
     pub(crate) fn used_words(&self) -> u64 {
         self.end.load(Ordering::Relaxed).min(to_u64(self.arena.words().len()))
     }
 
-    /// Whether nothing was inserted.
+    /// Returns whether nothing was inserted.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.newest.load(Ordering::Acquire) == 0
     }
 
-    /// The bucket of a hash.
+    /// Returns the bucket of a hash.
     #[inline]
     fn bucket(&self, hash: u64) -> Option<&AtomicU64> {
         let words = self.buckets.words();
@@ -203,7 +205,7 @@ impl<A: Arena> SkipList<A> {
         words.get(to_usize(hash) & (count - 1))
     }
 
-    /// Starts loading what an insert or a get of this hash looks at first. A hint.
+    /// Prefetches the bucket that an insert or a get of this hash reads first. A hint.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         self.bucket(hash).into_iter().for_each(prefetch);
@@ -235,7 +237,7 @@ impl<A: Arena> SkipList<A> {
         to_usize(node) + NODE_HEAD_WORDS + height
     }
 
-    /// Compares a node's key with another.
+    /// Compares a node's key with `key`, whose first 8 bytes are `prefix`.
     #[inline]
     fn compare(&self, node: u64, key: &[u8], prefix: u64) -> cmp::Ordering {
         let order = self.word(node + 2).cmp(&prefix);
@@ -244,7 +246,7 @@ impl<A: Arena> SkipList<A> {
         }
         let length = self.key_bytes(node);
         if length.min(key.len()) > 8 {
-            // Zeros fill up on both sides: what differs there, the lengths decide.
+            // Both sides are padded with zeros. Where only the padding differs, the lengths decide.
             let first = to_u64(self.key_at(node));
             let count = words_of(length.min(key.len()));
             for index in 1..count {
@@ -261,7 +263,7 @@ impl<A: Arena> SkipList<A> {
         length.cmp(&key.len())
     }
 
-    /// Whether a node comes before the place of a key's version.
+    /// Returns whether a node is before the position of this version of a key.
     #[inline]
     fn is_before(&self, node: u64, key: &[u8], prefix: u64, version: u64) -> bool {
         match self.compare(node, key, prefix) {
@@ -271,8 +273,9 @@ impl<A: Arena> SkipList<A> {
         }
     }
 
-    /// From `node`, which comes before the place: the last node of the level that does, and its
-    /// link. `beyond` is a node that does not, if one is known.
+    /// Advances on a level from `node`, which is before the position. Returns the last node that is
+    /// before it, and the node that follows. `beyond` is a node that is known not to be before it,
+    /// or 0.
     #[inline]
     fn walk(
         &self,
@@ -290,7 +293,7 @@ impl<A: Arena> SkipList<A> {
         }
     }
 
-    /// Adds a version of a key.
+    /// Inserts a version of a key. Costs one chain walk and no search of the list.
     pub(crate) fn insert(&self, version: &Version<'_>) -> Inserted {
         let Some(node) = self.reserve(std::slice::from_ref(version)) else {
             return Inserted::Full;
@@ -301,8 +304,8 @@ impl<A: Arena> SkipList<A> {
         inserted
     }
 
-    /// Adds versions, in their order, with as few stores to what threads share as one takes; how
-    /// many keys of them had none. `None`: there is no room for all, and none was added.
+    /// Inserts versions in their order, with the shared stores of a single insert. Returns how many
+    /// of their keys are new; `None` if there is no room for all: then none was inserted.
     pub(crate) fn insert_many(&self, versions: &[Version<'_>]) -> Option<u64> {
         let first = self.reserve(versions)?;
         for version in versions {
@@ -325,8 +328,7 @@ impl<A: Arena> SkipList<A> {
         Some(count)
     }
 
-    /// Puts nodes that name one another, from the last to the first, on top of those that were
-    /// inserted.
+    /// Prepends nodes that are linked from the last to the first to the list of unordered nodes.
     fn push(&self, first: u64, last: u64) {
         let mut newest = self.newest.load(Ordering::Relaxed);
         while let Some(link) = self.link_word(first, 0) {
@@ -339,7 +341,7 @@ impl<A: Arena> SkipList<A> {
         }
     }
 
-    /// Puts a complete node in front of its bucket's chain, unless a newer version is there.
+    /// Prepends a complete node to its bucket's chain, unless the chain has a newer version.
     fn chain(&self, node: u64, (key, hash): (&[u8], u64), version: u64) -> Inserted {
         let Some(bucket) = self.bucket(hash) else { return Inserted::New };
         let mut head = bucket.load(Ordering::Acquire);
@@ -360,7 +362,7 @@ impl<A: Arena> SkipList<A> {
         }
     }
 
-    /// The first node of a key in the chain that begins with a bucket's word.
+    /// Returns the first node of a key in the chain that begins with the bucket word `head`.
     #[inline]
     fn find(&self, head: u64, key: &[u8], hash: u64) -> Option<u64> {
         if head & bit_of(hash) == 0 {
@@ -377,7 +379,7 @@ impl<A: Arena> SkipList<A> {
         None
     }
 
-    /// Takes words for nodes that follow one another; the first one's number.
+    /// Reserves consecutive words for nodes. Returns the number of the first word.
     fn reserve(&self, versions: &[Version<'_>]) -> Option<u64> {
         let most = to_u64(self.arena.words().len()).min(WORDS_MAX);
         let after = |end: u64| {
@@ -389,10 +391,10 @@ impl<A: Arena> SkipList<A> {
         self.end.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).ok()
     }
 
-    /// Writes a node that nothing links to yet into its words; how many these are.
+    /// Writes a node that is not published yet. Returns how many words it takes.
     fn write(&self, node: u64, version: &Version<'_>) -> usize {
-        // The height follows from the place: as good as random to whoever chooses keys, because
-        // concurrent inserts, sizes and heights before it decide where it is.
+        // The height is a function of the position. A caller cannot choose it: concurrent inserts,
+        // sizes and heights of earlier nodes decide the position.
         let height = height_of(node);
         let total = version.words(height);
         let words = self.arena.words().get(to_usize(node)..to_usize(node) + total);
@@ -422,7 +424,7 @@ impl<A: Arena> SkipList<A> {
         (number != 0).then_some(Node(number))
     }
 
-    /// The newest version of the first key that is not below `key`.
+    /// Returns the newest version of the first key that is not below `key`.
     pub(crate) fn seek(&self, key: &[u8]) -> Option<Node> {
         let mut descent = self.descend(key);
         while !self.step(&mut descent, key) {}
@@ -437,9 +439,9 @@ impl<A: Arena> SkipList<A> {
         Descent { prefix: key_prefix(key), node: HEAD, level, next, beyond: 0 }
     }
 
-    /// Goes on with a search for `key` until it needs another node, which is on its way then;
-    /// whether it has arrived. Who searches several lists takes a step of each in turn, and their
-    /// misses overlap.
+    /// Advances a search for `key` until it needs another node, and prefetches that node. Returns
+    /// whether the search has ended. A caller with several lists takes a step in each in turn, so
+    /// that the cache misses overlap.
     #[inline]
     pub(crate) fn step(&self, descent: &mut Descent, key: &[u8]) -> bool {
         let at = descent;
@@ -463,7 +465,8 @@ impl<A: Arena> SkipList<A> {
         }
     }
 
-    /// The newest version of the last key that is below `key`; without one, of the last of all.
+    /// Returns the newest version of the last key below `key`; without a key, of the last key of
+    /// all.
     pub(crate) fn seek_before(&self, key: Option<&[u8]>) -> Option<Node> {
         self.put_in_order();
         let mut node = HEAD;
@@ -482,26 +485,26 @@ impl<A: Arena> SkipList<A> {
                 },
             }
         }
-        // That is its oldest version.
+        // The search ends at the key's oldest version.
         let last = Self::node(node)?;
         let mut key = Vec::new();
         self.copy_key(last, &mut key);
         self.seek(&key)
     }
 
-    /// The newest version of exactly this key, of this hash.
+    /// Returns the newest version of exactly this key, which has this hash. Takes no lock.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], hash: u64) -> Option<Node> {
         let head = self.bucket(hash)?.load(Ordering::Acquire);
         self.find(head, key, hash).map(Node)
     }
 
-    /// The next version or key.
+    /// Returns the next node: an older version, or the next key.
     pub(crate) fn next(&self, node: Node) -> Option<Node> {
         Self::node(self.link(node.0, 0))
     }
 
-    /// The newest version of the key after that of a node, `key`.
+    /// Returns the newest version of the key that follows `node`, whose key is `key`.
     pub(crate) fn next_key(&self, node: Node, key: &[u8]) -> Option<Node> {
         let prefix = key_prefix(key);
         let mut next = self.next(node)?;
@@ -511,37 +514,37 @@ impl<A: Arena> SkipList<A> {
         Some(next)
     }
 
-    /// Puts the key into `out`.
+    /// Replaces the contents of `out` by the key.
     pub(crate) fn copy_key(&self, node: Node, out: &mut Vec<u8>) {
         out.clear();
         out.resize(self.key_bytes(node.0), 0);
         copy_out(self.arena.words().get(self.key_at(node.0)..).unwrap_or(&[]), 0, out);
     }
 
-    /// What the owner said that it is.
+    /// Returns the kind that the owner chose.
     pub(crate) fn kind(&self, node: Node) -> u8 {
         low_u8(self.word(node.0) >> 24)
     }
 
-    /// The version.
+    /// Returns the version number.
     #[cfg(test)]
     pub(crate) fn version(&self, node: Node) -> u64 {
         self.word(node.0 + 1)
     }
 
-    /// Bytes of the value.
+    /// Returns the bytes of the value.
     pub(crate) fn value_bytes(&self, node: Node) -> usize {
         to_usize(self.word(node.0) >> 32)
     }
 
-    /// The words of the value, from its first byte on, and its bytes.
+    /// Returns the words from the value's first byte on, and the bytes of the value.
     #[inline]
     pub(crate) fn value(&self, node: Node) -> (&[AtomicU64], usize) {
         let first = self.key_at(node.0) + words_of(self.key_bytes(node.0));
         (self.arena.words().get(first..).unwrap_or(&[]), self.value_bytes(node))
     }
 
-    /// Copies the value, or as much of it as there is room for.
+    /// Copies the value, or as much of it as `out` has room for.
     pub(crate) fn copy_value(&self, node: Node, out: &mut [u8]) {
         let first = self.key_at(node.0) + words_of(self.key_bytes(node.0));
         let count = self.value_bytes(node).min(out.len());
@@ -552,13 +555,14 @@ impl<A: Arena> SkipList<A> {
     }
 }
 
-/// The bit of a bucket that a chain with this hash has set.
+/// Returns the bucket's filter bit for this hash.
 #[inline]
 fn bit_of(hash: u64) -> u64 {
     1 << (32 + (hash >> 27 & 31))
 }
 
-/// One in four is a level higher than the level below.
+/// Returns the height of a node at this position: one node in four is a level higher than the level
+/// below.
 fn height_of(place: u64) -> usize {
     let mixed = (place ^ place >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);

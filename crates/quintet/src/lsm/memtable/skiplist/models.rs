@@ -1,5 +1,5 @@
-//! Models of inserts beside each other and beside readers, explored by loom (every interleaving
-//! up to a bound) and by shuttle (many random ones).
+//! Models of inserts concurrent with each other and with readers, explored by loom (all
+//! interleavings up to a bound) and by shuttle (many random ones).
 //!
 //! Run with `just loom` or `just shuttle`.
 
@@ -41,7 +41,7 @@ fn inserts_meet() {
             thread::spawn(move || assert_eq!(list.insert(&version(key, 1, b"v")), Inserted::New))
         })
         .collect();
-    // Beside them: whoever is seen is whole, and in order.
+    // The reader sees complete nodes, in order.
     let seen = keys(&list);
     assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0));
     for thread in threads {
@@ -60,7 +60,7 @@ fn many_meet_one() {
         })
     };
     assert_eq!(list.insert(&version(b"b", 1, b"v")), Inserted::New);
-    // Beside them: whoever is seen is whole, and in order.
+    // The reader sees complete nodes, in order.
     let seen = keys(&list);
     assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0));
     many.join().unwrap();

@@ -1,10 +1,11 @@
-//! Order: nodes that were inserted since somebody last walked are sorted and linked.
+//! Lazy ordering: sorts the nodes inserted since the last scan and links them into the skip list.
 //!
-//! Each is linked behind the one before it, so the search for its place begins there: where many
-//! come at once, as when a memtable is flushed, next to nothing of the list is looked at twice.
+//! Sorted nodes are linked one after the other, each with a finger search that begins at the
+//! previous one. When many are linked at once, as before a flush, almost no node is read twice.
 //!
-//! Invariants: `ordering` is held; only its holder stores links of linked nodes. Readers see a
-//! node at level 0 before they see it above.
+//! Invariants:
+//! - The thread holds `ordering`. Only it stores links of ordered nodes.
+//! - Readers see a node at level 0 before they see it at higher levels.
 
 use std::cmp;
 
@@ -15,11 +16,11 @@ use crate::util::{
     words::load_at,
 };
 
-/// The last node of each level before the place of the node that was linked last.
+/// The last node of each level before the position of the node that was linked last.
 type Finger = [u64; HEIGHT_MAX];
 
 impl<A: Arena> SkipList<A> {
-    /// Links what was inserted and is not linked yet.
+    /// Links the nodes that were inserted and are not ordered yet.
     #[inline]
     pub(super) fn put_in_order(&self) {
         let newest = self.newest.load(Ordering::Acquire);
@@ -47,10 +48,10 @@ impl<A: Arena> SkipList<A> {
         self.ordered.store(newest, Ordering::Release);
     }
 
-    /// Sorts nodes into their order; the number beside each is scratch.
+    /// Sorts nodes by [`Self::compare_nodes`]. The number beside each is scratch space.
     fn sort(&self, nodes: &mut [(u64, u32)]) {
         let Some((_, first)) = nodes.first().copied() else { return };
-        // Keys often begin alike: what follows tells them apart.
+        // Keys often share a prefix: the 8 bytes after it tell most of them apart.
         let shared = nodes.iter().fold(usize::MAX, |shared, (_, node)| {
             shared.min(self.shared_bytes((u64::from(first), u64::from(*node)), shared))
         });
@@ -67,7 +68,7 @@ impl<A: Arena> SkipList<A> {
         });
     }
 
-    /// How many bytes the keys of two nodes begin with alike, if at most `most`.
+    /// Returns how many bytes the keys of two nodes share at their beginning, up to `most`.
     fn shared_bytes(&self, (one, other): (u64, u64), most: usize) -> usize {
         let least = self.key_bytes(one).min(self.key_bytes(other)).min(most);
         let (first, second) = (to_u64(self.key_at(one)), to_u64(self.key_at(other)));
@@ -86,7 +87,7 @@ impl<A: Arena> SkipList<A> {
         let lengths = (self.key_bytes(one), self.key_bytes(other));
         let (first, second) = (to_u64(self.key_at(one)), to_u64(self.key_at(other)));
         for index in 0..to_u64(words_of(lengths.0.min(lengths.1))) {
-            // Zeros fill up on both sides: where they differ from bytes, the lengths decide alike.
+            // Both sides are padded with zeros. Where only the padding differs, the lengths decide.
             let ours = self.word(first + index).swap_bytes();
             let order = ours.cmp(&self.word(second + index).swap_bytes());
             if order.is_ne() {
@@ -97,16 +98,17 @@ impl<A: Arena> SkipList<A> {
         lengths.0.cmp(&lengths.1).then(versions).then(other.cmp(&one))
     }
 
-    /// Whether a linked node comes before another.
+    /// Returns whether a linked node is before another.
     fn precedes(&self, linked: u64, node: u64) -> bool {
         linked != 0 && self.compare_nodes(linked, node).is_lt()
     }
 
-    /// Links a node that comes behind the last one that was linked with this finger.
+    /// Links a node that is after the node linked last with this finger.
     fn link_behind(&self, finger: &mut Option<Finger>, node: u64) {
         let top = match finger {
             None => HEIGHT_MAX,
-            // Above the first level where nothing lies between, nothing does.
+            // A finger search needs only the levels where a linked node is between the finger and
+            // the new node.
             Some(finger) => {
                 let lies_between = |level: &usize| {
                     let before = finger.get(*level).copied().unwrap_or(HEAD);

@@ -6,7 +6,7 @@ fn list(bytes: u64) -> SkipList<Region> {
     SkipList::new(Region::reserve(bytes).unwrap(), Region::reserve(bytes / 64).unwrap())
 }
 
-/// A hash that some keys share, and of which others share the bucket, or the print.
+/// A hash with collisions: some keys share the hash, others the bucket or the print.
 fn hash_of(key: &[u8]) -> u64 {
     let sum =
         key.iter().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
@@ -55,7 +55,7 @@ impl Random {
     }
 }
 
-/// Keys that share prefixes, end in zeros, and are of many lengths.
+/// Returns a key; keys share prefixes, end in zeros, and have many lengths.
 fn key(random: &mut Random) -> Vec<u8> {
     let length = 1 + random.below(20);
     (0..length).map(|_| low_u8(random.below(3) * 127)).collect()
@@ -73,7 +73,7 @@ fn agrees_with_a_map_both_ways() {
         let inserted = insert(&list, &key, version, 3, &[front, back]);
         let again = model.insert(key, (version, value)).is_some();
         assert_eq!(inserted, if again { Inserted::Again } else { Inserted::New });
-        // Few at a time are put in order, many, and one alone.
+        // Orders one, few and many nodes at a time.
         if version % 97 == 0 || version < 20 {
             let above = model.keys().nth(model.len() / 2);
             assert_eq!(list.seek(above.unwrap()).map(|node| key_of(&list, node)), above.cloned());
