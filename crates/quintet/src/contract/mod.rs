@@ -141,15 +141,16 @@ impl fmt::Debug for MultiGetSink<'_> {
 }
 
 impl MultiGetSink<'_> {
-    /// Runs `read`, which appends the values to a vector, and passes them on.
+    /// Runs `read`, which appends the values of `count` keys to a vector, and passes them on.
     pub(crate) fn fill(
         self,
+        count: usize,
         read: impl FnOnce(&mut Vec<Option<Value>>) -> Result<()>,
     ) -> Result<()> {
         match self {
             Self::Append(out) => read(out),
             Self::Each(each) => {
-                let mut values = Vec::new();
+                let mut values = Vec::with_capacity(count);
                 read(&mut values)?;
                 let mut values = values.iter().enumerate();
                 values.try_for_each(|(index, value)| each(index, value.as_deref()))

@@ -373,7 +373,7 @@ impl Engine for Naive {
     }
 
     fn multi_get(&self, keys: &[&[u8]], sink: MultiGetSink<'_>) -> Result<()> {
-        sink.fill(|out| {
+        sink.fill(keys.len(), |out| {
             for key in keys {
                 out.push(self.get(key)?);
             }

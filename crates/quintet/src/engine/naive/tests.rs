@@ -377,7 +377,7 @@ fn a_snapshot_is_complete_to_where_it_began() {
 /// Each deliberate bug makes a test above fail.
 mod seeded_bugs {
     use super::*;
-    use crate::util::mutant::finds;
+    use crate::util::mutant::{Bug, finds};
 
     #[test]
     fn snapshot_skips_log_sync() {

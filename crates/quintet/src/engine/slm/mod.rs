@@ -359,7 +359,7 @@ impl Engine for Slm {
     }
 
     fn multi_get(&self, keys: &[&[u8]], sink: MultiGetSink<'_>) -> Result<()> {
-        sink.fill(|out| self.inner.read_many(keys, out))
+        sink.fill(keys.len(), |out| self.inner.read_many(keys, out))
     }
 
     fn exists_hint(&self, key: &[u8]) -> Result<Presence> {

@@ -15,7 +15,8 @@
 //! [`crate::lsm::cursor::merge`]. open: [`recover`].
 //!
 //! Invariants:
-//! - What readers see is one [`SuperVersion`]: memtables and a version of the table set, swapped whole.
+//! - What readers see is one [`SuperVersion`]: memtables and a version of the table set, swapped
+//!   whole.
 //! - Newer entries of a key are in the active memtable, then frozen ones, level 0 from the newest,
 //!   level 1, and so on down. A merge keeps that order.
 //! - A tombstone is kept while an older piece of its table, or a deeper level, may have its key.
@@ -394,7 +395,7 @@ impl Engine for Tph {
     }
 
     fn multi_get(&self, keys: &[&[u8]], sink: MultiGetSink<'_>) -> Result<()> {
-        sink.fill(|out| self.inner.read_many(keys, out))
+        sink.fill(keys.len(), |out| self.inner.read_many(keys, out))
     }
 
     fn exists_hint(&self, _key: &[u8]) -> Result<Presence> {

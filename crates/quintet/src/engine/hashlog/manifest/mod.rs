@@ -435,8 +435,8 @@ impl Manifest {
     }
 
     /// Writes a manifest under a temporary name: the first of a table, or one with the live content
-    /// of `from`. Its content is durable on return. [`Self::publish`] renames it. Its content is durable when this returns; [`Self::publish`] gives it its
-    /// name.
+    /// of `from`. Its content is durable on return. [`Self::publish`] renames it. Its content is
+    /// durable when this returns; [`Self::publish`] gives it its name.
     pub(super) fn prepare(
         dir: &Arc<dyn Dir>,
         owner: Owner,

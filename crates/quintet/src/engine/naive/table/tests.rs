@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::util::mutant::{self, Bug};
 
 #[derive(Clone, Debug, PartialEq)]
 struct Pair(Vec<u8>, u64);
