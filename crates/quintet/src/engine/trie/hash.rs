@@ -19,7 +19,7 @@ const WORDS: [&str; 4] = ["siphash", "highway64", "highway128", "highway256"];
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hash {
     sip: KeyHash,
-    /// Length and key of `HighwayHash`, if it is used instead of SipHash.
+    /// Length and key of `HighwayHash`, if it is used instead of `SipHash`.
     highway: Option<(Bits, [u64; 4])>,
 }
 

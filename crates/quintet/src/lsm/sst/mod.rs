@@ -519,8 +519,7 @@ impl Piece {
         let (start, end) = (at(number) + span.skip, at(number.saturating_add(1)) + span.skip);
         let stored = buffer.as_slice().get(start..end).unwrap_or(&[]);
         let place = (self.salt, number);
-        let entries =
-            mutant!(TphSkipsBlockChecksum: mutants::open(stored), else block::open(stored, place));
+        let entries = mutant!(TphSkipsBlockChecksum: Ok(mutants::open(stored)), else block::open(stored, place));
         let entries = entries.map_err(|what| self.damage(self.offset(number), what))?;
         Ok(OpenBlock { stored, start, entries })
     }
