@@ -95,7 +95,8 @@ fn blocks_take_the_memory_that_the_index_leaves_and_give_it_back() {
     let alone = fill(0..12_000, 10, 500);
     assert!(alone > 4 << 20, "more than three eighths of memory: {alone}");
     let beside = fill(1_000_000..1_060_000, 60, 10);
-    assert!(beside <= 3 << 20, "three eighths: {beside}");
+    // The index takes the rest: an idle table holds no memory of memtables.
+    assert!(beside <= 7 << 19, "seven sixteenths: {beside}");
     check(&engine);
 }
 
